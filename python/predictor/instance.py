@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from predictor.bars import BarPanel
-from predictor.covariates import Covariates
+from predictor.covariates import NO_COVARIATES, Covariates
 from predictor.errors import CallCancelledError, CovariatesError, DeadlineExceededError, QuantraError
 from predictor.forecast import Detail, TargetPoint
 
@@ -57,7 +57,7 @@ class Instance:
     """One question: a panel of bars or of windows, and how strictly its calendar is read."""
 
     input: BarPanel | FeatureWindow
-    covariates: Covariates = field(default_factory=Covariates)
+    covariates: Covariates = NO_COVARIATES
     """What the model reads beside bars; windows hold it already."""
     request_id: str = ""
     allow_incomplete_last_bar: bool = False
@@ -123,7 +123,7 @@ def instance_of(asked: Question, covariates: Covariates | None = None) -> Instan
         CovariatesError: covariates are given beside an instance, which holds its own, or beside windows.
     """
     if not isinstance(asked, Instance):
-        return Instance(input=asked, covariates=covariates or Covariates())
+        return Instance(input=asked, covariates=covariates or NO_COVARIATES)
     if covariates is not None:
         raise CovariatesError("an instance holds its covariates itself: Instance(input=bars, covariates=...)")
     return asked

@@ -16,13 +16,11 @@ from numpy.typing import NDArray
 from predictor.arrays import FloatArray, PositionArray
 from predictor.bars import AdjustedBars, BarPanel
 from predictor.catalog import CovariateGroup, CovariateInfo
-from predictor.covariates import Covariates
+from predictor.covariates import NO_COVARIATES, Covariates
 from predictor.errors import CalendarEndedError, ConfigurationError, TooFewBarsError
 from predictor.features import FittedFeatures
 from predictor.networks import DailySeries, Inputs, InputSizes, Levels, Normaliser, Target
 from predictor.sessions import SessionCalendar
-
-NO_COVARIATES: Final = Covariates()
 
 LONGEST_ENCODER: Final = 2500
 """Sessions, ten years: a bound for what an artifact may ask to be built."""
@@ -95,6 +93,8 @@ class Pipeline:
     encoder_length: int = 60
     """Sessions that the network reads."""
     minimum: Minimum = field(default_factory=Minimum)
+    covariates: tuple[CovariateInfo, ...] = field(init=False, repr=False)
+    """What a caller has to send beside the bars."""
     _known_table: NDArray[np.float32] | None = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -102,6 +102,7 @@ class Pipeline:
             raise ConfigurationError(
                 f"encoder length is {self.encoder_length} sessions, but must be 1 to {LONGEST_ENCODER}"
             )
+        object.__setattr__(self, "covariates", _covariates(self.features))
         object.__setattr__(self, "_known_table", _known_table(self.features, self.calendar))
 
     @property
@@ -127,20 +128,6 @@ class Pipeline:
             known=len(self.features.known_columns),
             static=sum(self.features.statics.widths),
             static_widths=self.features.statics.widths,
-        )
-
-    @property
-    def covariates(self) -> tuple[CovariateInfo, ...]:
-        """What a caller has to send beside the bars."""
-        beside, statics = self.features.features.covariates, self.features.statics
-        return (
-            *(CovariateInfo(name=name, group=CovariateGroup.OBSERVED) for name in beside.observed),
-            *(CovariateInfo(name=name, group=CovariateGroup.KNOWN) for name in beside.known),
-            *(CovariateInfo(name=one.name, group=CovariateGroup.STATIC) for one in statics.numbers),
-            *(
-                CovariateInfo(name=one.name, group=CovariateGroup.STATIC, categories=one.categories)
-                for one in statics.categories
-            ),
         )
 
     @property
@@ -345,6 +332,20 @@ def _for_all(levels: FloatArray, shape: tuple[int, int]) -> FloatArray:
 def _last_values(covariates: Mapping[str, FloatArray], sessions: int) -> Mapping[str, FloatArray]:
     """The values [S or 1, A] of the last sessions."""
     return {name: values[:, -sessions:] for name, values in covariates.items()}
+
+
+def _covariates(features: FittedFeatures) -> tuple[CovariateInfo, ...]:
+    """As `Pipeline.covariates`."""
+    beside, statics = features.features.covariates, features.statics
+    return (
+        *(CovariateInfo(name=name, group=CovariateGroup.OBSERVED) for name in beside.observed),
+        *(CovariateInfo(name=name, group=CovariateGroup.KNOWN) for name in beside.known),
+        *(CovariateInfo(name=one.name, group=CovariateGroup.STATIC) for one in statics.numbers),
+        *(
+            CovariateInfo(name=one.name, group=CovariateGroup.STATIC, categories=one.categories)
+            for one in statics.categories
+        ),
+    )
 
 
 def _known_table(features: FittedFeatures, calendar: SessionCalendar) -> NDArray[np.float32] | None:

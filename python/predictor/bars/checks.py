@@ -4,6 +4,7 @@ The sound case costs one comparison per rule over whole arrays; only a panel tha
 """
 
 import math
+from calendar import monthrange
 from collections import Counter
 from collections.abc import Mapping
 from typing import Final
@@ -15,7 +16,10 @@ from predictor.arrays import BoolArray, FloatArray
 from predictor.errors import BarsError, listed
 
 LONGEST_NAME: Final = 64
-DAYS_IN_MONTH: Final = np.array([0, 31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31], dtype=np.int32)
+LEAP_DAY: Final = 229
+REAL_DAYS: Final = np.zeros(10_000, np.bool_)
+"""Which mmdd are days of a year, a leap year's among them."""
+REAL_DAYS[[100 * month + day + 1 for month in range(1, 13) for day in range(monthrange(2000, month)[1])]] = True
 FLOAT64_BYTES: Final = 8
 
 
@@ -61,11 +65,9 @@ def frozen_sessions(sessions: NDArray[np.integer], symbols: tuple[str, ...]) -> 
 
 
 def _check_dates(sessions: NDArray[np.integer], symbols: tuple[str, ...]) -> None:
-    year, rest = np.divmod(sessions, 10_000)
-    month, day = np.divmod(rest, 100)
-    real = (year >= 1) & (year <= 9_999) & (month >= 1) & (month <= 12) & (day >= 1)  # noqa: PLR2004 (a calendar)
-    real &= day <= DAYS_IN_MONTH[np.where(real, month, 0)]
-    leap_day = (month == 2) & (day == 29)  # noqa: PLR2004 (29 February)
+    year, day = np.divmod(sessions, 10_000)
+    real = REAL_DAYS[day] & (year >= 1) & (year <= 9_999)  # noqa: PLR2004 (what a date holds)
+    leap_day = day == LEAP_DAY
     if leap_day.any():
         real &= ~leap_day | ((year % 4 == 0) & ((year % 100 != 0) | (year % 400 == 0)))
     if not real.all():

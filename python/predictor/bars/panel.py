@@ -190,10 +190,9 @@ class BarPanel:
     @property
     def without_volume(self) -> tuple[str, ...]:
         """The symbols that have bars, and 0 as the volume of each."""
-        traded = np.any(self.volume > 0, axis=1)
-        if traded.all():
+        if (self.volume[:, -1] > 0).all():
             return ()
-        silent = self.present.any(axis=1) & ~traded
+        silent = self.present.any(axis=1) & ~np.any(self.volume > 0, axis=1)
         return tuple(self.symbols[row] for row in np.flatnonzero(silent))
 
     @property

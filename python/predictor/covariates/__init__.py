@@ -9,8 +9,17 @@ An observed covariate is read up to the last bar. A known one is read of the ses
 must be known before the model first looks at it.
 """
 
-from predictor.covariates.aligned import Covariates, check_sent, sent_as
+from predictor.covariates.aligned import NO_COVARIATES, Covariates, check_sent, sent_as
 from predictor.covariates.source import CovariateSource
 from predictor.covariates.tables import Series, StaticTable, check_name
 
-__all__ = ["CovariateSource", "Covariates", "Series", "StaticTable", "check_name", "check_sent", "sent_as"]
+__all__ = [
+    "NO_COVARIATES",
+    "CovariateSource",
+    "Covariates",
+    "Series",
+    "StaticTable",
+    "check_name",
+    "check_sent",
+    "sent_as",
+]

@@ -64,6 +64,12 @@ class Covariates:
         """All of them, group by group."""
         return (*self.observed, *self.known, *self.numbers, *self.categories)
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing was sent at all."""
+        values = self.observed or self.known or self.numbers or self.categories
+        return not values and not self.future_sessions.size
+
     def check(self, symbols: int, sessions: NDArray[np.int32]) -> None:
         """Refuse what does not fit the bars.
 
@@ -189,6 +195,10 @@ def _taken(values: FloatArray, places: NDArray[np.intp]) -> FloatArray:
     return taken
 
 
+NO_COVARIATES: Final = Covariates()
+"""Nothing beside the bars."""
+
+
 def check_sent(needs: Sequence[CovariateInfo], sent: Covariates) -> None:
     """Compare names and groups.
 
@@ -197,8 +207,6 @@ def check_sent(needs: Sequence[CovariateInfo], sent: Covariates) -> None:
             group.
         UnknownCovariateError: naming the first that the model does not read.
     """
-    if not (needs or sent.names):
-        return
     groups = _groups(sent)
     for need in needs:
         wanted = sent_as(need)

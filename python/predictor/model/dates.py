@@ -10,11 +10,12 @@ from numpy.typing import NDArray
 
 from predictor.arrays import IndexArray
 from predictor.bars import BarPanel
+from predictor.covariates import NO_COVARIATES
 from predictor.errors import BarIncompleteError, BarsError, SessionGapError, shown_date
 from predictor.instance import GapPolicy, Instance
 from predictor.model.prepared import check_length
 from predictor.sessions import SessionCalendar
-from predictor.windows import NO_COVARIATES, Pipeline
+from predictor.windows import Pipeline
 
 NO_EXCHANGE = (
     "target sessions count Monday to Friday, holidays included, because the model carries no exchange's calendar; "
@@ -69,7 +70,7 @@ class DateReader:
     def __init__(self, pipeline: Pipeline, now: datetime) -> None:
         self._pipeline = pipeline
         self._now = now
-        self._read: dict[tuple[bytes, str, GapPolicy, bool], ForecastDates] = {}
+        self._read: dict[tuple[bytes, str, str, bool], ForecastDates] = {}
 
     def read(self, instance: Instance, bars: BarPanel) -> ForecastDates:
         """What the dates of an instance's bars say.
@@ -78,10 +79,11 @@ class DateReader:
             BarsError, BarIncompleteError, SessionGapError, CalendarEndedError: the calendar does not allow them.
             TooFewBarsError, NoUsableSymbolError: the bars are of too few sessions for any symbol.
         """
-        key = (bars.sessions.tobytes(), bars.calendar, instance.gap_policy, instance.allow_incomplete_last_bar)
-        if key not in self._read:
-            self._read[key] = self._dates(instance, bars)
-        return self._read[key]
+        key = (bars.sessions.tobytes(), bars.calendar, instance.gap_policy.value, instance.allow_incomplete_last_bar)
+        dates = self._read.get(key)
+        if dates is None:
+            dates = self._read[key] = self._dates(instance, bars)
+        return dates
 
     def _dates(self, instance: Instance, bars: BarPanel) -> ForecastDates:
         pipeline = self._pipeline
@@ -109,12 +111,12 @@ def _sessions(pipeline: Pipeline, bars: BarPanel, instance: Instance, now: datet
     if bars.calendar and bars.calendar != calendar.name:
         raise BarsError(f"the bars are of calendar {bars.calendar!r}, but the model's calendar is {calendar.name!r}")
     recent = given[-pipeline.bars_needed :]
-    strangers = calendar.unexpected(recent)
-    if len(strangers):
-        raise BarsError(f"{calendar.name} held no session on {_days(strangers)}; remove these bars")
+    is_gapless = calendar.is_gapless(recent)
+    if not is_gapless:
+        _check_held(calendar, recent)
     if not instance.allow_incomplete_last_bar:
         _check_complete(calendar, int(given[-1]), now)
-    missing = calendar.missing(recent)
+    missing = recent[:0] if is_gapless else calendar.missing(recent)
     if len(missing) and instance.gap_policy is GapPolicy.REFUSE:
         raise SessionGapError(
             f"{calendar.name} held sessions on {_days(missing)} that the bars lack; send them, or choose the gap "
@@ -141,6 +143,12 @@ def _warnings(pipeline: Pipeline, given: NDArray[np.int32]) -> tuple[str, ...]:
     if len(given) >= pipeline.encoder_length:
         return (NO_EXCHANGE,)
     return (NO_EXCHANGE, GUESSED_SESSIONS.format(first=shown_date(int(given[0])), encoder=pipeline.encoder_length))
+
+
+def _check_held(calendar: SessionCalendar, sessions: NDArray[np.int32]) -> None:
+    strangers = calendar.unexpected(sessions)
+    if len(strangers):
+        raise BarsError(f"{calendar.name} held no session on {_days(strangers)}; remove these bars")
 
 
 def _check_complete(calendar: SessionCalendar, last: int, now: datetime) -> None:

@@ -132,11 +132,13 @@ def read_bars(pipeline: Pipeline, instance: Instance, bars: BarPanel, dates: Dat
         TooFewBarsError: every symbol has too few bars.
     """
     sent = instance.covariates
-    check_sent(pipeline.covariates, sent)
-    sent.check(len(bars.symbols), bars.sessions)
+    if pipeline.covariates or not sent.is_empty:
+        check_sent(pipeline.covariates, sent)
+        sent.check(len(bars.symbols), bars.sessions)
     read = dates.read(instance, bars)
-    beside = sent.on_sessions(bars.sessions, read.sessions, read.following) if sent.names else sent
-    return Reading(instance=instance, bars=bars, dates=read, covariates=beside)
+    if sent.names:
+        sent = sent.on_sessions(bars.sessions, read.sessions, read.following)
+    return Reading(instance=instance, bars=bars, dates=read, covariates=sent)
 
 
 def computed(pipeline: Pipeline, readings: Sequence[Reading]) -> list[Prepared | QuantraError]:
@@ -213,25 +215,32 @@ def _prepared(
     refusals: Mapping[str, QuantraError],
     remarks: tuple[str, ...],
 ) -> Prepared:
-    symbols, dates, sent = reading.bars.symbols, reading.dates, reading.instance.covariates
-    usable = np.array([symbol not in refusals for symbol in symbols])
-    keep = torch.from_numpy(usable)
-    beside = (
-        *reading.covariates.warnings(symbols),
-        *pipeline.features.statics.warnings(symbols, sent.numbers, sent.categories),
-    )
+    symbols, dates = reading.bars.symbols, reading.dates
+    usable = np.ones(len(symbols), np.bool_)
+    if refusals:
+        usable &= [symbol not in refusals for symbol in symbols]
+        keep = torch.from_numpy(usable)
+        rows = Inputs(*(group[keep] for group in rows))
     return Prepared(
         symbols=symbols,
         usable=usable,
-        inputs=Inputs(*(group[keep] for group in rows)) if refusals else rows,
+        inputs=rows,
         sessions=dates.encoder,
         as_of=dates.as_of,
         target_sessions=dates.target_sessions.copy(),
         base_session=dates.base_session,
         anchor=anchor,
-        warnings=(*remarks, *dates.warnings, *beside),
+        warnings=(*remarks, *dates.warnings, *_unknown(pipeline, reading)),
         refusals=refusals,
     )
+
+
+def _unknown(pipeline: Pipeline, reading: Reading) -> Iterator[str]:
+    """What a reader has to know of the covariates."""
+    symbols, sent = reading.bars.symbols, reading.instance.covariates
+    if sent.names:
+        yield from reading.covariates.warnings(symbols)
+        yield from pipeline.features.statics.warnings(symbols, sent.numbers, sent.categories)
 
 
 WINDOW_TYPES: Mapping[str, type[np.generic]] = {

@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate, pairwise
 from typing import Protocol, final
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -93,10 +93,9 @@ class RowRunner:
 
     def answers(self, prepared: Sequence[Prepared], deadline: Cancellation) -> list[NetworkForecast]:
         """As `Runner.answers`."""
-        groups = zip(*(p.inputs for p in prepared), strict=True)
-        values = self._engine.values(Inputs(*(torch.cat(group) for group in groups)), deadline).numpy()
-        counts = np.cumsum([len(p.inputs.observed) for p in prepared])[:-1]
-        return [NetworkForecast(values=rows) for rows in np.split(values, counts)]
+        values = self._engine.values(_joined([p.inputs for p in prepared]), deadline).numpy()
+        ends = accumulate((len(p.inputs.observed) for p in prepared), initial=0)
+        return [NetworkForecast(values=values[first:end]) for first, end in pairwise(ends)]
 
     def contributions(
         self,
@@ -112,6 +111,13 @@ class RowRunner:
         return self._explainer.explain(
             prepared.inputs, points, deadline=deadline, tolerance=tolerance, node_counts=node_counts
         )
+
+
+def _joined(groups: Sequence[Inputs]) -> Inputs:
+    """The rows of all of them; laid out in memory in the same way however many there are."""
+    if len(groups) == 1:
+        return Inputs(*(group.contiguous() for group in groups[0]))
+    return Inputs(*(torch.cat(parts) for parts in zip(*groups, strict=True)))
 
 
 @final

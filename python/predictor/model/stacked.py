@@ -15,10 +15,9 @@ from numpy.typing import NDArray
 from predictor.arrays import BoolArray, FloatArray, IndexArray
 from predictor.bars import BarPanel
 from predictor.bars.adjustment import LARGEST_USUAL_MOVE
-from predictor.covariates import Covariates
+from predictor.covariates import NO_COVARIATES, Covariates
 from predictor.instance import Instance
 from predictor.model.dates import ForecastDates
-from predictor.windows import NO_COVARIATES
 
 ValueT = TypeVar("ValueT")
 

@@ -17,7 +17,7 @@ from typing import Final, assert_never
 
 import numpy as np
 
-from predictor.arrays import FloatArray
+from predictor.arrays import BoolArray, FloatArray
 from predictor.bars import AdjustedBars
 from predictor.canonical import Json, Record
 from predictor.errors import ConfigurationError
@@ -60,8 +60,12 @@ class Har:
     def terms(self, volatility: FloatArray) -> FloatArray:
         """[N, K] log of each average of daily volatilities [N, W] relative to the window's own; 0 without any."""
         ranged = np.where(volatility > SMALLEST_RANGE_VOLATILITY, volatility, np.nan)
-        whole = window_mean(ranged)
-        logs = np.stack([np.log(window_mean(ranged[:, -k:]) / whole) for k in self.sessions], axis=1)
+        known = ~np.isnan(ranged)
+        values = np.where(known, ranged, 0.0)
+        whole = _mean_of(values, known)
+        means = np.stack([_mean_of(values[:, -k:], known[:, -k:]) for k in self.sessions], axis=1)
+        with np.errstate(all="ignore"):
+            logs = np.log(means / whole[:, None])
         return np.where(np.isnan(logs), 0.0, logs)
 
     def lines(self, terms: FloatArray) -> FloatArray:
@@ -96,10 +100,9 @@ class Garch:
 
     def next_variance(self, squares: FloatArray, long_run: FloatArray) -> FloatArray:
         """[N] variance of the next day, from squared returns [N, W], NaN where unknown, and their mean [N]."""
-        weights = np.empty(squares.shape[1])
-        weights[-1] = self.alpha
-        for k in range(len(weights) - 1, 0, -1):
-            weights[k - 1] = weights[k] * self.beta
+        steps = np.full(squares.shape[1], self.beta)
+        steps[0] = self.alpha
+        weights = np.multiply.accumulate(steps)[::-1]
         distance = np.where(np.isnan(squares), 0.0, squares - long_run[:, None])
         return long_run + ordered_sum((weights * distance).T)
 
@@ -245,8 +248,13 @@ FittedNormaliser = FittedScale | FittedLevel
 def window_mean(values: FloatArray) -> FloatArray:
     """[N] mean of what is known in each row [N, W], added oldest first; NaN where nothing is."""
     known = ~np.isnan(values)
+    return _mean_of(np.where(known, values, 0.0), known)
+
+
+def _mean_of(values: FloatArray, known: BoolArray) -> FloatArray:
+    """[N] mean of values [N, W] that are 0 where they are not known."""
     with np.errstate(all="ignore"):
-        return ordered_sum(np.where(known, values, 0.0).T) / known.sum(axis=1)
+        return ordered_sum(values.T) / np.add.reduce(known, axis=1, dtype=np.int64)
 
 
 def check_window(window: int, floor: float, har: Har | None) -> None:

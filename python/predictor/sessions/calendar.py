@@ -207,6 +207,11 @@ class SessionCalendar:
             )
         return self._table.sessions[stop - count : stop]
 
+    def is_gapless(self, sessions: NDArray[np.int32]) -> bool:
+        """Whether these dates, int32 [T], are so many of the calendar's sessions in a row; never raises."""
+        start = int(np.searchsorted(self._table.sessions, sessions[0])) if sessions.size else 0
+        return np.array_equal(self._table.sessions[start : start + sessions.size], sessions)
+
     def missing(self, sessions: NDArray[np.int32]) -> NDArray[np.int32]:
         """The sessions that are absent between the first and the last date given; int32 [M], ascending.
 
@@ -242,7 +247,8 @@ class SessionCalendar:
             CalendarEndedError: the calendar does not cover the date.
             BarsError: the date is not a session.
         """
-        self.places(np.asarray([session], np.int32))
+        if not self.is_gapless(np.array([session], np.int32)):
+            self.places(np.array([session], np.int32))
         if not self.schedule.regular_closes:
             return None
         wall_clock = time.fromisoformat(self._special_closes.get(session) or self._regular_close(session))

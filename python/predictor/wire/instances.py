@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from predictor._pb import prediction_pb2 as pb
 from predictor.arrays import FloatArray
 from predictor.bars import BarPanel
-from predictor.covariates import Covariates
+from predictor.covariates import NO_COVARIATES, Covariates
 from predictor.errors import MalformedRequestError, QuantraError
 from predictor.instance import FeatureWindow, GapPolicy, Instance
 from predictor.wire import arrays
@@ -204,6 +204,8 @@ def decode_covariates(message: pb.Covariates, symbols: int, sessions: int) -> Co
         RequestTooLargeError: more of anything than one request may have.
         CovariatesError: the arrays hold invalid values.
     """
+    if not message.ByteSize():
+        return NO_COVARIATES
     future = len(message.future_yyyymmdd)
     check_count("covariates.future_yyyymmdd", future, MAX_SESSIONS)
     return Covariates(
