@@ -6,10 +6,11 @@ from typing import Final
 from predictor.errors import RequestTooLargeError
 from predictor.explain.integration import NODE_COUNTS
 
-MOST_ROWS: Final = 2**22
+MOST_ROWS: Final = 5_000_000
 """Rows of one explanation, whatever it turns out to need; most windows settle with three nodes, a 255th of it.
 
-A hundred symbols at every horizon pass, for a network of eleven rows a window too; 300 symbols with 24 targets do not.
+A hundred symbols at every horizon pass, for a network of eleven rows a window too, and so do 500 symbols with twelve
+targets for a network of one; 300 symbols with 24 targets do not.
 """
 
 
