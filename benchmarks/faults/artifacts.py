@@ -89,7 +89,11 @@ class Parts:
         """What can be asked: the bars of both stocks, those of one, and a window of one."""
         latest = self.bars.last(self.pipeline.bars_needed)
         one = real_bars(STOCKS[:1]).last(self.pipeline.bars_needed)
-        asked = {"bars": Instance(input=latest), "one": Instance(input=one), "window": Instance(input=self._window(one))}
+        asked = {
+            "bars": Instance(input=latest),
+            "one": Instance(input=one),
+            "window": Instance(input=self._window(one)),
+        }
         return {name: instances.encode(instance) for name, instance in asked.items()}
 
     def _window(self, bars: BarPanel) -> FeatureWindow:
@@ -112,7 +116,9 @@ class Parts:
         config = LSTMConfig()
         network = self._network(config)
         buffers = [name for name, _ in network.named_buffers()]
-        moving = [type(part).__name__ for part in network.modules() if isinstance(part, nn.modules.batchnorm._BatchNorm)]
+        moving = [
+            type(part).__name__ for part in network.modules() if isinstance(part, nn.modules.batchnorm._BatchNorm)
+        ]
         return (
             f"an LSTM with dropout {config.dropout:g}; its buffers are {', '.join(buffers) or 'none'}; it has "
             f"{', '.join(moving) or 'no BatchNorm'}"

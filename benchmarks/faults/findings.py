@@ -2,8 +2,8 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from typing import Self, final
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Self, final
 
 from benchmarks.report import Row, at_most
 
@@ -44,7 +44,7 @@ class Finding:
         return [
             at_most(f"{self.fault}: wrong", self.wrong, 0, detail=said),
             at_most(f"{self.fault}: lost", self.lost, 0, detail=said),
-            *(Row(**{**asdict(row), "name": f"{self.fault}: {row.name}"}) for row in self.rows),
+            *(replace(row, name=f"{self.fault}: {row.name}") for row in self.rows),
         ]
 
     def to_line(self) -> str:
@@ -54,8 +54,9 @@ class Finding:
     @classmethod
     def from_line(cls, line: str) -> Self:
         """Read what `to_line` wrote."""
-        given = json.loads(line)
-        return cls(**{**given, "rows": [Row(**row) for row in given["rows"]]})
+        given: dict[str, Any] = json.loads(line)
+        rows = [Row(**row) for row in given.pop("rows")]
+        return cls(**given, rows=rows)
 
 
 def table(findings: Sequence[Finding]) -> str:

@@ -135,9 +135,7 @@ def _explaining(place: Place, server: Server) -> Finding:
     question = pb.ExplainRequest(model=NAME, instance=place.material.bars()).SerializeToString()
     whole = asyncio.run(ask_once(server.target, EXPLAIN, question)).took_s
     sent = http2.message(question)
-    found = recovered(
-        server, _request(place), lambda: reset_together(server.port, EXPLAIN, sent, count, whole=True)
-    )
+    found = recovered(server, _request(place), lambda: reset_together(server.port, EXPLAIN, sent, count, whole=True))
     used_before = server.vitals().cpu_s
     time.sleep(BUSY_S)
     busy = (server.vitals().cpu_s - used_before) / BUSY_S

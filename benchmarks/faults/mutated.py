@@ -150,7 +150,9 @@ async def _send(target: str, known: Sequence[Method], valid: Mapping[str, Sequen
 
             async def caller() -> None:
                 for method in plan:
-                    bodies = [next(sources[method.path]) for _ in range(random.randint(1, 3) if method.takes_many else 1)]
+                    bodies = [
+                        next(sources[method.path]) for _ in range(random.randint(1, 3) if method.takes_many else 1)
+                    ]
                     sent.note(method, bodies, await ask_method(channel, plain, method, bodies))
 
             await asyncio.gather(*(caller() for _ in range(CALLERS)))
