@@ -1,9 +1,10 @@
-"""The faults of requests as large as may be, of which hardly anything is meant, and of those that never become whole."""
+"""The faults of requests as large as may be that hardly mean anything, and of those that never become whole."""
 
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import repeat
 from random import Random
 from typing import Any, Final, final
 
@@ -201,7 +202,7 @@ def _halves(place: Place, server: Server) -> Finding:
 
     def do() -> list[Ended]:
         with ThreadPoolExecutor(count) as pool:
-            sent.extend(pool.map(lambda _: half(server.port, held_s), range(count)))
+            sent.extend(pool.map(half, repeat(server.port, count), repeat(held_s)))
         body = predict_request(place.material.one_stock())
         return [asyncio.run(ask_once(server.target, PREDICT, body, QUICK_PATIENCE_S))]
 

@@ -1,4 +1,4 @@
-"""The faults of a server that is told to stop: while it loads, and while it answers; and of calls that come too early."""
+"""The faults of a server that is told to stop while it loads or answers, and of calls that come too early."""
 
 import asyncio
 import signal
@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import Final, final
 
 import grpc
-import grpc.aio
 
 from benchmarks.faults.calls import EXPLAIN, PREDICT, Ended, ask, ask_once, codes, open_channel, predict_request
 from benchmarks.faults.fault import Place
