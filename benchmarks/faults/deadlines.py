@@ -70,13 +70,13 @@ def _finding(calls: int, alone: Wait, expired: Wait, patient: Wait) -> Finding:
     used = (expired.cpu_s - alone.cpu_s) / (patient.cpu_s - alone.cpu_s)
     ran = max(0, round(calls * share))
     detail = (
-        f"the call behind them is answered {1000 * expired.last_s:.0f} ms after the long one, {1000 * alone.last_s:.0f} "
-        f"ms if there are none, {1000 * patient.last_s:.0f} ms if none expires: {calls} x ({expired.last_s:.3f} - "
+        f"the call behind them is answered {1000 * expired.last_s:.0f} ms after the long one, "
+        f"{1000 * alone.last_s:.0f} ms if there are none, {1000 * patient.last_s:.0f} ms if none expires: {calls} x ({expired.last_s:.3f} - "
         f"{alone.last_s:.3f}) / ({patient.last_s:.3f} - {alone.last_s:.3f}), rounded"
     )
     return Finding(
         fault="deadlines that pass in the queue",
-        done=f"{calls} calls of {1000 * DEADLINE_S:g} ms behind a request of seconds; how long a call behind them waits",
+        done=f"{calls} calls of {1000 * DEADLINE_S:g} ms behind a request of seconds; the wait of a call behind them",
         calls=2 * calls,
         wrong=ran + sum(end.code not in _FAIR for end in expired.ends),
         lost=sum(end.code is not grpc.StatusCode.OK for end in patient.ends),

@@ -142,7 +142,7 @@ def _explaining(place: Place, server: Server) -> Finding:
     detail = f"over the {BUSY_S:g} s that begin when it has settled, or {RECOVERY_S:g} s after the callers left"
     return Finding(
         fault="callers gone while it explains",
-        done=f"{count} connections reset {LEFT_S:g} s after a question whose answer takes {whole:.2f} s of a quiet server",
+        done=f"{count} connections reset {LEFT_S:g} s after a question whose answer takes {whole:.2f} s alone",
         calls=count + 1,
         wrong=int(not server.is_alive),
         lost=int(found.answered_s is None),
