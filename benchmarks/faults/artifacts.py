@@ -1,6 +1,6 @@
 """Artifacts of the shipped networks with random weights, and instances that they can answer."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, Self, final
 
@@ -14,7 +14,16 @@ from predictor.bars import BarPanel
 from predictor.features import FittedFeatures, default_features
 from predictor.instance import FeatureWindow, Instance
 from predictor.model import Identity, Model
-from predictor.networks import LSTMConfig, Target, WindowNormaliser, build_network, kind_named
+from predictor.networks import (
+    KINDS,
+    LSTMConfig,
+    NetworkConfig,
+    NetworkKind,
+    Target,
+    WindowNormaliser,
+    build_network,
+    kind_named,
+)
 from predictor.sessions import SessionCalendar
 from predictor.windows import Pipeline
 from predictor.wire import instances

@@ -69,11 +69,8 @@ def _finding(calls: int, alone: Wait, expired: Wait, patient: Wait) -> Finding:
     share = (expired.last_s - alone.last_s) / (patient.last_s - alone.last_s)
     used = (expired.cpu_s - alone.cpu_s) / (patient.cpu_s - alone.cpu_s)
     ran = max(0, round(calls * share))
-    detail = (
-        f"the call behind them is answered {1000 * expired.last_s:.0f} ms after the long one, "
-        f"{1000 * alone.last_s:.0f} ms if there are none, {1000 * patient.last_s:.0f} ms if none expires: {calls} x ({expired.last_s:.3f} - "
-        f"{alone.last_s:.3f}) / ({patient.last_s:.3f} - {alone.last_s:.3f}), rounded"
-    )
+    waits = f"{expired.last_s:.3f} s, {alone.last_s:.3f} s if there are none, {patient.last_s:.3f} s if none expires"
+    detail = f"the wait of a call behind them: {waits}; {calls} x (first - second) / (third - second), rounded"
     return Finding(
         fault="deadlines that pass in the queue",
         done=f"{calls} calls of {1000 * DEADLINE_S:g} ms behind a request of seconds; the wait of a call behind them",
