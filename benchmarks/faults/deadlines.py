@@ -48,7 +48,7 @@ def run(place: Place) -> Iterator[Finding]:
         alone = _quickest([asyncio.run(asked.round(0, PATIENCE_S)) for _ in range(rounds)])
         expired = _quickest([asyncio.run(asked.round(calls, DEADLINE_S)) for _ in range(rounds)])
         patient = asyncio.run(asked.round(calls, PATIENCE_S))
-    yield _finding(calls, alone, expired, patient)
+    yield judged(calls, alone, expired, patient)
 
 
 def long_request(place: Place, server: Server) -> bytes:
@@ -64,7 +64,8 @@ def _quickest(rounds: list[Wait]) -> Wait:
     return min(rounds, key=lambda one: one.last_s)
 
 
-def _finding(calls: int, alone: Wait, expired: Wait, patient: Wait) -> Finding:
+def judged(calls: int, alone: Wait, expired: Wait, patient: Wait) -> Finding:
+    """How often the network ran for callers that had gone, from what their calls cost a call behind them."""
     late = [end for end in expired.ends if end.code is grpc.StatusCode.DEADLINE_EXCEEDED]
     share = (expired.last_s - alone.last_s) / (patient.last_s - alone.last_s)
     used = (expired.cpu_s - alone.cpu_s) / (patient.cpu_s - alone.cpu_s)
