@@ -14,15 +14,15 @@ from benchmarks.faults.findings import Finding
 from benchmarks.faults.served import Server, serving
 from benchmarks.report import at_most, shown
 
-CALLS, QUICK_CALLS = 200, 60
+CALLS, QUICK_CALLS = 200, 50
 DEADLINE_S: Final = 0.05
 PATIENCE_S: Final = 120.0
-LONG_S, QUICK_LONG_S = 2.5, 1.5
+LONG_S, QUICK_LONG_S = 2.5, 1.0
 """How long the request takes that keeps the model busy while the others wait."""
 TRIED_ROWS, MOST_ROWS = 64, 1500
 LEAD_S: Final = 0.2
 """How long before the others it is sent."""
-ROUNDS, QUICK_ROUNDS = 3, 2
+ROUNDS, QUICK_ROUNDS = 3, 1
 _FAIR: Final = frozenset({grpc.StatusCode.OK, grpc.StatusCode.DEADLINE_EXCEEDED})
 
 

@@ -42,6 +42,7 @@ PATIENCE_S: Final = 60.0
 SEED: Final = 20_260_101
 PREDICT_SHARE: Final = 4
 """How often Predict is chosen for each time that another method is."""
+MADE_UP: Final = 4
 MOST_EXAMPLES, SHOWN_BYTES = 3, 40
 _NOTED: Final = frozenset({"bare", *(code.name for code in OUR_FAULT)})
 _OUR_FAULT_CODES: Final = frozenset({Code.Value("UNKNOWN"), Code.Value("INTERNAL")})
@@ -133,9 +134,10 @@ def valid_messages(material: Material) -> Mapping[str, Sequence[bytes]]:
 
 
 def messages_for(method: Method, valid: Mapping[str, Sequence[bytes]], random: Random) -> Sequence[bytes]:
-    """What it reads; made up from its descriptor if no real request is known."""
-    known = valid.get(method.reads.full_name)
-    return known or [filled(method.reads, random).SerializeToString() for _ in range(8)]
+    """What it reads: real requests, ones made up from its descriptor, and both in one."""
+    known = valid.get(method.reads.full_name, ())
+    made = [filled(method.reads, random).SerializeToString() for _ in range(MADE_UP)]
+    return [*known, *known, *made, *(one + other for one in known for other in made[:2])]
 
 
 async def _send(target: str, known: Sequence[Method], valid: Mapping[str, Sequence[bytes]], calls: int) -> Sent:

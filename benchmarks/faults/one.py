@@ -23,6 +23,8 @@ FAULTS: Final[Mapping[str, Fault]] = {
     "reloads": reloads.run,
 }
 """Every fault by its name, in the order in which they are run."""
+ALONE: Final = frozenset({"deadlines"})
+"""Those that tell from times what happened: nothing may run beside them, and they come last."""
 
 
 def main() -> None:

@@ -1,7 +1,9 @@
 """What `benchmarks.faults` sends and counts, against a real server in this process and by hand."""
 
+import asyncio
 import os
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from random import Random
 
@@ -17,9 +19,9 @@ from serving import Served, serving
 from benchmarks.faults import __main__ as benchmark
 from benchmarks.faults import http2
 from benchmarks.faults.__main__ import findings
-from benchmarks.faults.calls import LIST, PREDICT, Ended, retry_of
+from benchmarks.faults.calls import DETAILS, LIST, PREDICT, PUSHBACK, Ended, ask_once, retry_of
 from benchmarks.faults.deadlines import Wait, judged
-from benchmarks.faults.findings import Finding, table
+from benchmarks.faults.findings import Finding, lines
 from benchmarks.faults.mutants import CHANGES, delimited, grouped, mutants, splice, tag, truncate, varint
 from benchmarks.faults.reflected import filled, methods
 from benchmarks.faults.reloads import facts_of
@@ -27,7 +29,7 @@ from benchmarks.faults.reloads import judged as judged_models
 from benchmarks.faults.served import NotServedError, Vitals
 from benchmarks.faults.served import serving as serving_process
 from benchmarks.faults.sizes import emptiest
-from benchmarks.report import at_most, shown
+from benchmarks.report import at_most, shown, unmeasured
 from predictor._pb import prediction_pb2 as pb
 
 VALID = pb.GetModelRequest(model="stock@champion").SerializeToString()
@@ -187,6 +189,26 @@ def test_the_delay_is_read_from_the_details_of_a_refusal() -> None:
     assert retry_of(b"\xff") is None
 
 
+def test_a_caller_sees_when_to_ask_again() -> None:
+    """gRPC's own client could keep the trailer to itself."""
+    info = AnyMessage()
+    info.Pack(RetryInfo(retry_delay=Duration(nanos=250_000_000)))
+
+    def refused(_body: bytes, context: grpc.ServicerContext) -> bytes:
+        context.set_trailing_metadata(((DETAILS, refusal(info)), (PUSHBACK, "250")))
+        context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "full")
+
+    service, _, method = PREDICT.strip("/").partition("/")
+    server = grpc.server(ThreadPoolExecutor(1))
+    handlers = {method: grpc.unary_unary_rpc_method_handler(refused)}
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, handlers),))
+    port = server.add_insecure_port("127.0.0.1:0")
+    server.start()
+    end = asyncio.run(ask_once(f"127.0.0.1:{port}", PREDICT, b""))
+    server.stop(None)
+    assert (end.code, end.retry_s, end.has_pushback) == (grpc.StatusCode.RESOURCE_EXHAUSTED, 0.25, True)
+
+
 def test_cancelled_is_bare_only_without_a_reason() -> None:
     assert Ended(grpc.StatusCode.CANCELLED).is_bare
     assert not Ended(grpc.StatusCode.CANCELLED, has_details=True).is_bare
@@ -225,7 +247,13 @@ def test_a_finding_is_read_back_as_it_was_written() -> None:
 
 def test_the_table_names_what_was_missed() -> None:
     assert finding(wrong=2).missed == ("a fault: wrong", "a fault: seconds")
-    assert "MISSED wrong; MISSED seconds" in table([finding(wrong=2)])
+    assert "MISSED wrong; MISSED seconds" in lines(finding(wrong=2))
+
+
+def test_a_fault_that_cannot_be_tried_is_no_success() -> None:
+    untried = Finding(fault="a fault", done="no", calls=0, wrong=0, lost=0, rows=[unmeasured("reloads", "no")])
+    assert [row.ok for row in untried.judged()] == [None]
+    assert "not measured" in lines(untried)
 
 
 def test_a_fault_that_breaks_off_is_a_finding_that_says_why(tmp_path: Path) -> None:
