@@ -76,8 +76,8 @@ def run(place: Place) -> Iterator[Finding]:
         before = asyncio.run(ask_once(server.target, PREDICT, request))
         calls = place.count(CALLS, QUICK_CALLS)
         sent = asyncio.run(_send(server.target, known, valid_messages(place.material), calls))
-        after = asyncio.run(ask_once(server.target, PREDICT, request)) if server.is_alive else None
-        is_same = after is not None and after.code is before.code and values_of(after.body) == values_of(before.body)
+        after = asyncio.run(ask_once(server.target, PREDICT, request))
+        is_same = is_answered(before) and is_answered(after) and values_of(after.body) == values_of(before.body)
         died = not server.is_alive
     yield _finding(sent, known, is_same=is_same, died=died, traces=place.log.read_text().count("Traceback"))
 
@@ -101,6 +101,11 @@ def _finding(sent: Sent, known: Sequence[Method], *, is_same: bool, died: bool, 
         detail=told(ends),
         naive="naive: a grpc.aio server with generated stubs ends each as UNKNOWN with the name of a Python class",
     )
+
+
+def is_answered(end: Ended) -> bool:
+    """Whether a call got what it asked for."""
+    return end.code is grpc.StatusCode.OK
 
 
 def told(ends: Counter[str]) -> str:
