@@ -14,7 +14,16 @@ from predictor.bars import BarPanel
 from predictor.features import FittedFeatures, default_features
 from predictor.instance import FeatureWindow, Instance
 from predictor.model import Identity, Model
-from predictor.networks import KINDS, LSTMConfig, Target, WindowNormaliser, build_network, kind_named
+from predictor.networks import (
+    KINDS,
+    LSTMConfig,
+    NetworkConfig,
+    NetworkKind,
+    Target,
+    WindowNormaliser,
+    build_network,
+    kind_named,
+)
 from predictor.sessions import SessionCalendar
 from predictor.windows import Pipeline
 from predictor.wire import instances
@@ -22,6 +31,8 @@ from trainers.demo.market import CALENDAR, real_bars
 
 QUANTILES: Final = (0.1, 0.5, 0.9)
 STOCKS: Final = ("AAPL", "IBM")
+STATISTICS: Final = frozenset({"running_mean", "running_var", "num_batches_tracked"})
+"""Names of torch's buffers that a pass in training mode changes."""
 
 
 @final
@@ -78,18 +89,22 @@ class Parts:
         )
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
-            weights = self._network(manifest.config).state_dict()
+            weights = self._network(manifest.kind, config).state_dict()
         return Artifact(manifest=manifest, pipeline=self.pipeline, weights=weights)
 
-    def _network(self, config: LSTMConfig) -> nn.Module:
-        sizes, target = self.pipeline.sizes, self.pipeline.target
-        return build_network(kind_named("lstm"), config, sizes=sizes, target=target, levels=QUANTILES)
+    def _network(self, kind: NetworkKind, config: NetworkConfig) -> nn.Module:
+        sizes, target = replace(self.pipeline.sizes, nodes=len(STOCKS)), self.pipeline.target
+        return build_network(kind, config, sizes=sizes, target=target, levels=QUANTILES)
 
     def instances(self) -> dict[str, pb.Instance]:
         """What can be asked: the bars of both stocks, those of one, and a window of one."""
         latest = self.bars.last(self.pipeline.bars_needed)
         one = real_bars(STOCKS[:1]).last(self.pipeline.bars_needed)
-        asked = {"bars": Instance(input=latest), "one": Instance(input=one), "window": Instance(input=self._window(one))}
+        asked = {
+            "bars": Instance(input=latest),
+            "one": Instance(input=one),
+            "window": Instance(input=self._window(one)),
+        }
         return {name: instances.encode(instance) for name, instance in asked.items()}
 
     def _window(self, bars: BarPanel) -> FeatureWindow:
@@ -108,12 +123,14 @@ class Parts:
         )
 
     def networks(self) -> str:
-        """The LSTM's dropout and buffers, and which of the shipped kinds could have statistics that move."""
-        config = LSTMConfig()
-        network = self._network(config)
-        buffers = [name for name, _ in network.named_buffers()]
-        moving = [type(part).__name__ for part in network.modules() if isinstance(part, nn.modules.batchnorm._BatchNorm)]
+        """The LSTM's dropout, and which shipped kinds have statistics that a pass in training mode would move."""
+        moving = [name for name, kind in KINDS.items() if has_statistics(self._network(kind, kind.config()))]
         return (
-            f"an LSTM with dropout {config.dropout:g}; its buffers are {', '.join(buffers) or 'none'}; it has "
-            f"{', '.join(moving) or 'no BatchNorm'}"
+            f"the model is an LSTM with dropout {LSTMConfig().dropout:g}; BatchNorm, or another buffer that training "
+            f"moves, is in {', '.join(moving) or 'none'} of the kinds {', '.join(KINDS)}"
         )
+
+
+def has_statistics(network: nn.Module) -> bool:
+    """Whether any buffer is of a batch norm's kind; others (places, edges) stay what the artifact says."""
+    return any(name.rpartition(".")[2] in STATISTICS for name, _ in network.named_buffers())

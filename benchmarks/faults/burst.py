@@ -2,7 +2,7 @@
 
 import asyncio
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from subprocess import PIPE, Popen
 from typing import Final
@@ -90,7 +90,7 @@ def _plain(calls: int) -> str:
 
 
 @contextmanager
-def _plain_server() -> Iterator[str]:
+def _plain_server() -> Generator[str]:
     command = [sys.executable, "-m", "benchmarks.faults.burst"]
     with Popen(command, stdout=PIPE, text=True) as popen:
         try:

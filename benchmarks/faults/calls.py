@@ -120,7 +120,7 @@ def codes(ends: Iterable[Ended]) -> str:
 
 
 def values_of(answer: bytes) -> bytes:
-    """The numbers of every forecast in an answer, and the errors, as bytes to compare; nothing that names the answer."""
+    """The numbers of every forecast in an answer, and the errors, as bytes to compare; not the answer's own name."""
     results = pb.PredictResponse.FromString(answer).results
     return b"|".join(
         result.forecast.values + result.forecast.returns + result.forecast.prices + result.error.reason.encode()

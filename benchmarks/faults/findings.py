@@ -2,8 +2,8 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from typing import Self, final
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Self, final
 
 from benchmarks.report import Row, at_most
 
@@ -19,7 +19,7 @@ class Finding:
         calls: How many calls were made.
         wrong: Calls whose answer is not what it must be; a server that died counts too.
         lost: Calls that got no answer, or none in time.
-        rows: Further figures; their names need not say the fault.
+        rows: Further figures, whose names need not say the fault.
         detail: What the counts consist of.
         naive: What the same fault does to a plain server or a simpler way, as text; empty if that is not known.
     """
@@ -39,13 +39,17 @@ class Finding:
         return tuple(row.name for row in self.judged() if row.ok is False)
 
     def judged(self) -> list[Row]:
-        """Every row; counts are judged in short runs too, since no machine is too busy for them."""
+        """Every row; counts are judged in short runs too, since no machine is too busy for them.
+
+        Without any call there are no counts; the rows then say why.
+        """
         said = "; ".join(part for part in (f"{self.calls} calls", self.done, self.detail, self.naive) if part)
-        return [
+        counts = [
             at_most(f"{self.fault}: wrong", self.wrong, 0, detail=said),
             at_most(f"{self.fault}: lost", self.lost, 0, detail=said),
-            *(Row(**{**asdict(row), "name": f"{self.fault}: {row.name}"}) for row in self.rows),
         ]
+        further = [replace(row, name=f"{self.fault}: {row.name}") for row in self.rows]
+        return [*(counts if self.calls or self.lost else []), *further]
 
     def to_line(self) -> str:
         """One line of JSON."""
@@ -54,15 +58,18 @@ class Finding:
     @classmethod
     def from_line(cls, line: str) -> Self:
         """Read what `to_line` wrote."""
-        given = json.loads(line)
-        return cls(**{**given, "rows": [Row(**row) for row in given["rows"]]})
+        given: dict[str, Any] = json.loads(line)
+        rows = [Row(**row) for row in given.pop("rows")]
+        return cls(**given, rows=rows)
 
 
-def table(findings: Sequence[Finding]) -> str:
-    """Fault, calls, wrong, lost and verdict, with what was done below each."""
-    lines = [f"{'fault':<46} {'calls':>8} {'wrong':>7} {'lost':>7}  verdict"]
-    for one in findings:
-        verdict = "; ".join(f"MISSED {name.removeprefix(one.fault + ': ')}" for name in one.missed) or "ok"
-        lines.append(f"{one.fault:<46} {one.calls:>8} {one.wrong:>7} {one.lost:>7}  {verdict}")
-        lines += [f"    {text}" for text in (one.done, one.detail, one.naive) if text]
-    return "\n".join(lines)
+HEAD = f"{'fault':<46} {'calls':>8} {'wrong':>7} {'lost':>7}  verdict"
+"""Above the lines of a table."""
+
+
+def lines(finding: Finding) -> str:
+    """Fault, calls, wrong, lost and verdict, with what was done below."""
+    missed = (name.removeprefix(f"{finding.fault}: ") for name in finding.missed)
+    verdict = "; ".join(f"MISSED {name}" for name in missed) or ("ok" if finding.calls else "not measured")
+    first = f"{finding.fault:<46} {finding.calls:>8} {finding.wrong:>7} {finding.lost:>7}  {verdict}"
+    return "\n".join([first, *(f"    {text}" for text in (finding.done, finding.detail, finding.naive) if text)])

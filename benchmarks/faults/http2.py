@@ -106,7 +106,7 @@ class Stream:
 
     @property
     def status(self) -> str:
-        """gRPC's status; empty if none came."""
+        """The status of the call; empty if none came."""
         return self.headers.get("grpc-status", "")
 
 

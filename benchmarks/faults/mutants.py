@@ -104,7 +104,7 @@ def extreme(random: Random, body: bytearray, _: Sequence[bytes]) -> None:
     body[at:at] = random.choice((number, length, endless))
 
 
-def grouped(random: Random, body: bytearray, _: Sequence[bytes]) -> None:
+def grouped(random: Random, body: bytearray, _others: Sequence[bytes]) -> None:
     """Put groups in: empty, within groups, without an end, or an end alone."""
     field = random.randint(1, 30)
     nested = group(field)
@@ -114,7 +114,7 @@ def grouped(random: Random, body: bytearray, _: Sequence[bytes]) -> None:
     body[at:at] = random.choice((nested, tag(field, 3), tag(field, 4), tag(field, 3) * 150))
 
 
-def unknown(random: Random, body: bytearray, _: Sequence[bytes]) -> None:
+def unknown(random: Random, body: bytearray, _others: Sequence[bytes]) -> None:
     """Put messages within messages in, of fields that there are or are not."""
     content = random.randbytes(random.randrange(8))
     for _ in range(random.choice((1, 3, 30, 120))):

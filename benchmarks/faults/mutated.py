@@ -4,6 +4,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from random import Random
 from typing import Any, Final, final
 
@@ -41,6 +42,7 @@ PATIENCE_S: Final = 60.0
 SEED: Final = 20_260_101
 PREDICT_SHARE: Final = 4
 """How often Predict is chosen for each time that another method is."""
+MADE_UP: Final = 4
 MOST_EXAMPLES, SHOWN_BYTES = 3, 40
 _NOTED: Final = frozenset({"bare", *(code.name for code in OUR_FAULT)})
 _OUR_FAULT_CODES: Final = frozenset({Code.Value("UNKNOWN"), Code.Value("INTERNAL")})
@@ -74,8 +76,8 @@ def run(place: Place) -> Iterator[Finding]:
         before = asyncio.run(ask_once(server.target, PREDICT, request))
         calls = place.count(CALLS, QUICK_CALLS)
         sent = asyncio.run(_send(server.target, known, valid_messages(place.material), calls))
-        after = asyncio.run(ask_once(server.target, PREDICT, request)) if server.is_alive else None
-        is_same = after is not None and after.code is before.code and values_of(after.body) == values_of(before.body)
+        after = asyncio.run(ask_once(server.target, PREDICT, request))
+        is_same = is_answered(before) and is_answered(after) and values_of(after.body) == values_of(before.body)
         died = not server.is_alive
     yield _finding(sent, known, is_same=is_same, died=died, traces=place.log.read_text().count("Traceback"))
 
@@ -99,6 +101,11 @@ def _finding(sent: Sent, known: Sequence[Method], *, is_same: bool, died: bool, 
         detail=told(ends),
         naive="naive: a grpc.aio server with generated stubs ends each as UNKNOWN with the name of a Python class",
     )
+
+
+def is_answered(end: Ended) -> bool:
+    """Whether a call got what it asked for."""
+    return end.code is grpc.StatusCode.OK
 
 
 def told(ends: Counter[str]) -> str:
@@ -132,9 +139,10 @@ def valid_messages(material: Material) -> Mapping[str, Sequence[bytes]]:
 
 
 def messages_for(method: Method, valid: Mapping[str, Sequence[bytes]], random: Random) -> Sequence[bytes]:
-    """What it reads; made up from its descriptor if no real request is known."""
-    known = valid.get(method.reads.full_name)
-    return known or [filled(method.reads, random).SerializeToString() for _ in range(8)]
+    """What it reads: real requests, ones made up from its descriptor, and both in one."""
+    known = valid.get(method.reads.full_name, ())
+    made = [filled(method.reads, random).SerializeToString() for _ in range(MADE_UP)]
+    return [*known, *known, *made, *(one + other for one in known for other in made[:2])]
 
 
 async def _send(target: str, known: Sequence[Method], valid: Mapping[str, Sequence[bytes]], calls: int) -> Sent:
@@ -150,7 +158,8 @@ async def _send(target: str, known: Sequence[Method], valid: Mapping[str, Sequen
 
             async def caller() -> None:
                 for method in plan:
-                    bodies = [next(sources[method.path]) for _ in range(random.randint(1, 3) if method.takes_many else 1)]
+                    count = random.randint(1, 3) if method.takes_many else 1
+                    bodies = list(islice(sources[method.path], count))
                     sent.note(method, bodies, await ask_method(channel, plain, method, bodies))
 
             await asyncio.gather(*(caller() for _ in range(CALLERS)))
@@ -182,7 +191,6 @@ async def ask_method(channel: grpc.aio.Channel, plain: grpc.Channel, method: Met
 def ask_stream(channel: grpc.Channel, method: Method, bodies: Sequence[bytes]) -> Ended:
     """One call that sends or gets a stream."""
     call: Any
-    body = b""
     try:
         if not method.gives_many:
             return Ended(grpc.StatusCode.OK, channel.stream_unary(method.path)(iter(bodies), timeout=PATIENCE_S))
@@ -190,10 +198,10 @@ def ask_stream(channel: grpc.Channel, method: Method, bodies: Sequence[bytes]) -
             call = channel.stream_stream(method.path)(iter(bodies), timeout=PATIENCE_S)
         else:
             call = channel.unary_stream(method.path)(bodies[0], timeout=PATIENCE_S)
-        for body in call:
+        for _ in call:
             if not method.takes_many:
                 call.cancel()
                 break
     except grpc.RpcError as refused:
         return ended(refused, 0.0)
-    return Ended(grpc.StatusCode.OK, body)
+    return Ended(grpc.StatusCode.OK)

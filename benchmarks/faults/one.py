@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from benchmarks.faults import beside, burst, deadlines, gone, mutated, sizes, stopping
+from benchmarks.faults import beside, burst, deadlines, gone, mutated, reloads, sizes, stopping
 from benchmarks.faults.fault import Fault, Place
 from benchmarks.faults.models import Material
 
@@ -20,8 +20,11 @@ FAULTS: Final[Mapping[str, Fault]] = {
     "deadlines": deadlines.run,
     "gone": gone.run,
     "stopping": stopping.run,
+    "reloads": reloads.run,
 }
 """Every fault by its name, in the order in which they are run."""
+ALONE: Final = frozenset({"deadlines"})
+"""Those that tell from times what happened: nothing may run beside them, and they come last."""
 
 
 def main() -> None:

@@ -15,7 +15,7 @@ from typing import Final, final
 
 import grpc
 
-from benchmarks.report import Row, at_most, shown
+from benchmarks.report import Row, at_most
 
 EVERY_S: Final = 0.02
 PATIENCE_S: Final = 20.0
@@ -95,11 +95,6 @@ def is_well(check: "grpc.UnaryUnaryMultiCallable[bytes, bytes]") -> bool:
         return check(b"", timeout=PATIENCE_S) == SERVING
     except grpc.RpcError:
         return False
-
-
-def quiet_row(waits: Waits) -> Row:
-    """The same wait while nothing happens: what this machine alone makes of it."""
-    return shown("health's longest wait before, ms", waits.longest_ms, detail=f"{waits.asked} questions, nothing else")
 
 
 if __name__ == "__main__":

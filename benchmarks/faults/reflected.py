@@ -109,7 +109,7 @@ def _fill(message: Message, field: FieldDescriptor, random: Random, depth: int) 
 
 
 def _value(field: FieldDescriptor, random: Random) -> Any:
-    if field.cpp_type == FieldDescriptor.CPPTYPE_ENUM:
+    if field.enum_type is not None:
         return random.choice(field.enum_type.values).number
     if field.cpp_type == FieldDescriptor.CPPTYPE_STRING:
         return random.choice(["stock", "", "x" * 300]) if field.type == FieldDescriptor.TYPE_STRING else b"\0" * 16

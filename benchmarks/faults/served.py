@@ -8,10 +8,11 @@ import selectors
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Final, Self, final
 
 START_S: Final = 120.0
@@ -121,7 +122,12 @@ def wait_for(is_so: Callable[[], bool], within_s: float, every_s: float = 0.02) 
 
 
 def begin(
-    models: Path, log: Path, *options: str, listen: str = "127.0.0.1:0", descriptors: int | None = None
+    models: Path,
+    log: Path,
+    *options: str,
+    listen: str = "127.0.0.1:0",
+    descriptors: int | None = None,
+    environment: Mapping[str, str] = MappingProxyType({}),
 ) -> Server:
     """Start a server and do not wait.
 
@@ -131,13 +137,14 @@ def begin(
         options: Further ones of its command line.
         listen: Its address.
         descriptors: How many it may have; None for this process's own limit.
+        environment: Variables beside those of this process.
     """
     most = descriptors or resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     limited = ["sh", "-c", f'ulimit -n {most}; ulimit -d {MOST_DATA_KIB}; exec "$@"', "sh"]
     command = [*limited, *server_command("--models", str(models), "--listen", listen, *options)]
     with log.open("a", encoding="utf-8") as file:
-        environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-        popen = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=file, text=True, env=environment)
+        variables = {**os.environ, "OMP_NUM_THREADS": "1", **environment}
+        popen = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=file, text=True, env=variables)
     return Server(popen, log, {})
 
 
@@ -155,13 +162,19 @@ def first_line(server: Server, within_s: float) -> str:
 
 
 @contextmanager
-def serving(models: Path, log: Path, *options: str, descriptors: int | None = None) -> Generator[Server]:
+def serving(
+    models: Path,
+    log: Path,
+    *options: str,
+    descriptors: int | None = None,
+    environment: Mapping[str, str] = MappingProxyType({}),
+) -> Generator[Server]:
     """A server that answers; it is ended with the block.
 
     Raises:
         NotServedError: it did not begin in time.
     """
-    begun = begin(models, log, *options, descriptors=descriptors)
+    begun = begin(models, log, *options, descriptors=descriptors, environment=environment)
     try:
         line = first_line(begun, START_S)
         if not line:

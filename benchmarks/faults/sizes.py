@@ -1,9 +1,11 @@
-"""The faults of requests as large as may be, of which hardly anything is meant, and of those that never become whole."""
+"""The faults of requests as large as may be that hardly mean anything, and of those that never become whole."""
 
 import asyncio
+import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import repeat
 from random import Random
 from typing import Any, Final, final
 
@@ -126,7 +128,8 @@ def watched(place: Place, server: Server, do: Callable[[], list[Ended]]) -> tupl
 
 def run(place: Place) -> Iterator[Finding]:
     """Each of them with a server of its own, or in a short run with one for all."""
-    faults: list[Callable[[Place, Server], Finding]] = [*map(_emptiest, emptiest(1000)), _panels, _halves, _cancelled]
+    contents = map(_emptiest, emptiest(1000))
+    faults: list[Callable[[Place, Server], Finding]] = [_nothing, *contents, _panels, _halves, _cancelled]
     if place.quick:
         with serving(place.material.small, place.log, "--log-level", "error") as server:
             yield from (fault(place, server) for fault in faults)
@@ -147,6 +150,22 @@ def _finding(place: Place, fault: str, done: str, found: tuple[list[Ended], Watc
         lost=sum(end.code in NO_ANSWER for end in ends),
         rows=seen.rows(judged=not place.quick),
         detail="; ".join(part for part in (codes(ends), detail) if part),
+    )
+
+
+def _nothing(place: Place, server: Server) -> Finding:
+    """What this machine alone makes of the wait: other programs may keep the server or the asking process waiting."""
+    with asking(server.target) as pulse:
+        time.sleep(QUICK_HELD_S if place.quick else HELD_S)
+        waits = pulse.stop()
+    detail = f"{waits.asked} questions while nothing else is asked"
+    return Finding(
+        fault="health while nothing happens",
+        done="nothing: the wait that this machine alone makes",
+        calls=waits.asked,
+        wrong=waits.unanswered,
+        lost=0,
+        rows=[shown("health's longest wait, ms", waits.longest_ms, detail=detail)],
     )
 
 
@@ -201,7 +220,7 @@ def _halves(place: Place, server: Server) -> Finding:
 
     def do() -> list[Ended]:
         with ThreadPoolExecutor(count) as pool:
-            sent.extend(pool.map(lambda _: half(server.port, held_s), range(count)))
+            sent.extend(pool.map(half, repeat(server.port, count), repeat(held_s)))
         body = predict_request(place.material.one_stock())
         return [asyncio.run(ask_once(server.target, PREDICT, body, QUICK_PATIENCE_S))]
 

@@ -1,4 +1,4 @@
-"""The faults of a server that is told to stop: while it loads, and while it answers; and of calls that come too early."""
+"""The faults of a server that is told to stop while it loads or answers, and of calls that come too early."""
 
 import asyncio
 import signal
@@ -10,14 +10,14 @@ from dataclasses import dataclass
 from typing import Final, final
 
 import grpc
-import grpc.aio
 
-from benchmarks.faults.calls import EXPLAIN, PREDICT, Ended, ask, ask_all, ask_once, codes, open_channel, predict_request
+from benchmarks.faults.calls import EXPLAIN, PREDICT, Ended, ask, ask_once, codes, open_channel, predict_request
 from benchmarks.faults.fault import Place
 from benchmarks.faults.findings import Finding
 from benchmarks.faults.models import NAME
+from benchmarks.faults.pulse import CHECK
 from benchmarks.faults.served import START_S, Server, begin, end, first_line, serving, wait_for
-from benchmarks.report import Row, at_most, shown
+from benchmarks.report import Row, at_least, at_most, shown
 from predictor._pb import prediction_pb2 as pb
 
 STOP_S: Final = 2.0
@@ -28,10 +28,8 @@ CALL_S: Final = 2.0
 DELAYS_S: Final = (0.0, 0.3, 0.8, 1.5)
 QUICK_DELAYS_S: Final = (0.3,)
 """When the signal comes, seconds after the address was claimed."""
-PREDICTIONS, QUICK_PREDICTIONS = 50, 20
+PREDICTIONS, QUICK_PREDICTIONS = 300, 100
 EXPLANATIONS: Final = 4
-ARRIVED_S: Final = 0.5
-"""How long after the calls the signal comes."""
 
 
 @final
@@ -78,7 +76,7 @@ def _early(place: Place) -> Finding:
     """Calls from when the address is claimed to the server's first line."""
     server, port = claimed(place)
     try:
-        ends = asyncio.run(_ask_until_ready(server, f"127.0.0.1:{port}", predict_request(place.material.one_stock())))
+        ends = asyncio.run(_ask_until_ready(server, f"127.0.0.1:{port}", _request(place)))
     finally:
         end(server)
     answered = {grpc.StatusCode.OK, grpc.StatusCode.UNAVAILABLE}
@@ -92,6 +90,10 @@ def _early(place: Place) -> Finding:
         rows=[shown("slowest answer, s", max((one.took_s for one in ends), default=0.0), detail=codes(ends))],
         detail=codes(ends),
     )
+
+
+def _request(place: Place) -> bytes:
+    return predict_request(place.material.one_stock(), model=NAME)
 
 
 async def _ask_until_ready(server: Server, target: str, request: bytes) -> list[Ended]:
@@ -147,7 +149,7 @@ def _answering(place: Place) -> Finding:
     """The signal while predictions and explanations are under way."""
     count = place.count(PREDICTIONS, QUICK_PREDICTIONS)
     with serving(place.material.heavy, place.log, "--log-level", "error") as server:
-        ends, took_s = asyncio.run(_stop_within(server, place, count))
+        ends, waiting, took_s = asyncio.run(_stop_within(server, place, count))
         try:
             code = server.popen.wait(PATIENCE_S)
         except subprocess.TimeoutExpired:
@@ -155,12 +157,13 @@ def _answering(place: Place) -> Finding:
     failed = sum(one.code is not grpc.StatusCode.OK for one in ends)
     return Finding(
         fault="SIGTERM while the server answers",
-        done=f"{count} predictions of 20 instances and {EXPLANATIONS} explanations, the signal {ARRIVED_S:g} s later",
+        done=f"{count} predictions and {EXPLANATIONS} explanations; the signal when a health check behind them is back",
         calls=len(ends),
         wrong=int(code != 0),
         lost=failed,
         rows=[
-            at_most("calls in flight without their answer", failed, 0, detail=codes(ends)),
+            at_most("calls before the signal without an answer", failed, 0, detail=codes(ends)),
+            at_least("calls that waited when it came", waiting, 1, detail=f"of {len(ends)}"),
             at_most("exit code", PATIENCE_S if code is None else abs(code), 0, detail=f"{code}"),
             shown("from the signal to the last answer, s", took_s, detail=""),
         ],
@@ -169,16 +172,18 @@ def _answering(place: Place) -> Finding:
     )
 
 
-async def _stop_within(server: Server, place: Place, count: int) -> tuple[list[Ended], float]:
-    """The calls' ends, and how long after the signal the last of them came."""
-    request = predict_request(*[place.material.one_stock()] * 20)
+async def _stop_within(server: Server, place: Place, count: int) -> tuple[list[Ended], int, float]:
+    """The calls' ends, how many there were when the signal came, and how long after it the last answer did."""
     question = pb.ExplainRequest(model=NAME, instance=place.material.bars()).SerializeToString()
     async with open_channel(server.target) as channel:
-        await ask(channel, PREDICT, predict_request(place.material.one_stock()))
-        reasons = asyncio.ensure_future(ask_all([channel], EXPLAIN, [question] * EXPLANATIONS, PATIENCE_S))
-        forecasts = asyncio.ensure_future(ask_all([channel], PREDICT, [request] * count, PATIENCE_S))
-        await asyncio.sleep(ARRIVED_S)
+        await ask(channel, PREDICT, _request(place))
+        reasons = (ask(channel, EXPLAIN, question, PATIENCE_S) for _ in range(EXPLANATIONS))
+        forecasts = (ask(channel, PREDICT, _request(place), PATIENCE_S) for _ in range(count))
+        calls = [asyncio.ensure_future(one) for one in (*reasons, *forecasts)]
+        await asyncio.sleep(0)  # all have been sent; the connection keeps their order
+        await ask(channel, CHECK, b"", PATIENCE_S)
+        waiting = sum(not one.done() for one in calls)
         server.popen.send_signal(signal.SIGTERM)
         start = time.monotonic()
-        ends = [*await forecasts, *await reasons]
-        return ends, time.monotonic() - start
+        ends = await asyncio.gather(*calls)
+        return ends, waiting, time.monotonic() - start

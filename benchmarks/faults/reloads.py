@@ -1,0 +1,194 @@
+"""The fault of artifacts that are exchanged while callers ask: does any answer fail, or consist of two models?
+
+Needs a server that can be told to read its models again: one whose help knows `--admin-listen`.
+"""
+
+import asyncio
+import secrets
+import shutil
+import socket
+import subprocess
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+import grpc
+from google.protobuf.message_factory import GetMessageClass
+
+from benchmarks.faults.calls import PREDICT, Ended, ask, ask_once, codes, open_channel, predict_request
+from benchmarks.faults.fault import Place
+from benchmarks.faults.findings import Finding
+from benchmarks.faults.models import NAME
+from benchmarks.faults.mutants import delimited
+from benchmarks.faults.reflected import methods
+from benchmarks.faults.served import Server, server_command, serving
+from benchmarks.report import at_least, at_most, shown, unmeasured
+from predictor._pb import prediction_pb2 as pb
+
+RELOADS, QUICK_RELOADS = 1_000, 10
+CALLERS, INSTANCES = 4, 4
+PATIENCE_S: Final = 30.0
+OPTION: Final = "--admin-listen"
+TOKEN_VARIABLE: Final = "QUANTRA_ADMIN_TOKEN"  # noqa: S105 - where a token stands, not one
+RELOAD: Final = "/quantra.v1.ModelAdminService/ReloadModel"
+FAULT: Final = "reloads under load"
+
+Facts: TypeAlias = frozenset[tuple[str, int, str, bytes]]
+"""Of each forecast in an answer: model, version, hash of its weights, values."""
+
+
+def run(place: Place) -> Iterator[Finding]:
+    """Exchange two artifacts of one version in the folder, over and over."""
+    if not has_admin():
+        why = f"the server's help knows no {OPTION}"
+        yield Finding(
+            fault=FAULT, done=why, calls=0, wrong=0, lost=0, rows=[unmeasured("reloads", why, reach=f">= {RELOADS}")]
+        )
+        return
+    models = place.work / "models"
+    exchange = Exchange(models / NAME / "1", place.work / "aside")
+    shutil.copytree(place.material.version(1), exchange.served)
+    shutil.copytree(place.material.version(2), exchange.aside)
+    port, token = free_port(), secrets.token_hex(16)
+    options = ("--log-level", "error", OPTION, f"127.0.0.1:{port}")
+    with serving(models, place.log, *options, environment={TOKEN_VARIABLE: token}) as server:
+        yield _finding(place, server, exchange, Admin(f"127.0.0.1:{port}", token))
+
+
+def has_admin() -> bool:
+    """Whether the server can be told to reload."""
+    told = subprocess.run(server_command("--help"), capture_output=True, text=True, check=False, timeout=60)
+    return OPTION in told.stdout
+
+
+def free_port() -> int:
+    """One that nothing listens on."""
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port: int = other.getsockname()[1]
+    return port
+
+
+class Exchange:
+    """Two artifacts of which one is in the folder that is served.
+
+    Args:
+        served: Where the one is.
+        aside: Where the other is.
+    """
+
+    def __init__(self, served: Path, aside: Path) -> None:
+        self.served, self.aside = served, aside
+
+    def turn(self) -> None:
+        """Let them change places."""
+        between = self.aside.with_name("between")
+        self.served.rename(between)
+        self.aside.rename(self.served)
+        between.rename(self.aside)
+
+
+class Admin:
+    """Tells the server to read its model again.
+
+    Args:
+        target: Where it listens for that.
+        token: What it wants to be told first.
+    """
+
+    def __init__(self, target: str, token: str) -> None:
+        self._target = target
+        self._metadata = (("authorization", f"Bearer {token}"),)
+
+    def reload(self) -> str:
+        """The status, and what it says beside it."""
+        with grpc.insecure_channel(self._target) as channel:
+            call: Any = channel.unary_unary(RELOAD)
+            try:
+                call(reload_request(channel), timeout=PATIENCE_S, metadata=self._metadata)
+            except grpc.RpcError as error:
+                failure: Any = error
+                return f"{failure.code().name}: {str(failure.details())[:120]}"
+        return "OK"
+
+
+def reload_request(channel: grpc.Channel) -> bytes:
+    """The model's name in the first text field of what ReloadModel reads; in field 1 if there is no reflection."""
+    try:
+        (reads,) = [method.reads for method in methods(channel) if method.path == RELOAD]
+    except (grpc.RpcError, ValueError):
+        return delimited(1, NAME.encode())
+    request = GetMessageClass(reads)()
+    setattr(request, next(field.name for field in reads.fields if field.type == field.TYPE_STRING), NAME)
+    return request.SerializeToString()
+
+
+def facts_of(answer: bytes) -> Facts:
+    """What an answer says of where it comes from, and its numbers."""
+    forecasts = [result.forecast for result in pb.PredictResponse.FromString(answer).results]
+    return frozenset((one.model, one.version, one.weights_hash, one.values) for one in forecasts)
+
+
+def _finding(place: Place, server: Server, exchange: Exchange, admin: Admin) -> Finding:
+    request = predict_request(*[place.material.one_stock()] * INSTANCES)
+    known, told = set[Facts](), Counter[str]()
+
+    def reload() -> None:
+        exchange.turn()
+        told[admin.reload()] += 1
+
+    for _ in range(2):
+        known.add(facts_of(asyncio.run(ask_once(server.target, PREDICT, request)).body))
+        reload()
+    ends = asyncio.run(_load(server.target, request, lambda: repeat(reload, place.count(RELOADS, QUICK_RELOADS))))
+    failed = sum(end.code is not grpc.StatusCode.OK for end in ends)
+    mixed, seen = judged(ends, known)
+    refused = told.total() - told["OK"]
+    return Finding(
+        fault=FAULT,
+        done=f"{told.total()} reloads of two artifacts in turn, while {CALLERS} callers ask for {INSTANCES} forecasts",
+        calls=len(ends) + told.total(),
+        wrong=mixed + refused,
+        lost=failed,
+        rows=[
+            at_most("predictions that fail", failed, 0, detail=codes(ends)),
+            at_most("answers that are no one model's", mixed, 0, detail="model, version, hash of weights and values"),
+            at_most("reloads that fail", refused, 0, detail=", ".join(f"{n} {what}" for what, n in told.items())),
+            at_least("models that answered", seen, 2, detail="two artifacts take turns"),
+            shown("slowest prediction, ms", 1000 * max(end.took_s for end in ends), detail=""),
+        ],
+        detail=codes(ends),
+        naive="naive: new weights loaded into the model that answers: 1,542 of 6,242 answers were of two models",
+    )
+
+
+def judged(ends: Sequence[Ended], known: set[Facts]) -> tuple[int, int]:
+    """How many answers are none of those that one model gives, and how many models gave the others."""
+    answers = Counter(facts_of(end.body) for end in ends if end.code is grpc.StatusCode.OK)
+    return sum(count for facts, count in answers.items() if facts not in known), len(answers.keys() & known)
+
+
+def repeat(do: Callable[[], None], count: int) -> None:
+    """Do it so often."""
+    for _ in range(count):
+        do()
+
+
+async def _load(target: str, request: bytes, work: Callable[[], None]) -> list[Ended]:
+    """Ask from several connections while the work is done in a thread of its own."""
+    done, ends = threading.Event(), list[Ended]()
+
+    async def caller() -> None:
+        async with open_channel(target) as channel:
+            while not done.is_set():
+                ends.append(await ask(channel, PREDICT, request, PATIENCE_S))
+
+    async def worker() -> None:
+        try:
+            await asyncio.to_thread(work)
+        finally:
+            done.set()
+
+    await asyncio.gather(worker(), *(caller() for _ in range(CALLERS)))
+    return ends

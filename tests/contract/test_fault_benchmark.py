@@ -1,0 +1,284 @@
+"""What `benchmarks.faults` sends and counts, against a real server in this process and by hand."""
+
+import asyncio
+import os
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from random import Random
+
+import grpc
+import pytest
+from canned_service import CannedService, forecast_of
+from google.protobuf.any_pb2 import Any as AnyMessage
+from google.protobuf.duration_pb2 import Duration
+from google.rpc.error_details_pb2 import RetryInfo
+from google.rpc.status_pb2 import Status
+from serving import Served, serving
+
+from benchmarks.faults import __main__ as benchmark
+from benchmarks.faults import http2
+from benchmarks.faults.__main__ import findings
+from benchmarks.faults.calls import DETAILS, LIST, PREDICT, PUSHBACK, Ended, ask_once, retry_of
+from benchmarks.faults.deadlines import Wait, judged
+from benchmarks.faults.findings import Finding, lines
+from benchmarks.faults.mutants import CHANGES, delimited, grouped, mutants, splice, tag, truncate, varint
+from benchmarks.faults.reflected import filled, methods
+from benchmarks.faults.reloads import facts_of
+from benchmarks.faults.reloads import judged as judged_models
+from benchmarks.faults.served import NotServedError, Vitals
+from benchmarks.faults.served import serving as serving_process
+from benchmarks.faults.sizes import emptiest
+from benchmarks.report import at_most, shown, unmeasured
+from predictor._pb import prediction_pb2 as pb
+
+VALID = pb.GetModelRequest(model="stock@champion").SerializeToString()
+OTHER = pb.ExplainRequest(model="another", tolerance=0.25).SerializeToString()
+
+
+@pytest.fixture(scope="module")
+def served() -> Iterator[Served]:
+    with serving(CannedService(forecast_of)) as running:
+        yield running
+
+
+def port_of(served: Served) -> int:
+    return int(served.target.rpartition(":")[2])
+
+
+# --- messages
+
+
+def test_the_same_seed_gives_the_same_mutants() -> None:
+    first, again, other = (mutants(Random(seed), [VALID], [OTHER]) for seed in (1, 1, 2))
+    drawn = [next(first) for _ in range(50)]
+    assert drawn == [next(again) for _ in range(50)]
+    assert drawn != [next(other) for _ in range(50)]
+
+
+def test_hardly_a_mutant_is_what_it_was_made_from() -> None:
+    source = mutants(Random(3), [VALID], [OTHER])
+    assert sum(next(source) == VALID for _ in range(300)) < 15
+
+
+@pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.__name__)
+def test_every_change_changes_a_message_and_takes_an_empty_one(change: object) -> None:
+    assert callable(change)
+    changed, empty = bytearray(VALID), bytearray()
+    for seed in range(20):
+        change(Random(seed), changed, [OTHER])
+        change(Random(seed), empty, [OTHER])
+    assert bytes(changed) != VALID
+
+
+def test_a_cut_message_is_the_beginning_of_the_whole() -> None:
+    body = bytearray(VALID)
+    truncate(Random(0), body, [OTHER])
+    assert len(body) < len(VALID)
+    assert VALID.startswith(body)
+
+
+def test_a_spliced_message_ends_as_the_other_does() -> None:
+    body = bytearray(VALID)
+    splice(Random(1), body, [OTHER])
+    begun = next(n for n in range(len(VALID), -1, -1) if body.startswith(VALID[:n]))
+    assert OTHER.endswith(body[begun:])
+
+
+def test_groups_are_marked_at_both_ends_or_broken() -> None:
+    starts = ends = 0
+    for seed in range(40):
+        body = bytearray()
+        grouped(Random(seed), body, [OTHER])
+        starts, ends = starts + any(byte & 7 == 3 for byte in body), ends + any(byte & 7 == 4 for byte in body)
+    assert starts
+    assert ends
+    assert starts != ends
+
+
+@pytest.mark.parametrize("number", [0, 1, 127, 128, 300, (1 << 64) - 1])
+def test_numbers_are_written_as_protobuf_writes_them(number: int) -> None:
+    ours = tag(2, 0) + varint(number)
+    signed = number - (1 << 64) if number >> 63 else number
+    theirs = pb.Tensor(shape=[signed]).SerializeToString()
+    assert theirs == delimited(2, varint(number))
+    assert pb.Tensor.FromString(ours).shape == [signed]
+
+
+def test_the_emptiest_requests_are_what_they_are_called() -> None:
+    parsed = {what: body for what, (path, body) in emptiest(9_000).items() if path == PREDICT}
+    requests = {what: pb.PredictRequest.FromString(body) for what, body in parsed.items() if what != "groups alone"}
+    assert len(requests["empty instances"].instances) == 4500
+    assert len(requests["instances of empty bars"].instances) == 2250
+    assert requests["instances of empty bars"].instances[7].HasField("bars")
+    assert len(requests["one instance of empty symbols"].instances[0].bars.symbols) > 4000
+    assert len(requests["packed sessions of one byte"].instances[0].bars.session_yyyymmdd) > 8000
+    assert not requests["unknown fields"].ListFields()
+    assert len(requests["a group, then empty instances"].instances) > 4000
+    assert all(8_000 < len(body) <= 9_000 for body in parsed.values())
+
+
+def test_every_method_is_told_by_the_server_with_what_it_reads(served: Served) -> None:
+    with grpc.insecure_channel(served.target) as channel:
+        found = {method.path: method for method in methods(channel)}
+    assert found[PREDICT].reads.full_name == "quantra.v1.PredictRequest"
+    assert found["/grpc.health.v1.Health/Watch"].gives_many
+    assert not found["/grpc.health.v1.Health/Watch"].takes_many
+    made = filled(found[PREDICT].reads, Random(1)).SerializeToString()
+    assert pb.PredictRequest.FromString(made).instances
+
+
+# --- half an HTTP/2 client
+
+
+@pytest.mark.parametrize("number", [0, 30, 126, 127, 128, 254, 255, 5_000, 1 << 20])
+def test_header_texts_of_any_length_are_read_as_they_were_written(number: int) -> None:
+    headers = {"name": "x" * number, "other": "y"}
+    assert http2.decoded(http2.encoded(headers)) == headers
+
+
+def test_a_whole_request_gets_its_answer(served: Served) -> None:
+    with http2.Connection(port_of(served)) as connection:
+        stream = connection.call(LIST)
+        assert connection.send(stream, http2.message(b""), last=True)
+        connection.finish(stream)
+    assert (stream.headers[":status"], stream.status, stream.ended) == ("200", "0", "closed")
+    assert pb.ListModelsResponse.FromString(bytes(stream.answer[5:])).models[0].name == "canned"
+
+
+def test_a_request_larger_than_the_first_window_is_sent_whole(served: Served) -> None:
+    body = pb.GetModelRequest(model="x" * 3_000_000).SerializeToString()
+    with http2.Connection(port_of(served)) as connection:
+        stream = connection.call("/quantra.v1.PredictionService/GetModel")
+        assert connection.send(stream, http2.message(body), last=True)
+        connection.finish(stream)
+    assert int(stream.status) == grpc.StatusCode.RESOURCE_EXHAUSTED.value[0]
+
+
+def test_half_a_request_gets_no_answer(served: Served) -> None:
+    with http2.Connection(port_of(served), timeout_s=0.3) as connection:
+        stream = connection.call(LIST)
+        connection.send(stream, b"\0\0\0\0\x09half")
+        with pytest.raises(TimeoutError):
+            connection.finish(stream)
+    assert not stream.ended
+
+
+def test_with_a_window_of_nothing_an_answer_begins_and_does_not_go_on(served: Served) -> None:
+    with http2.Connection(port_of(served), window=0, timeout_s=0.3) as connection:
+        stream = connection.call(LIST)
+        connection.send(stream, http2.message(b""), last=True)
+        with pytest.raises(TimeoutError):
+            connection.finish(stream)
+    assert stream.headers[":status"] == "200"
+    assert not stream.answer
+
+
+# --- counting
+
+
+def refusal(*details: AnyMessage) -> bytes:
+    return Status(code=8, details=details).SerializeToString()
+
+
+def test_the_delay_is_read_from_the_details_of_a_refusal() -> None:
+    info = AnyMessage()
+    info.Pack(RetryInfo(retry_delay=Duration(seconds=2, nanos=500_000_000)))
+    assert retry_of(refusal(info)) == 2.5
+    assert retry_of(refusal()) is None
+    assert retry_of(b"\xff") is None
+
+
+def test_a_caller_sees_when_to_ask_again() -> None:
+    """gRPC's own client could keep the trailer to itself."""
+    info = AnyMessage()
+    info.Pack(RetryInfo(retry_delay=Duration(nanos=250_000_000)))
+
+    def refused(_body: bytes, context: grpc.ServicerContext) -> bytes:
+        context.set_trailing_metadata(((DETAILS, refusal(info)), (PUSHBACK, "250")))
+        context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "full")
+
+    service, _, method = PREDICT.strip("/").partition("/")
+    server = grpc.server(ThreadPoolExecutor(1))
+    handlers = {method: grpc.unary_unary_rpc_method_handler(refused)}
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, handlers),))
+    port = server.add_insecure_port("127.0.0.1:0")
+    server.start()
+    end = asyncio.run(ask_once(f"127.0.0.1:{port}", PREDICT, b""))
+    server.stop(None)
+    assert (end.code, end.retry_s, end.has_pushback) == (grpc.StatusCode.RESOURCE_EXHAUSTED, 0.25, True)
+
+
+def test_cancelled_is_bare_only_without_a_reason() -> None:
+    assert Ended(grpc.StatusCode.CANCELLED).is_bare
+    assert not Ended(grpc.StatusCode.CANCELLED, has_details=True).is_bare
+    assert not Ended(grpc.StatusCode.RESOURCE_EXHAUSTED).is_bare
+
+
+@pytest.mark.parametrize(("last_s", "ran"), [(0.02, 0), (0.019, 0), (1.02, 100), (2.02, 200)])
+def test_what_ran_for_nobody_follows_from_the_wait_behind_it(last_s: float, ran: int) -> None:
+    late = (Ended(grpc.StatusCode.DEADLINE_EXCEEDED),) * 200
+    answered = (Ended(grpc.StatusCode.OK),) * 200
+    found = judged(200, Wait(0.02, 1.0, ()), Wait(last_s, 1.0, late), Wait(2.02, 3.0, answered))
+    assert (found.wrong, found.lost) == (ran, 0)
+
+
+def answer(*forecasts: tuple[str, bytes]) -> Ended:
+    results = [pb.Result(forecast=pb.Forecast(weights_hash=name, values=values)) for name, values in forecasts]
+    return Ended(grpc.StatusCode.OK, pb.PredictResponse(results=results).SerializeToString())
+
+
+def test_an_answer_of_two_models_is_found() -> None:
+    one, other = answer(("a", b"1"), ("a", b"2")), answer(("b", b"3"), ("b", b"4"))
+    known = {facts_of(one.body), facts_of(other.body)}
+    of_two, renamed = answer(("a", b"1"), ("b", b"4")), answer(("b", b"1"), ("b", b"2"))
+    assert judged_models([one, other, one], known) == (0, 2)
+    assert judged_models([one, of_two, renamed], known) == (2, 1)
+
+
+def finding(*, wrong: int = 0) -> Finding:
+    rows = [at_most("seconds", 3.0, 2.0, detail="d"), shown("MiB", 1.0, detail="")]
+    return Finding(fault="a fault", done="done", calls=9, wrong=wrong, lost=0, rows=rows)
+
+
+def test_a_finding_is_read_back_as_it_was_written() -> None:
+    assert Finding.from_line(finding().to_line()) == finding()
+
+
+def test_the_table_names_what_was_missed() -> None:
+    assert finding(wrong=2).missed == ("a fault: wrong", "a fault: seconds")
+    assert "MISSED wrong; MISSED seconds" in lines(finding(wrong=2))
+
+
+def test_a_fault_that_cannot_be_tried_is_no_success() -> None:
+    untried = Finding(fault="a fault", done="no", calls=0, wrong=0, lost=0, rows=[unmeasured("reloads", "no")])
+    assert [row.ok for row in untried.judged()] == [None]
+    assert "not measured" in lines(untried)
+
+
+def test_a_fault_that_breaks_off_is_a_finding_that_says_why(tmp_path: Path) -> None:
+    (found,) = findings("no fault", tmp_path, quick=True)
+    assert found.lost == 1
+    assert "broke off" in found.done
+    assert "invalid choice: 'no fault'" in found.done
+
+
+def test_a_fault_that_does_not_end_is_a_finding_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(benchmark, "QUICK_LONGEST_S", 0.05)
+    (found,) = findings("burst", tmp_path, quick=True)
+    assert (found.lost, found.done) == (1, "did not end within 0.05 s")
+
+
+def test_a_server_that_cannot_start_is_told_with_its_log(tmp_path: Path) -> None:
+    with (
+        pytest.raises(NotServedError, match="unrecognized arguments: --nonsense"),
+        serving_process(tmp_path, tmp_path / "log", "--nonsense"),
+    ):
+        pass
+
+
+def test_this_process_has_vitals() -> None:
+    found = Vitals.of(os.getpid())
+    assert found.peak >= found.resident > 1 << 20
+    assert found.threads > 0
+    assert found.descriptors > 2
