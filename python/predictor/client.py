@@ -27,6 +27,7 @@ from predictor.errors import (
     InternalError,
     MalformedRequestError,
     QuantraError,
+    QueueFullError,
     RequestTooLargeError,
     UnavailableError,
 )
@@ -282,7 +283,9 @@ def _network_error(failure: grpc.RpcError, target: str, timeout_s: float) -> Qua
             return DeadlineExceededError(f"{target} gave no answer within {timeout_s:g} seconds; allow more time")
         case grpc.StatusCode.CANCELLED:
             return _cancelled(target)
-        case grpc.StatusCode.RESOURCE_EXHAUSTED:
+        case grpc.StatusCode.RESOURCE_EXHAUSTED if "larger than max" in details:
             return RequestTooLargeError(f"{target} refused the call: {details}; send less at once")
+        case grpc.StatusCode.RESOURCE_EXHAUSTED:
+            return QueueFullError(f"{target} refused the call: {details}; ask again in a moment")
         case _:
             return QuantraError(f"{target} answered {code.name}: {details}; is it a Quantra server of this version?")

@@ -296,6 +296,8 @@ class Attribution:
     """The network's internals, where it has any: the selection of past, future and static variables, attention."""
     skill: Skill | None = None
     """How the model did on days that it had not seen; None if its card does not say."""
+    refusals: Mapping[str, QuantraError] = field(default_factory=dict[str, QuantraError])
+    """Why each symbol without a forecast, and so with NaN rows, has none."""
 
     def to_numpy(self) -> FloatArray:
         """`per_row`, [S, R]."""

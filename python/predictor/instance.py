@@ -131,6 +131,9 @@ def instance_of(asked: Question, covariates: Covariates | None = None) -> Instan
 
 INTEGRATED_GRADIENTS = "integrated-gradients"
 
+LEAST_TOLERANCE: Final = 1e-4
+"""The finest relative completeness gap that may be asked for; below it, a network's float32 decides what is left."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Query:
@@ -142,7 +145,7 @@ class Query:
     method: str = INTEGRATED_GRADIENTS
     detail: Detail = Detail.FEATURES
     tolerance: float = 0.01
-    """Largest relative completeness gap that counts as converged, in (0, 1)."""
+    """Largest relative completeness gap that counts as converged, in [LEAST_TOLERANCE, 1)."""
     symbols: tuple[str, ...] = ()
     """Whose reasons, in this order; empty = all of the instance's. All of its bars are read in any case."""
 

@@ -4,7 +4,7 @@ A pipeline holds everything that this path needs (features with their fitted num
 lengths) and travels inside the artifact, so that a served forecast reads exactly what the network was trained on.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import ceil
 from typing import Final, NamedTuple
@@ -26,6 +26,8 @@ NO_COVARIATES: Final = Covariates()
 
 LONGEST_ENCODER: Final = 2500
 """Sessions, ten years: a bound for what an artifact may ask to be built."""
+LARGEST_TABLE: Final = 1 << 20
+"""Cells, 4 MiB: known features of a longer calendar are computed for each forecast."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -93,12 +95,14 @@ class Pipeline:
     encoder_length: int = 60
     """Sessions that the network reads."""
     minimum: Minimum = field(default_factory=Minimum)
+    _known_table: NDArray[np.float32] | None = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         if not 1 <= self.encoder_length <= LONGEST_ENCODER:
             raise ConfigurationError(
                 f"encoder length is {self.encoder_length} sessions, but must be 1 to {LONGEST_ENCODER}"
             )
+        object.__setattr__(self, "_known_table", _known_table(self.features, self.calendar))
 
     @property
     def reading(self) -> InputRecipe:
@@ -166,6 +170,14 @@ class Pipeline:
             bars=_trailing_count(present, self.encoder_length), values=_trailing_count(known, self.normaliser.window)
         )
 
+    def latest_counts(self, present: NDArray[np.bool_], series: DailySeries) -> Counts:
+        """The same at the last session alone, [S] each."""
+        known = np.isfinite(series[0][:, -self.normaliser.window :])
+        return Counts(
+            bars=np.add.reduce(present[:, -self.encoder_length :], axis=1, dtype=np.int32),
+            values=np.add.reduce(known, axis=1, dtype=np.int32),
+        )
+
     def suffices(self, counts: Counts) -> NDArray[np.bool_]:
         """[S, T] where a symbol has the minimum of bars and values."""
         return (counts.bars >= self.least_bars) & (counts.values >= self.least_values)
@@ -178,10 +190,16 @@ class Pipeline:
             symbols: [N] rows.
             positions: [N] last session of each window.
         """
-        windows = tuple(back_from(one, symbols, positions, self.normaliser.window) for one in series)
+        return self._levels(tuple(back_from(one, symbols, positions, self.normaliser.window) for one in series))
+
+    def latest_levels(self, series: DailySeries) -> Levels:
+        """The same of the windows that end on the last session, [S, H] each."""
+        return self._levels(tuple(_last_of(one, self.normaliser.window) for one in series))
+
+    def _levels(self, windows: DailySeries) -> Levels:
         levels = self.normaliser.levels(windows)
-        shape = (len(symbols), len(self.target.horizons))
-        return Levels(*(np.array(np.broadcast_to(part, shape)) for part in levels))
+        shape = (len(windows[0]), len(self.target.horizons))
+        return Levels(*(_for_all(part, shape) for part in levels))
 
     def recent(self, bars: BarPanel) -> BarPanel:
         """The sessions that one forecast depends on; where the panel begins later, those before have no bar.
@@ -189,17 +207,27 @@ class Pipeline:
         Raises:
             TooFewBarsError: the panel is shorter, and the calendar does not know the sessions before it.
         """
-        lacking = self.bars_needed - len(bars.sessions)
-        if lacking <= 0:
+        if len(bars.sessions) >= self.bars_needed:
             return bars.last(self.bars_needed)
+        return bars.on_sessions(self.recent_sessions(bars.sessions, bars.symbols))
+
+    def recent_sessions(self, sessions: NDArray[np.int32], symbols: Sequence[str]) -> NDArray[np.int32]:
+        """[bars_needed] the sessions that one forecast depends on: the last of those given, or more before them.
+
+        Raises:
+            TooFewBarsError: as `recent`, naming the symbols.
+        """
+        lacking = self.bars_needed - len(sessions)
+        if lacking <= 0:
+            return sessions[-self.bars_needed :]
         try:
-            before = self.calendar.preceding(int(bars.sessions[0]), lacking)
+            before = self.calendar.preceding(int(sessions[0]), lacking)
         except CalendarEndedError as error:
-            names = ", ".join(bars.symbols[:3])
+            names = ", ".join(symbols[:3])
             raise TooFewBarsError.of(
-                names, have=len(bars.sessions), need=self.bars_needed, what="sessions", best=self.bars_needed
+                names, have=len(sessions), need=self.bars_needed, what="sessions", best=self.bars_needed
             ) from error
-        return bars.on_sessions(np.concatenate([before, bars.sessions]))
+        return np.concatenate([before, sessions])
 
     def encode(self, bars: BarPanel, covariates: Covariates = NO_COVARIATES) -> Encoded:
         """The inputs of every session of a whole history, for training.
@@ -211,7 +239,9 @@ class Pipeline:
         Raises:
             CovariateMissingError: one that the features read is not there.
         """
-        return self._encode(bars, bars.adjusted(), covariates, len(bars.sessions))
+        axis = np.concatenate([bars.sessions, self.following(int(bars.sessions[-1]))])
+        known = self.known(axis, _last_values(covariates.known, len(axis)))
+        return self._encoded(bars.adjusted(), covariates, known, len(bars.sessions))
 
     def encode_latest(self, bars: BarPanel, covariates: Covariates = NO_COVARIATES) -> Encoded:
         """The inputs of the last encoder, from the bars that it depends on and no others.
@@ -223,32 +253,43 @@ class Pipeline:
         recent = self.recent(bars)
         future = self.following(int(bars.sessions[-1]))
         beside = covariates.on_sessions(bars.sessions, recent.sessions, future)
-        return self.encode_recent(recent, recent.adjusted(), beside)
+        known = self.latest_known(recent.sessions, future, beside)
+        return self.encode_recent(recent.adjusted(), beside, known)
 
-    def encode_recent(self, bars: BarPanel, adjusted: AdjustedBars, covariates: Covariates) -> Encoded:
-        """The same from the sessions that `recent` gives, adjusted, and the covariates beside them."""
-        return self._encode(bars, adjusted, covariates, self.encoder_length)
+    def encode_recent(self, adjusted: AdjustedBars, covariates: Covariates, known: NDArray[np.float32]) -> Encoded:
+        """The same from the adjusted bars of the sessions that `recent` gives, and what is beside them.
 
-    def _encode(self, bars: BarPanel, adjusted: AdjustedBars, covariates: Covariates, sessions: int) -> Encoded:
-        observed, mask = self.features.observed(adjusted, covariates.observed)
-        last = bars.sessions[-sessions:]
-        length = sessions + self.target.reach
+        Args:
+            adjusted: S symbols.
+            covariates: those beside them.
+            known: [S or 1, T + D, K] as `latest_known`.
+        """
+        return self._encoded(adjusted, covariates, known, self.encoder_length)
+
+    def latest_known(
+        self, recent: NDArray[np.int32], future: NDArray[np.int32], covariates: Covariates
+    ) -> NDArray[np.float32]:
+        """[S or 1, T + D, K] known features of the last encoder's sessions and of those that follow."""
+        axis = np.concatenate([recent[-self.encoder_length :], future])
+        return self.known(axis, _last_values(covariates.known, len(axis)))
+
+    def _encoded(
+        self, adjusted: AdjustedBars, covariates: Covariates, known: NDArray[np.float32], sessions: int
+    ) -> Encoded:
+        observed, mask = self.features.observed(adjusted, covariates.observed, last=sessions)
         return Encoded(
-            observed=observed[:, -sessions:],
-            mask=mask[:, -sessions:],
-            known=self.known(
-                np.concatenate([last, self.following(int(last[-1]))]),
-                {name: values[:, -length:] for name, values in covariates.known.items()},
-            ),
-            static=self.features.statics.encode(len(bars.symbols), covariates.numbers, covariates.categories),
+            observed=observed,
+            mask=mask,
+            known=known,
+            static=self.features.statics.encode(len(observed), covariates.numbers, covariates.categories),
             series=self.normaliser.series(self.target, adjusted),
         )
 
     def latest_window(self, encoded: Encoded) -> Inputs:
         """The S rows of the last encoder of an encoded panel."""
         symbols, sessions, _ = encoded.observed.shape
-        length, rows = self.encoder_length, np.arange(symbols)
-        location, scale = self.levels(encoded.series, rows, np.full(symbols, encoded.series[0].shape[1] - 1))
+        length = self.encoder_length
+        location, scale = self.latest_levels(encoded.series)
         return Inputs(
             observed=torch.from_numpy(np.ascontiguousarray(encoded.observed[:, -length:])),
             known=torch.from_numpy(encoded.known[:, sessions - length :]).expand(symbols, -1, -1),
@@ -264,6 +305,8 @@ class Pipeline:
 
     def known(self, sessions: NDArray[np.int32], covariates: Mapping[str, FloatArray]) -> NDArray[np.float32]:
         """[S or 1, A, K] known features of A sessions, from the calendar and from known covariates [S or 1, A]."""
+        if self._known_table is not None:
+            return self._known_table[:, self.calendar.places(sessions)]
         return self.features.known(self.calendar.fields(sessions), covariates)
 
     def target_sessions(self, as_of: int) -> NDArray[np.int32]:
@@ -282,6 +325,41 @@ def back_from(series: FloatArray, symbols: PositionArray, positions: PositionArr
     rows = series[symbols[:, None], np.maximum(places, 0)]
     rows[places < 0] = np.nan
     return rows
+
+
+def _last_of(series: FloatArray, sessions: int) -> FloatArray:
+    """[S, sessions] the end of a daily series [S, T]; NaN before its first session."""
+    lacking = sessions - series.shape[1]
+    if lacking <= 0:
+        return np.ascontiguousarray(series[:, -sessions:])
+    return np.pad(series, ((0, 0), (lacking, 0)), constant_values=np.nan)
+
+
+def _for_all(levels: FloatArray, shape: tuple[int, int]) -> FloatArray:
+    """[N, H] of levels [N, H or 1]."""
+    spread = np.empty(shape)
+    spread[:] = levels
+    return spread
+
+
+def _last_values(covariates: Mapping[str, FloatArray], sessions: int) -> Mapping[str, FloatArray]:
+    """The values [S or 1, A] of the last sessions."""
+    return {name: values[:, -sessions:] for name, values in covariates.items()}
+
+
+def _known_table(features: FittedFeatures, calendar: SessionCalendar) -> NDArray[np.float32] | None:
+    """[1, A, K] known features of all A sessions of the calendar; None where it alone does not tell them.
+
+    A session's features depend on its date alone, so they need not be computed for each forecast. A calendar on which
+    one of them is not finite has no table: whoever asks for such a session is told which it is.
+    """
+    sessions = calendar.sessions(calendar.first, calendar.last)
+    if features.features.covariates.known or len(sessions) * len(features.known_columns) > LARGEST_TABLE:
+        return None
+    try:
+        return features.known(calendar.fields(sessions))
+    except ConfigurationError:
+        return None
 
 
 def _trailing_count(known: NDArray[np.bool_], sessions: int) -> NDArray[np.int32]:

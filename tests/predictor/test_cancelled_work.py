@@ -17,7 +17,7 @@ from predictor.bars import BarPanel
 from predictor.errors import CallCancelledError, DeadlineExceededError
 from predictor.explain import path
 from predictor.forecast import Forecast
-from predictor.instance import Deadline, Instance, Query
+from predictor.instance import LEAST_TOLERANCE, Deadline, Instance, Query
 from predictor.model import Answering, Ensemble, Identity, Model
 from predictor.networks import Inputs, Introspective
 from predictor.registry import ModelLine, Registry
@@ -104,14 +104,14 @@ def service_of(model: Answering) -> PredictionService:
 
 
 def count_preparations(steps: Steps, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (import_module("predictor.model.model"), import_module("predictor.model.ensemble")):
-        prepared_by = module.prepared_by
+    module = import_module("predictor.model.prepare")
+    read_bars = module.read_bars
 
-        def counted(*arguments: object, work: Callable[..., object] = prepared_by) -> object:
-            steps.take()
-            return work(*arguments)
+    def counted(*arguments: object) -> object:
+        steps.take()
+        return read_bars(*arguments)
 
-        monkeypatch.setattr(module, "prepared_by", counted)
+    monkeypatch.setattr(module, "read_bars", counted)
 
 
 def test_after_a_cancelled_call_of_a_thousand_instances_the_next_caller_does_not_wait_for_them(
@@ -189,7 +189,7 @@ def test_a_cancelled_explanation_takes_no_other_forward(
     gone = Deadline()
     steps.at, steps.then = 3, gone.cancelled.set
     with service_of(model) as service:
-        cancelled = service.explain("", Query(instance=PANEL, tolerance=1e-6), gone)
+        cancelled = service.explain("", Query(instance=PANEL, tolerance=LEAST_TOLERANCE), gone)
         following = service.predict("", [ONE], Deadline())
         assert isinstance(cancelled.exception(SOON_S), CallCancelledError)
         assert isinstance(following.result(SOON_S)[0], Forecast)

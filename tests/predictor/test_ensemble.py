@@ -26,6 +26,7 @@ from predictor.errors import (
     ExplainUnsupportedError,
     FeatureMismatchError,
     NoUsableSymbolError,
+    RequestTooLargeError,
     TooFewBarsError,
     UnknownHorizonError,
 )
@@ -322,6 +323,7 @@ def test_a_symbol_without_a_forecast_has_no_reasons(joint: Ensemble) -> None:
     assert np.isnan(found.per_row[0]).all()
     assert np.isfinite(found.per_row[1]).all()
     assert (found.converged.tolist(), found.nodes[0]) == ([False, True], 0)
+    assert list(found.refusals) == ["AAPL"]
 
 
 def test_a_method_or_a_target_that_members_lack_is_refused(joint: Ensemble) -> None:
@@ -330,6 +332,24 @@ def test_a_method_or_a_target_that_members_lack_is_refused(joint: Ensemble) -> N
         joint.explain(Query(instance=asked, method="attention"), LONG_AFTER, Deadline())
     with pytest.raises(UnknownHorizonError, match="horizon 3"):
         joint.explain(Query(instance=asked, targets=(TargetPoint(3, 0.5),)), LONG_AFTER, Deadline())
+
+
+def test_equal_targets_are_answered_each_in_the_order_asked(joint: Ensemble) -> None:
+    asked, other = Query(instance=Instance(input=recent_bars("AAPL"))), TargetPoint(1, 0.5)
+    found = joint.explain(replace(asked, targets=(POINT, other, *[POINT] * 22)), LONG_AFTER, Deadline())
+    alone = joint.explain(replace(asked, targets=(POINT, other)), LONG_AFTER, Deadline())
+    assert [(a.horizon, a.quantile) for a in found] == [POINT, other, *[POINT] * 22]
+    for k, answer in enumerate(found):
+        np.testing.assert_array_equal(answer.per_row, alone[k == 1].per_row)
+
+
+def test_the_cost_is_that_of_all_members(joint: Ensemble, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = Query(instance=Instance(input=recent_bars("AAPL")), targets=(POINT, POINT))
+    cost = joint.explain_cost(asked)
+    assert cost == sum(member.explain_cost(asked) for member in joint.members.values())
+    monkeypatch.setattr("predictor.explain.cost.MOST_ROWS", cost - 1)
+    with pytest.raises(RequestTooLargeError, match="1 targets of 1 symbols"):
+        joint.explain(asked, LONG_AFTER, Deadline())
 
 
 # --- ranking members

@@ -4,6 +4,7 @@ import threading
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import fields, replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -279,6 +280,30 @@ def test_more_contributions_than_an_answer_may_hold_are_refused(monkeypatch: pyt
     assert len(tested.explain(windows(3), POINTS[:2], deadline=OPEN_END)) == 2
     with pytest.raises(RequestTooLargeError, match=r"2 targets of 4 symbols have .* ask for fewer targets or symbols"):
         tested.explain(windows(4), POINTS[:2], deadline=OPEN_END)
+
+
+def test_equal_points_are_worked_on_once_and_answered_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    tested, inputs, (one, other) = explainer(lstm_forecaster()), windows(2), POINTS[1:3]
+    expected = dict(zip((one, other), tested.explain(inputs, [one, other], deadline=OPEN_END), strict=True))
+    worked: list[int] = []
+    gradients = integration.PathIntegrator.gradients
+
+    def counted(*given: Any) -> integration.Gradients:
+        worked.append(len(given[2]))
+        return gradients(*given)
+
+    monkeypatch.setattr(integration.PathIntegrator, "gradients", counted)
+    asked = [other, one, *[other] * 22]
+    found = tested.explain(inputs, asked, deadline=OPEN_END)
+    assert worked[0] == 2
+    for point, answer in zip(asked, found, strict=True):
+        assert_equal_contributions(answer, expected[point], rtol=0)
+
+
+def test_equal_points_count_towards_what_an_answer_may_hold(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("predictor.explain.integrated_gradients.MOST_NUMBERS", 2 * PER_WINDOW)
+    with pytest.raises(RequestTooLargeError, match="3 targets of 1 symbols"):
+        explainer(lstm_forecaster()).explain(windows(1), [POINTS[0]] * 3, deadline=OPEN_END)
 
 
 def test_windows_and_points_together_equal_each_alone() -> None:

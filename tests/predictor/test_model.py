@@ -23,19 +23,21 @@ from predictor.errors import (
     FeatureMismatchError,
     InvalidInputError,
     NoUsableSymbolError,
+    RequestTooLargeError,
     SessionGapError,
     TooFewBarsError,
     UnknownFeatureError,
     UnknownHorizonError,
     WindowShapeError,
 )
+from predictor.explain import NODE_COUNTS, Work
 from predictor.forecast import Detail, Forecast, TargetPoint
 from predictor.golden import LONG_AFTER
 from predictor.instance import Deadline, FeatureWindow, GapPolicy, Instance, Query
 from predictor.model import Model
 from predictor.model.prepare import LARGEST
 from predictor.model.prepared import Prepared
-from predictor.networks import Target, TargetKind
+from predictor.networks import PanelForecasting, Target, TargetKind
 from predictor.sessions import SessionCalendar
 
 COLUMNS = ("open", "high", "low", "close", "volume", "adj_close")
@@ -601,6 +603,7 @@ def test_a_symbol_that_cannot_be_forecast_has_no_attribution(model: Model) -> No
     assert np.isfinite(found.per_row[1]).all()
     assert (found.converged.tolist()[0], found.nodes.tolist()[0]) == (False, 0)
     assert found.warnings[0].startswith("no forecast of AAPL")
+    assert list(found.refusals) == ["AAPL"]
 
 
 def test_a_question_that_the_model_cannot_answer_is_refused_by_name(model: Model) -> None:
@@ -609,9 +612,65 @@ def test_a_question_that_the_model_cannot_answer_is_refused_by_name(model: Model
         model.explain(replace(query, method="shap"), LONG_AFTER, Deadline())
     with pytest.raises(UnknownHorizonError, match=r"horizon 7 is not forecast; the model has \[1, 5, 10, 20\]"):
         model.explain(replace(query, targets=(TargetPoint(7, 0.5),)), LONG_AFTER, Deadline())
-    for tolerance in (0.0, 1.0, float("nan")):
-        with pytest.raises(InvalidInputError, match="tolerance is"):
-            model.explain(replace(query, tolerance=tolerance), LONG_AFTER, Deadline())
+
+
+@pytest.mark.parametrize("tolerance", [0.0, 9.9e-5, 1.0, float("nan")])
+def test_a_tolerance_that_no_gap_of_float32_can_meet_is_refused_naming_the_least(
+    model: Model, tolerance: float
+) -> None:
+    with pytest.raises(InvalidInputError, match=r"tolerance is .* must be from 0\.0001 to below 1"):
+        model.explain(replace(QUESTION, tolerance=tolerance), LONG_AFTER, Deadline())
+
+
+def test_equal_targets_are_answered_each_in_the_order_asked(model: Model) -> None:
+    one, other = TargetPoint(5, 0.9), TargetPoint(1, 0.5)
+    found = model.explain(replace(QUESTION, targets=(one, other, *[one] * 22)), LONG_AFTER, Deadline())
+    alone = model.explain(replace(QUESTION, targets=(one, other)), LONG_AFTER, Deadline())
+    assert [(a.horizon, a.quantile) for a in found] == [one, other, *[one] * 22]
+    for k, answer in enumerate(found):
+        np.testing.assert_array_equal(answer.per_row, alone[k == 1].per_row)
+
+
+# --- what an explanation costs
+
+
+def test_the_cost_is_symbols_times_different_targets_times_all_nodes(model: Model) -> None:
+    nodes = 3 + 6 + 12 + 24 + 48 + 96 + 192 + 384
+    assert model.explain_cost(QUESTION) == 2 * 4 * nodes  # every horizon
+    one, other = TargetPoint(5, 0.9), TargetPoint(5, 0.5)
+    assert model.explain_cost(replace(QUESTION, targets=(one, other, one), symbols=("IBM",))) == 2 * nodes
+
+
+def test_the_cost_counts_the_neighbours_that_a_window_is_read_with() -> None:
+    graph = small_model(small_artifact("graph"))
+    assert isinstance(graph.engine.network, PanelForecasting)
+    neighbours = graph.engine.network.neighbours.shape[1]
+    assert neighbours > 0
+    one = replace(QUESTION, targets=(TargetPoint(5, 0.9),))
+    assert graph.explain_cost(one) == 2 * (1 + neighbours) * sum(NODE_COUNTS)
+
+
+def test_what_might_take_too_many_rows_is_refused_before_anything_is_prepared(
+    model: Model, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("predictor.explain.cost.MOST_ROWS", model.explain_cost(QUESTION))
+    too_few = recent_bars("AAPL", "IBM", "MSFT").last(1)
+    with pytest.raises(
+        RequestTooLargeError, match=r"4 targets of 3 symbols .* ask for fewer targets or symbols"
+    ) as told:
+        model.explain(Query(instance=Instance(input=too_few)), LONG_AFTER, Deadline())
+    assert told.value.metadata == {"have": str(3 * 4 * 765), "most": str(2 * 4 * 765)}
+    assert len(model.explain(QUESTION, LONG_AFTER, Deadline())) == 4
+
+
+@pytest.mark.parametrize(("symbols", "targets", "rows"), [(100, 4, 11), (500, 10, 1), (100, 24, 2)])
+def test_what_people_ask_for_is_not_refused(symbols: int, targets: int, rows: int) -> None:
+    Work(symbols=symbols, targets=targets, rows_per_window=rows).check()
+
+
+def test_a_whole_market_at_every_quantile_is_refused() -> None:
+    with pytest.raises(RequestTooLargeError):
+        Work(symbols=300, targets=24, rows_per_window=1).check()
 
 
 def test_a_model_tells_what_it_reads(model: Model) -> None:

@@ -5,20 +5,25 @@ import logging
 import socket
 import threading
 from collections.abc import Callable, Iterator
+from queue import SimpleQueue
 from typing import Any, BinaryIO
 
 import grpc
 import grpc.aio
 import pytest
 from canned_service import CannedService, forecast_of
+from google.rpc import error_details_pb2
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
+from grpc_status import rpc_status
 from market import bokeh_panel
 from serving import Served, serving
 
+from benchmarks.faults.http2 import Connection, Stream, message
 from predictor import errors
 from predictor._pb import prediction_pb2 as pb
 from predictor._pb.prediction_pb2_grpc import PredictionServiceStub
+from predictor.calls import Calls
 from predictor.errors import ConfigurationError, QuantraError, Status, TooFewBarsError
 from predictor.forecast import Forecast
 from predictor.instance import Instance
@@ -476,20 +481,157 @@ def test_a_negative_drain_time_is_refused() -> None:
         ServerLimits(drain_s=-1)
 
 
-def test_nobody_hears_serving_before_the_service_is_there(service: CannedService) -> None:
-    """The address is claimed first; a service that is still loading and warming up must not look ready."""
+# --- requests that never come whole
 
+
+def begun(connection: Connection, content: bytes) -> Stream:
+    """A call whose request has begun."""
+    stream = connection.call("/quantra.v1.PredictionService/Predict")
+    assert connection.send(stream, content)
+    return stream
+
+
+def port_of(running: Served) -> int:
+    return int(running.target.rpartition(":")[2])
+
+
+def test_a_request_that_does_not_come_whole_in_time_ends_and_says_why(service: CannedService) -> None:
+    limits = ServerLimits(request_s=0.2)
+    with serving(service, limits) as running, Connection(port_of(running)) as connection:
+        ended = connection.finish(begun(connection, message(bytes(1000))[:500]))
+        assert ended.status == "4"
+        assert "was not whole after 0.2 seconds" in ended.headers["grpc-message"]
+
+
+def test_a_call_that_sends_nothing_ends_too(service: CannedService) -> None:
+    with serving(service, ServerLimits(request_s=0.2)) as running, Connection(port_of(running)) as connection:
+        assert connection.finish(begun(connection, b"")).status == "4"
+
+
+def test_a_request_that_comes_in_parts_and_in_time_is_answered(service: CannedService) -> None:
+    content = message(request_of("AAPL").SerializeToString())
+    with serving(service) as running, Connection(port_of(running)) as connection:
+        stream = begun(connection, content[:100])
+        connection.send(stream, content[100:], last=True)
+        assert connection.finish(stream).status == "0"
+        assert pb.PredictResponse.FromString(bytes(stream.answer[5:])).results[0].HasField("forecast")
+
+
+def test_a_call_that_ends_without_a_request_is_malformed(service: CannedService) -> None:
+    with serving(service) as running, Connection(port_of(running)) as connection:
+        stream = connection.call("/quantra.v1.PredictionService/Predict")
+        connection.send(stream, b"", last=True)
+        assert connection.finish(stream).status == "3"
+
+
+def test_of_too_many_requests_on_their_way_the_oldest_end_so_that_memory_is_bounded(service: CannedService) -> None:
+    limits = ServerLimits(unfinished_requests=2)
+    with serving(service, limits) as running, Connection(port_of(running)) as connection:
+        streams = [begun(connection, message(bytes(1000))[:500]) for _ in range(5)]
+        for oldest in streams[:3]:
+            ended = connection.finish(oldest)
+            assert (ended.status, ended.headers["grpc-retry-pushback-ms"]) == ("8", "100")
+        assert [one.ended for one in streams[3:]] == ["", ""]
+
+
+# --- overload
+
+
+def held_calls(stub: PredictionServiceStub, service: CannedService, count: int) -> list[Any]:
+    calls = [stub.Predict.future(request_of("AAPL")) for _ in range(count)]
+    assert service.begun.wait(10)
+    return calls
+
+
+def test_beyond_the_calls_of_one_connection_others_are_still_let_in() -> None:
+    service = CannedService(forecast_of)
+    service.predictions_released.clear()
+    own: Any = (("grpc.use_local_subchannel_pool", 1),)
+    with (
+        serving(service, ServerLimits(calls_per_peer=2)) as running,
+        grpc.insecure_channel(running.target, options=own) as greedy,
+        grpc.insecure_channel(running.target, options=own) as modest,
+    ):
+        calls = held_calls(PredictionServiceStub(greedy), service, 3)
+        refused = next(iter(grpc_first_done(calls)))
+        assert refused.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+        assert "2 calls of this connection are in flight" in refused.details()
+        other = PredictionServiceStub(modest).Predict.future(request_of("IBM"))
+        service.predictions_released.set()
+        assert other.result(10).results[0].HasField("forecast")
+        assert sum(call.code() is grpc.StatusCode.OK for call in calls) == 2
+
+
+def grpc_first_done(calls: list[Any]) -> Iterator[Any]:
+    """The call that ends first."""
+    ended: SimpleQueue[Any] = SimpleQueue()
+    for call in calls:
+        call.add_done_callback(ended.put)
+    yield ended.get(timeout=10)
+
+
+def test_a_refusal_for_want_of_room_says_when_to_ask_again() -> None:
+    service = CannedService(forecast_of)
+    service.predictions_released.clear()
+    with serving(service, ServerLimits(calls_in_flight=1)) as running, grpc.insecure_channel(running.target) as channel:
+        stub = PredictionServiceStub(channel)
+        held = held_calls(stub, service, 1)
+        with pytest.raises(grpc.RpcError) as refused:
+            stub.Predict(request_of("AAPL"))
+        service.predictions_released.set()
+        assert held[0].result(10).results
+    call: Any = refused.value
+    assert dict(call.trailing_metadata())["grpc-retry-pushback-ms"] == "100"
+    status = rpc_status.from_call(call)
+    assert status is not None
+    retry = error_details_pb2.RetryInfo()
+    assert [detail.Unpack(retry) for detail in status.details] == [False, True]
+    assert retry.retry_delay.ToMilliseconds() == 100
+
+
+def test_a_request_that_is_too_large_is_never_to_be_repeated(stub: PredictionServiceStub) -> None:
+    many = pb.PredictRequest(instances=[pb.Instance()] * 4097)
+    with pytest.raises(grpc.RpcError) as refused:
+        stub.Predict(many)
+    call: Any = refused.value
+    assert dict(call.trailing_metadata())["grpc-retry-pushback-ms"] == "-1"
+
+
+# --- loading
+
+
+def test_calls_while_models_load_are_told_so_and_health_is_not_serving(service: CannedService) -> None:
+    async def answers() -> list[object]:
+        listener = Listener(Address("127.0.0.1", 0), ServerLimits())
+        port = listener.bind()
+        await listener.start()
+        async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
+            early = PredictionServiceStub(channel).Predict(request_of("AAPL"))
+            code, details = await early.code(), await early.details()
+            asked = health_pb2.HealthCheckRequest()
+            before = await health_of(channel).Check(asked)
+            await listener.serve(Calls(service), ["canned"])
+            after = await health_of(channel).Check(asked)
+            late = await PredictionServiceStub(channel).Predict(request_of("AAPL"))
+        await listener.drain()
+        return [code, "loading" in details, before.status, after.status, late.results[0].HasField("forecast")]
+
+    said = health_pb2.HealthCheckResponse
+    assert asyncio.run(answers()) == [grpc.StatusCode.UNAVAILABLE, True, said.NOT_SERVING, said.SERVING, True]
+
+
+def test_health_follows_the_models_that_are_served(service: CannedService) -> None:
     async def statuses() -> list[object]:
         listener = Listener(Address("127.0.0.1", 0), ServerLimits())
-        async with grpc.aio.insecure_channel(f"127.0.0.1:{listener.bind()}") as channel:
-            asked = health_pb2.HealthCheckRequest()
-            early = health_of(channel).Check(asked, timeout=0.2)
-            code = await early.code()
-            await listener.start(service)
-            answer = await health_of(channel).Check(asked, wait_for_ready=True)
+        port = listener.bind()
+        await listener.start()
+        await listener.serve(Calls(service), ["one", "two"])
+        await listener.tell_health(["two", "three"])
+        async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
+            asked = [health_pb2.HealthCheckRequest(service=name) for name in ("", "one", "two", "three")]
+            found = [(await health_of(channel).Check(one)).status for one in asked]
         await listener.drain()
-        return [code, answer.status]
+        return found
 
-    code, status = asyncio.run(statuses())
-    assert code in {grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.UNAVAILABLE}
-    assert status == health_pb2.HealthCheckResponse.SERVING
+    said = health_pb2.HealthCheckResponse
+    assert asyncio.run(statuses()) == [said.SERVING, said.NOT_SERVING, said.SERVING, said.SERVING]

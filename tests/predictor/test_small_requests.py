@@ -18,15 +18,15 @@ from serving import serving
 from predictor import artifact
 from predictor._pb import prediction_pb2 as pb
 from predictor.bars import BarPanel, files
-from predictor.errors import BarsError, QuantraError, RequestTooLargeError, TooFewBarsError
+from predictor.errors import BarsError, MalformedRequestError, QuantraError, RequestTooLargeError, TooFewBarsError
 from predictor.forecast import Forecast
 from predictor.golden import LONG_AFTER
 from predictor.instance import NEVER, GapPolicy, Instance, Query
 from predictor.model import Answering
 from predictor.service import PredictionService
 from predictor.wire import instances
-from predictor.wire.counting import check_parts
-from predictor.wire.limits import MAX_INSTANCES, MAX_PARTS
+from predictor.wire.counting import MOST, TooManyPartsError, count_parts
+from predictor.wire.limits import MAX_INSTANCES, MAX_ROWS
 
 LARGEST = 16 << 20
 """Bytes of a request."""
@@ -159,7 +159,7 @@ def within(*names: str, content: bytes) -> bytes:
     kinds: list[type[Message]] = [
         pb.PredictRequest,
         pb.Instance,
-        pb.Covariates if "covariates" in names else pb.BarPanel,
+        {"covariates": pb.Covariates, "window": pb.FeatureWindow}.get(names[1], pb.BarPanel),
     ]
     for kind, name in reversed(list(zip(kinds, names, strict=False))):
         content = field(kind, name, content)
@@ -174,20 +174,58 @@ EMPTIEST = {
     "instances": filled(field(pb.PredictRequest, "instances")),
     "instances of bars": filled(within("instances", "bars", content=b"")),
     "symbols": within("instances", "bars", content=filled(field(pb.BarPanel, "symbols"))),
+    "sessions": within("instances", "bars", content=field(pb.BarPanel, "session_yyyymmdd", b"\x01" * (LARGEST - 100))),
+    "prices": within("instances", "window", content=field(pb.FeatureWindow, "anchor_price", bytes(LARGEST - 100))),
     "covariates": within("instances", "covariates", content=filled(field(pb.Covariates, "observed"))),
     "scalars twice": within("instances", "bars", content=filled(b"\x68\x01")),
+    "fields of no name": filled(b"\xf8\x3f\x01"),
 }
+OWN = {"symbols": "BarPanel.symbols", "sessions": "BarPanel.session_yyyymmdd", "prices": "FeatureWindow.anchor_price"}
+OWN |= {"covariates": "Covariates.observed"}
+"""What one instance has too much of is its own error."""
 
 
-@pytest.mark.parametrize("what", EMPTIEST)
+@pytest.mark.parametrize("what", [what for what in EMPTIEST if what not in OWN])
 def test_the_largest_request_of_the_emptiest_content_is_refused_before_it_is_parsed(what: str) -> None:
-    with pytest.raises(RequestTooLargeError, match=f"holds more than {MAX_PARTS} fields"):
-        check_parts(EMPTIEST[what], pb.PredictRequest)
+    with pytest.raises(RequestTooLargeError):
+        count_parts(EMPTIEST[what], pb.PredictRequest)
+
+
+@pytest.mark.parametrize("what", OWN)
+def test_an_instance_of_the_emptiest_content_is_refused_alone_and_before_it_is_parsed(what: str) -> None:
+    good = instances.encode(Instance(input=panel(DAYS[-30:].tolist(), 3)))
+    body = pb.PredictRequest(instances=[good]).SerializeToString()
+    counted = count_parts(body + EMPTIEST[what], pb.PredictRequest)
+    place, error = counted.instances
+    assert isinstance(place, slice)
+    assert pb.Instance.FromString(body[place]) == good
+    assert isinstance(error, RequestTooLargeError)
+    assert error.metadata["field"] == OWN[what]
+    assert counted.rows == 3
+
+
+def test_counting_stops_at_the_first_instance_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Four million took seconds in which nothing else was answered."""
+    monkeypatch.setattr("predictor.wire.counting.MAX_PARTS", MAX_INSTANCES + 2)
+    with pytest.raises(RequestTooLargeError, match=f"instances: have more than {MAX_INSTANCES}"):
+        count_parts(EMPTIEST["instances"], pb.PredictRequest, MAX_INSTANCES + 1)
+
+
+def test_a_group_hides_nothing_from_the_count() -> None:
+    body = b"\xfb\x3f\xfc\x3f" + EMPTIEST["instances"]
+    with pytest.raises(MalformedRequestError, match=r"are not a quantra\.v1\.PredictRequest"):
+        count_parts(body, pb.PredictRequest)
+
+
+def test_a_request_has_a_limit_of_rows_in_however_many_instances() -> None:
+    one = instances.encode(Instance(input=panel([LAST], 10_000)))
+    with pytest.raises(RequestTooLargeError, match=f"all instances: have more than {MAX_ROWS}, at most {MAX_ROWS}"):
+        count_parts(pb.PredictRequest(instances=[one] * 30).SerializeToString(), pb.PredictRequest)
 
 
 def test_empty_targets_of_an_explanation_are_refused_too() -> None:
-    with pytest.raises(RequestTooLargeError):
-        check_parts(filled(field(pb.ExplainRequest, "targets")), pb.ExplainRequest)
+    with pytest.raises(RequestTooLargeError, match=r"ExplainRequest\.targets"):
+        count_parts(filled(field(pb.ExplainRequest, "targets")), pb.ExplainRequest)
 
 
 def test_the_largest_watch_lists_are_taken() -> None:
@@ -195,14 +233,44 @@ def test_the_largest_watch_lists_are_taken() -> None:
     one = instances.encode(Instance(input=panel(DAYS[-30:].tolist(), 3), request_id="x" * 20)).SerializeToString()
     many = field(pb.PredictRequest, "instances", one) * MAX_INSTANCES
     whole = instances.encode(Instance(input=panel(DAYS[-30:].tolist(), 10_000))).SerializeToString()
-    for body in (many, field(pb.PredictRequest, "instances", whole)):
+    for body, rows in ((many, 3 * MAX_INSTANCES), (field(pb.PredictRequest, "instances", whole), 10_000)):
         assert len(body) > 10 << 20
-        check_parts(body, pb.PredictRequest)
+        assert count_parts(body, pb.PredictRequest).rows == rows
 
 
-@pytest.mark.parametrize("ending", [b"\x0a\xff\xff\xff", b"\x0f", b"\xff" * 11, b"\x0a"], ids=repr)
-def test_bytes_that_are_no_message_are_left_to_the_parser(ending: bytes) -> None:
-    check_parts(field(pb.PredictRequest, "instances", b"\0" * MAX_PARTS) + ending, pb.PredictRequest)
+@pytest.mark.parametrize("ending", [b"\x0a\xff\xff\xff", b"\x0f", b"\xff" * 11, b"\x0a", b"\x00\x00"], ids=repr)
+def test_bytes_that_are_no_message_are_told_from_one(ending: bytes) -> None:
+    with pytest.raises(MalformedRequestError):
+        count_parts(field(pb.PredictRequest, "instances", b"") + ending, pb.PredictRequest)
+
+
+def test_an_instance_whose_bytes_are_none_fails_alone() -> None:
+    good = field(pb.PredictRequest, "instances", b"")
+    counted = count_parts(good + field(pb.PredictRequest, "instances", b"\x0f") + good, pb.PredictRequest)
+    assert [type(one) for one in counted.instances] == [slice, MalformedRequestError, slice]
+
+
+def test_what_is_counted_is_what_is_parsed() -> None:
+    one = instances.encode(Instance(input=panel(DAYS[-30:].tolist(), 7), request_id="x"))
+    request = pb.PredictRequest(model="m@1", instances=[one] * 5)
+    body = request.SerializeToString()
+    counted = count_parts(body, pb.PredictRequest)
+    assert pb.PredictRequest.FromString(counted.head) == pb.PredictRequest(model="m@1")
+    assert [pb.Instance.FromString(body[p]) for p in counted.instances if isinstance(p, slice)] == [one] * 5
+    assert counted.rows == 35
+    assert count_parts(body, pb.PredictRequest, counted.parts) == counted
+    with pytest.raises(TooManyPartsError):
+        count_parts(body, pb.PredictRequest, counted.parts - 1)
+
+
+def test_every_repeated_field_of_a_request_has_a_limit() -> None:
+    requests = [method.input_type for method in pb.DESCRIPTOR.services_by_name["PredictionService"].methods]
+    found: set[str] = set()
+    while requests:
+        kind = requests.pop()
+        found |= {f"{kind.name}.{one.name}" for one in kind.fields if one.is_repeated}
+        requests += [one.message_type for one in kind.fields if one.message_type is not None]
+    assert found == MOST.keys()
 
 
 def test_the_server_refuses_the_emptiest_request_as_too_large(tmp_path: Path) -> None:
@@ -218,4 +286,4 @@ def test_the_server_refuses_the_emptiest_request_as_too_large(tmp_path: Path) ->
     assert status is not None
     info = error_details_pb2.ErrorInfo()
     assert status.details[0].Unpack(info)
-    assert (info.reason, info.metadata["field"]) == ("REQUEST_TOO_LARGE", "request")
+    assert (info.reason, info.metadata["field"]) == ("REQUEST_TOO_LARGE", "instances")

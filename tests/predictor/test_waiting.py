@@ -15,7 +15,7 @@ from predictor.errors import CallCancelledError, DeadlineExceededError, QueueFul
 from predictor.instance import Cancellation, Deadline
 from predictor.limits import QueueLimits
 from predictor.service import Item, TurnLane, WorkQueue
-from predictor.service.waiting import AnyItem, LineClosedError, Waiting
+from predictor.service.waiting import AnyItem, Line, LineClosedError, Waiting
 
 SOON_S = 30
 """A test that fails must not hold its process."""
@@ -149,13 +149,13 @@ def test_items_whose_time_is_over_make_room_for_others() -> None:
 
 
 def test_a_cancelled_item_leaves_at_once_with_all_that_it_holds() -> None:
-    queue = WorkQueue(QueueLimits(calls=4))
+    queue, line = WorkQueue(QueueLimits(calls=4)), Line()
     held: list[weakref.ref[Asked]] = []
     for _ in range(50):
         asked = Asked(size=15 << 20)
         held.append(weakref.ref(asked))
         one: AnyItem = Item(asked, Deadline())
-        queue.put("m", one)
+        queue.put(line, one)
         assert one.answer.cancel()
     del asked, one
     gc.collect()
@@ -164,48 +164,48 @@ def test_a_cancelled_item_leaves_at_once_with_all_that_it_holds() -> None:
 
 
 def test_whoever_takes_gets_all_that_waits_and_none_that_was_cancelled() -> None:
-    queue = WorkQueue(QueueLimits())
+    queue, line = WorkQueue(QueueLimits()), Line()
     items = [item(name) for name in "abc"]
     for one in items:
-        queue.put("m", one)
+        queue.put(line, one)
     items[1].answer.cancel()
-    assert names(queue.take("m", 9)) == ["a", "c"]
+    assert names(queue.take(line, 9)) == ["a", "c"]
     assert not items[0].answer.cancel()
 
 
 def test_an_item_whose_time_is_over_is_answered_and_not_taken() -> None:
-    queue = WorkQueue(QueueLimits())
+    queue, line = WorkQueue(QueueLimits()), Line()
     late, gone = item(expires_at_s=0.0), item()
     gone.deadline.cancelled.set()
     for one in (late, gone, item("a")):
-        queue.put("m", one)
-    assert names(queue.take("m", 9)) == ["a"]
+        queue.put(line, one)
+    assert names(queue.take(line, 9)) == ["a"]
     assert isinstance(late.answer.exception(0), DeadlineExceededError)
     assert isinstance(gone.answer.exception(0), CallCancelledError)
     assert queue.held[0] == 1
 
 
 def test_an_item_dropped_to_make_room_is_answered() -> None:
-    queue = WorkQueue(QueueLimits(calls=1))
+    queue, line = WorkQueue(QueueLimits(calls=1)), Line()
     late = item(expires_at_s=0.0)
-    queue.put("m", late)
-    queue.put("m", item("a"))
+    queue.put(line, late)
+    queue.put(line, item("a"))
     assert isinstance(late.answer.exception(0), DeadlineExceededError)
 
 
 def test_a_closed_line_gives_what_waits_and_takes_no_more_while_others_do() -> None:
-    queue = WorkQueue(QueueLimits())
-    queue.put("m", item("a"))
-    queue.close_line("m")
+    queue, line = WorkQueue(QueueLimits()), Line()
+    queue.put(line, item("a"))
+    queue.close_line(line)
     with pytest.raises(LineClosedError):
-        queue.put("m", item())
-    queue.put("n", item())
-    assert names(queue.take("m", 9)) == ["a"]
-    assert queue.take("m", 9) == []
+        queue.put(line, item())
+    queue.put(Line(), item())
+    assert names(queue.take(line, 9)) == ["a"]
+    assert queue.take(line, 9) == []
 
 
 def test_a_closed_queue_gives_what_waits_and_takes_no_more() -> None:
-    queue = WorkQueue(QueueLimits(), in_turn=True)
+    queue = WorkQueue(QueueLimits())
     queue.put("m", item("a"))
     queue.close()
     with pytest.raises(UnavailableError, match="stopping"):
@@ -217,9 +217,9 @@ def test_a_closed_queue_gives_what_waits_and_takes_no_more() -> None:
 
 
 def test_joining_waits_until_everything_has_its_answer() -> None:
-    queue = WorkQueue(QueueLimits())
-    queue.put("m", item())
-    (taken,) = queue.take("m", 9)
+    queue, line = WorkQueue(QueueLimits()), Line()
+    queue.put(line, item())
+    (taken,) = queue.take(line, 9)
     queue.close()
     joined = threading.Thread(target=queue.join)
     joined.start()
@@ -271,7 +271,7 @@ def held_lane(queue: WorkQueue) -> tuple[TurnLane, Callable[[], None]]:
 
 
 def test_long_work_of_one_line_lets_others_have_their_turn() -> None:
-    queue = WorkQueue(QueueLimits(), in_turn=True)
+    queue = WorkQueue(QueueLimits())
     lane, release = held_lane(queue)
     said: list[str] = []
     answers = [put(lane, line, Steps(line, count, said)) for line, count in (("long", 4), ("short", 1), ("other", 2))]
@@ -282,7 +282,7 @@ def test_long_work_of_one_line_lets_others_have_their_turn() -> None:
 
 
 def test_work_that_is_cancelled_between_two_steps_ends() -> None:
-    queue = WorkQueue(QueueLimits(), in_turn=True)
+    queue = WorkQueue(QueueLimits())
     lane, said, deadline = TurnLane("lane", queue), [], Deadline()
 
     class Endless:
@@ -300,7 +300,7 @@ def test_work_that_is_cancelled_between_two_steps_ends() -> None:
 
 
 def test_work_that_fails_ends_no_other() -> None:
-    queue = WorkQueue(QueueLimits(), in_turn=True)
+    queue = WorkQueue(QueueLimits())
     lane = TurnLane("lane", queue)
 
     class Broken:
@@ -315,7 +315,7 @@ def test_work_that_fails_ends_no_other() -> None:
 
 
 def test_work_cancelled_while_it_waits_never_begins() -> None:
-    queue = WorkQueue(QueueLimits(), in_turn=True)
+    queue = WorkQueue(QueueLimits())
     lane, release = held_lane(queue)
     said: list[str] = []
     cancelled, other = put(lane, "m", Steps("a", 1, said)), put(lane, "m", Steps("b", 1, said))

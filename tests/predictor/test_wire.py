@@ -128,6 +128,16 @@ def test_an_attribution_comes_back_with_its_internals() -> None:
     assert_same(attributions.decode(explained(sent)).attributions[0], sent)
 
 
+def test_an_attribution_comes_back_with_why_a_symbol_has_none() -> None:
+    sent = dataclasses.replace(
+        attribution(("A", "B")), refusals={"B": TooFewBarsError("too few", metadata={"have": "3"})}
+    )
+    got = attributions.decode(explained(sent)).attributions[0].refusals
+    assert [(s, type(e), e.message, e.metadata) for s, e in got.items()] == [
+        ("B", TooFewBarsError, "too few", {"have": "3"})
+    ]
+
+
 def explained(one: Attribution) -> pb.ExplainResponse:
     return attributions.encode(Explanation(attributions=(one,), queue_ms=0.5, compute_ms=2.5), "seven")
 
@@ -440,11 +450,11 @@ def test_a_bad_instance_leaves_the_others_whole() -> None:
     assert [type(item) for item in decoded] == [Instance, MalformedRequestError, Instance]
 
 
-@pytest.mark.parametrize("tolerance", [-0.1, 1.0, float("nan"), float("inf")])
+@pytest.mark.parametrize("tolerance", [-0.1, 9.9e-5, 1.0, float("nan"), float("inf")])
 def test_a_tolerance_that_is_no_gap_is_refused(tolerance: float) -> None:
     message = attributions.encode_query(Query(instance=Instance(input=bokeh_panel("AAPL").last(3))), "")
     message.tolerance = tolerance
-    with pytest.raises(MalformedRequestError, match="tolerance"):
+    with pytest.raises(MalformedRequestError, match=r"tolerance: .* from 0\.0001 to below 1"):
         attributions.decode_query(message)
 
 

@@ -484,7 +484,7 @@ class Internal(_message.Message):
     def __init__(self, name: _Optional[str] = ..., labels: _Optional[_Iterable[str]] = ..., values: _Optional[bytes] = ..., axis: _Optional[_Union[InternalAxis, str]] = ...) -> None: ...
 
 class Attribution(_message.Message):
-    __slots__ = ("symbols", "as_of_session", "horizon", "quantile", "method", "baseline", "unit", "row_names", "row_kinds", "per_row", "sessions", "per_time", "cells", "prediction", "baseline_prediction", "relative_gap", "converged", "nodes", "model", "version", "weights_hash", "warnings", "internals", "skill")
+    __slots__ = ("symbols", "as_of_session", "horizon", "quantile", "method", "baseline", "unit", "row_names", "row_kinds", "per_row", "sessions", "per_time", "cells", "prediction", "baseline_prediction", "relative_gap", "converged", "nodes", "model", "version", "weights_hash", "warnings", "internals", "skill", "refusals")
     SYMBOLS_FIELD_NUMBER: _ClassVar[int]
     AS_OF_SESSION_FIELD_NUMBER: _ClassVar[int]
     HORIZON_FIELD_NUMBER: _ClassVar[int]
@@ -509,6 +509,7 @@ class Attribution(_message.Message):
     WARNINGS_FIELD_NUMBER: _ClassVar[int]
     INTERNALS_FIELD_NUMBER: _ClassVar[int]
     SKILL_FIELD_NUMBER: _ClassVar[int]
+    REFUSALS_FIELD_NUMBER: _ClassVar[int]
     symbols: _containers.RepeatedScalarFieldContainer[str]
     as_of_session: int
     horizon: int
@@ -533,4 +534,73 @@ class Attribution(_message.Message):
     warnings: _containers.RepeatedScalarFieldContainer[str]
     internals: _containers.RepeatedCompositeFieldContainer[Internal]
     skill: Skill
-    def __init__(self, symbols: _Optional[_Iterable[str]] = ..., as_of_session: _Optional[int] = ..., horizon: _Optional[int] = ..., quantile: _Optional[float] = ..., method: _Optional[_Union[ExplainMethod, str]] = ..., baseline: _Optional[str] = ..., unit: _Optional[str] = ..., row_names: _Optional[_Iterable[str]] = ..., row_kinds: _Optional[_Iterable[_Union[RowKind, str]]] = ..., per_row: _Optional[bytes] = ..., sessions: _Optional[_Iterable[int]] = ..., per_time: _Optional[bytes] = ..., cells: _Optional[bytes] = ..., prediction: _Optional[bytes] = ..., baseline_prediction: _Optional[bytes] = ..., relative_gap: _Optional[bytes] = ..., converged: _Optional[_Iterable[bool]] = ..., nodes: _Optional[_Iterable[int]] = ..., model: _Optional[str] = ..., version: _Optional[int] = ..., weights_hash: _Optional[str] = ..., warnings: _Optional[_Iterable[str]] = ..., internals: _Optional[_Iterable[_Union[Internal, _Mapping]]] = ..., skill: _Optional[_Union[Skill, _Mapping]] = ...) -> None: ...
+    refusals: _containers.RepeatedCompositeFieldContainer[SymbolError]
+    def __init__(self, symbols: _Optional[_Iterable[str]] = ..., as_of_session: _Optional[int] = ..., horizon: _Optional[int] = ..., quantile: _Optional[float] = ..., method: _Optional[_Union[ExplainMethod, str]] = ..., baseline: _Optional[str] = ..., unit: _Optional[str] = ..., row_names: _Optional[_Iterable[str]] = ..., row_kinds: _Optional[_Iterable[_Union[RowKind, str]]] = ..., per_row: _Optional[bytes] = ..., sessions: _Optional[_Iterable[int]] = ..., per_time: _Optional[bytes] = ..., cells: _Optional[bytes] = ..., prediction: _Optional[bytes] = ..., baseline_prediction: _Optional[bytes] = ..., relative_gap: _Optional[bytes] = ..., converged: _Optional[_Iterable[bool]] = ..., nodes: _Optional[_Iterable[int]] = ..., model: _Optional[str] = ..., version: _Optional[int] = ..., weights_hash: _Optional[str] = ..., warnings: _Optional[_Iterable[str]] = ..., internals: _Optional[_Iterable[_Union[Internal, _Mapping]]] = ..., skill: _Optional[_Union[Skill, _Mapping]] = ..., refusals: _Optional[_Iterable[_Union[SymbolError, _Mapping]]] = ...) -> None: ...
+
+class ExplainGlobalRequest(_message.Message):
+    __slots__ = ("model", "instances", "targets", "method", "tolerance")
+    MODEL_FIELD_NUMBER: _ClassVar[int]
+    INSTANCES_FIELD_NUMBER: _ClassVar[int]
+    TARGETS_FIELD_NUMBER: _ClassVar[int]
+    METHOD_FIELD_NUMBER: _ClassVar[int]
+    TOLERANCE_FIELD_NUMBER: _ClassVar[int]
+    model: str
+    instances: _containers.RepeatedCompositeFieldContainer[Instance]
+    targets: _containers.RepeatedCompositeFieldContainer[ExplainTarget]
+    method: ExplainMethod
+    tolerance: float
+    def __init__(self, model: _Optional[str] = ..., instances: _Optional[_Iterable[_Union[Instance, _Mapping]]] = ..., targets: _Optional[_Iterable[_Union[ExplainTarget, _Mapping]]] = ..., method: _Optional[_Union[ExplainMethod, str]] = ..., tolerance: _Optional[float] = ...) -> None: ...
+
+class TargetImportance(_message.Message):
+    __slots__ = ("horizon", "quantile", "unit", "row_names", "row_kinds", "mean_size", "standard_error", "windows", "converged")
+    HORIZON_FIELD_NUMBER: _ClassVar[int]
+    QUANTILE_FIELD_NUMBER: _ClassVar[int]
+    UNIT_FIELD_NUMBER: _ClassVar[int]
+    ROW_NAMES_FIELD_NUMBER: _ClassVar[int]
+    ROW_KINDS_FIELD_NUMBER: _ClassVar[int]
+    MEAN_SIZE_FIELD_NUMBER: _ClassVar[int]
+    STANDARD_ERROR_FIELD_NUMBER: _ClassVar[int]
+    WINDOWS_FIELD_NUMBER: _ClassVar[int]
+    CONVERGED_FIELD_NUMBER: _ClassVar[int]
+    horizon: int
+    quantile: float
+    unit: str
+    row_names: _containers.RepeatedScalarFieldContainer[str]
+    row_kinds: _containers.RepeatedScalarFieldContainer[RowKind]
+    mean_size: bytes
+    standard_error: bytes
+    windows: int
+    converged: float
+    def __init__(self, horizon: _Optional[int] = ..., quantile: _Optional[float] = ..., unit: _Optional[str] = ..., row_names: _Optional[_Iterable[str]] = ..., row_kinds: _Optional[_Iterable[_Union[RowKind, str]]] = ..., mean_size: _Optional[bytes] = ..., standard_error: _Optional[bytes] = ..., windows: _Optional[int] = ..., converged: _Optional[float] = ...) -> None: ...
+
+class Refusal(_message.Message):
+    __slots__ = ("place", "symbol", "error")
+    PLACE_FIELD_NUMBER: _ClassVar[int]
+    SYMBOL_FIELD_NUMBER: _ClassVar[int]
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    place: int
+    symbol: str
+    error: Error
+    def __init__(self, place: _Optional[int] = ..., symbol: _Optional[str] = ..., error: _Optional[_Union[Error, _Mapping]] = ...) -> None: ...
+
+class ExplainGlobalProgress(_message.Message):
+    __slots__ = ("model", "version", "weights_hash", "targets", "done", "total", "refused", "refused_symbols", "refusals")
+    MODEL_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    WEIGHTS_HASH_FIELD_NUMBER: _ClassVar[int]
+    TARGETS_FIELD_NUMBER: _ClassVar[int]
+    DONE_FIELD_NUMBER: _ClassVar[int]
+    TOTAL_FIELD_NUMBER: _ClassVar[int]
+    REFUSED_FIELD_NUMBER: _ClassVar[int]
+    REFUSED_SYMBOLS_FIELD_NUMBER: _ClassVar[int]
+    REFUSALS_FIELD_NUMBER: _ClassVar[int]
+    model: str
+    version: int
+    weights_hash: str
+    targets: _containers.RepeatedCompositeFieldContainer[TargetImportance]
+    done: int
+    total: int
+    refused: int
+    refused_symbols: int
+    refusals: _containers.RepeatedCompositeFieldContainer[Refusal]
+    def __init__(self, model: _Optional[str] = ..., version: _Optional[int] = ..., weights_hash: _Optional[str] = ..., targets: _Optional[_Iterable[_Union[TargetImportance, _Mapping]]] = ..., done: _Optional[int] = ..., total: _Optional[int] = ..., refused: _Optional[int] = ..., refused_symbols: _Optional[int] = ..., refusals: _Optional[_Iterable[_Union[Refusal, _Mapping]]] = ...) -> None: ...

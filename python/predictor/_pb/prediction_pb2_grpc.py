@@ -54,6 +54,11 @@ class PredictionServiceStub(object):
                 request_serializer=predictor_dot___pb_dot_prediction__pb2.ExplainRequest.SerializeToString,
                 response_deserializer=predictor_dot___pb_dot_prediction__pb2.ExplainResponse.FromString,
                 _registered_method=True)
+        self.ExplainGlobal = channel.unary_stream(
+                '/quantra.v1.PredictionService/ExplainGlobal',
+                request_serializer=predictor_dot___pb_dot_prediction__pb2.ExplainGlobalRequest.SerializeToString,
+                response_deserializer=predictor_dot___pb_dot_prediction__pb2.ExplainGlobalProgress.FromString,
+                _registered_method=True)
 
 
 class PredictionServiceServicer(object):
@@ -87,6 +92,14 @@ class PredictionServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ExplainGlobal(self, request, context):
+        """How much each input moves the forecasts of many instances: one report after each instance, each over all so far. An
+        instance that cannot be explained is counted with its reason.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_PredictionServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -109,6 +122,11 @@ def add_PredictionServiceServicer_to_server(servicer, server):
                     servicer.Explain,
                     request_deserializer=predictor_dot___pb_dot_prediction__pb2.ExplainRequest.FromString,
                     response_serializer=predictor_dot___pb_dot_prediction__pb2.ExplainResponse.SerializeToString,
+            ),
+            'ExplainGlobal': grpc.unary_stream_rpc_method_handler(
+                    servicer.ExplainGlobal,
+                    request_deserializer=predictor_dot___pb_dot_prediction__pb2.ExplainGlobalRequest.FromString,
+                    response_serializer=predictor_dot___pb_dot_prediction__pb2.ExplainGlobalProgress.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -219,6 +237,33 @@ class PredictionService(object):
             '/quantra.v1.PredictionService/Explain',
             predictor_dot___pb_dot_prediction__pb2.ExplainRequest.SerializeToString,
             predictor_dot___pb_dot_prediction__pb2.ExplainResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ExplainGlobal(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/quantra.v1.PredictionService/ExplainGlobal',
+            predictor_dot___pb_dot_prediction__pb2.ExplainGlobalRequest.SerializeToString,
+            predictor_dot___pb_dot_prediction__pb2.ExplainGlobalProgress.FromString,
             options,
             channel_credentials,
             insecure,

@@ -48,6 +48,10 @@ class PredictionServiceStub:
     """Forecasts for many instances. Each instance gets its own result or its own error, in the order of the request."""
     Explain: _grpc.UnaryUnaryMultiCallable[_prediction_pb2.ExplainRequest, _prediction_pb2.ExplainResponse]
     """How much each input moved the forecast away from the baseline's forecast, in the forecast's own unit."""
+    ExplainGlobal: _grpc.UnaryStreamMultiCallable[_prediction_pb2.ExplainGlobalRequest, _prediction_pb2.ExplainGlobalProgress]
+    """How much each input moves the forecasts of many instances: one report after each instance, each over all so far. An
+    instance that cannot be explained is counted with its reason.
+    """
 
 @_typing.type_check_only
 class PredictionServiceAsyncStub(PredictionServiceStub):
@@ -60,6 +64,10 @@ class PredictionServiceAsyncStub(PredictionServiceStub):
     """Forecasts for many instances. Each instance gets its own result or its own error, in the order of the request."""
     Explain: _aio.UnaryUnaryMultiCallable[_prediction_pb2.ExplainRequest, _prediction_pb2.ExplainResponse]  # type: ignore[assignment]
     """How much each input moved the forecast away from the baseline's forecast, in the forecast's own unit."""
+    ExplainGlobal: _aio.UnaryStreamMultiCallable[_prediction_pb2.ExplainGlobalRequest, _prediction_pb2.ExplainGlobalProgress]  # type: ignore[assignment]
+    """How much each input moves the forecasts of many instances: one report after each instance, each over all so far. An
+    instance that cannot be explained is counted with its reason.
+    """
 
 class PredictionServiceServicer(metaclass=_abc_1.ABCMeta):
     @_abc_1.abstractmethod
@@ -93,5 +101,15 @@ class PredictionServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_prediction_pb2.ExplainResponse, _abc.Awaitable[_prediction_pb2.ExplainResponse]]:
         """How much each input moved the forecast away from the baseline's forecast, in the forecast's own unit."""
+
+    @_abc_1.abstractmethod
+    def ExplainGlobal(
+        self,
+        request: _prediction_pb2.ExplainGlobalRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_abc.Iterator[_prediction_pb2.ExplainGlobalProgress], _abc.AsyncIterator[_prediction_pb2.ExplainGlobalProgress]]:
+        """How much each input moves the forecasts of many instances: one report after each instance, each over all so far. An
+        instance that cannot be explained is counted with its reason.
+        """
 
 def add_PredictionServiceServicer_to_server(servicer: PredictionServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

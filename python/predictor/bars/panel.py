@@ -190,7 +190,10 @@ class BarPanel:
     @property
     def without_volume(self) -> tuple[str, ...]:
         """The symbols that have bars, and 0 as the volume of each."""
-        silent = self.present.any(axis=1) & ~np.any(self.volume > 0, axis=1)
+        traded = np.any(self.volume > 0, axis=1)
+        if traded.all():
+            return ()
+        silent = self.present.any(axis=1) & ~traded
         return tuple(self.symbols[row] for row in np.flatnonzero(silent))
 
     @property
@@ -216,6 +219,8 @@ class BarPanel:
         """The panel's last `count` sessions, or all of them where there are fewer."""
         if count < 1:
             raise BarsError(f"a panel needs at least one session, but {count} were asked for")
+        if count >= len(self.sessions):
+            return self
         return self._part(slice(None), slice(-count, None), self.symbols)
 
     def until(self, session: int) -> Self:

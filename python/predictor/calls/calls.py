@@ -89,7 +89,7 @@ class Calls:
 
     def __init__(self, service: Service, limits: ServiceLimits | None = None) -> None:
         self._service = service
-        self._uncounted = WorkQueue((limits or ServiceLimits()).uncounted, in_turn=True)
+        self._uncounted = WorkQueue((limits or ServiceLimits()).uncounted)
         self._counting = TurnLane("count", self._uncounted)
         self._methods = {
             "ListModels": Method(pb.ListModelsRequest, self._list_models),

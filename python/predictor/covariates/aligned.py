@@ -197,6 +197,8 @@ def check_sent(needs: Sequence[CovariateInfo], sent: Covariates) -> None:
             group.
         UnknownCovariateError: naming the first that the model does not read.
     """
+    if not (needs or sent.names):
+        return
     groups = _groups(sent)
     for need in needs:
         wanted = sent_as(need)

@@ -3,16 +3,19 @@
 A served network stays as it is. Gradients come from an *attribution view*, a second module tree over the same weights.
 """
 
+from predictor.explain.cost import MOST_ROWS, Work
 from predictor.explain.integrated_gradients import Contributions, Explainer
 from predictor.explain.integration import NODE_COUNTS, gauss_legendre
 from predictor.explain.path import Baseline
 from predictor.explain.view import attribution_view, rnn_backward_mode
 
 __all__ = [
+    "MOST_ROWS",
     "NODE_COUNTS",
     "Baseline",
     "Contributions",
     "Explainer",
+    "Work",
     "attribution_view",
     "gauss_legendre",
     "rnn_backward_mode",

@@ -227,7 +227,7 @@ class Explainer:
         node_counts: Sequence[int] = NODE_COUNTS,
         nodes: Tensor | None = None,
     ) -> list[Contributions]:
-        """Contributions to each of the points, in their order; all points share the forwards.
+        """Contributions to each of the points, in their order; all points share the forwards, equal ones everything.
 
         Args:
             inputs: N windows; they may lie on another device, and come from inference mode. Where the network looks
@@ -252,10 +252,13 @@ class Explainer:
         """
         _check_settings(tolerance, node_counts)
         self._check_request(inputs, points, nodes)
+        distinct = tuple(dict.fromkeys(points))
         with _gradient_scope(self._output.offsets.device):
-            paths = self._paths(inputs, nodes, targets=len(points))
-            blocks = [self._explained(path, points, deadline, tolerance, node_counts) for path in paths]
-        return [Contributions.joined(parts) for parts in zip(*blocks, strict=True)]
+            paths = self._paths(inputs, nodes, targets=len(distinct))
+            blocks = [self._explained(path, distinct, deadline, tolerance, node_counts) for path in paths]
+        joined = (Contributions.joined(parts) for parts in zip(*blocks, strict=True))
+        of_point = dict(zip(distinct, joined, strict=True))
+        return [of_point[point] for point in points]
 
     def _paths(self, inputs: Inputs, nodes: Tensor | None, *, targets: int) -> Iterator[StraightPath]:
         """The paths of as many windows as are worked on together."""

@@ -4,9 +4,9 @@ Equal sub-expressions become one step. Inside, a series is [rows, symbols] with 
 so every value of it has a full window and nothing is computed for the rows before, which are NaN by definition.
 """
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import final
+from typing import Final, NamedTuple, final
 
 import numpy as np
 
@@ -15,25 +15,26 @@ from predictor.features.expression import Binary, Call, Expression, Field, Negat
 from predictor.features.kernels import Kernel
 from predictor.features.operators import BINARY_KERNELS, OPERATORS
 
+NOTHING: Final = np.zeros(0)
+"""In a slot before it is filled, and when no step needs it any more."""
 
-@final
-@dataclass(frozen=True, slots=True)
-class _Source:
-    """A step's input: its slot, and how many of its oldest rows have no partner in the other inputs."""
+
+class _Source(NamedTuple):
+    """A step's input: its slot, and how many of its oldest rows the step has no use for."""
 
     slot: int
     skipped: int
 
 
-@final
-@dataclass(frozen=True, slots=True)
-class _Step:
+class _Step(NamedTuple):
     """One operation; its result goes into `slot`, and the slots in `released` are not needed after it."""
 
     kernel: Kernel
     sources: tuple[_Source, ...]
     slot: int
-    released: tuple[int, ...]
+    reach: int
+    """Rows before a value's own that it reads of its inputs."""
+    released: tuple[int, ...] = ()
 
 
 @final
@@ -64,8 +65,10 @@ class EvaluationPlan:
         self.lookbacks: tuple[int, ...] = tuple(series.lookback for series in outputs)
         self._field_slots = tuple(builder.fields.values())
         self._outputs = tuple(series.slot for series in outputs)
-        self._slots: list[FloatArray | None] = list(builder.constants)
-        self._steps = _with_releases(builder.steps, (*self._outputs, *builder.constant_slots))
+        self._slots: list[FloatArray] = list(builder.constants)
+        self._steps = _with_releases(builder.steps, (*self._outputs, *builder.number_slots))
+        self._rows_before = _rows_before(self._steps, self._outputs, builder.constant_slots)
+        self._steps_of_last = tuple(_of_last(step, self._rows_before) for step in self._steps)
 
     @property
     def lookback(self) -> int:
@@ -86,33 +89,42 @@ class EvaluationPlan:
         slots = self._slots.copy()
         for name, slot in zip(self.fields, self._field_slots, strict=True):
             slots[slot] = _time_first(columns[name], missing)
-        with np.errstate(all="ignore"):
-            for step in self._steps:
-                _run(step, slots)
+        _run(self._steps, slots)
         result = np.empty((len(self._outputs), sessions + missing, symbols))
         for values, slot, lookback in zip(result, self._outputs, self.lookbacks, strict=True):
             values[: lookback - 1] = np.nan
             values[lookback - 1 :] = slots[slot]
         return result[:, missing:]
 
+    def evaluate_last(self, columns: Mapping[str, FloatArray], rows: int) -> FloatArray:
+        """The same [F, rows, S] of the last sessions alone: nothing is computed that they do not depend on."""
+        symbols, sessions = next(iter(columns.values())).shape
+        if sessions < rows + self.lookback - 1:
+            return self.evaluate(columns)[:, -rows:]
+        slots = self._slots.copy()
+        for name, slot in zip(self.fields, self._field_slots, strict=True):
+            slots[slot] = _time_first(columns[name][:, -rows - self._rows_before[slot] :])
+        _run(self._steps_of_last, slots)
+        result = np.empty((len(self._outputs), rows, symbols))
+        for values, slot in zip(result, self._outputs, strict=True):
+            values[:] = slots[slot][self._rows_before[slot] :] if self._rows_before[slot] else slots[slot]
+        return result
 
-def _time_first(column: FloatArray, missing: int) -> FloatArray:
+
+def _time_first(column: FloatArray, missing: int = 0) -> FloatArray:
     """[T, S], contiguous, after as many rows of NaN as the look-back is longer than the bars."""
     if missing:
         column = np.pad(column, ((0, 0), (missing, 0)), constant_values=np.nan)
     return np.ascontiguousarray(column.T)
 
 
-def _run(step: _Step, slots: list[FloatArray | None]) -> None:
-    inputs = [_aligned(slots[source.slot], source.skipped) for source in step.sources]
-    slots[step.slot] = step.kernel(*inputs)
-    for slot in step.released:
-        slots[slot] = None
-
-
-def _aligned(series: FloatArray | None, skipped: int) -> FloatArray:
-    assert series is not None, "a step runs before its input"  # noqa: S101 (the plan's own order)
-    return series[skipped:] if skipped else series
+def _run(steps: Sequence[_Step], slots: list[FloatArray]) -> None:
+    """Fill the slots, step by step."""
+    with np.errstate(all="ignore"):
+        for kernel, sources, slot, _, released in steps:
+            slots[slot] = kernel(*[slots[one][skipped:] if skipped else slots[one] for one, skipped in sources])
+            for unneeded in released:
+                slots[unneeded] = NOTHING
 
 
 def _with_releases(steps: Sequence[_Step], kept: Sequence[int]) -> tuple[_Step, ...]:
@@ -122,8 +134,24 @@ def _with_releases(steps: Sequence[_Step], kept: Sequence[int]) -> tuple[_Step, 
     for step in reversed(steps):
         unneeded = {source.slot for source in step.sources} - needed
         needed |= unneeded
-        result.append(_Step(step.kernel, step.sources, step.slot, tuple(sorted(unneeded))))
+        result.append(step._replace(released=tuple(sorted(unneeded))))
     return tuple(reversed(result))
+
+
+def _rows_before(steps: Sequence[_Step], outputs: Sequence[int], constants: Collection[int]) -> Mapping[int, int]:
+    """How many rows of each slot the outputs' last row depends on, before that row; a constant has none."""
+    before = dict.fromkeys((*outputs, *constants), 0)
+    for step in reversed(steps):
+        for source in step.sources:
+            if source.slot not in constants:
+                before[source.slot] = max(before.get(source.slot, 0), before[step.slot] + step.reach)
+    return before
+
+
+def _of_last(step: _Step, before: Mapping[int, int]) -> _Step:
+    """The step over series that begin with the first row that is needed of each; all end on the last session."""
+    wanted = before[step.slot] + step.reach
+    return step._replace(sources=tuple(_Source(one.slot, max(0, before[one.slot] - wanted)) for one in step.sources))
 
 
 @final
@@ -132,14 +160,19 @@ class _Builder:
 
     def __init__(self) -> None:
         self.fields: dict[str, int] = {}
-        self.constants: list[FloatArray | None] = []
+        self.constants: list[FloatArray] = []
         self.steps: list[_Step] = []
         self._known: dict[Hashable, _Series] = {}
 
     @property
-    def constant_slots(self) -> tuple[int, ...]:
+    def number_slots(self) -> tuple[int, ...]:
         """The slots of numbers, which stay for the next run."""
-        return tuple(slot for slot, value in enumerate(self.constants) if value is not None)
+        return tuple(slot for slot, value in enumerate(self.constants) if value is not NOTHING)
+
+    @property
+    def constant_slots(self) -> frozenset[int]:
+        """The slots of numbers, and of what follows from numbers alone."""
+        return frozenset(series.slot for series in self._known.values() if series.constant)
 
     def series_of(self, expression: Expression) -> _Series:
         """The slot of an expression, made if there is none yet."""
@@ -156,14 +189,14 @@ class _Builder:
             case Call():
                 return self._call(expression)
 
-    def _leaf(self, key: Hashable, value: FloatArray | None) -> _Series:
+    def _leaf(self, key: Hashable, value: FloatArray) -> _Series:
         if key not in self._known:
-            self._known[key] = _Series(len(self.constants), 1, constant=value is not None)
+            self._known[key] = _Series(len(self.constants), 1, constant=value is not NOTHING)
             self.constants.append(value)
         return self._known[key]
 
     def _field(self, name: str) -> _Series:
-        series = self._leaf(("field", name), None)
+        series = self._leaf(("field", name), NOTHING)
         self.fields[name] = series.slot
         return series
 
@@ -181,8 +214,8 @@ class _Builder:
             lookback = max(part.lookback for part in parts)
             constant = all(part.constant for part in parts)
             slot = len(self.constants)
-            self.constants.append(None)
+            self.constants.append(NOTHING)
             sources = tuple(_Source(part.slot, 0 if part.constant else lookback - part.lookback) for part in parts)
-            self.steps.append(_Step(kernel, sources, slot, ()))
+            self.steps.append(_Step(kernel, sources, slot, reach))
             self._known[key] = _Series(slot, lookback + reach, constant)
         return self._known[key]

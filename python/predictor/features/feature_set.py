@@ -206,12 +206,15 @@ class FeatureSet:
             few = replace(self, observed=self.observed[first : first + FEATURES_AT_ONCE], known=())
             yield from np.moveaxis(few.evaluate(bars, covariates), -1, 0)
 
-    def blocks(self, bars: AdjustedBars, covariates: Columns = NO_COLUMNS) -> Iterator[tuple[slice, FloatArray]]:
+    def blocks(
+        self, bars: AdjustedBars, covariates: Columns = NO_COLUMNS, *, last: int | None = None
+    ) -> Iterator[tuple[slice, FloatArray]]:
         """The observed features [symbols, T, F] of a few symbols at a time, and which symbols these are.
 
         Args:
             bars: S symbols, T sessions.
             covariates: The observed ones by name, float64 [S, T], or [1, T] if the same for all symbols.
+            last: Only so many of the last sessions, with the same values; None = all T.
 
         Raises:
             CovariateMissingError: Naming a covariate that is not given.
@@ -223,7 +226,9 @@ class FeatureSet:
             rows = slice(first, first + SYMBOLS_AT_ONCE)
             part = {name: columns[name][rows] for name in self._observed_plan.fields if name in columns}
             part |= {name: _where_bars(covariates[name], rows, columns["close"][rows]) for name in beside}
-            yield rows, self._observed_plan.evaluate(part).transpose(2, 1, 0)
+            plan = self._observed_plan
+            values = plan.evaluate(part) if last is None else plan.evaluate_last(part, last)
+            yield rows, values.transpose(2, 1, 0)
 
     def evaluate_known(self, columns: Columns, covariates: Columns = NO_COLUMNS) -> FloatArray:
         """The known features of each session.

@@ -196,12 +196,16 @@ class FittedFeatures:
         )
 
     def observed(
-        self, bars: AdjustedBars, covariates: Columns = NO_COLUMNS
+        self, bars: AdjustedBars, covariates: Columns = NO_COLUMNS, *, last: int | None = None
     ) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
-        """The scaled observed features and their mask (True = known), both [S, T, F]; masked values are 0."""
-        shape = (*bars.close.shape, len(self.features.observed))
+        """The scaled observed features and their mask (True = known), both [S, T, F]; masked values are 0.
+
+        Where `last` is given, T is so many of the last sessions; else all of the bars'.
+        """
+        symbols, sessions = bars.close.shape
+        shape = (symbols, last or sessions, len(self.features.observed))
         scaled, mask = np.empty(shape, np.float32), np.empty(shape, np.bool_)
-        for rows, values in self.features.blocks(bars, covariates):
+        for rows, values in self.features.blocks(bars, covariates, last=last):
             scaled[rows], mask[rows] = self.scaling.apply(values)
         return scaled, mask
 

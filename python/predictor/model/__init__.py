@@ -3,6 +3,7 @@
 from predictor.model.answers import UNITS, Answering, Identity, PreparedBatch, default_targets, ranks_of
 from predictor.model.ensemble import Ensemble, ensemble_info, member_identities
 from predictor.model.ensemble_outputs import joint_quantiles
+from predictor.model.explaining import explain_each
 from predictor.model.model import Model, model_info, output_map
 from predictor.model.prepared import Prepared, bars_doubts, bounded
 
@@ -18,6 +19,7 @@ __all__ = [
     "bounded",
     "default_targets",
     "ensemble_info",
+    "explain_each",
     "joint_quantiles",
     "member_identities",
     "model_info",

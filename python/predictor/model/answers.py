@@ -85,6 +85,14 @@ class Answering(Protocol):
         """
         ...
 
+    def explain_cost(self, query: Query) -> int:
+        """Rows of a network's forward and backward that `explain` may take at most; nothing is prepared for it.
+
+        Raises:
+            UnknownHorizonError, UnknownQuantileError: a target that the model does not forecast.
+        """
+        ...
+
     def default_targets(self) -> tuple[TargetPoint, ...]:
         """Every horizon at the quantile nearest to the median."""
         ...
@@ -97,8 +105,13 @@ class Answering(Protocol):
 class Staged(Protocol[PreparedT]):
     """A model that answers in two steps: it checks and encodes each instance, then forecasts all that passed."""
 
-    def prepare(self, instance: Instance, now: datetime) -> PreparedT:
-        """Check an instance and compute its inputs; raises the error that belongs to this instance."""
+    def prepare_each(
+        self, instances: Sequence[Instance], now: datetime, deadline: Cancellation
+    ) -> list[PreparedT | QuantraError]:
+        """Check instances and compute their inputs, those of bars together; raises when nobody waits any more.
+
+        What an instance gets, inputs or the error that belongs to it, is the same to the last bit as alone.
+        """
         ...
 
     def forecast(self, prepared: Sequence[PreparedT], deadline: Cancellation) -> list[Forecast]:
@@ -127,19 +140,9 @@ def batch_of(
     model: Staged[PreparedT], instances: Sequence[ReadInstance], now: datetime, deadline: Cancellation
 ) -> WaitingBatch[PreparedT]:
     """The instances, prepared; see `Answering.prepare_batch`."""
-    return WaitingBatch(model, [_prepared(model, instance, now, deadline) for instance in instances])
-
-
-def _prepared(
-    model: Staged[PreparedT], instance: ReadInstance, now: datetime, deadline: Cancellation
-) -> PreparedT | QuantraError:
-    if isinstance(instance, QuantraError):
-        return instance
-    deadline.check()
-    try:
-        return model.prepare(instance, now)
-    except QuantraError as error:
-        return error
+    read = [instance for instance in instances if not isinstance(instance, QuantraError)]
+    prepared = iter(model.prepare_each(read, now, deadline))
+    return WaitingBatch(model, [one if isinstance(one, QuantraError) else next(prepared) for one in instances])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -256,6 +259,7 @@ def attribution_of(
         warnings=prepared.warnings,
         internals=tuple(replace(one, values=_on_symbols(one.values, usable)) for one in internals),
         skill=source.skill,
+        refusals=prepared.refusals,
     )
 
 

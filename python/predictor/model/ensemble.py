@@ -18,14 +18,16 @@ from predictor.card import skill_of
 from predictor.catalog import CovariateInfo, FeatureInfo, ModelInfo
 from predictor.covariates import check_sent
 from predictor.errors import FeatureMismatchError, QuantraError
+from predictor.explain import Work
 from predictor.explain.integrated_gradients import FLOOR
 from predictor.forecast import Attribution, Forecast, Outcome, TargetPoint
 from predictor.instance import INTEGRATED_GRADIENTS, NEVER, Cancellation, Instance, Query, ReadInstance
 from predictor.model.answers import Identity, PreparedBatch, batch_of, default_targets, prices_of
 from predictor.model.ensemble_outputs import JointPrediction, joint_attribution, joint_quantiles, joint_ranking
 from predictor.model.model import Model
-from predictor.model.prepare import prepared_by
+from predictor.model.prepare import prepare_each
 from predictor.model.prepared import Prepared, bounded, doubts, nothing_usable, places_of
+from predictor.model.questions import points_of, work_of
 from predictor.windows import Pipeline
 
 NamedT = TypeVar("NamedT", CovariateInfo, FeatureInfo)
@@ -78,6 +80,13 @@ class JointlyPrepared:
         return bounded(dict.fromkeys((*self.doubts, *(warning for p in self.members for warning in p.warnings))))
 
 
+DIFFERENT_WINDOWS = (
+    "the members of this ensemble read different windows: their features, fitted numbers, encoder lengths or "
+    "normalisers differ; send bars, from which each member makes its own"
+)
+"""Why an ensemble cannot be asked about a caller's windows."""
+
+
 @final
 class JointReading:
     """Prepares instances for every member, once for those that read the same inputs."""
@@ -89,6 +98,8 @@ class JointReading:
             (readings.index(reading), member) for reading, member in zip(readings, members, strict=True)
         )
         """Each member with the place of the first one that reads the same inputs."""
+        self._across = {place for place, member in self._members if member.manifest.kind.is_panel_model}
+        """Places of readings by networks that look across the symbols of an instance."""
         self._taught = tuple(member.taught for member in members)
         pipelines = {place: members[place].pipeline for place, _ in self._members}
         # Whoever needs most bars goes first: if there are too few, the error says how many the ensemble needs.
@@ -106,28 +117,51 @@ class JointReading:
         """Whether all members read the same inputs."""
         return len(self._pipelines) == 1
 
-    def prepare(self, instance: Instance, now: datetime) -> JointlyPrepared:
-        """As `Ensemble.prepare`."""
-        if isinstance(instance.input, BarPanel):
+    def prepare_each(
+        self, instances: Sequence[Instance], now: datetime, deadline: Cancellation
+    ) -> list[JointlyPrepared | QuantraError]:
+        """As `Staged.prepare_each`: every member's reading of all instances, one after the other."""
+        errors: dict[int, QuantraError] = {}
+        prepared_of: list[dict[int, Prepared]] = [{} for _ in instances]
+        for k, instance in enumerate(instances):
+            if (error := self._refusal(instance)) is not None:
+                errors[k] = error
+        for place, pipeline in self._pipelines.items():
+            left = [k for k in range(len(instances)) if k not in errors]
+            asked = [_read_by(pipeline, instances[k]) for k in left]
+            prepared = prepare_each(pipeline, asked, now, deadline, together=place not in self._across)
+            for k, one in zip(left, prepared, strict=True):
+                if isinstance(one, QuantraError):
+                    errors[k] = one
+                else:
+                    prepared_of[k][place] = one
+        return [
+            errors[k] if k in errors else self._joined(instance, prepared_of[k]) for k, instance in enumerate(instances)
+        ]
+
+    def _refusal(self, instance: Instance) -> QuantraError | None:
+        """Why an instance cannot be what the members read."""
+        if not isinstance(instance.input, BarPanel):
+            return None if self.is_one else FeatureMismatchError(DIFFERENT_WINDOWS)
+        try:
             check_sent(self.covariates, instance.covariates)
-        elif not self.is_one:
-            raise FeatureMismatchError(
-                "the members of this ensemble read different windows: their features, fitted numbers, encoder lengths "
-                "or normalisers differ; send bars, from which each member makes its own"
-            )
-        prepared_of = {
-            place: prepared_by(pipeline, _read_by(pipeline, instance), now)
-            for place, pipeline in self._pipelines.items()
-        }
+        except QuantraError as error:
+            return error
+        return None
+
+    def _joined(self, instance: Instance, prepared_of: Mapping[int, Prepared]) -> JointlyPrepared | QuantraError:
         prepared = JointlyPrepared(members=tuple(member.warned(prepared_of[place]) for place, member in self._members))
-        if not prepared.usable.any():
-            raise nothing_usable(prepared.refusals)
-        symbols = [symbol for symbol, known in zip(prepared.symbols, prepared.usable, strict=True) if known]
+        usable = prepared.usable
+        if not usable.any():
+            return nothing_usable(prepared.refusals)
+        symbols = [symbol for symbol, known in zip(prepared.symbols, usable, strict=True) if known]
         return replace(prepared, doubts=tuple(doubts(self._taught, instance, symbols)))
 
 
 def _read_by(pipeline: Pipeline, instance: Instance) -> Instance:
     """The instance with only those covariates that a member reads."""
+    if not instance.covariates.names:
+        return instance
     names = {need.name for need in pipeline.covariates}
     return replace(instance, covariates=instance.covariates.only(names))
 
@@ -260,7 +294,16 @@ class Ensemble:
             NoUsableSymbolError: no symbol can be forecast by every member.
             QuantraError: a member cannot forecast it, as `Model.prepare`.
         """
-        return self._reading.prepare(instance, now)
+        (prepared,) = self.prepare_each([instance], now, NEVER)
+        if isinstance(prepared, QuantraError):
+            raise prepared
+        return prepared
+
+    def prepare_each(
+        self, instances: Sequence[Instance], now: datetime, deadline: Cancellation
+    ) -> list[JointlyPrepared | QuantraError]:
+        """As `Staged.prepare_each`."""
+        return self._reading.prepare_each(instances, now, deadline)
 
     def forecast(self, prepared: Sequence[JointlyPrepared], deadline: Cancellation = NEVER) -> list[Forecast]:
         """Forecasts of several instances; each member answers all of them at once.
@@ -284,8 +327,10 @@ class Ensemble:
         """Attributions of one query, one per target: the means of the members'.
 
         Raises:
+            RequestTooLargeError: it might take more than `explain.MOST_ROWS`, all members together.
             QuantraError: as `prepare`, and as `Model.attributions`.
         """
+        self._work(query).check()
         asked = replace(query, targets=query.targets or self.default_targets())
         prepared = self.prepare(asked.instance, now)
         attributions = [
@@ -303,6 +348,15 @@ class Ensemble:
             )
             for target, answers in zip(asked.targets, zip(*attributions, strict=True), strict=True)
         )
+
+    def explain_cost(self, query: Query) -> int:
+        """As `Answering.explain_cost`: rows of all members together."""
+        return self._work(query).rows
+
+    def _work(self, query: Query) -> Work:
+        targets = query.targets or self.default_targets()
+        points = points_of(targets, self.manifest.target, self.manifest.quantiles)
+        return work_of(query, points, sum(member.rows_per_window for member in self.members.values()))
 
     def default_targets(self) -> tuple[TargetPoint, ...]:
         """As `Answering.default_targets`."""
@@ -341,7 +395,9 @@ class Ensemble:
         h, q = target.index_in(self.manifest.target.horizons, self.manifest.quantiles)
         floor = FLOOR * self.manifest.target.spread[h] * shown.scale[:, h]
         rows = places_of(shown.symbols, forecast.symbols)
-        return JointPrediction(values=forecast.values[rows, h, q], floor=floor, tolerance=tolerance)
+        return JointPrediction(
+            values=forecast.values[rows, h, q], floor=floor, tolerance=tolerance, refusals=shown.refusals
+        )
 
 
 def _sixteen_digits(*parts: str) -> str:

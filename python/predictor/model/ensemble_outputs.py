@@ -1,7 +1,7 @@
 """How the members of an ensemble become one forecast and one explanation."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import torch
@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from predictor.arrays import BoolArray, FloatArray
 from predictor.artifact import EnsembleManifest
+from predictor.errors import QuantraError
 from predictor.forecast import Attribution, Forecast, RowKind
 from predictor.internals import Internal
 from predictor.model.answers import Identity, ranks_of, universe_hash
@@ -67,6 +68,8 @@ class JointPrediction:
     """[S] smallest difference that a gap is measured against."""
     tolerance: float
     """Largest relative gap that counts as converged."""
+    refusals: Mapping[str, QuantraError] = field(default_factory=dict[str, QuantraError])
+    """Why each symbol that a member cannot forecast has no explanation."""
 
     @property
     def usable(self) -> BoolArray:
@@ -116,6 +119,7 @@ def joint_attribution(
         warnings=warnings,
         internals=_named_internals(by_member, usable),
         skill=skill,
+        refusals=prediction.refusals,
     )
 
 

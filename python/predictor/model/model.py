@@ -14,8 +14,8 @@ from predictor import canonical
 from predictor.artifact import Artifact, Manifest, write_manifest
 from predictor.card import skill_of
 from predictor.catalog import FeatureInfo, ModelInfo
-from predictor.errors import ExplainUnsupportedError, InvalidInputError
-from predictor.explain import Baseline, Explainer, attribution_view
+from predictor.errors import ExplainUnsupportedError, QuantraError
+from predictor.explain import Baseline, Explainer, Work, attribution_view
 from predictor.features import FeatureDefinition, FittedFeatures, StaticFeatures
 from predictor.forecast import Attribution, Forecast, Outcome, TargetPoint
 from predictor.inference import Engine, freeze
@@ -31,8 +31,9 @@ from predictor.model.answers import (
     forecast_of,
     summed,
 )
-from predictor.model.prepare import prepared_by
+from predictor.model.prepare import prepare_each
 from predictor.model.prepared import Prepared, Taught, bounded, doubts, nothing_usable
+from predictor.model.questions import check_tolerance, points_of, work_of
 from predictor.model.runner import PanelRunner, RowRunner, Runner
 from predictor.networks import Internals, OutputMap, PanelForecasting, Target
 from predictor.windows import Pipeline
@@ -92,13 +93,34 @@ class Model:
         Raises:
             QuantraError: the instance cannot be forecast; see predictor.errors.
         """
-        prepared = self.warned(prepared_by(self.pipeline, instance, now))
-        doubtful = doubts((self.taught,), instance, prepared.usable_symbols)
-        return replace(prepared, warnings=bounded((*doubtful, *prepared.warnings)))
+        (prepared,) = self.prepare_each([instance], now, NEVER)
+        if isinstance(prepared, QuantraError):
+            raise prepared
+        return prepared
+
+    def prepare_each(
+        self, instances: Sequence[Instance], now: datetime, deadline: Cancellation
+    ) -> list[Prepared | QuantraError]:
+        """As `Staged.prepare_each`."""
+        together = not self.manifest.kind.is_panel_model
+        prepared = prepare_each(self.pipeline, instances, now, deadline, together=together)
+        return [
+            one if isinstance(one, QuantraError) else self._told(instance, one)
+            for instance, one in zip(instances, prepared, strict=True)
+        ]
+
+    def _told(self, instance: Instance, prepared: Prepared) -> Prepared:
+        """The same with all that makes its forecast doubtful."""
+        warned = self.warned(prepared)
+        doubtful = tuple(doubts((self.taught,), instance, warned.usable_symbols))
+        if not doubtful and not warned.warnings:
+            return warned
+        return replace(warned, warnings=bounded((*doubtful, *warned.warnings)))
 
     def warned(self, prepared: Prepared) -> Prepared:
         """The same with this network's own warnings."""
-        return replace(prepared, warnings=(*prepared.warnings, *self.runner.warnings(prepared)))
+        own = tuple(self.runner.warnings(prepared))
+        return replace(prepared, warnings=(*prepared.warnings, *own)) if own else prepared
 
     def forecast(self, prepared: Sequence[Prepared], deadline: Cancellation = NEVER) -> list[Forecast]:
         """Forecasts of several instances; a network that reads row by row answers all of them in one pass.
@@ -125,8 +147,10 @@ class Model:
         """Attributions of one query, one per target.
 
         Raises:
+            RequestTooLargeError: it might take more than `explain.MOST_ROWS`.
             QuantraError: as `prepare` and `attributions`.
         """
+        self._work(query).check()
         return self.attributions(query, self.prepare(query.instance, now), deadline)
 
     def attributions(self, query: Query, panel: Prepared, deadline: Cancellation) -> tuple[Attribution, ...]:
@@ -144,10 +168,9 @@ class Model:
             raise ExplainUnsupportedError(
                 f"there is no method {query.method!r}; the model has [{INTEGRATED_GRADIENTS!r}]"
             )
-        if not 0 < query.tolerance < 1:
-            raise InvalidInputError(f"tolerance is {query.tolerance:g}, but must be between 0 and 1")
+        check_tolerance(query.tolerance)
         targets = query.targets or self.default_targets()
-        points = [t.index_in(self.manifest.target.horizons, self.manifest.quantiles) for t in targets]
+        points = points_of(targets, self.manifest.target, self.manifest.quantiles)
         prepared = panel.only(query.symbols)
         if not prepared.usable.any():
             raise nothing_usable(prepared.refusals)
@@ -168,6 +191,20 @@ class Model:
         if internals is None:
             return [()] * len(horizons)
         return [internals_of(internals, self.pipeline.features, self.manifest.target, h) for h in horizons]
+
+    def explain_cost(self, query: Query) -> int:
+        """As `Answering.explain_cost`."""
+        return self._work(query).rows
+
+    def _work(self, query: Query) -> Work:
+        targets = query.targets or self.default_targets()
+        points = points_of(targets, self.manifest.target, self.manifest.quantiles)
+        return work_of(query, points, self.rows_per_window)
+
+    @property
+    def rows_per_window(self) -> int:
+        """Rows that the network reads for one forecast: 1, or a stock's and its neighbours'."""
+        return _members(self.engine.network) or 1
 
     def default_targets(self) -> tuple[TargetPoint, ...]:
         """As `Answering.default_targets`."""

@@ -1,7 +1,9 @@
-"""From an instance, bars or feature windows, to a network's inputs."""
+"""From instances, bars or feature windows, to a network's inputs: bars of several instances in one computation."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
+from typing import Final, final
 
 import numpy as np
 import torch
@@ -9,139 +11,227 @@ from numpy.typing import NDArray
 
 from predictor.arrays import FloatArray
 from predictor.bars import BarPanel
+from predictor.bars.adjustment import adjust_each
 from predictor.bars.checks import check_symbols
-from predictor.covariates import check_sent
+from predictor.covariates import Covariates, check_sent
 from predictor.errors import (
-    BarIncompleteError,
-    BarsError,
     FeatureMismatchError,
     InvalidInputError,
-    SessionGapError,
+    QuantraError,
     UnknownFeatureError,
     WindowShapeError,
-    shown_date,
 )
-from predictor.instance import FeatureWindow, GapPolicy, Instance
+from predictor.instance import Cancellation, FeatureWindow, Instance
+from predictor.model.dates import DateReader
 from predictor.model.prepared import (
     LARGEST_PRICE,
     LARGEST_SCALE,
     PanelState,
     Prepared,
+    SymbolStates,
     can_anchor,
-    check_length,
     nothing_usable,
     refusals_of,
     warnings_of,
 )
+from predictor.model.stacked import Reading, stacked, stacked_covariates
 from predictor.networks import Inputs
-from predictor.sessions import SessionCalendar
 from predictor.windows import Pipeline
 
-NO_EXCHANGE = (
-    "target sessions count Monday to Friday, holidays included, because the model carries no exchange's calendar; "
-    "train it with --calendar"
-)
-"""A warning with every forecast of such a model."""
-GUESSED_SESSIONS = (
-    "the bars begin on {first}, after the first of the {encoder} sessions that the model reads; those before it are "
-    "counted Monday to Friday too, so that a network that reads their calendar answers a little differently than "
-    "beside a symbol whose bars tell them: send such bars too, or train with --calendar"
-)
-"""A warning where such a model fills the encoder up with sessions that were not sent."""
+ROWS_AT_ONCE: Final = 256
+"""Symbols of several instances that are computed together at most."""
 
 
-def prepare_bars(pipeline: Pipeline, instance: Instance, bars: BarPanel, now: datetime) -> Prepared:
-    """Check bars against calendar and clock, and compute the inputs of those symbols that can be forecast.
+def prepare_each(
+    pipeline: Pipeline, instances: Sequence[Instance], now: datetime, deadline: Cancellation, *, together: bool
+) -> list[Prepared | QuantraError]:
+    """Check instances and compute their inputs: what each gets alone, or the error that belongs to it.
+
+    Args:
+        pipeline: how the inputs are made.
+        instances: bars or windows.
+        now: the present, with a time zone.
+        deadline: looked at before each instance, and before each computation of several of them.
+        together: whether several instances may share a computation.
+
+    Raises:
+        DeadlineExceededError, CallCancelledError: nobody waits for the answers any more.
+    """
+    preparation = _Preparation(pipeline, now, deadline, rows_at_once=ROWS_AT_ONCE if together else 0)
+    for place, instance in enumerate(instances):
+        preparation.take(place, instance)
+    return preparation.finished()
+
+
+@dataclass(slots=True)
+class _Waiting:
+    """Readings of one kind that will be computed together."""
+
+    readings: dict[int, Reading] = field(default_factory=dict[int, Reading])
+    """By the place of the instance."""
+    rows: int = 0
+    """Symbols of all of them."""
+
+
+@final
+class _Preparation:
+    """Instances on their way to inputs; some wait until as many have come as are computed together."""
+
+    def __init__(self, pipeline: Pipeline, now: datetime, deadline: Cancellation, *, rows_at_once: int) -> None:
+        self._pipeline = pipeline
+        self._deadline = deadline
+        self._rows_at_once = rows_at_once
+        self._dates = DateReader(pipeline, now)
+        self._waiting: dict[Hashable, _Waiting] = {}
+        self._prepared: dict[int, Prepared | QuantraError] = {}
+
+    def take(self, place: int, instance: Instance) -> None:
+        """Check one."""
+        self._deadline.check()
+        read = self._read(instance)
+        if isinstance(read, Reading):
+            self._wait(place, read)
+        else:
+            self._prepared[place] = read
+
+    def finished(self) -> list[Prepared | QuantraError]:
+        """What became of all that were taken, in order."""
+        for waiting in self._waiting.values():
+            self._compute(waiting)
+        return [self._prepared[place] for place in range(len(self._prepared))]
+
+    def _read(self, instance: Instance) -> Reading | Prepared | QuantraError:
+        try:
+            if isinstance(instance.input, BarPanel):
+                return read_bars(self._pipeline, instance, instance.input, self._dates)
+            return prepare_window(self._pipeline, instance.input)
+        except QuantraError as error:
+            return error
+
+    def _wait(self, place: int, reading: Reading) -> None:
+        waiting, rows = self._waiting.setdefault(reading.kind, _Waiting()), len(reading.bars.symbols)
+        if waiting.rows and waiting.rows + rows > self._rows_at_once:
+            self._compute(waiting)
+        waiting.readings[place] = reading
+        waiting.rows += rows
+
+    def _compute(self, waiting: _Waiting) -> None:
+        self._deadline.check()
+        prepared = computed(self._pipeline, [*waiting.readings.values()])
+        self._prepared.update(zip(waiting.readings, prepared, strict=True))
+        waiting.readings.clear()
+        waiting.rows = 0
+
+
+def read_bars(pipeline: Pipeline, instance: Instance, bars: BarPanel, dates: DateReader) -> Reading:
+    """Check an instance's covariates and dates, before anything is computed from its bars.
 
     Raises:
         BarsError, BarIncompleteError, SessionGapError, CalendarEndedError: the panel cannot be read.
         CovariateMissingError, UnknownCovariateError, CovariatesError: the covariates are not those of the model.
         TooFewBarsError: every symbol has too few bars.
-        NoUsableSymbolError: none of its symbols can be forecast, for this reason and others.
     """
     sent = instance.covariates
     check_sent(pipeline.covariates, sent)
     sent.check(len(bars.symbols), bars.sessions)
-    given, bars = bars.sessions, _on_calendar(pipeline, bars, instance, now)
-    covariates = sent.on_sessions(given, bars.sessions, pipeline.following(int(bars.sessions[-1])))
-    adjusted, faults = bars.adjusted_each()
-    encoded = pipeline.encode_recent(bars, adjusted, covariates)
-    rows = pipeline.latest_window(encoded)
-    panel = PanelState.of(pipeline, bars, encoded, rows, faults)
-    refusals = refusals_of(pipeline, panel)
-    if len(refusals) == len(bars.symbols):
-        raise nothing_usable(refusals)
-    usable = np.array([symbol not in refusals for symbol in bars.symbols])
+    read = dates.read(instance, bars)
+    beside = sent.on_sessions(bars.sessions, read.sessions, read.following) if sent.names else sent
+    return Reading(instance=instance, bars=bars, dates=read, covariates=beside)
 
-    def warnings() -> Iterator[str]:
-        yield from warnings_of(pipeline, panel, refusals)
-        if not pipeline.calendar.is_exchange:
-            yield NO_EXCHANGE
-            if len(given) < pipeline.encoder_length:
-                yield GUESSED_SESSIONS.format(first=shown_date(int(given[0])), encoder=pipeline.encoder_length)
-        yield from covariates.warnings(bars.symbols)
-        yield from pipeline.features.statics.warnings(bars.symbols, sent.numbers, sent.categories)
 
-    keep = torch.from_numpy(usable)
-    return Prepared(
-        symbols=bars.symbols,
-        usable=usable,
-        inputs=rows if usable.all() else Inputs(*(group[keep] for group in rows)),
-        sessions=bars.sessions[-pipeline.encoder_length :],
-        as_of=int(bars.sessions[-1]),
-        target_sessions=pipeline.target_sessions(int(bars.sessions[-1])),
-        base_session=pipeline.base_session(int(bars.sessions[-1])),
-        anchor=bars.close[:, -1],
-        warnings=tuple(warnings()),
-        refusals=refusals,
+def computed(pipeline: Pipeline, readings: Sequence[Reading]) -> list[Prepared | QuantraError]:
+    """The inputs of the symbols that can be forecast, for readings of one kind; an error where there is none."""
+    try:
+        return _computed_together(pipeline, readings)
+    except QuantraError as error:
+        if len(readings) == 1:
+            return [error]
+        return [one for reading in readings for one in computed(pipeline, [reading])]
+
+
+def _computed_together(pipeline: Pipeline, readings: Sequence[Reading]) -> list[Prepared | QuantraError]:
+    stack, covariates = stacked(readings), stacked_covariates(readings)
+    adjusted, faults = adjust_each(stack)
+    encoded = pipeline.encode_recent(adjusted, covariates, _known(pipeline, readings, covariates))
+    inputs = pipeline.latest_window(encoded)
+    states = SymbolStates.of(pipeline, stack.close, encoded.series, inputs)
+    is_plain = states.is_sound & ~states.is_flat & stack.without_remark
+    anchors = stack.close[:, -1].copy()
+    anchors.setflags(write=False)
+    prepared: list[Prepared | QuantraError] = []
+    for reading, rows, own in zip(readings, stack.rows, _split(inputs, stack.rows), strict=True):
+        if is_plain[rows].all():
+            prepared.append(_prepared(pipeline, reading, own, anchors[rows], {}, ()))
+            continue
+        own_faults = faults if len(readings) == 1 else adjust_each(stacked([reading]))[1]
+        panel = PanelState(bars=reading.dates.recent(reading.bars), symbols=states.part(rows), faults=own_faults)
+        prepared.append(_judged(pipeline, reading, panel, own, anchors[rows]))
+    return prepared
+
+
+def _known(pipeline: Pipeline, readings: Sequence[Reading], covariates: Covariates) -> NDArray[np.float32]:
+    """[R or 1, T + D, K] known features of the symbols of readings of one kind."""
+    first = readings[0].dates
+    if first.known is None:
+        return pipeline.latest_known(first.sessions, first.following, covariates)
+    if all(reading.dates is first for reading in readings):
+        return first.known
+    shape = first.known.shape[1:]
+    return np.concatenate(
+        [
+            np.broadcast_to(one.dates.known, (len(one.bars.symbols), *shape))
+            for one in readings
+            if one.dates.known is not None
+        ]
     )
 
 
-def _on_calendar(pipeline: Pipeline, bars: BarPanel, instance: Instance, now: datetime) -> BarPanel:
-    """The sessions that the forecast depends on, checked against the exchange's where those are known."""
-    calendar = pipeline.calendar
-    if not calendar.is_exchange:
-        check_length(pipeline, bars)
-        return pipeline.recent(bars)
-    if bars.calendar and bars.calendar != calendar.name:
-        raise BarsError(f"the bars are of calendar {bars.calendar!r}, but the model's calendar is {calendar.name!r}")
-    recent = bars.last(pipeline.bars_needed)
-    strangers = calendar.unexpected(recent.sessions)
-    if len(strangers):
-        raise BarsError(f"{calendar.name} held no session on {_days(strangers)}; remove these bars")
-    if not instance.allow_incomplete_last_bar:
-        _check_complete(calendar, int(bars.sessions[-1]), now)
-    missing = calendar.missing(recent.sessions)
-    if len(missing) and instance.gap_policy is GapPolicy.REFUSE:
-        raise SessionGapError(
-            f"{calendar.name} held sessions on {_days(missing)} that the bars lack; send them, or choose the gap "
-            "policy mask or ignore",
-            metadata={"missing": _days(missing), "count": str(len(missing))},
-        )
-    check_length(pipeline, recent)
-    masks = len(missing) and instance.gap_policy is GapPolicy.MASK
-    return pipeline.recent(_masked(recent, missing, pipeline.bars_needed) if masks else recent)
+def _split(inputs: Inputs, rows: Sequence[slice]) -> Iterator[Inputs]:
+    """The inputs of each reading."""
+    if len(rows) == 1:
+        return iter((inputs,))
+    sizes = [part.stop - part.start for part in rows]
+    return (Inputs(*groups) for groups in zip(*(group.split(sizes) for group in inputs), strict=True))
 
 
-def _masked(bars: BarPanel, missing: NDArray[np.int32], count: int) -> BarPanel:
-    """The last `count` sessions of the bars and of the missing ones, which have no bar."""
-    sessions = np.union1d(bars.sessions, missing)[-count:].astype(np.int32)
-    return bars.between(int(sessions[0]), int(sessions[-1])).on_sessions(sessions)
+def _judged(
+    pipeline: Pipeline, reading: Reading, panel: PanelState, rows: Inputs, anchor: FloatArray
+) -> Prepared | QuantraError:
+    """An instance of which there is something to say: the symbols that cannot be forecast are left out."""
+    refusals = refusals_of(pipeline, panel)
+    if len(refusals) == len(reading.bars.symbols):
+        return nothing_usable(refusals)
+    remarks = warnings_of(pipeline, panel, refusals)
+    return _prepared(pipeline, reading, rows, anchor, refusals, tuple(remarks))
 
 
-def _check_complete(calendar: SessionCalendar, last: int, now: datetime) -> None:
-    if not calendar.is_complete(last, now):
-        raise BarIncompleteError(
-            f"the session of {_days([last])} has not closed yet, so its bar has no close; leave it out, or say "
-            "allow_incomplete_last_bar",
-            metadata={"date": _days([last])},
-        )
-
-
-def _days(sessions: Sequence[int] | NDArray[np.int32]) -> str:
-    """Up to five dates in ISO form."""
-    shown = [shown_date(int(session)) for session in sessions[:5]]
-    return ", ".join(shown) + (f" and {len(sessions) - 5} more" if len(sessions) > 5 else "")  # noqa: PLR2004
+def _prepared(
+    pipeline: Pipeline,
+    reading: Reading,
+    rows: Inputs,
+    anchor: FloatArray,
+    refusals: Mapping[str, QuantraError],
+    remarks: tuple[str, ...],
+) -> Prepared:
+    symbols, dates, sent = reading.bars.symbols, reading.dates, reading.instance.covariates
+    usable = np.array([symbol not in refusals for symbol in symbols])
+    keep = torch.from_numpy(usable)
+    beside = (
+        *reading.covariates.warnings(symbols),
+        *pipeline.features.statics.warnings(symbols, sent.numbers, sent.categories),
+    )
+    return Prepared(
+        symbols=symbols,
+        usable=usable,
+        inputs=Inputs(*(group[keep] for group in rows)) if refusals else rows,
+        sessions=dates.encoder,
+        as_of=dates.as_of,
+        target_sessions=dates.target_sessions.copy(),
+        base_session=dates.base_session,
+        anchor=anchor,
+        warnings=(*remarks, *dates.warnings, *beside),
+        refusals=refusals,
+    )
 
 
 WINDOW_TYPES: Mapping[str, type[np.generic]] = {
@@ -277,14 +367,3 @@ def _check_anchor(prices: FloatArray, symbols: int) -> None:
         raise WindowShapeError(f"anchor_price must hold one price for each of {symbols} symbols")
     if not can_anchor(prices).all():
         raise InvalidInputError(f"anchor_price holds a value that is not a price above 0 and up to {LARGEST_PRICE:g}")
-
-
-def prepared_by(pipeline: Pipeline, instance: Instance, now: datetime) -> Prepared:
-    """Check an instance and compute its inputs.
-
-    Raises:
-        QuantraError: the instance cannot be forecast; see predictor.errors.
-    """
-    if isinstance(instance.input, BarPanel):
-        return prepare_bars(pipeline, instance, instance.input, now)
-    return prepare_window(pipeline, instance.input)

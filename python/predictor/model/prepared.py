@@ -26,8 +26,8 @@ from predictor.errors import (
     shown_date,
 )
 from predictor.instance import Instance
-from predictor.networks import Inputs
-from predictor.windows import Counts, Encoded, Pipeline
+from predictor.networks import DailySeries, Inputs
+from predictor.windows import Counts, Pipeline
 
 LARGEST_SCALE = 10.0
 """Daily volatility, a log return: a factor of 22 000 a day. Beyond it a price fan would overflow."""
@@ -138,51 +138,66 @@ def _check_among(symbols: Sequence[str], there: Sequence[str]) -> None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class SymbolStates:
+    """What is known about R symbols on the way to their inputs, each by itself: they may be of several instances."""
+
+    counts: Counts
+    """[R] each, at the last session."""
+    scale: FloatArray
+    """[R] the largest over the horizons; NaN where nothing is known."""
+    is_flat: BoolArray
+    """[R] whether a scale is the smallest possible."""
+    knows_something: BoolArray
+    """[R] whether any feature of the encoder is known."""
+    is_sound: BoolArray
+    """[R] whether it can be forecast; a symbol that cannot be adjusted is not."""
+
+    @classmethod
+    def of(cls, pipeline: Pipeline, close: FloatArray, series: DailySeries, rows: Inputs) -> Self:
+        """Look at the inputs of symbols with these raw closes [R, B] and daily series [R, B]."""
+        counts = pipeline.latest_counts(~np.isnan(close), series)
+        scale = rows.scale.numpy()
+        largest, knows_something = scale.max(axis=1), np.any(rows.mask.numpy(), axis=(1, 2))
+        sound = can_anchor(close[:, -1]) & (largest <= LARGEST_SCALE) & knows_something
+        return cls(
+            counts=counts,
+            scale=largest,
+            is_flat=np.any(scale <= pipeline.normaliser.floor, axis=1),
+            knows_something=knows_something,
+            is_sound=sound & (counts.bars >= pipeline.least_bars) & (counts.values >= pipeline.least_values),
+        )
+
+    def part(self, rows: slice) -> "SymbolStates":
+        """Those of some symbols."""
+        return SymbolStates(
+            counts=Counts(*(count[rows] for count in self.counts)),
+            scale=self.scale[rows],
+            is_flat=self.is_flat[rows],
+            knows_something=self.knows_something[rows],
+            is_sound=self.is_sound[rows],
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class PanelState:
-    """What is known about S symbols on the way to their inputs."""
+    """What is known about the S symbols of one instance."""
 
     bars: BarPanel
     """The sessions that the forecast depends on."""
-    counts: Counts
-    """[S] each, at the last session."""
-    scale: FloatArray
-    """[S] the largest over the horizons; NaN where nothing is known."""
-    is_flat: BoolArray
-    """[S] whether a scale is the smallest possible."""
-    knows_something: BoolArray
-    """[S] whether any feature of the encoder is known."""
+    symbols: SymbolStates
+    """[S] each."""
     faults: Mapping[int, BarsError]
     """Errors of bars that cannot be adjusted, by row."""
-
-    @classmethod
-    def of(
-        cls, pipeline: Pipeline, bars: BarPanel, encoded: Encoded, rows: Inputs, faults: Mapping[int, BarsError]
-    ) -> Self:
-        """Look at a panel's inputs."""
-        counts = pipeline.counts(bars.present, encoded.series)
-        scale = rows.scale.numpy()
-        return cls(
-            bars=bars,
-            counts=Counts(*(part[:, -1] for part in counts)),
-            scale=scale.max(axis=1),
-            is_flat=np.any(scale <= pipeline.normaliser.floor, axis=1),
-            knows_something=np.any(rows.mask.numpy(), axis=(1, 2)),
-            faults=faults,
-        )
 
 
 def refusals_of(pipeline: Pipeline, panel: PanelState) -> dict[str, QuantraError]:
     """Why each symbol that cannot be forecast cannot, by symbol, in the order of the panel."""
-    bars, counts = panel.bars, panel.counts
-    sound = can_anchor(bars.close[:, -1])
-    sound &= (counts.bars >= pipeline.least_bars) & (counts.values >= pipeline.least_values)
-    sound &= (panel.scale <= LARGEST_SCALE) & panel.knows_something
-    rows = sorted({*np.flatnonzero(~sound).tolist(), *panel.faults})
-    return {bars.symbols[s]: _refusal(pipeline, panel, s) for s in rows}
+    rows = sorted({*np.flatnonzero(~panel.symbols.is_sound).tolist(), *panel.faults})
+    return {panel.bars.symbols[s]: _refusal(pipeline, panel, s) for s in rows}
 
 
 def _refusal(pipeline: Pipeline, panel: PanelState, s: int) -> QuantraError:
-    bars, counts, symbol = panel.bars, panel.counts, panel.bars.symbols[s]
+    bars, counts, symbol = panel.bars, panel.symbols.counts, panel.bars.symbols[s]
     if s in panel.faults:
         return panel.faults[s]
     if np.isnan(bars.close[s, -1]):
@@ -230,8 +245,8 @@ def _too_few_bars(pipeline: Pipeline, symbol: str, have: int) -> TooFewBarsError
 def _impossible(panel: PanelState, s: int) -> str:
     """The value that no market has."""
     close = panel.bars.close[s, -1]
-    if panel.scale[s] > LARGEST_SCALE:
-        return f"a volatility of {panel.scale[s]:.3g} a day"
+    if panel.symbols.scale[s] > LARGEST_SCALE:
+        return f"a volatility of {panel.symbols.scale[s]:.3g} a day"
     return "" if can_anchor(close) else f"a last close of {close:.3g}"
 
 
@@ -251,7 +266,9 @@ def warnings_of(pipeline: Pipeline, panel: PanelState, refusals: Mapping[str, Qu
             f"{listed([symbols[s] for s in thin])}: forecast from fewer than the {pipeline.bars_needed} bars that the "
             f"model reads, {symbols[fewest]} from {present[fewest]}; what its features lack counts as unknown"
         )
-    flat = [symbol for symbol, still in zip(symbols, panel.is_flat, strict=True) if still and symbol not in refusals]
+    flat = [
+        symbol for symbol, still in zip(symbols, panel.symbols.is_flat, strict=True) if still and symbol not in refusals
+    ]
     if flat:
         yield (
             f"{listed(flat)}: its price hardly moves, so the forecast is as wide as the smallest volatility that the "

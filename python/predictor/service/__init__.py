@@ -1,6 +1,7 @@
 """The use cases, without wire types: what every door (gRPC, in-process, pythonnet) calls, and all that it calls.
 
-    service.py     what can be asked, and which models are served
+    service.py     what can be asked
+    served.py      which models are served, and how others take their place
     waiting.py     what waits: one queue, bounded in calls, rows and bytes
     lanes.py       the threads that answer
     traffic.py     how explanations give way to predictions

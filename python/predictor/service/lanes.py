@@ -77,7 +77,7 @@ class PredictionLane:
 
     def __init__(self, model: Answering, queue: WorkQueue, clock: Callable[[], datetime], *, most_rows: int) -> None:
         self._model = model
-        self._queue = queue
+        self._queue, self._line = queue, Line()
         self._clock = clock
         self._most_rows = most_rows
         self._thread = threading.Thread(target=self._run, name=f"predict-{model.identity.name}", daemon=True)
@@ -85,15 +85,15 @@ class PredictionLane:
 
     def put(self, item: Prediction) -> None:
         """Let a call wait for this model; raises as `WorkQueue.put`."""
-        self._queue.put(self, item)
+        self._queue.put(self._line, item)
         _begin(self._thread, self._begin)
 
     def close(self) -> None:
         """Take no more; what waits is still answered."""
-        self._queue.close_line(self)
+        self._queue.close_line(self._line)
 
     def _run(self) -> None:
-        while items := self._queue.take(self, self._most_rows):
+        while items := self._queue.take(self._line, self._most_rows):
             self._answer(items)
             self._queue.release(items)
             del items  # a lane that waits holds on to no request
@@ -231,7 +231,7 @@ class TurnLane:
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._begin = threading.Lock()
 
-    def put(self, line: Line, item: Item[Any, Any]) -> None:
+    def put(self, line: str, item: Item[Any, Any]) -> None:
         """Let a call wait for its turn among those of its line; raises as `WorkQueue.put`."""
         self._queue.put(line, item)
         _begin(self._thread, self._begin)

@@ -3,7 +3,7 @@
 import threading
 import time
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -18,22 +18,13 @@ from predictor.inference import choose_device, use_threads
 from predictor.instance import Cancellation, Deadline, Query, ReadInstance
 from predictor.limits import ServiceLimits
 from predictor.model import Answering
-from predictor.registry import Registry, Runtime
+from predictor.registry import Lock, ModelsFolder, Registry, Runtime, Watch
 from predictor.service.lanes import Asked, Given, Prediction, PredictionLane, TurnLane, now
+from predictor.service.served import ServedModels
 from predictor.service.traffic import Limited, Traffic, Yielding
 from predictor.service.waiting import Item, LineClosedError, WorkQueue
 
 ResultT = TypeVar("ResultT")
-
-
-@final
-@dataclass(frozen=True, slots=True, eq=False)
-class Served:
-    """The models of one moment, and the lane of each: replaced as a whole, never changed."""
-
-    registry: Registry
-    lanes: Mapping[Answering, PredictionLane]
-    """By the model itself; models are equal only to themselves."""
 
 
 class AskedQuery(Protocol):
@@ -114,6 +105,8 @@ class PredictionService:
         limits: of what waits.
         clock: the present, with a time zone.
         most_rows: rows of one forward; a lane takes about as many at once.
+        folder: where the models come from; None if they cannot change.
+        watch: made before the folder was opened.
     """
 
     def __init__(
@@ -123,13 +116,15 @@ class PredictionService:
         limits: ServiceLimits | None = None,
         clock: Callable[[], datetime] = now,
         most_rows: int = 256,
+        folder: ModelsFolder | None = None,
+        watch: Watch | None = None,
     ) -> None:
         limits = limits or ServiceLimits()
         self._clock = clock
         self._most_rows = most_rows
         self._traffic = Traffic()
         self._predictions = WorkQueue(limits.predictions)
-        self._explanations = WorkQueue(limits.explanations, in_turn=True)
+        self._explanations = WorkQueue(limits.explanations)
         traffic, longest_s = self._traffic, limits.explanation_s
         self._explaining = TurnLane(
             "explain",
@@ -137,7 +132,7 @@ class PredictionService:
             clock=self._clock,
             deadline_of=lambda deadline: Yielding(Limited(deadline, longest_s), traffic),
         )
-        self._served = self._serve(registry, {})
+        self.served = ServedModels(registry, self._lane, folder, watch)
         # Whoever forgets to close: a process that ends in the midst of a forward would crash.
         weakref.finalize(self, _end_queues, self._predictions, self._explanations)
 
@@ -150,8 +145,9 @@ class PredictionService:
         max_batch_rows: int = 256,
         threads: int | None = None,
         limits: ServiceLimits | None = None,
+        lock: Path | None = None,
     ) -> Self:
-        """Load every model of a folder; each has answered its golden instance before this returns.
+        """Verify every model of a folder, and build what each plain name means: it answers its golden instance first.
 
         Args:
             models: NAME/VERSION artifacts.
@@ -159,28 +155,31 @@ class PredictionService:
             max_batch_rows: rows of one forward at most.
             threads: CPU threads of one forward, for the whole process; None leaves torch's setting as it is.
             limits: of what waits.
+            lock: file that pins the manifests of those versions that may be served; None lets all be served.
 
         Raises:
-            ConfigurationError: no such folder or device, or no model that loads.
+            ConfigurationError: no such folder, device or lock, or no model that can be served.
         """
         if threads is not None:
             use_threads(threads)
-        registry = Registry.open(models, Runtime(choose_device(device), max_batch_rows))
-        return cls(registry, limits=limits, most_rows=max_batch_rows)
+        runtime = Runtime(choose_device(device), max_batch_rows)
+        folder = ModelsFolder(models, runtime, None if lock is None else Lock.read(lock))
+        watch = Watch(folder)
+        return cls(folder.open(), limits=limits, most_rows=max_batch_rows, folder=folder, watch=watch)
 
     @property
     def problems(self) -> tuple[ArtifactError, ...]:
         """Artifacts that were refused."""
-        return self._served.registry.problems
+        return self.served.now.registry.problems
 
     @property
     def without_champion(self) -> tuple[str, ...]:
         """Models that serve their newest version because they lack the alias `champion`."""
-        return self._served.registry.without_champion()
+        return self.served.now.registry.without_champion()
 
     def models(self) -> tuple[ModelInfo, ...]:
         """Every version of every model."""
-        return self._served.registry.infos()
+        return self.served.now.registry.infos()
 
     def model(self, reference: str) -> ModelInfo:
         """One model.
@@ -188,7 +187,7 @@ class PredictionService:
         Raises:
             ModelNotFoundError, VersionNotFoundError: the reference means nothing; the message lists what exists.
         """
-        registry = self._served.registry
+        registry = self.served.now.registry
         return registry.info(registry.find(reference))
 
     def predict(
@@ -203,11 +202,9 @@ class PredictionService:
         """
         item: Prediction = Item(Given(asked) if isinstance(asked, Sequence) else asked, deadline)
         while True:
-            served = self._served
-            lane = served.lanes[served.registry.find(reference)]
             try:
-                lane.put(item)
-            except LineClosedError:  # replaced between the two lines above: ask the next one
+                self.served.now.lane(reference).put(item)
+            except LineClosedError:  # the model was replaced between these two steps: ask its successor
                 continue
             self._traffic.note()
             return item.answer
@@ -218,19 +215,11 @@ class PredictionService:
         Raises:
             ModelNotFoundError, VersionNotFoundError, QueueFullError, UnavailableError: at once.
         """
-        model = self._served.registry.find(reference)
+        model = self.served.now.registry.find(reference)
         query = GivenQuery(asked) if isinstance(asked, Query) else asked
         item: Item[SingleExplanation, Explanation] = Item(SingleExplanation(model, query), deadline)
         self._explaining.put(model.identity.name, item)
         return item.answer
-
-    def serve(self, registry: Registry) -> None:
-        """Serve these models from now on: calls that wait for another one are still answered by it."""
-        before = self._served
-        self._served = self._serve(registry, before.lanes)
-        for model, lane in before.lanes.items():
-            if model not in self._served.lanes:
-                lane.close()
 
     def close(self) -> None:
         """Accept no more, finish what waits."""
@@ -243,10 +232,6 @@ class PredictionService:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-    def _serve(self, registry: Registry, lanes: Mapping[Answering, PredictionLane]) -> Served:
-        models = [model for line in registry.lines.values() for model in line.versions.values()]
-        return Served(registry, {model: lanes.get(model) or self._lane(model) for model in models})
 
     def _lane(self, model: Answering) -> PredictionLane:
         return PredictionLane(model, self._predictions, self._clock, most_rows=self._most_rows)

@@ -6,12 +6,12 @@
 import os
 import threading
 import time
-from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from queue import SimpleQueue
 from typing import Any, Generic, Protocol, TypeVar, final
+from weakref import WeakSet
 
 from predictor.errors import QuantraError, QueueFullError, UnavailableError
 from predictor.instance import Deadline
@@ -61,8 +61,16 @@ class Item(Generic[AskedT, AnswerT]):
 
 
 AnyItem = Item[Any, Any]
-Line = Hashable
-"""Those who wait for the same: a model."""
+
+
+@final
+class Line:
+    """Those who wait for the same, where a thread of their own takes them. Only its queue changes it."""
+
+    def __init__(self) -> None:
+        self.bell: SimpleQueue[None] = SimpleQueue()
+        """Rung when the thread has to look."""
+        self.is_closed = False
 
 
 @final
@@ -77,11 +85,11 @@ class Waiting:
     def __init__(self, limits: QueueLimits, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._limits = limits
         self._clock = clock
-        self._lines: dict[Line, dict[AnyItem, None]] = {}
-        self._held: dict[AnyItem, Line] = {}
+        self._lines: dict[Hashable, dict[AnyItem, None]] = {}
+        self._held: dict[AnyItem, Hashable] = {}
         self._rows = self._size = 0
 
-    def put(self, line: Line, item: AnyItem) -> list[AnyItem]:
+    def put(self, line: Hashable, item: AnyItem) -> list[AnyItem]:
         """Let an item wait.
 
         Returns:
@@ -99,7 +107,7 @@ class Waiting:
         self._size += item.asked.size
         return dropped
 
-    def take(self, line: Line, most_rows: int) -> list[AnyItem]:
+    def take(self, line: Hashable, most_rows: int) -> list[AnyItem]:
         """The next items of a line, up to so many rows together, but at least one if any waits."""
         waiting = self._lines.get(line, {})
         taken: list[AnyItem] = []
@@ -135,7 +143,7 @@ class Waiting:
             self._rows -= item.asked.rows
             self._size -= item.asked.size
 
-    def has(self, line: Line) -> bool:
+    def has(self, line: Hashable) -> bool:
         """Whether anything waits in a line."""
         return line in self._lines
 
@@ -149,7 +157,7 @@ class Waiting:
         """Calls, rows and bytes that wait or are being worked on."""
         return len(self._held), self._rows, self._size
 
-    def _leave(self, line: Line, item: AnyItem) -> None:
+    def _leave(self, line: Hashable, item: AnyItem) -> None:
         waiting = self._lines.get(line, {})
         waiting.pop(item, None)
         if not waiting:
@@ -182,24 +190,23 @@ class LineClosedError(Exception):
 class WorkQueue:
     """`Waiting` for many threads: whoever takes sleeps until something comes.
 
-    A process that was forked from one whose queue was used lacks the threads that take, and is refused.
+    A line that has a thread of its own is a `Line`; all others are names, and one thread takes from them in turn. A
+    process that was forked from one whose queue was used lacks these threads, and is refused.
 
     Args:
         limits: as for `Waiting`.
-        in_turn: one thread takes from all lines; else each line has a thread of its own.
     """
 
-    def __init__(self, limits: QueueLimits, *, in_turn: bool = False) -> None:
+    def __init__(self, limits: QueueLimits) -> None:
         self._waiting = Waiting(limits)
-        self._in_turn = in_turn
         self._lock = threading.Lock()
         self._idle = threading.Condition(self._lock)
-        self._bells: defaultdict[Line, SimpleQueue[None]] = defaultdict(SimpleQueue)
-        self._closed_lines: set[Line] = set()
+        self._bell: SimpleQueue[None] = SimpleQueue()
+        self._lines: WeakSet[Line] = WeakSet()
         self._is_closed = False
         self._process: int | None = None
 
-    def put(self, line: Line, item: AnyItem) -> None:
+    def put(self, line: Line | str, item: AnyItem) -> None:
         """Let an item wait; one that is cancelled leaves at once.
 
         Raises:
@@ -211,38 +218,35 @@ class WorkQueue:
         with self._lock:
             if self._is_closed:
                 raise UnavailableError("the service is stopping; call again when it is back")
-            if line in self._closed_lines:
-                raise LineClosedError
+            bell = self._bell_of(line)
             dropped = self._waiting.put(line, item)
-            self._bells[self._bell(line)].put(None)
+            bell.put(None)
         item.answer.add_done_callback(lambda answer: self.release([item]) if answer.cancelled() else None)
         for late in dropped:
             late.begin()
 
     def take(self, line: Line, most_rows: int) -> list[AnyItem]:
         """Wait for the next items of a line that somebody wants; none once it is closed and nothing waits."""
-        bell = self._bells[line]
         while True:
-            bell.get()
+            line.bell.get()
             with self._lock:
                 items = self._waiting.take(line, most_rows)
-                is_over = self._is_over(line)
+                is_over = (self._is_closed or line.is_closed) and not self._waiting.has(line)
                 if is_over or self._waiting.has(line):
-                    bell.put(None)
+                    line.bell.put(None)
             wanted = self._begun(items)
             if wanted or is_over:
                 return wanted
 
     def take_in_turn(self) -> AnyItem | None:
         """Wait for the next item of any line that somebody wants; None once the queue is closed and nothing waits."""
-        bell = self._bells[None]
         while True:
-            bell.get()
+            self._bell.get()
             with self._lock:
                 items = self._waiting.take_in_turn()
                 is_over = self._is_closed and self._waiting.is_empty
                 if is_over:
-                    bell.put(None)
+                    self._bell.put(None)
             for item in self._begun(items):
                 return item
             if is_over and not items:
@@ -252,7 +256,7 @@ class WorkQueue:
         """Let an item that was taken in turn wait for another one, after those that wait already."""
         with self._lock:
             self._waiting.put_back(item)
-            self._bells[None].put(None)
+            self._bell.put(None)
 
     def release(self, items: Iterable[AnyItem]) -> None:
         """Items have their answers: they count no longer."""
@@ -265,14 +269,14 @@ class WorkQueue:
     def close_line(self, line: Line) -> None:
         """Take no more in this line; what waits is still taken."""
         with self._lock:
-            self._closed_lines.add(line)
-            self._bells[self._bell(line)].put(None)
+            line.is_closed = True
+            line.bell.put(None)
 
     def close(self) -> None:
         """Take no more; what waits is still taken."""
         with self._lock:
             self._is_closed = True
-            for bell in self._bells.values():
+            for bell in (self._bell, *(line.bell for line in self._lines)):
                 bell.put(None)
 
     def join(self) -> None:
@@ -293,11 +297,13 @@ class WorkQueue:
             self.release(item for item in items if item.answer.done())
         return begun
 
-    def _bell(self, line: Line) -> Line:
-        return None if self._in_turn else line
-
-    def _is_over(self, line: Line) -> bool:
-        return (self._is_closed or line in self._closed_lines) and not self._waiting.has(line)
+    def _bell_of(self, line: Line | str) -> "SimpleQueue[None]":
+        if isinstance(line, str):
+            return self._bell
+        if line.is_closed:
+            raise LineClosedError
+        self._lines.add(line)
+        return line.bell
 
     def _check_process(self) -> None:
         process = os.getpid()

@@ -1,5 +1,6 @@
 """The calendar itself: which days are sessions, when they close, what is known of them ahead of time."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, time
 from typing import Self, final
@@ -82,10 +83,12 @@ class SessionCalendar:
 
     schedule: Schedule
     _table: SessionTable = field(init=False, repr=False, compare=False)
+    _special_closes: Mapping[int, str] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         """Compute the table that answers everything else."""
         object.__setattr__(self, "_table", table_of(self.schedule))
+        object.__setattr__(self, "_special_closes", {one.date: one.time for one in self.schedule.special_closes})
 
     @classmethod
     def weekdays(cls, first: int, last: int) -> Self:
@@ -215,8 +218,11 @@ class SessionCalendar:
         """
         if not sessions.size:
             return sessions
-        expected = self.sessions(int(sessions.min()), int(sessions.max()))
-        return expected[~np.isin(expected, sessions)]
+        rows = self._rows(sessions)
+        first, stop = int(rows.min()), int(np.searchsorted(self._table.sessions, sessions.max(), side="right"))
+        absent = np.ones(stop - first, np.bool_)
+        absent[rows[self._found(sessions, rows)] - first] = False
+        return self._table.sessions[first:stop][absent]
 
     def unexpected(self, sessions: NDArray[np.int32]) -> NDArray[np.int32]:
         """Those of the dates given on which the exchange does not trade; int32 [M], in the order given.
@@ -236,13 +242,14 @@ class SessionCalendar:
             CalendarEndedError: the calendar does not cover the date.
             BarsError: the date is not a session.
         """
-        self._require_sessions(np.asarray([session], np.int32))
+        self.places(np.asarray([session], np.int32))
         if not self.schedule.regular_closes:
             return None
-        regular = [close for close in self.schedule.regular_closes if close.date <= session]
-        special = [close for close in self.schedule.special_closes if close.date == session]
-        wall_clock = time.fromisoformat((regular + special)[-1].time)
+        wall_clock = time.fromisoformat(self._special_closes.get(session) or self._regular_close(session))
         return datetime.combine(as_date(session), wall_clock, ZoneInfo(self.schedule.time_zone)).astimezone(UTC)
+
+    def _regular_close(self, session: int) -> str:
+        return [close.time for close in self.schedule.regular_closes if close.date <= session][-1]
 
     def is_complete(self, session: int, now: datetime) -> bool:
         """Whether the session has closed, so that its daily bar is final.
@@ -290,8 +297,20 @@ class SessionCalendar:
             CalendarEndedError: a date that the calendar does not cover.
             BarsError: a date that is not a session; the message names the first.
         """
-        values = self._table.fields[:, self._require_sessions(sessions)]
-        return dict(zip(FIELDS, values, strict=True))
+        return dict(zip(FIELDS, self._table.fields[:, self.places(sessions)], strict=True))
+
+    def places(self, sessions: NDArray[np.int32]) -> NDArray[np.intp]:
+        """The place of each session [T] among all of the calendar's, in the shape of `sessions`; raises as `fields`."""
+        rows = self._rows(sessions)
+        is_session = self._found(sessions, rows)
+        if is_session.all():
+            return rows
+        day = int(sessions[~is_session][0])
+        raise BarsError(
+            f"{shown_date(day)} is not a session of the calendar {self.name}; drop the bar of that date, or choose the "
+            f"calendar of the exchange that it comes from",
+            metadata={"calendar": self.name, "date": shown_date(day)},
+        )
 
     def _require_covered(self, first: int, last: int) -> None:
         """Refuse dates outside the calendar."""
@@ -314,16 +333,3 @@ class SessionCalendar:
     def _found(self, sessions: NDArray[np.int32], rows: NDArray[np.intp]) -> NDArray[np.bool_]:
         """Which of the dates are in the table at their row; [T]."""
         return self._table.sessions.take(rows, mode="clip") == sessions
-
-    def _require_sessions(self, sessions: NDArray[np.int32]) -> NDArray[np.intp]:
-        """The table's row of each session, [T]; refuse dates without trading."""
-        rows = self._rows(sessions)
-        is_session = self._found(sessions, rows)
-        if is_session.all():
-            return rows
-        day = int(sessions[~is_session][0])
-        raise BarsError(
-            f"{shown_date(day)} is not a session of the calendar {self.name}; drop the bar of that date, or choose the "
-            f"calendar of the exchange that it comes from",
-            metadata={"calendar": self.name, "date": shown_date(day)},
-        )

@@ -1,14 +1,14 @@
 """Explanations on the wire: what is asked, and what is answered."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from predictor._pb import prediction_pb2 as pb
 from predictor.errors import ExplainUnsupportedError, MalformedRequestError
 from predictor.forecast import Attribution, Detail, Explanation, RowKind, TargetPoint
-from predictor.instance import INTEGRATED_GRADIENTS, Query
+from predictor.instance import INTEGRATED_GRADIENTS, LEAST_TOLERANCE, Query
 from predictor.internals import Internal, InternalAxis
-from predictor.wire import arrays, forecasts, instances
+from predictor.wire import arrays, errors, forecasts, instances
 from predictor.wire.limits import MAX_TARGETS, check_count
 
 _METHODS: Final[Mapping[int, str]] = {
@@ -89,7 +89,7 @@ def encode_query(query: Query, model: str) -> pb.ExplainRequest:
     return pb.ExplainRequest(
         model=model,
         instance=instances.encode(query.instance),
-        targets=[pb.ExplainTarget(horizon=point.horizon, quantile=point.quantile) for point in query.targets],
+        targets=encode_targets(query.targets),
         method=encode_method(query.method),
         detail=_DETAIL_NUMBERS[query.detail],
         tolerance=query.tolerance,
@@ -101,20 +101,35 @@ def decode_query(message: pb.ExplainRequest) -> Query:
     """The question of a request.
 
     Raises:
-        MalformedRequestError: a tolerance outside [0, 1), an unknown detail, or a malformed instance.
+        MalformedRequestError: a tolerance that is neither 0 nor in [LEAST_TOLERANCE, 1), an unknown detail, or a
+            malformed instance.
         RequestTooLargeError: more of anything than one request may have.
         ExplainUnsupportedError: the wire knows no such method.
         BarsError: bars that no market can have made.
     """
-    check_count("targets", len(message.targets), MAX_TARGETS)
     return Query(
+        targets=decode_targets(message.targets),  # first: counting costs less than reading an instance
         instance=instances.decode(message.instance),
-        targets=tuple(TargetPoint(target.horizon, target.quantile) for target in message.targets),
         method=decode_method(message.method),
         detail=_detail(message.detail),
-        tolerance=_tolerance(message.tolerance),
+        tolerance=decode_tolerance(message.tolerance),
         symbols=instances.decode_any_symbols(message.symbols),
     )
+
+
+def encode_targets(targets: Sequence[TargetPoint]) -> list[pb.ExplainTarget]:
+    """The messages of targets."""
+    return [pb.ExplainTarget(horizon=point.horizon, quantile=point.quantile) for point in targets]
+
+
+def decode_targets(messages: Sequence[pb.ExplainTarget]) -> tuple[TargetPoint, ...]:
+    """The targets of messages.
+
+    Raises:
+        RequestTooLargeError: more than one request may have.
+    """
+    check_count("targets", len(messages), MAX_TARGETS)
+    return tuple(TargetPoint(target.horizon, target.quantile) for target in messages)
 
 
 def _detail(number: int) -> Detail:
@@ -126,10 +141,16 @@ def _detail(number: int) -> Detail:
     return _DETAILS[number]
 
 
-def _tolerance(value: float) -> float:
-    if not 0 <= value < 1:
+def decode_tolerance(value: float) -> float:
+    """The tolerance of a number; 0 means DEFAULT_TOLERANCE.
+
+    Raises:
+        MalformedRequestError: it is neither 0 nor in [LEAST_TOLERANCE, 1).
+    """
+    if value != 0 and not LEAST_TOLERANCE <= value < 1:
         raise MalformedRequestError(
-            f"tolerance: {value:g} is not a relative gap; send one from 0 to below 1; 0 means {DEFAULT_TOLERANCE:g}",
+            f"tolerance: {value:g} is not a relative gap that float32 can tell; send one from {LEAST_TOLERANCE:g} to "
+            f"below 1; 0 means {DEFAULT_TOLERANCE:g}",
             metadata={"field": "tolerance", "value": repr(value)},
         )
     return value or DEFAULT_TOLERANCE
@@ -168,7 +189,7 @@ def _encode(attribution: Attribution) -> pb.Attribution:
         baseline=attribution.baseline,
         unit=attribution.unit,
         row_names=attribution.row_names,
-        row_kinds=[_KIND_NUMBERS[kind] for kind in attribution.row_kinds],
+        row_kinds=encode_kinds(attribution.row_kinds),
         per_row=arrays.encode_float64(attribution.per_row),
         sessions=attribution.sessions.tolist(),
         per_time=arrays.encode_float64(attribution.per_time),
@@ -184,6 +205,7 @@ def _encode(attribution: Attribution) -> pb.Attribution:
         warnings=attribution.warnings,
         internals=map(_encode_internal, attribution.internals),
         skill=forecasts.encode_skill(attribution.skill),
+        refusals=errors.encode_each(attribution.refusals),
     )
 
 
@@ -198,7 +220,7 @@ def _encode_internal(internal: Internal) -> pb.Internal:
 
 def _decode(message: pb.Attribution) -> Attribution:
     count = len(message.symbols)
-    kinds = tuple(_kind(number) for number in message.row_kinds)
+    kinds = decode_kinds(message.row_kinds)
     arrays.check_values(message.row_names, (len(kinds),), "attribution.row_names")
     times = len(message.sessions) or len(message.per_time) // (8 * max(count, 1))  # the sessions may be unknown
     cells = (count, times, kinds.count(RowKind.OBSERVED))
@@ -229,6 +251,7 @@ def _decode(message: pb.Attribution) -> Attribution:
         warnings=tuple(message.warnings),
         internals=tuple(_decode_internal(one, count) for one in message.internals),
         skill=forecasts.decode_skill(message.skill) if message.HasField("skill") else None,
+        refusals=errors.decode_each(message.refusals),
     )
 
 
@@ -243,7 +266,21 @@ def _decode_internal(message: pb.Internal, count: int) -> Internal:
     )
 
 
+def encode_kinds(kinds: Iterable[RowKind]) -> list[pb.RowKind]:
+    """The numbers of rows' kinds."""
+    return [_KIND_NUMBERS[kind] for kind in kinds]
+
+
+def decode_kinds(numbers: Iterable[int]) -> tuple[RowKind, ...]:
+    """The kinds of rows.
+
+    Raises:
+        MalformedRequestError: a number is unknown.
+    """
+    return tuple(map(_kind, numbers))
+
+
 def _kind(number: int) -> RowKind:
     if number not in _KINDS:
-        raise MalformedRequestError(f"attribution.row_kinds: {number} is unknown; {_NEWER}")
+        raise MalformedRequestError(f"row_kinds: {number} is unknown; {_NEWER}")
     return _KINDS[number]

@@ -118,16 +118,14 @@ class _Counting:
             pieces.append(self._body[start:end])
             if field in fields:
                 rows += self._field(fields[field], counts, form, at, end)
-        instances = tuple(self._instance(span, kind.fields_by_name[_INSTANCES].message_type) for span in spans)
-        rows += sum(one[1] for one in instances)
-        if rows > MAX_ROWS:
-            raise too_many("symbols of all instances", str(rows), MAX_ROWS)
-        return Counted(
-            parts=self._parts,
-            rows=rows,
-            instances=tuple(one[0] for one in instances),
-            head=b"".join(pieces),
-        )
+        instances: list[slice | QuantraError] = []
+        for span in spans:
+            place, more = self._instance(span, kind.fields_by_name[_INSTANCES].message_type)
+            instances.append(place)
+            rows += more
+            if rows > MAX_ROWS:
+                raise too_many("symbols of all instances", f"more than {MAX_ROWS}", MAX_ROWS)
+        return Counted(parts=self._parts, rows=rows, instances=tuple(instances), head=b"".join(pieces))
 
     def _instance(self, span: slice, kind: Descriptor | None) -> tuple[slice | QuantraError, int]:
         """Where it lies and how many rows it has, or its error."""

@@ -4,6 +4,7 @@ The two carry the same facts. A call's error travels in HTTP/2 trailers, which p
 texts are kept short; the server's log and, for names of features, GetModel hold what does not fit.
 """
 
+from collections.abc import Iterable, Mapping
 from itertools import islice
 from typing import Final
 
@@ -44,6 +45,16 @@ def encode(error: QuantraError) -> pb.Error:
 def decode(message: pb.Error) -> QuantraError:
     """The error that one instance has."""
     return from_reason(message.reason, message.message, dict(message.metadata))
+
+
+def encode_each(refusals: Mapping[str, QuantraError]) -> list[pb.SymbolError]:
+    """The messages of the errors that symbols have."""
+    return [pb.SymbolError(symbol=symbol, error=encode(error)) for symbol, error in refusals.items()]
+
+
+def decode_each(messages: Iterable[pb.SymbolError]) -> dict[str, QuantraError]:
+    """The error of each symbol."""
+    return {one.symbol: decode(one.error) for one in messages}
 
 
 def encode_details(error: QuantraError) -> bytes:

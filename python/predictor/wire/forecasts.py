@@ -68,7 +68,7 @@ def encode(forecast: Forecast) -> pb.Forecast:
         scores=arrays.encode_float64(forecast.scores),
         ranks=() if forecast.ranks is None else forecast.ranks.ravel().tolist(),
         universe_hash=forecast.universe_hash,
-        refusals=[pb.SymbolError(symbol=s, error=errors.encode(error)) for s, error in forecast.refusals.items()],
+        refusals=errors.encode_each(forecast.refusals),
         skill=encode_skill(forecast.skill),
     )
 
@@ -102,6 +102,6 @@ def decode(message: pb.Forecast) -> Forecast:
         scores=arrays.decode_optional_float64(message.scores, shape[:2], "forecast.scores"),
         ranks=arrays.decode_optional_int32(message.ranks, shape[:2], "forecast.ranks"),
         universe_hash=message.universe_hash,
-        refusals={one.symbol: errors.decode(one.error) for one in message.refusals},
+        refusals=errors.decode_each(message.refusals),
         skill=decode_skill(message.skill) if message.HasField("skill") else None,
     )

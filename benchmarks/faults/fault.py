@@ -1,0 +1,37 @@
+"""What a fault is: it is given material and does its worst to servers of its own."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeAlias, final
+
+from benchmarks.faults.findings import Finding
+from benchmarks.faults.models import Material
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Place:
+    """What a fault works with.
+
+    Attributes:
+        material: Models and requests.
+        work: A folder of its own, for logs and copies.
+        quick: Few calls, and times are not judged.
+    """
+
+    material: Material
+    work: Path
+    quick: bool
+
+    @property
+    def log(self) -> Path:
+        """Where servers write."""
+        return self.work / "server.log"
+
+    def count(self, full: int, quick: int) -> int:
+        """How many, in this run."""
+        return quick if self.quick else full
+
+
+Fault: TypeAlias = Callable[[Place], Iterator[Finding]]

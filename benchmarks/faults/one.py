@@ -1,0 +1,39 @@
+"""One fault in a process of its own: `python -m benchmarks.faults.one NAME MATERIAL WORK [--quick]`.
+
+Prints its findings as lines of JSON, each as soon as it is there.
+"""
+
+import argparse
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from benchmarks.faults import beside, burst, deadlines, gone, mutated, sizes, stopping
+from benchmarks.faults.fault import Fault, Place
+from benchmarks.faults.models import Material
+
+FAULTS: Final[Mapping[str, Fault]] = {
+    "mutated": mutated.run,
+    "burst": burst.run,
+    "sizes": sizes.run,
+    "beside": beside.run,
+    "deadlines": deadlines.run,
+    "gone": gone.run,
+    "stopping": stopping.run,
+}
+"""Every fault by its name, in the order in which they are run."""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("name", choices=FAULTS)
+    parser.add_argument("material", type=Path)
+    parser.add_argument("work", type=Path)
+    parser.add_argument("--quick", action="store_true")
+    given = parser.parse_args()
+    for finding in FAULTS[given.name](Place(Material(given.material), given.work, given.quick)):
+        print(finding.to_line(), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,184 @@
+"""The faults of a server that is told to stop: while it loads, and while it answers; and of calls that come too early."""
+
+import asyncio
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final, final
+
+import grpc
+import grpc.aio
+
+from benchmarks.faults.calls import EXPLAIN, PREDICT, Ended, ask, ask_all, ask_once, codes, open_channel, predict_request
+from benchmarks.faults.fault import Place
+from benchmarks.faults.findings import Finding
+from benchmarks.faults.models import NAME
+from benchmarks.faults.served import START_S, Server, begin, end, first_line, serving, wait_for
+from benchmarks.report import Row, at_most, shown
+from predictor._pb import prediction_pb2 as pb
+
+STOP_S: Final = 2.0
+"""Within which a server that loads ends."""
+PATIENCE_S: Final = 40.0
+CALL_S: Final = 2.0
+"""How long a call to a server that loads may take; to say that it loads takes no time."""
+DELAYS_S: Final = (0.0, 0.3, 0.8, 1.5)
+QUICK_DELAYS_S: Final = (0.3,)
+"""When the signal comes, seconds after the address was claimed."""
+PREDICTIONS, QUICK_PREDICTIONS = 50, 20
+EXPLANATIONS: Final = 4
+ARRIVED_S: Final = 0.5
+"""How long after the calls the signal comes."""
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Stopped:
+    """How a server ended that was told to while it loaded."""
+
+    took_s: float
+    """As long as was waited if it did not end."""
+    code: int | None
+    """Its exit code; None if it did not end."""
+    said: str
+    """Its first line."""
+
+    @property
+    def is_right(self) -> bool:
+        """In time, orderly, and without having promised anything."""
+        return self.took_s <= STOP_S and self.code == 0 and not self.said
+
+
+def run(place: Place) -> Iterator[Finding]:
+    """While it loads, then while it answers."""
+    yield _early(place)
+    yield _loading(place)
+    yield _answering(place)
+
+
+def claimed(place: Place) -> tuple[Server, int]:
+    """A server that has begun to load: it has claimed an address, which is known although it has not said so."""
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port: int = other.getsockname()[1]
+    server = begin(place.material.many, place.log, "--log-level", "error", listen=f"127.0.0.1:{port}")
+    wait_for(lambda: is_open(port) or not server.is_alive, START_S)
+    return server, port
+
+
+def is_open(port: int) -> bool:
+    """Whether connections are accepted."""
+    with socket.socket() as client:
+        return client.connect_ex(("127.0.0.1", port)) == 0
+
+
+def _early(place: Place) -> Finding:
+    """Calls from when the address is claimed to the server's first line."""
+    server, port = claimed(place)
+    try:
+        ends = asyncio.run(_ask_until_ready(server, f"127.0.0.1:{port}", predict_request(place.material.one_stock())))
+    finally:
+        end(server)
+    answered = {grpc.StatusCode.OK, grpc.StatusCode.UNAVAILABLE}
+    hung = sum(one.code is grpc.StatusCode.DEADLINE_EXCEEDED for one in ends)
+    return Finding(
+        fault="calls while the server loads",
+        done=f"a call every 50 ms, each over a connection of its own, for {CALL_S:g} s at most, until the first line",
+        calls=len(ends),
+        wrong=sum(one.code not in answered for one in ends) - hung,
+        lost=hung,
+        rows=[shown("slowest answer, s", max((one.took_s for one in ends), default=0.0), detail=codes(ends))],
+        detail=codes(ends),
+    )
+
+
+async def _ask_until_ready(server: Server, target: str, request: bytes) -> list[Ended]:
+    calls: list[asyncio.Task[Ended]] = []
+    ready = asyncio.ensure_future(asyncio.to_thread(first_line, server, START_S))
+    while not ready.done():
+        calls.append(asyncio.ensure_future(ask_once(target, PREDICT, request, CALL_S)))
+        await asyncio.wait([ready], timeout=0.05)
+    return await asyncio.gather(*calls)
+
+
+def _loading(place: Place) -> Finding:
+    """The signal at several moments of loading."""
+    found = [stopped_after(place, delay) for delay in (QUICK_DELAYS_S if place.quick else DELAYS_S)]
+    told = ", ".join(f"{one.took_s:.1f} s, exit code {one.code}, {one.said or 'nothing'!r}" for one in found)
+    return Finding(
+        fault="SIGTERM while the server loads",
+        done="at several moments after its address was claimed: it ends within 2 s, with exit code 0, and says nothing",
+        calls=len(found),
+        wrong=sum(not one.is_right for one in found),
+        lost=sum(one.code is None for one in found),
+        rows=_stop_rows(found, judged=not place.quick),
+        detail=told,
+    )
+
+
+def _stop_rows(found: Sequence[Stopped], *, judged: bool) -> list[Row]:
+    return [
+        at_most("longest time to its end, s", max(one.took_s for one in found), STOP_S, detail="", judged=judged),
+        at_most("exit codes other than 0", sum(one.code != 0 for one in found), 0, detail=""),
+        at_most("first lines that say ready", sum(bool(one.said) for one in found), 0, detail=""),
+    ]
+
+
+def stopped_after(place: Place, delay_s: float) -> Stopped:
+    """Start a server, tell it to stop, and wait."""
+    server, _ = claimed(place)
+    try:
+        time.sleep(delay_s)
+        start = time.monotonic()
+        server.popen.send_signal(signal.SIGTERM)
+        try:
+            code = server.popen.wait(PATIENCE_S)
+        except subprocess.TimeoutExpired:
+            code = None
+        took_s = time.monotonic() - start
+        return Stopped(took_s, code, first_line(server, 0.0).strip())
+    finally:
+        end(server)
+
+
+def _answering(place: Place) -> Finding:
+    """The signal while predictions and explanations are under way."""
+    count = place.count(PREDICTIONS, QUICK_PREDICTIONS)
+    with serving(place.material.heavy, place.log, "--log-level", "error") as server:
+        ends, took_s = asyncio.run(_stop_within(server, place, count))
+        try:
+            code = server.popen.wait(PATIENCE_S)
+        except subprocess.TimeoutExpired:
+            code = None
+    failed = sum(one.code is not grpc.StatusCode.OK for one in ends)
+    return Finding(
+        fault="SIGTERM while the server answers",
+        done=f"{count} predictions of 20 instances and {EXPLANATIONS} explanations, the signal {ARRIVED_S:g} s later",
+        calls=len(ends),
+        wrong=int(code != 0),
+        lost=failed,
+        rows=[
+            at_most("calls in flight without their answer", failed, 0, detail=codes(ends)),
+            at_most("exit code", PATIENCE_S if code is None else abs(code), 0, detail=f"{code}"),
+            shown("from the signal to the last answer, s", took_s, detail=""),
+        ],
+        detail=codes(ends),
+        naive="naive: a grace of 0.3 s: 4 of 4 calls in flight UNAVAILABLE",
+    )
+
+
+async def _stop_within(server: Server, place: Place, count: int) -> tuple[list[Ended], float]:
+    """The calls' ends, and how long after the signal the last of them came."""
+    request = predict_request(*[place.material.one_stock()] * 20)
+    question = pb.ExplainRequest(model=NAME, instance=place.material.bars()).SerializeToString()
+    async with open_channel(server.target) as channel:
+        await ask(channel, PREDICT, predict_request(place.material.one_stock()))
+        reasons = asyncio.ensure_future(ask_all([channel], EXPLAIN, [question] * EXPLANATIONS, PATIENCE_S))
+        forecasts = asyncio.ensure_future(ask_all([channel], PREDICT, [request] * count, PATIENCE_S))
+        await asyncio.sleep(ARRIVED_S)
+        server.popen.send_signal(signal.SIGTERM)
+        start = time.monotonic()
+        ends = [*await forecasts, *await reasons]
+        return ends, time.monotonic() - start

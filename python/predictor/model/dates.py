@@ -1,0 +1,158 @@
+"""The sessions that a forecast depends on, checked against calendar and clock, and what follows from them alone."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from predictor.arrays import IndexArray
+from predictor.bars import BarPanel
+from predictor.errors import BarIncompleteError, BarsError, SessionGapError, shown_date
+from predictor.instance import GapPolicy, Instance
+from predictor.model.prepared import check_length
+from predictor.sessions import SessionCalendar
+from predictor.windows import NO_COVARIATES, Pipeline
+
+NO_EXCHANGE = (
+    "target sessions count Monday to Friday, holidays included, because the model carries no exchange's calendar; "
+    "train it with --calendar"
+)
+"""A warning with every forecast of such a model."""
+GUESSED_SESSIONS = (
+    "the bars begin on {first}, after the first of the {encoder} sessions that the model reads; those before it are "
+    "counted Monday to Friday too, so that a network that reads their calendar answers a little differently than "
+    "beside a symbol whose bars tell them: send such bars too, or train with --calendar"
+)
+"""A warning where such a model fills the encoder up with sessions that were not sent."""
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class ForecastDates:
+    """What an instance's dates say. Legend: B sessions that a forecast depends on, the last T are the encoder's."""
+
+    sessions: NDArray[np.int32]
+    """[B]"""
+    places: IndexArray | None
+    """[B] where each of them is among those of the bars, -1 = they lack it; None: they are the bars' last."""
+    encoder: NDArray[np.int32]
+    """[T]"""
+    following: NDArray[np.int32]
+    """[D] sessions that the target reaches."""
+    target_sessions: NDArray[np.int32]
+    """[H] session that each horizon ends on."""
+    base_session: int
+    """Session that horizons count from, yyyymmdd."""
+    known: NDArray[np.float32] | None
+    """[1, T + D, K] known features; None where they depend on covariates too."""
+    warnings: tuple[str, ...]
+
+    @property
+    def as_of(self) -> int:
+        """The last session, yyyymmdd."""
+        return int(self.sessions[-1])
+
+    def recent(self, bars: BarPanel) -> BarPanel:
+        """The bars on these sessions; where they lack one, nothing is known of it."""
+        if self.places is None:
+            return bars.last(len(self.sessions))
+        return bars.between(int(self.sessions[0]), self.as_of).on_sessions(self.sessions)
+
+
+@final
+class DateReader:
+    """Reads the dates of instances for one pipeline, those that several instances share once."""
+
+    def __init__(self, pipeline: Pipeline, now: datetime) -> None:
+        self._pipeline = pipeline
+        self._now = now
+        self._read: dict[tuple[bytes, str, GapPolicy, bool], ForecastDates] = {}
+
+    def read(self, instance: Instance, bars: BarPanel) -> ForecastDates:
+        """What the dates of an instance's bars say.
+
+        Raises:
+            BarsError, BarIncompleteError, SessionGapError, CalendarEndedError: the calendar does not allow them.
+            TooFewBarsError, NoUsableSymbolError: the bars are of too few sessions for any symbol.
+        """
+        key = (bars.sessions.tobytes(), bars.calendar, instance.gap_policy, instance.allow_incomplete_last_bar)
+        if key not in self._read:
+            self._read[key] = self._dates(instance, bars)
+        return self._read[key]
+
+    def _dates(self, instance: Instance, bars: BarPanel) -> ForecastDates:
+        pipeline = self._pipeline
+        sessions = _sessions(pipeline, bars, instance, self._now)
+        last, following = int(sessions[-1]), pipeline.following(int(sessions[-1]))
+        of_covariates = bool(pipeline.features.features.covariates.known)
+        return ForecastDates(
+            sessions=sessions,
+            places=_places(bars.sessions, sessions),
+            encoder=sessions[-pipeline.encoder_length :],
+            following=following,
+            target_sessions=pipeline.target_sessions(last),
+            base_session=pipeline.base_session(last),
+            known=None if of_covariates else pipeline.latest_known(sessions, following, NO_COVARIATES),
+            warnings=_warnings(pipeline, bars.sessions),
+        )
+
+
+def _sessions(pipeline: Pipeline, bars: BarPanel, instance: Instance, now: datetime) -> NDArray[np.int32]:
+    """[B] the sessions that the forecast depends on, checked against the exchange's where those are known."""
+    calendar, given = pipeline.calendar, bars.sessions
+    if not calendar.is_exchange:
+        check_length(pipeline, bars)
+        return pipeline.recent_sessions(given, bars.symbols)
+    if bars.calendar and bars.calendar != calendar.name:
+        raise BarsError(f"the bars are of calendar {bars.calendar!r}, but the model's calendar is {calendar.name!r}")
+    recent = given[-pipeline.bars_needed :]
+    strangers = calendar.unexpected(recent)
+    if len(strangers):
+        raise BarsError(f"{calendar.name} held no session on {_days(strangers)}; remove these bars")
+    if not instance.allow_incomplete_last_bar:
+        _check_complete(calendar, int(given[-1]), now)
+    missing = calendar.missing(recent)
+    if len(missing) and instance.gap_policy is GapPolicy.REFUSE:
+        raise SessionGapError(
+            f"{calendar.name} held sessions on {_days(missing)} that the bars lack; send them, or choose the gap "
+            "policy mask or ignore",
+            metadata={"missing": _days(missing), "count": str(len(missing))},
+        )
+    check_length(pipeline, bars)
+    if len(missing) and instance.gap_policy is GapPolicy.MASK:
+        recent = np.union1d(recent, missing)[-pipeline.bars_needed :].astype(np.int32)
+    return pipeline.recent_sessions(recent, bars.symbols)
+
+
+def _places(have: NDArray[np.int32], want: NDArray[np.int32]) -> IndexArray | None:
+    """As `ForecastDates.places`."""
+    if np.array_equal(have[-len(want) :], want):
+        return None
+    places = np.searchsorted(have, want)
+    return np.where(have.take(places, mode="clip") == want, places, -1)
+
+
+def _warnings(pipeline: Pipeline, given: NDArray[np.int32]) -> tuple[str, ...]:
+    if pipeline.calendar.is_exchange:
+        return ()
+    if len(given) >= pipeline.encoder_length:
+        return (NO_EXCHANGE,)
+    return (NO_EXCHANGE, GUESSED_SESSIONS.format(first=shown_date(int(given[0])), encoder=pipeline.encoder_length))
+
+
+def _check_complete(calendar: SessionCalendar, last: int, now: datetime) -> None:
+    if not calendar.is_complete(last, now):
+        raise BarIncompleteError(
+            f"the session of {_days([last])} has not closed yet, so its bar has no close; leave it out, or say "
+            "allow_incomplete_last_bar",
+            metadata={"date": _days([last])},
+        )
+
+
+def _days(sessions: Sequence[int] | NDArray[np.int32]) -> str:
+    """Up to five dates in ISO form."""
+    shown = [shown_date(int(session)) for session in sessions[:5]]
+    return ", ".join(shown) + (f" and {len(sessions) - 5} more" if len(sessions) > 5 else "")  # noqa: PLR2004

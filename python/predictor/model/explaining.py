@@ -1,0 +1,72 @@
+"""Explanations of many instances, one after the other, and what they tell together."""
+
+from collections.abc import Iterator
+from datetime import datetime
+from typing import Final
+
+from predictor.errors import (
+    CallCancelledError,
+    DeadlineExceededError,
+    ExplainUnsupportedError,
+    InvalidInputError,
+    QuantraError,
+    UnknownHorizonError,
+    UnknownQuantileError,
+)
+from predictor.global_importance import GlobalImportance, GlobalQuery, ImportanceTally
+from predictor.instance import Cancellation, Query
+from predictor.model.answers import Answering
+from predictor.model.questions import check_tolerance
+
+_OF_THE_QUERY: Final = (
+    CallCancelledError,
+    DeadlineExceededError,
+    ExplainUnsupportedError,
+    UnknownHorizonError,
+    UnknownQuantileError,
+)
+"""Errors that the next instance would have too."""
+
+
+def explain_each(
+    model: Answering, query: GlobalQuery, now: datetime, deadline: Cancellation
+) -> Iterator[GlobalImportance]:
+    """One report after each instance; one that cannot be explained counts as refused, with its reason.
+
+    Args:
+        model: whose forecasts are explained.
+        query: instances and targets.
+        now: the present, with a time zone; decides whether the last bar's session has closed.
+        deadline: looked at before every instance and every forward.
+
+    Raises:
+        InvalidInputError: there is no instance, or the tolerance is no relative gap; this and the next at a step.
+        ExplainUnsupportedError: the method is not one of the model's.
+        UnknownHorizonError, UnknownQuantileError: a target that the model does not forecast.
+        DeadlineExceededError, CallCancelledError: nobody waits for the rest any more.
+    """
+    check_tolerance(query.tolerance)
+    if not query.instances:
+        raise InvalidInputError("there is no instance to explain; send at least one")
+    identity = model.identity
+    tally = ImportanceTally(
+        len(query.instances), model=identity.name, version=identity.version, weights_hash=identity.weights_hash
+    )
+    for instance in query.instances:
+        deadline.check()
+        if isinstance(instance, QuantraError):
+            tally.refuse(instance)
+        else:
+            asked = Query(instance=instance, targets=query.targets, method=query.method, tolerance=query.tolerance)
+            _explain(model, asked, tally, now, deadline)
+        yield tally.report()
+
+
+def _explain(model: Answering, query: Query, tally: ImportanceTally, now: datetime, deadline: Cancellation) -> None:
+    """Add one instance's explanation, or why it has none."""
+    try:
+        tally.add(model.explain(query, now, deadline))
+    except _OF_THE_QUERY:
+        raise
+    except QuantraError as error:
+        tally.refuse(error)

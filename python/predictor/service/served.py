@@ -1,0 +1,105 @@
+"""Which models are served now, each with its lane, and how others take their place while calls are answered."""
+
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import final
+
+from predictor.errors import ArtifactError, ConfigurationError
+from predictor.model import Answering
+from predictor.registry import ModelsFolder, Registry, Watch
+from predictor.service.lanes import PredictionLane
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class Served:
+    """The models of one moment, and the lane of each: replaced as a whole, never changed."""
+
+    registry: Registry
+    lanes: Mapping[Answering, PredictionLane]
+    """By the model itself; models are equal only to themselves."""
+
+    def lane(self, reference: str) -> PredictionLane:
+        """The lane of the model that this reference means; raises as `Registry.find`."""
+        return self.lanes[self.registry.find(reference)]
+
+
+@final
+class ServedModels:
+    """The models that are served. A change is prepared beside what is served, and then takes its place in one step.
+
+    A model that is replaced answers the calls that wait for it already, and is freed with the last of them.
+
+    Args:
+        registry: what is served at first.
+        lane_of: makes a model's lane.
+        folder: where models come from; None if they cannot change.
+        watch: made before the folder was opened.
+    """
+
+    def __init__(
+        self,
+        registry: Registry,
+        lane_of: Callable[[Answering], PredictionLane],
+        folder: ModelsFolder | None = None,
+        watch: Watch | None = None,
+    ) -> None:
+        self._lane_of = lane_of
+        self._folder = folder
+        self._watch = watch
+        self._changing = threading.Lock()
+        self._now = self._served(registry, {})
+
+    @property
+    def now(self) -> Served:
+        """What is served at this moment."""
+        return self._now
+
+    def load(self, reference: str) -> None:
+        """Serve what the folder has under this reference and is not served yet; raises as `ModelsFolder.load`."""
+        with self._changing:
+            self._serve(self._source().load(self._now.registry, reference))
+
+    def unload(self, reference: str) -> None:
+        """Serve it no more; raises as `ModelsFolder.unload`."""
+        with self._changing:
+            self._serve(self._source().unload(self._now.registry, reference))
+
+    def reload(self, reference: str) -> None:
+        """Read it again; what cannot be served leaves the old one serving. Raises as `ModelsFolder.reload`."""
+        with self._changing:
+            self._serve(self._source().reload(self._now.registry, reference))
+
+    def refresh(self) -> tuple[ArtifactError, ...]:
+        """Do what has changed in the folder since the last time.
+
+        Returns:
+            What is wrong there since then.
+        """
+        with self._changing:
+            if self._watch is None:
+                raise _unchangeable()
+            change = self._watch.poll(self._now.registry)
+            self._serve(change.registry)
+            return change.problems
+
+    def _serve(self, registry: Registry) -> None:
+        before = self._now
+        self._now = self._served(registry, before.lanes)
+        for model, lane in before.lanes.items():
+            if model not in self._now.lanes:
+                lane.close()
+
+    def _served(self, registry: Registry, lanes: Mapping[Answering, PredictionLane]) -> Served:
+        models = [model for line in registry.lines.values() for model in line.versions.values()]
+        return Served(registry, {model: lanes.get(model) or self._lane_of(model) for model in models})
+
+    def _source(self) -> ModelsFolder:
+        if self._folder is None:
+            raise _unchangeable()
+        return self._folder
+
+
+def _unchangeable() -> ConfigurationError:
+    return ConfigurationError("these models were not opened from a folder of models, so they cannot change")

@@ -1,0 +1,120 @@
+"""Questions about many instances on the wire, and what is known after each of them."""
+
+from predictor._pb import prediction_pb2 as pb
+from predictor.errors import QuantraError
+from predictor.global_importance import GlobalImportance, GlobalQuery, Refusal, TargetImportance
+from predictor.instance import ReadInstance
+from predictor.wire import arrays, attributions, errors, instances
+from predictor.wire.limits import MAX_INSTANCES, check_count
+
+
+def encode_query(query: GlobalQuery, model: str) -> pb.ExplainGlobalRequest:
+    """The request that asks `model` this question.
+
+    Raises:
+        ExplainUnsupportedError: the wire knows no such method.
+        QuantraError: one of the instances is an error.
+    """
+    return pb.ExplainGlobalRequest(
+        model=model,
+        instances=map(_encode_instance, query.instances),
+        targets=attributions.encode_targets(query.targets),
+        method=attributions.encode_method(query.method),
+        tolerance=query.tolerance,
+    )
+
+
+def decode_query(message: pb.ExplainGlobalRequest) -> GlobalQuery:
+    """The question of a request; an instance that cannot be read becomes its error.
+
+    Raises:
+        MalformedRequestError: a tolerance that is neither 0 nor in [LEAST_TOLERANCE, 1).
+        RequestTooLargeError: more instances or targets than one request may have.
+        ExplainUnsupportedError: the wire knows no such method.
+    """
+    check_count("instances", len(message.instances), MAX_INSTANCES)
+    return GlobalQuery(
+        targets=attributions.decode_targets(message.targets),  # first: counting costs less than reading instances
+        instances=instances.decode_each(message.instances),
+        method=attributions.decode_method(message.method),
+        tolerance=attributions.decode_tolerance(message.tolerance),
+    )
+
+
+def encode(importance: GlobalImportance) -> pb.ExplainGlobalProgress:
+    """The message of one report."""
+    return pb.ExplainGlobalProgress(
+        model=importance.model,
+        version=importance.version,
+        weights_hash=importance.weights_hash,
+        targets=map(_encode_target, importance.targets),
+        done=importance.done,
+        total=importance.total,
+        refused=importance.refused,
+        refused_symbols=importance.refused_symbols,
+        refusals=map(_encode_refusal, importance.refusals),
+    )
+
+
+def decode(message: pb.ExplainGlobalProgress) -> GlobalImportance:
+    """The report of a message; its arrays are read-only.
+
+    Raises:
+        MalformedRequestError: an array has another length than there are rows, or a row's kind is unknown.
+    """
+    return GlobalImportance(
+        model=message.model,
+        version=message.version,
+        weights_hash=message.weights_hash,
+        targets=tuple(map(_decode_target, message.targets)),
+        done=message.done,
+        total=message.total,
+        refused=message.refused,
+        refused_symbols=message.refused_symbols,
+        refusals=tuple(map(_decode_refusal, message.refusals)),
+    )
+
+
+def _encode_instance(instance: ReadInstance) -> pb.Instance:
+    if isinstance(instance, QuantraError):
+        raise instance
+    return instances.encode(instance)
+
+
+def _encode_target(target: TargetImportance) -> pb.TargetImportance:
+    return pb.TargetImportance(
+        horizon=target.horizon,
+        quantile=target.quantile,
+        unit=target.unit,
+        row_names=target.row_names,
+        row_kinds=attributions.encode_kinds(target.row_kinds),
+        mean_size=arrays.encode_float64(target.mean_size),
+        standard_error=arrays.encode_float64(target.standard_error),
+        windows=target.windows,
+        converged=target.converged,
+    )
+
+
+def _decode_target(message: pb.TargetImportance) -> TargetImportance:
+    names = tuple(message.row_names)
+    rows = (len(names),)
+    arrays.check_values(message.row_kinds, rows, "targets.row_kinds")
+    return TargetImportance(
+        horizon=message.horizon,
+        quantile=message.quantile,
+        unit=message.unit,
+        row_names=names,
+        row_kinds=attributions.decode_kinds(message.row_kinds),
+        mean_size=arrays.decode_float64(message.mean_size, rows, "targets.mean_size"),
+        standard_error=arrays.decode_float64(message.standard_error, rows, "targets.standard_error"),
+        windows=message.windows,
+        converged=message.converged,
+    )
+
+
+def _encode_refusal(refusal: Refusal) -> pb.Refusal:
+    return pb.Refusal(place=refusal.place, symbol=refusal.symbol, error=errors.encode(refusal.error))
+
+
+def _decode_refusal(message: pb.Refusal) -> Refusal:
+    return Refusal(message.place, message.symbol, errors.decode(message.error))

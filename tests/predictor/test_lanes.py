@@ -1,0 +1,320 @@
+"""A model's thread answers all that waits at once, each call as if it were alone, and for whoever still waits."""
+
+import gc
+import logging
+import subprocess
+import sys
+import threading
+import weakref
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from datetime import datetime
+from typing import Any, final
+
+import numpy as np
+import pytest
+from artifacts import recent_bars, small_artifact, small_model
+
+from predictor.catalog import ModelInfo
+from predictor.errors import (
+    DeadlineExceededError,
+    MalformedRequestError,
+    QuantraError,
+    TooFewBarsError,
+    VersionNotFoundError,
+)
+from predictor.forecast import Attribution, Forecast, Outcome, TargetPoint
+from predictor.instance import Cancellation, Deadline, Instance, Query, ReadInstance
+from predictor.model import Answering, Identity, Model, PreparedBatch
+from predictor.registry import ModelLine, Registry
+from predictor.service import PredictionService
+
+SOON_S = 30
+
+
+@final
+class Watched:
+    """A real model that tells what it was asked together, and that a test can hold back or break."""
+
+    def __init__(self, model: Model) -> None:
+        self._model = model
+        self.identity: Identity = model.identity
+        self.batches: list[int] = []
+        self.forwards: list[int] = []
+        self.released = threading.Event()
+        self.released.set()
+        self.begun = threading.Event()
+        self.meanwhile: Callable[[], object] = lambda: None
+        self.breaks_at: Instance | None = None
+
+    def prepare_batch(self, instances: Sequence[ReadInstance], now: datetime, deadline: Cancellation) -> PreparedBatch:
+        self.batches.append(len(instances))
+        self.begun.set()
+        self.released.wait(SOON_S)
+        if self.breaks_at is not None and any(one is self.breaks_at for one in instances):
+            raise ZeroDivisionError
+        batch = self._model.prepare_batch(instances, now, deadline)
+        self.meanwhile()
+        return _Counted(batch, self.forwards)
+
+    def predict(self, instances: Sequence[ReadInstance], now: datetime, deadline: Cancellation) -> tuple[Outcome, ...]:
+        return self._model.predict(instances, now, deadline)
+
+    def explain(self, query: Query, now: datetime, deadline: Cancellation) -> tuple[Attribution, ...]:
+        return self._model.explain(query, now, deadline)
+
+    def default_targets(self) -> tuple[TargetPoint, ...]:
+        return self._model.default_targets()
+
+    def info(self, aliases: tuple[str, ...], *, is_default: bool) -> ModelInfo:
+        return self._model.info(aliases, is_default=is_default)
+
+
+@final
+class _Counted:
+    def __init__(self, batch: PreparedBatch, forwards: list[int]) -> None:
+        self._batch = batch
+        self._forwards = forwards
+
+    def outcomes(self, places: Sequence[int], deadline: Cancellation) -> tuple[Outcome, ...]:
+        self._forwards.append(len(places))
+        return self._batch.outcomes(places, deadline)
+
+
+@final
+class Unreadable:
+    """A call whose instances cannot be read."""
+
+    rows = size = 1
+
+    def instances(self) -> Sequence[ReadInstance]:
+        raise MalformedRequestError("no instance can be told from another")
+
+
+def registry_of(*models: Answering) -> Registry:
+    versions = {one.identity.version: one for one in models}
+    return Registry(lines={models[0].identity.name: ModelLine(versions=versions, aliases={})}, problems=())
+
+
+@pytest.fixture(scope="module")
+def model() -> Model:
+    return small_model(small_artifact())
+
+
+@pytest.fixture
+def watched(model: Model) -> Watched:
+    return Watched(model)
+
+
+def held(service: PredictionService, watched: Watched) -> Future[tuple[Outcome, ...]]:
+    """One call that the model's thread works on until `released` is set, so that others pile up behind it."""
+    watched.released.clear()
+    first = service.predict("", [Instance(input=recent_bars("AAPL"))], Deadline())
+    assert watched.begun.wait(SOON_S)
+    return first
+
+
+def kinds(answer: Future[Any]) -> list[type[object]]:
+    return [type(one) for one in answer.result(SOON_S)]
+
+
+def test_all_that_piled_up_is_answered_together_and_each_call_gets_its_own(watched: Watched) -> None:
+    panels = [("AAPL",), ("IBM", "MSFT"), ("GOOG",)]
+    with PredictionService(registry_of(watched)) as service:
+        held(service, watched)
+        answers = [service.predict("", [Instance(input=recent_bars(*panel))] * 2, Deadline()) for panel in panels]
+        watched.released.set()
+        for panel, answer in zip(panels, answers, strict=True):
+            assert [one.symbols for one in answer.result(SOON_S) if isinstance(one, Forecast)] == [panel] * 2
+    assert watched.batches == [1, 6]
+
+
+def test_a_batch_has_no_more_rows_than_a_forward_but_for_a_larger_call(watched: Watched) -> None:
+    pair, single = Instance(input=recent_bars("IBM", "MSFT")), Instance(input=recent_bars("AAPL"))
+    with PredictionService(registry_of(watched), most_rows=3) as service:
+        held(service, watched)
+        asked = ([pair], [single], [single, pair], [single] * 5)
+        answers = [service.predict("", instances, Deadline()) for instances in asked]
+        watched.released.set()
+        assert all(set(kinds(answer)) == {Forecast} for answer in answers)
+    assert watched.batches == [1, 2, 2, 5]
+
+
+def test_a_lone_call_waits_for_no_other(watched: Watched) -> None:
+    with PredictionService(registry_of(watched)) as service:
+        for _ in range(3):
+            assert kinds(service.predict("", [Instance(input=recent_bars("AAPL"))], Deadline())) == [Forecast]
+    assert watched.batches == [1, 1, 1]
+
+
+def test_a_bad_instance_or_call_among_those_answered_together_fails_alone(watched: Watched) -> None:
+    good, bad = Instance(input=recent_bars("AAPL")), Instance(input=recent_bars("AAPL").last(3))
+    with PredictionService(registry_of(watched)) as service:
+        held(service, watched)
+        first = service.predict("", [good, bad, MalformedRequestError("x"), good], Deadline())
+        unreadable = service.predict("", Unreadable(), Deadline())
+        last = service.predict("", [good], Deadline())
+        watched.released.set()
+        assert kinds(first) == [Forecast, TooFewBarsError, MalformedRequestError, Forecast]
+        assert isinstance(unreadable.exception(SOON_S), MalformedRequestError)
+        assert kinds(last) == [Forecast]
+
+
+def test_a_bug_that_one_call_meets_ends_no_other_that_was_answered_with_it(watched: Watched) -> None:
+    good, cursed = Instance(input=recent_bars("AAPL")), Instance(input=recent_bars("IBM"))
+    watched.breaks_at = cursed
+    with PredictionService(registry_of(watched)) as service:
+        held(service, watched)
+        answers = [service.predict("", [one], Deadline()) for one in (good, cursed, good)]
+        watched.released.set()
+        assert kinds(answers[0]) == kinds(answers[2]) == [Forecast]
+        assert isinstance(answers[1].exception(SOON_S), ZeroDivisionError)
+
+
+def test_a_forecast_among_many_is_the_one_asked_alone(watched: Watched) -> None:
+    asked = [Instance(input=recent_bars(symbol)) for symbol in ("AAPL", "IBM", "MSFT", "GOOG")]
+    with PredictionService(registry_of(watched)) as service:
+        alone = [service.predict("", [one], Deadline()).result(SOON_S)[0] for one in asked]
+        held(service, watched)
+        together = [service.predict("", [one], Deadline()) for one in asked]
+        watched.released.set()
+        for one, answer in zip(alone, together, strict=True):
+            other = answer.result(SOON_S)[0]
+            assert isinstance(one, Forecast) and isinstance(other, Forecast)  # noqa: PT018
+            np.testing.assert_allclose(other.values, one.values, rtol=0, atol=1e-6)
+            assert other.forecast_id == one.forecast_id
+
+
+def test_calls_that_nobody_waits_for_any_more_run_no_network(watched: Watched) -> None:
+    """They are over while they wait, and while the batch that they are in is prepared."""
+    good = Instance(input=recent_bars("AAPL"))
+    with PredictionService(registry_of(watched)) as service:
+        first = held(service, watched)
+        gone = Deadline()
+        answers = [service.predict("", [good], Deadline.after(0)) for _ in range(5)]
+        answers += [service.predict("", [good], gone)]
+        wanted = service.predict("", [good], Deadline())
+        watched.meanwhile = lambda: gone.cancelled.set() if len(watched.batches) == 2 else None
+        watched.released.set()
+        assert kinds(first) == kinds(wanted) == [Forecast]
+        assert all(isinstance(answer.exception(SOON_S), QuantraError) for answer in answers)
+    assert watched.batches == [1, 2]
+    assert watched.forwards == [1, 1]
+
+
+def test_a_batch_of_which_nobody_waits_any_more_ends_between_two_steps(watched: Watched) -> None:
+    good, deadlines = Instance(input=recent_bars("AAPL")), [Deadline(), Deadline()]
+    with PredictionService(registry_of(watched)) as service:
+        held(service, watched)
+        answers = [service.predict("", [good] * 3, deadline) for deadline in deadlines]
+        watched.meanwhile = lambda: len(watched.batches) == 2 and [one.cancelled.set() for one in deadlines]
+        watched.released.set()
+        assert all(isinstance(answer.exception(SOON_S), QuantraError) for answer in answers)
+    assert watched.forwards in ([1], [1, 0])  # the batch itself may not get that far
+
+
+def test_where_the_time_of_a_batch_went_is_in_the_log(watched: Watched, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.DEBUG, "predictor.service"), PredictionService(registry_of(watched)) as service:
+        service.predict("", [Instance(input=recent_bars("AAPL"))] * 2, Deadline()).result(SOON_S)
+    (line,) = [record.getMessage() for record in caplog.records if "calls" in record.getMessage()]
+    assert line.startswith("small: 1 calls, 2 instances, queue ")
+    assert [part.split()[0] for part in line.split(", ")[2:]] == ["queue", "decode", "prepare", "forward", "encode"]
+
+
+# --- another set of models
+
+
+def swap(service: PredictionService, registry: Registry) -> None:
+    service.served._serve(registry)
+
+
+def test_a_model_that_was_replaced_answers_what_waits_for_it_and_its_successor_all_else(model: Model) -> None:
+    old, new = Watched(model), Watched(model)
+    good = [Instance(input=recent_bars("AAPL"))]
+    with PredictionService(registry_of(old)) as service:
+        first = held(service, old)
+        waiting = [service.predict("", good, Deadline()) for _ in range(3)]
+        swap(service, registry_of(new))
+        assert kinds(service.predict("", good, Deadline())) == [Forecast]
+        assert not first.done()
+        old.released.set()
+        assert all(kinds(answer) == [Forecast] for answer in (first, *waiting))
+    assert (sum(old.batches), sum(new.batches)) == (4, 1)
+
+
+def test_a_model_that_stays_keeps_its_lane(watched: Watched) -> None:
+    with PredictionService(registry_of(watched)) as service:
+        held(service, watched)
+        answer = service.predict("", [Instance(input=recent_bars("AAPL"))], Deadline())
+        other = Watched(small_model(small_artifact(), "other"))
+        lines = {**registry_of(watched).lines, **registry_of(other).lines}
+        swap(service, Registry(lines=lines, problems=()))
+        last = service.predict("small", [Instance(input=recent_bars("IBM"))], Deadline())
+        watched.released.set()
+        assert kinds(answer) == kinds(last) == [Forecast]
+    assert watched.batches == [1, 2]
+
+
+def test_a_model_that_was_replaced_is_freed_with_its_last_call(model: Model) -> None:
+    old = Watched(model)
+    with PredictionService(registry_of(old)) as service:
+        held(service, old)
+        answer = service.predict("", [Instance(input=recent_bars("AAPL"))], Deadline())
+        swap(service, registry_of(Watched(model)))
+        old.released.set()
+        answer.result(SOON_S)
+        freed = threading.Event()
+        weakref.finalize(old, freed.set)
+        del old, answer
+        for _ in range(1000):
+            gc.collect()
+            if freed.wait(0.01):
+                break
+        assert freed.is_set()
+
+
+def test_a_model_that_is_served_no_more_is_named(watched: Watched) -> None:
+    second = Watched(small_model(small_artifact(), "small"))
+    second.identity = Identity(name="small", version=2, weights_hash="0" * 64)
+    with PredictionService(registry_of(watched, second)) as service:
+        assert kinds(service.predict("small@2", [Instance(input=recent_bars("AAPL"))], Deadline())) == [Forecast]
+        swap(service, registry_of(watched))
+        with pytest.raises(VersionNotFoundError, match=r"it has versions \[1\]"):
+            service.predict("small@2", [], Deadline())
+
+
+# --- ends
+
+
+def test_a_process_that_forgets_to_close_ends_in_the_midst_of_its_calls() -> None:
+    program = """
+import sys; sys.path[:0] = sys.argv[1:]
+from artifacts import recent_bars, small_artifact, small_model
+from predictor.instance import Deadline, Instance
+from predictor.registry import ModelLine, Registry
+from predictor.service import PredictionService
+model = small_model(small_artifact())
+service = PredictionService(Registry(lines={"small": ModelLine(versions={1: model}, aliases={})}, problems=()))
+answers = [service.predict("", [Instance(input=recent_bars("AAPL"))], Deadline()) for _ in range(100)]
+answers[0].add_done_callback(lambda _: print("answered", flush=True))
+"""
+    folders = [path for path in sys.path if path.endswith(("tests", "predictor"))]
+    run = subprocess.run([sys.executable, "-c", program, *folders], capture_output=True, text=True, check=False)
+    assert (run.returncode, run.stdout, run.stderr) == (0, "answered\n", "")
+
+
+def test_a_service_that_is_let_go_ends_its_threads(model: Model) -> None:
+    service = PredictionService(registry_of(model))
+    service.predict("", [Instance(input=recent_bars("AAPL"))], Deadline()).result(SOON_S)
+    (thread,) = [one for one in threading.enumerate() if one.name == "predict-small"]
+    del service
+    gc.collect()
+    thread.join(SOON_S)
+    assert not thread.is_alive()
+
+
+def test_a_deadline_that_passed_is_told_through_the_future(watched: Watched) -> None:
+    with PredictionService(registry_of(watched)) as service:
+        late = service.predict("", [Instance(input=recent_bars("AAPL"))], Deadline.after(0))
+        assert isinstance(late.exception(SOON_S), DeadlineExceededError)
+    assert watched.batches == []

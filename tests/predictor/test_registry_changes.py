@@ -1,0 +1,377 @@
+"""Loading, unloading and reading again: a new registry of the old one, whole or not at all."""
+
+import os
+import shutil
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from artifacts import recent_bars
+from model_folders import RUNTIME, break_weights, forge_weights, replace_version, save_seeds
+
+from predictor.errors import ArtifactError, ConfigurationError, ModelNotFoundError, VersionNotFoundError
+from predictor.instance import NEVER, Instance
+from predictor.model import Answering
+from predictor.registry import ALIASES, ModelsFolder, Registry, set_alias
+
+NOW = datetime(2020, 1, 1, tzinfo=UTC)
+PATHS = ["../models/small", "small/1", "/etc", "..", ".", "", "a\0b", "x" * 1_000_000, "other/../small"]
+NO_VERSIONS = ["01", "-1", "1.0", "champion", "../1", "1/", "²", "9" * 5000, "1@1", "\0"]
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Artifacts 0, 1 and 2 of different weights."""
+    return save_seeds(tmp_path_factory.mktemp("saved"), 0, 1, 2)
+
+
+@pytest.fixture
+def models(saved: Path, tmp_path: Path) -> Path:
+    """Versions 1 and 2 of `small`, of which 1 is the champion, and version 7 of `other`."""
+    for version, seed in (("small/1", "0"), ("small/2", "1"), ("other/7", "1")):
+        shutil.copytree(saved / seed, tmp_path / "models" / version)
+    set_alias(tmp_path / "models" / "small", "champion", 1)
+    return tmp_path / "models"
+
+
+@pytest.fixture
+def folder(models: Path) -> ModelsFolder:
+    return ModelsFolder(models, RUNTIME)
+
+
+@pytest.fixture(scope="module")
+def standing(saved: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[ModelsFolder, Registry]:
+    """A folder with version 1 of `small` and of `other`, and its registry, for steps that change nothing."""
+    models = tmp_path_factory.mktemp("standing")
+    for name in ("small", "other"):
+        shutil.copytree(saved / "0", models / name / "1")
+    folder = ModelsFolder(models, RUNTIME)
+    return folder, folder.open()
+
+
+# --- load
+
+
+def test_a_new_version_is_loaded_and_the_others_stay_the_objects_they_are(
+    folder: ModelsFolder, models: Path, saved: Path
+) -> None:
+    before = folder.open()
+    shutil.copytree(saved / "2", models / "small" / "3")
+    after = folder.load(before, "small@3")
+    assert _served(after) == {"other": {7}, "small": {1, 2, 3}}
+    assert _served(before) == {"other": {7}, "small": {1, 2}}
+    assert _kept(before, after) == {"other@7", "small@1", "small@2"}
+    assert after.find("small") is before.find("small")
+
+
+def test_a_name_loads_all_its_versions_that_are_not_served_yet(folder: ModelsFolder, models: Path, saved: Path) -> None:
+    before = folder.open()
+    for version in ("3", "4"):
+        shutil.copytree(saved / "2", models / "small" / version)
+    after = folder.load(before, "small")
+    assert _served(after)["small"] == {1, 2, 3, 4}
+    assert _kept(before, after) == {"other@7", "small@1", "small@2"}
+
+
+def test_a_new_model_is_loaded_by_its_name(folder: ModelsFolder, models: Path, saved: Path) -> None:
+    before = folder.open()
+    shutil.copytree(saved / "2", models / "new" / "1")
+    assert _served(folder.load(before, "new")) == {"new": {1}, "other": {7}, "small": {1, 2}}
+
+
+def test_loading_reads_the_aliases_anew(folder: ModelsFolder, models: Path) -> None:
+    before = folder.open()
+    set_alias(models / "small", "champion", 2)
+    after = folder.load(before, "small")
+    assert [registry.find("small").identity.version for registry in (before, after)] == [1, 2]
+    assert after.find("small") is before.find("small@2")
+
+
+@pytest.mark.parametrize("reference", ["small", "small@1", "small@2"])
+def test_loading_what_is_served_already_changes_nothing(folder: ModelsFolder, reference: str) -> None:
+    registry = folder.open()
+    assert folder.load(registry, reference) is registry
+
+
+def test_a_version_that_is_damaged_is_not_loaded_and_the_message_names_it(
+    folder: ModelsFolder, models: Path, saved: Path
+) -> None:
+    before = folder.open()
+    for version in ("3", "4"):
+        shutil.copytree(saved / "2", models / "small" / version)
+    break_weights(models / "small" / "3")
+    with pytest.raises(ArtifactError, match=r"^nothing of small was changed: small/3: weights.safetensors: its SHA"):
+        folder.load(before, "small")
+    assert _served(before)["small"] == {1, 2}
+    assert _served(folder.load(before, "small@4"))["small"] == {1, 2, 4}
+
+
+def test_a_champion_that_cannot_be_built_is_refused_when_it_would_go_live(folder: ModelsFolder, models: Path) -> None:
+    forge_weights(models / "small" / "2", models / "small" / "1")
+    before = folder.open()
+    set_alias(models / "small", "champion", 2)
+    with pytest.raises(ArtifactError, match=r"small/2: golden/.*names version 2, which was refused .*served stays"):
+        folder.load(before, "small")
+    assert before.find("small").identity.version == 1
+
+
+def test_a_champion_that_leads_nowhere_is_refused(folder: ModelsFolder, models: Path) -> None:
+    before = folder.open()
+    (models / "small" / ALIASES).write_text('{"champion": 9}')
+    with pytest.raises(ArtifactError, match="alias 'champion' names version 9, which is missing, so what was served"):
+        folder.load(before, "small")
+
+
+def test_aliases_that_cannot_be_read_are_refused(folder: ModelsFolder, models: Path) -> None:
+    before = folder.open()
+    (models / "small" / ALIASES).write_text("not json")
+    with pytest.raises(ArtifactError, match=r"nothing of small was changed: small/aliases.json: is not strict JSON"):
+        folder.load(before, "small@2")
+
+
+def test_a_version_that_was_refused_and_then_mended_is_no_problem_any_more(
+    folder: ModelsFolder, models: Path, saved: Path
+) -> None:
+    break_weights(models / "small" / "2")
+    before = folder.open()
+    assert [p.metadata["version"] for p in before.problems] == ["2"]
+    replace_version(models / "small" / "2", saved / "2")
+    after = folder.load(before, "small@2")
+    assert after.problems == ()
+    assert after.lines["small"].refused == frozenset()
+
+
+def test_a_problem_of_another_version_stays_one(folder: ModelsFolder, models: Path, saved: Path) -> None:
+    break_weights(models / "small" / "2")
+    before = folder.open()
+    shutil.copytree(saved / "2", models / "small" / "3")
+    assert folder.load(before, "small@3").problems == before.problems
+
+
+@pytest.mark.parametrize("name", PATHS)
+def test_a_name_is_never_made_into_a_path(standing: tuple[ModelsFolder, Registry], name: str) -> None:
+    folder, registry = standing
+    for step in (folder.load, folder.reload, folder.unload):
+        for reference in (name, f"{name}@1"):
+            with pytest.raises(ModelNotFoundError) as caught:
+                step(registry, reference)
+            assert len(caught.value.message) < 500
+
+
+@pytest.mark.parametrize("selector", NO_VERSIONS)
+def test_what_is_no_version_is_refused(standing: tuple[ModelsFolder, Registry], selector: str) -> None:
+    folder, registry = standing
+    for step in (folder.load, folder.reload, folder.unload):
+        with pytest.raises(VersionNotFoundError, match="give NAME or NAME@VERSION, such as NAME@1") as caught:
+            step(registry, f"small@{selector}")
+        assert len(caught.value.message) < 500
+
+
+def test_a_version_or_a_model_that_the_folder_lacks_is_not_found(folder: ModelsFolder, models: Path) -> None:
+    registry = folder.open()
+    (models / "empty").mkdir()
+    with pytest.raises(VersionNotFoundError, match=r"model 'small' has no version 9; it has \[1, 2\]"):
+        folder.load(registry, "small@9")
+    with pytest.raises(ModelNotFoundError, match=r"no model 'big' in the folder of models; there are \['empty', 'oth"):
+        folder.load(registry, "big")
+    with pytest.raises(VersionNotFoundError, match="model 'empty' has no version in the folder of models; put"):
+        folder.load(registry, "empty")
+
+
+# --- unload
+
+
+def test_an_unloaded_version_is_not_found_and_the_others_stay_the_objects_they_are(folder: ModelsFolder) -> None:
+    before = folder.open()
+    after = folder.unload(before, "small@2")
+    assert _served(after) == {"other": {7}, "small": {1}}
+    assert _kept(before, after) == {"other@7", "small@1"}
+    with pytest.raises(VersionNotFoundError):
+        after.find("small@2")
+    assert before.find("small@2").identity.version == 2
+
+
+def test_an_alias_of_an_unloaded_version_is_a_problem_that_says_so(folder: ModelsFolder, models: Path) -> None:
+    set_alias(models / "small", "canary", 2)
+    after = folder.unload(folder.open(), "small@2")
+    assert [p.message for p in after.problems] == [
+        "small/aliases.json: alias 'canary' names version 2, which is not loaded, so nothing answers to it"
+    ]
+
+
+def test_the_version_that_the_champion_names_is_not_unloaded_from_among_others(folder: ModelsFolder) -> None:
+    before = folder.open()
+    with pytest.raises(ConfigurationError, match="small@1 is what champion names; point champion at another version"):
+        folder.unload(before, "small@1")
+    assert _served(folder.unload(before, "small")) == {"other": {7}}
+
+
+def test_the_last_version_goes_with_its_name(folder: ModelsFolder) -> None:
+    before = folder.open()
+    assert _served(folder.unload(folder.unload(before, "small@2"), "small@1")) == {"other": {7}}
+    assert _served(folder.unload(before, "other@7")) == {"small": {1, 2}}
+
+
+def test_when_nothing_is_served_a_question_without_a_name_is_answered_with_that(folder: ModelsFolder) -> None:
+    registry = folder.unload(folder.unload(folder.open(), "small"), "other")
+    assert registry.infos() == ()
+    with pytest.raises(ModelNotFoundError, match="no model is served"):
+        registry.find("")
+
+
+def test_without_a_champion_the_next_version_is_built_before_it_means_the_name(
+    folder: ModelsFolder, models: Path
+) -> None:
+    (models / "small" / ALIASES).unlink()
+    before = folder.open()
+    after = folder.unload(before, "small@2")
+    assert after.find("small") is before.find("small@1")
+    shutil.rmtree(models)
+    assert len(after.find("small").predict([Instance(input=recent_bars("AAPL"))], NOW, NEVER)) == 1
+
+
+def test_the_newest_is_not_unloaded_if_the_next_one_cannot_be_built(folder: ModelsFolder, models: Path) -> None:
+    (models / "small" / ALIASES).unlink()
+    forge_weights(models / "small" / "1", models / "small" / "2")
+    before = folder.open()
+    with pytest.raises(ArtifactError, match=r"^small/1: golden/"):
+        folder.unload(before, "small@2")
+    assert before.find("small").identity.version == 2
+
+
+@pytest.mark.parametrize(
+    ("reference", "message"), [("big", r"no model 'big'"), ("small@9", r"no version 9; it has \[")]
+)
+def test_what_is_not_served_cannot_be_unloaded(folder: ModelsFolder, reference: str, message: str) -> None:
+    with pytest.raises((ModelNotFoundError, VersionNotFoundError), match=message):
+        folder.unload(folder.open(), reference)
+
+
+def test_unloading_reads_nothing(folder: ModelsFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = folder.open()
+
+    def touched(*_: object, **__: object) -> None:
+        raise AssertionError("a file was touched")
+
+    for function in ("stat", "lstat", "open", "listdir", "scandir"):
+        monkeypatch.setattr(os, function, touched)
+    after = folder.unload(before, "small@2")
+    monkeypatch.undo()
+    assert _served(after)["small"] == {1}
+
+
+def test_what_was_unloaded_can_be_loaded_again(folder: ModelsFolder) -> None:
+    before = folder.open()
+    after = folder.load(folder.unload(before, "small@2"), "small")
+    assert _served(after) == _served(before)
+    assert after.lines["small"].unloaded == frozenset()
+
+
+def test_a_version_alone_is_not_loaded_while_the_champion_is_not(folder: ModelsFolder) -> None:
+    """Another version in its place would be a fallback that nobody sees."""
+    gone = folder.unload(folder.open(), "small")
+    with pytest.raises(ArtifactError, match="alias 'champion' names version 1, which is not loaded, so no version"):
+        folder.load(gone, "small@2")
+    assert _served(folder.load(gone, "small@1"))["small"] == {1}
+
+
+# --- reload
+
+
+def test_reloading_what_did_not_change_changes_nothing(folder: ModelsFolder) -> None:
+    registry = folder.open()
+    assert folder.reload(registry, "small") is registry
+    assert folder.reload(registry, "small@2") is registry
+
+
+@pytest.mark.parametrize(("reference", "version"), [("small", 1), ("small@1", 1), ("small@2", 2)])
+def test_another_artifact_in_a_versions_place_takes_over_when_it_is_reloaded(
+    folder: ModelsFolder, models: Path, saved: Path, reference: str, version: int
+) -> None:
+    before = folder.open()
+    replace_version(models / "small" / str(version), saved / "2")
+    assert folder.load(before, reference) is before
+    after = folder.reload(before, reference)
+    assert _kept(before, after) == {"other@7", "small@1", "small@2"} - {f"small@{version}"}
+    hashes = {registry.find(f"small@{version}").identity.weights_hash for registry in (before, after)}
+    assert len(hashes) == 2
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_damaged_artifact_leaves_the_version_that_is_served(
+    folder: ModelsFolder, models: Path, saved: Path, version: int
+) -> None:
+    before = folder.open()
+    replace_version(models / "small" / str(version), saved / "2")
+    break_weights(models / "small" / str(version))
+    with pytest.raises(ArtifactError, match=f"nothing of small was changed: small/{version}: weights.safetensors: its"):
+        folder.reload(before, "small")
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_an_artifact_that_cannot_be_built_never_takes_the_place_of_one_that_is_served(
+    folder: ModelsFolder, models: Path, saved: Path, version: int
+) -> None:
+    before = folder.open()
+    forge_weights(models / "small" / str(version), saved / "2")
+    with pytest.raises(ArtifactError, match=f"nothing of small was changed: small/{version}: golden/arrays"):
+        folder.reload(before, f"small@{version}")
+
+
+def test_a_version_that_was_built_in_vain_is_tried_again_when_it_is_reloaded(
+    folder: ModelsFolder, models: Path, saved: Path
+) -> None:
+    before = folder.open()
+    break_weights(models / "small" / "2")
+    asked = [Instance(input=recent_bars("AAPL"))]
+    with pytest.raises(ArtifactError):
+        before.find("small@2").predict(asked, NOW, NEVER)
+    replace_version(models / "small" / "2", saved / "1")
+    with pytest.raises(ArtifactError):
+        before.find("small@2").predict(asked, NOW, NEVER)
+    after = folder.reload(before, "small@2")
+    assert len(after.find("small@2").predict(asked, NOW, NEVER)) == 1
+
+
+def test_a_version_that_is_gone_from_the_folder_cannot_be_reloaded_and_is_still_served(
+    folder: ModelsFolder, models: Path
+) -> None:
+    before = folder.open()
+    shutil.rmtree(models / "small" / "2")
+    with pytest.raises(VersionNotFoundError, match=r"no version 2; it has \[1\]"):
+        folder.reload(before, "small@2")
+    assert _served(folder.reload(before, "small"))["small"] == {1, 2}
+
+
+def test_a_model_whose_champion_was_broken_is_served_when_it_was_mended(
+    folder: ModelsFolder, models: Path, saved: Path
+) -> None:
+    break_weights(models / "small" / "1")
+    before = folder.open()
+    assert _served(before) == {"other": {7}}
+    replace_version(models / "small" / "1", saved / "0")
+    for step in (folder.load, folder.reload):
+        after = step(before, "small")
+        assert _served(after)["small"] == {1, 2}
+        assert after.problems == ()
+
+
+def test_a_folder_that_cannot_be_read_is_told_without_its_path(folder: ModelsFolder, models: Path) -> None:
+    registry = folder.open()
+    shutil.rmtree(models)
+    with pytest.raises(ArtifactError, match=r"^the folder of models cannot be read: No such file or directory$"):
+        folder.load(registry, "small")
+
+
+def _served(registry: Registry) -> dict[str, set[int]]:
+    return {name: set(line.versions) for name, line in sorted(registry.lines.items())}
+
+
+def _kept(before: Registry, after: Registry) -> set[str]:
+    """References of the versions that are the same object in both."""
+    old, new = _objects(before), _objects(after)
+    return {reference for reference, model in new.items() if old.get(reference) is model}
+
+
+def _objects(registry: Registry) -> dict[str, Answering]:
+    return {f"{name}@{v}": model for name, line in registry.lines.items() for v, model in line.versions.items()}
