@@ -1,7 +1,5 @@
-using System.Runtime.InteropServices;
 using Grpc.Core;
 using Python.Runtime;
-using Quantra.Client.Embedded.Json;
 
 namespace Quantra.Client.Embedded;
 
@@ -12,15 +10,22 @@ namespace Quantra.Client.Embedded;
 /// </remarks>
 internal sealed class EmbeddedCall(PythonHost host, TimeSpan timeout)
 {
-    private readonly TaskCompletionSource<JsonResponse> _response = new(TaskCreationOptions.RunContinuationsAsynchronously);
+    private readonly TaskCompletionSource<(byte[] Response, byte[] Status)> _answer =
+        new(TaskCreationOptions.RunContinuationsAsynchronously);
+
     private PyObject? _pending;
 
-    /// <summary>Starts a method of the door and waits for its response without blocking a thread.</summary>
+    /// <summary>Makes a call and waits for its response without blocking a thread.</summary>
+    /// <param name="door">Python's predictor.embed.Door.</param>
+    /// <param name="name">Of the call, as in prediction.proto.</param>
+    /// <param name="request">The bytes of its request.</param>
+    /// <param name="cancellationToken">Ends the wait, and soon after the work.</param>
+    /// <returns>The bytes of the response.</returns>
     /// <exception cref="OperationCanceledException">The token was cancelled.</exception>
     /// <exception cref="QuantraException">
-    /// DEADLINE_EXCEEDED, QUEUE_FULL, or INTERNAL for an exception that is not one of Quantra's.
+    /// Python's own error, DEADLINE_EXCEEDED, QUEUE_FULL, or INTERNAL for an exception that is not one of Quantra's.
     /// </exception>
-    public async Task<JsonResponse> RunAsync(PyObject door, string method, JsonRequest request, CancellationToken cancellationToken)
+    public async Task<byte[]> RunAsync(PyObject door, string name, byte[] request, CancellationToken cancellationToken)
     {
         cancellationToken.ThrowIfCancellationRequested();
         if (host.IsFull)
@@ -29,57 +34,40 @@ internal sealed class EmbeddedCall(PythonHost host, TimeSpan timeout)
             throw Refusal(StatusCode.ResourceExhausted, QuantraReason.QueueFull, Message);
         }
 
-        host.Post(() => Begin(door, method, request), Fail);
-        try
-        {
-            return await WaitAsync(_response.Task, timeout, cancellationToken).ConfigureAwait(false);
-        }
-        catch
-        {
-            host.Post(Cancel, Fail);
-            throw;
-        }
-    }
-
-    /// <summary>Waits for an answer from Python, up to the timeout.</summary>
-    /// <exception cref="OperationCanceledException">The token was cancelled.</exception>
-    /// <exception cref="QuantraException">DEADLINE_EXCEEDED.</exception>
-    public static async Task<T> WaitAsync<T>(Task<T> answer, TimeSpan timeout, CancellationToken cancellationToken)
-    {
-        try
-        {
-            return await answer.WaitAsync(timeout, cancellationToken).ConfigureAwait(false);
-        }
-        catch (TimeoutException error)
-        {
-            var message = FormattableString.Invariant($"no answer within {timeout.TotalSeconds:g} s; allow more time");
-            throw Refusal(StatusCode.DeadlineExceeded, QuantraReason.DeadlineExceeded, message, error);
-        }
+        host.Post(() => Begin(door, name, request), Fail);
+        var (response, status) = await WaitAsync(cancellationToken).ConfigureAwait(false);
+        return status.Length == 0 ? response : throw PythonBytes.Error(status).ToException();
     }
 
     private static QuantraException Refusal(StatusCode code, string reason, string message, Exception? cause = null) =>
         QuantraError.Of(code, reason, message).ToException(cause);
 
-    private static double[] Copy(PyObject array)
+    /// <summary>Waits for the answer, up to the timeout; Python is told if nobody waits any more.</summary>
+    private async Task<(byte[] Response, byte[] Status)> WaitAsync(CancellationToken cancellationToken)
     {
-        using var buffer = array.GetBuffer(PyBUF.CONTIG_RO);
-        var copy = new double[buffer.Length / sizeof(double)];
-        if (copy.Length > 0)
-            Marshal.Copy(buffer.Buffer, copy, 0, copy.Length);
-        return copy;
+        try
+        {
+            return await _answer.Task.WaitAsync(timeout, cancellationToken).ConfigureAwait(false);
+        }
+        catch (OperationCanceledException)
+        {
+            host.Post(Cancel, Fail);
+            throw;
+        }
+        catch (TimeoutException error)
+        {
+            host.Post(Cancel, Fail);
+            var message = FormattableString.Invariant($"no answer within {timeout.TotalSeconds:g} s; allow more time");
+            throw Refusal(StatusCode.DeadlineExceeded, QuantraReason.DeadlineExceeded, message, error);
+        }
     }
 
-    private void Begin(PyObject door, string method, JsonRequest request)
+    private void Begin(PyObject door, string name, byte[] request)
     {
-        using var text = new PyString(request.Json);
-        using var buffers = new PyList();
-        foreach (var array in request.Buffers)
-        {
-            using var view = PyObject.FromManagedObject(array);
-            buffers.Append(view);
-        }
-
-        var pending = _pending = door.InvokeMethod(method, text, buffers);
+        using var called = new PyString(name);
+        using var view = PyObject.FromManagedObject(request);
+        using var seconds = new PyFloat(timeout.TotalSeconds);
+        var pending = _pending = door.InvokeMethod("call", called, view, seconds);
         using var tell = PyObject.FromManagedObject((Action)(() => PythonHost.Guard(Collect, Fail)));
         pending.InvokeMethod("when_done", tell).Dispose();
     }
@@ -88,20 +76,13 @@ internal sealed class EmbeddedCall(PythonHost host, TimeSpan timeout)
     {
         using var pending = _pending!;
         _pending = null;
-        using var response = pending.InvokeMethod("reply");
-        using var text = response[0];
-        using var arrays = response[1];
-        var buffers = new double[arrays.Length()][];
-        for (var index = 0; index < buffers.Length; index++)
-        {
-            using var array = arrays[index];
-            buffers[index] = Copy(array);
-        }
-
-        _response.TrySetResult(new JsonResponse(text.As<string>(), buffers));
+        using var answer = pending.InvokeMethod("answer");
+        using var response = answer[0];
+        using var status = answer[1];
+        _answer.TrySetResult((PythonBytes.Copy(response), PythonBytes.Copy(status)));
     }
 
     private void Cancel() => _pending?.InvokeMethod("cancel").Dispose();
 
-    private void Fail(Exception error) => _response.TrySetException(error);
+    private void Fail(Exception error) => _answer.TrySetException(error);
 }

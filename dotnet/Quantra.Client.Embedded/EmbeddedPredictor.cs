@@ -1,7 +1,7 @@
-using System.Text.Json;
+using Google.Protobuf;
 using Grpc.Core;
 using Python.Runtime;
-using Quantra.Client.Embedded.Json;
+using Quantra.Client.Wire;
 
 namespace Quantra.Client.Embedded;
 
@@ -47,9 +47,9 @@ public sealed class EmbeddedPredictor : IStockPredictor
         ArgumentNullException.ThrowIfNull(options);
         var environment = PythonEnvironment.Find(options.PythonEnvironment);
         var host = await PythonHost.StartAsync(environment).ConfigureAwait(false);
-        var (door, text) = await host.RunAsync(() => Open(options, environment)).ConfigureAwait(false);
-        var problems = JsonResponseReader.Read(new JsonResponse(text, []), answer => answer.Objects("problems", problem => problem.Error()));
-        return new EmbeddedPredictor(host, door, options, problems);
+        var (door, statuses) = await host.RunAsync(() => Open(options, environment)).ConfigureAwait(false);
+        var problems = Array.ConvertAll(statuses, PythonBytes.Error);
+        return door is null ? throw problems[0].ToException() : new EmbeddedPredictor(host, door, options, problems);
     }
 
     /// <inheritdoc/>
@@ -62,9 +62,9 @@ public sealed class EmbeddedPredictor : IStockPredictor
         CancellationToken cancellationToken = default) =>
         PredictorCalls.PredictManyAsync(requests, async (model, same) =>
         {
-            var json = JsonRequestWriter.Predict(model, same, _options.Timeout);
-            var response = await CallAsync("predict", json, cancellationToken).ConfigureAwait(false);
-            return JsonResponseReader.Read(response, answer => answer.Objects("results", JsonResponseReader.Result));
+            var request = RequestWriter.Predict(model, same);
+            var answer = await CallAsync("Predict", request, V1.PredictResponse.Parser, cancellationToken).ConfigureAwait(false);
+            return [.. answer.Results.Select(ResponseReader.Result)];
         });
 
     /// <inheritdoc/>
@@ -77,24 +77,26 @@ public sealed class EmbeddedPredictor : IStockPredictor
         CancellationToken cancellationToken = default) =>
         PredictorCalls.ExplainManyAsync(request, async many =>
         {
-            var json = JsonRequestWriter.Explain(many, _options.Timeout);
-            var response = await CallAsync("explain", json, cancellationToken).ConfigureAwait(false);
-            return JsonResponseReader.Read(response, answer => answer.Objects("attributions", JsonResponseReader.Attribution));
+            var answer = await CallAsync("Explain", RequestWriter.Explain(many), V1.ExplainResponse.Parser, cancellationToken)
+                .ConfigureAwait(false);
+            return [.. answer.Attributions.Select(ResponseReader.Attribution)];
         });
 
     /// <inheritdoc/>
     public async Task<IReadOnlyList<ModelInfo>> ListModelsAsync(CancellationToken cancellationToken = default)
     {
-        var response = await AskAsync(() => _door.InvokeMethod("list_models"), cancellationToken).ConfigureAwait(false);
-        return JsonResponseReader.Read(response, answer => answer.Objects("models", JsonResponseReader.Model));
+        var request = new V1.ListModelsRequest();
+        var answer = await CallAsync("ListModels", request, V1.ListModelsResponse.Parser, cancellationToken).ConfigureAwait(false);
+        return [.. answer.Models.Select(ResponseReader.Model)];
     }
 
     /// <inheritdoc/>
     public async Task<ModelInfo> GetModelAsync(ModelReference model, CancellationToken cancellationToken = default)
     {
         ArgumentNullException.ThrowIfNull(model);
-        var response = await AskAsync(() => Describe(model), cancellationToken).ConfigureAwait(false);
-        return JsonResponseReader.Read(response, answer => JsonResponseReader.Model(answer.Object("model")));
+        var request = new V1.GetModelRequest { Model = model.Text };
+        var answer = await CallAsync("GetModel", request, V1.GetModelResponse.Parser, cancellationToken).ConfigureAwait(false);
+        return ResponseReader.Model(answer.Model);
     }
 
     /// <summary>Finishes the calls in progress and releases the models.</summary>
@@ -106,21 +108,19 @@ public sealed class EmbeddedPredictor : IStockPredictor
         await _host.RunAsync(Close).ConfigureAwait(false);
     }
 
-    private static (PyObject Door, string Text) Open(EmbeddedPredictorOptions options, string environment)
+    /// <summary>The door and the status of each artifact that was refused, or no door and the status of the error.</summary>
+    private static (PyObject? Door, byte[][] Statuses) Open(EmbeddedPredictorOptions options, string environment)
     {
         using var module = Import(environment);
         using var models = new PyString(options.Models);
-        using var settings = new PyString(JsonSerializer.Serialize(
-            new Dictionary<string, object>
-            {
-                ["device"] = options.Device,
-                ["max_batch_rows"] = options.MaxBatchRows,
-                ["threads"] = options.Threads,
-            }));
-        using var opened = module.InvokeMethod("open_door", models, settings);
-        using var text = opened[1];
+        using var device = new PyString(options.Device);
+        using var maxBatchRows = new PyInt(options.MaxBatchRows);
+        using var threads = new PyInt(options.Threads);
+        using var opened = module.InvokeMethod("open_door", models, device, maxBatchRows, threads);
+        using var statuses = opened[1];
         PythonHost.Settle();
-        return (opened[0], text.As<string>());
+        var door = opened[0];
+        return (door.IsNone() ? null : door, PythonBytes.CopyEach(statuses));
     }
 
     private static PyObject Import(string environment)
@@ -139,30 +139,17 @@ public sealed class EmbeddedPredictor : IStockPredictor
         }
     }
 
-    private static JsonResponse Respond(Func<PyObject> ask)
-    {
-        using var text = ask();
-        return new JsonResponse(text.As<string>(), []);
-    }
-
-    private async Task<JsonResponse> CallAsync(string method, JsonRequest request, CancellationToken cancellationToken)
-    {
-        ObjectDisposedException.ThrowIf(_disposed == 1, this);
-        return await new EmbeddedCall(_host, _options.Timeout)
-            .RunAsync(_door, method, request, cancellationToken).ConfigureAwait(false);
-    }
-
-    /// <summary>Asks the door for information that needs no computation.</summary>
-    private Task<JsonResponse> AskAsync(Func<PyObject> ask, CancellationToken cancellationToken)
+    private async Task<TResponse> CallAsync<TResponse>(
+        string name,
+        IMessage request,
+        MessageParser<TResponse> parser,
+        CancellationToken cancellationToken)
+        where TResponse : IMessage<TResponse>
     {
         ObjectDisposedException.ThrowIf(_disposed == 1, this);
-        return EmbeddedCall.WaitAsync(_host.RunAsync(() => Respond(ask)), _options.Timeout, cancellationToken);
-    }
-
-    private PyObject Describe(ModelReference model)
-    {
-        using var reference = new PyString(model.Text);
-        return _door.InvokeMethod("get_model", reference);
+        var call = new EmbeddedCall(_host, _options.Timeout);
+        var response = await call.RunAsync(_door, name, request.ToByteArray(), cancellationToken).ConfigureAwait(false);
+        return parser.ParseFrom(response);
     }
 
     private bool Close()

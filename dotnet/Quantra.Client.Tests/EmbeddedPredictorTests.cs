@@ -13,6 +13,17 @@ public sealed class EmbeddedPredictorTests(Doors doors) : PredictorTests(doors, 
         Assert.Equal((StatusCode.InvalidArgument, QuantraReason.ConfigurationInvalid), (failure.Code, failure.Reason));
     }
 
+    [Theory]
+    [InlineData("models", "tpu")]
+    [InlineData("models", "\ud800")]
+    [InlineData("\ud800", "cpu")]
+    [InlineData("\0", "cpu")]
+    public async Task A_folder_or_a_device_that_cannot_be_is_refused(string models, string device)
+    {
+        var failure = await RefusalAsync(Doors.EmbeddedOptions with { Models = Doors.PathOf(models), Device = device });
+        Assert.Equal((StatusCode.InvalidArgument, QuantraReason.ConfigurationInvalid), (failure.Code, failure.Reason));
+    }
+
     [Fact]
     public async Task A_folder_that_is_no_environment_is_refused()
     {
@@ -38,6 +49,13 @@ public sealed class EmbeddedPredictorTests(Doors doors) : PredictorTests(doors, 
         Assert.Equal((StatusCode.DataLoss, QuantraReason.ArtifactInvalid), (problem.Code, problem.Reason));
         Assert.Contains("cut/1", problem.Message, StringComparison.Ordinal);
         Assert.Contains("weights.safetensors", problem.Message, StringComparison.Ordinal);
+    }
+
+    [Fact]
+    public void A_status_of_another_version_is_INTERNAL()
+    {
+        Assert.Equal(QuantraReason.Internal, PythonBytes.Error([]).Reason);
+        Assert.Equal(QuantraReason.Internal, PythonBytes.Error([0xff]).Reason);
     }
 
     [Fact]

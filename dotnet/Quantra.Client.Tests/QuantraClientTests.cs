@@ -39,17 +39,40 @@ public sealed class QuantraClientTests(Doors doors)
         Assert.Equal(QuantraReason.RequestTooLarge, failure.Reason);
     }
 
-    [Theory]
-    [InlineData("quantra", QuantraReason.QueueFull)]
-    [InlineData("elsewhere.example", QuantraReason.Unavailable)]
-    public async Task Details_of_another_system_are_not_taken_for_ours(string domain, string reason)
+    [Fact]
+    public async Task The_details_of_a_status_are_the_error()
     {
-        var status = new Rpc.Status { Details = { Any.Pack(new Rpc.ErrorInfo { Reason = QuantraReason.QueueFull, Domain = domain }) } };
-        var trailers = new Metadata { { "grpc-status-details-bin", status.ToByteArray() } };
-        var failure = new RpcException(new Status(StatusCode.Unavailable, ""), trailers);
-        await using var client = new QuantraClient(new Answering(Task.FromException<object>(failure)), new QuantraClientOptions());
-        var refusal = await Assert.ThrowsAsync<QuantraException>(() => client.ListModelsAsync(Token));
-        Assert.Equal(reason, refusal.Reason);
+        var refusal = await RefusalAsync(WithDetails("quantra"));
+        var error = new QuantraError(StatusCode.ResourceExhausted, QuantraReason.QueueFull, "9 calls wait", refusal.Metadata);
+        Assert.Equal(error, refusal.Error);
+        Assert.Equal(new Dictionary<string, string> { ["have"] = "9" }, refusal.Metadata);
+    }
+
+    [Fact]
+    public async Task Details_of_another_system_are_not_taken_for_ours()
+    {
+        var refusal = await RefusalAsync(WithDetails("elsewhere.example"));
+        Assert.Equal((StatusCode.Unavailable, QuantraReason.Unavailable), (refusal.Code, refusal.Reason));
+    }
+
+    [Fact]
+    public async Task Details_that_are_no_message_are_not_taken_for_ours()
+    {
+        var trailers = new Metadata { { "grpc-status-details-bin", [0xff] } };
+        var refusal = await RefusalAsync(new RpcException(new Status(StatusCode.Unavailable, ""), trailers));
+        Assert.Equal((StatusCode.Unavailable, QuantraReason.Unavailable), (refusal.Code, refusal.Reason));
+    }
+
+    [Theory]
+    [InlineData("Sending message exceeds the maximum configured message size.", QuantraReason.RequestTooLarge)]
+    [InlineData("SERVER: Received message larger than max (5 vs. 4)", QuantraReason.RequestTooLarge)]
+    [InlineData("gRPC message exceeds maximum size 4: 5", QuantraReason.RequestTooLarge)]
+    [InlineData("Concurrent RPC limit exceeded!", QuantraReason.QueueFull)]
+    [InlineData("", QuantraReason.QueueFull)]
+    public async Task What_is_exhausted_is_the_queue_unless_a_message_is_too_large(string detail, string reason)
+    {
+        var refusal = await RefusalAsync(new RpcException(new Status(StatusCode.ResourceExhausted, detail)));
+        Assert.Equal((StatusCode.ResourceExhausted, reason), (refusal.Code, refusal.Reason));
     }
 
     [Fact]
@@ -102,6 +125,21 @@ public sealed class QuantraClientTests(Doors doors)
         Assert.Contains(forecast.Price("AAPL", 20, 0.9).ToString("F4", CultureInfo.InvariantCulture), plain, StringComparison.Ordinal);
         Assert.Equal(12, forecast.Table().Count);
         Assert.Throws<ArgumentException>(() => forecast.Value("IBM", 5, 0.5));
+    }
+
+    /// <summary>A call that a proxy ended as UNAVAILABLE, with details of a full queue.</summary>
+    private static RpcException WithDetails(string domain)
+    {
+        var info = new Rpc.ErrorInfo { Reason = QuantraReason.QueueFull, Domain = domain, Metadata = { ["have"] = "9" } };
+        var status = new Rpc.Status { Code = (int)StatusCode.ResourceExhausted, Message = "9 calls wait", Details = { Any.Pack(info) } };
+        var trailers = new Metadata { { "grpc-status-details-bin", status.ToByteArray() } };
+        return new RpcException(new Status(StatusCode.Unavailable, ""), trailers);
+    }
+
+    private static async Task<QuantraException> RefusalAsync(RpcException failure)
+    {
+        await using var client = new QuantraClient(new Answering(Task.FromException<object>(failure)), new QuantraClientOptions());
+        return await Assert.ThrowsAsync<QuantraException>(() => client.ListModelsAsync(Token));
     }
 
     /// <summary>Gives every call the same answer, or the same failure.</summary>

@@ -1,289 +1,311 @@
-import json
+"""The door for a program that hosts Python: requests' bytes in, answers' bytes or a google.rpc.Status out."""
+
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Generator, Iterator
+from concurrent.futures import Future
+from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 from artifacts import recent_bars, save_small_artifact, small_models
-from market import without_last_bar
-from numpy.typing import NDArray
+from google.rpc.code_pb2 import Code
+from google.rpc.error_details_pb2 import ErrorInfo, RetryInfo
+from google.rpc.status_pb2 import Status
+from request_bytes import explain_request, predict_request
 
-from predictor.bars import BarPanel
-from predictor.embed import Door, open_door
+from predictor._pb import prediction_pb2 as pb
+from predictor.embed import Door, Pending, open_door
+from predictor.errors import (
+    CallCancelledError,
+    ConfigurationError,
+    DeadlineExceededError,
+    MalformedRequestError,
+    ModelNotFoundError,
+    QuantraError,
+    QueueFullError,
+    UnavailableError,
+    VersionNotFoundError,
+)
 from predictor.forecast import Forecast, TargetPoint
-from predictor.forecaster import Forecaster
+from predictor.inference import choose_device
 from predictor.instance import Deadline, Instance, Query
+from predictor.limits import QueueLimits, ServiceLimits
+from predictor.registry import Registry, Runtime
 from predictor.service import PredictionService
+from predictor.wire import attributions, errors, forecasts, instances
 
-OPTIONS = json.dumps({"device": "cpu", "max_batch_rows": 256, "threads": 1})
-COLUMNS = ("sessions", "open", "high", "low", "close", "volume", "adj_close")
-Json = dict[str, Any]
-AnyArray = NDArray[Any]
+CALLS = {"Predict": predict_request(), "Explain": explain_request()}
 
 
 @pytest.fixture(scope="module")
 def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return small_models(tmp_path_factory.mktemp("models"))
-
-
-@pytest.fixture(scope="module")
-def door(models: Path) -> Iterator[Door]:
-    opened, text = open_door(str(models), OPTIONS)
-    assert opened is not None
-    assert json.loads(text) == {"problems": []}
-    yield opened
-    opened.close()
-
-
-@pytest.fixture(scope="module")
-def service(models: Path) -> Iterator[PredictionService]:
-    with PredictionService.open(models, device="cpu") as opened:
-        yield opened
-
-
-def buffers_of(bars: BarPanel) -> list[AnyArray]:
-    """Flat buffers, as a host has them."""
-    return [np.ascontiguousarray(getattr(bars, name)).ravel() for name in COLUMNS]
-
-
-def instance(bars: BarPanel, **changes: object) -> Json:
-    arrays = {name: {"buffer": place, "shape": list(getattr(bars, name).shape)} for place, name in enumerate(COLUMNS)}
-    described = {"symbols": bars.symbols, "calendar": bars.calendar, "currency": bars.currency, **arrays, **changes}
-    return {"request_id": "r", "gap_policy": "refuse", "allow_incomplete_last_bar": False, "bars": described}
-
-
-def question(*instances: Json, **changes: object) -> str:
-    return json.dumps({"model": "small", "timeout_s": 30.0, "instances": instances, **changes})
-
-
-def answer(door: Door, text: str, buffers: list[AnyArray]) -> tuple[Json, list[Any]]:
-    reply, arrays = door.predict(text, buffers).reply()
-    return json.loads(reply), arrays
-
-
-def reason(reply: Json) -> str:
-    return reply["error"]["reason"]
-
-
-def test_a_forecast_has_the_services_numbers(door: Door, service: PredictionService) -> None:
-    bars = recent_bars("AAPL", "IBM")
-    reply, arrays = answer(door, question(instance(bars)), buffers_of(bars))
-    expected = service.predict("small", [Instance(input=bars)], Deadline()).result()[0]
-    assert isinstance(expected, Forecast)
-    found = reply["results"][0]["forecast"]
-    assert found["values"]["shape"] == [2, 4, 3]
-    np.testing.assert_array_equal(arrays[found["values"]["buffer"]], expected.values)
-    assert expected.prices is not None
-    np.testing.assert_array_equal(arrays[found["prices"]["buffer"]], expected.prices)
-    assert found["forecast_id"] == expected.forecast_id
-    assert found["target_sessions"] == expected.target_sessions.tolist()
-
-
-def test_an_explanation_has_the_services_numbers(door: Door, service: PredictionService) -> None:
-    bars = recent_bars("AAPL")
-    asked = {
-        "model": "small",
-        "timeout_s": 30,
-        "instance": instance(bars),
-        "targets": [{"horizon": 5, "quantile": 0.5}],
-        "detail": "features",
-        "tolerance": 0,
-        "symbols": [],
-    }
-    text, arrays = door.explain(json.dumps(asked), buffers_of(bars)).reply()
-    query = Query(instance=Instance(input=bars), targets=(TargetPoint(5, 0.5),))
-    expected = service.explain("small", query, Deadline()).result().attributions[0]
-    found = json.loads(text)["attributions"][0]
-    np.testing.assert_array_equal(arrays[found["per_row"]["buffer"]], expected.per_row)
-    assert found["cells"] is None
-    assert found["row_kinds"] == list(expected.row_kinds)
-
-
-@pytest.fixture(scope="module")
-def others(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A model that ranks and one that tells its internals."""
-    folder = tmp_path_factory.mktemp("others")
+    """One model, one that ranks, and one that tells its internals."""
+    folder = small_models(tmp_path_factory.mktemp("models"))
     for kind in ("graph", "tft"):
         save_small_artifact(folder / kind / "1", kind)
     return folder
 
 
+def opened(models: Path) -> Door:
+    door, problems = open_door(str(models), "cpu", 256, 1)
+    assert door is not None
+    assert problems == []
+    return door
+
+
 @pytest.fixture(scope="module")
-def other_door(others: Path) -> Iterator[Door]:
-    opened, _ = open_door(str(others), OPTIONS)
-    assert opened is not None
-    yield opened
-    opened.close()
+def door(models: Path) -> Iterator[Door]:
+    door = opened(models)
+    yield door
+    door.close()
 
 
-def test_a_ranking_has_the_forecasters_numbers(other_door: Door, others: Path) -> None:
-    bars = without_last_bar(recent_bars("AAPL", "GOOG", "IBM"), "GOOG")
-    reply, arrays = answer(other_door, question(instance(bars), model="graph"), buffers_of(bars))
-    with Forecaster.load(others / "graph" / "1", device="cpu") as forecaster:
-        expected = forecaster.predict(bars)
-    found = reply["results"][0]["forecast"]
-    assert expected.scores is not None and expected.ranks is not None  # noqa: PT018
-    np.testing.assert_array_equal(arrays[found["scores"]["buffer"]], expected.scores)
-    assert found["ranks"] == expected.ranks.tolist()
-    assert found["universe_hash"] == expected.universe_hash
+@pytest.fixture(scope="module")
+def service(models: Path) -> Iterator[PredictionService]:
+    with PredictionService.open(models, device="cpu") as service:
+        yield service
 
 
-def test_a_model_that_does_not_rank_has_null_for_ranks(door: Door) -> None:
-    bars = recent_bars("AAPL")
-    found = answer(door, question(instance(bars)), buffers_of(bars))[0]["results"][0]["forecast"]
-    assert (found["scores"], found["ranks"], found["universe_hash"]) == (None, None, "")
+@contextmanager
+def held(
+    models: Path, limits: ServiceLimits | None = None
+) -> Generator[tuple[Door, threading.Event, Callable[[], None]]]:
+    """A door behind which work is held at its first look at the clock, an event that it is, and what lets it go on."""
+    begun, released = threading.Event(), threading.Event()
+
+    def clock() -> datetime:
+        begun.set()
+        released.wait(timeout=30)
+        return datetime.now(UTC)
+
+    registry = Registry.open(models, Runtime(choose_device("cpu"), 256))
+    door = Door(PredictionService(registry, limits=limits, clock=clock))
+    try:
+        yield door, begun, released.set
+    finally:
+        released.set()
+        door.close()
 
 
-def test_internals_have_the_forecasters_numbers(other_door: Door, others: Path) -> None:
-    bars = recent_bars("AAPL", "IBM")
-    asked = {
-        "model": "tft",
-        "timeout_s": 30,
-        "instance": instance(bars),
-        "targets": [{"horizon": 5, "quantile": 0.5}],
-        "detail": "features",
-        "tolerance": 0,
-        "symbols": [],
-    }
-    text, arrays = other_door.explain(json.dumps(asked), buffers_of(bars)).reply()
-    with Forecaster.load(others / "tft" / "1", device="cpu") as forecaster:
-        expected = forecaster.feature_importance(bars).internals
-    found = json.loads(text)["attributions"][0]["internals"]
-    assert [one["name"] for one in found] == [one.name for one in expected]
-    for mine, one in zip(found, expected, strict=True):
-        assert mine["labels"] == list(one.labels)
-        np.testing.assert_array_equal(arrays[mine["values"]["buffer"]], one.values)
+def predict_bytes(*asked: Instance, model: str = "small") -> bytes:
+    return pb.PredictRequest(model=model, instances=map(instances.encode, asked)).SerializeToString()
 
 
-def test_every_array_of_a_reply_is_contiguous_float64(door: Door) -> None:
-    bars = recent_bars("AAPL")
-    _, arrays = answer(door, question(instance(bars)), buffers_of(bars))
-    assert all(array.flags.c_contiguous and array.dtype == np.float64 for array in arrays)
+def explain_bytes(query: Query, model: str = "small") -> bytes:
+    return attributions.encode_query(query, model).SerializeToString()
+
+
+def answer(door: Door, name: str, request: bytes) -> bytes:
+    """The bytes of an answer that is no error."""
+    given, status = door.call(name, request, 30).answer()
+    assert status == b""
+    return given
+
+
+def results(door: Door, request: bytes) -> list[pb.Result]:
+    return list(pb.PredictResponse.FromString(answer(door, "Predict", request)).results)
+
+
+def error_of(pending: Pending) -> QuantraError:
+    """What a call's google.rpc.Status says."""
+    given, status = pending.answer()
+    assert given == b""
+    error = errors.decode_details(status)
+    assert error is not None
+    return error
+
+
+def test_a_forecast_has_the_services_numbers(door: Door, service: PredictionService) -> None:
+    instance = Instance(input=recent_bars("AAPL", "IBM"), request_id="r")
+    (result,) = results(door, predict_bytes(instance))
+    expected = service.predict("small", [instance], Deadline()).result()[0]
+    assert isinstance(expected, Forecast)
+    found = forecasts.decode(result.forecast)
+    assert (result.request_id, found.forecast_id) == ("r", expected.forecast_id)
+    np.testing.assert_array_equal(found.values, expected.values)
+    assert expected.prices is not None
+    np.testing.assert_array_equal(found.prices, expected.prices)
+
+
+def test_an_explanation_has_the_services_numbers(door: Door, service: PredictionService) -> None:
+    query = Query(instance=Instance(input=recent_bars("AAPL")), targets=(TargetPoint(5, 0.5),))
+    found = attributions.decode(pb.ExplainResponse.FromString(answer(door, "Explain", explain_bytes(query))))
+    expected = service.explain("small", query, Deadline()).result().attributions[0]
+    np.testing.assert_array_equal(found.attributions[0].per_row, expected.per_row)
+    assert found.attributions[0].row_names == expected.row_names
+
+
+def test_the_models_are_described(door: Door) -> None:
+    listed = pb.ListModelsResponse.FromString(answer(door, "ListModels", b"")).models
+    assert [model.name for model in listed] == ["graph", "small", "tft"]
+    request = pb.GetModelRequest(model="small@1").SerializeToString()
+    assert pb.GetModelResponse.FromString(answer(door, "GetModel", request)).model == listed[1]
 
 
 def test_one_bad_instance_does_not_fail_the_others(door: Door) -> None:
     bars = recent_bars("AAPL")
-    bad = instance(bars, symbols=[])
-    reply, _ = answer(door, question(bad, instance(bars)), buffers_of(bars))
-    assert [sorted(result) for result in reply["results"]] == [["error", "request_id"], ["forecast", "request_id"]]
-    assert reason(reply["results"][0]) == "MALFORMED_REQUEST"
-
-
-def test_an_error_has_the_same_four_facts_as_on_the_wire(door: Door) -> None:
-    bars = recent_bars("AAPL").last(20)
-    reply, _ = answer(door, question(instance(bars)), buffers_of(bars))
-    error = reply["results"][0]["error"]
-    assert (error["status"], error["reason"]) == ("INVALID_ARGUMENT", "TOO_FEW_BARS")
-    assert error["metadata"]["have"] == "20"
-    assert "20" in error["message"]
+    asked = (Instance(input=bars, request_id="first"), Instance(input=bars.last(20)), Instance(input=bars))
+    found = results(door, predict_bytes(*asked))
+    assert [result.WhichOneof("outcome") for result in found] == ["forecast", "error", "forecast"]
+    assert (found[0].request_id, found[1].error.reason) == ("first", "TOO_FEW_BARS")
+    assert found[1].error.metadata["have"] == "20"
 
 
 @pytest.mark.parametrize(
-    "change",
-    [
-        {"open": {"buffer": 99, "shape": [1, 200]}},
-        {"open": {"buffer": 1, "shape": [1, 199]}},
-        {"open": {"buffer": 1, "shape": [200, 1]}},
-        {"open": {"buffer": 1, "shape": [-1, -200]}},
-        {"open": {"buffer": 1, "shape": [1, 200, 1]}},
-        {"open": {"buffer": True, "shape": [1, 200]}},
-        {"open": {"buffer": 0, "shape": [1, 200]}},
-        {"open": [1.0, 2.0]},
-        {"symbols": "AAPL"},
-        {"symbols": [1]},
-        {"calendar": None},
-    ],
-    ids=str,
+    "request_in",
+    [bytearray, memoryview, lambda body: np.frombuffer(body, np.uint8)],
+    ids=["bytearray", "view", "array"],
 )
-def test_a_panel_that_breaks_the_layout_is_refused(door: Door, change: Json) -> None:
-    bars = recent_bars("AAPL")
-    reply, _ = answer(door, question(instance(bars, **change)), buffers_of(bars))
-    assert reason(reply["results"][0]) == "MALFORMED_REQUEST"
+def test_a_request_may_lie_in_any_buffer(door: Door, request_in: Callable[[bytes], object]) -> None:
+    assert len(door.call("Predict", request_in(predict_request()), 30).answer()[0]) > 0
 
 
-@pytest.mark.parametrize("field", ["calendar", "currency"])
-def test_a_text_that_is_too_long_for_a_name_is_refused_as_on_the_wire(door: Door, field: str) -> None:
-    bars = recent_bars("AAPL")
-    reply, _ = answer(door, question(instance(bars, **{field: "Z" * 257})), buffers_of(bars))
-    error = reply["results"][0]["error"]
-    assert (error["reason"], error["metadata"]) == (
-        "REQUEST_TOO_LARGE",
-        {"field": field, "have": "257", "most": "256"},
-    )
-
-
-@pytest.mark.parametrize("text", ["", "[]", "{", '{"model": 1}', '{"model": "small", "timeout_s": true}'])
-def test_text_that_is_no_question_is_refused(door: Door, text: str) -> None:
-    reply, _ = answer(door, text, [])
-    assert reason(reply) == "MALFORMED_REQUEST"
-
-
-def test_a_question_without_instances_is_refused(door: Door) -> None:
-    reply, _ = answer(door, question(), [])
-    assert reason(reply) == "MALFORMED_REQUEST"
-
-
-def test_an_unknown_model_is_the_calls_error(door: Door) -> None:
-    bars = recent_bars("AAPL")
-    reply, _ = answer(door, question(instance(bars), model="large"), buffers_of(bars))
-    assert reason(reply) == "MODEL_NOT_FOUND"
-    assert reason(json.loads(door.get_model("small@7"))) == "VERSION_NOT_FOUND"
-
-
-def test_the_models_are_described(door: Door) -> None:
-    listed = json.loads(door.list_models())["models"]
-    assert [model["name"] for model in listed] == ["small"]
-    assert json.loads(door.get_model("small@1"))["model"] == listed[0]
+def test_the_host_may_reuse_the_buffer_of_a_request_at_once(models: Path) -> None:
+    with held(models) as (door, begun, release):
+        buffer = bytearray(predict_request())
+        pending = door.call("Predict", buffer, 30)
+        begun.wait()
+        buffer[:] = b"\xff" * len(buffer)
+        release()
+        assert len(pb.PredictResponse.FromString(pending.answer()[0]).results) == 3
 
 
 def test_the_host_is_told_when_an_answer_is_there(door: Door) -> None:
-    bars, told = recent_bars("AAPL"), threading.Event()
-    pending = door.predict(question(instance(bars)), buffers_of(bars))
+    told = threading.Event()
+    pending = door.call("Predict", predict_request(), 30)
     pending.when_done(told.set)
     assert told.wait(timeout=30)
-    assert "results" in json.loads(pending.reply()[0])
+    assert pending.answer()[1] == b""
 
 
-def test_a_call_whose_time_is_over_is_not_computed(door: Door) -> None:
-    bars = recent_bars("AAPL")
-    reply, _ = answer(door, question(instance(bars), timeout_s=0), buffers_of(bars))
-    assert reason(reply) == "DEADLINE_EXCEEDED"
+def test_an_errors_status_has_its_code_message_reason_and_metadata(door: Door) -> None:
+    request = pb.GetModelRequest(model="Z" * 257).SerializeToString()
+    status = Status.FromString(door.call("GetModel", request, 30).answer()[1])
+    (detail,) = status.details
+    info = ErrorInfo()
+    assert detail.Unpack(info)
+    assert (status.code, info.domain, info.reason) == (Code.Value("RESOURCE_EXHAUSTED"), "quantra", "REQUEST_TOO_LARGE")
+    assert dict(info.metadata) == {"field": "model", "have": "257", "most": "256"}
+    assert "257" in status.message
+
+
+@pytest.mark.parametrize(
+    ("name", "request_bytes", "kind"),
+    [
+        ("Predict", b"", MalformedRequestError),
+        ("Predict", b"\xff", MalformedRequestError),
+        ("Predict", predict_request("large"), ModelNotFoundError),
+        ("Explain", b"\xff", MalformedRequestError),
+        ("ListModels", b"\xff", MalformedRequestError),
+        ("GetModel", pb.GetModelRequest(model="small@7").SerializeToString(), VersionNotFoundError),
+        ("Buy", b"", MalformedRequestError),
+        ("\ud800" * 5000, b"", MalformedRequestError),
+    ],
+    ids=["nothing", "no message", "model", "no query", "no list", "version", "no call", "no text"],
+)
+def test_a_call_that_cannot_be_answered_says_why(
+    door: Door, name: str, request_bytes: bytes, kind: type[QuantraError]
+) -> None:
+    assert type(error_of(door.call(name, request_bytes, 30))) is kind
+
+
+def test_a_call_whose_time_is_over_is_not_computed(models: Path) -> None:
+    with held(models) as (door, begun, _):
+        assert isinstance(error_of(door.call("Predict", predict_request(), 0)), DeadlineExceededError)
+        assert not begun.is_set()
+
+
+def test_a_full_queue_says_when_to_come_again(models: Path) -> None:
+    with held(models, ServiceLimits(predictions=QueueLimits(calls=1))) as (door, begun, _):
+        door.call("Predict", predict_request(), 30)
+        begun.wait()
+        refused = door.call("Predict", predict_request(), 30)
+        assert isinstance(error_of(refused), QueueFullError)
+        status, after = Status.FromString(refused.answer()[1]), RetryInfo()
+        assert any(detail.Unpack(after) for detail in status.details)
+        assert after.retry_delay.ToMilliseconds() > 0
+
+
+def test_a_cancelled_call_that_waits_leaves_at_once(models: Path) -> None:
+    with held(models, ServiceLimits(predictions=QueueLimits(calls=2))) as (door, begun, release):
+        first = door.call("Predict", predict_request(), 30)
+        begun.wait()
+        second, told = door.call("Predict", predict_request(), 30), threading.Event()
+        second.when_done(told.set)
+        second.cancel()
+        assert told.is_set()
+        assert isinstance(error_of(second), CallCancelledError)
+        third = door.call("Predict", predict_request(), 30)  # in the second one's place
+        release()
+        assert [first.answer()[1], third.answer()[1]] == [b"", b""]
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_a_cancelled_call_that_is_worked_on_ends(models: Path, name: str) -> None:
+    request = CALLS[name]
+    with held(models) as (door, begun, release):
+        pending, told = door.call(name, request, 30), threading.Event()
+        pending.when_done(told.set)
+        begun.wait()
+        pending.cancel()
+        assert told.is_set()
+        assert isinstance(error_of(pending), CallCancelledError)
+        release()
+        assert door.call(name, request, 30).answer()[1] == b""
+
+
+def test_work_on_a_cancelled_call_is_told_so() -> None:
+    deadline = Deadline()
+    Pending(Future(), deadline).cancel()
+    with pytest.raises(CallCancelledError):
+        deadline.check()
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_a_closed_door_is_unavailable(models: Path, name: str) -> None:
+    door = opened(models)
+    door.close()
+    assert isinstance(error_of(door.call(name, CALLS[name], 30)), UnavailableError)
+
+
+def refusal(models: str, device: str = "cpu", max_batch_rows: int = 256, threads: int = 1) -> QuantraError:
+    door, (status,) = open_door(models, device, max_batch_rows, threads)
+    assert door is None
+    error = errors.decode_details(status)
+    assert error is not None
+    return error
+
+
+@pytest.mark.parametrize("folder", ["x" * 5000, "\0", "\ud800", "nowhere"], ids=["long", "nul", "half", "missing"])
+def test_a_folder_that_cannot_be_is_refused(folder: str) -> None:
+    assert isinstance(refusal(folder), ConfigurationError)
 
 
 def test_a_folder_without_models_is_refused(tmp_path: Path) -> None:
-    opened, text = open_door(str(tmp_path), OPTIONS)
-    assert opened is None
-    assert reason(json.loads(text)) == "CONFIGURATION_INVALID"
+    assert isinstance(refusal(str(tmp_path)), ConfigurationError)
 
 
-def test_an_alias_that_leads_nowhere_is_a_problem(tmp_path: Path) -> None:
+def test_settings_out_of_range_are_refused(models: Path) -> None:
+    refusals = (
+        refusal(str(models), device="tpu"),
+        refusal(str(models), device="\ud800"),
+        refusal(str(models), max_batch_rows=0),
+        refusal(str(models), threads=0),
+        refusal(str(models), threads=10**40),
+    )
+    assert {type(error) for error in refusals} == {ConfigurationError}
+
+
+def test_an_artifact_that_was_refused_is_a_problem(tmp_path: Path) -> None:
     small_models(tmp_path)
     (tmp_path / "small" / "aliases.json").write_text('{"champion": 1, "canary": 9}')
-    opened, text = open_door(str(tmp_path), OPTIONS)
-    assert opened is not None
-    (problem,) = json.loads(text)["problems"]
-    assert problem["reason"] == "ARTIFACT_INVALID"
-    assert "alias 'canary' names version 9, which is missing" in problem["message"]
-    assert "version 9, which is missing" in json.loads(opened.get_model("small@canary"))["error"]["message"]
-    opened.close()
-
-
-def test_a_truth_value_that_is_neither_0_nor_1_is_refused(door: Door) -> None:
-    buffers: list[AnyArray] = [np.zeros(60, np.float32), np.full(60, 2, np.uint8), np.zeros(0, np.float32), np.ones(1)]
-    window = {
-        "symbols": ["A"],
-        "observed": {"buffer": 0, "shape": [1, 60, 1]},
-        "known": {"buffer": 2, "shape": [1, 80, 0]},
-        "static": {"buffer": 2, "shape": [1, 0]},
-        "mask": {"buffer": 1, "shape": [1, 60, 1]},
-        "location": {"buffer": 3, "shape": [1]},
-        "scale": {"buffer": 3, "shape": [1]},
-        "schema_hash": "x",
-        "features": [],
-        "as_of_session": 0,
-    }
-    asked = {"request_id": "w", "window": window}
-    reply, _ = answer(door, question(asked), buffers)
-    assert "0 or 1" in reply["results"][0]["error"]["message"]
+    door, (status,) = open_door(str(tmp_path), "cpu", 256, 1)
+    assert door is not None
+    problem = Status.FromString(status)
+    assert problem.code == Code.Value("DATA_LOSS")
+    assert "alias 'canary' names version 9, which is missing" in problem.message
+    request = pb.GetModelRequest(model="small@canary").SerializeToString()
+    assert isinstance(error_of(door.call("GetModel", request, 30)), VersionNotFoundError)
+    door.close()

@@ -1,5 +1,7 @@
 """What lies where in a folder of models: `NAME/VERSION/` artifacts, and `NAME/aliases.json` beside them."""
 
+import errno
+import os
 import re
 from pathlib import Path
 from typing import Final
@@ -36,7 +38,10 @@ def names_in(models: Path) -> frozenset[str]:
     Raises:
         OSError: the folder is missing or cannot be read.
     """
-    return frozenset(p.name for p in models.iterdir() if is_name(p.name) and p.is_dir())
+    try:
+        return frozenset(p.name for p in models.iterdir() if is_name(p.name) and p.is_dir())
+    except ValueError:  # a NUL or half a character: no folder has such a name
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT)) from None
 
 
 def versions_in(line: Path) -> frozenset[int]:

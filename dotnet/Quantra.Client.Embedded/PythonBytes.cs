@@ -1,0 +1,39 @@
+using System.Runtime.InteropServices;
+using Grpc.Core;
+using Python.Runtime;
+using Quantra.Client.Wire;
+
+namespace Quantra.Client.Embedded;
+
+/// <summary>Bytes that come out of Python.</summary>
+internal static class PythonBytes
+{
+    /// <summary>A copy of a Python object's bytes; the GIL must be held.</summary>
+    public static byte[] Copy(PyObject bytes)
+    {
+        using var buffer = bytes.GetBuffer();
+        var copy = new byte[buffer.Length];
+        if (copy.Length > 0)
+            Marshal.Copy(buffer.Buffer, copy, 0, copy.Length);
+        return copy;
+    }
+
+    /// <summary>The same of each item of a Python list.</summary>
+    public static byte[][] CopyEach(PyObject list)
+    {
+        var copies = new byte[list.Length()][];
+        for (var index = 0; index < copies.Length; index++)
+        {
+            using var bytes = list[index];
+            copies[index] = Copy(bytes);
+        }
+
+        return copies;
+    }
+
+    /// <summary>The error in the bytes of a google.rpc.Status.</summary>
+    public static QuantraError Error(byte[] status) => StatusReader.ErrorOrNull(status) ?? QuantraError.Of(
+        StatusCode.Internal,
+        QuantraReason.Internal,
+        "an error of the predictor cannot be read; use the same version of quantra and Quantra.Client.Embedded");
+}
