@@ -6,13 +6,13 @@ Needs a server that can be told to read its models again: one whose help knows `
 import asyncio
 import secrets
 import shutil
-import socket
 import subprocess
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, final
 
 import grpc
 from google.protobuf.message_factory import GetMessageClass
@@ -23,7 +23,7 @@ from benchmarks.faults.findings import Finding
 from benchmarks.faults.models import NAME
 from benchmarks.faults.mutants import delimited
 from benchmarks.faults.reflected import methods
-from benchmarks.faults.served import Server, server_command, serving
+from benchmarks.faults.served import Server, free_port, server_command, serving
 from benchmarks.report import at_least, at_most, shown, unmeasured
 from predictor._pb import prediction_pb2 as pb
 
@@ -63,23 +63,15 @@ def has_admin() -> bool:
     return OPTION in told.stdout
 
 
-def free_port() -> int:
-    """One that nothing listens on."""
-    with socket.create_server(("127.0.0.1", 0)) as other:
-        port: int = other.getsockname()[1]
-    return port
-
-
+@final
+@dataclass(frozen=True, slots=True)
 class Exchange:
-    """Two artifacts of which one is in the folder that is served.
+    """Two artifacts of which one is in the folder that is served."""
 
-    Args:
-        served: Where the one is.
-        aside: Where the other is.
-    """
-
-    def __init__(self, served: Path, aside: Path) -> None:
-        self.served, self.aside = served, aside
+    served: Path
+    """Where the one is."""
+    aside: Path
+    """Where the other is."""
 
     def turn(self) -> None:
         """Let them change places."""
@@ -89,24 +81,23 @@ class Exchange:
         between.rename(self.aside)
 
 
+@final
+@dataclass(frozen=True, slots=True)
 class Admin:
-    """Tells the server to read its model again.
+    """Tells the server to read its model again."""
 
-    Args:
-        target: Where it listens for that.
-        token: What it wants to be told first.
-    """
-
-    def __init__(self, target: str, token: str) -> None:
-        self._target = target
-        self._metadata = (("authorization", f"Bearer {token}"),)
+    target: str
+    """Where it listens for that."""
+    token: str
+    """What it wants to be told first."""
 
     def reload(self) -> str:
         """The status, and what it says beside it."""
-        with grpc.insecure_channel(self._target) as channel:
+        bearer = ("authorization", f"Bearer {self.token}")
+        with grpc.insecure_channel(self.target) as channel:
             call: Any = channel.unary_unary(RELOAD)
             try:
-                call(reload_request(channel), timeout=PATIENCE_S, metadata=self._metadata)
+                call(reload_request(channel), timeout=PATIENCE_S, metadata=(bearer,))
             except grpc.RpcError as error:
                 failure: Any = error
                 return f"{failure.code().name}: {str(failure.details())[:120]}"
