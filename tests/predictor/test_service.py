@@ -193,7 +193,8 @@ def traffic(clock: Clock) -> Traffic:
 
 def test_without_predictions_nothing_pauses(clock: Clock, traffic: Traffic) -> None:
     traffic.pause()
-    traffic.note()
+    traffic.begin()
+    traffic.end()
     clock.now_s += QUIET_S
     before_s = clock.now_s
     traffic.pause()
@@ -201,14 +202,29 @@ def test_without_predictions_nothing_pauses(clock: Clock, traffic: Traffic) -> N
 
 
 def test_after_a_prediction_a_pause_lasts_until_it_is_quiet(clock: Clock, traffic: Traffic) -> None:
-    traffic.note()
+    traffic.begin()
+    traffic.end()
     traffic.pause()
     assert 1000 + QUIET_S <= clock.now_s < 1000 + 2 * QUIET_S
 
 
+def test_while_a_prediction_is_under_way_a_pause_lasts_however_long_it_takes(clock: Clock, traffic: Traffic) -> None:
+    """One that takes longer than the quiet time was overtaken when only its beginning counted."""
+    traffic.begin()
+    traffic.begin()
+    traffic.end()
+
+    def end_late() -> None:
+        if clock.now_s > 1000 + 5 * QUIET_S and traffic._under_way:
+            traffic.end()
+
+    clock.meanwhile = end_late
+    traffic.pause()
+    assert 1000 + 6 * QUIET_S <= clock.now_s < 1000 + 7 * QUIET_S
+
+
 def test_predictions_without_end_do_not_stop_other_work(clock: Clock, traffic: Traffic) -> None:
-    traffic.note()
-    clock.meanwhile = traffic.note
+    traffic.begin()
     traffic.pause()
     assert 1000 + LONGEST_PAUSE_S <= clock.now_s < 1000 + LONGEST_PAUSE_S + QUIET_S
 
@@ -244,19 +260,14 @@ def test_a_limit_of_the_servers_own_ends_an_explanation_and_says_so(monkeypatch:
         limited.check()
 
 
-def test_a_prediction_is_noted_when_it_is_asked_for(
-    service: PredictionService, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    noted: list[Traffic] = []
-
-    def note(traffic: Traffic) -> None:
-        noted.append(traffic)
-
-    monkeypatch.setattr(Traffic, "note", note)
-    service.explain("small", _query(), Deadline()).result(SOON_S)
-    assert not noted
+def test_a_prediction_is_under_way_until_it_is_answered_or_refused(service: PredictionService) -> None:
+    with pytest.raises(ModelNotFoundError):
+        service.predict("nobody", [Instance(input=recent_bars("AAPL"))], Deadline())
+    late = service.predict("", [Instance(input=recent_bars("AAPL"))], Deadline.after(0))
+    assert isinstance(late.exception(SOON_S), DeadlineExceededError)
     _predict(service, Instance(input=recent_bars("AAPL")))
-    assert len(noted) == 1
+    assert service._traffic._under_way == 0
+    assert service._traffic._is_busy()
 
 
 # --- deadlines

@@ -1,9 +1,13 @@
 """Questions about many instances come back from the wire as they were sent, and so do the reports."""
 
+import contextlib
 from dataclasses import fields, replace
 
 import numpy as np
 import pytest
+from google.protobuf.message import DecodeError
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from market import bokeh_panel
 
 from predictor._pb import prediction_pb2 as pb
@@ -43,6 +47,8 @@ REPORT = GlobalImportance(
     refused_symbols=1,
     refusals=(Refusal(0, "", BarsError("bad")), Refusal(2, "IBM", BarsError("worse", metadata={"session": "1"}))),
 )
+
+BODY = global_importance.encode(REPORT).SerializeToString()
 
 
 def test_a_question_comes_back() -> None:
@@ -116,6 +122,14 @@ def test_an_array_of_another_length_than_there_are_rows_is_named(field: str) -> 
         whole.pop()
     with pytest.raises(MalformedRequestError, match=r"^targets\."):
         global_importance.decode(message)
+
+
+@settings(max_examples=200, deadline=None, derandomize=True, database=None)
+@given(place=st.integers(0, len(BODY) - 1), byte=st.integers(0, 255))
+def test_a_changed_byte_of_a_report_gives_a_value_or_one_of_our_errors(place: int, byte: int) -> None:
+    body = BODY[:place] + bytes([byte]) + BODY[place + 1 :]
+    with contextlib.suppress(DecodeError, MalformedRequestError):
+        global_importance.decode(pb.ExplainGlobalProgress.FromString(body))
 
 
 def test_a_row_of_an_unknown_kind_is_refused() -> None:

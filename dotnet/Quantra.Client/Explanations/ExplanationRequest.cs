@@ -15,7 +15,7 @@ public sealed record ExplanationRequest(PredictionRequest Instance, int Horizon,
     /// <summary>How detailed the answer is.</summary>
     public ExplanationDetail Detail { get; init; }
 
-    /// <summary>Largest relative gap between the sum of the contributions and the difference from the baseline, in (0, 1).</summary>
+    /// <summary>Largest relative gap between the sum of the contributions and the difference from the baseline, in [0.0001, 1).</summary>
     public double Tolerance { get; init; } = ManyExplanationsRequest.DefaultTolerance;
 
     /// <summary>The same request, in the form for several numbers.</summary>

@@ -1,6 +1,7 @@
 """The calls of quantra.v1, from request bytes to answer bytes, on no particular transport.
 
     calls.py       which calls there are, and how each is answered
+    admin.py       the calls that change which models are served
     requests.py    requests that are read when their turn comes
     streams.py     calls whose answer is a stream of messages
     chaining.py    one future after another
@@ -9,7 +10,8 @@ Every door is a thin caller: the gRPC server and the embedded door hand over byt
 QuantraError. Nothing here waits: what takes time is done on threads of the service.
 """
 
+from predictor.calls.admin import AdminCalls
 from predictor.calls.calls import Calls
 from predictor.calls.streams import OpenCall
 
-__all__ = ["Calls", "OpenCall"]
+__all__ = ["AdminCalls", "Calls", "OpenCall"]

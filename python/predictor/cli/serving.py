@@ -15,7 +15,7 @@ from predictor.server import serve as serve_models
 _LINE: Final = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
 
-def serve(
+def serve(  # noqa: PLR0913 - one argument a flag
     *,
     models: Annotated[Path, typer.Option(metavar="DIR", help="Folder of NAME/VERSION artifacts.")],
     listen: Annotated[str, typer.Option(metavar="HOST:PORT", help="Port 0 picks a free one.")] = str(DEFAULT_ADDRESS),
@@ -25,6 +25,17 @@ def serve(
     insecure_public: Annotated[
         bool, typer.Option("--insecure-public", help="Allow an address that other machines can reach, unencrypted.")
     ] = False,
+    lock: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Serve only versions that sha256sum */*/manifest.json listed in this file."),
+    ] = None,
+    watch: Annotated[
+        bool, typer.Option("--watch", help="Serve what comes into the folder; drop what leaves it.")
+    ] = False,
+    admin_listen: Annotated[
+        str | None,
+        typer.Option(metavar="HOST:PORT", help="Where models can be loaded and unloaded; this machine only."),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Log as JSON too; standard output always is.")] = False,
 ) -> None:
     """Serve models over gRPC until Ctrl+C or SIGTERM.
@@ -39,6 +50,9 @@ def serve(
             device=device,
             max_batch_rows=max_batch_rows,
             threads=threads,
+            lock=lock,
+            watch=watch,
+            admin_listen=None if admin_listen is None else Address.parse(admin_listen),
         )
     except ConfigurationError as error:
         raise typer.BadParameter(error.message) from error

@@ -23,6 +23,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             device=options.device,
             max_batch_rows=options.max_batch_rows,
             threads=options.threads,
+            lock=options.lock,
+            watch=options.watch,
+            admin_listen=None if options.admin_listen is None else Address.parse(options.admin_listen),
         )
     except ConfigurationError as error:
         parser.error(error.message)
@@ -41,6 +44,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--device", default="auto", help="auto, cpu, cuda or cuda:N [%(default)s]")
     parser.add_argument("--max-batch-rows", type=int, default=256, help="rows of one forward [%(default)s]")
     parser.add_argument("--threads", type=int, default=1, help="CPU threads of one forward [%(default)s]")
+    parser.add_argument("--lock", type=Path, help="what sha256sum */*/manifest.json printed in the folder of models")
+    parser.add_argument("--watch", action="store_true", help="follow what changes in the folder of models")
+    parser.add_argument("--admin-listen", help="HOST:PORT of this machine where models can be loaded and unloaded")
     parser.add_argument("--log-level", default="info", choices=("debug", "info", "warning", "error"))
     return parser
 

@@ -5,7 +5,7 @@ import errno
 import os
 import socket
 from collections.abc import Iterable
-from typing import Final, final
+from typing import TYPE_CHECKING, Final, final
 
 import grpc
 import grpc.aio
@@ -15,14 +15,14 @@ from grpc_reflection.v1alpha import reflection, reflection_pb2_grpc
 from predictor.errors import ConfigurationError
 from predictor.server.admission import Admission, Arrivals
 from predictor.server.adopted import Adopting
-from predictor.server.servicer import SERVICE_NAME, Calls, PredictionServicer
+from predictor.server.servicer import PREDICTION, Calls, Servicer
 from predictor.server.settings import Address, ServerLimits
+
+if TYPE_CHECKING:
+    from google.protobuf.descriptor import ServiceDescriptor
 
 _CLOSE_S: Final = 1.0
 """How long answers may take to be sent, and health watchers to hang up, once no call is in flight."""
-
-_WHOLE: Final = ("", SERVICE_NAME)
-"""What health tells of beside models: the server and its service."""
 
 _PING_INTERVAL_MS: Final = 900
 """Pings at least so far apart are answered; a client that sends one a second has some that come a little early."""
@@ -34,13 +34,20 @@ class Listener:
 
     `bind` claims the address, `start` begins to answer that models are loading, `serve` to answer calls, `drain` ends
     it; each is called once, in this order. `close` ends it at any time.
+
+    Args:
+        address: where it listens.
+        limits: of what it lets in.
+        service: whose calls it answers.
     """
 
-    def __init__(self, address: Address, limits: ServerLimits) -> None:
+    def __init__(self, address: Address, limits: ServerLimits, service: "ServiceDescriptor" = PREDICTION) -> None:
+        self._whole = ("", service.full_name)
+        """What health tells of beside models: the server and its service."""
         self._address = address
         self._limits = limits
         self._admission, self._arrivals = Admission(limits), Arrivals(limits)
-        self._servicer = PredictionServicer(self._admission, self._arrivals, limits)
+        self._servicer = Servicer(service, self._admission, self._arrivals, limits)
         self._health = health.aio.HealthServicer()  # pyright: ignore[reportAttributeAccessIssue] - the stubs lack it
         self._healthy: frozenset[str] = frozenset()
         self._server = grpc.aio.server(options=_options(limits))
@@ -68,10 +75,10 @@ class Listener:
         adopting = Adopting(self._server)
         health_pb2_grpc.add_HealthServicer_to_server(self._health, adopting)
         if self._address.is_loopback:  # others need not learn what there is to attack
-            names = (SERVICE_NAME, health.SERVICE_NAME, reflection.SERVICE_NAME)
+            names = (self._whole[1], health.SERVICE_NAME, reflection.SERVICE_NAME)
             reflecting = reflection.aio.ReflectionServicer(names)
             reflection_pb2_grpc.add_ServerReflectionServicer_to_server(reflecting, adopting)
-        for name in _WHOLE:
+        for name in self._whole:
             await self._health.set(name, health_pb2.HealthCheckResponse.NOT_SERVING)
         await self._server.start()
         self._has_begun = True
@@ -84,7 +91,7 @@ class Listener:
 
     async def tell_health(self, models: Iterable[str]) -> None:
         """Say SERVING for these models, and NOT_SERVING for those that were served before."""
-        healthy = frozenset((*_WHOLE, *models))
+        healthy = frozenset((*self._whole, *models))
         for name in healthy - self._healthy:
             await self._health.set(name, health_pb2.HealthCheckResponse.SERVING)
         for name in self._healthy - healthy:

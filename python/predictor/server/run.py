@@ -6,22 +6,15 @@ import logging
 import os
 import signal
 import sys
-import threading
 from collections.abc import Generator
-from concurrent.futures import Future
 from contextlib import contextmanager
-from dataclasses import dataclass
 from importlib.metadata import version
 from types import FrameType
-from typing import TYPE_CHECKING, Any, Final, NoReturn, Self, final
+from typing import Final, NoReturn
 
 from predictor.errors import QuantraError
-from predictor.server.listener import Listener
+from predictor.server.host import Host, Ports, one_line
 from predictor.server.settings import ServerSettings
-
-if TYPE_CHECKING:
-    from predictor.calls import Calls
-    from predictor.service import PredictionService
 
 SWITCH_INTERVAL_S: Final = 0.0002
 """How long a thread keeps the interpreter while others wait. With the default of 5 ms the thread that runs the network
@@ -45,7 +38,7 @@ def serve(settings: ServerSettings) -> int:
     try:
         is_loading = asyncio.run(_serve(settings))
     except QuantraError as error:
-        sys.stderr.write(f"{_one_line(error)}\n")
+        sys.stderr.write(f"{one_line(error)}\n")
         return 1
     finally:
         sys.setswitchinterval(before)
@@ -56,80 +49,25 @@ def serve(settings: ServerSettings) -> int:
 
 async def _serve(settings: ServerSettings) -> bool:
     """Whether a signal came while models were loading."""
-    listener = Listener(settings.listen, settings.limits)
+    host = Host(settings)
     with _stop_signal() as stopping:
         try:
-            port = listener.bind()
-            await listener.start()
-            loading = _begin_loading(settings)
-            await asyncio.wait(
-                {loading, stopped := asyncio.create_task(stopping.wait())}, return_when="FIRST_COMPLETED"
-            )
-            if stopped.done():
+            ports = host.bind()
+            await host.start()
+            loading, stopped = asyncio.create_task(host.load()), asyncio.create_task(stopping.wait())
+            await asyncio.wait({loading, stopped}, return_when="FIRST_COMPLETED")
+            if not loading.done():
                 _log.info("stopping before the models are loaded")
-                await listener.drain()
                 return True
-            with await loading as served:
-                await _answer(listener, served, port, stopped)
+            await loading
+            await host.serve()
+            _announce(ports)
+            await stopped
+            _log.info("stopping: calls in flight may finish")
+            await host.drain()
         finally:
-            await listener.close()
+            await host.close()
     return False
-
-
-@final
-@dataclass(frozen=True, slots=True)
-class Loaded:
-    """The models, and the calls that they answer. Closing both finishes what waits."""
-
-    service: "PredictionService"
-    calls: "Calls"
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.calls.close()
-        self.service.close()
-
-
-async def _answer(listener: Listener, loaded: Loaded, port: int, stopped: "asyncio.Task[Any]") -> None:
-    for problem in loaded.service.problems:
-        _log.warning("not served: %s", _one_line(problem))
-    for name in loaded.service.without_champion:
-        _log.warning("%s: no version has the alias champion, so the newest is served", name)
-    await listener.serve(loaded.calls, [info.name for info in loaded.service.models()])
-    _announce(port)
-    await stopped
-    _log.info("stopping: calls in flight may finish")
-    await listener.drain()
-
-
-def _begin_loading(settings: ServerSettings) -> "asyncio.Future[Loaded]":
-    """Load on a thread, so that calls are told meanwhile that models are loading."""
-    loaded: Future[Loaded] = Future()
-
-    def load() -> None:
-        try:
-            loaded.set_result(_load(settings))
-        except Exception as error:  # noqa: BLE001 - a thread's edge: whoever waits raises it
-            loaded.set_exception(error)
-
-    threading.Thread(target=load, name="load", daemon=True).start()
-    return asyncio.wrap_future(loaded)
-
-
-def _load(settings: ServerSettings) -> Loaded:
-    from predictor.calls import Calls  # imports torch, which an address in use need not wait for
-    from predictor.service import PredictionService
-
-    service = PredictionService.open(
-        settings.models,
-        device=settings.device,
-        max_batch_rows=settings.max_batch_rows,
-        threads=settings.threads,
-        limits=settings.limits.service,
-    )
-    return Loaded(service, Calls(service, settings.limits.service))
 
 
 def _allow_connections() -> None:
@@ -166,12 +104,8 @@ def _stop_signal() -> Generator[asyncio.Event]:
             signal.signal(number, signal.SIG_DFL if handler is None else handler)  # None: not one of Python's
 
 
-def _announce(port: int) -> None:
-    sys.stdout.write(
-        json.dumps({"ready": True, "port": port, "pid": os.getpid(), "version": version("quantra")}) + "\n"
-    )
+def _announce(ports: Ports) -> None:
+    line = {"ready": True, "port": ports.calls, "pid": os.getpid(), "version": version("quantra")}
+    admin = {} if ports.admin is None else {"admin_port": ports.admin}
+    sys.stdout.write(json.dumps({**line, **admin}) + "\n")
     sys.stdout.flush()
-
-
-def _one_line(error: QuantraError) -> str:
-    return " ".join(error.message.split())

@@ -1,4 +1,4 @@
-"""quantra.v1.PredictionService on gRPC: it takes each call's bytes to `predictor.calls`, and its answer back.
+"""A service of quantra.v1 on gRPC: it takes each call's bytes to `predictor.calls`, and its answer back.
 
 Requests are read here and not by gRPC: bytes that are no request get an answer of ours, and one that never comes whole
 does not wait for ever.
@@ -22,15 +22,15 @@ from predictor.wire import errors
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
-    from google.protobuf.descriptor import MethodDescriptor
+    from google.protobuf.descriptor import MethodDescriptor, ServiceDescriptor
 
     from predictor.calls import OpenCall
 
 STATUS_CODES = {status: grpc.StatusCode[status.value] for status in Status}
 """gRPC's own constant for each status."""
 
-_SERVICE: Final = pb.DESCRIPTOR.services_by_name["PredictionService"]
-SERVICE_NAME: Final = _SERVICE.full_name
+PREDICTION: Final = pb.DESCRIPTOR.services_by_name["PredictionService"]
+ADMIN: Final = pb.DESCRIPTOR.services_by_name["ModelAdminService"]
 
 _log = logging.getLogger(__name__)
 
@@ -59,10 +59,13 @@ async def refuse(context: Context, error: QuantraError) -> Never:
 
 
 @final
-class PredictionServicer:
-    """Lets calls in, reads them, and sends their answers. Until it serves, every call is UNAVAILABLE."""
+class Servicer:
+    """Lets the calls of a service in, reads them, and sends their answers. Until it serves, each is UNAVAILABLE."""
 
-    def __init__(self, admission: Admission, arrivals: Arrivals, limits: ServerLimits) -> None:
+    def __init__(
+        self, service: "ServiceDescriptor", admission: Admission, arrivals: Arrivals, limits: ServerLimits
+    ) -> None:
+        self._service = service
         self._admission = admission
         self._arrivals = arrivals
         self._limits = limits
@@ -74,8 +77,8 @@ class PredictionServicer:
 
     def handler(self) -> grpc.GenericRpcHandler:
         """What gRPC routes calls to."""
-        methods = {method.name: self._method(method) for method in _SERVICE.methods}
-        return grpc.method_handlers_generic_handler(SERVICE_NAME, methods)
+        methods = {method.name: self._method(method) for method in self._service.methods}
+        return grpc.method_handlers_generic_handler(self._service.full_name, methods)
 
     def _method(self, method: "MethodDescriptor") -> Any:
         """The handler of a call; requests come as a stream whatever the call, so that they are read here."""

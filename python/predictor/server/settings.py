@@ -111,7 +111,7 @@ class ServerSettings:
     """Everything about one server.
 
     Raises:
-        ConfigurationError: an address that other machines reach, without `insecure_public`.
+        ConfigurationError: an address that other machines reach, without `insecure_public`, or for changes at all.
     """
 
     models: Path
@@ -125,6 +125,13 @@ class ServerSettings:
     """Rows of one forward at most."""
     threads: int = 1
     """CPU threads of one forward. Each model has a thread of its own already; more pay off for wide networks alone."""
+    lock: Path | None = None
+    """What `sha256sum */*/manifest.json` printed in the folder of models: versions that may be served; None: all."""
+    watch: bool = False
+    """Serve what comes into the folder, and no more what leaves it."""
+    admin_listen: Address | None = None
+    """Where models can be loaded, unloaded and read again; None: nowhere. Nobody is asked who they are there, so this
+    machine alone may reach it."""
     limits: ServerLimits = field(default_factory=ServerLimits)
 
     def __post_init__(self) -> None:
@@ -133,4 +140,9 @@ class ServerSettings:
             raise ConfigurationError(
                 f"{self.listen} can be reached from other machines, without encryption or login; listen on 127.0.0.1, "
                 "or pass --insecure-public if that is meant"
+            )
+        if self.admin_listen is not None and not self.admin_listen.is_loopback:
+            raise ConfigurationError(
+                f"{self.admin_listen} can be reached from other machines, and who reaches it can change the models; "
+                "listen for changes on 127.0.0.1"
             )

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import final
 
+from predictor.catalog import ModelInfo
 from predictor.errors import ArtifactError, ConfigurationError
 from predictor.model import Answering
 from predictor.registry import ModelsFolder, Registry, Watch
@@ -55,6 +56,10 @@ class ServedModels:
     def now(self) -> Served:
         """What is served at this moment."""
         return self._now
+
+    def infos(self) -> tuple[ModelInfo, ...]:
+        """Every version of every model."""
+        return self._now.registry.infos()
 
     def load(self, reference: str) -> None:
         """Serve what the folder has under this reference and is not served yet; raises as `ModelsFolder.load`."""

@@ -122,7 +122,7 @@ class PredictionService:
 
     def models(self) -> tuple[ModelInfo, ...]:
         """Every version of every model."""
-        return self.served.now.registry.infos()
+        return self.served.infos()
 
     def model(self, reference: str) -> ModelInfo:
         """One model.
@@ -144,13 +144,10 @@ class PredictionService:
             ModelNotFoundError, VersionNotFoundError, QueueFullError, UnavailableError: at once.
         """
         item: Prediction = Item(Given(asked) if isinstance(asked, Sequence) else asked, deadline)
-        while True:
-            try:
-                self.served.now.lane(reference).put(item)
-            except LineClosedError:  # the model was replaced between these two steps: ask its successor
-                continue
-            self._traffic.note()
-            return item.answer
+        self._put(reference, item)
+        self._traffic.begin()
+        item.answer.add_done_callback(lambda _: self._traffic.end())
+        return item.answer
 
     def explain(self, reference: str, asked: AskedQuery | Query, deadline: Deadline) -> Future[Explanation]:
         """Explain one forecast.
@@ -195,6 +192,14 @@ class PredictionService:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+    def _put(self, reference: str, item: Prediction) -> None:
+        while True:
+            try:
+                self.served.now.lane(reference).put(item)
+            except LineClosedError:  # the model was replaced between these two steps: ask its successor
+                continue
+            return
 
     def _lane(self, model: Answering) -> PredictionLane:
         return PredictionLane(model, self._predictions, self._clock, most_rows=self._most_rows)

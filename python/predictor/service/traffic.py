@@ -4,6 +4,7 @@ Two threads of one interpreter hold each other up, whatever the cores.
 """
 
 import math
+import threading
 import time
 from collections.abc import Callable
 from typing import Final, final
@@ -13,29 +14,41 @@ from predictor.instance import Cancellation
 
 QUIET_S: Final = 0.01
 """Predictions closer together than this count as one stream."""
-LONGEST_PAUSE_S: Final = 0.05
+LONGEST_PAUSE_S: Final = 0.2
 """An explanation takes its next step after this time, however many predictions come."""
 
 
 @final
 class Traffic:
-    """When a prediction was last asked for, so that other work can pause meanwhile."""
+    """How many predictions are under way and when the last one ended, so that other work can pause meanwhile."""
 
     def __init__(
         self, *, clock: Callable[[], float] = time.monotonic, sleep: Callable[[float], None] = time.sleep
     ) -> None:
         self._clock, self._sleep = clock, sleep
+        self._lock = threading.Lock()
+        self._under_way = 0
         self._last_s = -math.inf
 
-    def note(self) -> None:
+    def begin(self) -> None:
         """A prediction was asked for."""
-        self._last_s = self._clock()
+        with self._lock:
+            self._under_way += 1
+
+    def end(self) -> None:
+        """It has its answer, or needs none."""
+        with self._lock:
+            self._under_way -= 1
+            self._last_s = self._clock()
 
     def pause(self) -> None:
-        """Wait until predictions have stopped coming, at most LONGEST_PAUSE_S."""
+        """Wait until no prediction is under way and none has been for a while, at most LONGEST_PAUSE_S."""
         longest_s = self._clock() + LONGEST_PAUSE_S
-        while self._clock() < min(self._last_s + QUIET_S, longest_s):
+        while self._is_busy() and self._clock() < longest_s:
             self._sleep(QUIET_S / 4)
+
+    def _is_busy(self) -> bool:
+        return self._under_way > 0 or self._clock() < self._last_s + QUIET_S
 
 
 @final

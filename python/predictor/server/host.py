@@ -1,0 +1,174 @@
+"""What a server process does between its signals: it listens, loads, serves, follows its folder of models, drains."""
+
+import asyncio
+import logging
+import threading
+from collections.abc import Callable, Coroutine, Iterable
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, final
+
+from predictor.errors import InternalError, QuantraError
+from predictor.server.listener import Listener
+from predictor.server.servicer import ADMIN
+from predictor.server.settings import ServerSettings
+
+if TYPE_CHECKING:
+    from predictor.calls import AdminCalls, Calls
+    from predictor.service import PredictionService
+
+WATCH_S: Final = 2.0
+"""Seconds between two looks at the folder of models."""
+
+_log = logging.getLogger(__name__)
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Ports:
+    """Where a server listens."""
+
+    calls: int
+    admin: int | None
+    """For changes of the models; None = nowhere."""
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """The models, and what answers calls with them."""
+
+    service: "PredictionService"
+    calls: "Calls"
+    admin: "AdminCalls"
+
+    @property
+    def names(self) -> list[str]:
+        """Of the models that are served."""
+        return [info.name for info in self.service.models()]
+
+    def close(self) -> None:
+        """Finish what waits, and take no more."""
+        self.admin.close()
+        self.calls.close()
+        self.service.close()
+
+
+@final
+class Host:
+    """One server, on the running event loop: `bind`, `start`, `load`, `serve` and `drain` in this order.
+
+    `close` ends it at any time.
+    """
+
+    def __init__(self, settings: ServerSettings) -> None:
+        self._settings = settings
+        self._listener = Listener(settings.listen, settings.limits)
+        address = settings.admin_listen
+        self._admin = None if address is None else Listener(address, settings.limits, ADMIN)
+        self._loaded: Loaded | None = None
+        self._loop = asyncio.get_running_loop()
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    @property
+    def _listeners(self) -> list[Listener]:
+        return [self._listener] if self._admin is None else [self._listener, self._admin]
+
+    def bind(self) -> Ports:
+        """Claim the addresses before anything is loaded; raises as `Listener.bind`."""
+        return Ports(self._listener.bind(), None if self._admin is None else self._admin.bind())
+
+    async def start(self) -> None:
+        """Answer that models are loading."""
+        for listener in self._listeners:
+            await listener.start()
+
+    async def load(self) -> None:
+        """Load the models on a thread of their own.
+
+        Raises:
+            QuantraError: none can be served.
+        """
+        loaded: Future[Loaded] = Future()
+
+        def load() -> None:
+            try:
+                loaded.set_result(_load(self._settings, self._changed))
+            except Exception as error:  # noqa: BLE001 - a thread's edge: whoever waits raises it
+                loaded.set_exception(error)
+
+        threading.Thread(target=load, name="load", daemon=True).start()
+        self._loaded = await asyncio.wrap_future(loaded)
+
+    async def serve(self) -> None:
+        """Answer calls with what was loaded."""
+        loaded = self._loaded
+        assert loaded is not None  # noqa: S101 - `load` came first
+        _warn(loaded.service.problems)
+        for name in loaded.service.without_champion:
+            _log.warning("%s: no version has the alias champion, so the newest is served", name)
+        await self._listener.serve(loaded.calls, loaded.names)
+        if self._admin is not None:
+            await self._admin.serve(loaded.admin, ())
+        if self._settings.watch:
+            self._begin(self._watch(loaded))
+
+    async def drain(self) -> None:
+        """Let calls in flight finish, take no more, and close."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*(listener.drain() for listener in self._listeners))
+
+    async def close(self) -> None:
+        """Give everything back at once, in whatever state the server is."""
+        for listener in self._listeners:
+            await listener.close()
+        if self._loaded is not None:
+            self._loaded.close()
+
+    async def _watch(self, loaded: Loaded) -> None:
+        while True:
+            await asyncio.sleep(WATCH_S)
+            try:
+                _warn(await asyncio.to_thread(loaded.service.served.refresh))
+            except Exception as error:  # noqa: BLE001 - a task's edge: the next look may do better
+                _log.warning("%s", InternalError.of("watching the models", error, _log).message)
+            await self._tell_health()
+
+    def _changed(self) -> None:
+        """The models have changed; called on the thread that changed them."""
+        self._loop.call_soon_threadsafe(lambda: self._begin(self._tell_health()))
+
+    async def _tell_health(self) -> None:
+        if self._loaded is not None:
+            await self._listener.tell_health(self._loaded.names)
+
+    def _begin(self, work: Coroutine[None, None, None]) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+
+def _load(settings: ServerSettings, changed: Callable[[], None]) -> Loaded:
+    from predictor.calls import AdminCalls, Calls  # imports torch, which an address in use need not wait for
+    from predictor.service import PredictionService
+
+    service = PredictionService.open(
+        settings.models,
+        device=settings.device,
+        max_batch_rows=settings.max_batch_rows,
+        threads=settings.threads,
+        limits=settings.limits.service,
+        lock=settings.lock,
+    )
+    return Loaded(service, Calls(service, settings.limits.service), AdminCalls(service.served, changed))
+
+
+def _warn(problems: Iterable[QuantraError]) -> None:
+    for problem in problems:
+        _log.warning("not served: %s", one_line(problem))
+
+
+def one_line(error: QuantraError) -> str:
+    """The message of an error as one line of a log."""
+    return " ".join(error.message.split())

@@ -1,0 +1,228 @@
+"""A server whose models change: by calls of an operator, and by what comes into its folder."""
+
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import grpc
+import numpy as np
+import pytest
+from artifacts import recent_bars, save_small_artifact, small_models
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from serving import failed_start, server_process
+
+from predictor._pb import prediction_pb2 as pb
+from predictor._pb.prediction_pb2_grpc import ModelAdminServiceStub
+from predictor.client import QuantraClient
+from predictor.errors import ModelNotFoundError, QuantraError
+from predictor.instance import Instance, Query
+from predictor.registry import set_alias
+from predictor.server.servicer import STATUS_CODES
+from predictor.wire import errors
+
+SOON_S = 60
+
+
+@dataclass(frozen=True)
+class Running:
+    models: Path
+    target: str
+    client: QuantraClient
+    admin: ModelAdminServiceStub
+
+
+@pytest.fixture
+def running(tmp_path: Path) -> Iterator[Running]:
+    models = small_models(tmp_path / "models")
+    set_alias(models / "small", "champion", 1)
+    options = ("--watch", "--admin-listen", "127.0.0.1:0")
+    with (
+        (tmp_path / "log").open("w") as log,
+        server_process(models, log, *options) as process,
+        QuantraClient(process.target, "small") as client,
+        grpc.insecure_channel(f"127.0.0.1:{process.ready['admin_port']}") as channel,
+    ):
+        yield Running(models, process.target, client, ModelAdminServiceStub(channel))
+
+
+def refused(call: Callable[[], object]) -> QuantraError:
+    with pytest.raises(grpc.RpcError) as failure:
+        call()
+    raised: Any = failure.value
+    details = dict(raised.trailing_metadata())[errors.DETAILS_KEY]
+    error = errors.decode_details(details)
+    assert error is not None
+    assert raised.code() in STATUS_CODES.values()
+    return error
+
+
+def versions(infos: Any) -> list[tuple[int, bool]]:
+    return [(info.version, info.is_default) for info in infos]
+
+
+def until(happened: Callable[[], bool]) -> None:
+    """Wait for what a server does by itself."""
+    ends_at_s = time.monotonic() + SOON_S
+    while not happened():
+        assert time.monotonic() < ends_at_s
+        threading.Event().wait(0.05)
+
+
+def is_serving(target: str, name: str) -> bool:
+    with grpc.insecure_channel(target) as channel:
+        stub: Any = health_pb2_grpc.HealthStub(channel)
+        asked = health_pb2.HealthCheckRequest(service=name)
+        try:
+            return stub.Check(asked).status == health_pb2.HealthCheckResponse.SERVING
+        except grpc.RpcError:
+            return False
+
+
+def test_models_are_loaded_reloaded_and_unloaded_while_calls_are_answered(running: Running) -> None:
+    first = running.client.predict(recent_bars("AAPL"))
+    save_small_artifact(running.models / "small" / "2", seed=2)
+    set_alias(running.models / "small", "champion", 2)
+    loaded = running.admin.LoadModel(pb.LoadModelRequest(model="small"))
+    assert versions(loaded.models) == [(1, False), (2, True)]
+    second = running.client.predict(recent_bars("AAPL"))
+    assert (first.version, second.version) == (1, 2)
+    left = running.admin.UnloadModel(pb.UnloadModelRequest(model="small@1"))
+    assert versions(left.models) == [(2, True)]
+    shutil.rmtree(running.models / "small" / "2")
+    save_small_artifact(running.models / "small" / "2", seed=3)
+    running.admin.ReloadModel(pb.ReloadModelRequest(model="small@2"))
+    assert running.client.predict(recent_bars("AAPL")).weights_hash not in {first.weights_hash, second.weights_hash}
+
+
+def test_a_bad_artifact_leaves_the_old_one_serving_and_says_why(running: Running) -> None:
+    before = running.client.predict(recent_bars("AAPL"))
+    weights = running.models / "small" / "1" / "weights.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-1])
+    error = refused(lambda: running.admin.ReloadModel(pb.ReloadModelRequest(model="small")))
+    assert "weights.safetensors" in error.message
+    assert running.client.predict(recent_bars("AAPL")).forecast_id == before.forecast_id
+
+
+def test_a_reference_is_a_name_and_never_a_path(running: Running) -> None:
+    requests = (
+        (running.admin.LoadModel, pb.LoadModelRequest),
+        (running.admin.ReloadModel, pb.ReloadModelRequest),
+        (running.admin.UnloadModel, pb.UnloadModelRequest),
+    )
+    for reference in ("../models/small", "small/../small", "/etc", "nobody", "small\0", "x" * 300):
+        for call, request in requests:
+            error = refused(lambda call=call, request=request, name=reference: call(request(model=name)))
+            assert str(running.models) not in error.message
+
+
+def test_what_comes_into_the_folder_goes_live_by_alias_and_what_leaves_it_is_served_no_more(running: Running) -> None:
+    save_small_artifact(running.models / "small" / "2", seed=2)
+    save_small_artifact(running.models / "other" / "1")
+    until(lambda: is_serving(running.target, "other"))
+    assert running.client.predict(recent_bars("AAPL")).version == 1
+    set_alias(running.models / "small", "champion", 2)
+    until(lambda: running.client.predict(recent_bars("AAPL")).version == 2)
+    shutil.rmtree(running.models / "other")
+    until(lambda: not is_serving(running.target, "other"))
+    with pytest.raises(ModelNotFoundError):
+        running.client.model("other")
+
+
+def test_callers_of_a_model_that_is_replaced_over_and_over_while_someone_explains_lose_nothing(
+    running: Running, tmp_path: Path
+) -> None:
+    """Each answer is wholly one version's: its hash and its numbers belong together."""
+    bars, query = recent_bars("AAPL"), Query(instance=Instance(input=recent_bars("IBM")))
+    expected: dict[str, Any] = {}
+    sources = [save_small_artifact(tmp_path / "sources" / str(seed), seed=seed) for seed in (1, 2)]
+    ended = threading.Event()
+
+    def replace(source: Path) -> None:
+        shutil.rmtree(running.models / "small" / "1")
+        shutil.copytree(source, running.models / "small" / "1")
+        running.admin.ReloadModel(pb.ReloadModelRequest(model="small@1"))
+
+    def predict(_: int) -> list[tuple[str, bytes]]:
+        answers: list[tuple[str, bytes]] = []
+        while not ended.is_set():
+            forecast = running.client.predict(bars)
+            answers.append((forecast.weights_hash, forecast.values.tobytes()))
+        return answers
+
+    def explain() -> int:
+        count = 0
+        while not ended.is_set():
+            count += len(running.client.explain(query).attributions)
+        return count
+
+    for source in sources:
+        replace(source)
+        forecast = running.client.predict(bars)
+        expected[forecast.weights_hash] = forecast.values
+    with ThreadPoolExecutor(9) as callers:
+        explaining, predicting = callers.submit(explain), [callers.submit(predict, n) for n in range(8)]
+        for turn in range(10):
+            replace(sources[turn % 2])
+        ended.set()
+        answers = [answer for one in predicting for answer in one.result()]
+    assert explaining.result() > 0
+    assert {name for name, _ in answers} == expected.keys()
+    for name, values in set(answers):
+        np.testing.assert_allclose(np.frombuffer(values), expected[name].ravel(), rtol=0, atol=1e-6)
+
+
+def test_a_lock_lets_only_those_versions_be_served_that_it_lists(tmp_path: Path) -> None:
+    models = small_models(tmp_path / "models")
+    save_small_artifact(models / "other" / "1", seed=5)
+    printed = subprocess.run(["sha256sum", "small/1/manifest.json"], cwd=models, capture_output=True, check=True)
+    lock = tmp_path / "lock"
+    lock.write_bytes(printed.stdout)
+    with (
+        (tmp_path / "log").open("w") as log,
+        server_process(models, log, "--lock", str(lock)) as process,
+        QuantraClient(process.target) as client,
+    ):
+        assert [info.name for info in client.models()] == ["small"]
+    assert "not served: other" in (tmp_path / "log").read_text()
+
+
+def test_changes_are_taken_from_this_machine_alone(tmp_path: Path) -> None:
+    done = failed_start("--models", str(tmp_path), "--admin-listen", "0.0.0.0:0")
+    assert done.returncode == 2
+    assert "can change the models" in done.stderr
+
+
+def test_a_signal_while_models_load_ends_the_server_at_once(tmp_path: Path) -> None:
+    """Calls are told meanwhile that models are loading; nothing says ready."""
+    models = small_models(tmp_path / "models")
+    holding = tmp_path / "hold.py"
+    holding.write_text(
+        "import sys, threading\n"
+        "from predictor.server import host\n"
+        "host._load = lambda *_: threading.Event().wait()\n"
+        "from predictor.server.__main__ import main\n"
+        "sys.exit(main(sys.argv[1:]))\n"
+    )
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    command = [sys.executable, str(holding), "--models", str(models), "--listen", f"127.0.0.1:{port}"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
+            call: Any = channel.unary_unary("/quantra.v1.PredictionService/ListModels")
+            with pytest.raises(grpc.RpcError) as loading:
+                call(b"", wait_for_ready=True, timeout=SOON_S)
+        told: Any = loading.value
+        assert told.code() is grpc.StatusCode.UNAVAILABLE
+        assert "loading" in told.details()
+        process.send_signal(signal.SIGTERM)
+        output, _ = process.communicate(timeout=SOON_S)
+    assert (process.returncode, output) == (0, "")
