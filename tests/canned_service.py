@@ -11,9 +11,10 @@ import numpy as np
 from predictor.catalog import CovariateGroup, CovariateInfo, FeatureInfo, ModelInfo
 from predictor.errors import ModelNotFoundError, QuantraError
 from predictor.forecast import Attribution, Explanation, Forecast, Outcome, RowKind
+from predictor.global_importance import GlobalImportance, TargetImportance
 from predictor.instance import INTEGRATED_GRADIENTS, Deadline, Instance
 from predictor.internals import Internal, InternalAxis
-from predictor.service import Asked, AskedQuery
+from predictor.service import Asked, AskedGlobalQuery, AskedQuery
 
 _LONGEST_S = 30
 """A test that fails must not hold its process."""
@@ -49,6 +50,18 @@ class CannedService:
     def explain(self, reference: str, asked: AskedQuery, deadline: Deadline) -> "Future[Explanation]":
         self.model(reference)
         return self._explaining.submit(self._explain, asked, deadline)
+
+    def explain_global(
+        self,
+        reference: str,
+        asked: AskedGlobalQuery,
+        report: Callable[[GlobalImportance], None],
+        deadline: Deadline,  # noqa: ARG002 - it is there at once
+    ) -> "Future[GlobalImportance]":
+        self.model(reference)
+        known = importance(len(asked.query().instances))
+        report(known)
+        return self._explaining.submit(lambda: known)
 
     def _predict(self, asked: Asked, deadline: Deadline) -> tuple[Outcome, ...]:
         self.deadlines.append(deadline)
@@ -151,6 +164,32 @@ def telling(symbols: tuple[str, ...]) -> Attribution:
         row_kinds=(RowKind.OBSERVED, RowKind.OBSERVED, RowKind.NEIGHBOURS),
         row_names=("ret_1", "vol_20", "neighbours"),
         internals=(selection, attention),
+    )
+
+
+def importance(count: int) -> GlobalImportance:
+    """Of one target and two rows, after all of so many instances."""
+    target = TargetImportance(
+        horizon=5,
+        quantile=0.5,
+        unit="log return",
+        row_names=("ret_1", "scale"),
+        row_kinds=(RowKind.OBSERVED, RowKind.SCALE),
+        mean_size=np.array([0.25, 1 / 3]),
+        standard_error=np.array([np.nan, 0.125]),
+        windows=count,
+        converged=1.0,
+    )
+    return GlobalImportance(
+        model="canned",
+        version=1,
+        weights_hash="0" * 64,
+        targets=(target,),
+        done=count,
+        total=count,
+        refused=0,
+        refused_symbols=0,
+        refusals=(),
     )
 
 
