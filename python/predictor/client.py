@@ -147,11 +147,14 @@ class QuantraClient:
             QuantraError: as `predict`, at any step.
         """
         request = global_importance.encode_query(query, self._model)
+        call = self._stub.ExplainGlobal(request, timeout=self._timeout_s)
         try:
-            for known in self._stub.ExplainGlobal(request, timeout=self._timeout_s):
+            for known in call:
                 yield global_importance.decode(known)
         except grpc.RpcError as failure:
             raise _error(failure, self._target, self._timeout_s) from failure
+        finally:
+            call.cancel()  # whoever stops to read has no use for the rest
 
     def models(self) -> tuple[ModelInfo, ...]:
         """Every version that the server has."""
@@ -219,11 +222,14 @@ class AsyncQuantraClient:
     async def explain_global(self, query: GlobalQuery) -> AsyncIterator[GlobalImportance]:
         """What moves the forecasts of many instances; as QuantraClient.explain_global."""
         request = global_importance.encode_query(query, self._model)
+        call = self._stub.ExplainGlobal(request, timeout=self._timeout_s)
         try:
-            async for known in self._stub.ExplainGlobal(request, timeout=self._timeout_s):
+            async for known in call:
                 yield global_importance.decode(known)
         except grpc.RpcError as failure:
             raise _error(failure, self._target, self._timeout_s) from failure
+        finally:
+            call.cancel()
 
     async def models(self) -> tuple[ModelInfo, ...]:
         """Every version that the server has."""

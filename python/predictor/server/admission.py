@@ -27,30 +27,32 @@ class Places:
     @property
     def waiting(self) -> int:
         """How many wait."""
-        return len(self._waiting)
+        return sum(not turn.done() for turn in self._waiting)
 
     async def take(self) -> None:
         """Wait for a place; every one that was taken must be given back."""
         if self._free:
             self._free -= 1
             return
+        while self._waiting and self._waiting[-1].done():
+            self._waiting.pop()  # whoever went away while it waited
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.append(turn)
         try:
             await turn
         except asyncio.CancelledError:
-            if turn.cancelled():
-                self._waiting.remove(turn)
-            else:
+            if not turn.cancelled():  # it had its turn just then
                 self.give()
             raise
 
     def give(self) -> None:
         """Give a place back: to whoever waits longest."""
-        if self._waiting:
-            self._waiting.popleft().set_result(None)
-        else:
-            self._free += 1
+        while self._waiting:
+            turn = self._waiting.popleft()
+            if not turn.done():
+                turn.set_result(None)
+                return
+        self._free += 1
 
 
 @final

@@ -145,8 +145,9 @@ class PredictionService:
         """
         item: Prediction = Item(Given(asked) if isinstance(asked, Sequence) else asked, deadline)
         self._put(reference, item)
-        self._traffic.begin()
-        item.answer.add_done_callback(lambda _: self._traffic.end())
+        traffic = self._traffic  # not the service itself: whoever lets go of it while calls wait must not keep it
+        traffic.begin()
+        item.answer.add_done_callback(lambda _: traffic.end())
         return item.answer
 
     def explain(self, reference: str, asked: AskedQuery | Query, deadline: Deadline) -> Future[Explanation]:
