@@ -44,7 +44,7 @@ public sealed record EmbeddedPredictorOptions
         }
     }
 
-    /// <summary>Longest wait for an answer. Work that has started by then runs to its end, and its result is dropped.</summary>
+    /// <summary>Longest wait for an answer. A call that still waits by then is dropped; one that is worked on ends soon after.</summary>
     /// <value>Positive, at most a day; 30 seconds by default.</value>
     public TimeSpan Timeout
     {

@@ -35,5 +35,5 @@ internal static class PythonBytes
     public static QuantraError Error(byte[] status) => StatusReader.ErrorOrNull(status) ?? QuantraError.Of(
         StatusCode.Internal,
         QuantraReason.Internal,
-        "an error of the predictor cannot be read; use the same version of quantra and Quantra.Client.Embedded");
+        "an error of the predictor cannot be read; use the same version of Quantra in Python and C#");
 }

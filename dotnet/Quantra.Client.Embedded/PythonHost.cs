@@ -58,7 +58,7 @@ internal sealed class PythonHost
     }
 
     /// <summary>Runs a piece of work on the Python thread.</summary>
-    /// <param name="work">Runs while the thread holds the GIL; must not return a Python object.</param>
+    /// <param name="work">Runs while the thread holds the GIL; a Python object that it returns is for other work alone.</param>
     /// <exception cref="QuantraException">INTERNAL: Python raised an exception that is not one of Quantra's.</exception>
     public Task<T> RunAsync<T>(Func<T> work)
     {
