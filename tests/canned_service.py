@@ -11,9 +11,10 @@ import numpy as np
 from predictor.catalog import CovariateGroup, CovariateInfo, FeatureInfo, ModelInfo
 from predictor.errors import ModelNotFoundError, QuantraError
 from predictor.forecast import Attribution, Explanation, Forecast, Outcome, RowKind
+from predictor.global_importance import GlobalImportance, ImportanceTally
 from predictor.instance import INTEGRATED_GRADIENTS, Deadline, Instance
 from predictor.internals import Internal, InternalAxis
-from predictor.service import Asked, AskedQuery
+from predictor.service import Asked, AskedGlobalQuery, AskedQuery
 
 _LONGEST_S = 30
 """A test that fails must not hold its process."""
@@ -50,6 +51,12 @@ class CannedService:
         self.model(reference)
         return self._explaining.submit(self._explain, asked, deadline)
 
+    def explain_global(
+        self, reference: str, asked: AskedGlobalQuery, report: Callable[[GlobalImportance], None], deadline: Deadline
+    ) -> "Future[GlobalImportance]":
+        self.model(reference)
+        return self._explaining.submit(self._explain_global, asked, report, deadline)
+
     def _predict(self, asked: Asked, deadline: Deadline) -> tuple[Outcome, ...]:
         self.deadlines.append(deadline)
         self.begun.set()
@@ -62,6 +69,20 @@ class CannedService:
         self.begun.set()
         self.explanations_released.wait(_LONGEST_S)
         return Explanation(attributions=(attribution(query.instance.input.symbols),), queue_ms=0.25, compute_ms=1.5)
+
+    def _explain_global(
+        self, asked: AskedGlobalQuery, report: Callable[[GlobalImportance], None], deadline: Deadline
+    ) -> GlobalImportance:
+        instances = [one for one in asked.query().instances if not isinstance(one, QuantraError)]
+        tally = ImportanceTally(len(instances), model="canned", version=1, weights_hash="0" * 64)
+        self.deadlines.append(deadline)
+        for instance in instances:
+            tally.add((attribution(instance.input.symbols),))
+            if tally.report().done < len(instances):
+                report(tally.report())
+            self.begun.set()
+            self.explanations_released.wait(_LONGEST_S)
+        return tally.report()
 
 
 def forecast_of(instance: Instance) -> Forecast:
