@@ -110,7 +110,11 @@ def test_feature_importance_is_one_attribution(client: QuantraClient, forecaster
 
 
 MANY = GlobalQuery(
-    instances=(Instance(input=recent_bars()), Instance(input=recent_bars().last(5)), Instance(input=recent_bars("IBM"))),
+    instances=(
+        Instance(input=recent_bars()),
+        Instance(input=recent_bars().last(5)),
+        Instance(input=recent_bars("IBM")),
+    ),
     targets=(TargetPoint(5, 0.5),),
 )
 
