@@ -11,7 +11,7 @@ import numpy as np
 from predictor.catalog import CovariateGroup, CovariateInfo, FeatureInfo, ModelInfo
 from predictor.errors import ModelNotFoundError, QuantraError
 from predictor.forecast import Attribution, Explanation, Forecast, Outcome, RowKind
-from predictor.global_importance import GlobalImportance, ImportanceTally
+from predictor.global_importance import GlobalImportance, TargetImportance
 from predictor.instance import INTEGRATED_GRADIENTS, Deadline, Instance
 from predictor.internals import Internal, InternalAxis
 from predictor.service import Asked, AskedGlobalQuery, AskedQuery
@@ -55,7 +55,10 @@ class CannedService:
         self, reference: str, asked: AskedGlobalQuery, report: Callable[[GlobalImportance], None], deadline: Deadline
     ) -> "Future[GlobalImportance]":
         self.model(reference)
-        return self._explaining.submit(self._explain_global, asked, report, deadline)
+        self.deadlines.append(deadline)
+        known = importance(len(asked.query().instances))
+        report(known)
+        return self._explaining.submit(self._explain_global, known)
 
     def _predict(self, asked: Asked, deadline: Deadline) -> tuple[Outcome, ...]:
         self.deadlines.append(deadline)
@@ -70,19 +73,9 @@ class CannedService:
         self.explanations_released.wait(_LONGEST_S)
         return Explanation(attributions=(attribution(query.instance.input.symbols),), queue_ms=0.25, compute_ms=1.5)
 
-    def _explain_global(
-        self, asked: AskedGlobalQuery, report: Callable[[GlobalImportance], None], deadline: Deadline
-    ) -> GlobalImportance:
-        instances = [one for one in asked.query().instances if not isinstance(one, QuantraError)]
-        tally = ImportanceTally(len(instances), model="canned", version=1, weights_hash="0" * 64)
-        self.deadlines.append(deadline)
-        for instance in instances:
-            tally.add((attribution(instance.input.symbols),))
-            if tally.report().done < len(instances):
-                report(tally.report())
-            self.begun.set()
-            self.explanations_released.wait(_LONGEST_S)
-        return tally.report()
+    def _explain_global(self, known: GlobalImportance) -> GlobalImportance:
+        self.explanations_released.wait(_LONGEST_S)
+        return known
 
 
 def forecast_of(instance: Instance) -> Forecast:
@@ -172,6 +165,32 @@ def telling(symbols: tuple[str, ...]) -> Attribution:
         row_kinds=(RowKind.OBSERVED, RowKind.OBSERVED, RowKind.NEIGHBOURS),
         row_names=("ret_1", "vol_20", "neighbours"),
         internals=(selection, attention),
+    )
+
+
+def importance(count: int) -> GlobalImportance:
+    """Of one target and two rows, after all of so many instances."""
+    target = TargetImportance(
+        horizon=5,
+        quantile=0.5,
+        unit="log return",
+        row_names=("ret_1", "scale"),
+        row_kinds=(RowKind.OBSERVED, RowKind.SCALE),
+        mean_size=np.array([0.25, 1 / 3]),
+        standard_error=np.array([np.nan, 0.125]),
+        windows=count,
+        converged=1.0,
+    )
+    return GlobalImportance(
+        model="canned",
+        version=1,
+        weights_hash="0" * 64,
+        targets=(target,),
+        done=count,
+        total=count,
+        refused=0,
+        refused_symbols=0,
+        refusals=(),
     )
 
 

@@ -16,7 +16,7 @@ from benchmarks.faults.findings import Finding
 from benchmarks.faults.served import Server, serving
 from benchmarks.report import Row, at_most, shown
 
-CALLS, QUICK_CALLS = 10_000, 1_500
+CALLS, QUICK_CALLS = 10_000, 1_200
 PATIENCE_S: Final = 120.0
 PLAIN_WORK_S: Final = 0.2
 """How long the plain server takes for each call, of which it does any number at once."""

@@ -22,8 +22,8 @@ from predictor._pb import prediction_pb2 as pb
 
 RECOVERY_S: Final = 2.0
 """Within which calls must be answered again."""
-SETTLE_S: Final = 30.0
-"""Within which threads and descriptors must be those of before: gRPC keeps the threads of a burst for some seconds."""
+SETTLE_S, QUICK_SETTLE_S = 60.0, 2.0
+"""Within which threads and descriptors must be those of before: gRPC keeps the threads of a burst for half a minute."""
 PATIENCE_S: Final = 15.0
 LEFT_S: Final = 0.3
 """How long callers stay when they have sent what they send."""
@@ -55,7 +55,7 @@ class Recovery:
         grown = (self.peak - self.before.resident) / MIB
         return [
             at_most("a call answered again, s", self._answered_s, RECOVERY_S, detail=states, judged=judged),
-            at_most("threads left over", self.after.threads - self.before.threads, 0, detail=states),
+            at_most("threads left over", self.after.threads - self.before.threads, 0, detail=states, judged=judged),
             at_most("descriptors left over", self.after.descriptors - self.before.descriptors, 0, detail=states),
             at_most("memory grown at most, MiB", grown, BUDGET_MIB * SLACK, detail=states),
             shown("memory left over, MiB", (self.after.resident - self.before.resident) / MIB, detail=states),
@@ -66,15 +66,16 @@ class Recovery:
         return PATIENCE_S if self.answered_s is None else self.answered_s
 
 
-def recovered(server: Server, request: bytes, do: Callable[[], None]) -> Recovery:
+def recovered(place: Place, server: Server, do: Callable[[], None]) -> Recovery:
     """Do it, then wait until the server is as it was."""
+    request = _request(place)
     asyncio.run(ask_once(server.target, PREDICT, request))  # so that all threads there are have begun
     before = server.vitals()
     forget_peak(server.popen.pid)
     do()
     answered_s = asyncio.run(until_answered(server.target, PREDICT, request, PATIENCE_S))
     time.sleep(RECOVERY_S)
-    after, settled_s = server.settled(before, SETTLE_S)
+    after, settled_s = server.settled(before, QUICK_SETTLE_S if place.quick else SETTLE_S)
     return Recovery(before, after.peak, answered_s, after, RECOVERY_S + settled_s)
 
 
@@ -98,7 +99,7 @@ def _sending(place: Place, server: Server) -> Finding:
     """Callers whose connection is reset while they send."""
     count = place.count(CALLERS, QUICK_CALLERS)
     start = b"\0" + LARGEST.to_bytes(4, "big") + bytes(PART // 2)
-    found = recovered(server, _request(place), lambda: reset_together(server.port, PREDICT, start, count))
+    found = recovered(place, server, lambda: reset_together(server.port, PREDICT, start, count))
     return Finding(
         fault="callers gone while they send",
         done=f"{count} connections reset at once, each after half of a request of {LARGEST / MIB:.0f} MiB",
@@ -138,7 +139,7 @@ def _explaining(place: Place, server: Server) -> Finding:
     question = pb.ExplainRequest(model=NAME, instance=place.material.bars()).SerializeToString()
     whole = asyncio.run(ask_once(server.target, EXPLAIN, question)).took_s
     sent = http2.message(question)
-    found = recovered(server, _request(place), lambda: reset_together(server.port, EXPLAIN, sent, count, whole=True))
+    found = recovered(place, server, lambda: reset_together(server.port, EXPLAIN, sent, count, whole=True))
     used_before = server.vitals().cpu_s
     time.sleep(BUSY_S)
     busy = (server.vitals().cpu_s - used_before) / BUSY_S
@@ -174,7 +175,7 @@ def _unread(place: Place, server: Server) -> Finding:
             time.sleep(LEFT_S)
             meanwhile.append(asyncio.run(until_answered(server.target, PREDICT, request, PATIENCE_S)))
 
-    found = recovered(server, request, do)
+    found = recovered(place, server, do)
     return Finding(
         fault="callers that never read",
         done=f"{count} answers of {size / MIB:.1f} MiB begun, with a window of 0; then they hang up",
@@ -206,7 +207,7 @@ def _silent(place: Place, server: Server) -> Finding:
             end = asyncio.run(ask_once(server.target, PREDICT, request, RECOVERY_S))
             meanwhile.append(codes([end]))
 
-    found = recovered(server, request, do)
+    found = recovered(place, server, do)
     return Finding(
         fault="connections that say nothing",
         done=f"{SILENT} connections to a server that may have {DESCRIPTORS} descriptors; a call over a new one; closed",

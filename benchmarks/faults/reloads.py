@@ -1,38 +1,28 @@
-"""The fault of artifacts that are exchanged while callers ask: does any answer fail, or consist of two models?
-
-Needs a server that can be told to read its models again: one whose help knows `--admin-listen`.
-"""
+"""The fault of artifacts that are exchanged while callers ask: does any answer fail, or consist of two models?"""
 
 import asyncio
-import secrets
 import shutil
-import socket
-import subprocess
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, final
 
 import grpc
-from google.protobuf.message_factory import GetMessageClass
 
 from benchmarks.faults.calls import PREDICT, Ended, ask, ask_once, codes, open_channel, predict_request
 from benchmarks.faults.fault import Place
 from benchmarks.faults.findings import Finding
 from benchmarks.faults.models import NAME
-from benchmarks.faults.mutants import delimited
-from benchmarks.faults.reflected import methods
-from benchmarks.faults.served import Server, server_command, serving
-from benchmarks.report import at_least, at_most, shown, unmeasured
+from benchmarks.faults.served import Server, free_port, serving
+from benchmarks.report import at_least, at_most, shown
 from predictor._pb import prediction_pb2 as pb
+from predictor._pb.prediction_pb2_grpc import ModelAdminServiceStub
 
 RELOADS, QUICK_RELOADS = 1_000, 10
 CALLERS, INSTANCES = 4, 4
 PATIENCE_S: Final = 30.0
-OPTION: Final = "--admin-listen"
-TOKEN_VARIABLE: Final = "QUANTRA_ADMIN_TOKEN"  # noqa: S105 - where a token stands, not one
-RELOAD: Final = "/quantra.v1.ModelAdminService/ReloadModel"
 FAULT: Final = "reloads under load"
 
 Facts: TypeAlias = frozenset[tuple[str, int, str, bytes]]
@@ -41,45 +31,26 @@ Facts: TypeAlias = frozenset[tuple[str, int, str, bytes]]
 
 def run(place: Place) -> Iterator[Finding]:
     """Exchange two artifacts of one version in the folder, over and over."""
-    if not has_admin():
-        why = f"the server's help knows no {OPTION}"
-        yield Finding(
-            fault=FAULT, done=why, calls=0, wrong=0, lost=0, rows=[unmeasured("reloads", why, reach=f">= {RELOADS}")]
-        )
-        return
     models = place.work / "models"
     exchange = Exchange(models / NAME / "1", place.work / "aside")
     shutil.copytree(place.material.version(1), exchange.served)
     shutil.copytree(place.material.version(2), exchange.aside)
-    port, token = free_port(), secrets.token_hex(16)
-    options = ("--log-level", "error", OPTION, f"127.0.0.1:{port}")
-    with serving(models, place.log, *options, environment={TOKEN_VARIABLE: token}) as server:
-        yield _finding(place, server, exchange, Admin(f"127.0.0.1:{port}", token))
+    port = free_port()
+    # One row a forward, so that a forecast has the same bits whatever is asked beside it.
+    options = ("--log-level", "error", "--max-batch-rows", "1", "--admin-listen", f"127.0.0.1:{port}")
+    with serving(models, place.log, *options) as server:
+        yield _finding(place, server, exchange, Admin(f"127.0.0.1:{port}"))
 
 
-def has_admin() -> bool:
-    """Whether the server can be told to reload."""
-    told = subprocess.run(server_command("--help"), capture_output=True, text=True, check=False, timeout=60)
-    return OPTION in told.stdout
-
-
-def free_port() -> int:
-    """One that nothing listens on."""
-    with socket.create_server(("127.0.0.1", 0)) as other:
-        port: int = other.getsockname()[1]
-    return port
-
-
+@final
+@dataclass(frozen=True, slots=True)
 class Exchange:
-    """Two artifacts of which one is in the folder that is served.
+    """Two artifacts of which one is in the folder that is served."""
 
-    Args:
-        served: Where the one is.
-        aside: Where the other is.
-    """
-
-    def __init__(self, served: Path, aside: Path) -> None:
-        self.served, self.aside = served, aside
+    served: Path
+    """Where the one is."""
+    aside: Path
+    """Where the other is."""
 
     def turn(self) -> None:
         """Let them change places."""
@@ -89,39 +60,23 @@ class Exchange:
         between.rename(self.aside)
 
 
+@final
+@dataclass(frozen=True, slots=True)
 class Admin:
-    """Tells the server to read its model again.
+    """Tells the server to read its model again."""
 
-    Args:
-        target: Where it listens for that.
-        token: What it wants to be told first.
-    """
-
-    def __init__(self, target: str, token: str) -> None:
-        self._target = target
-        self._metadata = (("authorization", f"Bearer {token}"),)
+    target: str
+    """Where it listens for that."""
 
     def reload(self) -> str:
         """The status, and what it says beside it."""
-        with grpc.insecure_channel(self._target) as channel:
-            call: Any = channel.unary_unary(RELOAD)
+        with grpc.insecure_channel(self.target) as channel:
             try:
-                call(reload_request(channel), timeout=PATIENCE_S, metadata=self._metadata)
+                ModelAdminServiceStub(channel).ReloadModel(pb.ReloadModelRequest(model=NAME), timeout=PATIENCE_S)
             except grpc.RpcError as error:
                 failure: Any = error
                 return f"{failure.code().name}: {str(failure.details())[:120]}"
         return "OK"
-
-
-def reload_request(channel: grpc.Channel) -> bytes:
-    """The model's name in the first text field of what ReloadModel reads; in field 1 if there is no reflection."""
-    try:
-        (reads,) = [method.reads for method in methods(channel) if method.path == RELOAD]
-    except (grpc.RpcError, ValueError):
-        return delimited(1, NAME.encode())
-    request = GetMessageClass(reads)()
-    setattr(request, next(field.name for field in reads.fields if field.type == field.TYPE_STRING), NAME)
-    return request.SerializeToString()
 
 
 def facts_of(answer: bytes) -> Facts:

@@ -5,6 +5,7 @@ import os
 import re
 import resource
 import selectors
+import socket
 import subprocess
 import sys
 import time
@@ -109,6 +110,13 @@ class Server:
 
         wait_for(is_back, within_s)
         return self.vitals(), time.monotonic() - start
+
+
+def free_port() -> int:
+    """One of 127.0.0.1 that nothing listens on."""
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port: int = other.getsockname()[1]
+    return port
 
 
 def wait_for(is_so: Callable[[], bool], within_s: float, every_s: float = 0.02) -> bool:

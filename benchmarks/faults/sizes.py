@@ -172,7 +172,7 @@ def _nothing(place: Place, server: Server) -> Finding:
 def _emptiest(what: str) -> Callable[[Place, Server], Finding]:
     def fault(place: Place, server: Server) -> Finding:
         path, body = emptiest()[what]
-        count = place.count(2 * AT_ONCE, 2)
+        count = place.count(2 * AT_ONCE, 1)
         found = watched(place, server, lambda: asyncio.run(_all(server.target, path, [body] * count, _patience(place))))
         done = f"{count} requests of {len(body) / MIB:.0f} MiB, {min(count, AT_ONCE)} at a time"
         return _finding(place, f"16 MiB of {what}", done, found)

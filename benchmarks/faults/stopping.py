@@ -16,7 +16,7 @@ from benchmarks.faults.fault import Place
 from benchmarks.faults.findings import Finding
 from benchmarks.faults.models import NAME
 from benchmarks.faults.pulse import CHECK
-from benchmarks.faults.served import START_S, Server, begin, end, first_line, serving, wait_for
+from benchmarks.faults.served import START_S, Server, begin, end, first_line, free_port, serving, wait_for
 from benchmarks.report import Row, at_least, at_most, shown
 from predictor._pb import prediction_pb2 as pb
 
@@ -59,8 +59,7 @@ def run(place: Place) -> Iterator[Finding]:
 
 def claimed(place: Place) -> tuple[Server, int]:
     """A server that has begun to load: it has claimed an address, which is known although it has not said so."""
-    with socket.create_server(("127.0.0.1", 0)) as other:
-        port: int = other.getsockname()[1]
+    port = free_port()
     server = begin(place.material.many, place.log, "--log-level", "error", listen=f"127.0.0.1:{port}")
     wait_for(lambda: is_open(port) or not server.is_alive, START_S)
     return server, port

@@ -19,7 +19,7 @@ from serving import Served, serving
 from benchmarks.faults import __main__ as benchmark
 from benchmarks.faults import http2
 from benchmarks.faults.__main__ import findings
-from benchmarks.faults.calls import DETAILS, LIST, PREDICT, PUSHBACK, Ended, ask_once, retry_of
+from benchmarks.faults.calls import LIST, PREDICT, Ended, ask_once, retry_of
 from benchmarks.faults.deadlines import Wait, judged
 from benchmarks.faults.findings import Finding, lines
 from benchmarks.faults.mutants import CHANGES, delimited, grouped, mutants, splice, tag, truncate, varint
@@ -195,7 +195,7 @@ def test_a_caller_sees_when_to_ask_again() -> None:
     info.Pack(RetryInfo(retry_delay=Duration(nanos=250_000_000)))
 
     def refused(_body: bytes, context: grpc.ServicerContext) -> bytes:
-        context.set_trailing_metadata(((DETAILS, refusal(info)), (PUSHBACK, "250")))
+        context.set_trailing_metadata((("grpc-status-details-bin", refusal(info)), ("grpc-retry-pushback-ms", "250")))
         context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "full")
 
     service, _, method = PREDICT.strip("/").partition("/")

@@ -154,12 +154,10 @@ def test_one_bad_instance_does_not_fail_the_others(door: Door) -> None:
 
 
 @pytest.mark.parametrize(
-    "request_in",
-    [bytearray, memoryview, lambda body: np.frombuffer(body, np.uint8)],
-    ids=["bytearray", "view", "array"],
+    "buffer", [bytearray(CALLS["Predict"]), np.frombuffer(CALLS["Predict"], np.uint8)], ids=["bytearray", "array"]
 )
-def test_a_request_may_lie_in_any_buffer(door: Door, request_in: Callable[[bytes], object]) -> None:
-    assert len(door.call("Predict", request_in(predict_request()), 30).answer()[0]) > 0
+def test_a_request_may_lie_in_any_buffer(door: Door, buffer: object) -> None:
+    assert door.call("Predict", buffer, 30).answer()[1] == b""
 
 
 def test_the_host_may_reuse_the_buffer_of_a_request_at_once(models: Path) -> None:

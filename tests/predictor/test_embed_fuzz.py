@@ -1,8 +1,8 @@
 """Whatever bytes a host sends, the embedded door answers as a server of the same folder does, and never with a bug."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import grpc
 import pytest
@@ -59,7 +59,8 @@ def from_server(channel: grpc.Channel, name: str, request: bytes) -> tuple[bytes
     try:
         return timeless(name, call(request, timeout=30)), b""
     except grpc.RpcError as refused:
-        return b"", dict(refused.trailing_metadata())[DETAILS_KEY]
+        trailers = cast("Iterable[tuple[str, bytes]]", refused.trailing_metadata())  # the stubs lack __iter__
+        return b"", dict(trailers)[DETAILS_KEY]
 
 
 def timeless(name: str, answer: bytes) -> bytes:

@@ -443,3 +443,25 @@ def test_a_wrong_feature_file_is_named(tmp_path: Path, text: str, problem: str) 
 def test_a_feature_file_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match=r"nowhere\.json cannot be read"):
         FeatureSet.read(tmp_path / "nowhere.json")
+
+
+# --- the last sessions alone
+
+
+@pytest.mark.parametrize("last", [1, 2, 60, 300, 400])
+@pytest.mark.parametrize("symbols", [("IBM",), ("AAPL", "GOOG", "IBM", "MSFT")], ids=len)
+def test_the_last_sessions_alone_have_the_same_bits(symbols: tuple[str, ...], last: int) -> None:
+    """More sessions than have a full look-back are computed too."""
+    bars = bokeh_panel(*symbols).last(400).adjusted()
+    for (rows, whole), (same, part) in zip(FEATURES.blocks(bars), FEATURES.blocks(bars, last=last), strict=True):
+        assert rows == same
+        assert part.tobytes() == whole[:, -last:].tobytes()
+
+
+def test_numbers_within_expressions_are_the_same_of_the_last_sessions_alone() -> None:
+    texts = ("$close / (2 * 3)", "Log(2) + Mean($close, 5)", "Ref($close, 3) - Mean(Ref($close, 3) * Log(4), 7)")
+    observed = tuple(FeatureDefinition(f"f{k}", text, "", "1") for k, text in enumerate(texts))
+    chosen, bars = FeatureSet(observed=observed), bokeh_panel("IBM").last(40).adjusted()
+    ((_, whole),), ((_, part),) = chosen.blocks(bars), chosen.blocks(bars, last=11)
+    assert np.array_equal(part, whole[:, -11:])
+    assert np.isfinite(part).all()

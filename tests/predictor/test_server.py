@@ -10,6 +10,7 @@ from typing import Any, BinaryIO
 
 import grpc
 import grpc.aio
+import numpy as np
 import pytest
 from canned_service import CannedService, forecast_of
 from google.rpc import error_details_pb2
@@ -24,8 +25,10 @@ from predictor import errors
 from predictor._pb import prediction_pb2 as pb
 from predictor._pb.prediction_pb2_grpc import PredictionServiceStub
 from predictor.calls import Calls
-from predictor.errors import ConfigurationError, QuantraError, Status, TooFewBarsError
+from predictor.client import AsyncQuantraClient, QuantraClient
+from predictor.errors import ConfigurationError, ModelNotFoundError, QuantraError, Status, TooFewBarsError
 from predictor.forecast import Forecast
+from predictor.global_importance import GlobalQuery
 from predictor.instance import Instance
 from predictor.server import Address, ServerLimits, ServerSettings
 from predictor.server.listener import Listener
@@ -362,6 +365,38 @@ def test_bytes_that_are_no_question_about_services_are_invalid_after_one_that_is
     assert b"quantra.v1.PredictionService" in next(answers)
     code, _, _ = refusal(lambda: _exhausted(answers))
     assert code is grpc.StatusCode.INVALID_ARGUMENT
+
+
+def test_a_method_of_health_that_grpc_lacks_is_unimplemented_and_no_error_of_ours(
+    channel: grpc.Channel, caplog: pytest.LogCaptureFixture
+) -> None:
+    code, _, _ = refusal(lambda: channel.unary_unary("/grpc.health.v1.Health/List")(b"", timeout=10))
+    assert code is grpc.StatusCode.UNIMPLEMENTED
+    assert not caplog.records
+
+
+def test_reports_of_many_instances_come_as_a_stream(served: Served) -> None:
+    asked = GlobalQuery(instances=(Instance(input=bokeh_panel("AAPL").last(200)),) * 3)
+    with QuantraClient(served.target) as client:
+        known = list(client.explain_global(asked))
+    assert [one.done for one in known] == [3, 3]
+    np.testing.assert_array_equal(known[0].targets[0].mean_size, [0.25, 1 / 3])
+
+
+def test_the_async_client_hears_the_same_reports(served: Served) -> None:
+    asked = GlobalQuery(instances=(Instance(input=bokeh_panel("AAPL").last(200)),) * 3)
+
+    async def heard() -> list[int]:
+        async with AsyncQuantraClient(served.target) as client:
+            return [known.done async for known in client.explain_global(asked)]
+
+    assert asyncio.run(heard()) == [3, 3]
+
+
+def test_a_stream_that_fails_ends_with_the_error(served: Served) -> None:
+    asked = GlobalQuery(instances=(Instance(input=bokeh_panel("AAPL").last(200)),))
+    with QuantraClient(served.target, "nobody") as client, pytest.raises(ModelNotFoundError):
+        list(client.explain_global(asked))
 
 
 def test_a_client_that_pings_each_second_without_a_call_is_not_cut_off(served: Served) -> None:

@@ -147,6 +147,22 @@ def test_complete_sessions_miss_nothing() -> None:
     assert NYSE.missing(NYSE.sessions(20010801, 20011031)).size == 0
 
 
+@pytest.mark.parametrize(
+    ("days", "gapless"),
+    [
+        ((20130628, 20130701, 20130702, 20130703, 20130705), True),
+        ((20130628, 20130702), False),
+        ((20130703, 20130704, 20130705), False),
+        ((20130704,), False),
+        ((17000101,), False),
+        ((), True),
+    ],
+    ids=str,
+)
+def test_dates_are_gapless_where_they_are_sessions_in_a_row(days: tuple[int, ...], *, gapless: bool) -> None:
+    assert NYSE.is_gapless(dates(*days)) == gapless
+
+
 def test_no_dates_miss_nothing() -> None:
     assert NYSE.missing(dates()).size == 0
     assert NYSE.unexpected(dates()).size == 0

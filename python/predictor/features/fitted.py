@@ -4,6 +4,7 @@ import hashlib
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Final, Self, final
 
 import numpy as np
@@ -135,7 +136,7 @@ NO_SCALING: Final = Scaling(center=np.zeros(0), scale=np.ones(0))
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(frozen=True, kw_only=True, eq=False)  # no slots: its hash is kept, for every window is held against it
 class FittedFeatures:
     """A feature set and the numbers that were fitted for it.
 
@@ -305,7 +306,7 @@ class FittedFeatures:
         _check_canonical(known, fitted.features.known)
         return fitted
 
-    @property
+    @cached_property
     def schema_hash(self) -> str:
         """SHA-256 of the bytes of features.json, in hex: windows made with another hash are another model's."""
         return hashlib.sha256(self.to_json()).hexdigest()

@@ -119,12 +119,12 @@ class Model:
         doubtful = tuple(doubts((self.taught,), instance, warned.usable_symbols))
         if not doubtful and not warned.warnings:
             return warned
-        return replace(warned, warnings=bounded((*doubtful, *warned.warnings)))
+        return warned.told(bounded((*doubtful, *warned.warnings)))
 
     def warned(self, prepared: Prepared) -> Prepared:
         """The same with this network's own warnings."""
         own = tuple(self.runner.warnings(prepared))
-        return replace(prepared, warnings=(*prepared.warnings, *own)) if own else prepared
+        return prepared.told((*prepared.warnings, *own)) if own else prepared
 
     def forecast(self, prepared: Sequence[Prepared], deadline: Cancellation = NEVER) -> list[Forecast]:
         """Forecasts of several instances; a network that reads row by row answers all of them in one pass.

@@ -39,7 +39,8 @@ from predictor.networks import Inputs
 from predictor.windows import Pipeline
 
 ROWS_AT_ONCE: Final = 256
-"""Symbols of several instances that are computed together at most."""
+"""Symbols of several instances that are computed together at most: what each costs by itself is spread thin by then,
+and what is held meanwhile stays at a few MiB however many instances wait."""
 
 
 def prepare_each(

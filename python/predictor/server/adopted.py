@@ -48,7 +48,11 @@ def _parsing(handler: Any) -> Any:
     parse: Callable[[bytes], Any] = handler.request_deserializer
 
     async def one(body: bytes, context: Context) -> Any:
-        return await answer(await _parsed(parse, body, context), context)
+        request = await _parsed(parse, body, context)
+        try:
+            return await answer(request, context)
+        except NotImplementedError:  # a method that gRPC's package describes and lacks, such as Health/List
+            await context.abort(grpc.StatusCode.UNIMPLEMENTED, "this server does not have this method")
 
     async def many(bodies: AsyncIterator[bytes], context: Context) -> AsyncIterator[Any]:
         requests = (await _parsed(parse, body, context) async for body in bodies)
