@@ -670,3 +670,50 @@ def test_health_follows_the_models_that_are_served(service: CannedService) -> No
 
     said = health_pb2.HealthCheckResponse
     assert asyncio.run(statuses()) == [said.SERVING, said.NOT_SERVING, said.SERVING, said.SERVING]
+
+
+# --- connections
+
+
+def test_a_connection_that_says_nothing_ends(service: CannedService) -> None:
+    with (
+        serving(service, ServerLimits(handshake_s=0.3)) as running,
+        socket.create_connection(("127.0.0.1", port_of(running)), timeout=20) as silent,
+    ):
+        while silent.recv(4096):
+            pass  # the server may send its settings first
+
+
+def test_a_connection_without_a_call_ends_after_its_time_and_one_with_a_call_stays(service: CannedService) -> None:
+    with serving(service, ServerLimits(idle_s=1)) as running, grpc.insecure_channel(running.target) as channel:
+        watched: Any = health_of(channel).Watch(health_pb2.HealthCheckRequest(service="canned"))
+        assert next(watched).status == health_pb2.HealthCheckResponse.SERVING
+        with Connection(port_of(running), timeout_s=20) as idle, pytest.raises(ConnectionError, match="closed"):
+            for _ in iter(idle.read, None):
+                pass
+        assert watched.is_active()
+        watched.cancel()
+
+
+def test_a_caller_that_goes_while_its_request_arrives_leaves_nothing_behind(service: CannedService) -> None:
+    with serving(service, ServerLimits(calls_in_flight=1)) as running:
+        for _ in range(3):
+            with Connection(port_of(running)) as connection:
+                begun(connection, message(bytes(1000))[:500])
+                connection.reset()
+        with grpc.insecure_channel(running.target) as channel:
+            stub = PredictionServiceStub(channel)
+            until_let_in(stub)
+
+
+def until_let_in(stub: PredictionServiceStub) -> None:
+    """The server hears of a reset a moment later."""
+    for _ in range(1000):
+        try:
+            assert stub.Predict(request_of("AAPL"), timeout=10).results
+        except grpc.RpcError as error:
+            refused: Any = error
+            assert refused.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+        else:
+            return
+    raise AssertionError

@@ -2,6 +2,7 @@
 
 import signal
 import socket
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -110,3 +111,17 @@ def test_ctrl_c_is_pythons_own_again_after_a_server(models: Path, monkeypatch: p
         assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such limit")
+def test_a_server_takes_as_many_descriptors_as_it_may_have() -> None:
+    program = """
+import resource
+from predictor.server import run
+_, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+resource.setrlimit(resource.RLIMIT_NOFILE, (64, most))
+run._allow_connections()
+print(resource.getrlimit(resource.RLIMIT_NOFILE) == (most, most))
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout == "True\n"
