@@ -141,13 +141,13 @@ def test_a_target_that_the_model_lacks_is_raised_where_reports_are_read(
             next(reports)
 
 
-def test_who_stops_to_read_reports_ends_the_work() -> None:
+def test_who_lets_go_of_reports_ends_the_work() -> None:
     service = CannedService(forecast_of)
     service.explanations_released.clear()
     with serving(service) as held, QuantraClient(held.target) as asking:
         reports = asking.explain_global(MANY)
         assert next(reports).done == 3
-        reports.close()
+        del reports
         assert service.deadlines[0].cancelled.wait(60)
         service.explanations_released.set()
 
