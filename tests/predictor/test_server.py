@@ -559,14 +559,39 @@ def test_a_call_that_ends_without_a_request_is_malformed(service: CannedService)
         assert connection.finish(stream).status == "3"
 
 
-def test_of_too_many_requests_on_their_way_the_oldest_end_so_that_memory_is_bounded(service: CannedService) -> None:
-    limits = ServerLimits(unfinished_requests=2)
-    with serving(service, limits) as running, Connection(port_of(running)) as connection:
+@pytest.mark.parametrize("limits", [{"arriving": 2}, {"arriving_per_peer": 2}], ids=str)
+def test_while_others_wait_for_a_place_the_oldest_request_on_its_way_ends(
+    service: CannedService, limits: dict[str, int]
+) -> None:
+    with serving(service, ServerLimits(**limits)) as running, Connection(port_of(running)) as connection:
         streams = [begun(connection, message(bytes(1000))[:500]) for _ in range(5)]
         for oldest in streams[:3]:
             ended = connection.finish(oldest)
             assert (ended.status, ended.headers["grpc-retry-pushback-ms"]) == ("8", "100")
         assert [one.ended for one in streams[3:]] == ["", ""]
+
+
+def test_a_slow_request_for_whose_place_nobody_waits_stays(service: CannedService) -> None:
+    content = message(request_of("AAPL").SerializeToString())
+    with serving(service, ServerLimits(arriving=1)) as running, Connection(port_of(running)) as connection:
+        stream = begun(connection, content[:100])
+        assert not threading.Event().wait(2.0)  # what the slow caller does
+        connection.send(stream, content[100:], last=True)
+        assert connection.finish(stream).status == "0"
+
+
+def test_requests_without_a_place_are_hardly_taken_in(service: CannedService) -> None:
+    """gRPC grants 64 KiB until a request is read."""
+    with (
+        serving(service, ServerLimits(arriving=1)) as running,
+        Connection(port_of(running)) as first,
+        Connection(port_of(running), timeout_s=0.4) as second,
+    ):
+        begun(first, message(bytes(1 << 20))[: 1 << 19])
+        waiting = second.call("/quantra.v1.PredictionService/Predict")
+        with pytest.raises(TimeoutError):
+            second.send(waiting, message(bytes(1 << 20)))
+        assert waiting.window == 0
 
 
 # --- overload

@@ -1,7 +1,8 @@
 """Which calls are let in: how many in all and from one peer, and how long a request may take to arrive."""
 
 import asyncio
-from collections import Counter
+from collections import Counter, deque
+from dataclasses import dataclass
 from typing import Any, Final, cast, final
 
 import grpc.aio
@@ -10,9 +11,65 @@ from predictor.errors import DeadlineExceededError, MalformedRequestError, Queue
 from predictor.server.settings import ServerLimits
 
 _GRACE_S: Final = 1.0
-"""A request may take so long to arrive however many others do."""
+"""A request may take so long to arrive, whoever waits for its place."""
 
 Context = grpc.aio.ServicerContext[Any, Any]
+
+
+@final
+class Places:
+    """So many at once; whoever finds none free waits its turn."""
+
+    def __init__(self, count: int) -> None:
+        self._free = count
+        self._waiting: deque[asyncio.Future[None]] = deque()
+
+    @property
+    def waiting(self) -> int:
+        """How many wait."""
+        return len(self._waiting)
+
+    async def take(self) -> None:
+        """Wait for a place; every one that was taken must be given back."""
+        if self._free:
+            self._free -= 1
+            return
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append(turn)
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if turn.cancelled():
+                self._waiting.remove(turn)
+            else:
+                self.give()
+            raise
+
+    def give(self) -> None:
+        """Give a place back: to whoever waits longest."""
+        if self._waiting:
+            self._waiting.popleft().set_result(None)
+        else:
+            self._free += 1
+
+
+@final
+class Peer:
+    """One connection, while it has calls in flight."""
+
+    def __init__(self, places: int) -> None:
+        self.calls = 0
+        self.places = Places(places)
+        """For its requests on their way."""
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class Arrival:
+    """A request on its way."""
+
+    peer: Peer
+    since_s: float
 
 
 @final
@@ -21,14 +78,17 @@ class Admission:
 
     def __init__(self, limits: ServerLimits) -> None:
         self._limits = limits
-        self._peers: Counter[str] = Counter()
+        self._peers: dict[str, Peer] = {}
         self._in_flight = 0
         self._is_closed = False
         self._idle = asyncio.Event()
         self._idle.set()
 
-    def enter(self, context: Context) -> None:
+    def enter(self, context: Context) -> Peer:
         """Let a call in, until it has ended.
+
+        Returns:
+            Whose call it is.
 
         Raises:
             UnavailableError: the server is stopping.
@@ -38,19 +98,20 @@ class Admission:
             raise UnavailableError("the server is stopping; ask again in a moment, or another server")
         if self._in_flight >= self._limits.calls_in_flight:
             raise QueueFullError.of("calls are in flight", self._in_flight, self._limits.calls_in_flight)
-        peer = context.peer()
-        if self._peers[peer] >= self._limits.calls_per_peer:
-            raise QueueFullError.of(
-                "calls of this connection are in flight", self._peers[peer], self._limits.calls_per_peer
-            )
+        name = context.peer()
+        peer = self._peers.get(name) or Peer(self._limits.arriving_per_peer)
+        if peer.calls >= self._limits.calls_per_peer:
+            raise QueueFullError.of("calls of this connection are in flight", peer.calls, self._limits.calls_per_peer)
+        self._peers[name] = peer
         self._in_flight += 1
-        self._peers[peer] += 1
+        peer.calls += 1
         self._idle.clear()
 
         def leave(_: Context) -> None:
-            self._leave(peer)
+            self._leave(name, peer)
 
         context.add_done_callback(cast("Any", leave))  # the stubs name the argument otherwise
+        return peer
 
     def close(self) -> None:
         """Let no further call in."""
@@ -60,61 +121,85 @@ class Admission:
         """Wait until no call is in flight."""
         await self._idle.wait()
 
-    def _leave(self, peer: str) -> None:
+    def _leave(self, name: str, peer: Peer) -> None:
         self._in_flight -= 1
-        self._peers[peer] -= 1
-        if not self._peers[peer]:
-            del self._peers[peer]
+        peer.calls -= 1
+        if not peer.calls:
+            del self._peers[name]
         if self._in_flight == 0:
             self._idle.set()
 
 
 @final
 class Arrivals:
-    """Requests that are on their way. Those that never come whole would hold their memory for ever."""
+    """Requests on their way. Until one has a place, gRPC takes no more than 64 KiB of it: places bound the memory.
+
+    One that never comes whole would keep its place for ever. It ends after `request_s`; while others wait for a place,
+    so does any that has taken longer than a second.
+    """
 
     def __init__(self, limits: ServerLimits) -> None:
         self._limits = limits
-        self._unfinished: dict[asyncio.Timeout, float] = {}
-        """When each began, oldest first."""
+        self._places = Places(limits.arriving)
+        self._arriving: dict[asyncio.Timeout, Arrival] = {}
+        """Oldest first."""
 
-    async def request(self, context: Context) -> bytes:
+    async def request(self, context: Context, peer: Peer) -> bytes:
         """The call's one message.
 
         Raises:
             DeadlineExceededError: it did not arrive in time.
-            QueueFullError: too many others are on their way, and it is the one that has been longest.
+            QueueFullError: others wait for its place, and it takes long.
             MalformedRequestError: the call ended without one.
         """
-        now_s = asyncio.get_running_loop().time()
-        ending = asyncio.timeout_at(now_s + self._limits.request_s)
-        self._unfinished[ending] = now_s
+        await peer.places.take()
         try:
-            async with ending:
-                body: bytes = await context.read()
-        except TimeoutError:
-            raise self._too_slow(now_s) from None
+            await self._places.take()
+            try:
+                body = await self._read(context, peer)
+            finally:
+                self._places.give()
         finally:
-            del self._unfinished[ending]
+            peer.places.give()
         if body is grpc.aio.EOF:
             raise MalformedRequestError("the call ended without a request; send one message")
         return body
 
-    async def keep_bounded(self) -> None:
-        """End the oldest requests while too many are on their way; runs until it is cancelled."""
+    async def keep_moving(self) -> None:
+        """End requests that take long while others wait for a place; runs until it is cancelled."""
         while True:
-            await asyncio.sleep(_GRACE_S)
+            await asyncio.sleep(_GRACE_S / 2)
             now_s = asyncio.get_running_loop().time()
-            late = [ending for ending, since_s in self._unfinished.items() if now_s - since_s >= _GRACE_S]
-            for ending in late[: max(0, len(self._unfinished) - self._limits.unfinished_requests)]:
+            for ending in self._in_the_way(now_s):
                 ending.reschedule(now_s)
 
-    def _too_slow(self, since_s: float) -> DeadlineExceededError | QueueFullError:
-        took_s = asyncio.get_running_loop().time() - since_s
+    async def _read(self, context: Context, peer: Peer) -> Any:
+        arrival = Arrival(peer, asyncio.get_running_loop().time())
+        ending = asyncio.timeout_at(arrival.since_s + self._limits.request_s)
+        self._arriving[ending] = arrival
+        try:
+            async with ending:
+                return await context.read()
+        except TimeoutError:
+            raise self._too_slow(arrival) from None
+        finally:
+            del self._arriving[ending]
+
+    def _in_the_way(self, now_s: float) -> list[asyncio.Timeout]:
+        """The oldest of those that take long: as many as wait, in all or for their own connection's places."""
+        found: list[asyncio.Timeout] = []
+        by_peer = Counter[Peer]()
+        for ending, one in self._arriving.items():
+            is_wanted = len(found) < self._places.waiting or by_peer[one.peer] < one.peer.places.waiting
+            if is_wanted and now_s - one.since_s >= _GRACE_S:
+                found.append(ending)
+                by_peer[one.peer] += 1
+        return found
+
+    def _too_slow(self, arrival: Arrival) -> DeadlineExceededError | QueueFullError:
+        took_s = asyncio.get_running_loop().time() - arrival.since_s
         if took_s < self._limits.request_s:
-            return QueueFullError.of(
-                "requests are on their way", len(self._unfinished), self._limits.unfinished_requests
-            )
+            return QueueFullError.of("requests are on their way", len(self._arriving), self._limits.arriving)
         return DeadlineExceededError(
             f"the request was not whole after {self._limits.request_s:g} seconds; send less at once, or faster"
         )

@@ -52,7 +52,7 @@ class Listener:
         self._healthy: frozenset[str] = frozenset()
         self._server = grpc.aio.server(options=_options(limits))
         self._has_begun = False
-        self._bounding: asyncio.Task[None] | None = None
+        self._moving: asyncio.Task[None] | None = None
 
     def bind(self) -> int:
         """Claim the address before models are loaded, so that a conflict shows at once.
@@ -82,7 +82,7 @@ class Listener:
             await self._health.set(name, health_pb2.HealthCheckResponse.NOT_SERVING)
         await self._server.start()
         self._has_begun = True
-        self._bounding = asyncio.create_task(self._arrivals.keep_bounded())
+        self._moving = asyncio.create_task(self._arrivals.keep_moving())
 
     async def serve(self, calls: Calls, models: Iterable[str]) -> None:
         """Answer calls; health says SERVING for the server, for the service's name and for each of these models."""
@@ -110,8 +110,8 @@ class Listener:
             await self._stop(_CLOSE_S)
 
     async def _stop(self, grace_s: float | None) -> None:
-        if self._bounding is not None:
-            self._bounding.cancel()
+        if self._moving is not None:
+            self._moving.cancel()
         await self._server.stop(grace_s)
 
     async def close(self) -> None:

@@ -15,7 +15,7 @@ import grpc
 from predictor._pb import prediction_pb2 as pb
 from predictor.errors import InternalError, QuantraError, RequestTooLargeError, Status, UnavailableError, answer_of
 from predictor.instance import Deadline
-from predictor.server.admission import Admission, Arrivals, Context
+from predictor.server.admission import Admission, Arrivals, Context, Peer
 from predictor.server.settings import ServerLimits
 from predictor.wire import errors
 
@@ -86,15 +86,15 @@ class Servicer:
             return grpc.stream_stream_rpc_method_handler(self._guarded(method.name, self._stream))
         return grpc.stream_unary_rpc_method_handler(self._guarded(method.name, self._unary))
 
-    def _guarded(self, name: str, work: Callable[[str, Calls, Context, Deadline], Awaitable[Any]]) -> Any:
+    def _guarded(self, name: str, work: Callable[[str, Calls, Context, Peer, Deadline], Awaitable[Any]]) -> Any:
         """A handler that lets a call in, and whose every error ends as a status."""
 
         async def answer(_requests: object, context: Context) -> Any:
             started_s = time.perf_counter()
             deadline = Deadline.after(context.time_remaining())
             try:
-                self._admission.enter(context)
-                return await work(name, self._ready(), context, deadline)
+                peer = self._admission.enter(context)
+                return await work(name, self._ready(), context, peer, deadline)
             except asyncio.CancelledError:
                 deadline.cancelled.set()
                 raise
@@ -112,12 +112,12 @@ class Servicer:
             raise UnavailableError("the models are still being loaded (loading); ask again in a moment")
         return self._calls
 
-    async def _unary(self, name: str, calls: Calls, context: Context, deadline: Deadline) -> bytes:
-        body = await self._arrivals.request(context)
+    async def _unary(self, name: str, calls: Calls, context: Context, peer: Peer, deadline: Deadline) -> bytes:
+        body = await self._arrivals.request(context, peer)
         return self._sendable(await asyncio.wrap_future(calls.call(name, body, deadline)))
 
-    async def _stream(self, name: str, calls: Calls, context: Context, deadline: Deadline) -> None:
-        body = await self._arrivals.request(context)
+    async def _stream(self, name: str, calls: Calls, context: Context, peer: Peer, deadline: Deadline) -> None:
+        body = await self._arrivals.request(context, peer)
         loop, messages = asyncio.get_running_loop(), asyncio.Queue[bytes | None]()
 
         def put(message: bytes | None) -> None:

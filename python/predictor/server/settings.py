@@ -15,7 +15,8 @@ _COUNTS = (
     "metadata_bytes",
     "calls_in_flight",
     "calls_per_peer",
-    "unfinished_requests",
+    "arriving",
+    "arriving_per_peer",
     "pending_calls",
 )
 
@@ -38,9 +39,11 @@ class ServerLimits:
     """Calls that may be under way at once, from their arrival until their answer is sent; one more is QUEUE_FULL."""
     calls_per_peer: int = 512
     """As many of them may come over one connection."""
-    unfinished_requests: int = 24
-    """Requests that may be on their way for more than a second; of more, the oldest are QUEUE_FULL. Each may hold
-    `receive_bytes` of memory."""
+    arriving: int = 12
+    """Requests that are taken in at once, each of up to `receive_bytes`; others wait for a place, and one that takes
+    longer than a second meanwhile is QUEUE_FULL."""
+    arriving_per_peer: int = 4
+    """As many of them may come over one connection."""
     request_s: float = 30.0
     """Seconds in which a request must arrive."""
     pending_calls: int = 100_000
