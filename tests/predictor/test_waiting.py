@@ -76,17 +76,29 @@ def test_lines_take_turns_however_much_waits_in_one() -> None:
         queue.put("a", item(name))
     queue.put("b", item("b1"))
     queue.put("c", item("c1"))
-    assert [names(queue.take_in_turn())[0] for _ in range(5)] == ["a1", "b1", "c1", "a2", "a3"]
-    assert queue.take_in_turn() == []
+    assert in_turn(queue, 5) == ["a1", "b1", "c1", "a2", "a3"]
+    assert queue.take_in_turn() is None
+
+
+def in_turn(queue: Waiting, count: int) -> list[str]:
+    return names([taken for _ in range(count) if (taken := queue.take_in_turn()) is not None])
+
+
+def test_one_item_at_a_time_is_taken_in_turn_whatever_its_rows() -> None:
+    queue = waiting()
+    for name in "abc":
+        queue.put("m", item(name, rows=0))
+    assert in_turn(queue, 4) == ["a", "b", "c"]
 
 
 def test_an_item_that_is_put_back_waits_behind_the_others() -> None:
     queue = waiting()
     queue.put("a", item("long"))
     queue.put("b", item("short"))
-    (first,) = queue.take_in_turn()
+    first = queue.take_in_turn()
+    assert first is not None
     queue.put_back(first)
-    assert [names(queue.take_in_turn())[0] for _ in range(2)] == ["short", "long"]
+    assert in_turn(queue, 2) == ["short", "long"]
 
 
 @pytest.mark.parametrize(

@@ -121,15 +121,16 @@ class Waiting:
             self._leave(line, item)
         return taken
 
-    def take_in_turn(self) -> list[AnyItem]:
-        """The next item of the line that was served longest ago; none if nothing waits."""
+    def take_in_turn(self) -> AnyItem | None:
+        """The next item of the line that was served longest ago; None if nothing waits."""
         if not self._lines:
-            return []
-        line = next(iter(self._lines))
-        taken = self.take(line, most_rows=0)
+            return None
+        line, waiting = next(iter(self._lines.items()))
+        item = next(iter(waiting))
+        self._leave(line, item)
         if line in self._lines:
             self._lines[line] = self._lines.pop(line)
-        return taken
+        return item
 
     def put_back(self, item: AnyItem) -> None:
         """Let an item that was taken wait for another turn."""
@@ -146,11 +147,6 @@ class Waiting:
     def has(self, line: Hashable) -> bool:
         """Whether anything waits in a line."""
         return line in self._lines
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether nothing waits."""
-        return not self._lines
 
     @property
     def held(self) -> tuple[int, int, int]:
@@ -243,14 +239,12 @@ class WorkQueue:
         while True:
             self._bell.get()
             with self._lock:
-                items = self._waiting.take_in_turn()
-                is_over = self._is_closed and self._waiting.is_empty
-                if is_over:
+                item = self._waiting.take_in_turn()
+                if item is None and self._is_closed:
                     self._bell.put(None)
-            for item in self._begun(items):
+                    return None
+            if item is not None and self._begun([item]):
                 return item
-            if is_over and not items:
-                return None
 
     def put_back(self, item: AnyItem) -> None:
         """Let an item that was taken in turn wait for another one, after those that wait already."""
