@@ -52,16 +52,13 @@ class CannedService:
         return self._explaining.submit(self._explain, asked, deadline)
 
     def explain_global(
-        self,
-        reference: str,
-        asked: AskedGlobalQuery,
-        report: Callable[[GlobalImportance], None],
-        deadline: Deadline,  # noqa: ARG002 - it is there at once
+        self, reference: str, asked: AskedGlobalQuery, report: Callable[[GlobalImportance], None], deadline: Deadline
     ) -> "Future[GlobalImportance]":
         self.model(reference)
+        self.deadlines.append(deadline)
         known = importance(len(asked.query().instances))
         report(known)
-        return self._explaining.submit(lambda: known)
+        return self._explaining.submit(self._explain_global, known)
 
     def _predict(self, asked: Asked, deadline: Deadline) -> tuple[Outcome, ...]:
         self.deadlines.append(deadline)
@@ -75,6 +72,10 @@ class CannedService:
         self.begun.set()
         self.explanations_released.wait(_LONGEST_S)
         return Explanation(attributions=(attribution(query.instance.input.symbols),), queue_ms=0.25, compute_ms=1.5)
+
+    def _explain_global(self, known: GlobalImportance) -> GlobalImportance:
+        self.explanations_released.wait(_LONGEST_S)
+        return known
 
 
 def forecast_of(instance: Instance) -> Forecast:

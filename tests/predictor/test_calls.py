@@ -5,8 +5,8 @@ import threading
 import time
 import weakref
 from collections.abc import Iterator
-from concurrent.futures import Future
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -32,6 +32,9 @@ from predictor.instance import Deadline, Instance
 from predictor.limits import QueueLimits, ServiceLimits
 from predictor.service import PredictionService
 from predictor.wire import forecasts, global_importance, instances, models
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
 
 SOON_S = 30
 ONE = instances.encode(Instance(input=recent_bars("AAPL"), request_id="one"))

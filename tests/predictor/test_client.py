@@ -5,7 +5,7 @@ import dataclasses
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -35,9 +35,10 @@ from predictor.errors import (
 )
 from predictor.forecast import Attribution, Detail, Forecast, TargetPoint
 from predictor.forecaster import Forecaster
+from predictor.global_importance import GlobalImportance, GlobalQuery
 from predictor.instance import Instance, Query
 from predictor.server import ServerLimits
-from predictor.server.servicer import SERVICE_NAME
+from predictor.server.servicer import PREDICTION
 from predictor.service import PredictionService
 from predictor.wire import forecasts
 
@@ -106,6 +107,49 @@ def test_feature_importance_is_one_attribution(client: QuantraClient, forecaster
     assert_same(
         client.feature_importance(recent_bars(), 20, 0.1), forecaster.feature_importance(recent_bars(), 20, 0.1)
     )
+
+
+MANY = GlobalQuery(
+    instances=(
+        Instance(input=recent_bars()),
+        Instance(input=recent_bars().last(5)),
+        Instance(input=recent_bars("IBM")),
+    ),
+    targets=(TargetPoint(5, 0.5),),
+)
+
+
+def told(reports: Iterable[GlobalImportance]) -> list[tuple[int, int, list[bytes]]]:
+    """What each report says, to the last bit."""
+    return [(one.done, one.refused, [target.mean_size.tobytes() for target in one.targets]) for one in reports]
+
+
+def test_reports_of_global_importance_equal_those_in_process_bit_for_bit(
+    client: QuantraClient, forecaster: Forecaster
+) -> None:
+    ours = told(client.explain_global(MANY))
+    assert ours == told(forecaster.explain_global(MANY))
+    assert [(done, refused) for done, refused, _ in ours] == [(1, 0), (2, 1), (3, 1)]
+
+
+def test_a_target_that_the_model_lacks_is_raised_where_reports_are_read(
+    client: QuantraClient, forecaster: Forecaster
+) -> None:
+    lacking = dataclasses.replace(MANY, targets=(TargetPoint(7, 0.5),))
+    for reports in (client.explain_global(lacking), forecaster.explain_global(lacking)):
+        with pytest.raises(UnknownHorizonError):
+            next(reports)
+
+
+def test_who_lets_go_of_reports_ends_the_work() -> None:
+    service = CannedService(forecast_of)
+    service.explanations_released.clear()
+    with serving(service) as held, QuantraClient(held.target) as asking:
+        reports = asking.explain_global(MANY)
+        assert next(reports).done == 3
+        del reports
+        assert service.deadlines[0].cancelled.wait(60)
+        service.explanations_released.set()
 
 
 def test_one_bad_panel_leaves_the_others_their_forecasts(client: QuantraClient) -> None:
@@ -188,6 +232,14 @@ def test_the_asynchronous_client_answers_the_same(target: str, client: QuantraCl
     assert (name, count) == ("small", 1)
 
 
+def test_the_asynchronous_client_gives_the_same_reports(target: str, client: QuantraClient) -> None:
+    async def ask() -> list[GlobalImportance]:
+        async with AsyncQuantraClient(target, "small") as asking:
+            return [known async for known in asking.explain_global(MANY)]
+
+    assert told(asyncio.run(ask())) == told(client.explain_global(MANY))
+
+
 def test_the_asynchronous_client_raises_the_same_errors(target: str) -> None:
     async def ask() -> Forecast:
         async with AsyncQuantraClient(target, "nope") as asking:
@@ -244,7 +296,7 @@ def test_an_answer_with_too_few_results_is_refused_with_both_counts() -> None:
 
     handlers = {"Predict": grpc.unary_unary_rpc_method_handler(forgetful)}
     server = grpc.server(ThreadPoolExecutor(1))
-    server.add_generic_rpc_handlers([grpc.method_handlers_generic_handler(SERVICE_NAME, handlers)])
+    server.add_generic_rpc_handlers([grpc.method_handlers_generic_handler(PREDICTION.full_name, handlers)])
     port = server.add_insecure_port("127.0.0.1:0")
     server.start()
     with (

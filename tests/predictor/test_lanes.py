@@ -63,6 +63,9 @@ class Watched:
     def explain(self, query: Query, now: datetime, deadline: Cancellation) -> tuple[Attribution, ...]:
         return self._model.explain(query, now, deadline)
 
+    def explain_cost(self, query: Query) -> int:
+        return self._model.explain_cost(query)
+
     def default_targets(self) -> tuple[TargetPoint, ...]:
         return self._model.default_targets()
 

@@ -1,11 +1,9 @@
 """Prices that no arithmetic survives fail alone: the symbols beside them are answered as ever, at every door."""
 
-import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -15,6 +13,7 @@ from numpy.typing import NDArray
 from serving import serving
 
 from predictor import artifact
+from predictor._pb import prediction_pb2 as pb
 from predictor.bars import BarPanel
 from predictor.client import QuantraClient
 from predictor.embed import Door, open_door
@@ -26,6 +25,7 @@ from predictor.instance import NEVER, Instance, Query
 from predictor.model import Answering
 from predictor.networks import Target, TargetKind
 from predictor.service import PredictionService
+from predictor.wire import errors, forecasts, instances
 
 FloatArray = NDArray[np.float64]
 MANY = 1000
@@ -104,7 +104,7 @@ def ask(request: pytest.FixtureRequest, models: Path, service: PredictionService
         with serving(service) as served, QuantraClient(served.target, "small") as client:
             yield lambda panels: told(client.predict_many(panels))
     else:
-        door, _ = open_door(str(models), json.dumps({"device": "cpu", "max_batch_rows": 256, "threads": 1}))
+        door, _ = open_door(str(models), "cpu", 256, 1)
         assert door is not None
         yield lambda panels: embedded(door, panels)
         door.close()
@@ -120,28 +120,16 @@ def told(outcomes: Sequence[Outcome]) -> list[Answer]:
 
 
 def embedded(door: Door, panels: Sequence[BarPanel]) -> list[Answer]:
-    buffers: list[NDArray[Any]] = []
-
-    def put(values: NDArray[Any]) -> dict[str, object]:
-        buffers.append(np.ascontiguousarray(values))
-        return {"buffer": len(buffers) - 1, "shape": values.shape}
-
-    def instance(bars: BarPanel) -> dict[str, object]:
-        columns = {name: put(getattr(bars, name)) for name in ("sessions", *COLUMNS, "adj_close")}
-        asked = {"symbols": bars.symbols, "calendar": "", "currency": "", **columns}
-        return {"request_id": "", "gap_policy": "refuse", "allow_incomplete_last_bar": False, "bars": asked}
-
-    question = {"model": "small", "timeout_s": 100, "instances": [instance(bars) for bars in panels]}
-    reply, arrays = door.predict(json.dumps(question), buffers).reply()
-    return [_answer(result, arrays) for result in json.loads(reply)["results"]]
+    """As a host program asks: the wire's bytes."""
+    asked = [instances.encode(Instance(input=bars)) for bars in panels]
+    request = pb.PredictRequest(model="small", instances=asked).SerializeToString()
+    answer, error = door.call("Predict", request, 100).answer()
+    assert error == b""
+    return told([_outcome(result) for result in pb.PredictResponse.FromString(answer).results])
 
 
-def _answer(result: dict[str, Any], arrays: list[NDArray[Any]]) -> Answer:
-    if "error" in result:
-        return Answer(reason=str(result["error"]["reason"]))
-    found = result["forecast"]
-    refusals = {one["symbol"]: one["error"]["message"] for one in found["refusals"]}
-    return Answer(values=arrays[found["values"]["buffer"]], refusals=refusals)
+def _outcome(result: pb.Result) -> Outcome:
+    return errors.decode(result.error) if result.HasField("error") else forecasts.decode(result.forecast)
 
 
 # --- one among many

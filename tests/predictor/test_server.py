@@ -370,7 +370,8 @@ def test_bytes_that_are_no_question_about_services_are_invalid_after_one_that_is
 def test_a_method_of_health_that_grpc_lacks_is_unimplemented_and_no_error_of_ours(
     channel: grpc.Channel, caplog: pytest.LogCaptureFixture
 ) -> None:
-    code, _, _ = refusal(lambda: channel.unary_unary("/grpc.health.v1.Health/List")(b"", timeout=10))
+    listing: Any = channel.unary_unary("/grpc.health.v1.Health/List")
+    code, _, _ = refusal(lambda: listing(b"", timeout=10))
     assert code is grpc.StatusCode.UNIMPLEMENTED
     assert not caplog.records
 
@@ -507,8 +508,9 @@ def test_a_public_address_needs_to_be_meant(tmp_path: Any) -> None:
 
 @pytest.mark.parametrize("name", ["receive_bytes", "send_bytes", "metadata_bytes", "calls_in_flight", "pending_calls"])
 def test_bounds_that_let_nothing_through_are_refused(name: str) -> None:
+    none: dict[str, Any] = {name: 0}
     with pytest.raises(ConfigurationError, match=f"{name} is 0, but must be at least 1"):
-        ServerLimits(**{name: 0})
+        ServerLimits(**none)
 
 
 def test_a_negative_drain_time_is_refused() -> None:
@@ -561,7 +563,7 @@ def test_a_call_that_ends_without_a_request_is_malformed(service: CannedService)
 
 @pytest.mark.parametrize("limits", [{"arriving": 2}, {"arriving_per_peer": 2}], ids=str)
 def test_while_others_wait_for_a_place_the_oldest_request_on_its_way_ends(
-    service: CannedService, limits: dict[str, int]
+    service: CannedService, limits: dict[str, Any]
 ) -> None:
     with serving(service, ServerLimits(**limits)) as running, Connection(port_of(running)) as connection:
         streams = [begun(connection, message(bytes(1000))[:500]) for _ in range(5)]

@@ -113,11 +113,11 @@ def test_a_bad_artifact_leaves_the_old_one_serving_and_says_why(running: Running
 
 
 def test_a_reference_is_a_name_and_never_a_path(running: Running) -> None:
-    requests = (
+    requests: list[tuple[Any, Any]] = [
         (running.admin.LoadModel, pb.LoadModelRequest),
         (running.admin.ReloadModel, pb.ReloadModelRequest),
         (running.admin.UnloadModel, pb.UnloadModelRequest),
-    )
+    ]
     for reference in ("../models/small", "small/../small", "/etc", "nobody", "small\0", "x" * 300):
         for call, request in requests:
             error = refused(lambda call=call, request=request, name=reference: call(request(model=name)))

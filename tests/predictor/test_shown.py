@@ -15,6 +15,7 @@ from plotly.graph_objects import Figure
 from rich.console import Console
 from serving import serving
 
+from predictor._pb import prediction_pb2 as pb
 from predictor.bars import BarPanel
 from predictor.cli import app, run
 from predictor.cli.output import contributions_table, forecast_table
@@ -22,11 +23,12 @@ from predictor.client import QuantraClient
 from predictor.embed import open_door
 from predictor.forecast import Forecast, simple_return
 from predictor.forecaster import Forecaster
+from predictor.instance import Instance
 from predictor.networks import Target, TargetKind
 from predictor.report import ReportContent, forecast_chart, render_report
 from predictor.service import PredictionService
 from predictor.skill import Skill
-from predictor.wire import forecasts
+from predictor.wire import forecasts, instances
 
 if TYPE_CHECKING:
     from predictor.forecast import Attribution
@@ -255,21 +257,14 @@ def skill_fields(skill: Skill) -> dict[str, Any]:
 
 
 def embedded(models: Path, model: str, bars: BarPanel) -> dict[str, Any]:
-    """As a host program asks: JSON, and buffers beside it."""
-    columns = {name: getattr(bars, name) for name in ("open", "high", "low", "close", "volume", "adj_close")}
-    places = {name: {"buffer": k, "shape": list(values.shape)} for k, (name, values) in enumerate(columns.items())}
-    panel = {"symbols": bars.symbols, "sessions": {"buffer": 6, "shape": [len(bars.sessions)]}, "calendar": "XNYS"}
-    instance = {"request_id": "", "gap_policy": "refuse", "allow_incomplete_last_bar": False}
-    request = {
-        "model": model,
-        "timeout_s": 30,
-        "instances": [{**instance, "bars": {**panel, "currency": "", **places}}],
-    }
-    door, _ = open_door(str(models), json.dumps({"device": "cpu", "max_batch_rows": 256, "threads": 1}))
+    """As a host program asks: the wire's bytes."""
+    request = pb.PredictRequest(model=model, instances=[instances.encode(Instance(input=bars))])
+    door, _ = open_door(str(models), "cpu", 256, 1)
     assert door is not None
-    reply, _ = door.predict(json.dumps(request), [*columns.values(), bars.sessions]).reply()
+    answer, error = door.call("Predict", request.SerializeToString(), 30).answer()
     door.close()
-    return json.loads(reply)["results"][0]["forecast"]
+    assert error == b""
+    return plain(forecasts.decode(pb.PredictResponse.FromString(answer).results[0].forecast))
 
 
 def output_of(capsys: Capture, *arguments: object, code: int = 0) -> str:

@@ -180,8 +180,12 @@ EMPTIEST = {
     "scalars twice": within("instances", "bars", content=filled(b"\x68\x01")),
     "fields of no name": filled(b"\xf8\x3f\x01"),
 }
-OWN = {"symbols": "BarPanel.symbols", "sessions": "BarPanel.session_yyyymmdd", "prices": "FeatureWindow.anchor_price"}
-OWN |= {"covariates": "Covariates.observed"}
+OWN = {
+    "symbols": "BarPanel.symbols",
+    "sessions": "BarPanel.session_yyyymmdd",
+    "prices": "FeatureWindow.anchor_price",
+    "covariates": "Covariates.observed",
+}
 """What one instance has too much of is its own error."""
 
 

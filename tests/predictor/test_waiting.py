@@ -162,14 +162,14 @@ def test_items_whose_time_is_over_make_room_for_others() -> None:
 
 def test_a_cancelled_item_leaves_at_once_with_all_that_it_holds() -> None:
     queue, line = WorkQueue(QueueLimits(calls=4)), Line()
-    held: list[weakref.ref[Asked]] = []
-    for _ in range(50):
-        asked = Asked(size=15 << 20)
-        held.append(weakref.ref(asked))
-        one: AnyItem = Item(asked, Deadline())
+
+    def cancelled() -> "weakref.ref[Asked]":
+        one: Item[Asked, int] = Item(Asked(size=15 << 20), Deadline())
         queue.put(line, one)
         assert one.answer.cancel()
-    del asked, one
+        return weakref.ref(one.asked)
+
+    held = [cancelled() for _ in range(50)]
     gc.collect()
     assert queue.held == (0, 0, 0)
     assert not any(ref() for ref in held)

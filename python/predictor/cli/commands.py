@@ -45,7 +45,7 @@ COMMANDS: Final = (
     Command(
         "alias",
         "predictor.cli.inspection:alias",
-        "Point an alias at a version of a model. A server reads aliases when it starts.",
+        "Point an alias at a version of a model. With --watch a server follows it, else at its next start.",
         "Example: quantra alias demo champion 2 --models models",
     ),
     Command(

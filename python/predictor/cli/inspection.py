@@ -182,7 +182,7 @@ def alias(
     models: Annotated[Path, typer.Option(metavar="DIR", help="Folder of NAME/VERSION artifacts.")] = Path("models"),
     as_json: AsJson = False,
 ) -> None:
-    """Point an alias at a version of a model. A server reads aliases when it starts."""
+    """Point an alias at a version of a model. With --watch a server follows it, else at its next start."""
     with loading():
         from predictor.registry import set_alias  # brings torch, which --help need not wait for
 

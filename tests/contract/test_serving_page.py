@@ -1,0 +1,163 @@
+"""docs/serving.md and SECURITY.md: what they show runs, their tables say what the code says."""
+
+import json
+import re
+import shlex
+import socket
+import subprocess
+from contextlib import ExitStack
+from operator import attrgetter
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+import typer
+from artifacts import recent_bars, save_small_artifact
+from google.protobuf import json_format
+from google.protobuf.descriptor_pool import DescriptorPool
+from google.protobuf.message_factory import GetMessageClass
+from grpc_reflection.v1alpha.proto_reflection_descriptor_database import ProtoReflectionDescriptorDatabase
+from shown_commands import ROOT, run_command, run_python, running
+
+from predictor.errors import ANSWERS, Status
+from predictor.explain import cost
+from predictor.server import ServerLimits
+from predictor.wire import limits as of_requests
+from trainers.cli.commands import app
+
+PAGE = (ROOT / "docs" / "serving.md").read_text(encoding="utf-8")
+SECURITY = (ROOT / "SECURITY.md").read_text(encoding="utf-8")
+BLOCKS = re.findall(r"^```(bash|python)\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+PORTS: tuple[str, ...] = ("50051", "50052", "50053")
+UNITS = {"": 1, "s": 1, "symbols": 1, "KiB": 1024, "MiB": 1024**2}
+
+
+def rows(page: str, head: str) -> list[list[str]]:
+    """The cells of the table whose first column is named so."""
+    lines = page.partition(f"| {head} |")[2].partition("\n\n")[0].splitlines()[2:]
+    return [[cell.strip() for cell in line.strip("|").split(" | ")] for line in lines]
+
+
+# --- what is shown
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Two versions of a model, and bars, where the page has them."""
+    for version in (1, 2):
+        save_small_artifact(tmp_path / "models" / "mine" / str(version), seed=version)
+    (tmp_path / "demo").mkdir()
+    recent_bars("AAPL", "IBM").write_csv(tmp_path / "demo" / "bars.csv")
+    return tmp_path
+
+
+@pytest.mark.slow
+def test_the_pages_blocks_run_in_order(folder: Path) -> None:
+    free = dict(zip(PORTS, free_ports(len(PORTS)), strict=True))
+    answers: list[object] = []
+    with ExitStack() as servers:
+        for language, text in BLOCKS:
+            code = re.sub("|".join(PORTS), lambda port: free[port[0]], text)
+            if language == "python":
+                assert run_python(code, folder).strip()
+            else:
+                answers += [answer for line in code.strip().splitlines() for answer in run_line(line, folder, servers)]
+    assert answers == [{"status": "SERVING"}, [1], [1, 2], [1, 2]]
+
+
+def run_line(line: str, folder: Path, servers: ExitStack) -> list[object]:
+    """Run one line, and tell what a call by hand answered; a server stays until the end."""
+    if line.startswith(("quantra serve", "python -m predictor.server")):
+        assert '"ready": true' in servers.enter_context(running(line, folder))
+    elif line.startswith("grpcurl"):
+        return [grpcurl(shlex.split(line)[1:])]
+    elif line.startswith("("):
+        subprocess.run(["bash", "-c", line], cwd=folder, check=True)
+    else:
+        run_command(line, folder)
+    return []
+
+
+def grpcurl(words: list[str]) -> object:
+    """What the program of this name does with these words: it asks by reflection."""
+    plaintext, data, request, target, path = words
+    assert (plaintext, data) == ("-plaintext", "-d")
+    service, method = path.split("/")
+    with grpc.insecure_channel(target) as channel:
+        pool = DescriptorPool(ProtoReflectionDescriptorDatabase(channel))
+        found: Any = pool.FindServiceByName(service).methods_by_name[method]
+        sent: Any = json_format.Parse(request, GetMessageClass(found.input_type)())
+        answer = GetMessageClass(found.output_type).FromString(
+            channel.unary_unary(f"/{path}")(sent.SerializeToString())
+        )
+    told: dict[str, Any] = json.loads(json_format.MessageToJson(answer))
+    return [model["version"] for model in told["models"]] if "models" in told else told
+
+
+def free_ports(count: int) -> list[str]:
+    with ExitStack() as probes:
+        open_probes = [probes.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)]
+        return [str(probe.getsockname()[1]) for probe in open_probes]
+
+
+# --- tables
+
+
+def test_the_table_of_flags_has_those_of_serve_with_their_defaults() -> None:
+    group: Any = typer.main.get_command(app)
+    _, serve, _ = group.resolve_command(typer.Context(group), ["serve"])
+    told = {flag.strip("`"): default.strip("`") for flag, default, _ in rows(PAGE, "flag")}
+    assert set(told) == {option.opts[0] for option in serve.params}
+    assert [option.opts[0] for option in serve.params if told[option.opts[0]] not in shown(option.default)] == []
+
+
+def shown(default: object) -> set[str]:
+    """How a default is told."""
+    if default is None:
+        return {"required", "none", "nowhere"}
+    return {"off"} if default is False else {str(default)}
+
+
+def test_the_table_of_refusals_has_every_status_and_reasons_that_there_are() -> None:
+    table = [
+        (status.strip("`"), reason)
+        for status, reasons, *_ in rows(PAGE, "status")
+        for reason in re.findall(r"`(\w+)`", reasons)
+    ]
+    assert set(table) <= {(answer.status.value, answer.reason) for answer in ANSWERS.values()}
+    assert {status for status, _ in table} == {status.value for status in Status}
+
+
+def limit(name: str) -> float:
+    """What the code says of a limit, by the name that the table gives it."""
+    owner, _, path = name.partition(".")
+    if owner == "wire":
+        return getattr(of_requests, name.rpartition(".")[2])
+    if owner == "explain":
+        return cost.MOST_ROWS
+    limits = ServerLimits()
+    return attrgetter(path)(limits if owner == "ServerLimits" else limits.service)
+
+
+def test_the_table_of_limits_tells_each_default() -> None:
+    for name, default, *_ in rows(SECURITY, "limit"):
+        number, _, unit = default.partition(" ")
+        assert float(number.replace(",", "")) * UNITS[unit] == limit(name.strip("`")), name
+
+
+def test_the_table_of_limits_has_all_of_the_server_and_the_service() -> None:
+    named = {name.strip("`") for name, *_ in rows(SECURITY, "limit")}
+    limits = ServerLimits()
+    queues = ("predictions", "explanations", "uncounted")
+    there = {f"ServerLimits.{name}" for name in limits.__dataclass_fields__ if name != "service"}
+    there |= {f"ServiceLimits.{name}" for name in limits.service.__dataclass_fields__ if name not in queues}
+    there |= {f"ServiceLimits.{queue}.{name}" for queue in queues for name in ("calls", "rows", "size")}
+    assert there <= named
+    assert {name for name in named if name.startswith("S")} == there
+
+
+def test_every_limit_has_a_test() -> None:
+    proofs = [proof for *_, proof in rows(SECURITY, "limit")]
+    assert all(proof in {"the same", "none"} or re.fullmatch(r"`test_\w+`", proof) for proof in proofs)
+    assert proofs.count("none") == 1
