@@ -19,7 +19,7 @@ class QueueLimits:
     calls: int = 1024
     rows: int = 100_000
     """Symbols of all that was asked."""
-    size: int = 192 * _MIB
+    size: int = 128 * _MIB
     """Bytes of the requests."""
 
     def __post_init__(self) -> None:
@@ -31,7 +31,7 @@ class QueueLimits:
 
 
 _EXPLANATIONS: Final = QueueLimits(calls=8, rows=20_000, size=64 * _MIB)
-_UNCOUNTED: Final = QueueLimits(size=64 * _MIB)
+_UNCOUNTED: Final = QueueLimits(size=48 * _MIB)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -54,6 +54,7 @@ class EncodedInstances:
         """Each instance, or what is wrong with it; called once, for the bytes are let go then."""
         body, self._body = self._body, b""
         messages = [place if isinstance(place, QuantraError) else _message(body[place]) for place in self._places]
+        del body  # the messages have copies of their own
         self._ids = tuple("" if isinstance(one, QuantraError) else one.request_id for one in messages)
         return tuple(one if isinstance(one, QuantraError) else instances.decode_or_error(one) for one in messages)
 
