@@ -9,14 +9,16 @@ import time
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from multiprocessing.connection import Connection
-from typing import Final, final
+from typing import TYPE_CHECKING, Final, final
 
 import grpc.aio
 import numpy as np
 
 from benchmarks.calling.subject import PREDICT
 from predictor.arrays import FloatArray
+
+if TYPE_CHECKING:
+    from multiprocessing.connection import Connection  # no generic class while the program runs
 
 SPAWN: Final = multiprocessing.get_context("spawn")
 MOST_CHANNELS: Final = 4
