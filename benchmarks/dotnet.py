@@ -19,8 +19,9 @@ from typing import Final
 
 import torch
 
+from benchmarks.calling.bare import run_echo
+from benchmarks.calling.subject import save_model, server
 from benchmarks.report import Row, at_most, parse_arguments, publish, shown
-from benchmarks.serving import run_echo, save_model, server
 from predictor import Forecaster
 from predictor.bars import BarPanel
 from predictor.client import QuantraClient

@@ -7,15 +7,16 @@ Panels of many symbols are AAPL's bars at other prices. Medians of interleaved r
 import sys
 import tempfile
 import time
+from collections.abc import Generator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, final
 
-import numpy as np
 import torch
 
+from benchmarks.calling.subject import Subject, panel_of, subject_in
 from benchmarks.report import Row, at_most, interleaved_medians, parse_arguments, publish, shown
-from benchmarks.serving import save_model
 from predictor.bars import BarPanel
 from predictor.forecaster import Forecaster
 from predictor.golden import LONG_AFTER
@@ -24,7 +25,6 @@ from predictor.instance import NEVER, Instance
 from predictor.model import Model, Prepared
 from predictor.registry import Runtime, load_model
 from predictor.wire import instances
-from trainers.demo.market import real_bars
 
 MANY, WIDE = 64, 500
 TOGETHER_REACH: Final = 1.6
@@ -34,7 +34,7 @@ WIDE_REACH_MS: Final = 60.0
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Subject:
+class Work:
     """A model, the door in this process to the same one, and as many of AAPL's bars as a forecast reads."""
 
     model: Model
@@ -46,37 +46,21 @@ class Subject:
         self.model.engine.units(prepared.inputs)
 
 
-def subject_in(folder: Path) -> Subject:
-    """Train, and load what was written."""
-    pipeline = save_model(folder, real_bars(["AAPL"]))
-    path = folder / "stock" / "1"
+@contextmanager
+def opened(subject: Subject) -> Generator[Work]:
+    """Load what was trained."""
+    path = subject.models / "stock" / "1"
     model = load_model(path, ("stock", 1), Runtime(torch.device("cpu"), 256))
     assert isinstance(model, Model)
-    door = Forecaster.load(path, "cpu")
-    return Subject(model=model, door=door, bars=real_bars(["AAPL"]).last(pipeline.bars_needed))
+    with Forecaster.load(path, "cpu") as door:
+        yield Work(model=model, door=door, bars=subject.bars)
 
 
-def panel_of(bars: BarPanel, symbols: int) -> BarPanel:
-    """The bars of one symbol under many names, each at prices of its own."""
-    factors = np.exp(0.3 * np.random.default_rng(0).standard_normal((symbols, 1)))
-    return BarPanel(
-        symbols=tuple(f"S{place}" for place in range(symbols)),
-        sessions=bars.sessions,
-        open=bars.open * factors,
-        high=bars.high * factors,
-        low=bars.low * factors,
-        close=bars.close * factors,
-        volume=np.repeat(bars.volume, symbols, axis=0),
-        adj_close=None if bars.adj_close is None else bars.adj_close * factors,
-        calendar=bars.calendar,
-    )
-
-
-def together_rows(subject: Subject, rounds: int, *, judged: bool) -> list[Row]:
+def together_rows(work: Work, rounds: int, *, judged: bool) -> list[Row]:
     """Instances of one symbol each beside one panel of all symbols."""
-    panel = panel_of(subject.bars, MANY)
+    panel = panel_of(work.bars, MANY)
     whole, each = Instance(input=panel), [Instance(input=panel.select([symbol])) for symbol in panel.symbols]
-    model = subject.model
+    model = work.model
     medians = interleaved_medians(
         {
             "each": lambda: model.prepare_batch(each, LONG_AFTER, NEVER),
@@ -91,16 +75,16 @@ def together_rows(subject: Subject, rounds: int, *, judged: bool) -> list[Row]:
     return [at_most(name, medians["each"] / medians["whole"], TOGETHER_REACH, detail=detail, judged=judged)]
 
 
-def lone_rows(subject: Subject, rounds: int, *, judged: bool) -> list[Row]:
+def lone_rows(work: Work, rounds: int, *, judged: bool) -> list[Row]:
     """Bars of one symbol to a forecast, by the door of this process, beside the network alone."""
-    model, bars = subject.model, subject.bars
+    model, bars = work.model, work.bars
     instance = Instance(input=bars)
     prepared = model.prepare(instance, LONG_AFTER)
     medians = interleaved_medians(
         {
-            "door": lambda: subject.door.predict(bars),
+            "door": lambda: work.door.predict(bars),
             "model": lambda: model.predict([instance], LONG_AFTER, NEVER),
-            "forward": lambda: subject.forward(prepared),
+            "forward": lambda: work.forward(prepared),
         },
         rounds=rounds,
         calls=5,
@@ -115,15 +99,15 @@ def lone_rows(subject: Subject, rounds: int, *, judged: bool) -> list[Row]:
     ]
 
 
-def wide_rows(subject: Subject, rounds: int, *, judged: bool) -> list[Row]:
+def wide_rows(work: Work, rounds: int, *, judged: bool) -> list[Row]:
     """A request of one wide panel: what its bytes take to become answers, apart from the network."""
-    model = subject.model
-    message = instances.encode(Instance(input=panel_of(subject.bars, WIDE)))
+    model = work.model
+    message = instances.encode(Instance(input=panel_of(work.bars, WIDE)))
     prepared = model.prepare(instances.decode(message), LONG_AFTER)
     medians = interleaved_medians(
         {
             "whole": lambda: model.predict([instances.decode(message)], LONG_AFTER, NEVER),
-            "forward": lambda: subject.forward(prepared),
+            "forward": lambda: work.forward(prepared),
         },
         rounds=rounds,
         calls=1,
@@ -138,12 +122,10 @@ def main() -> int:
     arguments = parse_arguments("What a forecast takes beside the network.")
     rounds, judged = (10, False) if arguments.quick else (100, True)
     use_threads(1)
-    with tempfile.TemporaryDirectory() as folder:
-        subject = subject_in(Path(folder))
-        with subject.door:
-            rows = together_rows(subject, rounds, judged=judged)
-            rows += lone_rows(subject, rounds, judged=judged)
-            rows += wide_rows(subject, rounds, judged=judged)
+    with tempfile.TemporaryDirectory() as folder, opened(subject_in(Path(folder))) as work:
+        rows = together_rows(work, rounds, judged=judged)
+        rows += lone_rows(work, rounds, judged=judged)
+        rows += wide_rows(work, rounds, judged=judged)
     return publish(rows, arguments.json)
 
 

@@ -1,5 +1,6 @@
 """`serve` in the process of a caller: it leaves signals and the interpreter as it found them."""
 
+import gc
 import signal
 import socket
 import subprocess
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 from artifacts import small_models
 
+from predictor.model import Model
 from predictor.server import Address, ServerSettings, run, serve
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
@@ -45,6 +47,7 @@ def settings(models: Path, port: int = 0) -> ServerSettings:
 def check_as_before() -> None:
     assert [signal.getsignal(number) for number in SIGNALS] == [own_handler, own_handler]
     assert sys.getswitchinterval() == pytest.approx(OURS)
+    assert gc.get_freeze_count() == 0
 
 
 def stop_when_ready(monkeypatch: pytest.MonkeyPatch, number: signal.Signals) -> list[float]:
@@ -92,6 +95,23 @@ def test_a_server_that_breaks_leaves_them_as_they_were(models: Path, monkeypatch
     with pytest.raises(ZeroDivisionError):
         serve(settings(models))
     check_as_before()
+
+
+def test_the_collector_passes_over_what_is_imported_but_not_over_models(
+    models: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[tuple[int, bool]] = []
+
+    def announce(_: object) -> None:
+        is_looked_at = any(isinstance(one, Model) for one in gc.get_objects())
+        seen.append((gc.get_freeze_count(), is_looked_at))
+        signal.raise_signal(signal.SIGTERM)
+
+    monkeypatch.setattr(run, "_announce", announce)
+    assert serve(settings(models)) == 0
+    ((frozen, is_looked_at),) = seen
+    assert frozen > 0
+    assert is_looked_at
 
 
 def test_a_server_that_fails_gives_its_port_back(tmp_path: Path) -> None:

@@ -4,7 +4,6 @@ import hashlib
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Final, Self, final
 
 import numpy as np
@@ -136,7 +135,7 @@ NO_SCALING: Final = Scaling(center=np.zeros(0), scale=np.ones(0))
 
 
 @final
-@dataclass(frozen=True, kw_only=True, eq=False)  # no slots: its hash is kept, for every window is held against it
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class FittedFeatures:
     """A feature set and the numbers that were fitted for it.
 
@@ -149,12 +148,14 @@ class FittedFeatures:
         scaling: The fitted numbers of the observed ones.
         known_scaling: Those of the known ones that read a covariate, in their order.
         statics: The static variables.
+        schema_hash: SHA-256 of the bytes of features.json, in hex: windows made with another hash are another model's.
     """
 
     features: FeatureSet
     scaling: Scaling
     known_scaling: Scaling = NO_SCALING
     statics: StaticFeatures = field(default_factory=StaticFeatures)
+    schema_hash: str = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         """Check that they belong together."""
@@ -167,6 +168,7 @@ class FittedFeatures:
         _check_once((*self.features.names, *self.known_columns, *self.statics.names), "features and static covariates")
         beside = self.features.covariates
         _check_once((*beside.observed, *beside.known, *self.statics.names), "covariates")
+        object.__setattr__(self, "schema_hash", hashlib.sha256(self.to_json()).hexdigest())
 
     @classmethod
     def fit(
@@ -305,11 +307,6 @@ class FittedFeatures:
         _check_canonical(observed, fitted.features.observed)
         _check_canonical(known, fitted.features.known)
         return fitted
-
-    @cached_property
-    def schema_hash(self) -> str:
-        """SHA-256 of the bytes of features.json, in hex: windows made with another hash are another model's."""
-        return hashlib.sha256(self.to_json()).hexdigest()
 
 
 def _check_once(names: tuple[str, ...], whose: str) -> None:

@@ -34,7 +34,10 @@ class QuantileHead(nn.Module):
         super().__init__()
         check_quantiles(levels)
         self.anchor: Final = anchor_index(levels)
-        self.weight = nn.Parameter(torch.randn(horizons, width, len(levels)) * (0.1 / max(width, 1) ** 0.5))
+        weight = torch.empty(horizons, width, len(levels))
+        if not weight.is_meta:  # shapes alone are wanted there, and arithmetic would import torch's compiler first
+            weight = weight.normal_() * (0.1 / max(width, 1) ** 0.5)
+        self.weight = nn.Parameter(weight)
         self.bias = nn.Parameter(torch.zeros(horizons, len(levels)))
 
     def forward(self, context: Tensor) -> Tensor:

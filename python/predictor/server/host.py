@@ -1,6 +1,7 @@
 """What a server process does between its signals: it listens, loads, serves, follows its folder of models, drains."""
 
 import asyncio
+import gc
 import logging
 import threading
 from collections.abc import Callable, Coroutine, Iterable
@@ -153,6 +154,9 @@ def _load(settings: ServerSettings, changed: Callable[[], None]) -> Loaded:
     from predictor.calls import AdminCalls, Calls  # imports torch, which an address in use need not wait for
     from predictor.service import PredictionService
 
+    # What is imported by now stays for good. The collector, which holds up every call, need not look through it again
+    # and again. Models come later, so that one that is replaced is collected.
+    gc.freeze()
     service = PredictionService.open(
         settings.models,
         device=settings.device,

@@ -2,6 +2,7 @@
 
 import asyncio
 import ctypes
+import gc
 import json
 import logging
 import os
@@ -33,8 +34,9 @@ _log = logging.getLogger(__name__)
 def serve(settings: ServerSettings) -> int:
     """Serve until SIGTERM or SIGINT. The first line on stdout is JSON and means that calls are answered.
 
-    Must be called on the main thread. Signal handlers and switch interval are restored at the end. A signal while
-    models are loading ends the process itself, with status 0, for nothing interrupts what loads them.
+    Must be called on the main thread. Signal handlers, switch interval and what the garbage collector looks at are
+    restored at the end. A signal while models are loading ends the process itself, with status 0, for nothing
+    interrupts what loads them.
 
     Returns:
         0 after an orderly end, 1 if the server could not start; one line on stderr then says why.
@@ -49,6 +51,7 @@ def serve(settings: ServerSettings) -> int:
         sys.stderr.write(f"{one_line(error)}\n")
         return 1
     finally:
+        gc.unfreeze()
         sys.setswitchinterval(before)
     if is_loading:
         _end_at_once()

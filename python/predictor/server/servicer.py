@@ -7,7 +7,9 @@ does not wait for ever.
 import asyncio
 import logging
 import time
+from collections import deque
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Never, Protocol, final
 
 import grpc
@@ -59,6 +61,52 @@ async def refuse(context: Context, error: QuantraError) -> Never:
 
 
 @final
+class Handover:
+    """Takes answers from the threads that have them to the running event loop.
+
+    To wake the loop costs a thread as much as to encode a forecast, and several answers are there at once: what comes
+    before the loop has woken up goes with what woke it.
+    """
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._ready: deque[Callable[[], None]] = deque()
+        self._is_woken = False
+
+    async def result(self, answer: "Future[bytes]") -> bytes:
+        """The answer, or its error; whoever is cancelled here cancels it."""
+        waiting: asyncio.Future[bytes] = self._loop.create_future()
+        answer.add_done_callback(lambda _: self._put(partial(_settle, waiting, answer)))
+        try:
+            return await waiting
+        except asyncio.CancelledError:
+            answer.cancel()
+            raise
+
+    def _put(self, settle: Callable[[], None]) -> None:
+        self._ready.append(settle)
+        if not self._is_woken and not self._loop.is_closed():
+            self._is_woken = True
+            self._loop.call_soon_threadsafe(self._take)
+
+    def _take(self) -> None:
+        self._is_woken = False  # first: what comes from now on wakes the loop again
+        while self._ready:
+            self._ready.popleft()()
+
+
+def _settle(waiting: "asyncio.Future[bytes]", answer: "Future[bytes]") -> None:
+    if waiting.done():  # nobody waits any more
+        return
+    if answer.cancelled():
+        waiting.cancel()
+    elif (error := answer.exception()) is not None:
+        waiting.set_exception(error)
+    else:
+        waiting.set_result(answer.result())
+
+
+@final
 class Servicer:
     """Lets the calls of a service in, reads them, and sends their answers. Until it serves, each is UNAVAILABLE."""
 
@@ -69,6 +117,7 @@ class Servicer:
         self._admission = admission
         self._arrivals = arrivals
         self._limits = limits
+        self._handover = Handover()
         self._calls: Calls | None = None
 
     def serve(self, calls: Calls) -> None:
@@ -114,7 +163,7 @@ class Servicer:
 
     async def _unary(self, name: str, calls: Calls, context: Context, peer: Peer, deadline: Deadline) -> bytes:
         body = await self._arrivals.request(context, peer)
-        return self._sendable(await asyncio.wrap_future(calls.call(name, body, deadline)))
+        return self._sendable(await self._handover.result(calls.call(name, body, deadline)))
 
     async def _stream(self, name: str, calls: Calls, context: Context, peer: Peer, deadline: Deadline) -> None:
         body = await self._arrivals.request(context, peer)

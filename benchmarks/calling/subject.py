@@ -1,0 +1,133 @@
+"""The model that is served, what it is asked, and the server: a process of its own with one torch thread."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Generator, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import final
+
+import numpy as np
+
+from predictor import artifact
+from predictor._pb import prediction_pb2 as pb
+from predictor.bars import BarPanel
+from predictor.features import default_features
+from predictor.instance import FeatureWindow, Instance
+from predictor.windows import Pipeline
+from predictor.wire import instances
+from trainers.demo.market import real_bars
+from trainers.loop import Report
+from trainers.stock.recipe import Optimisation, Recipe
+from trainers.stock.training import train
+from trainers.stock.training_data import Material
+
+PREDICT = "/quantra.v1.PredictionService/Predict"
+
+
+def save_model(folder: Path, bars: BarPanel) -> Pipeline:
+    """Write `folder/stock/1`; what it forecasts does not matter here, how large it is does."""
+    recipe = Recipe(calendar="XNYS", optimisation=Optimisation(max_epochs=1, patience=1, device="cpu"))
+    made = train(Material(bars, default_features()), recipe, folder / "stock" / "1", consume=unseen)
+    return artifact.load(made.folder).artifact.pipeline
+
+
+def unseen(reports: Iterable[Report]) -> Iterator[Report]:
+    """Let the training run without showing its progress."""
+    return iter(reports)
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Subject:
+    """A folder with one model, and as many of AAPL's bars as a forecast reads."""
+
+    models: Path
+    pipeline: Pipeline
+    bars: BarPanel
+
+    def panel(self, symbols: int) -> BarPanel:
+        """The bars under so many names; one: as they are."""
+        return self.bars if symbols == 1 else panel_of(self.bars, symbols)
+
+    def asked_with_bars(self, symbols: int = 1) -> bytes:
+        """The request."""
+        return request_bytes(self.panel(symbols))
+
+    def asked_with_windows(self, symbols: int = 1) -> bytes:
+        """The request of a caller that computes the features itself."""
+        return request_bytes(window_of(self.panel(symbols), self.pipeline))
+
+
+def subject_in(folder: Path) -> Subject:
+    """Train."""
+    pipeline = save_model(folder, real_bars(["AAPL"]))
+    return Subject(models=folder, pipeline=pipeline, bars=real_bars(["AAPL"]).last(pipeline.bars_needed))
+
+
+def panel_of(bars: BarPanel, symbols: int) -> BarPanel:
+    """The bars of one symbol under many names, each at prices of its own."""
+    factors = np.exp(0.3 * np.random.default_rng(0).standard_normal((symbols, 1)))
+    return BarPanel(
+        symbols=tuple(f"S{place}" for place in range(symbols)),
+        sessions=bars.sessions,
+        open=bars.open * factors,
+        high=bars.high * factors,
+        low=bars.low * factors,
+        close=bars.close * factors,
+        volume=np.repeat(bars.volume, symbols, axis=0),
+        adj_close=None if bars.adj_close is None else bars.adj_close * factors,
+        calendar=bars.calendar,
+    )
+
+
+def window_of(bars: BarPanel, pipeline: Pipeline) -> FeatureWindow:
+    """What a caller sends that computes the features itself."""
+    inputs = pipeline.latest_window(pipeline.encode_latest(bars))
+    return FeatureWindow(
+        symbols=bars.symbols,
+        observed=inputs.observed.numpy(),
+        known=inputs.known.numpy(),
+        static=inputs.static.numpy(),
+        mask=inputs.mask.numpy(),
+        location=inputs.location.numpy(),
+        scale=inputs.scale.numpy(),
+        schema_hash=pipeline.features.schema_hash,
+        anchor_price=bars.close[:, -1],
+        as_of_session=int(bars.sessions[-1]),
+    )
+
+
+def request_bytes(asked: BarPanel | FeatureWindow) -> bytes:
+    """What a client sends."""
+    return pb.PredictRequest(instances=[instances.encode(Instance(input=asked))]).SerializeToString()
+
+
+@contextmanager
+def server(models: Path, *, level: str = "error", log: Path | None = None) -> Generator[str]:
+    """The address of a server process that answers.
+
+    Args:
+        models: the folder.
+        level: what it logs.
+        log: where to; None: as this process.
+    """
+    command = [sys.executable, "-m", "predictor.server", "--models", models, "--listen", "127.0.0.1:0"]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    with (
+        Path(os.devnull if log is None else log).open("wb") as errors,
+        subprocess.Popen(
+            [*command, "--log-level", level],
+            stdout=subprocess.PIPE,
+            stderr=None if log is None else errors,
+            env=environment,
+        ) as process,
+    ):
+        assert process.stdout is not None
+        try:
+            yield f"127.0.0.1:{json.loads(process.stdout.readline())['port']}"
+        finally:
+            process.terminate()

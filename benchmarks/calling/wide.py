@@ -1,0 +1,83 @@
+"""Requests of many symbols beside the network alone, and how soon a server is there."""
+
+import statistics
+import time
+from contextlib import closing
+from typing import Final
+
+from benchmarks.calling.load import Load, Turn
+from benchmarks.calling.subject import Subject, server
+from benchmarks.report import Row, at_least, at_most, interleaved_medians
+from predictor.calls import Calls
+from predictor.golden import LONG_AFTER
+from predictor.instance import NEVER, Deadline, Instance
+from predictor.model import Model, Prepared
+from predictor.service import PredictionService
+
+ROWS, IN_FLIGHT = 32, 8
+WIDE: Final = 500
+ROWS_REACH: Final = 0.80
+WIDE_REACH_MS: Final = 60.0
+START_REACH_S: Final = 5.0
+
+
+def rows_rows(load: Load, request: str, model: Model, subject: Subject, rounds: int, *, judged: bool) -> list[Row]:
+    """Rows a second of requests of 32 rows, beside the network alone in this process."""
+    prepared = model.prepare(Instance(input=subject.panel(ROWS)), LONG_AFTER)
+    ratios, served, alone = list[float](), list[float](), list[float]()
+    for _ in range(rounds):
+        alone.append(forward_rows(model, prepared, seconds=0.5))
+        served.append(ROWS * load.run(Turn(request, IN_FLIGHT, 1.0)).per_second)
+        alone.append(forward_rows(model, prepared, seconds=0.5))
+        ratios.append(served[-1] / statistics.mean(alone[-2:]))
+    detail = (
+        f"windows, {IN_FLIGHT} in flight: {statistics.median(served):.0f} rows/s, the network alone "
+        f"{statistics.median(alone):.0f}; medians of {rounds} rounds"
+    )
+    name = f"requests of {ROWS} rows / a forward of {ROWS}, rows/s"
+    return [at_least(name, statistics.median(ratios), ROWS_REACH, detail=detail, judged=judged)]
+
+
+def forward_rows(model: Model, prepared: Prepared, seconds: float) -> float:
+    """Rows a second of the network alone."""
+    begin, calls = time.perf_counter(), 0
+    while (passed := time.perf_counter() - begin) < seconds:
+        model.engine.units(prepared.inputs)
+        calls += 1
+    return calls * len(prepared.inputs.observed) / passed
+
+
+def wide_rows(model: Model, subject: Subject, rounds: int, *, judged: bool) -> list[Row]:
+    """From the bytes of a request to those of its answer, without a connection, less the network."""
+    body = subject.asked_with_bars(WIDE)
+    prepared = model.prepare(Instance(input=subject.panel(WIDE)), LONG_AFTER)
+    with PredictionService.open(subject.models, device="cpu") as service, closing(Calls(service)) as calls:
+        medians = interleaved_medians(
+            {
+                "whole": lambda: calls.call("Predict", body, Deadline()).result(),
+                "forward": lambda: model.engine.units(prepared.inputs, NEVER),
+            },
+            rounds=rounds,
+            calls=1,
+            clock=time.process_time,
+        )
+    beyond_ms = 1e3 * (medians["whole"] - medians["forward"])
+    detail = (
+        f"bars, bytes to bytes in this process, CPU time; all {1e3 * medians['whole']:.3g} ms, "
+        f"the network alone {1e3 * medians['forward']:.3g} ms"
+    )
+    name = f"{WIDE} symbols in one request, beyond the network, ms"
+    return [at_most(name, beyond_ms, WIDE_REACH_MS, detail=detail, judged=judged)]
+
+
+def start_rows(subject: Subject, starts: int, *, judged: bool) -> list[Row]:
+    """From the start of the process to its first line, which it prints once it serves."""
+    taken = [_start_s(subject) for _ in range(starts)]
+    detail = f"one model, golden instance included; median of {starts}"
+    return [at_most("start to SERVING, s", statistics.median(taken), START_REACH_S, detail=detail, judged=judged)]
+
+
+def _start_s(subject: Subject) -> float:
+    begin = time.perf_counter()
+    with server(subject.models):
+        return time.perf_counter() - begin

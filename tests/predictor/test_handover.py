@@ -1,0 +1,118 @@
+"""Answers on their way from the threads that have them to the event loop of a server."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from concurrent.futures import Future
+from contextvars import Context
+
+import pytest
+
+from predictor.errors import UnavailableError
+from predictor.server.servicer import Handover
+
+
+class CountingLoop(asyncio.SelectorEventLoop):
+    """Knows how often other threads woke it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.wakes = 0
+
+    def call_soon_threadsafe(
+        self, callback: Callable[..., object], *args: object, context: Context | None = None
+    ) -> asyncio.Handle:
+        self.wakes += 1
+        return super().call_soon_threadsafe(callback, *args, context=context)
+
+
+def run(work: Callable[[Handover], Awaitable[object]]) -> int:
+    """Do it on a loop of its own; how often that was woken."""
+
+    async def on_loop() -> None:
+        await work(Handover())
+
+    with asyncio.Runner(loop_factory=CountingLoop) as runner:
+        loop = runner.get_loop()
+        assert isinstance(loop, CountingLoop)
+        runner.run(on_loop())
+        return loop.wakes
+
+
+async def begun(*waiting: "asyncio.Task[bytes]") -> None:
+    """Let tasks run until they wait."""
+    await asyncio.sleep(0)
+    assert not any(task.done() for task in waiting)
+
+
+def test_answers_that_are_there_together_wake_the_loop_once() -> None:
+    async def work(handover: Handover) -> None:
+        answers = [Future[bytes]() for _ in range(5)]
+        tasks = [asyncio.create_task(handover.result(answer)) for answer in answers]
+        await begun(*tasks)
+        for place, answer in enumerate(answers):
+            answer.set_result(b"%d" % place)
+        assert await asyncio.gather(*tasks) == [b"0", b"1", b"2", b"3", b"4"]
+
+    assert run(work) == 1
+
+
+def test_an_answer_that_comes_later_wakes_the_loop_again() -> None:
+    async def work(handover: Handover) -> None:
+        for text in (b"first", b"second"):
+            answer = Future[bytes]()
+            task = asyncio.create_task(handover.result(answer))
+            await begun(task)
+            answer.set_result(text)
+            assert await task == text
+
+    assert run(work) == 2
+
+
+def test_an_error_is_raised_where_the_answer_is_awaited() -> None:
+    async def work(handover: Handover) -> None:
+        answer = Future[bytes]()
+        answer.set_exception(UnavailableError("no more"))
+        with pytest.raises(UnavailableError, match="no more"):
+            await handover.result(answer)
+
+    run(work)
+
+
+def test_whoever_is_cancelled_cancels_the_answer_and_no_other() -> None:
+    async def work(handover: Handover) -> None:
+        first, second = Future[bytes](), Future[bytes]()
+        tasks = [asyncio.create_task(handover.result(answer)) for answer in (first, second)]
+        await begun(*tasks)
+        tasks[0].cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await tasks[0]
+        assert first.cancelled()
+        second.set_result(b"there")
+        assert await tasks[1] == b"there"
+
+    run(work)
+
+
+def test_an_answer_that_was_cancelled_elsewhere_ends_the_wait() -> None:
+    async def work(handover: Handover) -> None:
+        answer = Future[bytes]()
+        task = asyncio.create_task(handover.result(answer))
+        await begun(task)
+        answer.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    run(work)
+
+
+def test_an_answer_after_the_loops_end_is_dropped(caplog: pytest.LogCaptureFixture) -> None:
+    answer = Future[bytes]()
+
+    async def work(handover: Handover) -> None:
+        task = asyncio.create_task(handover.result(answer))
+        await begun(task)
+        answer.set_running_or_notify_cancel()  # it is worked on, and can no longer be cancelled
+
+    run(work)
+    answer.set_result(b"late")
+    assert not caplog.records
