@@ -62,7 +62,7 @@ class Forecaster:
     def predict_many(self, instances: Sequence[BarPanel | Instance]) -> tuple[Outcome, ...]:
         """Forecast many panels, in order; a bad one is answered with its error."""
         asked = [instance_of(item) for item in instances]
-        return self._service.predict("", asked, Deadline()).result()
+        return self._service.predict_here("", asked, Deadline())
 
     def feature_importance(
         self,

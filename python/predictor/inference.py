@@ -48,6 +48,12 @@ def use_threads(count: int) -> None:
     torch.set_num_threads(count)
 
 
+def is_plain_thread() -> bool:
+    """Whether torch computes in this thread as in a new one: without autocast, and on the CPU unless told otherwise."""
+    autocast = torch.is_autocast_enabled("cpu") or torch.is_autocast_enabled("cuda")
+    return not autocast and torch.get_default_device().type == "cpu"
+
+
 def freeze(network: nn.Module) -> nn.Module:
     """Put a network into the state it is served in, for good: eval, no gradients, no dropout between RNN layers.
 

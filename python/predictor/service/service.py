@@ -145,9 +145,27 @@ class PredictionService:
         """
         item: Prediction = Item(Given(asked) if isinstance(asked, Sequence) else asked, deadline)
         self._put(reference, item)
-        self._traffic.begin()
-        item.answer.add_done_callback(lambda _: self._traffic.end())
+        traffic = self._traffic
+        traffic.begin()
+        item.answer.add_done_callback(lambda _: traffic.end())  # without a hold on the service, which may be let go
         return item.answer
+
+    def predict_here(
+        self, reference: str, instances: Sequence[ReadInstance], deadline: Deadline
+    ) -> tuple[Outcome, ...]:
+        """As `predict`, for a caller that waits: where no other does, its own thread computes the answer.
+
+        Raises:
+            QuantraError: as `predict`, or what ends the whole call.
+        """
+        item: Prediction = Item(Given(instances), deadline)
+        self._traffic.begin()
+        try:
+            if not self.served.now.lane(reference).answer_alone(item):
+                self._put(reference, item)
+            return item.answer.result()
+        finally:
+            self._traffic.end()
 
     def explain(self, reference: str, asked: AskedQuery | Query, deadline: Deadline) -> Future[Explanation]:
         """Explain one forecast.
