@@ -23,8 +23,8 @@ from predictor.explain.integrated_gradients import FLOOR
 from predictor.forecast import Attribution, Forecast, Outcome, TargetPoint
 from predictor.instance import INTEGRATED_GRADIENTS, NEVER, Cancellation, Instance, Query, ReadInstance
 from predictor.model.answers import Identity, PreparedBatch, batch_of, default_targets, prices_of
-from predictor.model.ensemble_outputs import JointPrediction, joint_attribution, joint_quantiles, joint_ranking
 from predictor.model.dates import DateReader
+from predictor.model.ensemble_outputs import JointPrediction, joint_attribution, joint_quantiles, joint_ranking
 from predictor.model.model import Model
 from predictor.model.prepare import prepare_each
 from predictor.model.prepared import Prepared, bounded, doubts, nothing_usable, places_of

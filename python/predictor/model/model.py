@@ -47,7 +47,10 @@ SHARE_KNOWN = "share of known cells"
 
 
 class Model:
-    """One version of a model, ready to answer. Nothing on it changes but what it remembers of dates: threads may share it."""
+    """One version of a model, ready to answer. Nothing on it changes but the dates that it remembers.
+
+    Any thread may use it.
+    """
 
     def __init__(
         self, identity: Identity, manifest: Manifest, pipeline: Pipeline, engine: Engine, runner: Runner
