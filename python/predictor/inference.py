@@ -51,7 +51,7 @@ def use_threads(count: int) -> None:
 def is_plain_thread() -> bool:
     """Whether torch computes in this thread as in a new one: without autocast, and on the CPU unless told otherwise."""
     autocast = torch.is_autocast_enabled("cpu") or torch.is_autocast_enabled("cuda")
-    return not autocast and torch.get_default_device().type == "cpu"
+    return not autocast and torch.empty(0).is_cpu
 
 
 def freeze(network: nn.Module) -> nn.Module:
