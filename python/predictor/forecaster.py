@@ -12,7 +12,7 @@ from predictor.covariates import Covariates
 from predictor.forecast import Attribution, Explanation, Forecast, Outcome, forecast_or_raise
 from predictor.global_importance import GlobalImportance, GlobalQuery
 from predictor.inference import choose_device
-from predictor.instance import Deadline, Instance, Query, importance_query, instance_of
+from predictor.instance import NEVER, Deadline, Instance, Query, importance_query, instance_of
 from predictor.registry import ModelLine, Registry, Runtime, load_model
 from predictor.service import PredictionService
 
@@ -62,7 +62,7 @@ class Forecaster:
     def predict_many(self, instances: Sequence[BarPanel | Instance]) -> tuple[Outcome, ...]:
         """Forecast many panels, in order; a bad one is answered with its error."""
         asked = [instance_of(item) for item in instances]
-        return self._service.predict("", asked, Deadline()).result()
+        return self._service.predict_here("", asked, NEVER)
 
     def feature_importance(
         self,

@@ -48,6 +48,12 @@ def use_threads(count: int) -> None:
     torch.set_num_threads(count)
 
 
+def is_plain_thread() -> bool:
+    """Whether torch computes in this thread as in a new one: without autocast, and on the CPU unless told otherwise."""
+    autocast = torch.is_autocast_enabled("cpu") or torch.is_autocast_enabled("cuda")
+    return not autocast and torch.empty(0).is_cpu
+
+
 def freeze(network: nn.Module) -> nn.Module:
     """Put a network into the state it is served in, for good: eval, no gradients, no dropout between RNN layers.
 
@@ -102,7 +108,7 @@ class Engine:
         Raises:
             DeadlineExceededError, CallCancelledError: between two chunks, when nobody waits any more.
         """
-        return torch.cat([self.network(chunk) for chunk in self._chunks(inputs, deadline)]).cpu()
+        return self._units(inputs, deadline)
 
     @torch.inference_mode()
     def internals(self, inputs: Inputs, deadline: Cancellation = NEVER) -> Internals | None:
@@ -126,7 +132,11 @@ class Engine:
     @torch.inference_mode()
     def values(self, inputs: Inputs, deadline: Cancellation = NEVER) -> Tensor:
         """Calibrated quantiles float64 [N, H, Q] in the target's unit, never falling along Q; raises as `units`."""
-        return self.calibrated(self.units(inputs, deadline), inputs.location, inputs.scale)
+        return self.calibrated(self._units(inputs, deadline), inputs.location, inputs.scale)
+
+    def _units(self, inputs: Inputs, deadline: Cancellation) -> Tensor:
+        """As `units`, for whoever is in inference mode already: each entry costs as much as a step of the network."""
+        return torch.cat([self.network(chunk) for chunk in self._chunks(inputs, deadline)]).cpu()
 
     def _chunks(self, inputs: Inputs, deadline: Cancellation) -> Iterator[Inputs]:
         """The windows in as many rows as one forward may have, where the network is."""

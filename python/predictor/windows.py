@@ -324,6 +324,8 @@ def _last_of(series: FloatArray, sessions: int) -> FloatArray:
 
 def _for_all(levels: FloatArray, shape: tuple[int, int]) -> FloatArray:
     """[N, H] of levels [N, H or 1]."""
+    if levels.shape == shape:
+        return levels
     spread = np.empty(shape)
     spread[:] = levels
     return spread

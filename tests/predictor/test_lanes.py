@@ -13,6 +13,7 @@ from typing import Any, final
 
 import numpy as np
 import pytest
+import torch
 from artifacts import recent_bars, small_artifact, small_model
 
 from predictor.catalog import ModelInfo
@@ -21,6 +22,7 @@ from predictor.errors import (
     MalformedRequestError,
     QuantraError,
     TooFewBarsError,
+    UnavailableError,
     VersionNotFoundError,
 )
 from predictor.forecast import Attribution, Forecast, Outcome, TargetPoint
@@ -284,6 +286,83 @@ def test_a_model_that_is_served_no_more_is_named(watched: Watched) -> None:
         swap(service, registry_of(watched))
         with pytest.raises(VersionNotFoundError, match=r"it has versions \[1\]"):
             service.predict("small@2", [], Deadline())
+
+
+# --- a caller that waits for its answer
+
+
+def threads_of(watched: Watched) -> list[str]:
+    """The name of the thread of each batch from here on."""
+    names: list[str] = []
+    watched.meanwhile = lambda: names.append(threading.current_thread().name)
+    return names
+
+
+def test_a_lone_caller_is_answered_in_its_own_thread_as_in_the_models(watched: Watched) -> None:
+    asked, names = (
+        [Instance(input=recent_bars("AAPL")), Instance(input=recent_bars("IBM").last(5))],
+        threads_of(watched),
+    )
+    with PredictionService(registry_of(watched)) as service:
+        here, short = service.predict_here("", asked, Deadline())
+        there, _ = service.predict("", asked, Deadline()).result(SOON_S)
+        assert service.waiting == (0, 0, 0)
+    assert names == [threading.current_thread().name, "predict-small"]
+    assert isinstance(short, TooFewBarsError)
+    assert isinstance(here, Forecast)
+    assert isinstance(there, Forecast)
+    assert here.values.tobytes() == there.values.tobytes()
+
+
+def test_a_caller_beside_another_waits_for_the_models_thread(watched: Watched) -> None:
+    asked, names = [Instance(input=recent_bars("AAPL"))], list[str]()
+
+    def ask_meanwhile() -> None:
+        names.append(threading.current_thread().name)
+        if len(names) == 1:
+            service.predict_here("", asked, Deadline())
+
+    watched.meanwhile = ask_meanwhile
+    with PredictionService(registry_of(watched)) as service:
+        service.predict_here("", asked, Deadline())
+    assert names == [threading.current_thread().name, "predict-small"]
+
+
+def test_a_caller_with_settings_of_torch_for_its_own_thread_waits_for_the_models_thread(watched: Watched) -> None:
+    asked, names = [Instance(input=recent_bars("AAPL"))], threads_of(watched)
+    with PredictionService(registry_of(watched)) as service:
+        (plain,) = service.predict_here("", asked, Deadline())
+        with torch.autocast("cpu"):
+            (under_autocast,) = service.predict_here("", asked, Deadline())
+        with torch.device("meta"):
+            service.predict_here("", asked, Deadline())
+    assert names == [threading.current_thread().name, "predict-small", "predict-small"]
+    assert isinstance(plain, Forecast)
+    assert isinstance(under_autocast, Forecast)
+    assert plain.values.tobytes() == under_autocast.values.tobytes()
+
+
+def test_what_a_caller_does_about_floating_point_errors_does_not_reach_the_model(watched: Watched) -> None:
+    told: list[str] = []
+    watched.meanwhile = lambda: told.append(np.geterr()["divide"])
+    with PredictionService(registry_of(watched)) as service, np.errstate(all="raise"):
+        service.predict_here("", [Instance(input=recent_bars("AAPL"))], Deadline())
+    assert told == ["warn"]
+
+
+def test_a_caller_that_waits_is_told_what_ended_its_call_and_leaves_nothing_behind(watched: Watched) -> None:
+    watched.breaks_at = Instance(input=recent_bars("AAPL"))
+    service = PredictionService(registry_of(watched))
+    with pytest.raises(ZeroDivisionError):
+        service.predict_here("", [watched.breaks_at], Deadline())
+    with pytest.raises(DeadlineExceededError):
+        service.predict_here("", [watched.breaks_at], Deadline.after(0))
+    with pytest.raises(VersionNotFoundError):
+        service.predict_here("small@9", [watched.breaks_at], Deadline())
+    assert service.waiting == (0, 0, 0)
+    service.close()
+    with pytest.raises(UnavailableError):
+        service.predict_here("", [watched.breaks_at], Deadline())
 
 
 # --- ends

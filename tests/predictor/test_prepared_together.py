@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from predictor import artifact
 from predictor.bars import BarPanel
 from predictor.covariates import Covariates
-from predictor.errors import InvalidInputError, QuantraError
+from predictor.errors import BarIncompleteError, ConfigurationError, InvalidInputError, QuantraError
 from predictor.golden import LONG_AFTER
 from predictor.instance import NEVER, Cancellation, FeatureWindow, GapPolicy, Instance
 from predictor.model import Ensemble, Model, Prepared
@@ -330,6 +330,25 @@ def test_dates_that_instances_share_are_looked_up_once() -> None:
     assert isinstance(other, Prepared)
     assert first.sessions is second.sessions
     assert first.sessions is not other.sessions
+
+
+def test_dates_that_calls_share_are_looked_up_once_and_again_for_an_earlier_time() -> None:
+    model, asked = small_model(small_artifact()), [ASKED["one"]]
+    (first,), (again,) = (model.prepare_each(asked, LONG_AFTER, NEVER) for _ in range(2))
+    assert isinstance(first, Prepared)
+    assert isinstance(again, Prepared)
+    assert first.sessions is again.sessions
+    (early,) = model.prepare_each(asked, NOON, NEVER)
+    assert isinstance(early, BarIncompleteError)
+    (unzoned,) = model.prepare_each(asked, LONG_AFTER.replace(tzinfo=None), NEVER)
+    assert isinstance(unzoned, ConfigurationError)
+
+
+def test_more_dates_than_are_kept_are_read_as_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(import_module("predictor.model.dates"), "MOST_READ", 2)
+    asked = [ASKED[name] for name in ("one", "earlier", "earlier still", "gap ignored", "few", "one")]
+    expected = [_alone_once(name) for name in ("one", "earlier", "earlier still", "gap ignored", "few", "one")]
+    assert together(small_model(small_artifact(fitted=True)), asked * 2) == expected * 2
 
 
 # --- a batch that waits

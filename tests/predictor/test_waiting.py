@@ -138,6 +138,18 @@ def test_where_nothing_waits_an_item_of_any_size_may_come() -> None:
     assert queue.held == (1, 500, 2500)
 
 
+def test_an_item_is_worked_on_at_once_where_no_other_is_and_counts_meanwhile() -> None:
+    queue, alone = waiting(), item("alone", rows=3)
+    assert queue.hold("m", alone)
+    assert queue.held == (1, 3, 10)
+    assert queue.is_empty
+    assert not queue.hold("n", item())
+    queue.put("m", item("behind"))
+    queue.release(alone)
+    assert not queue.hold("m", item())
+    assert names(queue.take("m", 9)) == ["behind"]
+
+
 def test_releasing_twice_is_once() -> None:
     queue = waiting()
     one = item()
@@ -226,6 +238,15 @@ def test_a_closed_queue_gives_what_waits_and_takes_no_more() -> None:
     assert taken is not None
     assert taken.asked.name == "a"
     assert queue.take_in_turn() is None
+
+
+def test_nobody_works_alone_in_a_line_or_a_queue_that_is_closed() -> None:
+    queue, line = WorkQueue(QueueLimits()), Line()
+    queue.close_line(line)
+    assert not queue.begin_alone(line, item())
+    queue.close()
+    assert not queue.begin_alone(Line(), item())
+    assert queue.held == (0, 0, 0)
 
 
 def test_joining_waits_until_everything_has_its_answer() -> None:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import final
+from typing import Final, NamedTuple, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +16,9 @@ from predictor.instance import GapPolicy, Instance
 from predictor.model.prepared import check_length
 from predictor.sessions import SessionCalendar
 from predictor.windows import Pipeline
+
+MOST_READ: Final = 256
+"""Different dates that are kept: those of a few symbols are a few KiB."""
 
 NO_EXCHANGE = (
     "target sessions count Monday to Friday, holidays included, because the model carries no exchange's calendar; "
@@ -63,31 +66,44 @@ class ForecastDates:
         return bars.between(int(self.sessions[0]), self.as_of).on_sessions(self.sessions)
 
 
+class _Read(NamedTuple):
+    """Dates that were read, and when."""
+
+    dates: ForecastDates
+    now: datetime
+
+
 @final
 class DateReader:
-    """Reads the dates of instances for one pipeline, those that several instances share once."""
+    """Reads the dates of instances for one pipeline; those that instances share, as on one day of a market, once.
 
-    def __init__(self, pipeline: Pipeline, now: datetime) -> None:
-        self._pipeline = pipeline
-        self._now = now
-        self._read: dict[tuple[bytes, str, str, bool], ForecastDates] = {}
+    Threads may share it. Dates that were allowed at one time are so at any later one, for sessions only close.
+    """
 
-    def read(self, instance: Instance, bars: BarPanel) -> ForecastDates:
-        """What the dates of an instance's bars say.
+    def __init__(self, pipeline: Pipeline) -> None:
+        self.pipeline = pipeline
+        self._read: dict[tuple[bytes, str, str, bool], _Read] = {}
+
+    def read(self, instance: Instance, bars: BarPanel, now: datetime) -> ForecastDates:
+        """What the dates of an instance's bars say at a time with a time zone.
 
         Raises:
             BarsError, BarIncompleteError, SessionGapError, CalendarEndedError: the calendar does not allow them.
             TooFewBarsError, NoUsableSymbolError: the bars are of too few sessions for any symbol.
         """
         key = (bars.sessions.tobytes(), bars.calendar, instance.gap_policy.value, instance.allow_incomplete_last_bar)
-        dates = self._read.get(key)
-        if dates is None:
-            dates = self._read[key] = self._dates(instance, bars)
+        read = self._read.get(key)
+        if read is not None and now.tzinfo is not None and now >= read.now:
+            return read.dates
+        dates = self._dates(instance, bars, now)
+        if len(self._read) >= MOST_READ:
+            self._read.clear()
+        self._read[key] = _Read(dates, now)
         return dates
 
-    def _dates(self, instance: Instance, bars: BarPanel) -> ForecastDates:
-        pipeline = self._pipeline
-        sessions = _sessions(pipeline, bars, instance, self._now)
+    def _dates(self, instance: Instance, bars: BarPanel, now: datetime) -> ForecastDates:
+        pipeline = self.pipeline
+        sessions = _sessions(pipeline, bars, instance, now)
         last, following = int(sessions[-1]), pipeline.following(int(sessions[-1]))
         of_covariates = bool(pipeline.features.features.covariates.known)
         return ForecastDates(

@@ -23,6 +23,7 @@ from predictor.explain.integrated_gradients import FLOOR
 from predictor.forecast import Attribution, Forecast, Outcome, TargetPoint
 from predictor.instance import INTEGRATED_GRADIENTS, NEVER, Cancellation, Instance, Query, ReadInstance
 from predictor.model.answers import Identity, PreparedBatch, batch_of, default_targets, prices_of
+from predictor.model.dates import DateReader
 from predictor.model.ensemble_outputs import JointPrediction, joint_attribution, joint_quantiles, joint_ranking
 from predictor.model.model import Model
 from predictor.model.prepare import prepare_each
@@ -103,19 +104,20 @@ class JointReading:
         self._taught = tuple(member.taught for member in members)
         pipelines = {place: members[place].pipeline for place, _ in self._members}
         # Whoever needs most bars goes first: if there are too few, the error says how many the ensemble needs.
-        self._pipelines = dict(sorted(pipelines.items(), key=lambda one: -one[1].bars_needed))
+        ordered = sorted(pipelines.items(), key=lambda one: -one[1].bars_needed)
+        self._dates = {place: DateReader(pipeline) for place, pipeline in ordered}
         self.covariates = named_once(member.pipeline.covariates for member in members)
         """What is to be sent beside the bars, as its first reader reads it."""
 
     @property
     def bars_needed(self) -> int:
         """Bars that one forecast depends on: the most that a member needs."""
-        return next(iter(self._pipelines.values())).bars_needed
+        return next(iter(self._dates.values())).pipeline.bars_needed
 
     @property
     def is_one(self) -> bool:
         """Whether all members read the same inputs."""
-        return len(self._pipelines) == 1
+        return len(self._dates) == 1
 
     def prepare_each(
         self, instances: Sequence[Instance], now: datetime, deadline: Cancellation
@@ -126,10 +128,10 @@ class JointReading:
         for k, instance in enumerate(instances):
             if (error := self._refusal(instance)) is not None:
                 errors[k] = error
-        for place, pipeline in self._pipelines.items():
+        for place, dates in self._dates.items():
             left = [k for k in range(len(instances)) if k not in errors]
-            asked = [_read_by(pipeline, instances[k]) for k in left]
-            prepared = prepare_each(pipeline, asked, now, deadline, together=place not in self._across)
+            asked = [_read_by(dates.pipeline, instances[k]) for k in left]
+            prepared = prepare_each(dates, asked, now, deadline, together=place not in self._across)
             for k, one in zip(left, prepared, strict=True):
                 if isinstance(one, QuantraError):
                     errors[k] = one

@@ -31,6 +31,7 @@ from predictor.model.answers import (
     forecast_of,
     summed,
 )
+from predictor.model.dates import DateReader
 from predictor.model.prepare import prepare_each
 from predictor.model.prepared import Prepared, Taught, bounded, doubts, nothing_usable
 from predictor.model.questions import check_tolerance, points_of, work_of
@@ -46,7 +47,10 @@ SHARE_KNOWN = "share of known cells"
 
 
 class Model:
-    """One version of a model, ready to answer. Nothing on it changes, so any thread may use it."""
+    """One version of a model, ready to answer. Nothing on it changes but the dates that it remembers.
+
+    Any thread may use it.
+    """
 
     def __init__(
         self, identity: Identity, manifest: Manifest, pipeline: Pipeline, engine: Engine, runner: Runner
@@ -57,6 +61,7 @@ class Model:
         self.engine = engine
         self.runner = runner
         self.taught = Taught.of(manifest, pipeline)
+        self._dates = DateReader(pipeline)
         self._source = AnswerSource(
             identity=identity,
             target=manifest.target,
@@ -107,7 +112,7 @@ class Model:
     ) -> list[Prepared | QuantraError]:
         """As `Staged.prepare_each`."""
         together = not self.manifest.kind.is_panel_model
-        prepared = prepare_each(self.pipeline, instances, now, deadline, together=together)
+        prepared = prepare_each(self._dates, instances, now, deadline, together=together)
         return [
             one if isinstance(one, QuantraError) else self._told(instance, one)
             for instance, one in zip(instances, prepared, strict=True)

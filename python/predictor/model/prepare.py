@@ -44,12 +44,12 @@ and what is held meanwhile stays at a few MiB however many instances wait."""
 
 
 def prepare_each(
-    pipeline: Pipeline, instances: Sequence[Instance], now: datetime, deadline: Cancellation, *, together: bool
+    dates: DateReader, instances: Sequence[Instance], now: datetime, deadline: Cancellation, *, together: bool
 ) -> list[Prepared | QuantraError]:
     """Check instances and compute their inputs: what each gets alone, or the error that belongs to it.
 
     Args:
-        pipeline: how the inputs are made.
+        dates: of the pipeline that makes the inputs.
         instances: bars or windows.
         now: the present, with a time zone.
         deadline: looked at before each instance, and before each computation of several of them.
@@ -58,7 +58,7 @@ def prepare_each(
     Raises:
         DeadlineExceededError, CallCancelledError: nobody waits for the answers any more.
     """
-    preparation = _Preparation(pipeline, now, deadline, rows_at_once=ROWS_AT_ONCE if together else 0)
+    preparation = _Preparation(dates, now, deadline, rows_at_once=ROWS_AT_ONCE if together else 0)
     for place, instance in enumerate(instances):
         preparation.take(place, instance)
     return preparation.finished()
@@ -78,11 +78,12 @@ class _Waiting:
 class _Preparation:
     """Instances on their way to inputs; some wait until as many have come as are computed together."""
 
-    def __init__(self, pipeline: Pipeline, now: datetime, deadline: Cancellation, *, rows_at_once: int) -> None:
-        self._pipeline = pipeline
+    def __init__(self, dates: DateReader, now: datetime, deadline: Cancellation, *, rows_at_once: int) -> None:
+        self._pipeline = dates.pipeline
+        self._dates = dates
+        self._now = now
         self._deadline = deadline
         self._rows_at_once = rows_at_once
-        self._dates = DateReader(pipeline, now)
         self._waiting: dict[Hashable, _Waiting] = {}
         self._prepared: dict[int, Prepared | QuantraError] = {}
 
@@ -104,7 +105,7 @@ class _Preparation:
     def _read(self, instance: Instance) -> Reading | Prepared | QuantraError:
         try:
             if isinstance(instance.input, BarPanel):
-                return read_bars(self._pipeline, instance, instance.input, self._dates)
+                return read_bars(instance, instance.input, self._dates, self._now)
             return prepare_window(self._pipeline, instance.input)
         except QuantraError as error:
             return error
@@ -124,7 +125,7 @@ class _Preparation:
         waiting.rows = 0
 
 
-def read_bars(pipeline: Pipeline, instance: Instance, bars: BarPanel, dates: DateReader) -> Reading:
+def read_bars(instance: Instance, bars: BarPanel, dates: DateReader, now: datetime) -> Reading:
     """Check an instance's covariates and dates, before anything is computed from its bars.
 
     Raises:
@@ -132,11 +133,11 @@ def read_bars(pipeline: Pipeline, instance: Instance, bars: BarPanel, dates: Dat
         CovariateMissingError, UnknownCovariateError, CovariatesError: the covariates are not those of the model.
         TooFewBarsError: every symbol has too few bars.
     """
-    sent = instance.covariates
-    if pipeline.covariates or not sent.is_empty:
-        check_sent(pipeline.covariates, sent)
+    sent, asked = instance.covariates, dates.pipeline.covariates
+    if asked or not sent.is_empty:
+        check_sent(asked, sent)
         sent.check(len(bars.symbols), bars.sessions)
-    read = dates.read(instance, bars)
+    read = dates.read(instance, bars, now)
     if sent.names:
         sent = sent.on_sessions(bars.sessions, read.sessions, read.following)
     return Reading(instance=instance, bars=bars, dates=read, covariates=sent)

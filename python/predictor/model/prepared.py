@@ -105,6 +105,8 @@ class Prepared:
     @property
     def usable_symbols(self) -> tuple[str, ...]:
         """[N] whose rows `inputs` holds."""
+        if not self.refusals:
+            return self.symbols
         return tuple(symbol for symbol, known in zip(self.symbols, self.usable, strict=True) if known)
 
 
@@ -172,12 +174,13 @@ class SymbolStates:
         """Look at the inputs of symbols with these raw closes [R, B] and daily series [R, B]."""
         counts = pipeline.latest_counts(~np.isnan(close), series)
         scale = rows.scale.numpy()
-        largest, knows_something = scale.max(axis=1), np.any(rows.mask.numpy(), axis=(1, 2))
+        largest = np.maximum.reduce(scale, axis=1)
+        knows_something = np.logical_or.reduce(rows.mask.numpy(), axis=(1, 2))
         sound = can_anchor(close[:, -1]) & (largest <= LARGEST_SCALE) & knows_something
         return cls(
             counts=counts,
             scale=largest,
-            is_flat=np.any(scale <= pipeline.normaliser.floor, axis=1),
+            is_flat=np.logical_or.reduce(scale <= pipeline.normaliser.floor, axis=1),
             knows_something=knows_something,
             is_sound=sound & (counts.bars >= pipeline.least_bars) & (counts.values >= pipeline.least_values),
         )
@@ -356,8 +359,9 @@ def bars_doubts(bars: BarPanel, symbols: Sequence[str], *, reads_volume: bool, i
         reads_volume: whether a network reads volumes.
         is_adjusted: whether it was trained on bars that record splits and dividends.
     """
-    counted = frozenset(symbols)
-    without = [symbol for symbol in bars.without_volume if symbol in counted] if reads_volume else []
+    silent = bars.without_volume if reads_volume else ()
+    counted = frozenset(symbols) if silent else frozenset[str]()
+    without = [symbol for symbol in silent if symbol in counted]
     if without:
         yield (
             f"{listed(without)}: every volume that the model reads is 0, so its features of volumes say nothing; give "
@@ -374,6 +378,8 @@ def _unseen(networks: Sequence[Taught], symbols: Sequence[str]) -> list[str]:
     """The symbols that some network was not trained on; a network with a node for each symbol names its own."""
     by_name = [one.symbols for one in networks if one.knows_by_name and one.symbols is not None]
     by_row = [one.symbols for one in networks if not one.knows_by_name and one.symbols is not None]
+    if all(known.issuperset(symbols) for known in by_row):
+        return []
     return [
         symbol
         for symbol in symbols

@@ -10,7 +10,7 @@ bar has no range, because nobody traded or only a close is known. Only sums, quo
 that another implementation can give the same numbers.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import pairwise
 from typing import Final, assert_never
@@ -59,20 +59,17 @@ class Har:
 
     def terms(self, volatility: FloatArray) -> FloatArray:
         """[N, K] log of each average of daily volatilities [N, W] relative to the window's own; 0 without any."""
-        ranged = np.where(volatility > SMALLEST_RANGE_VOLATILITY, volatility, np.nan)
-        known = ~np.isnan(ranged)
-        values = np.where(known, ranged, 0.0)
-        whole = _mean_of(values, known)
-        means = np.stack([_mean_of(values[:, -k:], known[:, -k:]) for k in self.sessions], axis=1)
         with np.errstate(all="ignore"):
-            logs = np.log(means / whole[:, None])
+            known = volatility > SMALLEST_RANGE_VOLATILITY
+            means = _means_of(np.where(known, volatility, 0.0), known, (*self.sessions, volatility.shape[1]))
+            logs = np.log(means[:, :-1] / means[:, -1:])
         return np.where(np.isnan(logs), 0.0, logs)
 
     def lines(self, terms: FloatArray) -> FloatArray:
         """[N, H] of terms [N, K]."""
-        lines = np.repeat(np.array([self.intercepts]), len(terms), axis=0)
+        lines = np.array(self.intercepts)
         for k, column in enumerate(np.array(self.weights).T):
-            lines += terms[:, k : k + 1] * column
+            lines = lines + terms[:, k : k + 1] * column
         return lines
 
 
@@ -248,13 +245,17 @@ FittedNormaliser = FittedScale | FittedLevel
 def window_mean(values: FloatArray) -> FloatArray:
     """[N] mean of what is known in each row [N, W], added oldest first; NaN where nothing is."""
     known = ~np.isnan(values)
-    return _mean_of(np.where(known, values, 0.0), known)
-
-
-def _mean_of(values: FloatArray, known: BoolArray) -> FloatArray:
-    """[N] mean of values [N, W] that are 0 where they are not known."""
     with np.errstate(all="ignore"):
-        return ordered_sum(values.T) / np.add.reduce(known, axis=1, dtype=np.int64)
+        return _means_of(np.where(known, values, 0.0), known, (values.shape[1],))[:, 0]
+
+
+def _means_of(values: FloatArray, known: BoolArray, sessions: Sequence[int]) -> FloatArray:
+    """[N, K] means of the last so many values [N, W], which are 0 where they are not known."""
+    counts = np.add.accumulate(known[:, ::-1], axis=1, dtype=np.float64)
+    means = np.empty((len(values), len(sessions)))
+    for place, k in enumerate(sessions):
+        np.divide(ordered_sum(values[:, -k:].T), counts[:, k - 1], out=means[:, place])
+    return means
 
 
 def check_window(window: int, floor: float, har: Har | None) -> None:

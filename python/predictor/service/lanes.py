@@ -1,9 +1,13 @@
-"""The threads that work: one for each model's predictions, one for all explanations."""
+"""The threads that work: one for each model's predictions, one for all explanations.
+
+A prediction that nobody else waits beside may be worked out in its caller's own thread instead.
+"""
 
 import logging
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextvars import Context
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import islice, pairwise
@@ -11,6 +15,7 @@ from typing import Any, Protocol, TypeVar, final
 
 from predictor.errors import QuantraError
 from predictor.forecast import Outcome
+from predictor.inference import is_plain_thread
 from predictor.instance import Cancellation, Deadline, ReadInstance
 from predictor.model import Answering
 from predictor.service.waiting import Item, Line, WorkQueue
@@ -77,7 +82,7 @@ Prediction = Item[Asked, tuple[Outcome, ...]]
 class PredictionLane:
     """One thread that answers what waits for one model: all of it together, as it piled up, without waiting for more.
 
-    It begins with the first call, and ends once its line in the queue is closed and empty.
+    It begins with the first call that waits, and ends once its line in the queue is closed and empty.
     """
 
     def __init__(self, model: Answering, queue: WorkQueue, clock: Callable[[], datetime], *, most_rows: int) -> None:
@@ -92,6 +97,21 @@ class PredictionLane:
         """Let a call wait for this model; raises as `WorkQueue.put`."""
         self._queue.put(self._line, item)
         _begin(self._thread, self._begin)
+
+    def answer_alone(self, item: Prediction) -> bool:
+        """Answer a call in the caller's own thread; False, and nothing done, where others wait or are being answered.
+
+        Two threads that hand one call over take as long as a small network's forward. What the caller set for its
+        own thread, such as `np.errstate`, does not reach the model; raises as `WorkQueue.begin_alone`.
+        """
+        if not (is_plain_thread() and self._queue.begin_alone(self._line, item)):
+            return False
+        try:
+            if item.begin():
+                Context().run(self._answer, [item])
+        finally:
+            self._queue.release([item])
+        return True
 
     def close(self) -> None:
         """Take no more; what waits is still answered."""

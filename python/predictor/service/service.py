@@ -150,6 +150,23 @@ class PredictionService:
         item.answer.add_done_callback(lambda _: traffic.end())
         return item.answer
 
+    def predict_here(
+        self, reference: str, instances: Sequence[ReadInstance], deadline: Deadline
+    ) -> tuple[Outcome, ...]:
+        """As `predict`, for a caller that waits: where no other does, its own thread computes the answer.
+
+        Raises:
+            QuantraError: as `predict`, or what ends the whole call.
+        """
+        item: Prediction = Item(Given(instances), deadline)
+        self._traffic.begin()
+        try:
+            if not self.served.now.lane(reference).answer_alone(item):
+                self._put(reference, item)
+            return item.answer.result()
+        finally:
+            self._traffic.end()
+
     def explain(self, reference: str, asked: AskedQuery | Query, deadline: Deadline) -> Future[Explanation]:
         """Explain one forecast.
 

@@ -102,10 +102,15 @@ class Waiting:
         if excess := self._excess(item):
             raise excess
         self._lines.setdefault(line, {})[item] = None
-        self._held[item] = line
-        self._rows += item.asked.rows
-        self._size += item.asked.size
+        self._count(line, item)
         return dropped
+
+    def hold(self, line: Hashable, item: AnyItem) -> bool:
+        """Count an item that is worked on at once; False, and not counted, where others wait or are worked on."""
+        if self._held or self._excess(item):
+            return False
+        self._count(line, item)
+        return True
 
     def take(self, line: Hashable, most_rows: int) -> list[AnyItem]:
         """The next items of a line, up to so many rows together, but at least one if any waits."""
@@ -152,6 +157,11 @@ class Waiting:
     def held(self) -> tuple[int, int, int]:
         """Calls, rows and bytes that wait or are being worked on."""
         return len(self._held), self._rows, self._size
+
+    def _count(self, line: Hashable, item: AnyItem) -> None:
+        self._held[item] = line
+        self._rows += item.asked.rows
+        self._size += item.asked.size
 
     def _leave(self, line: Hashable, item: AnyItem) -> None:
         waiting = self._lines.get(line, {})
@@ -220,6 +230,18 @@ class WorkQueue:
         item.answer.add_done_callback(lambda answer: self.release([item]) if answer.cancelled() else None)
         for late in dropped:
             late.begin()
+
+    def begin_alone(self, line: Line, item: AnyItem) -> bool:
+        """Let the caller's own thread work on an item; False where others wait or are worked on, and it has to wait.
+
+        Whoever is let in releases the item when it has its answer.
+
+        Raises:
+            UnavailableError: the queue belongs to the process that this one was forked from.
+        """
+        self._check_process()
+        with self._lock:
+            return not (self._is_closed or line.is_closed) and self._waiting.hold(line, item)
 
     def take(self, line: Line, most_rows: int) -> list[AnyItem]:
         """Wait for the next items of a line that somebody wants; none once it is closed and nothing waits."""
