@@ -26,6 +26,7 @@ from predictor.errors import (
     InternalError,
     ModelNotFoundError,
     QuantraError,
+    QueueFullError,
     RequestTooLargeError,
     TooFewBarsError,
     UnavailableError,
@@ -424,3 +425,20 @@ def test_the_client_needs_no_torch() -> None:
     script = "import sys, predictor.client; print('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"
+
+
+def test_a_refusal_that_is_not_quantras_is_a_full_queue_unless_it_speaks_of_size() -> None:
+    """A proxy's or the transport's own; what may be repeated is told from what may not."""
+
+    def refuse(_: bytes, context: grpc.ServicerContext) -> bytes:
+        context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "Too many requests")
+
+    bare = grpc.server(ThreadPoolExecutor(1))
+    handler = grpc.unary_unary_rpc_method_handler(refuse)
+    service = "quantra.v1.PredictionService"
+    bare.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, {"ListModels": handler}),))
+    port = bare.add_insecure_port("127.0.0.1:0")
+    bare.start()
+    with QuantraClient(f"127.0.0.1:{port}") as client, pytest.raises(QueueFullError, match="ask again in a moment"):
+        client.models()
+    bare.stop(None).wait()
