@@ -3,6 +3,7 @@
 import gc
 import signal
 import socket
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -130,3 +131,10 @@ def test_ctrl_c_is_pythons_own_again_after_a_server(models: Path, monkeypatch: p
         assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+def test_a_model_is_loaded_without_torchs_compiler(models: Path) -> None:
+    """The import takes a second and more of a server's start."""
+    program = f"import sys; from predictor import Forecaster; Forecaster.load({str(models / 'small' / '1')!r})"
+    command = [sys.executable, "-c", f"{program}; print('torch._dynamo' in sys.modules)"]
+    assert subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip() == "False"
