@@ -145,3 +145,10 @@ print(resource.getrlimit(resource.RLIMIT_NOFILE) == (most, most))
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout == "True\n"
+
+
+def test_a_model_is_loaded_without_torchs_compiler(models: Path) -> None:
+    """The import takes a second and more of a server's start."""
+    program = f"import sys; from predictor import Forecaster; Forecaster.load({str(models / 'small' / '1')!r})"
+    command = [sys.executable, "-c", f"{program}; print('torch._dynamo' in sys.modules)"]
+    assert subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip() == "False"

@@ -1,0 +1,30 @@
+"""What `benchmarks.serving` counts, by hand."""
+
+import numpy as np
+import pytest
+
+from benchmarks.calling.load import Calls, together
+from benchmarks.calling.rates import BARS, WINDOWS, ratio
+from benchmarks.calling.stages import batches_of
+from predictor.service.lanes import StageTimes
+
+
+def calls(*took_ms: float, seconds: float = 1.0) -> Calls:
+    return Calls(np.array(took_ms) / 1e3, seconds)
+
+
+def test_the_servers_own_line_about_a_batch_is_read() -> None:
+    times = StageTimes(0.0, 0.001, 0.003, 0.006, 0.010, 0.015)
+    line = f"DEBUG predictor.service.lanes: stock: 3 calls, 3 instances, {times}\n"
+    assert batches_of("DEBUG other: Predict: 1.0 ms\n" + line) == [(3.0, 1.0, 2.0, 3.0, 4.0, 5.0)]
+
+
+def test_calls_of_several_turns_count_together() -> None:
+    both = together([calls(1.0, 2.0), calls(3.0, seconds=2.0)])
+    assert both.per_second == pytest.approx(1.0)
+    assert both.percentile_ms(50) == pytest.approx(2.0)
+
+
+def test_a_ratio_is_taken_within_each_round() -> None:
+    rounds = [{(BARS, 1): calls(2.0 * slow), (WINDOWS, 1): calls(1.0 * slow)} for slow in (1.0, 10.0, 3.0)]
+    assert ratio(rounds, (BARS, 1), (WINDOWS, 1), lambda one: one.percentile_ms(50)) == pytest.approx(2.0)
