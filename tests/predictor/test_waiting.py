@@ -121,6 +121,14 @@ def test_beyond_each_limit_an_item_is_refused_and_told_when_to_come_again(limits
     queue.put("m", item(rows=2))
 
 
+@pytest.mark.parametrize("limits", [{"calls": 2}, {"rows": 4}, {"size": 20}], ids=str)
+def test_an_item_that_fills_a_limit_to_the_last_is_taken(limits: dict[str, int]) -> None:
+    queue = waiting(**limits)
+    queue.put("m", item(rows=2))
+    queue.put("m", item(rows=2))
+    assert queue.held == (2, 4, 20)
+
+
 def test_what_is_being_worked_on_counts_until_it_is_released() -> None:
     queue = waiting(calls=1)
     queue.put("m", item("a"))
@@ -167,6 +175,16 @@ def test_items_whose_time_is_over_make_room_for_others() -> None:
     assert names(queue.put("m", item("new"))) == ["late"]
     assert names(queue.take("m", 9)) == ["new"]
     assert queue.held[0] == 2
+
+
+def test_an_item_that_is_put_back_waits_behind_those_of_its_own_line_too() -> None:
+    queue = waiting()
+    for name in ("first", "second"):
+        queue.put("a", item(name))
+    first = queue.take_in_turn()
+    assert first is not None
+    queue.put_back(first)
+    assert in_turn(queue, 2) == ["second", "first"]
 
 
 # --- threads
