@@ -258,6 +258,32 @@ def test_a_closed_queue_gives_what_waits_and_takes_no_more() -> None:
     assert queue.take_in_turn() is None
 
 
+def test_a_closed_line_gives_what_waits_behind_an_item_that_nobody_wants() -> None:
+    queue, line = WorkQueue(QueueLimits()), Line()
+    for one in (item(expires_at_s=0.0), item("wanted")):
+        queue.put(line, one)
+    queue.close_line(line)
+    assert names(queue.take(line, 1)) == ["wanted"]
+    assert queue.take(line, 1) == []
+
+
+def test_whoever_waits_at_a_line_hears_that_it_closes() -> None:
+    queue, line = WorkQueue(QueueLimits()), Line()
+    taking = threading.Thread(target=queue.take, args=(line, 9), daemon=True)
+    taking.start()
+    queue.close_line(line)
+    taking.join(SOON_S)
+    assert not taking.is_alive()
+
+
+def test_an_item_taken_in_turn_can_no_longer_be_cancelled_by_its_future() -> None:
+    queue = WorkQueue(QueueLimits())
+    queue.put("m", item())
+    taken = queue.take_in_turn()
+    assert taken is not None
+    assert not taken.answer.cancel()
+
+
 def test_nobody_works_alone_in_a_line_or_a_queue_that_is_closed() -> None:
     queue, line = WorkQueue(QueueLimits()), Line()
     queue.close_line(line)
