@@ -159,6 +159,16 @@ def test_closed_calls_take_no_more_that_must_be_counted(canned: CannedService) -
     assert isinstance(calls.call("Predict", predict_bytes(100), Deadline()).exception(SOON_S), UnavailableError)
 
 
+def test_requests_that_wait_to_be_counted_when_all_is_closed_are_answered(service: PredictionService) -> None:
+    closing = PredictionService(service.served.now.registry)
+    calls = Calls(closing)
+    empty = pb.PredictRequest(instances=[pb.Instance()] * 2000).SerializeToString()
+    answers = [calls.call("Predict", empty, Deadline()) for _ in range(10)]
+    calls.close()
+    closing.close()
+    assert [type(answer.exception(SOON_S)) for answer in answers] == [type(None)] * 10
+
+
 def test_counting_a_large_request_leaves_the_interpreter_to_others(calls: Calls) -> None:
     """Turns of another thread while a request of thousands of instances is counted, decoded and answered."""
     body = predict_bytes(4000)

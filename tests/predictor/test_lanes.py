@@ -16,9 +16,12 @@ import pytest
 import torch
 from artifacts import recent_bars, small_artifact, small_model
 
+from predictor._pb import prediction_pb2 as pb
+from predictor.calls import Calls
 from predictor.catalog import ModelInfo
 from predictor.errors import (
     DeadlineExceededError,
+    InternalError,
     MalformedRequestError,
     QuantraError,
     TooFewBarsError,
@@ -30,6 +33,7 @@ from predictor.instance import Cancellation, Deadline, Instance, Query, ReadInst
 from predictor.model import Answering, Identity, Model, PreparedBatch
 from predictor.registry import ModelLine, Registry
 from predictor.service import PredictionService
+from predictor.wire import instances
 
 SOON_S = 30
 
@@ -48,12 +52,15 @@ class Watched:
         self.begun = threading.Event()
         self.meanwhile: Callable[[], object] = lambda: None
         self.breaks_at: Instance | None = None
+        self.breaks_at_symbol = ""
 
     def prepare_batch(self, instances: Sequence[ReadInstance], now: datetime, deadline: Cancellation) -> PreparedBatch:
         self.batches.append(len(instances))
         self.begun.set()
         self.released.wait(SOON_S)
         if self.breaks_at is not None and any(one is self.breaks_at for one in instances):
+            raise ZeroDivisionError
+        if any(self.breaks_at_symbol in one.input.symbols for one in instances if isinstance(one, Instance)):
             raise ZeroDivisionError
         batch = self._model.prepare_batch(instances, now, deadline)
         self.meanwhile()
@@ -174,6 +181,46 @@ def test_a_bug_that_one_call_meets_ends_no_other_that_was_answered_with_it(watch
         watched.released.set()
         assert kinds(answers[0]) == kinds(answers[2]) == [Forecast]
         assert isinstance(answers[1].exception(SOON_S), ZeroDivisionError)
+
+
+def test_requests_answered_with_one_that_meets_a_bug_are_read_once_and_answered_whole(watched: Watched) -> None:
+    bodies = [
+        pb.PredictRequest(
+            instances=[instances.encode(Instance(input=recent_bars(symbol), request_id=symbol))]
+        ).SerializeToString()
+        for symbol in ("AAPL", "IBM", "MSFT")
+    ]
+    watched.breaks_at_symbol = "IBM"
+    with PredictionService(registry_of(watched)) as service:
+        calls = Calls(service)
+        held(service, watched)
+        answers = [calls.call("Predict", body, Deadline()) for body in bodies]
+        watched.released.set()
+        results = [pb.PredictResponse.FromString(answers[k].result(SOON_S)).results[0] for k in (0, 2)]
+        assert [(one.request_id, list(one.forecast.symbols)) for one in results] == [
+            ("AAPL", ["AAPL"]),
+            ("MSFT", ["MSFT"]),
+        ]
+        assert isinstance(answers[1].exception(SOON_S), InternalError)
+        calls.close()
+
+
+def test_a_bug_in_reading_one_call_ends_no_other(watched: Watched) -> None:
+    good = [Instance(input=recent_bars("AAPL"))]
+
+    class Broken:
+        rows = size = 1
+
+        def instances(self) -> Sequence[ReadInstance]:
+            raise ZeroDivisionError
+
+    with PredictionService(registry_of(watched)) as service:
+        held(service, watched)
+        first, broken, last = (service.predict("", asked, Deadline()) for asked in (good, Broken(), good))
+        watched.released.set()
+        assert kinds(first) == kinds(last) == [Forecast]
+        assert isinstance(broken.exception(SOON_S), ZeroDivisionError)
+        assert service.predict("", good, Deadline()).result(SOON_S)
 
 
 def test_a_forecast_among_many_is_the_one_asked_alone(watched: Watched) -> None:

@@ -2,9 +2,13 @@
 
 import asyncio
 from collections.abc import Coroutine
-from typing import Any
+from typing import Any, cast
 
-from predictor.server.admission import Places
+import pytest
+
+from predictor.errors import DeadlineExceededError
+from predictor.server import ServerLimits
+from predictor.server.admission import Arrivals, Peer, Places
 
 
 def run(work: Coroutine[Any, Any, None]) -> None:
@@ -90,3 +94,46 @@ def test_those_who_go_away_leave_nothing_behind() -> None:
         assert len(places._waiting) == 1
 
     run(work())
+
+
+# --- requests on their way
+
+
+class Clocked(asyncio.SelectorEventLoop):
+    """A loop whose clock a test can move on."""
+
+    ahead_s = 0.0
+
+    def time(self) -> float:
+        return super().time() + self.ahead_s
+
+
+class Silent:
+    """A call whose request never comes."""
+
+    async def read(self) -> bytes:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+
+def test_a_request_whose_time_is_over_when_the_slow_ones_are_looked_for_stops_no_later_look() -> None:
+    async def work() -> None:
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, Clocked)
+        arrivals, peer, call = Arrivals(ServerLimits(arriving=1)), Peer(3), cast("Any", Silent())
+        moving = asyncio.create_task(arrivals.keep_moving())
+        first = asyncio.create_task(arrivals.request(call, peer))
+        await settle()
+        second = asyncio.create_task(arrivals.request(call, peer))
+        await settle()
+        loop.ahead_s += 100  # both are due now: the look, and behind it the end of the first request
+        with pytest.raises(DeadlineExceededError):
+            await first
+        await settle()
+        assert not moving.done()
+        for task in (moving, second):
+            task.cancel()
+        await asyncio.wait({moving, second})
+
+    with asyncio.Runner(loop_factory=Clocked) as runner:
+        runner.run(work())

@@ -26,7 +26,14 @@ from predictor._pb import prediction_pb2 as pb
 from predictor._pb.prediction_pb2_grpc import PredictionServiceStub
 from predictor.calls import Calls
 from predictor.client import AsyncQuantraClient, QuantraClient
-from predictor.errors import ConfigurationError, ModelNotFoundError, QuantraError, Status, TooFewBarsError
+from predictor.errors import (
+    ConfigurationError,
+    ModelNotFoundError,
+    QuantraError,
+    RequestTooLargeError,
+    Status,
+    TooFewBarsError,
+)
 from predictor.forecast import Forecast
 from predictor.global_importance import GlobalQuery
 from predictor.instance import Instance
@@ -398,6 +405,14 @@ def test_a_stream_that_fails_ends_with_the_error(served: Served) -> None:
     asked = GlobalQuery(instances=(Instance(input=bokeh_panel("AAPL").last(200)),))
     with QuantraClient(served.target, "nobody") as client, pytest.raises(ModelNotFoundError):
         list(client.explain_global(asked))
+
+
+def test_a_stream_whose_message_is_too_large_to_be_sent_ends_the_work(service: CannedService) -> None:
+    service.deadlines.clear()
+    with serving(service, ServerLimits(send_bytes=10)) as running, QuantraClient(running.target, "canned") as client:
+        with pytest.raises(RequestTooLargeError, match="at most 10"):
+            list(client.explain_global(GlobalQuery(instances=(Instance(input=bokeh_panel("AAPL").last(3)),))))
+        assert service.deadlines[0].cancelled.is_set()
 
 
 def test_a_client_that_pings_each_second_without_a_call_is_not_cut_off(served: Served) -> None:

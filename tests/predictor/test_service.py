@@ -354,6 +354,21 @@ def test_a_forked_child_is_refused_at_once_after_its_parent_has_predicted(model:
         assert _predict(service) == ()
 
 
+def asked_here_in_a_fork(service: PredictionService) -> str:
+    try:
+        return type(service.predict_here("small", [], Deadline())).__name__
+    except UnavailableError as error:
+        return error.message
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows does not fork")
+@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
+def test_a_forked_child_that_would_answer_in_its_own_thread_is_refused_too(model: Model) -> None:
+    with PredictionService(_registry(model)) as service:
+        assert _predict(service) == ()
+        assert "from which this one was forked" in in_a_fork(lambda: asked_here_in_a_fork(service))
+
+
 def test_closing_a_service_answers_what_waits(model: Model) -> None:
     service = PredictionService(_registry(model))
     futures = [service.predict("", [Instance(input=recent_bars("AAPL"))], Deadline()) for _ in range(20)]

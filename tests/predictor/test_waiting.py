@@ -121,6 +121,14 @@ def test_beyond_each_limit_an_item_is_refused_and_told_when_to_come_again(limits
     queue.put("m", item(rows=2))
 
 
+@pytest.mark.parametrize("limits", [{"calls": 2}, {"rows": 4}, {"size": 20}], ids=str)
+def test_an_item_that_fills_a_limit_to_the_last_is_taken(limits: dict[str, int]) -> None:
+    queue = waiting(**limits)
+    queue.put("m", item(rows=2))
+    queue.put("m", item(rows=2))
+    assert queue.held == (2, 4, 20)
+
+
 def test_what_is_being_worked_on_counts_until_it_is_released() -> None:
     queue = waiting(calls=1)
     queue.put("m", item("a"))
@@ -167,6 +175,16 @@ def test_items_whose_time_is_over_make_room_for_others() -> None:
     assert names(queue.put("m", item("new"))) == ["late"]
     assert names(queue.take("m", 9)) == ["new"]
     assert queue.held[0] == 2
+
+
+def test_an_item_that_is_put_back_waits_behind_those_of_its_own_line_too() -> None:
+    queue = waiting()
+    for name in ("first", "second"):
+        queue.put("a", item(name))
+    first = queue.take_in_turn()
+    assert first is not None
+    queue.put_back(first)
+    assert in_turn(queue, 2) == ["second", "first"]
 
 
 # --- threads
@@ -238,6 +256,32 @@ def test_a_closed_queue_gives_what_waits_and_takes_no_more() -> None:
     assert taken is not None
     assert taken.asked.name == "a"
     assert queue.take_in_turn() is None
+
+
+def test_a_closed_line_gives_what_waits_behind_an_item_that_nobody_wants() -> None:
+    queue, line = WorkQueue(QueueLimits()), Line()
+    for one in (item(expires_at_s=0.0), item("wanted")):
+        queue.put(line, one)
+    queue.close_line(line)
+    assert names(queue.take(line, 1)) == ["wanted"]
+    assert queue.take(line, 1) == []
+
+
+def test_whoever_waits_at_a_line_hears_that_it_closes() -> None:
+    queue, line = WorkQueue(QueueLimits()), Line()
+    taking = threading.Thread(target=queue.take, args=(line, 9), daemon=True)
+    taking.start()
+    queue.close_line(line)
+    taking.join(SOON_S)
+    assert not taking.is_alive()
+
+
+def test_an_item_taken_in_turn_can_no_longer_be_cancelled_by_its_future() -> None:
+    queue = WorkQueue(QueueLimits())
+    queue.put("m", item())
+    taken = queue.take_in_turn()
+    assert taken is not None
+    assert not taken.answer.cancel()
 
 
 def test_nobody_works_alone_in_a_line_or_a_queue_that_is_closed() -> None:

@@ -128,8 +128,9 @@ class Calls:
         )
 
     def close(self) -> None:
-        """Count no more requests; those that were counted are the service's."""
+        """Finish counting what waits, and count no more; what was counted is the service's."""
         self._uncounted.close()
+        self._uncounted.join()
 
     def _answered(self, name: str, method: Method | None, request: bytes, deadline: Deadline) -> "Future[bytes]":
         answer: Future[bytes] = Future()

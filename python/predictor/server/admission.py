@@ -192,6 +192,8 @@ class Arrivals:
         found: list[asyncio.Timeout] = []
         by_peer = Counter[Peer]()
         for ending, one in self._arriving.items():
+            if ending.expired():  # its time was over just now, and it has not heard of it yet
+                continue
             is_wanted = len(found) < self._places.waiting or by_peer[one.peer] < one.peer.places.waiting
             if is_wanted and now_s - one.since_s >= _GRACE_S:
                 found.append(ending)

@@ -174,10 +174,13 @@ class Servicer:
 
         call = calls.open(name, deadline, put)
         call.ended.add_done_callback(lambda _: put(None))
-        call.send(body)
-        while (message := await messages.get()) is not None:
-            await context.write(self._sendable(message))
-        await asyncio.wrap_future(call.ended)
+        try:
+            call.send(body)
+            while (message := await messages.get()) is not None:
+                await context.write(self._sendable(message))
+            await asyncio.wrap_future(call.ended)
+        finally:
+            call.cancel()  # whatever ended it here, nobody waits for the rest
 
     def _sendable(self, answer: bytes) -> bytes:
         """The answer, if clients accept as many bytes."""

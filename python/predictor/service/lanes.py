@@ -76,6 +76,8 @@ class Given:
 
 
 Prediction = Item[Asked, tuple[Outcome, ...]]
+Read = tuple[Prediction, Sequence[ReadInstance]]
+"""A call and its instances."""
 
 
 @final
@@ -124,23 +126,25 @@ class PredictionLane:
             del items  # a lane that waits holds on to no request
 
     def _answer(self, items: Sequence[Prediction]) -> None:
-        """Answer all; where a bug of ours ends them together, each by itself, so that it ends no other."""
-        try:
-            self._answer_together(items)
-        except Exception as error:  # noqa: BLE001 - a thread's edge: the error is the callers' answer
-            unanswered = [item for item in items if not item.answer.done()]
-            if len(items) == 1 or isinstance(error, QuantraError):
-                for item in unanswered:
-                    item.answer.set_exception(error)
-            else:
-                for item in unanswered:
-                    self._answer([item])
-
-    def _answer_together(self, items: Sequence[Prediction]) -> None:
         begun_s = time.perf_counter()
         read = [(item, instances) for item in items if (instances := _read(item)) is not None]
-        if not read:
-            return
+        if read:
+            self._answer_read(read, begun_s)
+
+    def _answer_read(self, read: Sequence[Read], begun_s: float) -> None:
+        """Answer all; where a bug of ours ends them together, each by itself, so that it ends no other."""
+        try:
+            self._answer_together(read, begun_s)
+        except Exception as error:  # noqa: BLE001 - a thread's edge: the error is the callers' answer
+            unanswered = [one for one in read if not one[0].answer.done()]
+            if len(read) == 1 or isinstance(error, QuantraError):
+                for item, _ in unanswered:
+                    item.answer.set_exception(error)
+            else:
+                for one in unanswered:
+                    self._answer_read([one], begun_s)
+
+    def _answer_together(self, read: Sequence[Read], begun_s: float) -> None:
         read_s = time.perf_counter()
         everything = [instance for _, instances in read for instance in instances]
         deadline = AnyWanted([item.deadline for item, _ in read])
@@ -151,20 +155,20 @@ class PredictionLane:
         forecast_s = time.perf_counter()
         _set_outcomes(wanted, outcomes)
         if _log.isEnabledFor(logging.DEBUG):
-            times = StageTimes(items[0].asked_at_s, begun_s, read_s, prepared_s, forecast_s, time.perf_counter())
-            _log.debug("%s: %d calls, %d instances, %s", self._model.identity.name, len(items), len(everything), times)
+            times = StageTimes(read[0][0].asked_at_s, begun_s, read_s, prepared_s, forecast_s, time.perf_counter())
+            _log.debug("%s: %d calls, %d instances, %s", self._model.identity.name, len(read), len(everything), times)
 
 
 def _read(item: Prediction) -> Sequence[ReadInstance] | None:
-    """The instances of a call; None where its answer is the error that it could not be read."""
+    """The instances of a call, which can be read once only; None where its answer is why they could not be."""
     try:
         return item.asked.instances()
-    except QuantraError as error:
+    except Exception as error:  # noqa: BLE001 - a thread's edge: the error is the caller's answer
         item.answer.set_exception(error)
         return None
 
 
-def _places(read: Sequence[tuple[Prediction, Sequence[ReadInstance]]]) -> Iterator[tuple[Prediction, range]]:
+def _places(read: Sequence[Read]) -> Iterator[tuple[Prediction, range]]:
     """Where the instances of each call lie among those of all."""
     first = 0
     for item, instances in read:
