@@ -95,6 +95,8 @@ class Pipeline:
     minimum: Minimum = field(default_factory=Minimum)
     covariates: tuple[CovariateInfo, ...] = field(init=False, repr=False)
     """What a caller has to send beside the bars."""
+    sizes: InputSizes = field(init=False, repr=False)
+    """How large each group of the network's inputs is."""
     _known_table: NDArray[np.float32] | None = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -103,6 +105,7 @@ class Pipeline:
                 f"encoder length is {self.encoder_length} sessions, but must be 1 to {LONGEST_ENCODER}"
             )
         object.__setattr__(self, "covariates", _covariates(self.features))
+        object.__setattr__(self, "sizes", _sizes(self.features, self.encoder_length, self.target))
         object.__setattr__(self, "_known_table", _known_table(self.features, self.calendar))
 
     @property
@@ -115,19 +118,6 @@ class Pipeline:
             calendar=self.calendar,
             encoder_length=self.encoder_length,
             minimum=self.minimum,
-        )
-
-    @property
-    def sizes(self) -> InputSizes:
-        """How large each group of the network's inputs is."""
-        features = self.features.features
-        return InputSizes(
-            encoder_length=self.encoder_length,
-            future_length=self.target.reach,
-            observed=len(features.observed),
-            known=len(self.features.known_columns),
-            static=sum(self.features.statics.widths),
-            static_widths=self.features.statics.widths,
         )
 
     @property
@@ -304,6 +294,17 @@ class Pipeline:
     def base_session(self, as_of: int) -> int:
         """Session that horizons count from: `as_of` itself, or the lag's th session after it."""
         return int(self.following(as_of)[self.target.lag - 1]) if self.target.lag else as_of
+
+
+def _sizes(features: FittedFeatures, encoder_length: int, target: Target) -> InputSizes:
+    return InputSizes(
+        encoder_length=encoder_length,
+        future_length=target.reach,
+        observed=len(features.features.observed),
+        known=len(features.known_columns),
+        static=sum(features.statics.widths),
+        static_widths=features.statics.widths,
+    )
 
 
 def back_from(series: FloatArray, symbols: PositionArray, positions: PositionArray, sessions: int) -> FloatArray:

@@ -35,8 +35,8 @@ from predictor.forecast import Detail, Forecast, TargetPoint
 from predictor.golden import LONG_AFTER
 from predictor.instance import Deadline, FeatureWindow, GapPolicy, Instance, Query
 from predictor.model import Model
-from predictor.model.prepare import LARGEST
 from predictor.model.prepared import Prepared
+from predictor.model.window_inputs import LARGEST
 from predictor.networks import PanelForecasting, Target, TargetKind
 from predictor.sessions import SessionCalendar
 

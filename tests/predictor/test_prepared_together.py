@@ -212,6 +212,54 @@ def test_windows_among_bars_get_what_they_get_alone() -> None:
     assert together(model, asked) == [alone(model, instance) for instance in asked]
 
 
+def broken(window: Instance, group: str, value: float) -> Instance:
+    """The same with one other number."""
+    assert isinstance(window.input, FeatureWindow)
+    values = getattr(window.input, group).copy()
+    values.flat[-1] = value
+    return replace(window, input=replace(window.input, **{group: values}))
+
+
+@pytest.mark.parametrize("name", ["lstm", "fitted levels"])
+def test_windows_get_together_what_they_get_alone_also_beside_impossible_ones(name: str) -> None:
+    model = MODELS[name]()
+    assert isinstance(model, Model)
+    one, several = window_of(model, WHOLE.select(["IBM"])), window_of(model, WHOLE)
+    assert isinstance(one.input, FeatureWindow)
+    told = replace(one, input=replace(one.input, as_of_session=20130228, anchor_price=np.array([70.0])))
+    groups = (("observed", np.inf), ("known", 1e7), ("location", np.nan), ("scale", -1.0), ("scale", 11.0))
+    bad = [broken(several, group, value) for group, value in groups]
+    unknown = np.zeros_like(one.input.mask)
+    bad += [
+        replace(one, input=replace(one.input, mask=unknown, observed=one.input.observed * shown)) for shown in (0, 1)
+    ]
+    asked = [one, bad[0], several, *bad[1:], told, one]
+    found = together(model, asked)
+    assert found == [alone(model, instance) for instance in asked]
+    assert [issubclass(kind, InvalidInputError) for kind, *_ in map(_kind, found)].count(True) == len(bad)
+
+
+def _kind(found: object) -> tuple[type, ...]:
+    """Of an error; of anything else none that is one."""
+    assert isinstance(found, tuple)
+    return (found[0],) if isinstance(found[0], type) else (object,)
+
+
+def test_windows_of_many_callers_share_a_computation_up_to_the_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    module, rows = import_module("predictor.model.window_inputs"), list[int]()
+    joined = module._joined
+
+    def counted(pipeline: object, windows: Sequence[FeatureWindow]) -> object:
+        rows.append(sum(len(window.symbols) for window in windows))
+        return joined(pipeline, windows)
+
+    monkeypatch.setattr(module, "_joined", counted)
+    model = MODELS["lstm"]()
+    assert isinstance(model, Model)
+    model.prepare_each([window_of(model, WHOLE)] * (ROWS_AT_ONCE // 4 + 2), LONG_AFTER, NEVER)
+    assert rows == [ROWS_AT_ONCE, 8]
+
+
 @settings(max_examples=25)
 @given(names=st.lists(st.sampled_from(sorted(ASKED)), min_size=1, max_size=12))
 def test_no_mixture_changes_what_one_of_it_gets(names: list[str]) -> None:

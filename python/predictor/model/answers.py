@@ -310,13 +310,15 @@ def _per_time(contributions: Contributions) -> FloatArray:
 
 def _forecast_id(source: AnswerSource, prepared: Prepared) -> str:
     """Sixteen hex digits of a SHA-256 over everything that the forecast follows from."""
-    digest = hashlib.sha256(f"{source.fingerprint}|{prepared.as_of}|".encode())
-    for symbol in prepared.symbols:
-        digest.update(symbol.encode() + b"\0")
     groups = [group.numpy() for group in prepared.inputs]
-    for group in (prepared.usable, *groups, *(() if prepared.anchor is None else (prepared.anchor,))):
-        digest.update(np.ascontiguousarray(group).data)
-    return digest.hexdigest()[:16]
+    arrays = (prepared.usable, *groups, *(() if prepared.anchor is None else (prepared.anchor,)))
+    # In one piece: to hash some lets other threads have the interpreter, and each time it has to be got back.
+    parts = [
+        f"{source.fingerprint}|{prepared.as_of}|".encode(),
+        *(symbol.encode() + b"\0" for symbol in prepared.symbols),
+        *(np.ascontiguousarray(array).data for array in arrays),
+    ]
+    return hashlib.sha256(b"".join(parts)).hexdigest()[:16]
 
 
 def _on_symbols(rows: FloatArray, usable: BoolArray) -> FloatArray:

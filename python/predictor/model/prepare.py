@@ -1,9 +1,10 @@
-"""From instances, bars or feature windows, to a network's inputs: bars of several instances in one computation."""
+"""From instances, bars or feature windows, to a network's inputs: several instances in one computation."""
 
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Final, final
+from functools import partial
+from typing import Final, Generic, TypeVar, final
 
 import numpy as np
 import torch
@@ -12,29 +13,13 @@ from numpy.typing import NDArray
 from predictor.arrays import FloatArray
 from predictor.bars import BarPanel
 from predictor.bars.adjustment import adjust_each
-from predictor.bars.checks import check_symbols
 from predictor.covariates import Covariates, check_sent
-from predictor.errors import (
-    FeatureMismatchError,
-    InvalidInputError,
-    QuantraError,
-    UnknownFeatureError,
-    WindowShapeError,
-)
+from predictor.errors import QuantraError
 from predictor.instance import Cancellation, FeatureWindow, Instance
 from predictor.model.dates import DateReader
-from predictor.model.prepared import (
-    LARGEST_PRICE,
-    LARGEST_SCALE,
-    PanelState,
-    Prepared,
-    SymbolStates,
-    can_anchor,
-    nothing_usable,
-    refusals_of,
-    warnings_of,
-)
+from predictor.model.prepared import PanelState, Prepared, SymbolStates, nothing_usable, refusals_of, warnings_of
 from predictor.model.stacked import Reading, stacked, stacked_covariates
+from predictor.model.window_inputs import check_form, windows_prepared
 from predictor.networks import Inputs
 from predictor.windows import Pipeline
 
@@ -64,11 +49,16 @@ def prepare_each(
     return preparation.finished()
 
 
-@dataclass(slots=True)
-class _Waiting:
-    """Readings of one kind that will be computed together."""
+ReadT = TypeVar("ReadT")
 
-    readings: dict[int, Reading] = field(default_factory=dict[int, Reading])
+
+@final
+@dataclass(slots=True)
+class _Waiting(Generic[ReadT]):
+    """Instances of one kind that will be computed together."""
+
+    compute: Callable[[Sequence[ReadT]], Sequence[Prepared | QuantraError]]
+    read: dict[int, ReadT] = field(default_factory=dict[int, ReadT])
     """By the place of the instance."""
     rows: int = 0
     """Symbols of all of them."""
@@ -76,7 +66,7 @@ class _Waiting:
 
 @final
 class _Preparation:
-    """Instances on their way to inputs; some wait until as many have come as are computed together."""
+    """Instances on their way to inputs; they wait until as many have come as are computed together."""
 
     def __init__(self, dates: DateReader, now: datetime, deadline: Cancellation, *, rows_at_once: int) -> None:
         self._pipeline = dates.pipeline
@@ -84,44 +74,50 @@ class _Preparation:
         self._now = now
         self._deadline = deadline
         self._rows_at_once = rows_at_once
-        self._waiting: dict[Hashable, _Waiting] = {}
+        self._bars: dict[Hashable, _Waiting[Reading]] = {}
+        self._windows: _Waiting[FeatureWindow] = _Waiting(partial(windows_prepared, self._pipeline))
         self._prepared: dict[int, Prepared | QuantraError] = {}
 
     def take(self, place: int, instance: Instance) -> None:
         """Check one."""
         self._deadline.check()
         read = self._read(instance)
-        if isinstance(read, Reading):
-            self._wait(place, read)
-        else:
+        if isinstance(read, QuantraError):
             self._prepared[place] = read
+        elif isinstance(read, FeatureWindow):
+            self._wait(self._windows, place, read, len(read.symbols))
+        else:
+            waiting = self._bars.setdefault(read.kind, _Waiting(partial(computed, self._pipeline)))
+            self._wait(waiting, place, read, len(read.bars.symbols))
 
     def finished(self) -> list[Prepared | QuantraError]:
         """What became of all that were taken, in order."""
-        for waiting in self._waiting.values():
+        for waiting in self._bars.values():
             self._compute(waiting)
+        self._compute(self._windows)
         return [self._prepared[place] for place in range(len(self._prepared))]
 
-    def _read(self, instance: Instance) -> Reading | Prepared | QuantraError:
+    def _read(self, instance: Instance) -> Reading | FeatureWindow | QuantraError:
         try:
             if isinstance(instance.input, BarPanel):
                 return read_bars(instance, instance.input, self._dates, self._now)
-            return prepare_window(self._pipeline, instance.input)
+            check_form(self._pipeline, instance.input)
         except QuantraError as error:
             return error
+        return instance.input
 
-    def _wait(self, place: int, reading: Reading) -> None:
-        waiting, rows = self._waiting.setdefault(reading.kind, _Waiting()), len(reading.bars.symbols)
+    def _wait(self, waiting: _Waiting[ReadT], place: int, read: ReadT, rows: int) -> None:
         if waiting.rows and waiting.rows + rows > self._rows_at_once:
             self._compute(waiting)
-        waiting.readings[place] = reading
+        waiting.read[place] = read
         waiting.rows += rows
 
-    def _compute(self, waiting: _Waiting) -> None:
+    def _compute(self, waiting: _Waiting[ReadT]) -> None:
+        if not waiting.read:
+            return
         self._deadline.check()
-        prepared = computed(self._pipeline, [*waiting.readings.values()])
-        self._prepared.update(zip(waiting.readings, prepared, strict=True))
-        waiting.readings.clear()
+        self._prepared.update(zip(waiting.read, waiting.compute([*waiting.read.values()]), strict=True))
+        waiting.read.clear()
         waiting.rows = 0
 
 
@@ -243,138 +239,3 @@ def _unknown(pipeline: Pipeline, reading: Reading) -> Iterator[str]:
     if sent.names:
         yield from reading.covariates.warnings(symbols)
         yield from pipeline.features.statics.warnings(symbols, sent.numbers, sent.categories)
-
-
-WINDOW_TYPES: Mapping[str, type[np.generic]] = {
-    "observed": np.float32,
-    "known": np.float32,
-    "static": np.float32,
-    "mask": np.bool_,
-    "location": np.float64,
-    "scale": np.float64,
-}
-"""Groups of a feature window, in the order of `Inputs`."""
-
-LARGEST: Mapping[str, float] = {
-    "observed": 1e6,
-    "known": 1e6,
-    "static": 1e6,
-    "location": 100.0,
-    "scale": LARGEST_SCALE,
-}
-"""Bounds for a caller's windows: far beyond what features reach, and far below what overflows on the way to prices."""
-
-
-def prepare_window(pipeline: Pipeline, window: FeatureWindow) -> Prepared:
-    """Check a caller's windows.
-
-    Raises:
-        UnknownFeatureError: a feature is named that the model does not read.
-        FeatureMismatchError: they were made with another schema.
-        WindowShapeError: a group has another shape or type than the model reads.
-        InvalidInputError: a number in them is invalid.
-    """
-    _check_window(pipeline, window)
-    as_of, unknown = window.as_of_session, np.zeros(0, np.int32)
-    return Prepared(
-        symbols=window.symbols,
-        usable=np.ones(len(window.symbols), np.bool_),
-        inputs=_inputs(pipeline, window),
-        sessions=unknown,
-        as_of=as_of,
-        target_sessions=pipeline.target_sessions(as_of) if as_of else unknown,
-        base_session=pipeline.base_session(as_of) if as_of else 0,
-        anchor=window.anchor_price,
-        warnings=(),
-    )
-
-
-def _inputs(pipeline: Pipeline, window: FeatureWindow) -> Inputs:
-    """The groups as the network reads them: with levels for every horizon, whether one or many were sent."""
-    given = Inputs(*(torch.from_numpy(np.array(getattr(window, name))) for name in WINDOW_TYPES))
-    shape = (len(window.symbols), len(pipeline.target.horizons))
-    location, scale = (part.reshape(len(part), -1).expand(shape).contiguous() for part in (given.location, given.scale))
-    return given._replace(location=location, scale=scale)
-
-
-def _check_window(pipeline: Pipeline, window: FeatureWindow) -> None:
-    _check_features(window.features, pipeline.features.features.names)
-    ours = pipeline.features.schema_hash
-    if window.schema_hash != ours:
-        names = [f.name for f in pipeline.features.features.observed]
-        raise FeatureMismatchError(
-            f"the windows were made with schema {window.schema_hash[:80]!r}, the model's is {ours!r} with "
-            f"features {names}; ask GetModel for the expressions",
-            metadata={"expected": ours},
-        )
-    check_symbols(window.symbols)
-    for name, want in _window_shapes(pipeline, window).items():
-        _check_group(name, getattr(window, name), want)
-    if window.observed[~window.mask].any():
-        raise InvalidInputError("observed holds a value where mask says that the cell is unknown; it must be 0")
-    unknown = np.flatnonzero(~window.mask.any(axis=(1, 2)))
-    if unknown.size:
-        raise InvalidInputError(
-            f"mask says that nothing is known about {window.symbols[int(unknown[0])]}, which leaves nothing to "
-            "forecast from; leave the symbol out"
-        )
-    if not (window.scale > 0).all():
-        raise InvalidInputError("scale holds a value that is not positive")
-    if window.anchor_price is not None:
-        _check_anchor(window.anchor_price, len(window.symbols))
-    if window.as_of_session and not pipeline.calendar.is_session(window.as_of_session):
-        raise InvalidInputError(
-            f"as_of_session {window.as_of_session} is not a session of {pipeline.calendar.name}; "
-            "send the session of the last row, yyyymmdd, or 0 if it is unknown"
-        )
-
-
-def _check_features(given: tuple[str, ...], ours: tuple[str, ...]) -> None:
-    """The caller's feature names, if it sent any, against the model's."""
-    known, sent = frozenset(ours), frozenset(given)
-    unknown = [name for name in given if name not in known]
-    if unknown:
-        raise UnknownFeatureError(
-            f"features {unknown[:5]} are not the model's; it reads {list(ours)}",
-            metadata={"unknown": ",".join(unknown[:5])},
-        )
-    if given and given != ours:
-        missing = [name for name in ours if name not in sent]
-        raise FeatureMismatchError(
-            f"the features are in another order than the model's, or some are missing: missing {missing}; "
-            f"it reads {list(ours)}",
-            metadata={"missing": ",".join(missing)},
-        )
-
-
-def _window_shapes(pipeline: Pipeline, window: FeatureWindow) -> dict[str, tuple[int, ...]]:
-    sizes, symbols, horizons = pipeline.sizes, len(window.symbols), len(pipeline.target.horizons)
-    rows = (symbols, sizes.encoder_length)
-    flat = not pipeline.normaliser.is_per_horizon or (horizons == 1 and window.location.ndim == 1)
-    levels = (symbols,) if flat else (symbols, horizons)
-    return {
-        "observed": (*rows, sizes.observed),
-        "known": (symbols, sizes.encoder_length + sizes.future_length, sizes.known),
-        "static": (symbols, sizes.static),
-        "mask": (*rows, sizes.observed),
-        "location": levels,
-        "scale": levels,
-    }
-
-
-def _check_group(name: str, group: NDArray[np.generic], shape: tuple[int, ...]) -> None:
-    """One group of a caller's window: its shape, its type, and numbers that a network can take."""
-    want = np.dtype(WINDOW_TYPES[name])
-    if group.shape != shape or group.dtype != want:
-        raise WindowShapeError(
-            f"{name} is {group.dtype} of shape {list(group.shape)}, the model reads {want} of shape {list(shape)}"
-        )
-    if name in LARGEST and not (np.abs(group) <= LARGEST[name]).all():
-        raise InvalidInputError(f"{name} holds a value that is not finite, or beyond {LARGEST[name]:g}")
-
-
-def _check_anchor(prices: FloatArray, symbols: int) -> None:
-    if prices.shape != (symbols,):
-        raise WindowShapeError(f"anchor_price must hold one price for each of {symbols} symbols")
-    if not can_anchor(prices).all():
-        raise InvalidInputError(f"anchor_price holds a value that is not a price above 0 and up to {LARGEST_PRICE:g}")

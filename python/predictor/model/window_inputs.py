@@ -1,0 +1,207 @@
+"""Callers' own feature windows as a network's inputs: those of several instances are checked and copied together.
+
+Every step on an array of some size lets other threads have the interpreter, and to get it back takes longer than the
+step: a batch that is joined first waits once where its instances would wait one after the other.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from predictor.arrays import BoolArray, FloatArray
+from predictor.bars.checks import check_symbols
+from predictor.errors import (
+    FeatureMismatchError,
+    InvalidInputError,
+    QuantraError,
+    UnknownFeatureError,
+    WindowShapeError,
+)
+from predictor.instance import FeatureWindow
+from predictor.model.prepared import LARGEST_PRICE, LARGEST_SCALE, Prepared, can_anchor
+from predictor.networks import Inputs
+from predictor.windows import Pipeline
+
+WINDOW_TYPES: Mapping[str, type[np.generic]] = {
+    "observed": np.float32,
+    "known": np.float32,
+    "static": np.float32,
+    "mask": np.bool_,
+    "location": np.float64,
+    "scale": np.float64,
+}
+"""Groups of a feature window, in the order of `Inputs`."""
+
+LARGEST: Mapping[str, float] = {
+    "observed": 1e6,
+    "known": 1e6,
+    "static": 1e6,
+    "location": 100.0,
+    "scale": LARGEST_SCALE,
+}
+"""Bounds for a caller's windows: far beyond what features reach, and far below what overflows on the way to prices."""
+
+
+class Groups(NamedTuple):
+    """The rows of several windows, [N, ...] each, as the network reads them: with levels for every horizon."""
+
+    observed: NDArray[np.float32]
+    known: NDArray[np.float32]
+    static: NDArray[np.float32]
+    mask: BoolArray
+    location: FloatArray
+    scale: FloatArray
+
+
+def check_form(pipeline: Pipeline, window: FeatureWindow) -> None:
+    """Check all of a caller's windows but the numbers that the network reads.
+
+    Raises:
+        UnknownFeatureError: a feature is named that the model does not read.
+        FeatureMismatchError: they were made with another schema.
+        WindowShapeError: a group has another shape or type than the model reads.
+        InvalidInputError: a symbol, price or date is invalid.
+    """
+    _check_features(window.features, pipeline.features.features.names)
+    ours = pipeline.features.schema_hash
+    if window.schema_hash != ours:
+        names = [f.name for f in pipeline.features.features.observed]
+        raise FeatureMismatchError(
+            f"the windows were made with schema {window.schema_hash[:80]!r}, the model's is {ours!r} with "
+            f"features {names}; ask GetModel for the expressions",
+            metadata={"expected": ours},
+        )
+    check_symbols(window.symbols)
+    for name, want in _window_shapes(pipeline, window).items():
+        _check_shape(name, getattr(window, name), want)
+    if window.anchor_price is not None:
+        _check_anchor(window.anchor_price, len(window.symbols))
+    if window.as_of_session and not pipeline.calendar.is_session(window.as_of_session):
+        raise InvalidInputError(
+            f"as_of_session {window.as_of_session} is not a session of {pipeline.calendar.name}; "
+            "send the session of the last row, yyyymmdd, or 0 if it is unknown"
+        )
+
+
+def windows_prepared(pipeline: Pipeline, windows: Sequence[FeatureWindow]) -> list[Prepared | QuantraError]:
+    """The inputs of windows whose form was checked; an InvalidInputError for each that holds an impossible number."""
+    groups = _joined(pipeline, windows)
+    fault = _fault(groups, tuple(chain.from_iterable(window.symbols for window in windows)))
+    if fault is None:
+        inputs = _split(groups, [len(window.symbols) for window in windows])
+        return [_prepared(pipeline, window, own) for window, own in zip(windows, inputs, strict=True)]
+    if len(windows) == 1:
+        return [fault]
+    return [one for window in windows for one in windows_prepared(pipeline, [window])]
+
+
+def _joined(pipeline: Pipeline, windows: Sequence[FeatureWindow]) -> Groups:
+    """A copy of all, for a caller's arrays may change."""
+    horizons = len(pipeline.target.horizons)
+
+    def levels(name: str) -> FloatArray:
+        sent: list[FloatArray] = [getattr(window, name) for window in windows]
+        return np.concatenate([np.broadcast_to(one.reshape(len(one), -1), (len(one), horizons)) for one in sent])
+
+    return Groups(
+        observed=np.concatenate([window.observed for window in windows]),
+        known=np.concatenate([window.known for window in windows]),
+        static=np.concatenate([window.static for window in windows]),
+        mask=np.concatenate([window.mask for window in windows]),
+        location=levels("location"),
+        scale=levels("scale"),
+    )
+
+
+def _fault(groups: Groups, symbols: Sequence[str]) -> InvalidInputError | None:
+    """The first number that no network should read; `symbols` [N] are the rows'."""
+    for name, largest in LARGEST.items():
+        if not (np.abs(getattr(groups, name)) <= largest).all():
+            return InvalidInputError(f"{name} holds a value that is not finite, or beyond {largest:g}")
+    if groups.observed[~groups.mask].any():
+        return InvalidInputError("observed holds a value where mask says that the cell is unknown; it must be 0")
+    unknown = np.flatnonzero(~groups.mask.any(axis=(1, 2)))
+    if unknown.size:
+        return InvalidInputError(
+            f"mask says that nothing is known about {symbols[int(unknown[0])]}, which leaves nothing to "
+            "forecast from; leave the symbol out"
+        )
+    if not (groups.scale > 0).all():
+        return InvalidInputError("scale holds a value that is not positive")
+    return None
+
+
+def _split(groups: Groups, sizes: Sequence[int]) -> Iterator[Inputs]:
+    """The inputs of each window."""
+    whole = Inputs(*map(torch.from_numpy, groups))
+    if len(sizes) == 1:
+        return iter((whole,))
+    parts = (group.split(list(sizes)) for group in whole)
+    return (Inputs(*own) for own in zip(*parts, strict=True))
+
+
+def _prepared(pipeline: Pipeline, window: FeatureWindow, inputs: Inputs) -> Prepared:
+    as_of, unknown = window.as_of_session, np.zeros(0, np.int32)
+    return Prepared(
+        symbols=window.symbols,
+        usable=np.ones(len(window.symbols), np.bool_),
+        inputs=inputs,
+        sessions=unknown,
+        as_of=as_of,
+        target_sessions=pipeline.target_sessions(as_of) if as_of else unknown,
+        base_session=pipeline.base_session(as_of) if as_of else 0,
+        anchor=window.anchor_price,
+        warnings=(),
+    )
+
+
+def _check_features(given: tuple[str, ...], ours: tuple[str, ...]) -> None:
+    """The caller's feature names, if it sent any, against the model's."""
+    known, sent = frozenset(ours), frozenset(given)
+    unknown = [name for name in given if name not in known]
+    if unknown:
+        raise UnknownFeatureError(
+            f"features {unknown[:5]} are not the model's; it reads {list(ours)}",
+            metadata={"unknown": ",".join(unknown[:5])},
+        )
+    if given and given != ours:
+        missing = [name for name in ours if name not in sent]
+        raise FeatureMismatchError(
+            f"the features are in another order than the model's, or some are missing: missing {missing}; "
+            f"it reads {list(ours)}",
+            metadata={"missing": ",".join(missing)},
+        )
+
+
+def _window_shapes(pipeline: Pipeline, window: FeatureWindow) -> dict[str, tuple[int, ...]]:
+    sizes, symbols, horizons = pipeline.sizes, len(window.symbols), len(pipeline.target.horizons)
+    rows = (symbols, sizes.encoder_length)
+    flat = not pipeline.normaliser.is_per_horizon or (horizons == 1 and window.location.ndim == 1)
+    levels = (symbols,) if flat else (symbols, horizons)
+    return {
+        "observed": (*rows, sizes.observed),
+        "known": (symbols, sizes.encoder_length + sizes.future_length, sizes.known),
+        "static": (symbols, sizes.static),
+        "mask": (*rows, sizes.observed),
+        "location": levels,
+        "scale": levels,
+    }
+
+
+def _check_shape(name: str, group: NDArray[np.generic], shape: tuple[int, ...]) -> None:
+    want = np.dtype(WINDOW_TYPES[name])
+    if group.shape != shape or group.dtype != want:
+        raise WindowShapeError(
+            f"{name} is {group.dtype} of shape {list(group.shape)}, the model reads {want} of shape {list(shape)}"
+        )
+
+
+def _check_anchor(prices: FloatArray, symbols: int) -> None:
+    if prices.shape != (symbols,):
+        raise WindowShapeError(f"anchor_price must hold one price for each of {symbols} symbols")
+    if not can_anchor(prices).all():
+        raise InvalidInputError(f"anchor_price holds a value that is not a price above 0 and up to {LARGEST_PRICE:g}")
