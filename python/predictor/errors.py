@@ -15,6 +15,8 @@
     │   ├── CovariatesError            covariates that cannot be what they claim
     │   ├── CovariateMissingError      a covariate that the model reads was not sent
     │   ├── UnknownCovariateError      a covariate that the model does not read
+    │   ├── UnknownSessionError        a session of a stream that is not open
+    │   ├── DuplicateIdError           an id that a request under way, or an open session, has already
     │   └── ConfigurationError         settings that contradict themselves
     │       └── InSampleError          days that the model was trained, selected or calibrated on
     ├── ModelNotFoundError             no model of that name
@@ -23,12 +25,17 @@
     ├── BarIncompleteError             the last bar's session has not closed yet
     ├── SessionGapError                sessions are missing between the bars
     ├── CalendarEndedError             dates beyond the calendar that the artifact carries
+    ├── BarsStaleError                 the last bar is older than allowed
+    ├── ResubscribeError               a session cannot go on; open it again with its whole history
     ├── ExplainUnsupportedError        an explanation method that the model does not have
-    ├── QueueFullError                 too much work is waiting already
+    ├── UnauthenticatedError           no token, or one that the server does not know
+    ├── PermissionDeniedError          a token without the role that the call needs
+    ├── RetryableError                 asking again, unchanged, may help
+    │   ├── QueueFullError             too much work is waiting already
+    │   └── UnavailableError           nobody answers at that address, or the server is stopping
     ├── RequestTooLargeError           more rows or bytes than the door accepts
     ├── DeadlineExceededError          the caller's time ran out first
     ├── CallCancelledError             the caller went away
-    ├── UnavailableError               nobody answers at that address, or the server is stopping
     ├── MissingPackageError            an optional package is needed and not installed
     └── InternalError                  our own bug; the log holds the rest
 
@@ -64,6 +71,8 @@ class Status(StrEnum):
     NOT_FOUND = "NOT_FOUND"
     FAILED_PRECONDITION = "FAILED_PRECONDITION"
     DATA_LOSS = "DATA_LOSS"
+    UNAUTHENTICATED = "UNAUTHENTICATED"
+    PERMISSION_DENIED = "PERMISSION_DENIED"
     UNIMPLEMENTED = "UNIMPLEMENTED"
     RESOURCE_EXHAUSTED = "RESOURCE_EXHAUSTED"
     DEADLINE_EXCEEDED = "DEADLINE_EXCEEDED"
@@ -166,6 +175,14 @@ class UnknownCovariateError(InvalidInputError):
     """A covariate that the model does not read; `metadata["covariate"]` names it."""
 
 
+class UnknownSessionError(InvalidInputError):
+    """A session of a stream that is not open."""
+
+
+class DuplicateIdError(InvalidInputError):
+    """An id that a request under way, or an open session of the same stream, has already."""
+
+
 class ConfigurationError(InvalidInputError):
     """Settings that contradict themselves or each other."""
 
@@ -203,11 +220,40 @@ class CalendarEndedError(QuantraError):
     """Dates beyond the calendar that the artifact carries."""
 
 
+class BarsStaleError(QuantraError):
+    """The last bar is older than allowed; `metadata` has `have` and `most`, in sessions of the model's calendar."""
+
+    @classmethod
+    def of(cls, last: int, *, have: int, most: int) -> Self:
+        """Say how old the bars are, `last` being their last session, yyyymmdd, and how old they may be."""
+        return cls(
+            f"the last bar is of {shown_date(last)}, and {have} sessions have closed since, at most {most} may; send "
+            "newer bars, or allow an older one",
+            metadata={"date": shown_date(last), "have": str(have), "most": str(most)},
+        )
+
+
+class ResubscribeError(QuantraError):
+    """A session of a stream cannot go on as it is; open it again with its whole history."""
+
+
 class ExplainUnsupportedError(QuantraError):
     """An explanation method that the model does not have; the message lists those it has."""
 
 
-class QueueFullError(QuantraError):
+class UnauthenticatedError(QuantraError):
+    """No token, or one that the server does not know."""
+
+
+class PermissionDeniedError(QuantraError):
+    """A token without the role that the call needs; `metadata["role"]` names it."""
+
+
+class RetryableError(QuantraError):
+    """The call changed nothing, and asking again, unchanged, may help."""
+
+
+class QueueFullError(RetryableError):
     """Too much work is waiting already; `metadata["retry_after_ms"]` says when to ask again."""
 
     @classmethod
@@ -225,6 +271,10 @@ class QueueFullError(QuantraError):
         return int(told) / 1000 if told.isdecimal() else 0.1
 
 
+class UnavailableError(RetryableError):
+    """Nobody answers at that address, or the server is stopping."""
+
+
 class RequestTooLargeError(QuantraError):
     """More rows or bytes than the door accepts."""
 
@@ -235,10 +285,6 @@ class DeadlineExceededError(QuantraError):
 
 class CallCancelledError(QuantraError):
     """The caller went away before the answer was there."""
-
-
-class UnavailableError(QuantraError):
-    """Nobody answers at that address, or the server is stopping."""
 
 
 class MissingPackageError(QuantraError):
@@ -291,6 +337,8 @@ ANSWERS: Mapping[type[QuantraError], Answer] = {
     CovariatesError: Answer(Status.INVALID_ARGUMENT, "COVARIATES_INVALID"),
     CovariateMissingError: Answer(Status.INVALID_ARGUMENT, "COVARIATE_MISSING"),
     UnknownCovariateError: Answer(Status.INVALID_ARGUMENT, "UNKNOWN_COVARIATE"),
+    UnknownSessionError: Answer(Status.INVALID_ARGUMENT, "UNKNOWN_SESSION"),
+    DuplicateIdError: Answer(Status.INVALID_ARGUMENT, "DUPLICATE_ID"),
     ConfigurationError: Answer(Status.INVALID_ARGUMENT, "CONFIGURATION_INVALID"),
     InSampleError: Answer(Status.INVALID_ARGUMENT, "IN_SAMPLE"),
     ModelNotFoundError: Answer(Status.NOT_FOUND, "MODEL_NOT_FOUND"),
@@ -299,7 +347,12 @@ ANSWERS: Mapping[type[QuantraError], Answer] = {
     BarIncompleteError: Answer(Status.FAILED_PRECONDITION, "BAR_INCOMPLETE"),
     SessionGapError: Answer(Status.FAILED_PRECONDITION, "SESSION_GAP"),
     CalendarEndedError: Answer(Status.FAILED_PRECONDITION, "CALENDAR_ENDED"),
+    BarsStaleError: Answer(Status.FAILED_PRECONDITION, "BARS_STALE"),
+    ResubscribeError: Answer(Status.FAILED_PRECONDITION, "RESUBSCRIBE"),
     ExplainUnsupportedError: Answer(Status.UNIMPLEMENTED, "EXPLAIN_UNSUPPORTED"),
+    UnauthenticatedError: Answer(Status.UNAUTHENTICATED, "UNAUTHENTICATED"),
+    PermissionDeniedError: Answer(Status.PERMISSION_DENIED, "PERMISSION_DENIED"),
+    RetryableError: Answer(Status.UNAVAILABLE, "TRY_AGAIN"),
     QueueFullError: Answer(Status.RESOURCE_EXHAUSTED, "QUEUE_FULL"),
     RequestTooLargeError: Answer(Status.RESOURCE_EXHAUSTED, "REQUEST_TOO_LARGE"),
     DeadlineExceededError: Answer(Status.DEADLINE_EXCEEDED, "DEADLINE_EXCEEDED"),

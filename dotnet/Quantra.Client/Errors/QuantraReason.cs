@@ -48,6 +48,12 @@ public static class QuantraReason
     /// <summary>A covariate that the model does not read.</summary>
     public const string UnknownCovariate = "UNKNOWN_COVARIATE";
 
+    /// <summary>A session of a stream that is not open.</summary>
+    public const string UnknownSession = "UNKNOWN_SESSION";
+
+    /// <summary>An id that a request under way, or an open session, has already.</summary>
+    public const string DuplicateId = "DUPLICATE_ID";
+
     /// <summary>Settings that are invalid or contradict each other.</summary>
     public const string ConfigurationInvalid = "CONFIGURATION_INVALID";
 
@@ -72,8 +78,23 @@ public static class QuantraReason
     /// <summary>Dates that the model's calendar does not cover.</summary>
     public const string CalendarEnded = "CALENDAR_ENDED";
 
+    /// <summary>The last bar is older than allowed.</summary>
+    public const string BarsStale = "BARS_STALE";
+
+    /// <summary>A session cannot go on; open it again with its whole history.</summary>
+    public const string Resubscribe = "RESUBSCRIBE";
+
     /// <summary>An explanation method that the model does not have.</summary>
     public const string ExplainUnsupported = "EXPLAIN_UNSUPPORTED";
+
+    /// <summary>No token, or one that the server does not know.</summary>
+    public const string Unauthenticated = "UNAUTHENTICATED";
+
+    /// <summary>A token without the role that the call needs.</summary>
+    public const string PermissionDenied = "PERMISSION_DENIED";
+
+    /// <summary>The call changed nothing; try it again.</summary>
+    public const string TryAgain = "TRY_AGAIN";
 
     /// <summary>Too many requests are waiting; try again later.</summary>
     public const string QueueFull = "QUEUE_FULL";

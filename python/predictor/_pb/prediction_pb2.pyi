@@ -301,16 +301,18 @@ class Covariates(_message.Message):
     def __init__(self, observed: _Optional[_Iterable[_Union[CovariateValues, _Mapping]]] = ..., known: _Optional[_Iterable[_Union[CovariateValues, _Mapping]]] = ..., future_yyyymmdd: _Optional[_Iterable[int]] = ..., numbers: _Optional[_Iterable[_Union[CovariateValues, _Mapping]]] = ..., categories: _Optional[_Iterable[_Union[CovariateTexts, _Mapping]]] = ...) -> None: ...
 
 class Instance(_message.Message):
-    __slots__ = ("request_id", "bars", "window", "covariates")
+    __slots__ = ("request_id", "bars", "window", "covariates", "max_age_sessions")
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     BARS_FIELD_NUMBER: _ClassVar[int]
     WINDOW_FIELD_NUMBER: _ClassVar[int]
     COVARIATES_FIELD_NUMBER: _ClassVar[int]
+    MAX_AGE_SESSIONS_FIELD_NUMBER: _ClassVar[int]
     request_id: str
     bars: BarPanel
     window: FeatureWindow
     covariates: Covariates
-    def __init__(self, request_id: _Optional[str] = ..., bars: _Optional[_Union[BarPanel, _Mapping]] = ..., window: _Optional[_Union[FeatureWindow, _Mapping]] = ..., covariates: _Optional[_Union[Covariates, _Mapping]] = ...) -> None: ...
+    max_age_sessions: int
+    def __init__(self, request_id: _Optional[str] = ..., bars: _Optional[_Union[BarPanel, _Mapping]] = ..., window: _Optional[_Union[FeatureWindow, _Mapping]] = ..., covariates: _Optional[_Union[Covariates, _Mapping]] = ..., max_age_sessions: _Optional[int] = ...) -> None: ...
 
 class PredictRequest(_message.Message):
     __slots__ = ("model", "instances")
@@ -325,6 +327,86 @@ class PredictResponse(_message.Message):
     RESULTS_FIELD_NUMBER: _ClassVar[int]
     results: _containers.RepeatedCompositeFieldContainer[Result]
     def __init__(self, results: _Optional[_Iterable[_Union[Result, _Mapping]]] = ...) -> None: ...
+
+class PredictStreamRequest(_message.Message):
+    __slots__ = ("request_id", "timeout_s", "predict", "open", "push", "close", "cancel")
+    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    TIMEOUT_S_FIELD_NUMBER: _ClassVar[int]
+    PREDICT_FIELD_NUMBER: _ClassVar[int]
+    OPEN_FIELD_NUMBER: _ClassVar[int]
+    PUSH_FIELD_NUMBER: _ClassVar[int]
+    CLOSE_FIELD_NUMBER: _ClassVar[int]
+    CANCEL_FIELD_NUMBER: _ClassVar[int]
+    request_id: str
+    timeout_s: float
+    predict: StreamPredict
+    open: OpenSession
+    push: PushBars
+    close: CloseSession
+    cancel: CancelRequest
+    def __init__(self, request_id: _Optional[str] = ..., timeout_s: _Optional[float] = ..., predict: _Optional[_Union[StreamPredict, _Mapping]] = ..., open: _Optional[_Union[OpenSession, _Mapping]] = ..., push: _Optional[_Union[PushBars, _Mapping]] = ..., close: _Optional[_Union[CloseSession, _Mapping]] = ..., cancel: _Optional[_Union[CancelRequest, _Mapping]] = ...) -> None: ...
+
+class StreamPredict(_message.Message):
+    __slots__ = ("model", "instance")
+    MODEL_FIELD_NUMBER: _ClassVar[int]
+    INSTANCE_FIELD_NUMBER: _ClassVar[int]
+    model: str
+    instance: Instance
+    def __init__(self, model: _Optional[str] = ..., instance: _Optional[_Union[Instance, _Mapping]] = ...) -> None: ...
+
+class OpenSession(_message.Message):
+    __slots__ = ("session_id", "model", "instance")
+    SESSION_ID_FIELD_NUMBER: _ClassVar[int]
+    MODEL_FIELD_NUMBER: _ClassVar[int]
+    INSTANCE_FIELD_NUMBER: _ClassVar[int]
+    session_id: str
+    model: str
+    instance: Instance
+    def __init__(self, session_id: _Optional[str] = ..., model: _Optional[str] = ..., instance: _Optional[_Union[Instance, _Mapping]] = ...) -> None: ...
+
+class PushBars(_message.Message):
+    __slots__ = ("session_id", "bars", "covariates", "flush")
+    SESSION_ID_FIELD_NUMBER: _ClassVar[int]
+    BARS_FIELD_NUMBER: _ClassVar[int]
+    COVARIATES_FIELD_NUMBER: _ClassVar[int]
+    FLUSH_FIELD_NUMBER: _ClassVar[int]
+    session_id: str
+    bars: BarPanel
+    covariates: Covariates
+    flush: bool
+    def __init__(self, session_id: _Optional[str] = ..., bars: _Optional[_Union[BarPanel, _Mapping]] = ..., covariates: _Optional[_Union[Covariates, _Mapping]] = ..., flush: bool = ...) -> None: ...
+
+class CloseSession(_message.Message):
+    __slots__ = ("session_id",)
+    SESSION_ID_FIELD_NUMBER: _ClassVar[int]
+    session_id: str
+    def __init__(self, session_id: _Optional[str] = ...) -> None: ...
+
+class CancelRequest(_message.Message):
+    __slots__ = ("request_id",)
+    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    request_id: str
+    def __init__(self, request_id: _Optional[str] = ...) -> None: ...
+
+class PredictStreamResponse(_message.Message):
+    __slots__ = ("request_id", "session_id", "forecast", "error", "ack")
+    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    SESSION_ID_FIELD_NUMBER: _ClassVar[int]
+    FORECAST_FIELD_NUMBER: _ClassVar[int]
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    ACK_FIELD_NUMBER: _ClassVar[int]
+    request_id: str
+    session_id: str
+    forecast: Forecast
+    error: Error
+    ack: Ack
+    def __init__(self, request_id: _Optional[str] = ..., session_id: _Optional[str] = ..., forecast: _Optional[_Union[Forecast, _Mapping]] = ..., error: _Optional[_Union[Error, _Mapping]] = ..., ack: _Optional[_Union[Ack, _Mapping]] = ...) -> None: ...
+
+class Ack(_message.Message):
+    __slots__ = ("waiting_for",)
+    WAITING_FOR_FIELD_NUMBER: _ClassVar[int]
+    waiting_for: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, waiting_for: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class Result(_message.Message):
     __slots__ = ("request_id", "forecast", "error")

@@ -49,6 +49,11 @@ class PredictionServiceStub(object):
                 request_serializer=predictor_dot___pb_dot_prediction__pb2.PredictRequest.SerializeToString,
                 response_deserializer=predictor_dot___pb_dot_prediction__pb2.PredictResponse.FromString,
                 _registered_method=True)
+        self.PredictStream = channel.stream_stream(
+                '/quantra.v1.PredictionService/PredictStream',
+                request_serializer=predictor_dot___pb_dot_prediction__pb2.PredictStreamRequest.SerializeToString,
+                response_deserializer=predictor_dot___pb_dot_prediction__pb2.PredictStreamResponse.FromString,
+                _registered_method=True)
         self.Explain = channel.unary_unary(
                 '/quantra.v1.PredictionService/Explain',
                 request_serializer=predictor_dot___pb_dot_prediction__pb2.ExplainRequest.SerializeToString,
@@ -80,6 +85,15 @@ class PredictionServiceServicer(object):
 
     def Predict(self, request, context):
         """Forecasts for many instances. Each instance gets its own result or its own error, in the order of the request.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def PredictStream(self, request_iterator, context):
+        """Many requests on one call, answered as they are ready, in any order, and sessions to which bars are pushed. Each
+        request gets exactly one response, with its request_id; what is wrong with one is its own answer. The call ends
+        when the caller has ended its side and all is answered.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -117,6 +131,11 @@ def add_PredictionServiceServicer_to_server(servicer, server):
                     servicer.Predict,
                     request_deserializer=predictor_dot___pb_dot_prediction__pb2.PredictRequest.FromString,
                     response_serializer=predictor_dot___pb_dot_prediction__pb2.PredictResponse.SerializeToString,
+            ),
+            'PredictStream': grpc.stream_stream_rpc_method_handler(
+                    servicer.PredictStream,
+                    request_deserializer=predictor_dot___pb_dot_prediction__pb2.PredictStreamRequest.FromString,
+                    response_serializer=predictor_dot___pb_dot_prediction__pb2.PredictStreamResponse.SerializeToString,
             ),
             'Explain': grpc.unary_unary_rpc_method_handler(
                     servicer.Explain,
@@ -210,6 +229,33 @@ class PredictionService(object):
             '/quantra.v1.PredictionService/Predict',
             predictor_dot___pb_dot_prediction__pb2.PredictRequest.SerializeToString,
             predictor_dot___pb_dot_prediction__pb2.PredictResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def PredictStream(request_iterator,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.stream_stream(
+            request_iterator,
+            target,
+            '/quantra.v1.PredictionService/PredictStream',
+            predictor_dot___pb_dot_prediction__pb2.PredictStreamRequest.SerializeToString,
+            predictor_dot___pb_dot_prediction__pb2.PredictStreamResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -46,6 +46,11 @@ class PredictionServiceStub:
     """One model: what it reads, what it forecasts, how it was made and how well it did."""
     Predict: _grpc.UnaryUnaryMultiCallable[_prediction_pb2.PredictRequest, _prediction_pb2.PredictResponse]
     """Forecasts for many instances. Each instance gets its own result or its own error, in the order of the request."""
+    PredictStream: _grpc.StreamStreamMultiCallable[_prediction_pb2.PredictStreamRequest, _prediction_pb2.PredictStreamResponse]
+    """Many requests on one call, answered as they are ready, in any order, and sessions to which bars are pushed. Each
+    request gets exactly one response, with its request_id; what is wrong with one is its own answer. The call ends
+    when the caller has ended its side and all is answered.
+    """
     Explain: _grpc.UnaryUnaryMultiCallable[_prediction_pb2.ExplainRequest, _prediction_pb2.ExplainResponse]
     """How much each input moved the forecast away from the baseline's forecast, in the forecast's own unit."""
     ExplainGlobal: _grpc.UnaryStreamMultiCallable[_prediction_pb2.ExplainGlobalRequest, _prediction_pb2.ExplainGlobalProgress]
@@ -62,6 +67,11 @@ class PredictionServiceAsyncStub(PredictionServiceStub):
     """One model: what it reads, what it forecasts, how it was made and how well it did."""
     Predict: _aio.UnaryUnaryMultiCallable[_prediction_pb2.PredictRequest, _prediction_pb2.PredictResponse]  # type: ignore[assignment]
     """Forecasts for many instances. Each instance gets its own result or its own error, in the order of the request."""
+    PredictStream: _aio.StreamStreamMultiCallable[_prediction_pb2.PredictStreamRequest, _prediction_pb2.PredictStreamResponse]  # type: ignore[assignment]
+    """Many requests on one call, answered as they are ready, in any order, and sessions to which bars are pushed. Each
+    request gets exactly one response, with its request_id; what is wrong with one is its own answer. The call ends
+    when the caller has ended its side and all is answered.
+    """
     Explain: _aio.UnaryUnaryMultiCallable[_prediction_pb2.ExplainRequest, _prediction_pb2.ExplainResponse]  # type: ignore[assignment]
     """How much each input moved the forecast away from the baseline's forecast, in the forecast's own unit."""
     ExplainGlobal: _aio.UnaryStreamMultiCallable[_prediction_pb2.ExplainGlobalRequest, _prediction_pb2.ExplainGlobalProgress]  # type: ignore[assignment]
@@ -93,6 +103,17 @@ class PredictionServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_prediction_pb2.PredictResponse, _abc.Awaitable[_prediction_pb2.PredictResponse]]:
         """Forecasts for many instances. Each instance gets its own result or its own error, in the order of the request."""
+
+    @_abc_1.abstractmethod
+    def PredictStream(
+        self,
+        request_iterator: _MaybeAsyncIterator[_prediction_pb2.PredictStreamRequest],
+        context: _ServicerContext,
+    ) -> _typing.Union[_abc.Iterator[_prediction_pb2.PredictStreamResponse], _abc.AsyncIterator[_prediction_pb2.PredictStreamResponse]]:
+        """Many requests on one call, answered as they are ready, in any order, and sessions to which bars are pushed. Each
+        request gets exactly one response, with its request_id; what is wrong with one is its own answer. The call ends
+        when the caller has ended its side and all is answered.
+        """
 
     @_abc_1.abstractmethod
     def Explain(
