@@ -1,0 +1,13 @@
+"""The thin Python client: the methods of Forecaster against a server, without torch.
+
+    with QuantraClient("127.0.0.1:50051", "aapl") as client:
+        forecast = client.predict(BarPanel.read("aapl.csv"))
+
+Errors are the same exceptions as in-process ones. UnavailableError means that no server answered.
+"""
+
+from predictor.client.asynchronous import AsyncQuantraClient
+from predictor.client.blocking import QuantraClient
+from predictor.client.calls import DEFAULT_TIMEOUT_S, LONGEST_TIMEOUT_S
+
+__all__ = ["DEFAULT_TIMEOUT_S", "LONGEST_TIMEOUT_S", "AsyncQuantraClient", "QuantraClient"]

@@ -1,0 +1,98 @@
+"""The client for asyncio."""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from typing import Self, TypeVar, final
+
+import grpc
+import grpc.aio
+
+from predictor._pb.prediction_pb2_grpc import PredictionServiceStub
+from predictor.catalog import ModelInfo
+from predictor.client.calls import DEFAULT_TIMEOUT_S, OPTIONS, UnaryCall, checked_timeout, read
+from predictor.client.failures import cancelled, closed, error_of
+from predictor.covariates import Covariates
+from predictor.forecast import Attribution, Explanation, Forecast, Outcome, forecast_or_raise
+from predictor.global_importance import GlobalImportance, GlobalQuery
+from predictor.instance import Query, Question, importance_query, instance_of
+from predictor.wire import global_importance
+
+ValueT = TypeVar("ValueT")
+
+
+@final
+class AsyncQuantraClient:
+    """The same for asyncio: make it in a coroutine and await each method; the arguments are QuantraClient's."""
+
+    def __init__(self, target: str, model: str = "", timeout_s: float = DEFAULT_TIMEOUT_S) -> None:
+        self._target = target
+        self._model = model
+        self._timeout_s = checked_timeout(timeout_s)
+        self._closed = False
+        self._channel = grpc.aio.insecure_channel(target, options=OPTIONS)
+        self._stub = PredictionServiceStub(self._channel)
+
+    async def __aenter__(self) -> Self:
+        """The client itself."""
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        """Close the connection."""
+        await self.close()
+
+    async def close(self) -> None:
+        """Close the connection; calls under way end as CallCancelledError, later ones as UnavailableError."""
+        self._closed = True
+        await self._channel.close()
+
+    async def predict(self, bars: Question, covariates: Covariates | None = None) -> Forecast:
+        """The forecast for one panel; raises as QuantraClient.predict."""
+        return forecast_or_raise((await self.predict_many([instance_of(bars, covariates)]))[0])
+
+    async def predict_many(self, instances: Sequence[Question]) -> tuple[Outcome, ...]:
+        """Each instance's forecast, or the error that it alone has, in order."""
+        return await self._ask(UnaryCall.predict(self._model, instances))
+
+    async def feature_importance(
+        self, bars: Question, horizon: int = 5, quantile: float = 0.5, covariates: Covariates | None = None
+    ) -> Attribution:
+        """How much each input moved one quantile of one horizon; raises as `predict`."""
+        return (await self.explain(importance_query(bars, horizon, quantile, covariates))).attributions[0]
+
+    async def explain(self, query: Query) -> Explanation:
+        """The reasons behind a forecast; raises as `predict`."""
+        return await self._ask(UnaryCall.explain(self._model, query))
+
+    async def explain_global(self, query: GlobalQuery) -> AsyncIterator[GlobalImportance]:
+        """What moves the forecasts of many instances; as QuantraClient.explain_global."""
+        request = global_importance.encode_query(query, self._model)
+        call = self._stub.ExplainGlobal(request, timeout=self._timeout_s)
+        try:
+            async for known in call:
+                yield global_importance.decode(known)
+        except grpc.RpcError as failure:
+            raise error_of(failure, self._target, self._timeout_s) from failure
+        finally:
+            call.cancel()
+
+    async def models(self) -> tuple[ModelInfo, ...]:
+        """Every version that the server has."""
+        return await self._ask(UnaryCall.models())
+
+    async def model(self, reference: str = "") -> ModelInfo:
+        """One version; the client's own model if none is named."""
+        return await self._ask(UnaryCall.model(reference or self._model))
+
+    async def _ask(self, call: UnaryCall[ValueT]) -> ValueT:
+        if self._closed:
+            raise closed(self._target)
+        try:
+            answer = await call.method(self._stub)(call.request, timeout=self._timeout_s)
+        except grpc.RpcError as failure:
+            raise error_of(failure, self._target, self._timeout_s) from failure
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if task is None or task.cancelling():
+                raise
+            raise cancelled(self._target) from None  # the connection was closed, nobody cancelled the task
+        return read(self._target, call, answer)

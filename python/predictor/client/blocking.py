@@ -1,0 +1,118 @@
+"""The client that waits for its answers."""
+
+from collections.abc import Iterator, Sequence
+from typing import Self, TypeVar, final
+
+import grpc
+
+from predictor._pb.prediction_pb2_grpc import PredictionServiceStub
+from predictor.catalog import ModelInfo
+from predictor.client.calls import DEFAULT_TIMEOUT_S, OPTIONS, UnaryCall, checked_timeout, read
+from predictor.client.failures import closed, error_of
+from predictor.covariates import Covariates
+from predictor.forecast import Attribution, Explanation, Forecast, Outcome, forecast_or_raise
+from predictor.global_importance import GlobalImportance, GlobalQuery
+from predictor.instance import Query, Question, importance_query, instance_of
+from predictor.wire import global_importance
+
+ValueT = TypeVar("ValueT")
+
+
+@final
+class QuantraClient:
+    """Asks a server and waits for its answers; safe to use from many threads.
+
+    Args:
+        target: "HOST:PORT".
+        model: "NAME", "NAME@VERSION" or "NAME@ALIAS"; empty = the only model that the server has.
+        timeout_s: Seconds that one call may take: above 0, at most LONGEST_TIMEOUT_S.
+
+    Raises:
+        ConfigurationError: the timeout is out of range.
+    """
+
+    def __init__(self, target: str, model: str = "", timeout_s: float = DEFAULT_TIMEOUT_S) -> None:
+        self._target = target
+        self._model = model
+        self._timeout_s = checked_timeout(timeout_s)
+        self._closed = False
+        self._channel = grpc.insecure_channel(target, options=OPTIONS)
+        self._stub = PredictionServiceStub(self._channel)
+
+    def __enter__(self) -> Self:
+        """The client itself."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Close the connection."""
+        self.close()
+
+    def close(self) -> None:
+        """Close the connection; calls under way end as CallCancelledError, later ones as UnavailableError."""
+        self._closed = True
+        self._channel.close()
+
+    def predict(self, bars: Question, covariates: Covariates | None = None) -> Forecast:
+        """The forecast for one panel.
+
+        Args:
+            bars: the panel, or an instance that holds all that there is to say.
+            covariates: what the model reads beside a panel, such as `CovariateSource.read([...]).for_model(...)`.
+
+        Raises:
+            QuantraError: the server refused, as in-process; UnavailableError or DeadlineExceededError if it is silent.
+        """
+        return forecast_or_raise(self.predict_many([instance_of(bars, covariates)])[0])
+
+    def predict_many(self, instances: Sequence[Question]) -> tuple[Outcome, ...]:
+        """Each instance's forecast, or the error that it alone has, in order.
+
+        Raises:
+            QuantraError: the whole call failed.
+        """
+        return self._ask(UnaryCall.predict(self._model, instances))
+
+    def feature_importance(
+        self, bars: Question, horizon: int = 5, quantile: float = 0.5, covariates: Covariates | None = None
+    ) -> Attribution:
+        """How much each input moved one quantile of one horizon; raises as `predict`."""
+        return self.explain(importance_query(bars, horizon, quantile, covariates)).attributions[0]
+
+    def explain(self, query: Query) -> Explanation:
+        """The reasons behind a forecast; raises as `predict`."""
+        return self._ask(UnaryCall.explain(self._model, query))
+
+    def explain_global(self, query: GlobalQuery) -> Iterator[GlobalImportance]:
+        """What moves the forecasts of many instances: what is known after some of them, the last time after all.
+
+        Raises:
+            QuantraError: as `predict`, at any step.
+        """
+        request = global_importance.encode_query(query, self._model)
+        call = self._stub.ExplainGlobal(request, timeout=self._timeout_s)
+        try:
+            for known in call:
+                yield global_importance.decode(known)
+        except grpc.RpcError as failure:
+            raise error_of(failure, self._target, self._timeout_s) from failure
+        finally:
+            call.cancel()  # whoever stops to read has no use for the rest
+
+    def models(self) -> tuple[ModelInfo, ...]:
+        """Every version that the server has."""
+        return self._ask(UnaryCall.models())
+
+    def model(self, reference: str = "") -> ModelInfo:
+        """One version; the client's own model if none is named."""
+        return self._ask(UnaryCall.model(reference or self._model))
+
+    def _ask(self, call: UnaryCall[ValueT]) -> ValueT:
+        try:
+            answer = call.method(self._stub)(call.request, timeout=self._timeout_s)
+        except grpc.RpcError as failure:
+            raise error_of(failure, self._target, self._timeout_s) from failure
+        except ValueError as error:
+            if not self._closed:
+                raise
+            raise closed(self._target) from error  # asked here and not before: another thread may close at any time
+        return read(self._target, call, answer)
