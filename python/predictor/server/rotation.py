@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, Generic, TypeVar, final
 
 from predictor.errors import ConfigurationError
+from predictor.pem import read_bytes
 from predictor.server import certificates
-from predictor.server.certificates import Certificates, read_bytes
+from predictor.server.certificates import Certificates
 from predictor.server.guard import Guard
 from predictor.server.settings import ServerSettings
 from predictor.server.tokens import NONE, Role, Token, Tokens
