@@ -44,7 +44,7 @@ def advice(issued: "Issued") -> str:
         shlex.quote(str(path))
         for path in (issued.ca, issued.server, issued.server_key, issued.client, issued.client_key)
     )
-    return f"""{issued.folder} has an authority (ca.pem, ca.key), a server's certificate and a client's, good for a year.
+    return f"""{issued.folder} has an authority (ca.pem, ca.key), a certificate of a server and one of a client.
 Whoever has ca.key can pose as any of them: keep it to yourself, and use it for nothing but development.
 
 Serve with them, to callers that show the client's certificate:
