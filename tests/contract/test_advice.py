@@ -47,7 +47,7 @@ QUOTED = ("`", "(")
 OF_OTHERS = {"--check", "--force-reinstall", "--logdir", "--log-level", "--project", "--verbosity", "--version"}
 """Flags of sha256sum, pip, tensorboard, dotnet, and of the server's own program, which stand in literals too."""
 NO_COMMANDS = {"quantra yet", "quantra is ", "quantra in "}
-BEYOND_THE_DEMO = {"quantra tune": "tune", "quantra export": "onnx", "--tensorboard": "tensorboard"}
+BEYOND_THE_DEMO = {"quantra tune": "tune", "quantra export": "onnx", "quantra certs": "tls", "--tensorboard": "tensorboard"}
 """What needs an extra that `make demo` does not bring, and which."""
 
 
@@ -123,7 +123,7 @@ def test_commands_are_collected_from_messages_pages_and_examples() -> None:
     assert {
         "README.md",
         "docs/evaluation.md",
-        "python/predictor/client.py",
+        "python/predictor/client/failures.py",
         "python/predictor/report/page.py",
     } <= where
     assert "dotnet/Quantra.Client/README.md" in where

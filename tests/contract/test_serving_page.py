@@ -29,7 +29,7 @@ from trainers.cli.commands import app
 PAGE = (ROOT / "docs" / "serving.md").read_text(encoding="utf-8")
 SECURITY = (ROOT / "SECURITY.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"^```(bash|python)\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
-PORTS: tuple[str, ...] = ("50051", "50052", "50053")
+PORTS: tuple[str, ...] = ("50051", "50052", "50053", "50054")
 UNITS = {"": 1, "s": 1, "symbols": 1, "KiB": 1024, "MiB": 1024**2}
 
 

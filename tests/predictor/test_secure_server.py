@@ -19,6 +19,7 @@ import pytest
 from artifacts import recent_bars
 from canned_service import CannedService, forecast_of
 from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection_pb2_grpc
 from serving import Served, serving
 
 from predictor.client import AsyncQuantraClient, ClientCredentials, QuantraClient
@@ -656,6 +657,20 @@ def test_a_public_address_needs_tls_or_a_flag(ours: Issued, tmp_path: Path) -> N
     assert ServerSettings(models=tmp_path, listen=PUBLIC, insecure_public=True).is_open
     assert not ServerSettings(models=tmp_path, listen=PUBLIC, tls=tls_of(ours, asks_clients=True)).is_open
     assert not ServerSettings(models=tmp_path, listen=PUBLIC, tls=tls_of(ours), token_file=tmp_path / "t").is_open
+
+
+def test_a_public_address_does_not_reflect(service: CannedService, ours: Issued, tmp_path: Path) -> None:
+    rotation = Rotation(settings(tmp_path, tls_of(ours)))
+    tls = grpc.ssl_channel_credentials(ours.ca.read_bytes())
+    with serving(service, address=PUBLIC, credentials=rotation.credentials()) as served:
+        target = f"127.0.0.1:{served.target.rpartition(':')[2]}"
+        assert Secured(replace(served, target=target), rotation).models(known_by(ours)) == ("canned",)
+        with grpc.secure_channel(target, tls) as channel:
+            asked: Any = reflection_pb2_grpc.ServerReflectionStub(channel).ServerReflectionInfo(iter(()))
+            with pytest.raises(grpc.RpcError) as refused:
+                list(asked)
+    failure: Any = refused.value
+    assert failure.code() is grpc.StatusCode.UNIMPLEMENTED
 
 
 def test_changes_over_a_public_address_need_tls_and_tokens(ours: Issued, tmp_path: Path) -> None:

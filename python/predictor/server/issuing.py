@@ -82,7 +82,7 @@ class Identity:
     @classmethod
     def authority(cls, begin: datetime) -> Self:
         """One that vouches for itself and for others."""
-        key, name = _new_key(), _name("quantra development authority")
+        key, name = _new_key(), _name("Quantra development authority")
         usage = x509.BasicConstraints(ca=True, path_length=0)
         built = _builder(name, name, key, begin).add_extension(usage, critical=True)
         built = built.add_extension(_signing(), critical=True)
@@ -125,8 +125,8 @@ def issue(folder: Path, hosts: Iterable[str] = (), begin: datetime | None = None
         raise ConfigurationError(f"{folder} has {', '.join(there)} already; name another folder, or remove them")
     since = datetime.now(UTC) - _EARLIER if begin is None else begin
     authority = Identity.authority(since)
-    server = authority.issue("quantra server", ExtendedKeyUsageOID.SERVER_AUTH, (*LOCAL, *hosts), since)
-    client = authority.issue("quantra client", ExtendedKeyUsageOID.CLIENT_AUTH, (), since)
+    server = authority.issue("Quantra server", ExtendedKeyUsageOID.SERVER_AUTH, (*LOCAL, *hosts), since)
+    client = authority.issue("Quantra client", ExtendedKeyUsageOID.CLIENT_AUTH, (), since)
     folder.mkdir(0o700, parents=True, exist_ok=True)
     authority.write(files.ca, files.ca_key)
     server.write(files.server, files.server_key)
