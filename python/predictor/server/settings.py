@@ -41,7 +41,8 @@ class ServerLimits:
     """As many of them may come over one connection."""
     arriving: int = 6
     """Requests that are taken in at once, each of up to `receive_bytes`; others wait for a place, and one that takes
-    longer than a second meanwhile is QUEUE_FULL. gRPC copies each on the thread that answers health: 16 MiB in 15 ms."""
+    longer than a second meanwhile is QUEUE_FULL. gRPC copies each, 16 MiB in 15 ms, on the thread
+    that answers health."""
     arriving_per_peer: int = 3
     """As many of them may come over one connection."""
     request_s: float = 30.0
