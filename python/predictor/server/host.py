@@ -164,6 +164,7 @@ def _load(settings: ServerSettings, changed: Callable[[], None]) -> Loaded:
         threads=settings.threads,
         limits=settings.limits.service,
         lock=settings.lock,
+        max_age_sessions=settings.max_age_sessions,
     )
     return Loaded(service, Calls(service, settings.limits.service), AdminCalls(service.served, changed))
 

@@ -133,6 +133,8 @@ class ServerSettings:
     """What `sha256sum */*/manifest.json` printed in the folder of models: versions that may be served; None: all."""
     watch: bool = False
     """Serve what comes into the folder, and no more what leaves it."""
+    max_age_sessions: int | None = None
+    """Sessions of a model's calendar that may have closed since the last bar of what is predicted; None: any number."""
     admin_listen: Address | None = None
     """Where models can be loaded, unloaded and read again; None: nowhere. Nobody is asked who they are there, so this
     machine alone may reach it."""
@@ -140,6 +142,8 @@ class ServerSettings:
 
     def __post_init__(self) -> None:
         """Refuse to be public by accident."""
+        if self.max_age_sessions is not None and self.max_age_sessions < 0:
+            raise ConfigurationError(f"max_age_sessions is {self.max_age_sessions}, but must be 0 or more")
         if not self.listen.is_loopback and not self.insecure_public:
             raise ConfigurationError(
                 f"{self.listen} can be reached from other machines, without encryption or login; listen on 127.0.0.1, "
