@@ -8,6 +8,8 @@ import pytest
 from artifacts import recent_bars, save_artifact, small_artifact, small_model
 from serving import serving
 
+from predictor.cli import app, run
+from predictor.cli import serving as serve_command
 from predictor.client import QuantraClient
 from predictor.errors import BarsStaleError, CalendarEndedError, ConfigurationError, InvalidInputError, QuantraError
 from predictor.forecast import Forecast, TargetPoint
@@ -16,6 +18,7 @@ from predictor.instance import Deadline, FeatureWindow, Instance, Query, no_olde
 from predictor.model import Model
 from predictor.registry import ModelLine, Registry
 from predictor.server import ServerSettings
+from predictor.server import __main__ as plain
 from predictor.service import PredictionService
 from predictor.sessions import SessionCalendar
 from predictor.wire import instances
@@ -193,3 +196,32 @@ def test_a_forecaster_looks_at_the_age_too(tmp_path: Path) -> None:
         assert forecaster.predict(ASKED).as_of_session == LAST
         with pytest.raises(CalendarEndedError):  # it ends years before today, so nobody can count
             forecaster.predict(replace(ASKED, max_age_sessions=9))
+
+
+def test_predict_on_the_command_line_looks_at_the_age(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    stored = save_artifact(tmp_path / "small" / "1", small_artifact())
+    recent_bars("AAPL").write_csv(tmp_path / "bars.csv")
+    asked = ["predict", "--artifact", str(stored), "--bars", str(tmp_path / "bars.csv")]
+    with pytest.raises(SystemExit) as ended:
+        run(app, [*asked, "--max-age", "3"])
+    assert ended.value.code == 1
+    assert "train the model again to renew its calendar" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("given", [None, 3])
+def test_serve_hands_the_bound_to_the_server(
+    given: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[int | None] = []
+
+    def served(settings: ServerSettings) -> int:
+        seen.append(settings.max_age_sessions)
+        return 0
+
+    monkeypatch.setattr(serve_command, "serve_models", served)
+    monkeypatch.setattr(plain, "serve", served)
+    flags = ["--models", str(tmp_path), *([] if given is None else ["--max-age", str(given)])]
+    with pytest.raises(SystemExit):
+        run(app, ["serve", *flags])
+    plain.main(flags)
+    assert seen == [given, given]
