@@ -177,8 +177,7 @@ class BarPanel:
 
         The file appears whole or not at all. A symbol without any bar leaves no row.
         """
-        names = (*PRICE_FIELDS, *(name for name in OPTIONAL_FIELDS if getattr(self, name) is not None))
-        columns = {name: getattr(self, name) for name in names}
+        columns = {name: getattr(self, name) for name in self.columns}
         table = files.BarTable(symbols=self.symbols, sessions=self.sessions, columns=columns)
         files.write_table(table, Path(path))
 
@@ -194,6 +193,11 @@ class BarPanel:
             return ()
         silent = self.present.any(axis=1) & ~np.any(self.volume > 0, axis=1)
         return tuple(self.symbols[row] for row in np.flatnonzero(silent))
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Names of the columns that the panel has, those that record adjustments last."""
+        return (*PRICE_FIELDS, *(name for name in OPTIONAL_FIELDS if getattr(self, name) is not None))
 
     @property
     def is_unadjusted(self) -> bool:
@@ -266,6 +270,37 @@ class BarPanel:
             cash_dividend=None if self.cash_dividend is None else moved(self.cash_dividend),
         )
 
+    def followed_by(self, later: Self) -> Self:
+        """The panel with the sessions of another one behind its own; only what spans the two is checked.
+
+        Args:
+            later: the same symbols, with the same columns, on later sessions.
+
+        Raises:
+            BarsError: it is another panel's, or a dividend of it is not less than the close before.
+        """
+        self._check_continues(later)
+        joined = object.__new__(type(self))
+        for field in fields(self):
+            object.__setattr__(joined, field.name, getattr(self, field.name))
+        for name in ("sessions", *PRICE_FIELDS, *OPTIONAL_FIELDS):
+            values = getattr(self, name)
+            if values is not None:
+                both = np.concatenate([values, getattr(later, name)], axis=-1)
+                both.setflags(write=False)
+                object.__setattr__(joined, name, both)
+        joined._check_dividends()
+        return joined
+
+    def _check_continues(self, later: Self) -> None:
+        if later.symbols != self.symbols or later.columns != self.columns:
+            raise BarsError(
+                f"bars of {listed(later.symbols)} with {listed(later.columns)} cannot follow those of "
+                f"{listed(self.symbols)} with {listed(self.columns)}; give the same symbols and columns"
+            )
+        if later.sessions[0] <= self.sessions[-1]:
+            raise BarsError(f"session {later.sessions[0]} cannot follow {self.sessions[-1]}; give later bars")
+
     def _part(self, rows: list[int] | slice, columns: slice, symbols: tuple[str, ...]) -> Self:
         """A panel of some rows and columns; they were checked when this panel was made, so not again."""
         part = object.__new__(type(self))
@@ -301,3 +336,8 @@ class BarPanel:
         if self.adj_close is not None or self.split_ratio is not None:
             return Jumps()
         return find_jumps(self.symbols, self.sessions, self.open, self.close)
+
+    def unexplained_jumps(self) -> Jumps:
+        """Price jumps of the last session that remain after the panel's own splits, dividends or adjusted closes."""
+        adjusted, _ = self.adjusted_each()
+        return adjustment.find_last_jumps(self.symbols, self.sessions, adjusted.open, adjusted.close)
