@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from predictor.arrays import FloatArray, IndexArray
-from predictor.covariates import Covariates
+from predictor.covariates import NO_COVARIATES, Covariates
 from predictor.errors import CovariateMissingError, CovariatesError, UnknownCovariateError, listed
 
 
@@ -62,6 +62,8 @@ def moved(before: Covariates, have: NDArray[np.int32], session: int, future: NDA
         session: the day to have instead, yyyymmdd.
         future: int32 [E], the sessions after it.
     """
+    if not before.names:
+        return NO_COVARIATES
     want = np.concatenate([np.array([session], np.int32), future])
     places = np.searchsorted(have, want)
     places = np.where(have.take(places, mode="clip") == want, places, -1)
@@ -75,6 +77,8 @@ def moved(before: Covariates, have: NDArray[np.int32], session: int, future: NDA
 
 def with_rows(day: Covariates, pushed: Covariates, rows: IndexArray) -> Covariates:
     """The day's covariates with those that were pushed in their P rows [P]; on the same sessions."""
+    if not day.names:
+        return NO_COVARIATES
     return replace(
         day,
         observed={name: _placed(values, pushed.observed[name], rows) for name, values in day.observed.items()},
@@ -84,6 +88,8 @@ def with_rows(day: Covariates, pushed: Covariates, rows: IndexArray) -> Covariat
 
 def joined(history: Covariates, day: Covariates) -> Covariates:
     """The covariates of a history [S, T], followed by those of a day [S, 1] and of the sessions after it."""
+    if not history.names:
+        return NO_COVARIATES
     return Covariates(
         observed=_beside(history.observed, day.observed),
         known=_beside(history.known, day.known),
@@ -95,6 +101,8 @@ def joined(history: Covariates, day: Covariates) -> Covariates:
 
 def joined_past(history: Covariates, day: Covariates) -> Covariates:
     """The covariates of a history [S, T], followed by those of a day [S, 1]; of no later session."""
+    if not history.names:
+        return NO_COVARIATES
     past = {name: values[:, :1] for name, values in day.known.items()}
     return joined(history, Covariates(observed=day.observed, known=past))
 
@@ -104,6 +112,8 @@ def split(covariates: Covariates, sessions: int) -> tuple[Covariates, Covariates
 
     Both hold copies, whatever the values were part of.
     """
+    if not covariates.names:
+        return NO_COVARIATES, NO_COVARIATES
     past, last = slice(None, sessions - 1), slice(sessions - 1, None)
     history = replace(
         covariates,

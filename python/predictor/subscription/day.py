@@ -6,7 +6,7 @@ from typing import Self, final
 
 import numpy as np
 
-from predictor.arrays import BoolArray, FloatArray, IndexArray
+from predictor.arrays import BoolArray, IndexArray
 from predictor.bars import BarPanel
 from predictor.covariates import NO_COVARIATES, Covariates
 from predictor.errors import CovariatesError, listed, shown_date
@@ -64,10 +64,8 @@ class Day:
             session: the day, yyyymmdd.
             covariates: those that are pushed with its first bars.
         """
-        nothing = np.full((len(self.bars.symbols), 1), np.nan)
-        columns = dict.fromkeys(self.bars.columns, nothing)
         return Day(
-            bars=replace(self.bars, sessions=np.array([session], np.int32), **columns),
+            bars=self.bars.without_bars(session),
             covariates=self._moved(session, covariates),
             has_come=np.zeros(len(self.bars.symbols), np.bool_),
             is_answered=False,
@@ -81,12 +79,9 @@ class Day:
         """
         has_come = self.has_come.copy()
         has_come[rows] = True
-        known = self._ahead(covariates, rows)
-        columns = {name: _placed(getattr(self.bars, name), getattr(bars, name), rows) for name in bars.columns}
-        return replace(
-            self,
-            bars=replace(self.bars, **columns),
-            covariates=beside.with_rows(known, covariates, rows),
+        return Day(
+            bars=self.bars.with_bars(bars, rows),
+            covariates=beside.with_rows(self._ahead(covariates, rows), covariates, rows),
             has_come=has_come,
             is_answered=self.is_answered or bool(has_come.all()),
         )
@@ -114,9 +109,3 @@ class Day:
 
     def _names(self, these: BoolArray) -> Sequence[str]:
         return [self.bars.symbols[row] for row in np.flatnonzero(these)]
-
-
-def _placed(values: FloatArray, pushed: FloatArray, rows: IndexArray) -> FloatArray:
-    placed = values.copy()
-    placed[rows] = pushed
-    return placed

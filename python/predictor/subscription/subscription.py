@@ -12,7 +12,6 @@ from predictor.errors import (
     BarsError,
     MalformedRequestError,
     NoUsableSymbolError,
-    QuantraError,
     ResubscribeError,
     TooFewBarsError,
     listed,
@@ -81,6 +80,11 @@ class Subscription:
         return self.history.symbols
 
     @property
+    def sessions(self) -> int:
+        """T, the sessions that are kept."""
+        return len(self.history.sessions) + 1
+
+    @property
     def waits_for(self) -> tuple[str, ...]:
         """Symbols whose bars of the last day have to come until it is answered."""
         return self.day.waits_for
@@ -115,32 +119,23 @@ class Subscription:
             MalformedRequestError: there is nothing to take.
             CovariateMissingError, UnknownCovariateError, CovariatesError: other covariates than the subscription's.
         """
-        held = self._reading(bars_needed)
         if push.bars is None:
-            return held._flushed(push)
-        rows = held._rows(push.bars)
-        held._check_bars(push.bars)
+            return _kept(self._flushed(push), bars_needed)
+        rows = self._rows(push.bars)
+        _check_columns(self.history, push.bars)
         push.covariates.check(len(rows), push.bars.sessions)
-        beside.check_pushed(held.covariates, push.covariates, push.bars.symbols, rows)
-        begun = held._on(int(push.bars.sessions[0]), push.covariates)
-        begun._check_jumps(push.bars)
+        beside.check_pushed(self.covariates, push.covariates, push.bars.symbols, rows)
+        begun = self._on(int(push.bars.sessions[0]), push.covariates, max(self.most, bars_needed))
+        _check_jumps(begun.history, push.bars)
         day = begun.day.with_rows(push.bars, push.covariates, rows)
         after = replace(begun, day=day.answered() if push.flush else day)
-        return Pushed(after=after, is_first=begun.day.is_new)
-
-    def _reading(self, bars_needed: int) -> "Subscription":
-        """The same for a model that reads so many bars."""
-        have = len(self.history.sessions) + 1
-        if self.has_dropped and bars_needed > have:
-            raise ResubscribeError(
-                f"the model reads {bars_needed} bars now, and the session keeps {have}; open it again with its history",
-                metadata={"have": str(have), "need": str(bars_needed)},
-            )
-        return replace(self, most=max(self.most, bars_needed))
+        return _kept(Pushed(after=after, is_first=begun.day.is_new), bars_needed)
 
     def _flushed(self, push: Push) -> "Pushed":
         if not push.flush or push.covariates.names:
-            raise MalformedRequestError("the push has no bars; push a day's, or flush alone", metadata={"field": "bars"})
+            raise MalformedRequestError(
+                "the push has no bars; push a day's, or flush alone", metadata={"field": "bars"}
+            )
         if self.day.is_answered:
             raise MalformedRequestError(
                 f"there is nothing to flush: {shown_date(self.day.session)} was answered, and no later bar has come",
@@ -150,6 +145,8 @@ class Subscription:
 
     def _rows(self, bars: BarPanel) -> IndexArray:
         """[P] the places of the pushed symbols."""
+        if bars.symbols == self.symbols:
+            return np.arange(len(self.symbols))
         places = {symbol: row for row, symbol in enumerate(self.symbols)}
         strange = [symbol for symbol in bars.symbols if symbol not in places]
         if strange:
@@ -159,21 +156,7 @@ class Subscription:
             )
         return np.array([places[symbol] for symbol in bars.symbols], np.intp)
 
-    def _check_bars(self, bars: BarPanel) -> None:
-        """Refuse several days, other columns and another calendar or currency than those of the subscription."""
-        if len(bars.sessions) != 1:
-            raise BarsError(f"a push has the bars of one session, but these are of {len(bars.sessions)}; push each day")
-        if bars.columns != self.history.columns:
-            raise BarsError(
-                f"a push must have the columns of the subscription, {', '.join(self.history.columns)}, but has "
-                f"{', '.join(bars.columns)}"
-            )
-        for name in ("calendar", "currency"):
-            own, pushed = getattr(self.history, name), getattr(bars, name)
-            if pushed and pushed != own:
-                raise BarsError(f"{name} of the push is {pushed!r}, that of the subscription {own!r}; leave it out")
-
-    def _on(self, session: int, covariates: Covariates) -> "Subscription":
+    def _on(self, session: int, covariates: Covariates, most: int) -> "Subscription":
         """The subscription whose last day is this session: as it is, or with a new day."""
         if session == self.day.session:
             return self
@@ -189,34 +172,69 @@ class Subscription:
                 f"day, before bars of {shown_date(session)}",
                 metadata={"date": shown_date(self.day.session), "symbol": self.waits_for[0]},
             )
-        return self._next(session, covariates)
+        return self._next(session, covariates, most)
 
-    def _next(self, session: int, covariates: Covariates) -> "Subscription":
+    def _next(self, session: int, covariates: Covariates, most: int) -> "Subscription":
         bars = self.history.followed_by(self.day.bars)
-        kept = bars.last(self.most - 1)
+        kept = bars.last(most - 1)
         return replace(
             self,
+            most=most,
             history=kept,
             covariates=beside.joined_past(self.covariates, self.day.covariates).last(len(kept.sessions)),
             day=self.day.next(session, covariates),
             has_dropped=self.has_dropped or len(kept.sessions) < len(bars.sessions),
         )
 
-    def _check_jumps(self, bars: BarPanel) -> None:
-        """Refuse prices that jump as at a split which the columns do not tell: the bars before are on another scale.
 
-        Raises:
-            ResubscribeError: naming the symbol.
-        """
-        jumps = self.history.select(bars.symbols).followed_by(bars).unexplained_jumps()
-        if not jumps.count:
-            return
-        first = jumps.shown[0]
+def _kept(pushed: "Pushed", bars_needed: int) -> "Pushed":
+    """The push itself, if the bars that the model reads are kept; where none was dropped, it gets all that were sent.
+
+    Raises:
+        ResubscribeError: they are not.
+    """
+    after = pushed.after
+    if after.has_dropped and bars_needed > after.sessions:
         raise ResubscribeError(
-            f"{first}; a session goes on only with bars on the scale of those before: open it again with its whole "
-            "history, adjusted where that was a split",
-            metadata={"symbol": first.symbol, "date": shown_date(first.session), "ratio": repr(first.ratio)},
+            f"the model reads {bars_needed} bars now, and the session keeps {after.sessions}; open it again with its "
+            "history",
+            metadata={"have": str(after.sessions), "need": str(bars_needed)},
         )
+    return pushed
+
+
+def _check_columns(own: BarPanel, bars: BarPanel) -> None:
+    """Refuse several days, other columns and another calendar or currency than the subscription's own."""
+    if len(bars.sessions) != 1:
+        raise BarsError(f"a push has the bars of one session, but these are of {len(bars.sessions)}; push each day")
+    if bars.columns != own.columns:
+        raise BarsError(
+            f"a push must have the columns of the subscription, {', '.join(own.columns)}, but has "
+            f"{', '.join(bars.columns)}"
+        )
+    for name in ("calendar", "currency"):
+        had, pushed = getattr(own, name), getattr(bars, name)
+        if pushed and pushed != had:
+            raise BarsError(f"{name} of the push is {pushed!r}, that of the subscription {had!r}; leave it out")
+
+
+def _check_jumps(history: BarPanel, bars: BarPanel) -> None:
+    """Refuse prices that jump as at a split which the columns do not tell: the bars before are on another scale.
+
+    Raises:
+        ResubscribeError: naming the symbol.
+    """
+    own = history if bars.symbols == history.symbols else history.select(bars.symbols)
+    recent = own.last(1)
+    jumps = (own if np.isnan(recent.close).any() else recent).followed_by(bars).unexplained_jumps()
+    if not jumps.count:
+        return
+    first = jumps.shown[0]
+    raise ResubscribeError(
+        f"{first}; a session goes on only with bars on the scale of those before: open it again with its whole "
+        "history, adjusted where that was a split",
+        metadata={"symbol": first.symbol, "date": shown_date(first.session), "ratio": repr(first.ratio)},
+    )
 
 
 @final
