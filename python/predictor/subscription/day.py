@@ -10,6 +10,7 @@ from predictor.arrays import BoolArray, IndexArray
 from predictor.bars import BarPanel
 from predictor.covariates import NO_COVARIATES, Covariates
 from predictor.errors import CovariatesError, listed, shown_date
+from predictor.instance import GapPolicy
 from predictor.subscription import beside
 
 
@@ -24,6 +25,10 @@ class Push:
     """Beside the bars: observed [P, 1], known [P, 1 + D]."""
     flush: bool = False
     """Whether the day is to be answered although symbols of it have not come."""
+    gap_policy: GapPolicy | None = None
+    """None, or that of the subscription."""
+    allow_incomplete_last_bar: bool = False
+    """False, or as said at the subscription."""
 
 
 @final

@@ -1,5 +1,6 @@
 """What a subscription keeps, and what a push makes of it."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Final, final
 
@@ -42,6 +43,8 @@ class Subscription:
     """Beside the history, observed and known [S, T - 1] each; and the static ones."""
     day: Day
     """The last day."""
+    places: Mapping[str, int]
+    """The row of each symbol."""
     most: int
     """Sessions that are kept."""
     has_dropped: bool
@@ -70,6 +73,7 @@ class Subscription:
             history=replace(kept.until(int(kept.sessions[-2]))),  # copies: a part would keep the whole history alive
             covariates=history,
             day=day,
+            places={symbol: row for row, symbol in enumerate(bars.symbols)},
             most=most,
             has_dropped=len(bars.sessions) > count,
         )
@@ -123,6 +127,7 @@ class Subscription:
             return _kept(self._flushed(push), bars_needed)
         rows = self._rows(push.bars)
         _check_columns(self.history, push.bars)
+        self._check_reading(push)
         push.covariates.check(len(rows), push.bars.sessions)
         beside.check_pushed(self.covariates, push.covariates, push.bars.symbols, rows)
         begun = self._on(int(push.bars.sessions[0]), push.covariates, max(self.most, bars_needed))
@@ -132,7 +137,7 @@ class Subscription:
         return _kept(Pushed(after=after, is_first=begun.day.is_new), bars_needed)
 
     def _flushed(self, push: Push) -> "Pushed":
-        if not push.flush or push.covariates.names:
+        if not push.flush:
             raise MalformedRequestError(
                 "the push has no bars; push a day's, or flush alone", metadata={"field": "bars"}
             )
@@ -147,14 +152,27 @@ class Subscription:
         """[P] the places of the pushed symbols."""
         if bars.symbols == self.symbols:
             return np.arange(len(self.symbols))
-        places = {symbol: row for row, symbol in enumerate(self.symbols)}
-        strange = [symbol for symbol in bars.symbols if symbol not in places]
+        strange = [symbol for symbol in bars.symbols if symbol not in self.places]
         if strange:
             raise BarsError(
                 f"{listed(strange)}: not among the symbols of the session, {listed(self.symbols)}; open another one",
                 metadata={"symbol": strange[0]},
             )
-        return np.array([places[symbol] for symbol in bars.symbols], np.intp)
+        return np.array([self.places[symbol] for symbol in bars.symbols], np.intp)
+
+    def _check_reading(self, push: Push) -> None:
+        """Refuse bars that are to be read in another way than those of the subscription."""
+        own = self.asked
+        if push.gap_policy not in (None, own.gap_policy):
+            raise BarsError(
+                f"gap policy {push.gap_policy} is not that of the subscription, {own.gap_policy}; leave it out, for "
+                "it stays"
+            )
+        if push.allow_incomplete_last_bar and not own.allow_incomplete_last_bar:
+            raise BarsError(
+                "allow_incomplete_last_bar was not said at the subscription, and so it stays; leave it out, or open "
+                "another session"
+            )
 
     def _on(self, session: int, covariates: Covariates, most: int) -> "Subscription":
         """The subscription whose last day is this session: as it is, or with a new day."""
@@ -250,7 +268,7 @@ class Pushed:
     @property
     def is_due(self) -> bool:
         """Whether it is answered with a forecast."""
-        return not self.after.waits_for
+        return self.after.day.is_answered
 
     @property
     def asks(self) -> bool:
