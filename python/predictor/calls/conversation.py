@@ -13,7 +13,7 @@ from predictor.calls.chaining import fail, quantra_error, settle
 from predictor.calls.counting import AT_ONCE, Counting, Uncounted
 from predictor.calls.flow import Flow
 from predictor.calls.requests import EncodedInstances, checked_reference, parsed
-from predictor.calls.sessions import SessionQuestion, Sessions, SessionStep
+from predictor.calls.sessions import Said, SessionQuestion, Sessions, SessionStep
 from predictor.calls.streams import Emit
 from predictor.errors import (
     CallCancelledError,
@@ -211,14 +211,13 @@ class PredictStream:
                 f"instance: have {len(counted.instances)}, need 1; send each in a request of its own",
                 metadata={"field": "instance", "have": str(len(counted.instances))},
             )
-        self._ask(request, model, EncodedInstances(body, counted), _nobody)
+        self._ask(request, model, EncodedInstances(body, counted), _itself)
 
-    def _ask(self, request: UnderWay, model: str, asked: Asked, told: Callable[[Outcome], None]) -> None:
-        """Let a model answer, and tell of it first."""
+    def _ask(self, request: UnderWay, model: str, asked: Asked, told: Callable[[Outcome], Said]) -> None:
+        """Let a model answer, and do what whoever asked it says then."""
 
         def tell(outcome: Outcome) -> None:
-            told(outcome)
-            self._answer(request, outcome)
+            self._said(request, told(outcome))
 
         try:
             outcomes = self._service.predict(model, asked, request.deadline)
@@ -237,14 +236,17 @@ class PredictStream:
             self._steps += 1
         taken = _taken_at_once(work) if is_next and len(body) <= SMALL else None
         taken = self._counting.later(CALL, work, request.deadline) if taken is None else taken
-        self._when_done(request, taken, partial(self._stepped, request))
+        self._when_done(request, taken, partial(self._said, request))
         taken.add_done_callback(lambda _: self._leave_step())  # after the callback above: what follows comes later
 
-    def _stepped(self, request: UnderWay, said: SessionQuestion | pb.Ack) -> None:
-        if isinstance(said, pb.Ack):
-            self._answer(request, said)
-        else:
+    def _said(self, request: UnderWay, said: Said) -> None:
+        """Ask the model that a session wants to ask, wait for what it will say, or answer."""
+        if isinstance(said, SessionQuestion):
             self._ask(request, said.model, said.asked, said.ended)
+        elif isinstance(said, Future):
+            self._when_done(request, said, partial(self._said, request))
+        else:
+            self._answer(request, said)
 
     def _leave_step(self) -> None:
         with self._lock:
@@ -362,9 +364,9 @@ def _pass_on(work: "Future[DoneT]", go_on: Callable[[DoneT], None], failed: Call
         go_on(result)
 
 
-def _taken_at_once(work: SessionStep) -> "Future[SessionQuestion | pb.Ack] | None":
+def _taken_at_once(work: SessionStep) -> "Future[Said] | None":
     """What the sessions say to a request; None if it is too large for the caller's own thread."""
-    taken: Future[SessionQuestion | pb.Ack] = Future()
+    taken: Future[Said] = Future()
     try:
         taken.set_result(work.take(AT_ONCE))
     except TooManyPartsError:
@@ -378,5 +380,6 @@ def _name(request: UnderWay, session_id: str) -> None:
     request.session_id = session_id
 
 
-def _nobody(_outcome: Outcome) -> None:
-    """Nobody wants to be told."""
+def _itself(outcome: Outcome) -> Said:
+    """The outcome is the answer."""
+    return outcome

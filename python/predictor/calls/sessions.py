@@ -1,6 +1,7 @@
 """What PredictStream needs from the sessions that live on a stream."""
 
 from collections.abc import Callable
+from concurrent.futures import Future
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final, Never, Protocol, TypeVar, final
@@ -26,9 +27,13 @@ class SessionQuestion:
     """Its reference."""
     asked: Asked
     """One instance. It is read when its turn comes, on the model's thread."""
-    ended: Callable[[Outcome], None]
-    """Told once how it ended, on any thread, before the caller is answered: also where it was cancelled or came too
-    late, or where the model is unknown or the queue full."""
+    ended: "Callable[[Outcome], Said]"
+    """Told once how it ended, on any thread, and says what the request is answered with: also where it was cancelled or
+    came too late, or where the model is unknown or the queue full."""
+
+
+Said = SessionQuestion | pb.Ack | Outcome | Future["Said"]
+"""What a session says to a request: a model has to be asked, or the answer; or later, when what came before is done."""
 
 
 class Sessions(Protocol):
@@ -36,18 +41,18 @@ class Sessions(Protocol):
 
     `open`, `push` and `close` are called one at a time, in the order of the stream's requests, on any thread; each
     raises a QuantraError that is the answer. Requests were counted before they were parsed. What takes longer than some
-    hundred microseconds belongs into `SessionQuestion.asked`.
+    hundred microseconds belongs into `SessionQuestion.asked`. A future that they give is cancelled with its request.
     """
 
-    def open(self, request: pb.OpenSession) -> SessionQuestion:
+    def open(self, request: pb.OpenSession) -> Said:
         """Begin a session; raises DuplicateIdError if there is one of this id."""
         ...
 
-    def push(self, request: pb.PushBars) -> SessionQuestion | pb.Ack:
+    def push(self, request: pb.PushBars) -> Said:
         """Take bars; raises UnknownSessionError if there is no such session."""
         ...
 
-    def close(self, request: pb.CloseSession) -> pb.Ack:
+    def close(self, request: pb.CloseSession) -> Said:
         """End a session; raises as `push`."""
         ...
 
@@ -76,11 +81,11 @@ class SessionStep:
         """Bytes that it holds."""
         return len(self.body)
 
-    def step(self, now: datetime, deadline: Cancellation) -> SessionQuestion | pb.Ack:  # noqa: ARG002 - once begun, it is taken
+    def step(self, now: datetime, deadline: Cancellation) -> Said:  # noqa: ARG002 - once begun, it is taken
         """As `take`."""
         return self.take()
 
-    def take(self, most_parts: int = MAX_PARTS) -> SessionQuestion | pb.Ack:
+    def take(self, most_parts: int = MAX_PARTS) -> Said:
         """What the sessions say to it.
 
         Raises:
