@@ -10,6 +10,7 @@ from typing import Final, Protocol, TypeVar, final
 from google.protobuf.message import Message
 
 from predictor._pb import prediction_pb2 as pb
+from predictor.calls.bar_sessions import BarSessions
 from predictor.calls.chaining import chain, fail, follow, settle
 from predictor.calls.conversation import CALL as PREDICT_STREAM
 from predictor.calls.conversation import PredictStream
@@ -22,7 +23,7 @@ from predictor.calls.requests import (
     checked_reference,
     parsed,
 )
-from predictor.calls.sessions import NoSessions, Sessions
+from predictor.calls.session_room import SessionRoom
 from predictor.calls.streams import Emit, OneRequestCall, OpenCall
 from predictor.catalog import ModelInfo
 from predictor.errors import MalformedRequestError, QuantraError, UnavailableError
@@ -113,15 +114,12 @@ class Calls:
     Args:
         service: computes the answers.
         limits: the service's.
-        sessions: makes the sessions of one stream.
     """
 
-    def __init__(
-        self, service: Service, limits: ServiceLimits | None = None, sessions: Callable[[], Sessions] = NoSessions
-    ) -> None:
+    def __init__(self, service: Service, limits: ServiceLimits | None = None) -> None:
         self._service = service
         self._limits = limits or ServiceLimits()
-        self._sessions = sessions
+        self._room = SessionRoom.of_process(self._limits)
         self._counting = Counting(self._limits.uncounted)
         self._open = OpenStreams()
         self._unary = {
@@ -157,6 +155,11 @@ class Calls:
             name, lambda request: self._answered(name, streams.get(name), request, deadline), deadline, emit
         )
 
+    @property
+    def sessions_held(self) -> tuple[int, int]:
+        """Sessions that are open on all streams, and the bytes that they hold."""
+        return self._room.held
+
     def drain(self) -> None:
         """End streams, those that come later too, as UNAVAILABLE: what they have asked already is answered first."""
         self._open.stop(UnavailableError("the server is stopping; open the stream again in a moment, or elsewhere"))
@@ -165,6 +168,10 @@ class Calls:
         """As `drain`; finish counting what waits, and count no more; what was counted is the service's."""
         self.drain()
         self._counting.close()
+
+    def _sessions(self) -> BarSessions:
+        """Those of one stream."""
+        return BarSessions(self._service, self._room.of_stream(self._limits))
 
     def _answered(self, name: str, method: Method | None, request: bytes, deadline: Deadline) -> "Future[bytes]":
         answer: Future[bytes] = Future()

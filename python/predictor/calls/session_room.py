@@ -48,21 +48,22 @@ class SessionRoom:
         Raises:
             QueueFullError: there are as many as may be, and nothing has changed.
         """
-        self._add(1, 0)
+        self.add(1, 0)
 
     def grow(self, size: int) -> None:
         """So many bytes more, or fewer, where the number is negative; raises as `enter`."""
-        self._add(0, size)
+        self.add(0, size)
 
     def leave(self, size: int) -> None:
         """One session fewer, with its bytes."""
-        self._add(-1, -size)
+        self.add(-1, -size)
 
-    def _add(self, sessions: int, size: int) -> None:
+    def add(self, sessions: int, size: int) -> None:
+        """More of both, or fewer, here and in the larger room; raises as `enter`."""
         with self._lock:
             self._check(sessions, size)
             if self._within is not None:
-                self._within._add(sessions, size)
+                self._within.add(sessions, size)
             self._sessions += sessions
             self._bytes += size
 

@@ -4,11 +4,10 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Final, Never, Protocol, TypeVar, final
+from typing import Protocol, TypeVar, final
 
 from predictor._pb import prediction_pb2 as pb
 from predictor.calls.requests import parsed
-from predictor.errors import UnknownSessionError
 from predictor.forecast import Outcome
 from predictor.instance import Cancellation
 from predictor.service import Asked
@@ -106,30 +105,3 @@ class SessionStep:
         check_text("session_id", request.session_id)
         self.named(request.session_id)
         return request
-
-
-@final
-class NoSessions:
-    """For a door that serves none."""
-
-    def open(self, request: pb.OpenSession) -> Never:
-        """Refuse it."""
-        _refuse(request.session_id)
-
-    def push(self, request: pb.PushBars) -> Never:
-        """Refuse it."""
-        _refuse(request.session_id)
-
-    def close(self, request: pb.CloseSession) -> Never:
-        """Refuse it."""
-        _refuse(request.session_id)
-
-    def end(self) -> None:
-        """There is nothing to end."""
-
-
-_SHOWN: Final = 80
-
-
-def _refuse(session_id: str) -> Never:
-    raise UnknownSessionError(f"session {session_id[:_SHOWN]!r}: none is served here; ask with whole histories")
