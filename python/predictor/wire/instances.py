@@ -68,7 +68,7 @@ def decode(message: pb.Instance) -> Instance:
             input=panel,
             covariates=decode_covariates(message.covariates, len(panel.symbols), len(panel.sessions)),
             allow_incomplete_last_bar=message.bars.allow_incomplete_last_bar,
-            gap_policy=_policy(message.bars.gap_policy),
+            gap_policy=decode_policy(message.bars.gap_policy),
             max_age_sessions=age,
         )
     if kind == "window":
@@ -92,7 +92,8 @@ def decode_or_error(message: pb.Instance) -> Instance | QuantraError:
         return error
 
 
-def _policy(number: int) -> GapPolicy:
+def decode_policy(number: int) -> GapPolicy:
+    """The policy of a number; raises MalformedRequestError where there is none."""
     if number not in _POLICIES:
         raise MalformedRequestError(
             f"bars.gap_policy: {number} is unknown; have 1 refuse, 2 mask, 3 ignore",
