@@ -27,7 +27,8 @@ from predictor.instance import Cancellation, Deadline
 from predictor.limits import ServiceLimits
 from predictor.service import Asked, AskedGlobalQuery, AskedQuery, Item, TurnLane, WorkQueue
 from predictor.wire import attributions, errors, forecasts, global_importance, models
-from predictor.wire.counting import Counted, TooManyPartsError, count_parts
+from predictor.wire.counting import Counted, count_parts
+from predictor.wire.tags import TooManyPartsError
 
 SERVICE_NAME: Final = pb.DESCRIPTOR.services_by_name["PredictionService"].full_name
 
