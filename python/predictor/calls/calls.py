@@ -3,14 +3,15 @@
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
-from datetime import datetime
 from functools import partial
 from typing import Final, Protocol, TypeVar, final
 
 from google.protobuf.message import Message
 
 from predictor._pb import prediction_pb2 as pb
-from predictor.calls.chaining import chain, fail, follow, settle
+from predictor.calls.chaining import chain, fail, settle
+from predictor.calls.counting import Counting
+from predictor.calls.inference import Begin, InferenceCalls
 from predictor.calls.requests import (
     EncodedGlobalQuery,
     EncodedInstances,
@@ -23,18 +24,13 @@ from predictor.catalog import ModelInfo
 from predictor.errors import MalformedRequestError
 from predictor.forecast import Explanation, Forecast, Outcome
 from predictor.global_importance import GlobalImportance
-from predictor.instance import Cancellation, Deadline
+from predictor.instance import Deadline
 from predictor.limits import ServiceLimits
-from predictor.service import Asked, AskedGlobalQuery, AskedQuery, Item, TurnLane, WorkQueue
+from predictor.service import Asked, AskedGlobalQuery, AskedQuery
 from predictor.wire import attributions, errors, forecasts, global_importance, models
 from predictor.wire.counting import Counted, count_parts
-from predictor.wire.tags import TooManyPartsError
 
 SERVICE_NAME: Final = pb.DESCRIPTOR.services_by_name["PredictionService"].full_name
-
-AT_ONCE: Final = 256
-"""Fields of a request that are counted on the caller's own thread, in a tenth of a millisecond; larger requests are
-counted on a thread for it, so that no caller, such as an event loop, is held up."""
 
 ReadT = TypeVar("ReadT")
 
@@ -76,25 +72,6 @@ class Method:
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class Uncounted:
-    """A request that is counted in its turn."""
-
-    body: bytes
-    request: type[Message]
-    rows: int = 0
-
-    @property
-    def size(self) -> int:
-        """Bytes."""
-        return len(self.body)
-
-    def step(self, now: datetime, deadline: Cancellation) -> Counted:  # noqa: ARG002 - it takes a moment only
-        """What it holds; raises as `count_parts`."""
-        return count_parts(self.body, self.request)
-
-
-@final
 class Calls:
     """Answers the calls of PredictionService. Thread-safe.
 
@@ -105,13 +82,16 @@ class Calls:
 
     def __init__(self, service: Service, limits: ServiceLimits | None = None) -> None:
         self._service = service
-        self._uncounted = WorkQueue((limits or ServiceLimits()).uncounted)
-        self._counting = TurnLane("count", self._uncounted)
-        self._unary = {
+        self._counting = Counting((limits or ServiceLimits()).uncounted)
+        methods = {
             "ListModels": Method(pb.ListModelsRequest, self._list_models),
             "GetModel": Method(pb.GetModelRequest, self._get_model),
             "Predict": Method(pb.PredictRequest, self._predict),
             "Explain": Method(pb.ExplainRequest, self._explain),
+        }
+        self._unary: dict[str, Begin] = {
+            **{name: partial(self._begin, name, method) for name, method in methods.items()},
+            **InferenceCalls(service, self._counting).unary,
         }
 
     def call(self, name: str, request: bytes, deadline: Deadline) -> "Future[bytes]":
@@ -123,36 +103,34 @@ class Calls:
 
     def open(self, name: str, deadline: Deadline, emit: Emit) -> OpenCall:
         """Begin a call whose answer is a stream of messages. Never raises, as `call`."""
-        streams = {"ExplainGlobal": Method(pb.ExplainGlobalRequest, partial(self._explain_global, emit))}
+        explaining = Method(pb.ExplainGlobalRequest, partial(self._explain_global, emit))
+        streams: dict[str, Begin] = {"ExplainGlobal": partial(self._begin, "ExplainGlobal", explaining)}
         return OpenCall(
             name, lambda request: self._answered(name, streams.get(name), request, deadline), deadline, emit
         )
 
     def close(self) -> None:
         """Finish counting what waits, and count no more; what was counted is the service's."""
-        self._uncounted.close()
-        self._uncounted.join()
+        self._counting.close()
 
-    def _answered(self, name: str, method: Method | None, request: bytes, deadline: Deadline) -> "Future[bytes]":
+    def _answered(self, name: str, begin: "Begin | None", request: bytes, deadline: Deadline) -> "Future[bytes]":
         answer: Future[bytes] = Future()
-        if method is None:
+        if begin is None:
             fail(name, answer, MalformedRequestError(f"there is no call {name[:80]!r} of this kind"))
             return answer
         try:
-            self._begin(name, method, request, deadline, answer)
+            begin(request, deadline, answer)
         except Exception as error:  # noqa: BLE001 - the layer's edge
             fail(name, answer, error)
         return answer
 
     def _begin(self, name: str, method: Method, request: bytes, deadline: Deadline, answer: "Future[bytes]") -> None:
-        try:
-            counted = count_parts(request, method.request, AT_ONCE)
-        except TooManyPartsError:
-            item: Item[Uncounted, Counted] = Item(Uncounted(request, method.request), deadline)
-            self._counting.put(name, item)
-            follow(name, item.answer, answer, lambda counted: method.begin(request, counted, deadline, answer))
-        else:
-            method.begin(request, counted, deadline, answer)
+        def count(body: bytes, most_parts: int) -> Counted:
+            return count_parts(body, method.request, most_parts)
+
+        self._counting.then(
+            name, request, count, deadline, answer, lambda counted: method.begin(request, counted, deadline, answer)
+        )
 
     def _list_models(self, body: bytes, _counted: Counted, _deadline: Deadline, answer: "Future[bytes]") -> None:
         parsed(body, pb.ListModelsRequest)
