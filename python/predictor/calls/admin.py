@@ -11,7 +11,7 @@ from predictor._pb import prediction_pb2 as pb
 from predictor.calls import inference
 from predictor.calls.chaining import chain, fail, settle
 from predictor.calls.requests import checked_reference, parsed
-from predictor.calls.streams import Emit, OpenCall
+from predictor.calls.streams import Emit, OneRequestCall, OpenCall
 from predictor.catalog import ModelInfo
 from predictor.errors import MalformedRequestError
 from predictor.instance import Cancellation, Deadline
@@ -126,9 +126,12 @@ class AdminCalls:
             fail(name, answer, error)
         return answer
 
-    def open(self, name: str, deadline: Deadline, emit: Emit) -> OpenCall:
+    def open(self, name: str, deadline: Deadline, emit: Emit, most_bytes: int | None = None) -> OpenCall:  # noqa: ARG002
         """A call whose answer is a stream: there is none."""
-        return OpenCall(name, lambda _: _no_stream(name), deadline, emit)
+        return OneRequestCall(name, lambda _: _no_stream(name), deadline, emit)
+
+    def drain(self) -> None:
+        """There is no stream to end."""
 
     def close(self) -> None:
         """Carry out what waits, and take no more."""

@@ -1,5 +1,6 @@
 """Which calls there are, and how each is answered."""
 
+import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
@@ -9,9 +10,14 @@ from typing import Final, Protocol, TypeVar, final
 from google.protobuf.message import Message
 
 from predictor._pb import prediction_pb2 as pb
-from predictor.calls.chaining import chain, fail, settle
-from predictor.calls.counting import Counting
-from predictor.calls.inference import Begin, InferenceCalls
+from predictor.calls.chaining import chain, fail, follow, settle
+from predictor.calls.conversation import CALL as PREDICT_STREAM
+from predictor.calls.conversation import PredictStream
+from predictor.calls.counting import Counting, Uncounted
+from predictor.calls.flow import Flow
+from predictor.calls.inference import INFER, Begin, InferenceCalls
+from predictor.calls.inference_stream import CALL as INFER_STREAM
+from predictor.calls.inference_stream import InferStream
 from predictor.calls.requests import (
     EncodedGlobalQuery,
     EncodedInstances,
@@ -19,16 +25,17 @@ from predictor.calls.requests import (
     checked_reference,
     parsed,
 )
-from predictor.calls.streams import Emit, OpenCall
+from predictor.calls.sessions import NoSessions, Sessions
+from predictor.calls.streams import Emit, OneRequestCall, OpenCall
 from predictor.catalog import ModelInfo
-from predictor.errors import MalformedRequestError
+from predictor.errors import MalformedRequestError, QuantraError, UnavailableError
 from predictor.forecast import Explanation, Forecast, Outcome
 from predictor.global_importance import GlobalImportance
 from predictor.instance import Deadline
 from predictor.limits import ServiceLimits
 from predictor.service import Asked, AskedGlobalQuery, AskedQuery
 from predictor.wire import attributions, errors, forecasts, global_importance, models
-from predictor.wire.counting import Counted, count_parts
+from predictor.wire.counting import Counted
 
 SERVICE_NAME: Final = pb.DESCRIPTOR.services_by_name["PredictionService"].full_name
 
@@ -72,26 +79,64 @@ class Method:
 
 
 @final
+class OpenStreams:
+    """The streams that are under way. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._streams: set[OpenCall] = set()
+        self._error: QuantraError | None = None
+
+    def add(self, stream: OpenCall) -> None:
+        """One more, until it ends."""
+        with self._lock:
+            self._streams.add(stream)
+            error = self._error
+        stream.ended.add_done_callback(lambda _: self._leave(stream))
+        if error is not None:
+            stream.stop(error)
+
+    def stop(self, error: QuantraError) -> None:
+        """End all with this error, those that come later too."""
+        with self._lock:
+            self._error = error
+            streams = [*self._streams]
+        for stream in streams:
+            stream.stop(error)
+
+    def _leave(self, stream: OpenCall) -> None:
+        with self._lock:
+            self._streams.discard(stream)
+
+
+@final
 class Calls:
-    """Answers the calls of PredictionService. Thread-safe.
+    """Answers the calls of PredictionService and of GRPCInferenceService. Thread-safe.
 
     Args:
         service: computes the answers.
         limits: the service's.
+        sessions: makes the sessions of one stream.
     """
 
-    def __init__(self, service: Service, limits: ServiceLimits | None = None) -> None:
+    def __init__(
+        self, service: Service, limits: ServiceLimits | None = None, sessions: Callable[[], Sessions] = NoSessions
+    ) -> None:
         self._service = service
-        self._counting = Counting((limits or ServiceLimits()).uncounted)
+        self._limits = limits or ServiceLimits()
+        self._sessions = sessions
+        self._counting = Counting(self._limits.uncounted)
+        self._open = OpenStreams()
         methods = {
             "ListModels": Method(pb.ListModelsRequest, self._list_models),
             "GetModel": Method(pb.GetModelRequest, self._get_model),
             "Predict": Method(pb.PredictRequest, self._predict),
             "Explain": Method(pb.ExplainRequest, self._explain),
         }
+        self._inference = InferenceCalls(service, self._counting)
         self._unary: dict[str, Begin] = {
             **{name: partial(self._begin, name, method) for name, method in methods.items()},
-            **InferenceCalls(service, self._counting).unary,
+            **self._inference.unary,
         }
 
     def call(self, name: str, request: bytes, deadline: Deadline) -> "Future[bytes]":
@@ -101,16 +146,37 @@ class Calls:
         """
         return self._answered(name, self._unary.get(name), request, deadline)
 
-    def open(self, name: str, deadline: Deadline, emit: Emit) -> OpenCall:
-        """Begin a call whose answer is a stream of messages. Never raises, as `call`."""
+    def open(self, name: str, deadline: Deadline, emit: Emit, most_bytes: int | None = None) -> OpenCall:
+        """Begin a call whose answer is a stream of messages. Never raises, as `call`.
+
+        Args:
+            name: of the call.
+            deadline: of the whole call.
+            emit: takes each message.
+            most_bytes: of one message; None = any. A larger answer to one request of several is an error of its own.
+        """
+        flow = Flow(self._limits.requests_per_stream, self._limits.bytes_per_stream)
+        if name == INFER_STREAM:
+            infer_stream = InferStream(partial(self.call, INFER), deadline, emit, flow, most_bytes)
+            self._open.add(infer_stream)
+            return infer_stream
+        if name == PREDICT_STREAM:
+            stream = PredictStream(self._service, self._sessions(), self._counting, deadline, emit, flow, most_bytes)
+            self._open.add(stream)
+            return stream
         explaining = Method(pb.ExplainGlobalRequest, partial(self._explain_global, emit))
         streams: dict[str, Begin] = {"ExplainGlobal": partial(self._begin, "ExplainGlobal", explaining)}
-        return OpenCall(
+        return OneRequestCall(
             name, lambda request: self._answered(name, streams.get(name), request, deadline), deadline, emit
         )
 
+    def drain(self) -> None:
+        """End streams, those that come later too, as UNAVAILABLE: what they have asked already is answered first."""
+        self._open.stop(UnavailableError("the server is stopping; open the stream again in a moment, or elsewhere"))
+
     def close(self) -> None:
-        """Finish counting what waits, and count no more; what was counted is the service's."""
+        """As `drain`; finish counting what waits, and count no more; what was counted is the service's."""
+        self.drain()
         self._counting.close()
 
     def _answered(self, name: str, begin: "Begin | None", request: bytes, deadline: Deadline) -> "Future[bytes]":
@@ -125,12 +191,11 @@ class Calls:
         return answer
 
     def _begin(self, name: str, method: Method, request: bytes, deadline: Deadline, answer: "Future[bytes]") -> None:
-        def count(body: bytes, most_parts: int) -> Counted:
-            return count_parts(body, method.request, most_parts)
-
-        self._counting.then(
-            name, request, count, deadline, answer, lambda counted: method.begin(request, counted, deadline, answer)
-        )
+        counted = self._counting.count(name, Uncounted(request, method.request), deadline)
+        if isinstance(counted, Counted):
+            method.begin(request, counted, deadline, answer)
+        else:
+            follow(name, counted, answer, lambda counted: method.begin(request, counted, deadline, answer))
 
     def _list_models(self, body: bytes, _counted: Counted, _deadline: Deadline, answer: "Future[bytes]") -> None:
         parsed(body, pb.ListModelsRequest)
@@ -157,7 +222,11 @@ class Calls:
         self, emit: Emit, body: bytes, counted: Counted, deadline: Deadline, answer: "Future[bytes]"
     ) -> None:
         asked = EncodedGlobalQuery(body, counted)
-        known = self._service.explain_global(asked.model, asked, lambda known: emit(encode_known(known)), deadline)
+
+        def report(known: GlobalImportance) -> None:
+            emit(encode_known(known))
+
+        known = self._service.explain_global(asked.model, asked, report, deadline)
         chain("ExplainGlobal", known, answer, encode_known)
 
 

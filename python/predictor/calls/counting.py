@@ -1,16 +1,17 @@
-"""Counting what a request holds, before it waits: at once where that takes a moment, else on a thread for it."""
+"""Requests are counted before they are parsed: small ones at once, large ones on a thread for it."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Final, Generic, TypeVar, final
+from typing import TYPE_CHECKING, Final, TypeVar, final
 
-from predictor.calls.chaining import follow
+from google.protobuf.message import Message
+
+from predictor.calls.chaining import fail
 from predictor.instance import Cancellation, Deadline
 from predictor.limits import QueueLimits
 from predictor.service import Item, TurnLane, WorkQueue
-from predictor.wire.limits import MAX_PARTS
-from predictor.wire.tags import TooManyPartsError
+from predictor.service.lanes import Work
+from predictor.wire.counting import Counted, TooManyPartsError, count_parts
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
@@ -19,28 +20,28 @@ AT_ONCE: Final = 256
 """Fields of a request that are counted on the caller's own thread, in a tenth of a millisecond; larger requests are
 counted on a thread for it, so that no caller, such as an event loop, is held up."""
 
-CountedT = TypeVar("CountedT")
-Count = Callable[[bytes, int], CountedT]
-"""Count a request of so many fields at most; raises as `count_parts`."""
+ResultT = TypeVar("ResultT")
 
 
 @final
 @dataclass(frozen=True, slots=True)
-class Uncounted(Generic[CountedT]):
-    """A request that is counted in its turn."""
+class Uncounted:
+    """A request that is not counted yet."""
 
     body: bytes
-    count: Count[CountedT]
+    request: type[Message]
+    within: slice | None = None
+    """Where it lies in the bytes; None = it is all of them."""
     rows: int = 0
 
     @property
     def size(self) -> int:
-        """Bytes."""
+        """Bytes that it holds."""
         return len(self.body)
 
-    def step(self, now: datetime, deadline: Cancellation) -> CountedT:  # noqa: ARG002 - it takes a moment only
-        """What it holds; raises as `count`."""
-        return self.count(self.body, MAX_PARTS)
+    def step(self, now: datetime, deadline: Cancellation) -> Counted:  # noqa: ARG002 - it takes a moment only
+        """What it holds; raises as `count_parts`."""
+        return count_parts(self.body, self.request, within=self.within)
 
 
 @final
@@ -48,37 +49,37 @@ class Counting:
     """Counts requests. Thread-safe.
 
     Args:
-        limits: of those that wait for it.
+        limits: of large requests that wait.
     """
 
     def __init__(self, limits: QueueLimits) -> None:
         self._queue = WorkQueue(limits)
         self._lane = TurnLane("count", self._queue)
 
-    def then(  # one request on its way, whole
-        self,
-        name: str,
-        body: bytes,
-        count: Count[CountedT],
-        deadline: Deadline,
-        answer: "Future[bytes]",
-        begin: Callable[[CountedT], None],
-    ) -> None:
-        """Count a request of this call and let `begin` go on with what it holds, perhaps on another thread.
+    def count(self, name: str, uncounted: Uncounted, deadline: Deadline) -> "Counted | Future[Counted]":
+        """What a small request of this call holds, or what a large one will turn out to hold.
 
         Raises:
-            QuantraError: what was counted at once is refused; what is counted later ends `answer` so.
+            QuantraError: as `count_parts`, of a small request.
         """
         try:
-            counted = count(body, AT_ONCE)
+            return count_parts(uncounted.body, uncounted.request, AT_ONCE, within=uncounted.within)
         except TooManyPartsError:
-            item: Item[Uncounted[CountedT], CountedT] = Item(Uncounted(body, count), deadline)
+            return self.later(name, uncounted, deadline)
+
+    def later(self, name: str, work: Work[ResultT], deadline: Deadline) -> "Future[ResultT]":
+        """What work on a request of this call gives, one after the other in the order in which they came.
+
+        The future fails where the work does, or if there is no room for it; cancelling it drops work that waits.
+        """
+        item: Item[Work[ResultT], ResultT] = Item(work, deadline)
+        try:
             self._lane.put(name, item)
-            follow(name, item.answer, answer, begin)
-        else:
-            begin(counted)
+        except Exception as error:  # noqa: BLE001 - the layer's edge
+            fail(name, item.answer, error)
+        return item.answer
 
     def close(self) -> None:
-        """Finish counting what waits, and count no more."""
+        """Finish what waits, and take no more."""
         self._queue.close()
         self._queue.join()

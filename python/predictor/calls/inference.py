@@ -2,25 +2,28 @@
 
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
+from dataclasses import dataclass
+from datetime import datetime
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Final, Protocol, final
 
 import numpy as np
 
 from predictor._pb import inference_pb2 as pb
-from predictor.calls.chaining import chain, settle
-from predictor.calls.counting import Counting
+from predictor.calls.chaining import chain, follow, settle
+from predictor.calls.counting import AT_ONCE, Counting
 from predictor.calls.requests import MessageT, parsed
 from predictor.catalog import ModelInfo
 from predictor.errors import MalformedRequestError, ModelNotFoundError, PermissionDeniedError, VersionNotFoundError
 from predictor.forecast import Outcome
-from predictor.instance import Deadline, ReadInstance
+from predictor.instance import Cancellation, Deadline, ReadInstance
 from predictor.service import Asked
 from predictor.wire.kserve import bars, models, windows
 from predictor.wire.kserve.answers import encode_answer, wanted_outputs
 from predictor.wire.kserve.choices import Choices, choices_of
 from predictor.wire.kserve.requests import InferRequest, read_request, reference_of
 from predictor.wire.limits import MAX_HEAD, check_count, check_text
+from predictor.wire.tags import TooManyPartsError
 
 if TYPE_CHECKING:
     from predictor.arrays import PositionArray
@@ -47,6 +50,24 @@ class Forecasting(Protocol):
     def predict(self, reference: str, asked: Asked, deadline: Deadline) -> Future[tuple[Outcome, ...]]:
         """Each instance's forecast or error, in order; raises at once if the model is unknown or the queue is full."""
         ...
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Unread:
+    """A request of so many parts that it is looked at in its turn."""
+
+    body: bytes
+    rows: int = 0
+
+    @property
+    def size(self) -> int:
+        """Bytes that it holds."""
+        return len(self.body)
+
+    def step(self, now: datetime, deadline: Cancellation) -> InferRequest:  # noqa: ARG002 - it takes a moment only
+        """Its tensors; raises as `read_request`."""
+        return read_request(self.body)
 
 
 @final
@@ -112,9 +133,13 @@ class InferenceCalls:
 
     def _infer(self, body: bytes, deadline: Deadline, answer: "Future[bytes]") -> None:
         size = len(body)
-        self._counting.then(
-            INFER, body, read_request, deadline, answer, lambda read: self._forecast(read, size, deadline, answer)
-        )
+        try:
+            request = read_request(body, AT_ONCE)
+        except TooManyPartsError:
+            reading = self._counting.later(INFER, Unread(body), deadline)
+            follow(INFER, reading, answer, lambda read: self._forecast(read, size, deadline, answer))
+        else:
+            self._forecast(request, size, deadline, answer)
 
     def _forecast(self, request: InferRequest, size: int, deadline: Deadline, answer: "Future[bytes]") -> None:
         request_id, symbols = request.head.id, request.symbols

@@ -102,9 +102,14 @@ class Listener:
         return ("", *self._services)
 
     async def drain(self) -> None:
-        """Say NOT_SERVING, refuse new calls as UNAVAILABLE, let those in flight finish, and close."""
+        """Say NOT_SERVING, refuse new calls as UNAVAILABLE, let those in flight finish, and close.
+
+        Streams end once what they have asked already is answered.
+        """
         await self._health.enter_graceful_shutdown()
         self._admission.close()
+        for servicer in self._servicers:
+            servicer.drain()
         try:
             await asyncio.wait_for(self._admission.idle(), self._limits.drain_s)
         except TimeoutError:

@@ -7,10 +7,8 @@ does not wait for ever.
 import asyncio
 import logging
 import time
-from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Never, Protocol, Self, final
 
 import grpc
@@ -20,6 +18,8 @@ from predictor._pb import prediction_pb2 as pb
 from predictor.errors import InternalError, QuantraError, RequestTooLargeError, Status, UnavailableError, answer_of
 from predictor.instance import Deadline
 from predictor.server.admission import Admission, Arrivals, Context, Peer
+from predictor.server.handover import Handover
+from predictor.server.messages import Messages
 from predictor.server.settings import ServerLimits
 from predictor.wire import errors
 
@@ -81,8 +81,14 @@ class Calls(Protocol):
         """Answer one call; the future fails with a QuantraError and nothing else."""
         ...
 
-    def open(self, name: str, deadline: Deadline, emit: Callable[[bytes], None]) -> "OpenCall":
-        """Begin a call whose answer is a stream of messages."""
+    def open(
+        self, name: str, deadline: Deadline, emit: Callable[[bytes], object], most_bytes: int | None = None
+    ) -> "OpenCall":
+        """Begin a call whose answer is a stream of messages, each of so many bytes at most."""
+        ...
+
+    def drain(self) -> None:
+        """End streams once what they have asked already is answered."""
         ...
 
 
@@ -95,52 +101,6 @@ async def refuse(context: Context, error: QuantraError) -> Never:
         errors.shortened(error.message, errors.MAX_CALL_MESSAGE),
         ((errors.DETAILS_KEY, errors.encode_details(error)), *pushback),
     )
-
-
-@final
-class Handover:
-    """Takes answers from the threads that have them to the running event loop.
-
-    To wake the loop costs a thread as much as to encode a forecast, and several answers are there at once: what comes
-    before the loop has woken up goes with what woke it.
-    """
-
-    def __init__(self) -> None:
-        self._loop = asyncio.get_running_loop()
-        self._ready: deque[Callable[[], None]] = deque()
-        self._is_woken = False
-
-    async def result(self, answer: "Future[bytes]") -> bytes:
-        """The answer, or its error; whoever is cancelled here cancels it."""
-        waiting: asyncio.Future[bytes] = self._loop.create_future()
-        answer.add_done_callback(lambda _: self._put(partial(_settle, waiting, answer)))
-        try:
-            return await waiting
-        except asyncio.CancelledError:
-            answer.cancel()
-            raise
-
-    def _put(self, settle: Callable[[], None]) -> None:
-        self._ready.append(settle)
-        if not self._is_woken and not self._loop.is_closed():
-            self._is_woken = True
-            self._loop.call_soon_threadsafe(self._take)
-
-    def _take(self) -> None:
-        self._is_woken = False  # first: what comes from now on wakes the loop again
-        while self._ready:
-            self._ready.popleft()()
-
-
-def _settle(waiting: "asyncio.Future[bytes]", answer: "Future[bytes]") -> None:
-    if waiting.done():  # nobody waits any more
-        return
-    if answer.cancelled():
-        waiting.cancel()
-    elif (error := answer.exception()) is not None:
-        waiting.set_exception(error)
-    else:
-        waiting.set_result(answer.result())
 
 
 @final
@@ -159,6 +119,11 @@ class Servicer:
         """Answer from now on."""
         self._calls = calls
 
+    def drain(self) -> None:
+        """Take no more requests on streams."""
+        if self._calls is not None:
+            self._calls.drain()
+
     def handler(self) -> grpc.GenericRpcHandler:
         """What gRPC routes calls to."""
         service, names = self._offer.service, self._offer.methods
@@ -167,6 +132,8 @@ class Servicer:
 
     def _method(self, method: "MethodDescriptor") -> Any:
         """The handler of a call; requests come as a stream whatever the call, so that they are read here."""
+        if method.client_streaming:
+            return grpc.stream_stream_rpc_method_handler(self._guarded(method.name, self._converse))
         if method.server_streaming:
             return grpc.stream_stream_rpc_method_handler(self._guarded(method.name, self._stream))
         return grpc.stream_unary_rpc_method_handler(self._guarded(method.name, self._unary))
@@ -205,20 +172,12 @@ class Servicer:
 
     async def _stream(self, name: str, calls: Calls, context: Context, peer: Peer, deadline: Deadline) -> None:
         body = await self._arrivals.request(context, peer)
-        loop, messages = asyncio.get_running_loop(), asyncio.Queue[bytes | None]()
+        messages = Messages(context, self._handover, self._sendable)
+        await messages.answer(calls.open(name, deadline, messages.emit, self._limits.send_bytes), body)
 
-        def put(message: bytes | None) -> None:
-            loop.call_soon_threadsafe(messages.put_nowait, message)
-
-        call = calls.open(name, deadline, put)
-        call.ended.add_done_callback(lambda _: put(None))
-        try:
-            call.send(body)
-            while (message := await messages.get()) is not None:
-                await context.write(self._sendable(message))
-            await asyncio.wrap_future(call.ended)
-        finally:
-            call.cancel()  # whatever ended it here, nobody waits for the rest
+    async def _converse(self, name: str, calls: Calls, context: Context, _peer: Peer, deadline: Deadline) -> None:
+        messages = Messages(context, self._handover, self._sendable)
+        await messages.converse(calls.open(name, deadline, messages.emit, self._limits.send_bytes))
 
     def _sendable(self, answer: bytes) -> bytes:
         """The answer, if clients accept as many bytes."""

@@ -26,7 +26,7 @@ from predictor.wire.limits import (
     MAX_TARGETS,
     too_many,
 )
-from predictor.wire.tags import BYTES, LONG, LONGEST_VARINT, WHOLE, Tags
+from predictor.wire.tags import BYTES, LONG, LONGEST_VARINT, WHOLE, Tags, TooManyPartsError
 
 MOST: Final[Mapping[str, int]] = {
     "PredictRequest.instances": MAX_INSTANCES,
@@ -51,8 +51,12 @@ MOST: Final[Mapping[str, int]] = {
 
 _ROWS: Final = frozenset({"BarPanel.symbols", "FeatureWindow.symbols"})
 """Fields whose elements are rows."""
-_INSTANCES: Final = "instances"
-"""The repeated field whose elements are parsed one by one."""
+_INSTANCES: Final = {
+    "PredictRequest": "instances",
+    "ExplainGlobalRequest": "instances",
+    "StreamPredict": "instance",
+}
+"""The field whose elements are parsed one by one, in their turn."""
 
 _CONTINUED: Final = bytes(range(LONG, 256))
 
@@ -67,23 +71,58 @@ class Counted:
     rows: int
     """Symbols of all instances that were not refused."""
     instances: tuple[slice | QuantraError, ...]
-    """Where each instance of the field `instances` lies, or what is wrong with it; empty for other requests."""
+    """Where each instance that is parsed by itself lies in the bytes, or what is wrong with it."""
     head: bytes
     """The request without these instances."""
 
 
-def count_parts(body: bytes, kind: type[Message], most_parts: int = MAX_PARTS) -> Counted:
+def count_parts(
+    body: bytes, kind: type[Message], most_parts: int = MAX_PARTS, *, within: slice | None = None
+) -> Counted:
     """Count a request. Too much of something within one of several instances is that instance's own error.
+
+    Args:
+        body: the bytes.
+        kind: what they should be.
+        most_parts: how many fields are counted.
+        within: where the request lies in the bytes; None = they are the request.
 
     Raises:
         RequestTooLargeError: more instances, rows or parts than one request may have.
         MalformedRequestError: the bytes are no message.
         TooManyPartsError: more than `most_parts`, where that is less than a request may have.
     """
-    counting = _Counting(body, most_parts)
+    counting, place = _Counting(body, most_parts), within or slice(0, len(body))
     try:
-        return counting.request(cast("Descriptor", kind.DESCRIPTOR))
+        return counting.request(cast("Descriptor", kind.DESCRIPTOR), place)
     except IndexError:
+        raise no_message(kind, place.stop - place.start) from None
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class TopField:
+    """One field of a message, nothing within it being looked at."""
+
+    number: int
+    whole: slice
+    """Where it lies, its tag included."""
+    content: slice | None
+    """Where its content lies, if that may be a message or a text."""
+
+
+def top_fields(body: bytes, kind: type[Message], most: int) -> list[TopField]:
+    """The fields of a message.
+
+    Raises:
+        MalformedRequestError: the bytes are no message, or have more than `most` fields.
+    """
+    try:
+        return [
+            TopField(number, slice(start, end), slice(at, end) if form == BYTES else None)
+            for start, number, form, at, end in Tags(body, most).between(0, len(body))
+        ]
+    except (IndexError, TooManyPartsError):
         raise no_message(kind, len(body)) from None
 
 
@@ -95,34 +134,34 @@ class _Counting:
         self._body = body
         self._tags = Tags(body, most_parts)
 
-    def request(self, kind: Descriptor) -> Counted:
-        splits = _INSTANCES in kind.fields_by_name
-        number = kind.fields_by_name[_INSTANCES].number if splits else 0
+    def request(self, kind: Descriptor, place: slice) -> Counted:
+        split = kind.fields_by_name.get(_INSTANCES.get(kind.name, ""))
+        number = 0 if split is None else split.number
         spans: list[slice] = []
         pieces: list[bytes] = []
         rows, counts, fields = 0, dict[int, int](), _fields(kind)
-        for start, field, form, at, end in self._tags.between(0, len(self._body)):
+        for start, field, form, at, end in self._tags.between(place.start, place.stop):
             if field == number and form == BYTES:
                 spans.append(slice(at, end))
                 if len(spans) > MAX_INSTANCES:
-                    raise too_many(_INSTANCES, f"more than {MAX_INSTANCES}", MAX_INSTANCES)
+                    raise too_many("instances", f"more than {MAX_INSTANCES}", MAX_INSTANCES)
                 continue
             pieces.append(self._body[start:end])
             if field in fields:
                 rows += self._field(fields[field], counts, form, at, end)
         instances: list[slice | QuantraError] = []
         for span in spans:
-            place, more = self._instance(span, kind.fields_by_name[_INSTANCES].message_type)
-            instances.append(place)
+            found, more = self._instance(span)
+            instances.append(found)
             rows += more
             if rows > MAX_ROWS:
                 raise too_many("symbols of all instances", f"more than {MAX_ROWS}", MAX_ROWS)
         return Counted(parts=self._tags.parts, rows=rows, instances=tuple(instances), head=b"".join(pieces))
 
-    def _instance(self, span: slice, kind: Descriptor | None) -> tuple[slice | QuantraError, int]:
+    def _instance(self, span: slice) -> tuple[slice | QuantraError, int]:
         """Where it lies and how many rows it has, or its error."""
         try:
-            return span, self._rows(span.start, span.stop, cast("Descriptor", kind))
+            return span, self._rows(span.start, span.stop, cast("Descriptor", pb.Instance.DESCRIPTOR))
         except RequestTooLargeError as error:
             if error.metadata["field"] == WHOLE:
                 raise

@@ -1,0 +1,130 @@
+"""What PredictStream needs from the sessions that live on a stream."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final, Never, Protocol, TypeVar, final
+
+from predictor._pb import prediction_pb2 as pb
+from predictor.calls.requests import parsed
+from predictor.errors import UnknownSessionError
+from predictor.forecast import Outcome
+from predictor.instance import Cancellation
+from predictor.service import Asked
+from predictor.wire.counting import count_parts
+from predictor.wire.limits import MAX_PARTS, check_text
+
+RequestT = TypeVar("RequestT", pb.OpenSession, pb.PushBars, pb.CloseSession)
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class SessionQuestion:
+    """What a session asks a model; its answer is that of the request."""
+
+    model: str
+    """Its reference."""
+    asked: Asked
+    """One instance. It is read when its turn comes, on the model's thread."""
+    ended: Callable[[Outcome], None]
+    """Told once how it ended, on any thread, before the caller is answered: also where it was cancelled or came too
+    late, or where the model is unknown or the queue full."""
+
+
+class Sessions(Protocol):
+    """The sessions of one stream, which end with it.
+
+    `open`, `push` and `close` are called one at a time, in the order of the stream's requests, on any thread; each
+    raises a QuantraError that is the answer. Requests were counted before they were parsed. What takes longer than some
+    hundred microseconds belongs into `SessionQuestion.asked`.
+    """
+
+    def open(self, request: pb.OpenSession) -> SessionQuestion:
+        """Begin a session; raises DuplicateIdError if there is one of this id."""
+        ...
+
+    def push(self, request: pb.PushBars) -> SessionQuestion | pb.Ack:
+        """Take bars; raises UnknownSessionError if there is no such session."""
+        ...
+
+    def close(self, request: pb.CloseSession) -> pb.Ack:
+        """End a session; raises as `push`."""
+        ...
+
+    def end(self) -> None:
+        """The stream has ended; called once, after the last of the others."""
+        ...
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class SessionStep:
+    """A request to the sessions of a stream, which they take when its turn comes."""
+
+    sessions: Sessions
+    action: str
+    """`open`, `push` or `close`."""
+    body: bytes
+    within: slice
+    """Where the action lies in the bytes."""
+    named: Callable[[str], None]
+    """Told the session's id, as soon as it is known."""
+    rows: int = 0
+
+    @property
+    def size(self) -> int:
+        """Bytes that it holds."""
+        return len(self.body)
+
+    def step(self, now: datetime, deadline: Cancellation) -> SessionQuestion | pb.Ack:  # noqa: ARG002 - once begun, it is taken
+        """As `take`."""
+        return self.take()
+
+    def take(self, most_parts: int = MAX_PARTS) -> SessionQuestion | pb.Ack:
+        """What the sessions say to it.
+
+        Raises:
+            QuantraError: the answer.
+            TooManyPartsError: it has more than `most_parts`, where that is less than a request may have.
+        """
+        match self.action:
+            case "open":
+                return self.sessions.open(self._read(pb.OpenSession, most_parts))
+            case "push":
+                return self.sessions.push(self._read(pb.PushBars, most_parts))
+            case _:
+                return self.sessions.close(self._read(pb.CloseSession, most_parts))
+
+    def _read(self, kind: type[RequestT], most_parts: int) -> RequestT:
+        count_parts(self.body, kind, most_parts, within=self.within)
+        request = parsed(self.body[self.within], kind)
+        check_text("session_id", request.session_id)
+        self.named(request.session_id)
+        return request
+
+
+@final
+class NoSessions:
+    """For a door that serves none."""
+
+    def open(self, request: pb.OpenSession) -> Never:
+        """Refuse it."""
+        _refuse(request.session_id)
+
+    def push(self, request: pb.PushBars) -> Never:
+        """Refuse it."""
+        _refuse(request.session_id)
+
+    def close(self, request: pb.CloseSession) -> Never:
+        """Refuse it."""
+        _refuse(request.session_id)
+
+    def end(self) -> None:
+        """There is nothing to end."""
+
+
+_SHOWN: Final = 80
+
+
+def _refuse(session_id: str) -> Never:
+    raise UnknownSessionError(f"session {session_id[:_SHOWN]!r}: none is served here; ask with whole histories")
