@@ -1,7 +1,9 @@
-"""The calls of quantra.v1, from request bytes to answer bytes, on no particular transport.
+"""The calls of both protocols, quantra.v1 and the public one, from request bytes to answer bytes, on no transport.
 
     calls.py       which calls there are, and how each is answered
     admin.py       the calls that change which models are served
+    inference.py   the calls of the public inference protocol
+    inference_stream.py  its call with many requests, answered in their order
     requests.py    requests that are read when their turn comes
     counting.py    requests are counted before they are parsed
     streams.py     calls whose answer is a stream of messages

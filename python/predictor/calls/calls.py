@@ -16,6 +16,9 @@ from predictor.calls.conversation import CALL as PREDICT_STREAM
 from predictor.calls.conversation import PredictStream
 from predictor.calls.counting import Counting, Uncounted
 from predictor.calls.flow import Flow
+from predictor.calls.inference import INFER, Begin, InferenceCalls
+from predictor.calls.inference_stream import CALL as INFER_STREAM
+from predictor.calls.inference_stream import InferStream
 from predictor.calls.requests import (
     EncodedGlobalQuery,
     EncodedInstances,
@@ -82,10 +85,10 @@ class OpenStreams:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._streams: set[PredictStream] = set()
+        self._streams: set[OpenCall] = set()
         self._error: QuantraError | None = None
 
-    def add(self, stream: PredictStream) -> None:
+    def add(self, stream: OpenCall) -> None:
         """One more, until it ends."""
         with self._lock:
             self._streams.add(stream)
@@ -102,14 +105,14 @@ class OpenStreams:
         for stream in streams:
             stream.stop(error)
 
-    def _leave(self, stream: PredictStream) -> None:
+    def _leave(self, stream: OpenCall) -> None:
         with self._lock:
             self._streams.discard(stream)
 
 
 @final
 class Calls:
-    """Answers the calls of PredictionService. Thread-safe.
+    """Answers the calls of PredictionService and of GRPCInferenceService. Thread-safe.
 
     Args:
         service: computes the answers.
@@ -122,11 +125,16 @@ class Calls:
         self._room = SessionRoom.of_process(self._limits)
         self._counting = Counting(self._limits.uncounted)
         self._open = OpenStreams()
-        self._unary = {
+        methods = {
             "ListModels": Method(pb.ListModelsRequest, self._list_models),
             "GetModel": Method(pb.GetModelRequest, self._get_model),
             "Predict": Method(pb.PredictRequest, self._predict),
             "Explain": Method(pb.ExplainRequest, self._explain),
+        }
+        self._inference = InferenceCalls(service, self._counting)
+        self._unary: dict[str, Begin] = {
+            **{name: partial(self._begin, name, method) for name, method in methods.items()},
+            **self._inference.unary,
         }
 
     def call(self, name: str, request: bytes, deadline: Deadline) -> "Future[bytes]":
@@ -145,12 +153,17 @@ class Calls:
             emit: takes each message.
             most_bytes: of one message; None = any. A larger answer to one request of several is an error of its own.
         """
+        flow = Flow(self._limits.requests_per_stream, self._limits.bytes_per_stream)
+        if name == INFER_STREAM:
+            infer_stream = InferStream(partial(self.call, INFER), deadline, emit, flow, most_bytes)
+            self._open.add(infer_stream)
+            return infer_stream
         if name == PREDICT_STREAM:
-            flow = Flow(self._limits.requests_per_stream, self._limits.bytes_per_stream)
             stream = PredictStream(self._service, self._sessions(), self._counting, deadline, emit, flow, most_bytes)
             self._open.add(stream)
             return stream
-        streams = {"ExplainGlobal": Method(pb.ExplainGlobalRequest, partial(self._explain_global, emit))}
+        explaining = Method(pb.ExplainGlobalRequest, partial(self._explain_global, emit))
+        streams: dict[str, Begin] = {"ExplainGlobal": partial(self._begin, "ExplainGlobal", explaining)}
         return OneRequestCall(
             name, lambda request: self._answered(name, streams.get(name), request, deadline), deadline, emit
         )
@@ -173,13 +186,13 @@ class Calls:
         """Those of one stream."""
         return BarSessions(self._service, self._room.of_stream(self._limits))
 
-    def _answered(self, name: str, method: Method | None, request: bytes, deadline: Deadline) -> "Future[bytes]":
+    def _answered(self, name: str, begin: "Begin | None", request: bytes, deadline: Deadline) -> "Future[bytes]":
         answer: Future[bytes] = Future()
-        if method is None:
+        if begin is None:
             fail(name, answer, MalformedRequestError(f"there is no call {name[:80]!r} of this kind"))
             return answer
         try:
-            self._begin(name, method, request, deadline, answer)
+            begin(request, deadline, answer)
         except Exception as error:  # noqa: BLE001 - the layer's edge
             fail(name, answer, error)
         return answer

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, final
 
 from predictor.errors import InternalError, QuantraError
 from predictor.server.listener import Listener
-from predictor.server.servicer import ADMIN
+from predictor.server.servicer import CHANGES
 from predictor.server.settings import ServerSettings
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ class Host:
         self._settings = settings
         self._listener = Listener(settings.listen, settings.limits)
         address = settings.admin_listen
-        self._admin = None if address is None else Listener(address, settings.limits, ADMIN)
+        self._admin = None if address is None else Listener(address, settings.limits, CHANGES)
         self._loaded: Loaded | None = None
         self._loop = asyncio.get_running_loop()
         self._tasks: set[asyncio.Task[None]] = set()

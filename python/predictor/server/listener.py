@@ -4,8 +4,8 @@ import asyncio
 import errno
 import os
 import socket
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Final, final
+from collections.abc import Iterable, Sequence
+from typing import Final, final
 
 import grpc
 import grpc.aio
@@ -15,11 +15,9 @@ from grpc_reflection.v1alpha import reflection, reflection_pb2_grpc
 from predictor.errors import ConfigurationError
 from predictor.server.admission import Admission, Arrivals
 from predictor.server.adopted import Adopting
-from predictor.server.servicer import PREDICTION, Calls, Servicer
+from predictor.server.descriptors import described
+from predictor.server.servicer import CALLS, Calls, Offer, Servicer
 from predictor.server.settings import Address, ServerLimits
-
-if TYPE_CHECKING:
-    from google.protobuf.descriptor import ServiceDescriptor
 
 _CLOSE_S: Final = 1.0
 """How long answers may take to be sent, and health watchers to hang up, once no call is in flight."""
@@ -38,16 +36,15 @@ class Listener:
     Args:
         address: where it listens.
         limits: of what it lets in.
-        service: whose calls it answers.
+        offers: the services whose calls it answers.
     """
 
-    def __init__(self, address: Address, limits: ServerLimits, service: "ServiceDescriptor" = PREDICTION) -> None:
-        self._whole = ("", service.full_name)
-        """What health tells of beside models: the server and its service."""
+    def __init__(self, address: Address, limits: ServerLimits, offers: Sequence[Offer] = CALLS) -> None:
+        self._services = tuple(offer.service.full_name for offer in offers)
         self._address = address
         self._limits = limits
         self._admission, self._arrivals = Admission(limits), Arrivals(limits)
-        self._servicer = Servicer(service, self._admission, self._arrivals, limits)
+        self._servicers = [Servicer(offer, self._admission, self._arrivals, limits) for offer in offers]
         self._health = health.aio.HealthServicer()  # pyright: ignore[reportAttributeAccessIssue] - the stubs lack it
         self._healthy: frozenset[str] = frozenset()
         self._server = grpc.aio.server(options=_options(limits))
@@ -71,12 +68,12 @@ class Listener:
 
     async def start(self) -> None:
         """Answer that models are loading: UNAVAILABLE to calls, NOT_SERVING to questions about health."""
-        self._server.add_generic_rpc_handlers((self._servicer.handler(),))
+        self._server.add_generic_rpc_handlers([servicer.handler() for servicer in self._servicers])
         adopting = Adopting(self._server)
         health_pb2_grpc.add_HealthServicer_to_server(self._health, adopting)
         if self._address.is_loopback:  # others need not learn what there is to attack
-            names = (self._whole[1], health.SERVICE_NAME, reflection.SERVICE_NAME)
-            reflecting = reflection.aio.ReflectionServicer(names)
+            names = (*self._services, health.SERVICE_NAME, reflection.SERVICE_NAME)
+            reflecting = reflection.aio.ReflectionServicer(names, pool=described())
             reflection_pb2_grpc.add_ServerReflectionServicer_to_server(reflecting, adopting)
         for name in self._whole:
             await self._health.set(name, health_pb2.HealthCheckResponse.NOT_SERVING)
@@ -85,8 +82,9 @@ class Listener:
         self._moving = asyncio.create_task(self._arrivals.keep_moving())
 
     async def serve(self, calls: Calls, models: Iterable[str]) -> None:
-        """Answer calls; health says SERVING for the server, for the service's name and for each of these models."""
-        self._servicer.serve(calls)
+        """Answer calls; health says SERVING for the server, for each service's name and for each of these models."""
+        for servicer in self._servicers:
+            servicer.serve(calls)
         await self.tell_health(models)
 
     async def tell_health(self, models: Iterable[str]) -> None:
@@ -98,6 +96,11 @@ class Listener:
             await self._health.set(name, health_pb2.HealthCheckResponse.NOT_SERVING)
         self._healthy = healthy
 
+    @property
+    def _whole(self) -> tuple[str, ...]:
+        """What health tells of beside models: the server and its services."""
+        return ("", *self._services)
+
     async def drain(self) -> None:
         """Say NOT_SERVING, refuse new calls as UNAVAILABLE, let those in flight finish, and close.
 
@@ -105,7 +108,8 @@ class Listener:
         """
         await self._health.enter_graceful_shutdown()
         self._admission.close()
-        self._servicer.drain()
+        for servicer in self._servicers:
+            servicer.drain()
         try:
             await asyncio.wait_for(self._admission.idle(), self._limits.drain_s)
         except TimeoutError:

@@ -1,4 +1,4 @@
-"""A service of quantra.v1 on gRPC: it takes each call's bytes to `predictor.calls`, and its answer back.
+"""A service on gRPC: it takes each call's bytes to `predictor.calls`, and its answer back.
 
 Requests are read here and not by gRPC: bytes that are no request get an answer of ours, and one that never comes whole
 does not wait for ever.
@@ -7,11 +7,13 @@ does not wait for ever.
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, Final, Never, Protocol, final
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, Never, Protocol, Self, final
 
 import grpc
 
+from predictor._pb import inference_pb2 as inference_pb
 from predictor._pb import prediction_pb2 as pb
 from predictor.errors import InternalError, QuantraError, RequestTooLargeError, Status, UnavailableError, answer_of
 from predictor.instance import Deadline
@@ -31,8 +33,43 @@ if TYPE_CHECKING:
 STATUS_CODES = {status: grpc.StatusCode[status.value] for status in Status}
 """gRPC's own constant for each status."""
 
+
+@final
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """A service on one address, or those of its methods that are answered there."""
+
+    service: "ServiceDescriptor"
+    methods: frozenset[str]
+    """The others are UNIMPLEMENTED."""
+    while_loading: Mapping[str, bytes] = field(default_factory=dict[str, bytes])
+    """What can be answered before models are loaded."""
+
+    @classmethod
+    def whole(cls, service: "ServiceDescriptor", while_loading: Mapping[str, bytes] | None = None) -> Self:
+        """All methods of a service."""
+        return cls(service, frozenset(service.methods_by_name), while_loading or {})
+
+
 PREDICTION: Final = pb.DESCRIPTOR.services_by_name["PredictionService"]
 ADMIN: Final = pb.DESCRIPTOR.services_by_name["ModelAdminService"]
+INFERENCE: Final = inference_pb.DESCRIPTOR.services_by_name["GRPCInferenceService"]
+_LOADING: Final = {
+    "ServerLive": inference_pb.ServerLiveResponse(live=True).SerializeToString(),
+    "ServerReady": inference_pb.ServerReadyResponse(ready=False).SerializeToString(),
+}
+_CHANGING: Final = frozenset({"RepositoryIndex", "RepositoryModelLoad", "RepositoryModelUnload"})
+
+CALLS: Final = (
+    Offer.whole(PREDICTION),
+    Offer.whole(INFERENCE, _LOADING),
+)
+"""What everybody may ask."""
+CHANGES: Final = (
+    Offer.whole(ADMIN),
+    Offer(INFERENCE, _CHANGING | _LOADING.keys(), _LOADING),
+)
+"""What changes models."""
 
 _log = logging.getLogger(__name__)
 
@@ -70,10 +107,8 @@ async def refuse(context: Context, error: QuantraError) -> Never:
 class Servicer:
     """Lets the calls of a service in, reads them, and sends their answers. Until it serves, each is UNAVAILABLE."""
 
-    def __init__(
-        self, service: "ServiceDescriptor", admission: Admission, arrivals: Arrivals, limits: ServerLimits
-    ) -> None:
-        self._service = service
+    def __init__(self, offer: Offer, admission: Admission, arrivals: Arrivals, limits: ServerLimits) -> None:
+        self._offer = offer
         self._admission = admission
         self._arrivals = arrivals
         self._limits = limits
@@ -91,8 +126,9 @@ class Servicer:
 
     def handler(self) -> grpc.GenericRpcHandler:
         """What gRPC routes calls to."""
-        methods = {method.name: self._method(method) for method in self._service.methods}
-        return grpc.method_handlers_generic_handler(self._service.full_name, methods)
+        service, names = self._offer.service, self._offer.methods
+        methods = {method.name: self._method(method) for method in service.methods if method.name in names}
+        return grpc.method_handlers_generic_handler(service.full_name, methods)
 
     def _method(self, method: "MethodDescriptor") -> Any:
         """The handler of a call; requests come as a stream whatever the call, so that they are read here."""
@@ -110,7 +146,9 @@ class Servicer:
             deadline = Deadline.after(context.time_remaining())
             try:
                 peer = self._admission.enter(context)
-                return await work(name, self._ready(), context, peer, deadline)
+                if self._calls is None:
+                    return self._while_loading(name)
+                return await work(name, self._calls, context, peer, deadline)
             except asyncio.CancelledError:
                 deadline.cancelled.set()
                 raise
@@ -123,10 +161,10 @@ class Servicer:
 
         return answer
 
-    def _ready(self) -> Calls:
-        if self._calls is None:
+    def _while_loading(self, name: str) -> bytes:
+        if name not in self._offer.while_loading:
             raise UnavailableError("the models are still being loaded (loading); ask again in a moment")
-        return self._calls
+        return self._offer.while_loading[name]
 
     async def _unary(self, name: str, calls: Calls, context: Context, peer: Peer, deadline: Deadline) -> bytes:
         body = await self._arrivals.request(context, peer)
