@@ -2,6 +2,7 @@
 
 import json
 import logging
+import os
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -9,7 +10,7 @@ import typer
 
 from predictor.cli.options import Device
 from predictor.errors import ConfigurationError
-from predictor.server import DEFAULT_ADDRESS, Address, ServerSettings
+from predictor.server import DEFAULT_ADDRESS, ServerSettings, TlsFiles, parse_listening
 from predictor.server import serve as serve_models
 
 _LINE: Final = "%(asctime)s %(levelname)s %(name)s: %(message)s"
@@ -18,13 +19,26 @@ _LINE: Final = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 def serve(  # noqa: PLR0913 - one argument a flag
     *,
     models: Annotated[Path, typer.Option(metavar="DIR", help="Folder of NAME/VERSION artifacts.")],
-    listen: Annotated[str, typer.Option(metavar="HOST:PORT", help="Port 0 picks a free one.")] = str(DEFAULT_ADDRESS),
+    listen: Annotated[str, typer.Option(metavar="HOST:PORT", help="Or unix:PATH. Port 0 picks a free one.")] = str(
+        DEFAULT_ADDRESS
+    ),
     device: Device = "auto",
     max_batch_rows: Annotated[int, typer.Option(min=1, help="Rows per forward pass at most.")] = 256,
     threads: Annotated[int, typer.Option(min=1, help="CPU threads per forward pass.")] = 1,
     insecure_public: Annotated[
         bool, typer.Option("--insecure-public", help="Allow an address that other machines can reach, unencrypted.")
     ] = False,
+    tls_cert: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Encrypt: the server's certificate, PEM; read again on change.")
+    ] = None,
+    tls_key: Annotated[Path | None, typer.Option(metavar="FILE", help="Its private key, PEM.")] = None,
+    tls_client_ca: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Take calls only with certificates of these authorities, PEM.")
+    ] = None,
+    token_file: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Who may call what: lines of NAME ROLE[,ROLE] TOKEN; read again on change."),
+    ] = None,
     lock: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="Serve only versions that sha256sum */*/manifest.json listed in this file."),
@@ -38,7 +52,7 @@ def serve(  # noqa: PLR0913 - one argument a flag
     ] = None,
     admin_listen: Annotated[
         str | None,
-        typer.Option(metavar="HOST:PORT", help="Where models can be loaded and unloaded; this machine only."),
+        typer.Option(metavar="HOST:PORT", help="Where models can be loaded and unloaded, or unix:PATH."),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Log as JSON too; standard output always is.")] = False,
 ) -> None:
@@ -49,15 +63,18 @@ def serve(  # noqa: PLR0913 - one argument a flag
     try:
         settings = ServerSettings(
             models=models,
-            listen=Address.parse(listen),
+            listen=parse_listening(listen),
             insecure_public=insecure_public,
+            tls=TlsFiles.of(tls_cert, tls_key, tls_client_ca),
+            token_file=token_file,
+            token=os.environ.get("QUANTRA_TOKEN", ""),
             device=device,
             max_batch_rows=max_batch_rows,
             threads=threads,
             lock=lock,
             watch=watch,
             max_age_sessions=max_age,
-            admin_listen=None if admin_listen is None else Address.parse(admin_listen),
+            admin_listen=None if admin_listen is None else parse_listening(admin_listen),
         )
     except ConfigurationError as error:
         raise typer.BadParameter(error.message) from error

@@ -4,17 +4,21 @@ import asyncio
 import gc
 import logging
 import threading
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Final, final
 
 from predictor.errors import InternalError, QuantraError
+from predictor.server.address import Address, Listening, SocketAddress
 from predictor.server.listener import Listener
-from predictor.server.servicer import CHANGES
+from predictor.server.rotation import Rotation
+from predictor.server.servicer import CALLS, CHANGES, Offer
 from predictor.server.settings import ServerSettings
 
 if TYPE_CHECKING:
+
     from predictor.calls import AdminCalls, Calls
     from predictor.service import PredictionService
 
@@ -30,8 +34,20 @@ class Ports:
     """Where a server listens."""
 
     calls: int
+    """0 for a Unix socket."""
     admin: int | None
     """For changes of the models; None = nowhere."""
+    socket: Path | None = None
+    """In place of the port for calls."""
+    admin_socket: Path | None = None
+    """In place of the other."""
+
+    def told(self) -> Mapping[str, int | str]:
+        """As the ready line has them."""
+        here = {"port": self.calls} if self.socket is None else {"socket": str(self.socket)}
+        if self.admin_socket is not None:
+            return {**here, "admin_socket": str(self.admin_socket)}
+        return here if self.admin is None else {**here, "admin_port": self.admin}
 
 
 @final
@@ -60,16 +76,23 @@ class Host:
     """One server, on the running event loop: `bind`, `start`, `load`, `serve` and `drain` in this order.
 
     `close` ends it at any time.
+
+    Raises:
+        ConfigurationError: certificates or tokens cannot be used.
     """
 
     def __init__(self, settings: ServerSettings) -> None:
         self._settings = settings
-        self._listener = Listener(settings.listen, settings.limits)
-        address = settings.admin_listen
-        self._admin = None if address is None else Listener(address, settings.limits, CHANGES)
+        self._rotation = Rotation(settings)
+        self._listener = self._listening(settings.listen, CALLS)
+        self._admin = None if settings.admin_listen is None else self._listening(settings.admin_listen, CHANGES)
         self._loaded: Loaded | None = None
         self._loop = asyncio.get_running_loop()
         self._tasks: set[asyncio.Task[None]] = set()
+
+    def _listening(self, address: Listening, offers: Sequence[Offer]) -> Listener:
+        credentials = self._rotation.credentials() if isinstance(address, Address) else None
+        return Listener(address, self._settings.limits, offers, self._rotation.guard, credentials)
 
     @property
     def _listeners(self) -> list[Listener]:
@@ -77,12 +100,17 @@ class Host:
 
     def bind(self) -> Ports:
         """Claim the addresses before anything is loaded; raises as `Listener.bind`."""
-        return Ports(self._listener.bind(), None if self._admin is None else self._admin.bind())
+        ports = Ports(self._listener.bind(), None if self._admin is None else self._admin.bind())
+        settings = self._settings
+        return replace(ports, socket=_path(settings.listen), admin_socket=_path(settings.admin_listen))
 
     async def start(self) -> None:
         """Answer that models are loading."""
         for listener in self._listeners:
             await listener.start()
+        if self._settings.is_open:
+            _log.warning("other machines reach this server, and whoever does may ask; --token-file says who may")
+        self._begin(self._rotation.follow())
 
     async def load(self) -> None:
         """Load the models on a thread of their own.
@@ -148,6 +176,10 @@ class Host:
         task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+
+
+def _path(address: Listening | None) -> Path | None:
+    return address.path if isinstance(address, SocketAddress) else None
 
 
 def _load(settings: ServerSettings, changed: Callable[[], None]) -> Loaded:

@@ -1,9 +1,6 @@
 """A gRPC server around a service: it claims an address, serves, and drains."""
 
 import asyncio
-import errno
-import os
-import socket
 from collections.abc import Iterable, Sequence
 from typing import Final, final
 
@@ -12,12 +9,14 @@ import grpc.aio
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection, reflection_pb2_grpc
 
-from predictor.errors import ConfigurationError
+from predictor.server.address import Listening
 from predictor.server.admission import Admission, Arrivals
 from predictor.server.adopted import Adopting
+from predictor.server.binding import Claim
 from predictor.server.descriptors import described
+from predictor.server.guard import Guard
 from predictor.server.servicer import CALLS, Calls, Offer, Servicer
-from predictor.server.settings import Address, ServerLimits
+from predictor.server.settings import ServerLimits
 
 _CLOSE_S: Final = 1.0
 """How long answers may take to be sent, and health watchers to hang up, once no call is in flight."""
@@ -37,34 +36,34 @@ class Listener:
         address: where it listens.
         limits: of what it lets in.
         offers: the services whose calls it answers.
+        guard: who may call what; None: everybody.
+        credentials: for an address of the network; None: without TLS.
     """
 
-    def __init__(self, address: Address, limits: ServerLimits, offers: Sequence[Offer] = CALLS) -> None:
+    def __init__(
+        self,
+        address: Listening,
+        limits: ServerLimits,
+        offers: Sequence[Offer] = CALLS,
+        guard: Guard | None = None,
+        credentials: "grpc.ServerCredentials | None" = None,
+    ) -> None:
         self._services = tuple(offer.service.full_name for offer in offers)
         self._address = address
+        self._claim = Claim(address, credentials)
         self._limits = limits
         self._admission, self._arrivals = Admission(limits), Arrivals(limits)
-        self._servicers = [Servicer(offer, self._admission, self._arrivals, limits) for offer in offers]
+        guard = guard or Guard()
+        self._servicers = [Servicer(offer, guard, self._admission, self._arrivals, limits) for offer in offers]
         self._health = health.aio.HealthServicer()  # pyright: ignore[reportAttributeAccessIssue] - the stubs lack it
         self._healthy: frozenset[str] = frozenset()
-        self._server = grpc.aio.server(options=_options(limits))
+        self._server = grpc.aio.server(options=_options(limits, has_tls=credentials is not None))
         self._has_begun = False
         self._moving: asyncio.Task[None] | None = None
 
     def bind(self) -> int:
-        """Claim the address before models are loaded, so that a conflict shows at once.
-
-        Returns:
-            The port.
-
-        Raises:
-            ConfigurationError: the address is in use, not allowed, or not this machine's.
-        """
-        _check_free(self._address)
-        try:
-            return self._server.add_insecure_port(str(self._address))
-        except RuntimeError:
-            raise ConfigurationError(f"cannot listen on {self._address}; choose another address") from None
+        """Claim the address before models are loaded, so that a conflict shows at once; as `Claim.bind`."""
+        return self._claim.bind(self._server)
 
     async def start(self) -> None:
         """Answer that models are loading: UNAVAILABLE to calls, NOT_SERVING to questions about health."""
@@ -121,6 +120,7 @@ class Listener:
         if self._moving is not None:
             self._moving.cancel()
         await self._server.stop(grace_s)
+        self._claim.release()
 
     async def close(self) -> None:
         """Give the address back at once, in whatever state the listener is."""
@@ -129,8 +129,10 @@ class Listener:
         await self._stop(None)
 
 
-def _options(limits: ServerLimits) -> tuple[tuple[str, int], ...]:
+def _options(limits: ServerLimits, *, has_tls: bool) -> tuple[tuple[str, int], ...]:
+    age = (("grpc.max_connection_age_ms", round(1000 * limits.age_s)),) if has_tls else ()
     return (
+        *age,
         ("grpc.max_receive_message_length", limits.receive_bytes),
         ("grpc.max_send_message_length", limits.send_bytes),
         ("grpc.max_metadata_size", limits.metadata_bytes),
@@ -147,23 +149,3 @@ def _options(limits: ServerLimits) -> tuple[tuple[str, int], ...]:
         ("grpc.http2.bdp_probe", 0),
         ("grpc.so_reuseport", 0),  # a second server on the port must fail, not take part of the calls
     )
-
-
-def _check_free(address: Address) -> None:
-    """Ask the system, whose errors tell why; gRPC's do not."""
-    family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
-    with socket.socket(family, socket.SOCK_STREAM) as probe:
-        if os.name == "posix":  # elsewhere the option would allow what this is to find out
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((address.host, address.port))
-        except OSError as error:
-            raise ConfigurationError(_why(address, error)) from None
-
-
-def _why(address: Address, error: OSError) -> str:
-    if error.errno == errno.EADDRINUSE:
-        return f"{address} is in use; stop the server there, or listen on another port (port 0 picks a free one)"
-    if error.errno == errno.EACCES:
-        return f"{address} needs more rights than this user has; choose port 1024 or above"
-    return f"cannot listen on {address}: {error.strerror}; choose an address of this machine"

@@ -122,7 +122,6 @@ def _stop_signal() -> Generator[asyncio.Event]:
 
 
 def _announce(ports: Ports) -> None:
-    line = {"ready": True, "port": ports.calls, "pid": os.getpid(), "version": version("quantra")}
-    admin = {} if ports.admin is None else {"admin_port": ports.admin}
-    sys.stdout.write(json.dumps({**line, **admin}) + "\n")
+    line = {"ready": True, **ports.told(), "pid": os.getpid(), "version": version("quantra")}
+    sys.stdout.write(json.dumps(line) + "\n")
     sys.stdout.flush()

@@ -18,6 +18,7 @@ from predictor._pb import prediction_pb2 as pb
 from predictor.errors import InternalError, QuantraError, RequestTooLargeError, Status, UnavailableError, answer_of
 from predictor.instance import Deadline
 from predictor.server.admission import Admission, Arrivals, Context, Peer
+from predictor.server.guard import Guard
 from predictor.server.handover import Handover
 from predictor.server.messages import Messages
 from predictor.server.settings import ServerLimits
@@ -107,8 +108,11 @@ async def refuse(context: Context, error: QuantraError) -> Never:
 class Servicer:
     """Lets the calls of a service in, reads them, and sends their answers. Until it serves, each is UNAVAILABLE."""
 
-    def __init__(self, offer: Offer, admission: Admission, arrivals: Arrivals, limits: ServerLimits) -> None:
+    def __init__(
+        self, offer: Offer, guard: Guard, admission: Admission, arrivals: Arrivals, limits: ServerLimits
+    ) -> None:
         self._offer = offer
+        self._guard = guard
         self._admission = admission
         self._arrivals = arrivals
         self._limits = limits
@@ -145,6 +149,7 @@ class Servicer:
             started_s = time.perf_counter()
             deadline = Deadline.after(context.time_remaining())
             try:
+                self._guard.check(name, context.invocation_metadata() or ())
                 peer = self._admission.enter(context)
                 if self._calls is None:
                     return self._while_loading(name)
