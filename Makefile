@@ -43,7 +43,9 @@ protos: $(VENV)/dev.stamp
 	$(BIN)/python protos/generate.py
 
 bench: $(VENV)/dev.stamp
-	for name in features explain serving dotnet loading loop tft_speed memory scales forecasting speech diffusion; do $(BIN)/python -m benchmarks.$$name || exit 1; done
+	missed=; for name in features explain preparing serving faults dotnet loading loop tft_speed memory scales forecasting speech diffusion; do \
+	  $(BIN)/python -m benchmarks.$$name || missed="$$missed $$name"; \
+	done; [ -z "$$missed" ] || { echo "missed:$$missed"; exit 1; }
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)

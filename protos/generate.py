@@ -1,5 +1,5 @@
 # ruff: noqa: INP001 - a script beside the protocol, no package
-"""Write python/predictor/_pb from protos/quantra/v1/prediction.proto.
+"""Write python/predictor/_pb from protos/quantra/v1/prediction.proto and protos/inference/inference.proto.
 
     python protos/generate.py [--check | --output DIR] [--environment DIR]
 
@@ -20,10 +20,15 @@ PROTOS = Path(__file__).resolve().parent
 REPOSITORY = PROTOS.parent
 REQUIREMENTS = PROTOS / "requirements.txt"
 
-# protoc's virtual path: the file appears as predictor/_pb/prediction.proto, so that the generated modules import each
-# other as `predictor._pb`. The protobuf package stays quantra.v1.
-VIRTUAL_PATH = f"predictor/_pb={PROTOS / 'quantra' / 'v1'}"
-SOURCE = "predictor/_pb/prediction.proto"
+# protoc's virtual paths: the files appear as predictor/_pb/NAME.proto, so that the generated modules import each other
+# as `predictor._pb`. The protobuf packages stay quantra.v1 and inference.
+VIRTUAL_PATHS = [f"-Ipredictor/_pb={PROTOS / folder}" for folder in ("quantra/v1", "inference")]
+SOURCES = ["predictor/_pb/prediction.proto", "predictor/_pb/inference.proto"]
+
+# Clients of the public protocol, such as tritonclient, register its names in protobuf's default pool, which takes each
+# name once in a process. Ours are therefore in a pool of their own.
+PUBLIC = "inference_pb2.py"
+DEFAULT_POOL, OWN_POOL = "_descriptor_pool.Default().AddSerializedFile(", "_descriptor_pool.DescriptorPool().AddSerializedFile("
 
 NO_ENVIRONMENT = 3
 """Exit status if pip could not install the generator."""
@@ -78,13 +83,25 @@ def ready_environment(folder: Path) -> Path:
 def generate(programs: Path, output: Path) -> int:
     """Run the compiler; its exit status is the result."""
     output.mkdir(parents=True, exist_ok=True)
-    command = [programs / "python", "-m", "grpc_tools.protoc", f"-I{VIRTUAL_PATH}"]
+    command = [programs / "python", "-m", "grpc_tools.protoc", *VIRTUAL_PATHS]
     command += [
         f"--{plugin}{output}" for plugin in ("python_out=", "pyi_out=", "grpc_python_out=", "mypy_grpc_out=quiet:")
     ]
     path = f"{programs}{os.pathsep}{os.environ.get('PATH', '')}"  # protoc looks for its plugins there
     environment = {**os.environ, "PATH": path}
-    return subprocess.run([*command, SOURCE], env=environment, check=False).returncode  # noqa: S603 - as above
+    status = subprocess.run([*command, *SOURCES], env=environment, check=False).returncode  # noqa: S603 - as above
+    if status == 0:
+        move_to_own_pool(output / "predictor" / "_pb" / PUBLIC)
+    return status
+
+
+def move_to_own_pool(module: Path) -> None:
+    """Let a generated module register its messages where nobody else registers any."""
+    text = module.read_text(encoding="utf-8")
+    if text.count(DEFAULT_POOL) != 1:
+        sys.stderr.write(f"{module.name} does not register its messages as it used to; see OWN_POOL\n")
+        sys.exit(1)
+    module.write_text(text.replace(DEFAULT_POOL, OWN_POOL), encoding="utf-8", newline="\n")
 
 
 def check(programs: Path) -> int:
@@ -95,7 +112,7 @@ def check(programs: Path) -> int:
     checked_in = REPOSITORY / "python" / "predictor" / "_pb"
     stale = [name for name, content in made.items() if _content(checked_in / name) != content]
     for name in sorted(stale):
-        sys.stderr.write(f"{checked_in / name} is not what prediction.proto gives; run `make protos`\n")
+        sys.stderr.write(f"{checked_in / name} is not what its .proto gives; run `make protos`\n")
     return 1 if stale else status
 
 

@@ -17,6 +17,9 @@ REQUIREMENTS = {
     "transformers": ("transformers==5.23.0", "accelerate==1.15.0"),
     "ignite": ("pytorch-ignite==0.5.5",),
 }
+"""Libraries that train."""
+SERVERS = {"triton": ("nvidia-pytriton==0.7.0",)}
+"""Those that serve."""
 
 
 class NoEnvironmentError(Exception):
@@ -31,9 +34,9 @@ def python_of(peer: str) -> Path:
     Raises:
         NoEnvironmentError: The packages could not be installed; the message is pip's last line.
     """
-    if peer not in REQUIREMENTS:
+    requirements = {**REQUIREMENTS, **SERVERS}.get(peer)
+    if requirements is None:
         return Path(sys.executable)
-    requirements = REQUIREMENTS[peer]
     folder = FOLDER / requirements[0].replace("==", "-")
     python = folder / ("Scripts" if os.name == "nt" else "bin") / "python"
     done = folder / "installed"

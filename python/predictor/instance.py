@@ -2,7 +2,7 @@
 
 import threading
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Final, Protocol
 
@@ -11,7 +11,13 @@ from numpy.typing import NDArray
 
 from predictor.bars import BarPanel
 from predictor.covariates import NO_COVARIATES, Covariates
-from predictor.errors import CallCancelledError, CovariatesError, DeadlineExceededError, QuantraError
+from predictor.errors import (
+    CallCancelledError,
+    CovariatesError,
+    DeadlineExceededError,
+    InvalidInputError,
+    QuantraError,
+)
 from predictor.forecast import Detail, TargetPoint
 
 
@@ -62,11 +68,21 @@ class Instance:
     request_id: str = ""
     allow_incomplete_last_bar: bool = False
     gap_policy: GapPolicy = GapPolicy.REFUSE
+    max_age_sessions: int | None = None
+    """Sessions of the model's calendar that may have closed since the last bar; None: any number."""
 
     def __post_init__(self) -> None:
-        """Refuse covariates beside windows, which hold them already."""
+        """Refuse covariates beside windows, which hold them already, and an age below 0."""
+        if self.max_age_sessions is not None and self.max_age_sessions < 0:
+            raise InvalidInputError(f"max_age_sessions is {self.max_age_sessions}, but must be 0 or more")
         if self.covariates.names and not isinstance(self.input, BarPanel):
             raise CovariatesError("covariates go with bars; feature windows hold their own static and known inputs")
+
+
+def no_older(instance: Instance, most: int) -> Instance:
+    """The same, refused where more than `most` sessions have closed since its last bar; its own bound may be less."""
+    own = instance.max_age_sessions
+    return instance if own is not None and own <= most else replace(instance, max_age_sessions=most)
 
 
 Question = BarPanel | FeatureWindow | Instance

@@ -36,10 +36,10 @@ _UNCOUNTED: Final = QueueLimits(size=48 * _MIB)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceLimits:
-    """How much may wait, and how long one explanation may take.
+    """How much may wait and be kept, and how long one explanation may take.
 
     Raises:
-        ConfigurationError: an explanation's time below 1 second.
+        ConfigurationError: an explanation's time below 1 second, or another limit below 1.
     """
 
     predictions: QueueLimits = field(default_factory=QueueLimits)
@@ -48,8 +48,29 @@ class ServiceLimits:
     """Requests so large that what they hold must still be counted."""
     explanation_s: float = 120.0
     """Seconds that one explanation may compute, pauses for predictions included."""
+    requests_per_stream: int = 128
+    """Requests of one stream that are under way, or whose answers its caller has not taken; no more are read then."""
+    bytes_per_stream: int = 8 * _MIB
+    """Bytes of these requests and answers; one more request may come while they are fewer."""
+    sessions: int = 4096
+    """Sessions that are open, on all streams."""
+    sessions_per_stream: int = 1024
+    session_bytes: int = 256 * _MIB
+    """Bytes of the bars and covariates that they keep."""
+    session_bytes_per_stream: int = 128 * _MIB
 
     def __post_init__(self) -> None:
-        """Refuse a time in which nothing can be explained."""
+        """Refuse a time in which nothing can be explained, and a stream of nothing."""
         if not self.explanation_s >= 1:
             raise ConfigurationError(f"explanation_s is {self.explanation_s:g} seconds, but must be at least 1")
+        for name in (
+            "requests_per_stream",
+            "bytes_per_stream",
+            "sessions",
+            "sessions_per_stream",
+            "session_bytes",
+            "session_bytes_per_stream",
+        ):
+            value: int = getattr(self, name)
+            if value < 1:
+                raise ConfigurationError(f"{name} is {value}, but must be at least 1")

@@ -10,7 +10,11 @@ import pytest
 
 REPOSITORY = Path(__file__).parents[2]
 CHECKED_IN = REPOSITORY / "python" / "predictor" / "_pb"
-GENERATED = ("prediction_pb2.py", "prediction_pb2.pyi", "prediction_pb2_grpc.py", "prediction_pb2_grpc.pyi")
+GENERATED = tuple(
+    f"{name}_pb2{kind}"
+    for name in ("prediction", "inference")
+    for kind in (".py", ".pyi", "_grpc.py", "_grpc.pyi")
+)
 NO_ENVIRONMENT = 3
 
 

@@ -8,7 +8,7 @@ from contextvars import Context
 import pytest
 
 from predictor.errors import UnavailableError
-from predictor.server.servicer import Handover
+from predictor.server.handover import Handover
 
 
 class CountingLoop(asyncio.SelectorEventLoop):

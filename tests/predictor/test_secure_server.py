@@ -2,12 +2,14 @@
 
 import asyncio
 import os
+import queue
 import shutil
 import socket
 import stat
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -15,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import grpc
+import grpc.aio
 import pytest
 from artifacts import recent_bars
 from canned_service import CannedService, forecast_of
@@ -22,6 +25,8 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2_grpc
 from serving import Served, serving
 
+from predictor._pb import prediction_pb2 as pb
+from predictor._pb.prediction_pb2_grpc import PredictionServiceStub
 from predictor.client import AsyncQuantraClient, ClientCredentials, QuantraClient
 from predictor.errors import (
     ConfigurationError,
@@ -35,6 +40,7 @@ from predictor.server import Address, ServerLimits, ServerSettings, SocketAddres
 from predictor.server.issuing import Issued, issue
 from predictor.server.rotation import Rotation
 from predictor.server.servicer import PREDICTION
+from predictor.wire import instances
 
 posix = pytest.mark.skipif(os.name != "posix", reason="of POSIX alone")
 PREDICTS, EXPLAINS, NEXT = "p" * 32, "e" * 32, "n" * 40
@@ -253,12 +259,13 @@ def test_a_client_whose_authority_was_taken_away_is_refused(
 
 
 def first_refusal(client: QuantraClient) -> str:
-    """Ask until nobody answers."""
-    while True:
+    """Ask until nobody answers; not for ever."""
+    for _ in range(10_000):
         try:
             client.models()
         except UnavailableError as error:
             return error.message
+    return ""
 
 
 def test_a_connection_with_tls_ends_after_its_time_and_no_call_is_lost(
@@ -381,6 +388,27 @@ def test_tokens_change_while_the_server_runs(guarded: tuple[Secured, Path]) -> N
         assert secured.models(ClientCredentials(token=NEXT)) == ("canned",)
         with pytest.raises(UnauthenticatedError):
             before.models()  # tokens are asked for at every call, connections that are there or not
+
+
+def test_a_stream_whose_token_was_taken_away_ends_at_its_next_request(guarded: tuple[Secured, Path]) -> None:
+    secured, path = guarded
+    requests = queue.SimpleQueue[pb.PredictStreamRequest | None]()
+    asked = pb.PredictStreamRequest(
+        request_id="1", predict=pb.StreamPredict(instance=instances.encode(Instance(input=BARS)))
+    )
+    with grpc.insecure_channel(secured.served.target) as channel:
+        headers = (("authorization", f"Bearer {PREDICTS}"),)
+        answers = PredictionServiceStub(channel).PredictStream(iter(requests.get, None), metadata=headers, timeout=30)
+        requests.put(asked)
+        assert next(answers).HasField("forecast")
+        path.write_text(f"desk predict {NEXT}\n")
+        secured.rotation.look()
+        requests.put(asked)
+        with pytest.raises(grpc.RpcError) as refused:
+            next(answers)
+        requests.put(None)
+    failure: Any = refused.value
+    assert failure.code() is grpc.StatusCode.UNAUTHENTICATED
 
 
 @pytest.mark.parametrize("broken", [b"", b"# nothing\n", b"desk predict short\n", b"\xff\xfe", b"x" * 2_000_000, None])
@@ -553,9 +581,58 @@ def test_a_channel_of_the_callers_gets_no_token(guarded: tuple[Secured, Path], m
         QuantraClient("mine", channel=channel).models()
 
 
+def test_asyncio_takes_a_token_or_a_channel_too(guarded: tuple[Secured, Path]) -> None:
+    target = guarded[0].served.target
+
+    async def ask() -> None:
+        async with AsyncQuantraClient(target, credentials=ClientCredentials(token=PREDICTS)) as client:
+            assert await client.models()
+        async with grpc.aio.insecure_channel(target) as channel:
+            for _ in range(2):  # the first client leaves it open
+                async with AsyncQuantraClient("mine", channel=channel) as client:
+                    with pytest.raises(UnauthenticatedError):
+                        await client.models()
+
+    asyncio.run(ask())
+
+
 def test_a_channel_and_credentials_are_too_much() -> None:
     with grpc.insecure_channel("localhost:1") as channel, pytest.raises(ConfigurationError, match="not both"):
         QuantraClient("mine", channel=channel, credentials=ClientCredentials())
+
+
+# --- time
+
+
+def are_long(service: CannedService) -> list[bool]:
+    """Of each call, whether it has more than 900 seconds left."""
+    then_s = time.monotonic() + 900
+    return [deadline.expires_at_s is None or deadline.expires_at_s > then_s for deadline in service.deadlines]
+
+
+def test_each_call_has_a_time_of_its_own(service: CannedService) -> None:
+    with serving(service) as served, QuantraClient(served.target, timeout_s=30) as client:
+        client.predict(BARS, timeout_s=1000)
+        client.predict_many([BARS], timeout_s=1000)
+        client.explain(Query(instance=Instance(input=BARS)), timeout_s=1000)
+        client.feature_importance(BARS, timeout_s=1000)
+        client.predict(BARS)
+        for timeout_s in (0.0, float("nan"), 1e9):
+            with pytest.raises(ConfigurationError, match="timeout_s is"):
+                client.models(timeout_s=timeout_s)
+    assert are_long(service) == [True, True, True, True, False]
+
+
+def test_each_call_of_asyncio_has_a_time_of_its_own(service: CannedService) -> None:
+    async def ask(target: str) -> None:
+        async with AsyncQuantraClient(target, timeout_s=30) as client:
+            await client.predict(BARS, timeout_s=1000)
+            await client.explain(Query(instance=Instance(input=BARS)), timeout_s=1000)
+            await client.predict(BARS)
+
+    with serving(service) as served:
+        asyncio.run(ask(served.target))
+    assert are_long(service) == [True, True, False]
 
 
 # --- Unix sockets
@@ -666,9 +743,9 @@ def test_a_public_address_does_not_reflect(service: CannedService, ours: Issued,
         target = f"127.0.0.1:{served.target.rpartition(':')[2]}"
         assert Secured(replace(served, target=target), rotation).models(known_by(ours)) == ("canned",)
         with grpc.secure_channel(target, tls) as channel:
-            asked: Any = reflection_pb2_grpc.ServerReflectionStub(channel).ServerReflectionInfo(iter(()))
+            stub: Any = reflection_pb2_grpc.ServerReflectionStub(channel)
             with pytest.raises(grpc.RpcError) as refused:
-                list(asked)
+                list(stub.ServerReflectionInfo(iter(())))
     failure: Any = refused.value
     assert failure.code() is grpc.StatusCode.UNIMPLEMENTED
 

@@ -25,7 +25,8 @@ from predictor.instance import NEVER, GapPolicy, Instance, Query
 from predictor.model import Answering
 from predictor.service import PredictionService
 from predictor.wire import instances
-from predictor.wire.counting import MOST, TooManyPartsError, count_parts
+from predictor.wire.counting import MOST, count_parts
+from predictor.wire.tags import TooManyPartsError
 from predictor.wire.limits import MAX_INSTANCES, MAX_ROWS
 
 LARGEST = 16 << 20

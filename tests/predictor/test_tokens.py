@@ -85,6 +85,11 @@ def test_one_more_token_that_is_there_already_takes_no_role_away() -> None:
     assert more == Tokens.parse(FILE)
 
 
+PREDICTING = {"Predict", "PredictStream", "ModelInfer", "ModelStreamInfer"}
+OF_ANY = {"ListModels", "GetModel", "ServerLive", "ServerReady", "ServerMetadata", "ModelReady", "ModelMetadata"} | {
+    "ModelConfig",
+    "RepositoryIndex",
+}
 SERVICES = [pb.DESCRIPTOR.services_by_name[name] for name in ("PredictionService", "ModelAdminService")]
 
 
@@ -96,21 +101,29 @@ def test_every_call_says_what_it_needs(name: str) -> None:
 @pytest.mark.parametrize(
     ("token", "allowed"),
     [
-        (A, {"Predict", "PredictStream", "ListModels", "GetModel"}),
-        (B, {"Predict", "PredictStream", "Explain", "ExplainGlobal", "ListModels", "GetModel"}),
-        (C, {"LoadModel", "UnloadModel", "ReloadModel", "ListModels", "GetModel", "a call of tomorrow"}),
+        (A, PREDICTING),
+        (B, PREDICTING | {"Explain", "ExplainGlobal"}),
+        (C, {"LoadModel", "UnloadModel", "ReloadModel", "RepositoryModelLoad", "a call of tomorrow"}),
     ],
 )
 def test_a_token_is_good_for_the_calls_of_its_roles_alone(token: str, allowed: set[str]) -> None:
     guard, let_in = Guard(Tokens.parse(FILE)), set[str]()
-    for name in (*NEEDS, "a call of tomorrow"):
+    for name in (*NEEDS, "RepositoryModelLoad", "a call of tomorrow"):
         try:
             guard.check(name, bearer(token))
         except PermissionDeniedError as error:
             assert error.metadata["role"] in error.message  # noqa: PT017 - each call is one or the other
         else:
             let_in.add(name)
-    assert let_in == allowed
+    assert let_in == allowed | OF_ANY
+
+
+def test_whether_a_server_lives_is_told_without_a_token() -> None:
+    guard = Guard(Tokens.parse(FILE))
+    assert [name for name, need in NEEDS.items() if not need] == ["ServerLive", "ServerReady"]
+    guard.check("ServerLive", [])
+    with pytest.raises(UnauthenticatedError):
+        guard.check("ServerMetadata", [])
 
 
 @pytest.mark.parametrize(

@@ -109,10 +109,24 @@ def find_jumps(symbols: tuple[str, ...], sessions: NDArray[np.int32], open_: Flo
         open_: Raw opening prices [S, T], NaN = no bar.
         close: Raw closing prices [S, T], NaN = no bar.
     """
-    before = _close_before(close)
+    return _jumps(symbols, sessions, _ratios(open_, close, _close_before(close)))
+
+
+def find_last_jumps(
+    symbols: tuple[str, ...], sessions: NDArray[np.int32], open_: FloatArray, close: FloatArray
+) -> Jumps:
+    """As `find_jumps`, of prices [S, T], but those of the last session alone."""
+    last = slice(-1, None)
+    return _jumps(symbols, sessions[last], _ratios(open_[:, last], close[:, last], _close_before(close)[:, last]))
+
+
+def _ratios(open_: FloatArray, close: FloatArray, before: FloatArray) -> FloatArray:
     with np.errstate(all="ignore"):
         opening, closing = open_ / before, close / before
-    ratios = np.where(_is_jump(opening), opening, closing)
+    return np.where(_is_jump(opening), opening, closing)
+
+
+def _jumps(symbols: tuple[str, ...], sessions: NDArray[np.int32], ratios: FloatArray) -> Jumps:
     places = np.argwhere(_is_jump(ratios))
     shown = tuple(
         PriceJump(symbol=symbols[s], session=int(sessions[t]), ratio=float(ratios[s, t]))

@@ -8,7 +8,7 @@ from typing import Final, Self, final
 import numpy as np
 from numpy.typing import NDArray
 
-from predictor.arrays import FloatArray
+from predictor.arrays import FloatArray, IndexArray
 from predictor.bars import adjustment, checks, files
 from predictor.bars.adjustment import AdjustedBars, Jumps, find_jumps
 from predictor.errors import BarsError, listed
@@ -62,7 +62,7 @@ class BarPanel:
         self._freeze_columns()
         self._check_bars()
         self._check_splits()
-        self._check_dividends()
+        _check_dividends(self)
 
     def _freeze_columns(self) -> None:
         if self.adj_close is not None and (self.split_ratio is not None or self.cash_dividend is not None):
@@ -84,18 +84,6 @@ class BarPanel:
             sound = (self.split_ratio > 0) & np.isfinite(self.split_ratio)
             rule = "a split ratio must be positive and finite, 3 for 3:1; 1 or empty for none"
             checks.check_events(self.symbols, self.sessions, "split_ratio", self.split_ratio, sound, rule)
-
-    def _check_dividends(self) -> None:
-        paid = self.cash_dividend
-        if paid is None:
-            return
-        sound = (paid >= 0) & np.isfinite(paid)
-        rule = "a dividend must be finite and not negative; 0 or empty for none"
-        checks.check_events(self.symbols, self.sessions, "cash_dividend", paid, sound, rule)
-        with np.errstate(all="ignore"):  # what overflows is refused by name when the bars are adjusted
-            kept = adjustment.kept_shares(self, adjustment.later_shares(self))
-        rule = "a dividend must be less than the close before it"
-        checks.check_events(self.symbols, self.sessions, "cash_dividend", paid, kept > 0, rule)
 
     @classmethod
     def single(  # noqa: PLR0913 (one argument per column)
@@ -177,8 +165,7 @@ class BarPanel:
 
         The file appears whole or not at all. A symbol without any bar leaves no row.
         """
-        names = (*PRICE_FIELDS, *(name for name in OPTIONAL_FIELDS if getattr(self, name) is not None))
-        columns = {name: getattr(self, name) for name in names}
+        columns = {name: getattr(self, name) for name in self.columns}
         table = files.BarTable(symbols=self.symbols, sessions=self.sessions, columns=columns)
         files.write_table(table, Path(path))
 
@@ -194,6 +181,11 @@ class BarPanel:
             return ()
         silent = self.present.any(axis=1) & ~np.any(self.volume > 0, axis=1)
         return tuple(self.symbols[row] for row in np.flatnonzero(silent))
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Names of the columns that the panel has, those that record adjustments last."""
+        return (*PRICE_FIELDS, *(name for name in OPTIONAL_FIELDS if getattr(self, name) is not None))
 
     @property
     def is_unadjusted(self) -> bool:
@@ -266,20 +258,63 @@ class BarPanel:
             cash_dividend=None if self.cash_dividend is None else moved(self.cash_dividend),
         )
 
+    def followed_by(self, later: Self) -> Self:
+        """The panel with the sessions of another one behind its own; only what spans the two is checked.
+
+        Args:
+            later: the same symbols, with the same columns, on later sessions.
+
+        Raises:
+            BarsError: it is another panel's, or a dividend of it is not less than the close before.
+        """
+        self._check_continues(later)
+        both = {name: np.concatenate([getattr(self, name), getattr(later, name)], axis=1) for name in self.columns}
+        joined = self._like(self.symbols, np.concatenate([self.sessions, later.sessions]), both)
+        _check_dividends(joined)
+        return joined
+
+    def without_bars(self, session: int) -> Self:
+        """The same symbols and columns on one session (yyyymmdd) without any bar."""
+        nothing = np.full((len(self.symbols), 1), np.nan)
+        sessions = checks.frozen_sessions(np.array([session]), self.symbols)
+        return self._like(self.symbols, sessions, dict.fromkeys(self.columns, nothing))
+
+    def with_bars(self, later: Self, rows: IndexArray) -> Self:
+        """The panel with the bars of another one on the same sessions, with the same columns, in the place of its own.
+
+        Args:
+            later: P of the symbols.
+            rows: [P] their places.
+        """
+        columns = {name: np.copy(getattr(self, name)) for name in self.columns}
+        for name, values in columns.items():
+            values[rows] = getattr(later, name)
+        return self._like(self.symbols, self.sessions, columns)
+
+    def _check_continues(self, later: Self) -> None:
+        if later.symbols != self.symbols or later.columns != self.columns:
+            raise BarsError(
+                f"bars of {listed(later.symbols)} with {listed(later.columns)} cannot follow those of "
+                f"{listed(self.symbols)} with {listed(self.columns)}; give the same symbols and columns"
+            )
+        if later.sessions[0] <= self.sessions[-1]:
+            raise BarsError(f"session {later.sessions[0]} cannot follow {self.sessions[-1]}; give later bars")
+
     def _part(self, rows: list[int] | slice, columns: slice, symbols: tuple[str, ...]) -> Self:
         """A panel of some rows and columns; they were checked when this panel was made, so not again."""
-        part = object.__new__(type(self))
+        cut = {name: np.ascontiguousarray(getattr(self, name)[rows, columns]) for name in self.columns}
+        return self._like(symbols, self.sessions[columns], cut)
+
+    def _like(self, symbols: tuple[str, ...], sessions: NDArray[np.int32], columns: Mapping[str, FloatArray]) -> Self:
+        """A panel of these columns, which hold bars that were checked already; calendar and currency are this one's."""
+        made = object.__new__(type(self))
         for field in fields(self):
-            object.__setattr__(part, field.name, getattr(self, field.name))
-        object.__setattr__(part, "symbols", symbols)
-        object.__setattr__(part, "sessions", self.sessions[columns])
-        for name in (*PRICE_FIELDS, *OPTIONAL_FIELDS):
-            values = getattr(self, name)
-            if values is not None:
-                cut = np.ascontiguousarray(values[rows, columns])
-                cut.setflags(write=False)
-                object.__setattr__(part, name, cut)
-        return part
+            object.__setattr__(made, field.name, getattr(self, field.name))
+        for name, values in (("sessions", sessions), *columns.items()):
+            values.setflags(write=False)
+            object.__setattr__(made, name, values)
+        object.__setattr__(made, "symbols", symbols)
+        return made
 
     def adjusted(self) -> AdjustedBars:
         """The bars in the money and the shares of each symbol's last bar; see predictor.bars.adjustment.
@@ -301,3 +336,21 @@ class BarPanel:
         if self.adj_close is not None or self.split_ratio is not None:
             return Jumps()
         return find_jumps(self.symbols, self.sessions, self.open, self.close)
+
+    def unexplained_jumps(self) -> Jumps:
+        """Price jumps of the last session that remain after the panel's own splits, dividends or adjusted closes."""
+        adjusted, _ = self.adjusted_each()
+        return adjustment.find_last_jumps(self.symbols, self.sessions, adjusted.open, adjusted.close)
+
+
+def _check_dividends(panel: BarPanel) -> None:
+    paid = panel.cash_dividend
+    if paid is None:
+        return
+    sound = (paid >= 0) & np.isfinite(paid)
+    rule = "a dividend must be finite and not negative; 0 or empty for none"
+    checks.check_events(panel.symbols, panel.sessions, "cash_dividend", paid, sound, rule)
+    with np.errstate(all="ignore"):  # what overflows is refused by name when the bars are adjusted
+        kept = adjustment.kept_shares(panel, adjustment.later_shares(panel))
+    rule = "a dividend must be less than the close before it"
+    checks.check_events(panel.symbols, panel.sessions, "cash_dividend", paid, kept > 0, rule)

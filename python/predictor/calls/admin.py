@@ -1,15 +1,17 @@
-"""The calls of ModelAdminService: which models are served."""
+"""The calls that change which models are served: those of ModelAdminService, and of the public inference protocol."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Final, Protocol, final
+from typing import Final, Protocol, final
 
+from predictor._pb import inference_pb2 as inference_pb
 from predictor._pb import prediction_pb2 as pb
-from predictor.calls.chaining import chain, fail
+from predictor.calls import inference
+from predictor.calls.chaining import chain, fail, settle
 from predictor.calls.requests import checked_reference, parsed
-from predictor.calls.streams import Emit, OpenCall
+from predictor.calls.streams import Emit, OneRequestCall, OpenCall
 from predictor.catalog import ModelInfo
 from predictor.errors import MalformedRequestError
 from predictor.instance import Cancellation, Deadline
@@ -17,9 +19,6 @@ from predictor.limits import QueueLimits
 from predictor.service import Item, TurnLane, WorkQueue
 from predictor.wire import models
 from predictor.wire.counting import count_parts
-
-if TYPE_CHECKING:
-    from google.protobuf.message import Message
 
 _WAITING: Final = QueueLimits(calls=16)
 
@@ -49,9 +48,11 @@ class Changeable(Protocol):
 class ChangeMethod:
     """One of the calls."""
 
-    request: "type[pb.LoadModelRequest | pb.UnloadModelRequest | pb.ReloadModelRequest]"
-    answer: "type[Message]"
+    reference: Callable[[bytes], str]
+    """What its request is about; raises QuantraError where that cannot be told."""
     change: Callable[[str], None]
+    answer: Callable[[Sequence[ModelInfo]], bytes]
+    """From the versions of the model that are served afterwards."""
 
 
 @final
@@ -67,17 +68,16 @@ class Change:
     size: int = 0
 
     def step(self, now: datetime, deadline: Cancellation) -> bytes:  # noqa: ARG002 - once begun, a change is carried out
-        """The versions of this model that are served afterwards."""
+        """The answer."""
         self.method.change(self.reference)
         self.changed()
         name = self.reference.partition("@")[0]
-        infos = [info for info in self.served() if info.name == name]
-        return self.method.answer(models=map(models.encode, infos)).SerializeToString()
+        return self.method.answer([info for info in self.served() if info.name == name])
 
 
 @final
 class AdminCalls:
-    """Answers the calls of ModelAdminService, one change after the other. Thread-safe.
+    """Answers the calls that change models, of both protocols, one change after the other. Thread-safe.
 
     Args:
         served: the models.
@@ -90,33 +90,79 @@ class AdminCalls:
         self._queue = WorkQueue(_WAITING)
         self._lane = TurnLane("admin", self._queue)
         self._methods = {
-            "LoadModel": ChangeMethod(pb.LoadModelRequest, pb.LoadModelResponse, served.load),
-            "UnloadModel": ChangeMethod(pb.UnloadModelRequest, pb.UnloadModelResponse, served.unload),
-            "ReloadModel": ChangeMethod(pb.ReloadModelRequest, pb.ReloadModelResponse, served.reload),
+            "LoadModel": ChangeMethod(_reference_in(pb.LoadModelRequest), served.load, _telling(pb.LoadModelResponse)),
+            "UnloadModel": ChangeMethod(
+                _reference_in(pb.UnloadModelRequest), served.unload, _telling(pb.UnloadModelResponse)
+            ),
+            "ReloadModel": ChangeMethod(
+                _reference_in(pb.ReloadModelRequest), served.reload, _telling(pb.ReloadModelResponse)
+            ),
+            "RepositoryModelLoad": ChangeMethod(
+                inference.loaded,
+                served.reload,
+                lambda _: inference_pb.RepositoryModelLoadResponse().SerializeToString(),
+            ),
+            "RepositoryModelUnload": ChangeMethod(
+                inference.unloaded,
+                served.unload,
+                lambda _: inference_pb.RepositoryModelUnloadResponse().SerializeToString(),
+            ),
+        }
+        self._told: Mapping[str, Callable[[bytes], bytes]] = {
+            "ServerLive": inference.live,
+            "ServerReady": inference.ready,
+            "RepositoryIndex": lambda body: inference.repository_index(body, served.infos()),
         }
 
     def call(self, name: str, request: bytes, deadline: Deadline) -> "Future[bytes]":
-        """Carry out one change; as `Calls.call`."""
+        """Carry out one change, or tell what is served; as `Calls.call`."""
         answer: Future[bytes] = Future()
         try:
-            method = self._methods[name]
-            count_parts(request, method.request)
-            reference = checked_reference(parsed(request, method.request).model)
-            change = Change(method, reference, self._served.infos, self._changed)
-            item: Item[Change, bytes] = Item(change, deadline)
-            self._lane.put(name, item)
-            chain(name, item.answer, answer, lambda made: made)
+            if name in self._told:
+                settle(answer, self._told[name](request))
+            else:
+                self._begin(name, self._methods[name], request, deadline, answer)
         except Exception as error:  # noqa: BLE001 - the layer's edge
             fail(name, answer, error)
         return answer
 
-    def open(self, name: str, deadline: Deadline, emit: Emit) -> OpenCall:
+    def open(self, name: str, deadline: Deadline, emit: Emit, most_bytes: int | None = None) -> OpenCall:  # noqa: ARG002
         """A call whose answer is a stream: there is none."""
-        return OpenCall(name, lambda _: _no_stream(name), deadline, emit)
+        return OneRequestCall(name, lambda _: _no_stream(name), deadline, emit)
+
+    def drain(self) -> None:
+        """There is no stream to end."""
 
     def close(self) -> None:
         """Carry out what waits, and take no more."""
         self._queue.close()
+
+    def _begin(
+        self, name: str, method: ChangeMethod, request: bytes, deadline: Deadline, answer: "Future[bytes]"
+    ) -> None:
+        change = Change(method, method.reference(request), self._served.infos, self._changed)
+        item: Item[Change, bytes] = Item(change, deadline)
+        self._lane.put(name, item)
+        chain(name, item.answer, answer, lambda made: made)
+
+
+def _reference_in(
+    kind: "type[pb.LoadModelRequest | pb.UnloadModelRequest | pb.ReloadModelRequest]",
+) -> Callable[[bytes], str]:
+    """What reads a request of ModelAdminService."""
+
+    def reference(body: bytes) -> str:
+        count_parts(body, kind)
+        return checked_reference(parsed(body, kind).model)
+
+    return reference
+
+
+def _telling(
+    kind: "type[pb.LoadModelResponse | pb.UnloadModelResponse | pb.ReloadModelResponse]",
+) -> Callable[[Sequence[ModelInfo]], bytes]:
+    """What encodes an answer of ModelAdminService."""
+    return lambda infos: kind(models=map(models.encode, infos)).SerializeToString()
 
 
 def _no_stream(name: str) -> "Future[bytes]":

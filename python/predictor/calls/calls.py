@@ -1,16 +1,24 @@
 """Which calls there are, and how each is answered."""
 
+import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
-from datetime import datetime
 from functools import partial
 from typing import Final, Protocol, TypeVar, final
 
 from google.protobuf.message import Message
 
 from predictor._pb import prediction_pb2 as pb
+from predictor.calls.bar_sessions import BarSessions
 from predictor.calls.chaining import chain, fail, follow, settle
+from predictor.calls.conversation import CALL as PREDICT_STREAM
+from predictor.calls.conversation import PredictStream
+from predictor.calls.counting import Counting, Uncounted
+from predictor.calls.flow import Flow
+from predictor.calls.inference import INFER, Begin, InferenceCalls
+from predictor.calls.inference_stream import CALL as INFER_STREAM
+from predictor.calls.inference_stream import InferStream
 from predictor.calls.requests import (
     EncodedGlobalQuery,
     EncodedInstances,
@@ -18,22 +26,19 @@ from predictor.calls.requests import (
     checked_reference,
     parsed,
 )
-from predictor.calls.streams import Emit, OpenCall
+from predictor.calls.session_room import SessionRoom
+from predictor.calls.streams import Emit, OneRequestCall, OpenCall
 from predictor.catalog import ModelInfo
-from predictor.errors import MalformedRequestError
+from predictor.errors import MalformedRequestError, QuantraError, UnavailableError
 from predictor.forecast import Explanation, Forecast, Outcome
 from predictor.global_importance import GlobalImportance
-from predictor.instance import Cancellation, Deadline
+from predictor.instance import Deadline
 from predictor.limits import ServiceLimits
-from predictor.service import Asked, AskedGlobalQuery, AskedQuery, Item, TurnLane, WorkQueue
+from predictor.service import Asked, AskedGlobalQuery, AskedQuery
 from predictor.wire import attributions, errors, forecasts, global_importance, models
-from predictor.wire.counting import Counted, TooManyPartsError, count_parts
+from predictor.wire.counting import Counted
 
 SERVICE_NAME: Final = pb.DESCRIPTOR.services_by_name["PredictionService"].full_name
-
-AT_ONCE: Final = 256
-"""Fields of a request that are counted on the caller's own thread, in a tenth of a millisecond; larger requests are
-counted on a thread for it, so that no caller, such as an event loop, is held up."""
 
 ReadT = TypeVar("ReadT")
 
@@ -75,27 +80,39 @@ class Method:
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class Uncounted:
-    """A request that is counted in its turn."""
+class OpenStreams:
+    """The streams that are under way. Thread-safe."""
 
-    body: bytes
-    request: type[Message]
-    rows: int = 0
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._streams: set[OpenCall] = set()
+        self._error: QuantraError | None = None
 
-    @property
-    def size(self) -> int:
-        """Bytes."""
-        return len(self.body)
+    def add(self, stream: OpenCall) -> None:
+        """One more, until it ends."""
+        with self._lock:
+            self._streams.add(stream)
+            error = self._error
+        stream.ended.add_done_callback(lambda _: self._leave(stream))
+        if error is not None:
+            stream.stop(error)
 
-    def step(self, now: datetime, deadline: Cancellation) -> Counted:  # noqa: ARG002 - it takes a moment only
-        """What it holds; raises as `count_parts`."""
-        return count_parts(self.body, self.request)
+    def stop(self, error: QuantraError) -> None:
+        """End all with this error, those that come later too."""
+        with self._lock:
+            self._error = error
+            streams = [*self._streams]
+        for stream in streams:
+            stream.stop(error)
+
+    def _leave(self, stream: OpenCall) -> None:
+        with self._lock:
+            self._streams.discard(stream)
 
 
 @final
 class Calls:
-    """Answers the calls of PredictionService. Thread-safe.
+    """Answers the calls of PredictionService and of GRPCInferenceService. Thread-safe.
 
     Args:
         service: computes the answers.
@@ -104,13 +121,20 @@ class Calls:
 
     def __init__(self, service: Service, limits: ServiceLimits | None = None) -> None:
         self._service = service
-        self._uncounted = WorkQueue((limits or ServiceLimits()).uncounted)
-        self._counting = TurnLane("count", self._uncounted)
-        self._unary = {
+        self._limits = limits or ServiceLimits()
+        self._room = SessionRoom.of_process(self._limits)
+        self._counting = Counting(self._limits.uncounted)
+        self._open = OpenStreams()
+        methods = {
             "ListModels": Method(pb.ListModelsRequest, self._list_models),
             "GetModel": Method(pb.GetModelRequest, self._get_model),
             "Predict": Method(pb.PredictRequest, self._predict),
             "Explain": Method(pb.ExplainRequest, self._explain),
+        }
+        self._inference = InferenceCalls(service, self._counting)
+        self._unary: dict[str, Begin] = {
+            **{name: partial(self._begin, name, method) for name, method in methods.items()},
+            **self._inference.unary,
         }
 
     def call(self, name: str, request: bytes, deadline: Deadline) -> "Future[bytes]":
@@ -120,38 +144,65 @@ class Calls:
         """
         return self._answered(name, self._unary.get(name), request, deadline)
 
-    def open(self, name: str, deadline: Deadline, emit: Emit) -> OpenCall:
-        """Begin a call whose answer is a stream of messages. Never raises, as `call`."""
-        streams = {"ExplainGlobal": Method(pb.ExplainGlobalRequest, partial(self._explain_global, emit))}
-        return OpenCall(
+    def open(self, name: str, deadline: Deadline, emit: Emit, most_bytes: int | None = None) -> OpenCall:
+        """Begin a call whose answer is a stream of messages. Never raises, as `call`.
+
+        Args:
+            name: of the call.
+            deadline: of the whole call.
+            emit: takes each message.
+            most_bytes: of one message; None = any. A larger answer to one request of several is an error of its own.
+        """
+        flow = Flow(self._limits.requests_per_stream, self._limits.bytes_per_stream)
+        if name == INFER_STREAM:
+            infer_stream = InferStream(partial(self.call, INFER), deadline, emit, flow, most_bytes)
+            self._open.add(infer_stream)
+            return infer_stream
+        if name == PREDICT_STREAM:
+            stream = PredictStream(self._service, self._sessions(), self._counting, deadline, emit, flow, most_bytes)
+            self._open.add(stream)
+            return stream
+        explaining = Method(pb.ExplainGlobalRequest, partial(self._explain_global, emit))
+        streams: dict[str, Begin] = {"ExplainGlobal": partial(self._begin, "ExplainGlobal", explaining)}
+        return OneRequestCall(
             name, lambda request: self._answered(name, streams.get(name), request, deadline), deadline, emit
         )
 
-    def close(self) -> None:
-        """Finish counting what waits, and count no more; what was counted is the service's."""
-        self._uncounted.close()
-        self._uncounted.join()
+    @property
+    def sessions_held(self) -> tuple[int, int]:
+        """Sessions that are open on all streams, and the bytes that they hold."""
+        return self._room.held
 
-    def _answered(self, name: str, method: Method | None, request: bytes, deadline: Deadline) -> "Future[bytes]":
+    def drain(self) -> None:
+        """End streams, those that come later too, as UNAVAILABLE: what they have asked already is answered first."""
+        self._open.stop(UnavailableError("the server is stopping; open the stream again in a moment, or elsewhere"))
+
+    def close(self) -> None:
+        """As `drain`; finish counting what waits, and count no more; what was counted is the service's."""
+        self.drain()
+        self._counting.close()
+
+    def _sessions(self) -> BarSessions:
+        """Those of one stream."""
+        return BarSessions(self._service, self._room.of_stream(self._limits))
+
+    def _answered(self, name: str, begin: "Begin | None", request: bytes, deadline: Deadline) -> "Future[bytes]":
         answer: Future[bytes] = Future()
-        if method is None:
+        if begin is None:
             fail(name, answer, MalformedRequestError(f"there is no call {name[:80]!r} of this kind"))
             return answer
         try:
-            self._begin(name, method, request, deadline, answer)
+            begin(request, deadline, answer)
         except Exception as error:  # noqa: BLE001 - the layer's edge
             fail(name, answer, error)
         return answer
 
     def _begin(self, name: str, method: Method, request: bytes, deadline: Deadline, answer: "Future[bytes]") -> None:
-        try:
-            counted = count_parts(request, method.request, AT_ONCE)
-        except TooManyPartsError:
-            item: Item[Uncounted, Counted] = Item(Uncounted(request, method.request), deadline)
-            self._counting.put(name, item)
-            follow(name, item.answer, answer, lambda counted: method.begin(request, counted, deadline, answer))
-        else:
+        counted = self._counting.count(name, Uncounted(request, method.request), deadline)
+        if isinstance(counted, Counted):
             method.begin(request, counted, deadline, answer)
+        else:
+            follow(name, counted, answer, lambda counted: method.begin(request, counted, deadline, answer))
 
     def _list_models(self, body: bytes, _counted: Counted, _deadline: Deadline, answer: "Future[bytes]") -> None:
         parsed(body, pb.ListModelsRequest)
@@ -178,7 +229,11 @@ class Calls:
         self, emit: Emit, body: bytes, counted: Counted, deadline: Deadline, answer: "Future[bytes]"
     ) -> None:
         asked = EncodedGlobalQuery(body, counted)
-        known = self._service.explain_global(asked.model, asked, lambda known: emit(encode_known(known)), deadline)
+
+        def report(known: GlobalImportance) -> None:
+            emit(encode_known(known))
+
+        known = self._service.explain_global(asked.model, asked, report, deadline)
         chain("ExplainGlobal", known, answer, encode_known)
 
 

@@ -125,3 +125,7 @@ class InputFlags:
         bool,
         typer.Option("--allow-incomplete-last-bar", help="Use the last bar even if its session has not closed."),
     ] = False
+    max_age: Annotated[
+        int | None,
+        typer.Option(metavar="N", min=0, help="Refuse bars after whose last one more than N sessions have closed."),
+    ] = None

@@ -127,6 +127,7 @@ def model_input(
             covariates=covariates,
             gap_policy=inputs.gaps,
             allow_incomplete_last_bar=inputs.allow_incomplete_last_bar,
+            max_age_sessions=inputs.max_age,
         ),
         doubts,
     )

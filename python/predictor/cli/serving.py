@@ -46,6 +46,10 @@ def serve(  # noqa: PLR0913 - one argument a flag
     watch: Annotated[
         bool, typer.Option("--watch", help="Serve what comes into the folder; drop what leaves it.")
     ] = False,
+    max_age: Annotated[
+        int | None,
+        typer.Option(metavar="N", min=0, help="Refuse bars after whose last one more than N sessions have closed."),
+    ] = None,
     admin_listen: Annotated[
         str | None,
         typer.Option(metavar="HOST:PORT", help="Where models can be loaded and unloaded, or unix:PATH."),
@@ -69,6 +73,7 @@ def serve(  # noqa: PLR0913 - one argument a flag
             threads=threads,
             lock=lock,
             watch=watch,
+            max_age_sessions=max_age,
             admin_listen=None if admin_listen is None else parse_listening(admin_listen),
         )
     except ConfigurationError as error:

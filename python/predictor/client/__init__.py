@@ -10,5 +10,14 @@ from predictor.client.asynchronous import AsyncQuantraClient
 from predictor.client.blocking import QuantraClient
 from predictor.client.calls import DEFAULT_TIMEOUT_S, LONGEST_TIMEOUT_S
 from predictor.client.credentials import ClientCredentials
+from predictor.client.streams import DEFAULT_IN_FLIGHT, Answered
 
-__all__ = ["DEFAULT_TIMEOUT_S", "LONGEST_TIMEOUT_S", "AsyncQuantraClient", "ClientCredentials", "QuantraClient"]
+__all__ = [
+    "DEFAULT_IN_FLIGHT",
+    "DEFAULT_TIMEOUT_S",
+    "LONGEST_TIMEOUT_S",
+    "Answered",
+    "AsyncQuantraClient",
+    "ClientCredentials",
+    "QuantraClient",
+]

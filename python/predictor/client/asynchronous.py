@@ -1,7 +1,7 @@
 """The client for asyncio."""
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Sequence
 from typing import Self, TypeVar, final
 
 import grpc
@@ -12,6 +12,7 @@ from predictor.catalog import ModelInfo
 from predictor.client.calls import DEFAULT_TIMEOUT_S, UnaryCall, checked_timeout, read
 from predictor.client.credentials import ClientCredentials, Connecting, connecting
 from predictor.client.failures import cancelled, closed, error_of
+from predictor.client.streams import DEFAULT_IN_FLIGHT, WATCH_S, Answered, Asking, AsyncSending
 from predictor.covariates import Covariates
 from predictor.forecast import Attribution, Explanation, Forecast, Outcome, forecast_or_raise
 from predictor.global_importance import GlobalImportance, GlobalQuery
@@ -73,6 +74,34 @@ class AsyncQuantraClient:
         """Each instance's forecast, or the error that it alone has, in order."""
         return await self._ask(UnaryCall.predict(self._model, instances), timeout_s)
 
+    async def predict_stream(
+        self, questions: Iterable[Question] | AsyncIterable[Question], *, in_flight: int = DEFAULT_IN_FLIGHT
+    ) -> AsyncIterator[Answered]:
+        """Forecasts for many questions over one call; as QuantraClient.predict_stream, on the running event loop."""
+        if self._closed:
+            raise closed(self._target)
+        asking = Asking(self._target, self._model, self._timeout_s, in_flight)
+        sending = AsyncSending(asking, questions)
+        call = self._stub.PredictStream(sending.requests(), metadata=self._headers)
+        watching = asyncio.create_task(_end_silence(asking, call.cancel))
+        try:
+            asking.reads()
+            async for response in call:
+                sending.make_room()
+                yield asking.answered(response)
+                asking.reads()
+        except grpc.RpcError as failure:
+            raise error_of(failure, self._target, self._timeout_s) from failure
+        except asyncio.CancelledError:
+            if _is_cancelled():
+                raise
+            raise (asking.silence() if watching.done() else cancelled(self._target)) from None
+        finally:
+            watching.cancel()
+            call.cancel()
+        sending.check()
+        asking.check_whole()
+
     async def feature_importance(
         self,
         bars: Question,
@@ -123,14 +152,28 @@ class AsyncQuantraClient:
         except grpc.RpcError as failure:
             raise error_of(failure, self._target, limit_s) from failure
         except asyncio.CancelledError:
-            task = asyncio.current_task()
-            if task is None or task.cancelling():
+            if _is_cancelled():
                 raise
             raise cancelled(self._target) from None  # the connection was closed, nobody cancelled the task
         return read(self._target, call, answer)
 
     def _limit_s(self, timeout_s: float | None) -> float:
         return self._timeout_s if timeout_s is None else checked_timeout(timeout_s)
+
+
+async def _end_silence(asking: Asking, end: Callable[[], object]) -> None:
+    """End a call once its server has fallen silent."""
+    while True:
+        await asyncio.sleep(WATCH_S)
+        if asking.is_overdue():
+            end()
+            return
+
+
+def _is_cancelled() -> bool:
+    """Whether somebody cancelled this task, and not its call alone."""
+    task = asyncio.current_task()
+    return task is None or task.cancelling() > 0
 
 
 def _opened(target: str, how: Connecting) -> grpc.aio.Channel:

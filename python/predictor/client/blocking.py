@@ -1,6 +1,6 @@
 """The client that waits for its answers."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Self, TypeVar, final
 
 import grpc
@@ -10,7 +10,9 @@ from predictor.catalog import ModelInfo
 from predictor.client.calls import DEFAULT_TIMEOUT_S, UnaryCall, checked_timeout, read
 from predictor.client.credentials import ClientCredentials, Connecting, connecting
 from predictor.client.failures import closed, error_of
+from predictor.client.streams import DEFAULT_IN_FLIGHT, Answered, Asking, Sending, Watching
 from predictor.covariates import Covariates
+from predictor.errors import UnavailableError
 from predictor.forecast import Attribution, Explanation, Forecast, Outcome, forecast_or_raise
 from predictor.global_importance import GlobalImportance, GlobalQuery
 from predictor.instance import Query, Question, importance_query, instance_of
@@ -95,6 +97,44 @@ class QuantraClient:
         """
         return self._ask(UnaryCall.predict(self._model, instances), timeout_s)
 
+    def predict_stream(
+        self, questions: Iterable[Question], *, in_flight: int = DEFAULT_IN_FLIGHT
+    ) -> Iterator[Answered]:
+        """Forecasts for many questions over one call, each as soon as it is there, in any order.
+
+        Args:
+            questions: taken one by one, on a thread of their own, and no faster than answers are read; may go on for
+                as long as one likes.
+            in_flight: how many may be asked and not answered.
+
+        Yields:
+            Each question's forecast or error. Whoever stops to read cancels the rest.
+
+        Raises:
+            QuantraError: the whole call failed. `timeout_s` counts for each question.
+        """
+        asking = Asking(self._target, self._model, self._timeout_s, in_flight)
+        sending = Sending(asking, questions)
+        try:
+            call = self._stub.PredictStream(sending.requests(), metadata=self._headers)
+        except ValueError as error:
+            raise self._closed_or(error) from error
+        with Watching(asking, call.cancel) as watching:
+            try:
+                asking.reads()
+                for response in call:
+                    sending.make_room()
+                    yield asking.answered(response)
+                    asking.reads()
+            except grpc.RpcError as failure:
+                silence = asking.silence() if watching.has_ended_it else None
+                raise silence or error_of(failure, self._target, self._timeout_s) from failure
+            finally:
+                sending.stop()
+                call.cancel()
+        sending.check()
+        asking.check_whole()
+
     def feature_importance(
         self,
         bars: Question,
@@ -145,10 +185,11 @@ class QuantraClient:
         except grpc.RpcError as failure:
             raise error_of(failure, self._target, limit_s) from failure
         except ValueError as error:
-            if not self._closed:
-                raise
-            raise closed(self._target) from error  # asked here and not before: another thread may close at any time
+            raise self._closed_or(error) from error  # asked here and not before: another thread may close at any time
         return read(self._target, call, answer)
+
+    def _closed_or(self, error: ValueError) -> UnavailableError | ValueError:
+        return closed(self._target) if self._closed else error
 
     def _limit_s(self, timeout_s: float | None) -> float:
         return self._timeout_s if timeout_s is None else checked_timeout(timeout_s)

@@ -1,10 +1,11 @@
 """The door for a program that hosts Python in its own process (C# through pythonnet): the wire's bytes, without a wire.
 
 `open_door` loads a folder of models. A call takes the request's bytes, as encoded from prediction.proto, and gives the
-answer's, or those of the google.rpc.Status that a server sends in `grpc-status-details-bin`. What a host and a server
+answer's, or those of the google.rpc.Status that a server sends in `grpc-status-details-bin`. A stream takes and gives
+messages in the same way. What a host and a server
 do with the same bytes is the same code, `predictor.calls`.
 """
 
-from predictor.embed.door import Door, Pending, open_door
+from predictor.embed.door import Door, Pending, Stream, open_door
 
-__all__ = ["Door", "Pending", "open_door"]
+__all__ = ["Door", "Pending", "Stream", "open_door"]

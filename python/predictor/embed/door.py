@@ -6,7 +6,7 @@ from concurrent.futures import CancelledError, Future
 from pathlib import Path
 from typing import Any, Final, final
 
-from predictor.calls import Calls
+from predictor.calls import Calls, OpenCall
 from predictor.errors import CallCancelledError, ConfigurationError, InternalError, QuantraError
 from predictor.instance import Deadline
 from predictor.service import PredictionService
@@ -59,8 +59,19 @@ class Door:
         deadline = Deadline.after(timeout_s)
         return Pending(self._calls.call(name, bytes(memoryview(request)), deadline), deadline)
 
+    def open(self, name: str, timeout_s: float, emit: Callable[[bytes], object]) -> "Stream":
+        """Start a call whose answer is a stream of messages.
+
+        Args:
+            name: of the call, such as `PredictStream`.
+            timeout_s: seconds after which nobody waits any more; infinity = as long as the host likes.
+            emit: takes the bytes of each message; called on any thread, perhaps on several at once. It must neither
+                wait nor raise.
+        """
+        return Stream(self._calls.open(name, Deadline.after(timeout_s), emit))
+
     def close(self) -> None:
-        """Finish what is under way and take no more."""
+        """Finish what is under way and take no more; streams end once what they have asked already is answered."""
         self._calls.close()
         self._service.close()
 
@@ -84,9 +95,55 @@ class Pending:
 
     def answer(self) -> tuple[bytes, bytes]:
         """The answer and nothing, or nothing and the google.rpc.Status of the error."""
-        try:
-            return self._answered.result(), b""
-        except CancelledError:
-            return b"", errors.encode_details(CallCancelledError("the call was cancelled before its answer was there"))
-        except QuantraError as error:
-            return b"", errors.encode_details(error)
+        status = _status(self._answered)
+        return (b"", status) if status else (self._answered.result(), b"")
+
+
+@final
+class Stream:
+    """A call under way whose messages go both ways. The host hands over one request after the other."""
+
+    def __init__(self, call: OpenCall) -> None:
+        self._call = call
+
+    def send(self, request: Any) -> bool:
+        """Hand over a request.
+
+        Args:
+            request: the message's bytes, in anything with the buffer protocol; they are copied.
+
+        Returns:
+            Whether another may follow now. If not, wait until `taken` says so: a stream holds so much and no more.
+        """
+        return self._call.send(bytes(memoryview(request)))
+
+    def taken(self, size: int) -> bool:
+        """Say that whoever reads has taken a message of so many bytes. Returns whether a request may follow now."""
+        return self._call.taken(size)
+
+    def end(self) -> None:
+        """Say that no request follows; what is under way is answered, and then the call ends."""
+        self._call.end()
+
+    def cancel(self) -> None:
+        """Nobody waits for it any more; no message follows soon after."""
+        self._call.cancel()
+
+    def when_done(self, tell: Callable[[], object]) -> None:
+        """Call `tell` once, on any thread, when every message was emitted and `status` no longer has to wait."""
+        self._call.ended.add_done_callback(lambda _: tell())
+
+    def status(self) -> bytes:
+        """Nothing, or the google.rpc.Status of the error with which the call ended."""
+        return _status(self._call.ended)
+
+
+def _status(done: "Future[bytes] | Future[None]") -> bytes:
+    """Nothing, or the google.rpc.Status of an error."""
+    try:
+        done.result()
+    except CancelledError:
+        return errors.encode_details(CallCancelledError("the call was cancelled before its answer was there"))
+    except QuantraError as error:
+        return errors.encode_details(error)
+    return b""

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from predictor.arrays import IndexArray
 from predictor.bars import BarPanel
 from predictor.covariates import NO_COVARIATES
-from predictor.errors import BarIncompleteError, BarsError, SessionGapError, shown_date
+from predictor.errors import BarIncompleteError, BarsError, BarsStaleError, SessionGapError, shown_date
 from predictor.instance import GapPolicy, Instance
 from predictor.model.prepared import check_length
 from predictor.sessions import SessionCalendar
@@ -116,6 +116,32 @@ class DateReader:
             known=None if of_covariates else pipeline.latest_known(sessions, following, NO_COVARIATES),
             warnings=_warnings(pipeline, bars.sessions),
         )
+
+
+def check_age(calendar: SessionCalendar, as_of: int, most: int | None, now: datetime) -> None:
+    """Refuse an instance whose last session is older than its caller allows.
+
+    Args:
+        calendar: the model's.
+        as_of: the last session, yyyymmdd; 0 = unknown.
+        most: sessions that may have closed since; None: any number.
+        now: the present, with a time zone.
+
+    Raises:
+        BarsStaleError: more have, or nobody knows how many.
+        CalendarEndedError: the calendar does not cover today.
+    """
+    if most is None:
+        return
+    if not as_of:
+        raise BarsStaleError(
+            f"as_of_session is 0, so the window's age is unknown, and at most {most} sessions may have closed since; "
+            "send the session of the last row",
+            metadata={"most": str(most)},
+        )
+    have = calendar.closed_since(as_of, now)
+    if have > most:
+        raise BarsStaleError.of(as_of, have=have, most=most)
 
 
 def _sessions(pipeline: Pipeline, bars: BarPanel, instance: Instance, now: datetime) -> NDArray[np.int32]:

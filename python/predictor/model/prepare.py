@@ -16,7 +16,7 @@ from predictor.bars.adjustment import adjust_each
 from predictor.covariates import Covariates, check_sent
 from predictor.errors import QuantraError
 from predictor.instance import Cancellation, FeatureWindow, Instance
-from predictor.model.dates import DateReader
+from predictor.model.dates import DateReader, check_age
 from predictor.model.prepared import PanelState, Prepared, SymbolStates, nothing_usable, refusals_of, warnings_of
 from predictor.model.stacked import Reading, stacked, stacked_covariates
 from predictor.model.window_inputs import check_form, windows_prepared
@@ -98,10 +98,14 @@ class _Preparation:
         return [self._prepared[place] for place in range(len(self._prepared))]
 
     def _read(self, instance: Instance) -> Reading | FeatureWindow | QuantraError:
+        calendar, most_age = self._pipeline.calendar, instance.max_age_sessions
         try:
             if isinstance(instance.input, BarPanel):
-                return read_bars(instance, instance.input, self._dates, self._now)
+                reading = read_bars(instance, instance.input, self._dates, self._now)
+                check_age(calendar, reading.dates.as_of, most_age, self._now)
+                return reading
             check_form(self._pipeline, instance.input)
+            check_age(calendar, instance.input.as_of_session, most_age, self._now)
         except QuantraError as error:
             return error
         return instance.input

@@ -29,6 +29,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             threads=options.threads,
             lock=options.lock,
             watch=options.watch,
+            max_age_sessions=options.max_age,
             admin_listen=None if options.admin_listen is None else parse_listening(options.admin_listen),
         )
     except ConfigurationError as error:
@@ -54,6 +55,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--threads", type=int, default=1, help="CPU threads of one forward [%(default)s]")
     parser.add_argument("--lock", type=Path, help="what sha256sum */*/manifest.json printed in the folder of models")
     parser.add_argument("--watch", action="store_true", help="follow what changes in the folder of models")
+    parser.add_argument("--max-age", type=int, help="sessions that may have closed since the last bar of a prediction")
     parser.add_argument("--admin-listen", help="HOST:PORT or unix:PATH where models can be loaded and unloaded")
     parser.add_argument("--log-level", default="info", choices=("debug", "info", "warning", "error"))
     return parser

@@ -5,7 +5,7 @@ import os
 import socket
 import stat
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, final
+from typing import TYPE_CHECKING, Final
 
 from predictor.errors import ConfigurationError
 from predictor.server.address import Address, Listening, SocketAddress
@@ -19,56 +19,31 @@ _OWN_FOLDER: Final = 0o700
 _ANSWER_S: Final = 1.0
 
 
-@final
-class Claim:
-    """One place where a server listens.
+def bind(server: "grpc.aio.Server", address: Listening, credentials: "grpc.ServerCredentials | None") -> int:
+    """Claim a place for a server. gRPC removes a Unix socket when the server stops.
 
     Args:
+        server: that will listen there.
         address: the place.
         credentials: for addresses of the network; None: without TLS.
+
+    Returns:
+        The port; of a Unix socket, a number that says nothing.
+
+    Raises:
+        ConfigurationError: it is in use, not allowed, or not this machine's; a socket's folder is open to others.
     """
-
-    def __init__(self, address: Listening, credentials: "grpc.ServerCredentials | None") -> None:
-        self._address = address
-        self._credentials = credentials
-        self._made: tuple[Path, tuple[int, int]] | None = None
-        """The socket that gRPC has made, and which one it is."""
-
-    def bind(self, server: "grpc.aio.Server") -> int:
-        """Claim it for the server.
-
-        Returns:
-            The port; 0 for a Unix socket.
-
-        Raises:
-            ConfigurationError: it is in use, not allowed, or not this machine's; a socket's folder is open to others.
-        """
-        try:
-            if isinstance(self._address, SocketAddress):
-                return self._bind_socket(server, self._address)
-            return self._bind_port(server, self._address)
-        except RuntimeError:
-            raise ConfigurationError(f"cannot listen on {self._address}; choose another address") from None
-
-    def release(self) -> None:
-        """Remove the socket, unless another server's is in its place."""
-        if self._made is not None:
-            path, which = self._made
-            if _which(path) == which:
-                path.unlink(missing_ok=True)
-
-    def _bind_port(self, server: "grpc.aio.Server", address: Address) -> int:
-        _check_free(address)
-        if self._credentials is None:
-            return server.add_insecure_port(str(address))
-        return server.add_secure_port(str(address), self._credentials)
-
-    def _bind_socket(self, server: "grpc.aio.Server", address: SocketAddress) -> int:
+    if isinstance(address, SocketAddress):
         _make_folder(address.path.parent)
         _make_room(address)
-        server.add_insecure_port(str(address))
-        self._made = (address.path, _which(address.path))
-        return 0
+    else:
+        _check_free(address)
+    try:
+        if credentials is None or isinstance(address, SocketAddress):
+            return server.add_insecure_port(str(address))
+        return server.add_secure_port(str(address), credentials)
+    except RuntimeError:
+        raise ConfigurationError(f"cannot listen on {address}; choose another address") from None
 
 
 def _check_free(address: Address) -> None:
@@ -127,12 +102,3 @@ def _make_room(address: SocketAddress) -> None:
             f"cannot listen on the socket {address.path.name}: {error.strerror or error}; listen on another path"
         ) from None
     raise ConfigurationError(f"the socket {address.path.name} is in use; stop the server there, or choose another path")
-
-
-def _which(path: Path) -> tuple[int, int]:
-    """Tells one socket from a later one of the same name: inode and time of change; zeros if there is none."""
-    try:
-        found = path.lstat()
-    except OSError:
-        return 0, 0
-    return found.st_ino, found.st_ctime_ns

@@ -20,8 +20,18 @@ NEEDS: Final[Mapping[str, frozenset[Role]]] = {
     "LoadModel": frozenset({Role.ADMIN}),
     "UnloadModel": frozenset({Role.ADMIN}),
     "ReloadModel": frozenset({Role.ADMIN}),
+    "ServerLive": frozenset(),
+    "ServerReady": frozenset(),
+    "ServerMetadata": _ANY_TOKEN,
+    "ModelReady": _ANY_TOKEN,
+    "ModelMetadata": _ANY_TOKEN,
+    "ModelConfig": _ANY_TOKEN,
+    "RepositoryIndex": _ANY_TOKEN,
+    "ModelInfer": frozenset({Role.PREDICT}),
+    "ModelStreamInfer": frozenset({Role.PREDICT}),
 }
-"""By the name of a call, the roles of which one is enough. What is not listed needs `admin`."""
+"""By the name of a call, the roles of which one is enough; none: it needs no token, as health does not. What is not
+listed needs `admin`."""
 _NOT_LISTED: Final = frozenset({Role.ADMIN})
 
 
@@ -52,7 +62,7 @@ class Guard:
             PermissionDeniedError: its token is not good for it.
         """
         tokens, need = self._tokens, NEEDS.get(name, _NOT_LISTED)
-        if tokens is None:
+        if tokens is None or not need:
             return
         token = tokens.find(_sent(headers))
         if token is None:

@@ -4,7 +4,7 @@ import asyncio
 import gc
 import logging
 import threading
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,12 +14,10 @@ from predictor.errors import InternalError, QuantraError
 from predictor.server.address import Address, Listening, SocketAddress
 from predictor.server.listener import Listener
 from predictor.server.rotation import Rotation
-from predictor.server.servicer import ADMIN, PREDICTION
+from predictor.server.servicer import CALLS, CHANGES, Offer
 from predictor.server.settings import ServerSettings
 
 if TYPE_CHECKING:
-    from google.protobuf.descriptor import ServiceDescriptor
-
     from predictor.calls import AdminCalls, Calls
     from predictor.service import PredictionService
 
@@ -85,15 +83,15 @@ class Host:
     def __init__(self, settings: ServerSettings) -> None:
         self._settings = settings
         self._rotation = Rotation(settings)
-        self._listener = self._listening(settings.listen, PREDICTION)
-        self._admin = None if settings.admin_listen is None else self._listening(settings.admin_listen, ADMIN)
+        self._listener = self._listening(settings.listen, CALLS)
+        self._admin = None if settings.admin_listen is None else self._listening(settings.admin_listen, CHANGES)
         self._loaded: Loaded | None = None
         self._loop = asyncio.get_running_loop()
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def _listening(self, address: Listening, service: "ServiceDescriptor") -> Listener:
+    def _listening(self, address: Listening, offers: Sequence[Offer]) -> Listener:
         credentials = self._rotation.credentials() if isinstance(address, Address) else None
-        return Listener(address, self._settings.limits, service, self._rotation.guard, credentials)
+        return Listener(address, self._settings.limits, offers, self._rotation.guard, credentials)
 
     @property
     def _listeners(self) -> list[Listener]:
@@ -197,6 +195,7 @@ def _load(settings: ServerSettings, changed: Callable[[], None]) -> Loaded:
         threads=settings.threads,
         limits=settings.limits.service,
         lock=settings.lock,
+        max_age_sessions=settings.max_age_sessions,
     )
     return Loaded(service, Calls(service, settings.limits.service), AdminCalls(service.served, changed))
 

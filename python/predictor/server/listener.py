@@ -1,8 +1,8 @@
 """A gRPC server around a service: it claims an address, serves, and drains."""
 
 import asyncio
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Final, final
+from collections.abc import Iterable, Sequence
+from typing import Final, final
 
 import grpc
 import grpc.aio
@@ -12,13 +12,11 @@ from grpc_reflection.v1alpha import reflection, reflection_pb2_grpc
 from predictor.server.address import Listening
 from predictor.server.admission import Admission, Arrivals
 from predictor.server.adopted import Adopting
-from predictor.server.binding import Claim
+from predictor.server.binding import bind
+from predictor.server.descriptors import described
 from predictor.server.guard import Guard
-from predictor.server.servicer import PREDICTION, Calls, Servicer
+from predictor.server.servicer import CALLS, Calls, Offer, Servicer
 from predictor.server.settings import ServerLimits
-
-if TYPE_CHECKING:
-    from google.protobuf.descriptor import ServiceDescriptor
 
 _CLOSE_S: Final = 1.0
 """How long answers may take to be sent, and health watchers to hang up, once no call is in flight."""
@@ -37,7 +35,7 @@ class Listener:
     Args:
         address: where it listens.
         limits: of what it lets in.
-        service: whose calls it answers.
+        offers: the services whose calls it answers.
         guard: who may call what; None: everybody.
         credentials: for an address of the network; None: without TLS.
     """
@@ -46,17 +44,17 @@ class Listener:
         self,
         address: Listening,
         limits: ServerLimits,
-        service: "ServiceDescriptor" = PREDICTION,
+        offers: Sequence[Offer] = CALLS,
         guard: Guard | None = None,
         credentials: "grpc.ServerCredentials | None" = None,
     ) -> None:
-        self._whole = ("", service.full_name)
-        """What health tells of beside models: the server and its service."""
+        self._services = tuple(offer.service.full_name for offer in offers)
         self._address = address
-        self._claim = Claim(address, credentials)
+        self._credentials = credentials
         self._limits = limits
         self._admission, self._arrivals = Admission(limits), Arrivals(limits)
-        self._servicer = Servicer(service, guard or Guard(), self._admission, self._arrivals, limits)
+        guard = guard or Guard()
+        self._servicers = [Servicer(offer, guard, self._admission, self._arrivals, limits) for offer in offers]
         self._health = health.aio.HealthServicer()  # pyright: ignore[reportAttributeAccessIssue] - the stubs lack it
         self._healthy: frozenset[str] = frozenset()
         self._server = grpc.aio.server(options=_options(limits, has_tls=credentials is not None))
@@ -64,17 +62,17 @@ class Listener:
         self._moving: asyncio.Task[None] | None = None
 
     def bind(self) -> int:
-        """Claim the address before models are loaded, so that a conflict shows at once; as `Claim.bind`."""
-        return self._claim.bind(self._server)
+        """Claim the address before models are loaded, so that a conflict shows at once; as `binding.bind`."""
+        return bind(self._server, self._address, self._credentials)
 
     async def start(self) -> None:
         """Answer that models are loading: UNAVAILABLE to calls, NOT_SERVING to questions about health."""
-        self._server.add_generic_rpc_handlers((self._servicer.handler(),))
+        self._server.add_generic_rpc_handlers([servicer.handler() for servicer in self._servicers])
         adopting = Adopting(self._server)
         health_pb2_grpc.add_HealthServicer_to_server(self._health, adopting)
         if self._address.is_loopback:  # others need not learn what there is to attack
-            names = (self._whole[1], health.SERVICE_NAME, reflection.SERVICE_NAME)
-            reflecting = reflection.aio.ReflectionServicer(names)
+            names = (*self._services, health.SERVICE_NAME, reflection.SERVICE_NAME)
+            reflecting = reflection.aio.ReflectionServicer(names, pool=described())
             reflection_pb2_grpc.add_ServerReflectionServicer_to_server(reflecting, adopting)
         for name in self._whole:
             await self._health.set(name, health_pb2.HealthCheckResponse.NOT_SERVING)
@@ -83,8 +81,9 @@ class Listener:
         self._moving = asyncio.create_task(self._arrivals.keep_moving())
 
     async def serve(self, calls: Calls, models: Iterable[str]) -> None:
-        """Answer calls; health says SERVING for the server, for the service's name and for each of these models."""
-        self._servicer.serve(calls)
+        """Answer calls; health says SERVING for the server, for each service's name and for each of these models."""
+        for servicer in self._servicers:
+            servicer.serve(calls)
         await self.tell_health(models)
 
     async def tell_health(self, models: Iterable[str]) -> None:
@@ -96,10 +95,20 @@ class Listener:
             await self._health.set(name, health_pb2.HealthCheckResponse.NOT_SERVING)
         self._healthy = healthy
 
+    @property
+    def _whole(self) -> tuple[str, ...]:
+        """What health tells of beside models: the server and its services."""
+        return ("", *self._services)
+
     async def drain(self) -> None:
-        """Say NOT_SERVING, refuse new calls as UNAVAILABLE, let those in flight finish, and close."""
+        """Say NOT_SERVING, refuse new calls as UNAVAILABLE, let those in flight finish, and close.
+
+        Streams end once what they have asked already is answered.
+        """
         await self._health.enter_graceful_shutdown()
         self._admission.close()
+        for servicer in self._servicers:
+            servicer.drain()
         try:
             await asyncio.wait_for(self._admission.idle(), self._limits.drain_s)
         except TimeoutError:
@@ -111,7 +120,6 @@ class Listener:
         if self._moving is not None:
             self._moving.cancel()
         await self._server.stop(grace_s)
-        self._claim.release()
 
     async def close(self) -> None:
         """Give the address back at once, in whatever state the listener is."""

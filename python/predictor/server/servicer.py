@@ -1,4 +1,4 @@
-"""A service of quantra.v1 on gRPC: it takes each call's bytes to `predictor.calls`, and its answer back.
+"""A service on gRPC: it takes each call's bytes to `predictor.calls`, and its answer back.
 
 Requests are read here and not by gRPC: bytes that are no request get an answer of ours, and one that never comes whole
 does not wait for ever.
@@ -7,18 +7,21 @@ does not wait for ever.
 import asyncio
 import logging
 import time
-from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Never, Protocol, final
+from typing import TYPE_CHECKING, Any, Final, Never, Protocol, Self, final
 
 import grpc
 
+from predictor._pb import inference_pb2 as inference_pb
 from predictor._pb import prediction_pb2 as pb
 from predictor.errors import InternalError, QuantraError, RequestTooLargeError, Status, UnavailableError, answer_of
 from predictor.instance import Deadline
 from predictor.server.admission import Admission, Arrivals, Context, Peer
 from predictor.server.guard import Guard
+from predictor.server.handover import Handover
+from predictor.server.messages import Messages
 from predictor.server.settings import ServerLimits
 from predictor.wire import errors
 
@@ -32,8 +35,43 @@ if TYPE_CHECKING:
 STATUS_CODES = {status: grpc.StatusCode[status.value] for status in Status}
 """gRPC's own constant for each status."""
 
+
+@final
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """A service on one address, or those of its methods that are answered there."""
+
+    service: "ServiceDescriptor"
+    methods: frozenset[str]
+    """The others are UNIMPLEMENTED."""
+    while_loading: Mapping[str, bytes] = field(default_factory=dict[str, bytes])
+    """What can be answered before models are loaded."""
+
+    @classmethod
+    def whole(cls, service: "ServiceDescriptor", while_loading: Mapping[str, bytes] | None = None) -> Self:
+        """All methods of a service."""
+        return cls(service, frozenset(service.methods_by_name), while_loading or {})
+
+
 PREDICTION: Final = pb.DESCRIPTOR.services_by_name["PredictionService"]
 ADMIN: Final = pb.DESCRIPTOR.services_by_name["ModelAdminService"]
+INFERENCE: Final = inference_pb.DESCRIPTOR.services_by_name["GRPCInferenceService"]
+_LOADING: Final = {
+    "ServerLive": inference_pb.ServerLiveResponse(live=True).SerializeToString(),
+    "ServerReady": inference_pb.ServerReadyResponse(ready=False).SerializeToString(),
+}
+_CHANGING: Final = frozenset({"RepositoryIndex", "RepositoryModelLoad", "RepositoryModelUnload"})
+
+CALLS: Final = (
+    Offer.whole(PREDICTION),
+    Offer.whole(INFERENCE, _LOADING),
+)
+"""What everybody may ask."""
+CHANGES: Final = (
+    Offer.whole(ADMIN),
+    Offer(INFERENCE, _CHANGING | _LOADING.keys(), _LOADING),
+)
+"""What changes models."""
 
 _log = logging.getLogger(__name__)
 
@@ -45,8 +83,14 @@ class Calls(Protocol):
         """Answer one call; the future fails with a QuantraError and nothing else."""
         ...
 
-    def open(self, name: str, deadline: Deadline, emit: Callable[[bytes], None]) -> "OpenCall":
-        """Begin a call whose answer is a stream of messages."""
+    def open(
+        self, name: str, deadline: Deadline, emit: Callable[[bytes], object], most_bytes: int | None = None
+    ) -> "OpenCall":
+        """Begin a call whose answer is a stream of messages, each of so many bytes at most."""
+        ...
+
+    def drain(self) -> None:
+        """End streams once what they have asked already is answered."""
         ...
 
 
@@ -62,59 +106,13 @@ async def refuse(context: Context, error: QuantraError) -> Never:
 
 
 @final
-class Handover:
-    """Takes answers from the threads that have them to the running event loop.
-
-    To wake the loop costs a thread as much as to encode a forecast, and several answers are there at once: what comes
-    before the loop has woken up goes with what woke it.
-    """
-
-    def __init__(self) -> None:
-        self._loop = asyncio.get_running_loop()
-        self._ready: deque[Callable[[], None]] = deque()
-        self._is_woken = False
-
-    async def result(self, answer: "Future[bytes]") -> bytes:
-        """The answer, or its error; whoever is cancelled here cancels it."""
-        waiting: asyncio.Future[bytes] = self._loop.create_future()
-        answer.add_done_callback(lambda _: self._put(partial(_settle, waiting, answer)))
-        try:
-            return await waiting
-        except asyncio.CancelledError:
-            answer.cancel()
-            raise
-
-    def _put(self, settle: Callable[[], None]) -> None:
-        self._ready.append(settle)
-        if not self._is_woken and not self._loop.is_closed():
-            self._is_woken = True
-            self._loop.call_soon_threadsafe(self._take)
-
-    def _take(self) -> None:
-        self._is_woken = False  # first: what comes from now on wakes the loop again
-        while self._ready:
-            self._ready.popleft()()
-
-
-def _settle(waiting: "asyncio.Future[bytes]", answer: "Future[bytes]") -> None:
-    if waiting.done():  # nobody waits any more
-        return
-    if answer.cancelled():
-        waiting.cancel()
-    elif (error := answer.exception()) is not None:
-        waiting.set_exception(error)
-    else:
-        waiting.set_result(answer.result())
-
-
-@final
 class Servicer:
     """Lets the calls of a service in, reads them, and sends their answers. Until it serves, each is UNAVAILABLE."""
 
     def __init__(
-        self, service: "ServiceDescriptor", guard: Guard, admission: Admission, arrivals: Arrivals, limits: ServerLimits
+        self, offer: Offer, guard: Guard, admission: Admission, arrivals: Arrivals, limits: ServerLimits
     ) -> None:
-        self._service = service
+        self._offer = offer
         self._guard = guard
         self._admission = admission
         self._arrivals = arrivals
@@ -126,13 +124,21 @@ class Servicer:
         """Answer from now on."""
         self._calls = calls
 
+    def drain(self) -> None:
+        """Take no more requests on streams."""
+        if self._calls is not None:
+            self._calls.drain()
+
     def handler(self) -> grpc.GenericRpcHandler:
         """What gRPC routes calls to."""
-        methods = {method.name: self._method(method) for method in self._service.methods}
-        return grpc.method_handlers_generic_handler(self._service.full_name, methods)
+        service, names = self._offer.service, self._offer.methods
+        methods = {method.name: self._method(method) for method in service.methods if method.name in names}
+        return grpc.method_handlers_generic_handler(service.full_name, methods)
 
     def _method(self, method: "MethodDescriptor") -> Any:
         """The handler of a call; requests come as a stream whatever the call, so that they are read here."""
+        if method.client_streaming:
+            return grpc.stream_stream_rpc_method_handler(self._guarded(method.name, self._converse))
         if method.server_streaming:
             return grpc.stream_stream_rpc_method_handler(self._guarded(method.name, self._stream))
         return grpc.stream_unary_rpc_method_handler(self._guarded(method.name, self._unary))
@@ -146,7 +152,9 @@ class Servicer:
             try:
                 self._guard.check(name, context.invocation_metadata() or ())
                 peer = self._admission.enter(context)
-                return await work(name, self._ready(), context, peer, deadline)
+                if self._calls is None:
+                    return self._while_loading(name)
+                return await work(name, self._calls, context, peer, deadline)
             except asyncio.CancelledError:
                 deadline.cancelled.set()
                 raise
@@ -159,10 +167,10 @@ class Servicer:
 
         return answer
 
-    def _ready(self) -> Calls:
-        if self._calls is None:
+    def _while_loading(self, name: str) -> bytes:
+        if name not in self._offer.while_loading:
             raise UnavailableError("the models are still being loaded (loading); ask again in a moment")
-        return self._calls
+        return self._offer.while_loading[name]
 
     async def _unary(self, name: str, calls: Calls, context: Context, peer: Peer, deadline: Deadline) -> bytes:
         body = await self._arrivals.request(context, peer)
@@ -170,20 +178,14 @@ class Servicer:
 
     async def _stream(self, name: str, calls: Calls, context: Context, peer: Peer, deadline: Deadline) -> None:
         body = await self._arrivals.request(context, peer)
-        loop, messages = asyncio.get_running_loop(), asyncio.Queue[bytes | None]()
+        messages = Messages(context, self._handover, self._sendable)
+        await messages.answer(calls.open(name, deadline, messages.emit, self._limits.send_bytes), body)
 
-        def put(message: bytes | None) -> None:
-            loop.call_soon_threadsafe(messages.put_nowait, message)
-
-        call = calls.open(name, deadline, put)
-        call.ended.add_done_callback(lambda _: put(None))
-        try:
-            call.send(body)
-            while (message := await messages.get()) is not None:
-                await context.write(self._sendable(message))
-            await asyncio.wrap_future(call.ended)
-        finally:
-            call.cancel()  # whatever ended it here, nobody waits for the rest
+    async def _converse(self, name: str, calls: Calls, context: Context, _peer: Peer, deadline: Deadline) -> None:
+        headers = context.invocation_metadata() or ()
+        admit = partial(self._guard.check, name, headers)  # a token may be taken away while the stream goes on
+        messages = Messages(context, self._handover, self._sendable, admit)
+        await messages.converse(calls.open(name, deadline, messages.emit, self._limits.send_bytes))
 
     def _sendable(self, answer: bytes) -> bytes:
         """The answer, if clients accept as many bytes."""

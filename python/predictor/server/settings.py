@@ -41,8 +41,8 @@ class ServerLimits:
     """As many of them may come over one connection."""
     arriving: int = 6
     """Requests that are taken in at once, each of up to `receive_bytes`; others wait for a place, and one that takes
-    longer than a second meanwhile is QUEUE_FULL. gRPC copies each on the thread that answers health,
-    16 MiB in 15 ms."""
+    longer than a second meanwhile is QUEUE_FULL. gRPC copies each, 16 MiB in 15 ms, on the thread
+    that answers health."""
     arriving_per_peer: int = 3
     """As many of them may come over one connection."""
     request_s: float = 30.0
@@ -106,6 +106,8 @@ class ServerSettings:
     """What `sha256sum */*/manifest.json` printed in the folder of models: versions that may be served; None: all."""
     watch: bool = False
     """Serve what comes into the folder, and no more what leaves it."""
+    max_age_sessions: int | None = None
+    """Sessions of a model's calendar that may have closed since the last bar of what is predicted; None: any number."""
     admin_listen: Listening | None = None
     """Where models can be loaded, unloaded and read again; None: nowhere. Without `token_file` nobody is asked who they
     are there."""
@@ -113,6 +115,8 @@ class ServerSettings:
 
     def __post_init__(self) -> None:
         """Refuse to be public by accident."""
+        if self.max_age_sessions is not None and self.max_age_sessions < 0:
+            raise ConfigurationError(f"max_age_sessions is {self.max_age_sessions}, but must be 0 or more")
         if not self.listen.is_loopback and self.tls is None and not self.insecure_public:
             raise ConfigurationError(
                 f"{self.listen} can be reached from other machines, without encryption; listen on 127.0.0.1, give "

@@ -16,7 +16,7 @@ from typing import Any, Protocol, TypeVar, final
 from predictor.errors import QuantraError
 from predictor.forecast import Outcome
 from predictor.inference import is_plain_thread
-from predictor.instance import Cancellation, Deadline, ReadInstance
+from predictor.instance import Cancellation, Deadline, ReadInstance, no_older
 from predictor.model import Answering
 from predictor.service.waiting import Item, Line, WorkQueue
 
@@ -87,11 +87,20 @@ class PredictionLane:
     It begins with the first call that waits, and ends once its line in the queue is closed and empty.
     """
 
-    def __init__(self, model: Answering, queue: WorkQueue, clock: Callable[[], datetime], *, most_rows: int) -> None:
+    def __init__(
+        self,
+        model: Answering,
+        queue: WorkQueue,
+        clock: Callable[[], datetime],
+        *,
+        most_rows: int,
+        max_age_sessions: int | None = None,
+    ) -> None:
         self._model = model
         self._queue, self._line = queue, Line()
         self._clock = clock
         self._most_rows = most_rows
+        self._max_age_sessions = max_age_sessions
         self._thread = threading.Thread(target=self._run, name=f"predict-{model.identity.name}", daemon=True)
         self._begin = threading.Lock()
 
@@ -146,7 +155,7 @@ class PredictionLane:
 
     def _answer_together(self, read: Sequence[Read], begun_s: float) -> None:
         read_s = time.perf_counter()
-        everything = [instance for _, instances in read for instance in instances]
+        everything = [self._bounded(instance) for _, instances in read for instance in instances]
         deadline = AnyWanted([item.deadline for item, _ in read])
         batch = self._model.prepare_batch(everything, self._clock(), deadline)
         prepared_s = time.perf_counter()
@@ -157,6 +166,12 @@ class PredictionLane:
         if _log.isEnabledFor(logging.DEBUG):
             times = StageTimes(read[0][0].asked_at_s, begun_s, read_s, prepared_s, forecast_s, time.perf_counter())
             _log.debug("%s: %d calls, %d instances, %s", self._model.identity.name, len(read), len(everything), times)
+
+    def _bounded(self, instance: ReadInstance) -> ReadInstance:
+        """The instance, whose bars are refused where they are older than the service allows."""
+        if self._max_age_sessions is None or isinstance(instance, QuantraError):
+            return instance
+        return no_older(instance, self._max_age_sessions)
 
 
 def _read(item: Prediction) -> Sequence[ReadInstance] | None:

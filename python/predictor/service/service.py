@@ -43,6 +43,7 @@ class PredictionService:
         limits: of what waits.
         clock: the present, with a time zone.
         most_rows: rows of one forward; a lane takes about as many at once.
+        max_age_sessions: sessions that may have closed since the last bar of what is predicted; None: any number.
         folder: where the models come from; None if they cannot change.
         watch: made before the folder was opened.
     """
@@ -54,12 +55,13 @@ class PredictionService:
         limits: ServiceLimits | None = None,
         clock: Callable[[], datetime] = now,
         most_rows: int = 256,
+        max_age_sessions: int | None = None,
         folder: ModelsFolder | None = None,
         watch: Watch | None = None,
     ) -> None:
         limits = limits or ServiceLimits()
         self._clock = clock
-        self._most_rows = most_rows
+        self._most_rows, self._max_age_sessions = most_rows, max_age_sessions
         self._traffic = Traffic()
         self._predictions = WorkQueue(limits.predictions)
         self._explanations = WorkQueue(limits.explanations)
@@ -84,6 +86,7 @@ class PredictionService:
         threads: int | None = None,
         limits: ServiceLimits | None = None,
         lock: Path | None = None,
+        max_age_sessions: int | None = None,
     ) -> Self:
         """Verify every model of a folder, and build what each plain name means: it answers its golden instance first.
 
@@ -94,6 +97,7 @@ class PredictionService:
             threads: CPU threads of one forward, for the whole process; None leaves torch's setting as it is.
             limits: of what waits.
             lock: file that pins the manifests of those versions that may be served; None lets all be served.
+            max_age_sessions: as for the service itself.
 
         Raises:
             ConfigurationError: no such folder, device or lock, or no model that can be served.
@@ -103,7 +107,14 @@ class PredictionService:
         runtime = Runtime(choose_device(device), max_batch_rows)
         folder = ModelsFolder(models, runtime, None if lock is None else Lock.read(lock))
         watch = Watch(folder)
-        return cls(folder.open(), limits=limits, most_rows=max_batch_rows, folder=folder, watch=watch)
+        return cls(
+            folder.open(),
+            limits=limits,
+            most_rows=max_batch_rows,
+            max_age_sessions=max_age_sessions,
+            folder=folder,
+            watch=watch,
+        )
 
     @property
     def problems(self) -> tuple[ArtifactError, ...]:
@@ -220,7 +231,13 @@ class PredictionService:
             return
 
     def _lane(self, model: Answering) -> PredictionLane:
-        return PredictionLane(model, self._predictions, self._clock, most_rows=self._most_rows)
+        return PredictionLane(
+            model,
+            self._predictions,
+            self._clock,
+            most_rows=self._most_rows,
+            max_age_sessions=self._max_age_sessions,
+        )
 
 
 def done(value: ResultT) -> Future[ResultT]:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, time
-from typing import Self, final
+from typing import Final, Self, final
 from zoneinfo import ZoneInfo
 
 import numpy as np
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from predictor.errors import BarsError, CalendarEndedError, ConfigurationError, shown_date
 from predictor.sessions import exchange, schedule
-from predictor.sessions.dates import as_date, dates_of, day_array, weekday_of, weekdays_between, whole_months
+from predictor.sessions.dates import as_date, as_number, dates_of, day_array, weekday_of, weekdays_between, whole_months
 from predictor.sessions.schedule import WEEKDAYS, Schedule
 
 FIELDS = ("weekday", "sessions_to_month_end", "sessions_from_month_start", "days_to_holiday", "days_from_holiday")
@@ -19,6 +19,9 @@ FIELDS = ("weekday", "sessions_to_month_end", "sessions_from_month_start", "days
 
 HOLIDAY_REACH = 30
 """Calendar days. A holiday further away than this, or none, counts as this far."""
+
+_OPEN_AT_MOST: Final = 3
+"""Of the sessions up to today, so many of the last may still be open, wherever the exchange is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +60,11 @@ def _later_in_month(days: NDArray[np.datetime64], planned: NDArray[np.datetime64
     """How many of the `planned` sessions come after each of `days` in its month."""
     end = np.searchsorted(planned.astype("datetime64[M]"), days.astype("datetime64[M]"), side="right")
     return (end - np.searchsorted(planned, days, side="right")).astype(np.float64)
+
+
+def _require_zone(now: datetime) -> None:
+    if now.tzinfo is None:
+        raise ConfigurationError(f"now is {now.isoformat()}, without a time zone; pass datetime.now(UTC)")
 
 
 def _days_to(days: NDArray[np.datetime64], holidays: NDArray[np.datetime64]) -> NDArray[np.float64]:
@@ -272,12 +280,27 @@ class SessionCalendar:
             CalendarEndedError: the calendar does not cover the date.
             BarsError: the date is not a session.
         """
-        if now.tzinfo is None:
-            raise ConfigurationError(f"now is {now.isoformat()}, without a time zone; pass datetime.now(UTC)")
+        _require_zone(now)
         close = self.close_instant(session)
         if close is None:
             return now.astimezone(UTC).date() > as_date(session)
         return now >= close
+
+    def closed_since(self, session: int, now: datetime) -> int:
+        """How many later sessions have closed, so that their bars could be known.
+
+        Args:
+            session: yyyymmdd; 0 sessions where it has not closed itself.
+            now: an instant with a time zone.
+
+        Raises:
+            ConfigurationError: `now` has no time zone.
+            CalendarEndedError: the calendar does not cover the session, or today.
+        """
+        _require_zone(now)
+        today = as_number(now.astimezone(UTC).date())
+        later = [int(one) for one in self.sessions(session, max(session, today)) if one > session]
+        return sum(self.is_complete(one, now) for one in later[-_OPEN_AT_MOST:]) + len(later[:-_OPEN_AT_MOST])
 
     def fields(self, sessions: NDArray[np.int32]) -> dict[str, NDArray[np.float64]]:
         """What the calendar alone says about each session, which is known ahead of time.

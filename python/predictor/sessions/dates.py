@@ -41,6 +41,11 @@ def as_date(day: int) -> date:
     return date(day // 10000, day // 100 % 100, day % 100)
 
 
+def as_number(day: date) -> int:
+    """A date of Python's as yyyymmdd."""
+    return day.year * 10000 + day.month * 100 + day.day
+
+
 def exists(day: int) -> bool:
     """Whether yyyymmdd is a day, and one that a calendar may hold."""
     year, month, of_month = day // 10000, day // 100 % 100, day % 100

@@ -5,7 +5,7 @@ largest request of the emptiest content would stop the process for seconds. Coun
 stops at the first limit, and finds where each instance lies, so that each is parsed by itself.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import Final, cast, final
@@ -26,6 +26,7 @@ from predictor.wire.limits import (
     MAX_TARGETS,
     too_many,
 )
+from predictor.wire.tags import BYTES, LONG, LONGEST_VARINT, WHOLE, Tags, TooManyPartsError
 
 MOST: Final[Mapping[str, int]] = {
     "PredictRequest.instances": MAX_INSTANCES,
@@ -50,16 +51,14 @@ MOST: Final[Mapping[str, int]] = {
 
 _ROWS: Final = frozenset({"BarPanel.symbols", "FeatureWindow.symbols"})
 """Fields whose elements are rows."""
-_INSTANCES: Final = "instances"
-"""The repeated field whose elements are parsed one by one."""
+_INSTANCES: Final = {
+    "PredictRequest": "instances",
+    "ExplainGlobalRequest": "instances",
+    "StreamPredict": "instance",
+}
+"""The field whose elements are parsed one by one, in their turn."""
 
-_VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
-_FIXED: Final = {_FIXED64: 8, _FIXED32: 4}
-_LONG: Final = 0x80
-"""A byte of this value or above is followed by another of the same number. Most fit one: they are read in place."""
-_CONTINUED: Final = bytes(range(_LONG, 256))
-_LONGEST_VARINT: Final = 10
-_LAST_FIELD: Final = (1 << 29) - 1
+_CONTINUED: Final = bytes(range(LONG, 256))
 
 
 @final
@@ -72,28 +71,59 @@ class Counted:
     rows: int
     """Symbols of all instances that were not refused."""
     instances: tuple[slice | QuantraError, ...]
-    """Where each instance of the field `instances` lies, or what is wrong with it; empty for other requests."""
+    """Where each instance that is parsed by itself lies in the bytes, or what is wrong with it."""
     head: bytes
     """The request without these instances."""
 
 
-def count_parts(body: bytes, kind: type[Message], most_parts: int = MAX_PARTS) -> Counted:
+def count_parts(
+    body: bytes, kind: type[Message], most_parts: int = MAX_PARTS, *, within: slice | None = None
+) -> Counted:
     """Count a request. Too much of something within one of several instances is that instance's own error.
+
+    Args:
+        body: the bytes.
+        kind: what they should be.
+        most_parts: how many fields are counted.
+        within: where the request lies in the bytes; None = they are the request.
 
     Raises:
         RequestTooLargeError: more instances, rows or parts than one request may have.
         MalformedRequestError: the bytes are no message.
         TooManyPartsError: more than `most_parts`, where that is less than a request may have.
     """
-    counting = _Counting(body, most_parts)
+    counting, place = _Counting(body, most_parts), within or slice(0, len(body))
     try:
-        return counting.request(cast("Descriptor", kind.DESCRIPTOR))
+        return counting.request(cast("Descriptor", kind.DESCRIPTOR), place)
     except IndexError:
+        raise no_message(kind, place.stop - place.start) from None
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class TopField:
+    """One field of a message, nothing within it being looked at."""
+
+    number: int
+    whole: slice
+    """Where it lies, its tag included."""
+    content: slice | None
+    """Where its content lies, if that may be a message or a text."""
+
+
+def top_fields(body: bytes, kind: type[Message], most: int) -> list[TopField]:
+    """The fields of a message.
+
+    Raises:
+        MalformedRequestError: the bytes are no message, or have more than `most` fields.
+    """
+    try:
+        return [
+            TopField(number, slice(start, end), slice(at, end) if form == BYTES else None)
+            for start, number, form, at, end in Tags(body, most).between(0, len(body))
+        ]
+    except (IndexError, TooManyPartsError):
         raise no_message(kind, len(body)) from None
-
-
-class TooManyPartsError(Exception):
-    """The request has more parts than were to be counted at once."""
 
 
 @final
@@ -102,39 +132,38 @@ class _Counting:
 
     def __init__(self, body: bytes, most_parts: int) -> None:
         self._body = body
-        self._most_parts = most_parts
-        self._parts = 0
+        self._tags = Tags(body, most_parts)
 
-    def request(self, kind: Descriptor) -> Counted:
-        splits = _INSTANCES in kind.fields_by_name
-        number = kind.fields_by_name[_INSTANCES].number if splits else 0
+    def request(self, kind: Descriptor, place: slice) -> Counted:
+        split = kind.fields_by_name.get(_INSTANCES.get(kind.name, ""))
+        number = 0 if split is None else split.number
         spans: list[slice] = []
         pieces: list[bytes] = []
         rows, counts, fields = 0, dict[int, int](), _fields(kind)
-        for start, field, form, at, end in self._tags(0, len(self._body)):
-            if field == number and form == _BYTES:
+        for start, field, form, at, end in self._tags.between(place.start, place.stop):
+            if field == number and form == BYTES:
                 spans.append(slice(at, end))
                 if len(spans) > MAX_INSTANCES:
-                    raise too_many(_INSTANCES, f"more than {MAX_INSTANCES}", MAX_INSTANCES)
+                    raise too_many("instances", f"more than {MAX_INSTANCES}", MAX_INSTANCES)
                 continue
             pieces.append(self._body[start:end])
             if field in fields:
                 rows += self._field(fields[field], counts, form, at, end)
         instances: list[slice | QuantraError] = []
         for span in spans:
-            place, more = self._instance(span, kind.fields_by_name[_INSTANCES].message_type)
-            instances.append(place)
+            found, more = self._instance(span)
+            instances.append(found)
             rows += more
             if rows > MAX_ROWS:
                 raise too_many("symbols of all instances", f"more than {MAX_ROWS}", MAX_ROWS)
-        return Counted(parts=self._parts, rows=rows, instances=tuple(instances), head=b"".join(pieces))
+        return Counted(parts=self._tags.parts, rows=rows, instances=tuple(instances), head=b"".join(pieces))
 
-    def _instance(self, span: slice, kind: Descriptor | None) -> tuple[slice | QuantraError, int]:
+    def _instance(self, span: slice) -> tuple[slice | QuantraError, int]:
         """Where it lies and how many rows it has, or its error."""
         try:
-            return span, self._rows(span.start, span.stop, cast("Descriptor", kind))
+            return span, self._rows(span.start, span.stop, cast("Descriptor", pb.Instance.DESCRIPTOR))
         except RequestTooLargeError as error:
-            if error.metadata["field"] == _WHOLE:
+            if error.metadata["field"] == WHOLE:
                 raise
             return error, 0
         except IndexError:
@@ -143,7 +172,7 @@ class _Counting:
     def _rows(self, at: int, end: int, kind: Descriptor) -> int:
         """Rows of the message from `at` to `end`, after its counts were checked."""
         fields, counts, rows = _fields(kind), dict[int, int](), 0
-        for _, number, form, first, last in self._tags(at, end):
+        for _, number, form, first, last in self._tags.between(at, end):
             if number in fields:
                 rows += self._field(fields[number], counts, form, first, last)
         return rows
@@ -154,62 +183,26 @@ class _Counting:
             have = counts[field.number] = counts.get(field.number, 0) + self._elements(field, form, at, end)
             if have > field.most:
                 raise too_many(field.name, f"more than {field.most}", field.most)
-        if field.message is not None and form == _BYTES:
+        if field.message is not None and form == BYTES:
             return self._rows(at, end, field.message)
         return 1 if field.is_row else 0
 
     def _elements(self, field: "_Field", form: int, at: int, end: int) -> int:
         """How many elements of a repeated field lie here: one, or several packed."""
-        if form != _BYTES or field.element_bytes is None:
+        if form != BYTES or field.element_bytes is None:
             return 1
         if field.element_bytes:
             return (end - at) // field.element_bytes
-        if end - at > _LONGEST_VARINT * field.most:
+        if end - at > LONGEST_VARINT * field.most:
             return field.most + 1
         return len(self._body[at:end].translate(None, _CONTINUED))
-
-    def _tags(self, at: int, end: int) -> Iterator[tuple[int, int, int, int, int]]:
-        """Each field: where its tag is, its number and form, and where its content begins and ends."""
-        body = self._body
-        while at < end:
-            self._parts += 1
-            if self._parts > self._most_parts:
-                raise _too_many_parts(self._most_parts)
-            start = at
-            tag, at = (body[at], at + 1) if body[at] < _LONG else _varint(body, at)
-            form = tag & 7
-            if form == _BYTES:
-                length, at = (body[at], at + 1) if body[at] < _LONG else _varint(body, at)
-                stop = at + length
-            elif form == _VARINT:
-                stop = at + 1 if body[at] < _LONG else _varint(body, at)[1]
-            elif form in _FIXED:
-                stop = at + _FIXED[form]
-            else:
-                raise IndexError  # groups: no field of ours is one, and what is within would go uncounted
-            if stop > end or not 0 < tag >> 3 <= _LAST_FIELD:
-                raise IndexError
-            yield start, tag >> 3, form, at, stop
-            at = stop
-
-
-_WHOLE: Final = "request"
-
-
-def _too_many_parts(most: int) -> Exception:
-    if most < MAX_PARTS:
-        return TooManyPartsError()
-    return RequestTooLargeError(
-        f"the request holds more than {MAX_PARTS} fields; send several requests",
-        metadata={"field": _WHOLE, "most": str(MAX_PARTS)},
-    )
 
 
 def no_message(kind: type[Message], size: int) -> MalformedRequestError:
     """The error of bytes that cannot be parsed."""
-    name = kind.DESCRIPTOR.full_name
+    name, file = kind.DESCRIPTOR.full_name, kind.DESCRIPTOR.file.name.rpartition("/")[2]
     return MalformedRequestError(
-        f"the {size} bytes of the request are not a {name}; encode it from prediction.proto",
+        f"the {size} bytes of the request are not a {name}; encode it from {file}",
         metadata={"message": name, "bytes": str(size)},
     )
 
@@ -259,14 +252,3 @@ _ELEMENT_BYTES: Final[Mapping[int, int | None]] = {
     FieldDescriptor.TYPE_SFIXED32: 4,
 }
 """All others are varints."""
-
-
-def _varint(body: bytes, at: int) -> tuple[int, int]:
-    """The number at this place, and the place behind it."""
-    value = 0
-    for k in range(_LONGEST_VARINT):
-        byte = body[at + k]
-        value |= (byte & 0x7F) << (7 * k)
-        if byte < _LONG:
-            return value, at + k + 1
-    raise IndexError

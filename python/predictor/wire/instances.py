@@ -38,13 +38,15 @@ _POLICY_NUMBERS: Final[Mapping[GapPolicy, pb.GapPolicy]] = {
 
 def encode(instance: Instance) -> pb.Instance:
     """The message of an instance."""
+    age = instance.max_age_sessions
     if not isinstance(instance.input, BarPanel):
-        return pb.Instance(request_id=instance.request_id, window=encode_window(instance.input))
+        window = encode_window(instance.input)
+        return pb.Instance(request_id=instance.request_id, window=window, max_age_sessions=age)
     panel = encode_bars(instance.input)
     panel.allow_incomplete_last_bar = instance.allow_incomplete_last_bar
     panel.gap_policy = _POLICY_NUMBERS[instance.gap_policy]
     beside = encode_covariates(instance.covariates)
-    return pb.Instance(request_id=instance.request_id, bars=panel, covariates=beside)
+    return pb.Instance(request_id=instance.request_id, bars=panel, covariates=beside, max_age_sessions=age)
 
 
 def decode(message: pb.Instance) -> Instance:
@@ -58,6 +60,7 @@ def decode(message: pb.Instance) -> Instance:
     """
     check_text("request_id", message.request_id)
     kind = message.WhichOneof("input")
+    age = message.max_age_sessions if message.HasField("max_age_sessions") else None
     if kind == "bars":
         panel = decode_bars(message.bars)
         return Instance(
@@ -65,12 +68,14 @@ def decode(message: pb.Instance) -> Instance:
             input=panel,
             covariates=decode_covariates(message.covariates, len(panel.symbols), len(panel.sessions)),
             allow_incomplete_last_bar=message.bars.allow_incomplete_last_bar,
-            gap_policy=_policy(message.bars.gap_policy),
+            gap_policy=decode_policy(message.bars.gap_policy),
+            max_age_sessions=age,
         )
     if kind == "window":
         if message.HasField("covariates"):
             raise MalformedRequestError("covariates go with bars, not with a window", metadata={"field": "covariates"})
-        return Instance(request_id=message.request_id, input=decode_window(message.window))
+        window = decode_window(message.window)
+        return Instance(request_id=message.request_id, input=window, max_age_sessions=age)
     raise MalformedRequestError("the instance has no input; send bars or a window", metadata={"field": "input"})
 
 
@@ -87,7 +92,8 @@ def decode_or_error(message: pb.Instance) -> Instance | QuantraError:
         return error
 
 
-def _policy(number: int) -> GapPolicy:
+def decode_policy(number: int) -> GapPolicy:
+    """The policy of a number; raises MalformedRequestError where there is none."""
     if number not in _POLICIES:
         raise MalformedRequestError(
             f"bars.gap_policy: {number} is unknown; have 1 refuse, 2 mask, 3 ignore",

@@ -18,6 +18,10 @@ MAX_AXES: Final = 8
 """Numbers in a tensor's shape."""
 MAX_PARTS: Final = 200_000
 """Fields of a request's message and of those in it, whatever they hold: three times what the largest watch list has."""
+MAX_INPUTS: Final = 1024
+"""Tensors of a request of the public inference protocol."""
+MAX_HEAD: Final = 16_384
+"""Bytes of such a request beside its values, and of a tensor's name, type, shape and parameters."""
 MAX_TEXT: Final = 256
 """Characters of a name: a symbol, a model, a request id, a currency."""
 

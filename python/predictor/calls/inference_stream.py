@@ -1,0 +1,164 @@
+"""ModelStreamInfer: many requests on one call, answered in their order, each with its id."""
+
+import threading
+from collections import deque
+from concurrent.futures import CancelledError, Future
+from typing import TYPE_CHECKING, Final, final
+
+from predictor.calls.chaining import fail, settle
+from predictor.calls.flow import Flow
+from predictor.calls.streams import Emit
+from predictor.errors import CallCancelledError, QuantraError, RequestTooLargeError
+from predictor.instance import Deadline
+from predictor.wire.kserve import streams
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+CALL: Final = "ModelStreamInfer"
+
+
+@final
+class UnderWay:
+    """A request whose answer was not emitted yet."""
+
+    def __init__(self, request: bytes) -> None:
+        self.request_id = streams.request_id_of(request)
+        self.size = len(request)
+        self.answer: Future[bytes] | None = None
+        """None while it is being begun."""
+
+    @property
+    def is_answered(self) -> bool:
+        """Whether there is nothing to wait for."""
+        return self.answer is not None and self.answer.done()
+
+    def cancel(self) -> None:
+        """Nobody waits for it."""
+        if self.answer is not None:
+            self.answer.cancel()
+
+    def result(self) -> bytes:
+        """The answer, once there is one; raises its error."""
+        assert self.answer is not None  # noqa: S101 - it is answered
+        return self.answer.result()
+
+
+@final
+class InferStream:
+    """A ModelStreamInfer under way; see `OpenCall`. Requests are handed over one after the other, on any thread.
+
+    Args:
+        infer: begins to answer one request; its future fails with a QuantraError and nothing else.
+        deadline: of the call.
+        emit: takes each response.
+        flow: what the stream may hold; its own.
+        most_bytes: of one response; None = any.
+    """
+
+    def __init__(
+        self,
+        infer: "Callable[[bytes, Deadline], Future[bytes]]",
+        deadline: Deadline,
+        emit: Emit,
+        flow: Flow,
+        most_bytes: int | None = None,
+    ) -> None:
+        self._infer = infer
+        self._deadline = deadline
+        self._emit = emit
+        self._flow = flow
+        self._most_bytes = most_bytes
+        self._lock = threading.RLock()  # whoever takes a response may say so at once
+        self._requests: deque[UnderWay] = deque()
+        """Oldest first."""
+        self._takes_more = True
+        self._is_cancelled = False
+        self._error: QuantraError | None = None
+        """What the call ends with."""
+        self.ended: Future[None] = Future()
+
+    def send(self, request: bytes) -> bool:
+        """As `OpenCall`; what is wrong with a request is its own answer."""
+        with self._lock:
+            if not self._takes_more:
+                return False
+            under_way = UnderWay(request)
+            self._flow.enter(under_way.size)
+            self._requests.append(under_way)
+        answer = self._infer(request, self._deadline)  # without the lock, which whoever answers takes, too
+        with self._lock:
+            under_way.answer = answer
+            if self._is_cancelled:
+                answer.cancel()
+        answer.add_done_callback(lambda _: self._advance())
+        with self._lock:
+            return self._takes_more and self._flow.has_room
+
+    def taken(self, size: int) -> bool:
+        """As `OpenCall`."""
+        with self._lock:
+            self._flow.leave(size)
+            return self._takes_more and self._flow.has_room
+
+    def end(self) -> None:
+        """As `OpenCall`."""
+        self._take_no_more(None)
+
+    def stop(self, error: QuantraError) -> None:
+        """As `OpenCall`."""
+        self._take_no_more(error)
+
+    def cancel(self) -> None:
+        """As `OpenCall`."""
+        self._deadline.cancelled.set()
+        with self._lock:
+            self._takes_more, self._is_cancelled = False, True
+            requests = [*self._requests]
+        self.ended.cancel()
+        for one in requests:
+            one.cancel()
+
+    def _advance(self) -> None:
+        """Emit what is answered, up to the first request that is not."""
+        with self._lock:
+            while self._requests and self._requests[0].is_answered and not self._is_cancelled:
+                one = self._requests.popleft()
+                message = self._response(one)
+                self._flow.answer(one.size, len(message))
+                self._emit(message)
+        self._finish_if_over()
+
+    def _response(self, one: UnderWay) -> bytes:
+        try:
+            message = streams.encode_response(one.result())
+        except CancelledError:
+            return streams.encode_error(
+                one.request_id, CallCancelledError("the request was cancelled before its answer was there")
+            )
+        except QuantraError as error:
+            return streams.encode_error(one.request_id, error)
+        if self._most_bytes is None or len(message) <= self._most_bytes:
+            return message
+        return streams.encode_error(
+            one.request_id,
+            RequestTooLargeError(
+                f"the answer has {len(message)} bytes, at most {self._most_bytes}; ask for fewer rows or outputs",
+                metadata={"have": str(len(message)), "most": str(self._most_bytes)},
+            ),
+        )
+
+    def _take_no_more(self, error: QuantraError | None) -> None:
+        with self._lock:
+            if self._takes_more:
+                self._takes_more, self._error = False, error
+        self._finish_if_over()
+
+    def _finish_if_over(self) -> None:
+        with self._lock:
+            if self._takes_more or self._requests or self._is_cancelled:
+                return
+        if self._error is None:
+            settle(self.ended, None)
+        else:
+            fail(CALL, self.ended, self._error)

@@ -1,0 +1,236 @@
+"""Forecasts as tensors. Legend: N rows, S symbols, H horizons, Q quantiles."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import Final, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from predictor._pb import inference_pb2 as pb
+from predictor.arrays import FloatArray, PositionArray
+from predictor.errors import InvalidInputError, MalformedRequestError, QuantraError
+from predictor.forecast import Forecast, Outcome
+from predictor.wire import arrays
+from predictor.wire.arrays import FLOAT64, Shape
+from predictor.wire.kserve.tensors import INT64, encode_texts, epoch_days
+
+_INT32: Final = np.dtype("<i4")
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Rows:
+    """The outcomes of a request's rows."""
+
+    outcomes: Sequence[Outcome]
+    """[N], one of them a forecast at least."""
+    places: Sequence[PositionArray]
+    """[N] where each forecast's symbols are among the S that were sent."""
+    symbols: int
+    """S, those that pad included."""
+    first: Forecast
+    """The first that is one: all are of the same model."""
+
+    def filled(self, shape: Shape, pick: Callable[[Forecast], FloatArray | None]) -> FloatArray:
+        """[N, S, ...] what `pick` finds in each forecast; NaN where a row or a symbol has none."""
+        values = np.full((len(self.outcomes), self.symbols, *shape), np.nan)
+        for row, (outcome, places) in enumerate(zip(self.outcomes, self.places, strict=True)):
+            found = pick(outcome) if isinstance(outcome, Forecast) else None
+            if found is not None:
+                values[row, places] = found
+        return values
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Output:
+    """One tensor of an answer."""
+
+    datatype: str
+    shape: Shape
+    data: bytes
+
+
+def _cells(pick: Callable[[Forecast], FloatArray | None]) -> "Callable[[Rows], Output]":
+    """[N, S, H, Q]."""
+    return lambda rows: _float64(rows.filled(rows.first.values.shape[1:], pick))
+
+
+def _float64(values: FloatArray) -> Output:
+    return Output("FP64", values.shape, arrays.encode(values, FLOAT64))
+
+
+def _scores(rows: Rows) -> Output:
+    """[N, S, H]."""
+    return _float64(rows.filled((len(rows.first.horizons),), lambda one: one.scores))
+
+
+def _ranks(rows: Rows) -> Output:
+    """[N, S, H], 0 where there is none."""
+    ranks = np.nan_to_num(rows.filled((len(rows.first.horizons),), _ranks_of)).astype(_INT32)
+    return Output("INT32", ranks.shape, ranks.tobytes())
+
+
+def _ranks_of(forecast: Forecast) -> FloatArray | None:
+    return None if forecast.ranks is None else forecast.ranks.astype(np.float64)
+
+
+def _as_of(rows: Rows) -> Output:
+    """[N]."""
+    return _days(np.array([_session(one) for one in rows.outcomes], np.int32))
+
+
+def _session(outcome: Outcome) -> int:
+    return outcome.as_of_session if isinstance(outcome, Forecast) else 0
+
+
+def _target_date(rows: Rows) -> Output:
+    """[N, H]."""
+    sessions = np.zeros((len(rows.outcomes), len(rows.first.horizons)), np.int32)
+    for row, outcome in enumerate(rows.outcomes):
+        if isinstance(outcome, Forecast) and len(outcome.target_sessions):
+            sessions[row] = outcome.target_sessions
+    return _days(sessions)
+
+
+def _days(sessions: NDArray[np.int32]) -> Output:
+    return Output("INT64", sessions.shape, arrays.encode(epoch_days(sessions), INT64))
+
+
+def _error(rows: Rows) -> Output:
+    """[N], "" = good."""
+    texts = ["" if isinstance(one, Forecast) else one.message for one in rows.outcomes]
+    return Output("BYTES", (len(texts),), encode_texts(texts))
+
+
+def _refusal(rows: Rows) -> Output:
+    """[N, S], why each symbol of a good row has no forecast; "" = it has one, or only pads."""
+    texts = [[""] * rows.symbols for _ in rows.outcomes]
+    for row, outcome in enumerate(rows.outcomes):
+        if isinstance(outcome, Forecast) and outcome.refusals:
+            for place, symbol in zip(rows.places[row], outcome.symbols, strict=True):
+                refused = outcome.refusals.get(symbol)
+                texts[row][int(place)] = "" if refused is None else refused.message
+    return Output("BYTES", (len(texts), rows.symbols), encode_texts(list(chain.from_iterable(texts))))
+
+
+OUTPUTS: Final[Mapping[str, Callable[[Rows], Output]]] = {
+    "values": _cells(lambda one: one.values),
+    "returns": _cells(lambda one: one.returns),
+    "prices": _cells(lambda one: one.prices),
+    "scores": _scores,
+    "ranks": _ranks,
+    "as_of": _as_of,
+    "target_date": _target_date,
+    "error": _error,
+    "refusal": _refusal,
+}
+"""How each output is made, in the order of an answer."""
+RETURNS, PRICES, RANKING = frozenset({"returns"}), frozenset({"prices"}), frozenset({"scores", "ranks"})
+"""Outputs that not every model has: of returns, of returns that count from the last close, of models that rank."""
+
+
+def outputs_of(*, returns: bool, lag: int, ranks: bool) -> list[str]:
+    """The names of a model's outputs.
+
+    Args:
+        returns: whether it forecasts log returns.
+        lag: sessions between the last bar and the close that they count from.
+        ranks: whether it ranks.
+    """
+    without = (
+        (frozenset() if returns else RETURNS)
+        | (frozenset() if returns and not lag else PRICES)
+        | (frozenset() if ranks else RANKING)
+    )
+    return [name for name in OUTPUTS if name not in without]
+
+
+def wanted_outputs(head: pb.ModelInferRequest) -> tuple[str, ...]:
+    """The names of the outputs that a request asks for; none means all.
+
+    Raises:
+        MalformedRequestError: no model has an output of that name, or it is asked for with parameters, or twice.
+    """
+    names = tuple(one.name for one in head.outputs)
+    for one in head.outputs:
+        if one.name not in OUTPUTS:
+            raise _unknown(one.name, list(OUTPUTS))
+        if one.parameters:
+            named = ", ".join(sorted(one.parameters))[:80]
+            raise MalformedRequestError(
+                f"output {one.name}: parameters {named} are not supported; take its values with the answer",
+                metadata={"field": "outputs"},
+            )
+    if len(set(names)) != len(names):
+        raise MalformedRequestError("outputs: one is asked for twice", metadata={"field": "outputs"})
+    return names
+
+
+def encode_answer(
+    outcomes: Sequence[Outcome],
+    places: Sequence[PositionArray],
+    symbols: int,
+    *,
+    request_id: str,
+    wanted: Sequence[str],
+) -> bytes:
+    """The ModelInferResponse of a request.
+
+    Args:
+        outcomes: of its rows.
+        places: as `Rows.places`.
+        symbols: as `Rows.symbols`.
+        request_id: the request's.
+        wanted: names of outputs; empty = every one of the model's.
+
+    Raises:
+        QuantraError: no row has a forecast; it is the first row's error.
+        InvalidInputError: an output is wanted that the model does not have.
+    """
+    forecasts = [one for one in outcomes if isinstance(one, Forecast)]
+    if not forecasts:
+        raise _first_error(outcomes)
+    rows = Rows(outcomes=outcomes, places=places, symbols=symbols, first=forecasts[0])
+    names = _names(rows.first, wanted)
+    made = [OUTPUTS[name](rows) for name in names]
+    return pb.ModelInferResponse(
+        model_name=rows.first.model,
+        model_version=str(rows.first.version),
+        id=request_id,
+        parameters=_parameters(forecasts),
+        outputs=[
+            pb.ModelInferResponse.InferOutputTensor(name=name, datatype=one.datatype, shape=one.shape)
+            for name, one in zip(names, made, strict=True)
+        ],
+        raw_output_contents=[one.data for one in made],
+    ).SerializeToString()
+
+
+def _first_error(outcomes: Sequence[Outcome]) -> QuantraError:
+    return next(one for one in outcomes if isinstance(one, QuantraError))
+
+
+def _names(forecast: Forecast, wanted: Sequence[str]) -> Sequence[str]:
+    there = outputs_of(returns=forecast.returns is not None, lag=forecast.lag, ranks=forecast.scores is not None)
+    for name in wanted:
+        if name not in there:
+            raise _unknown(name, there)
+    return wanted or there
+
+
+def _unknown(name: str, there: Sequence[str]) -> InvalidInputError:
+    return MalformedRequestError(
+        f"output {name[:80]!r} is unknown; there are {', '.join(there)}", metadata={"field": "outputs"}
+    )
+
+
+def _parameters(forecasts: Sequence[Forecast]) -> dict[str, pb.InferParameter]:
+    first = forecasts[0]
+    told = {"model": f"{first.model}@{first.version}", "weights_hash": first.weights_hash}
+    warnings = dict.fromkeys(chain.from_iterable(one.warnings for one in forecasts))
+    if warnings:
+        told["warnings"] = "\n".join(warnings)
+    return {name: pb.InferParameter(string_param=text) for name, text in told.items()}

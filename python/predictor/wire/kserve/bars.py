@@ -1,0 +1,184 @@
+"""Tensors of bars and of the covariates beside them: each row is a panel. Legend: N rows, S symbols, T sessions."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from predictor.arrays import FloatArray, PositionArray
+from predictor.bars import BarPanel
+from predictor.covariates import NO_COVARIATES, Covariates
+from predictor.errors import MalformedRequestError, QuantraError
+from predictor.instance import Instance, ReadInstance
+from predictor.wire.kserve.choices import Choices
+from predictor.wire.kserve.requests import BARS
+from predictor.wire.kserve.tensors import Tensor
+from predictor.wire.limits import MAX_SESSIONS, check_count
+
+REQUIRED: Final = ("open", "high", "low", "close", "volume")
+OPTIONAL: Final = ("adj_close", "split_ratio", "cash_dividend")
+DATE, SYMBOL, FUTURE_DATE = "date", "symbol", "future_date"
+OBSERVED, KNOWN, STATIC = "observed.", "known.", "static."
+"""What the names of covariates begin with."""
+_NAMES: Final = frozenset({*REQUIRED, *OPTIONAL, DATE, SYMBOL, FUTURE_DATE})
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class BarArrays:
+    """The values of a request, row by row as they were sent."""
+
+    symbols: Sequence[Sequence[str]]
+    """[N][S], "" where a row has fewer than others."""
+    sessions: NDArray[np.int32]
+    """[N, T]"""
+    columns: Mapping[str, FloatArray]
+    """[N, S, T] each, those that were sent."""
+    future: NDArray[np.int32]
+    """[N, D] sessions after the last bar."""
+    observed: Mapping[str, FloatArray]
+    """[N, S, T]"""
+    known: Mapping[str, FloatArray]
+    """[N, S, T + D]"""
+    numbers: Mapping[str, FloatArray]
+    """[N, S]"""
+    categories: Mapping[str, Sequence[Sequence[str]]]
+    """[N][S]"""
+
+
+def read_bars(tensors: Mapping[str, Tensor]) -> BarArrays:
+    """The values of all inputs.
+
+    Raises:
+        MalformedRequestError: an input is missing, unknown, of another type, or of another shape than `close` says.
+        RequestTooLargeError: more of anything than one request may have.
+    """
+    _check_names(tensors)
+    rows, symbols, sessions = panel = tensors[BARS].shape
+    ahead = _ahead(tensors, rows)
+    return BarArrays(
+        symbols=_in_rows(_needed(tensors, SYMBOL).texts((rows, symbols)), symbols),
+        sessions=_needed(tensors, DATE).days((rows, sessions)),
+        columns={
+            name: _needed(tensors, name).float64(panel)
+            for name in (*REQUIRED, *OPTIONAL)
+            if name in REQUIRED or name in tensors
+        },
+        future=tensors[FUTURE_DATE].days((rows, ahead)) if ahead else np.zeros((rows, 0), np.int32),
+        observed={name: one.float64(panel) for name, one in _begun(tensors, OBSERVED)},
+        known={name: one.float64((rows, symbols, sessions + ahead)) for name, one in _begun(tensors, KNOWN)},
+        numbers={
+            name: one.float64((rows, symbols)) for name, one in _begun(tensors, STATIC) if one.datatype != "BYTES"
+        },
+        categories={
+            name: _in_rows(one.texts((rows, symbols)), symbols)
+            for name, one in _begun(tensors, STATIC)
+            if one.datatype == "BYTES"
+        },
+    )
+
+
+def places_of(arrays: BarArrays) -> list[PositionArray]:
+    """Where the symbols of each row are, without those that pad."""
+    return [np.flatnonzero([bool(name) for name in names]) for names in arrays.symbols]
+
+
+def instance_of(arrays: BarArrays, row: int, places: PositionArray, choices: Choices) -> ReadInstance:
+    """One row's panel, or what is wrong with it.
+
+    Args:
+        arrays: all rows.
+        row: which.
+        places: its symbols.
+        choices: for all rows.
+    """
+    try:
+        return Instance(
+            input=_panel(arrays, row, places, choices.calendar),
+            covariates=_covariates(arrays, row, places),
+            allow_incomplete_last_bar=choices.allow_incomplete_last_bar,
+            gap_policy=choices.gap_policy,
+        )
+    except QuantraError as error:
+        return error
+
+
+def _panel(arrays: BarArrays, row: int, places: PositionArray, calendar: str) -> BarPanel:
+    if not len(places):
+        raise MalformedRequestError(
+            f"row {row} has no symbol; name each, and pad with empty names", metadata={"field": SYMBOL}
+        )
+    columns = {name: values[row, places] for name, values in arrays.columns.items()}
+    return BarPanel(
+        symbols=_picked(arrays.symbols[row], places),
+        sessions=arrays.sessions[row],
+        open=columns["open"],
+        high=columns["high"],
+        low=columns["low"],
+        close=columns["close"],
+        volume=columns["volume"],
+        adj_close=columns.get("adj_close"),
+        split_ratio=columns.get("split_ratio"),
+        cash_dividend=columns.get("cash_dividend"),
+        calendar=calendar,
+    )
+
+
+def _covariates(arrays: BarArrays, row: int, places: PositionArray) -> Covariates:
+    if not (arrays.observed or arrays.known or arrays.numbers or arrays.categories or arrays.future.size):
+        return NO_COVARIATES
+    return Covariates(
+        observed=_of_row(arrays.observed, row, places),
+        known=_of_row(arrays.known, row, places),
+        future_sessions=arrays.future[row],
+        numbers=_of_row(arrays.numbers, row, places),
+        categories={name: _picked(texts[row], places) for name, texts in arrays.categories.items()},
+    )
+
+
+def _of_row(values: Mapping[str, FloatArray], row: int, places: PositionArray) -> dict[str, FloatArray]:
+    return {name: one[row, places] for name, one in values.items()}
+
+
+def _picked(names: Sequence[str], places: PositionArray) -> tuple[str, ...]:
+    return tuple(names[int(place)] for place in places)
+
+
+def _check_names(tensors: Mapping[str, Tensor]) -> None:
+    for name in tensors:
+        if name not in _NAMES and not name.startswith((OBSERVED, KNOWN, STATIC)):
+            raise MalformedRequestError(
+                f"input {name!r} is unknown beside bars; there are {', '.join(sorted(_NAMES))}, and covariates as "
+                "observed.NAME, known.NAME and static.NAME",
+                metadata={"field": name},
+            )
+
+
+def _needed(tensors: Mapping[str, Tensor], name: str) -> Tensor:
+    if name not in tensors:
+        raise MalformedRequestError(f"input {name!r} is missing; bars need it", metadata={"field": name})
+    return tensors[name]
+
+
+def _ahead(tensors: Mapping[str, Tensor], rows: int) -> int:
+    """D: sessions after the last bar."""
+    if FUTURE_DATE not in tensors:
+        return 0
+    shape = tensors[FUTURE_DATE].shape
+    if len(shape) != len((rows, "D")):
+        raise MalformedRequestError(
+            f"{FUTURE_DATE}: has shape {list(shape)}, need 2 axes: rows, sessions", metadata={"field": FUTURE_DATE}
+        )
+    check_count(f"{FUTURE_DATE}: sessions", shape[1], MAX_SESSIONS)
+    return shape[1]
+
+
+def _begun(tensors: Mapping[str, Tensor], prefix: str) -> list[tuple[str, Tensor]]:
+    """The covariates of one group, by their own names."""
+    return [(name.removeprefix(prefix), one) for name, one in tensors.items() if name.startswith(prefix)]
+
+
+def _in_rows(texts: Sequence[str], symbols: int) -> list[Sequence[str]]:
+    return [texts[first : first + symbols] for first in range(0, len(texts), symbols)]

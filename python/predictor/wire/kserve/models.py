@@ -1,0 +1,174 @@
+"""What a model takes and gives, and which models there are."""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, final
+
+from predictor._pb import inference_pb2 as pb
+from predictor.catalog import CovariateGroup, CovariateInfo, ModelInfo
+from predictor.forecast import LOG_RETURN
+from predictor.wire.kserve import bars
+from predictor.wire.kserve.answers import outputs_of
+from predictor.wire.kserve.requests import WINDOWS
+
+PLATFORM: Final = "quantra"
+EXTENSIONS: Final = ("model_configuration", "model_repository")
+READY: Final = "READY"
+
+ANY: Final = -1
+"""A length that differs from request to request."""
+_DATA_TYPES: Final[Mapping[str, pb.DataType]] = {
+    "BOOL": pb.TYPE_BOOL,
+    "INT32": pb.TYPE_INT32,
+    "INT64": pb.TYPE_INT64,
+    "FP32": pb.TYPE_FP32,
+    "FP64": pb.TYPE_FP64,
+    "BYTES": pb.TYPE_STRING,
+}
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Form:
+    """One input or output, as models tell of it."""
+
+    name: str
+    datatype: str
+    shape: tuple[int, ...]
+    with_bars: bool | None = None
+    """Whether bars need it; None = it does not go with them."""
+    with_windows: bool | None = None
+    """Whether windows need it; None = it does not go with them."""
+
+
+def inputs_of(info: ModelInfo) -> list[Form]:
+    """Every input that a model knows: those of windows, of bars, and of both."""
+    return [*_windows(info), *_bars(), *map(_covariate, info.covariates), *_of_both()]
+
+
+def _windows(info: ModelInfo) -> Iterator[Form]:
+    sessions, features = info.encoder_length, len(info.observed_features)
+    yield Form(WINDOWS, "FP32", (ANY, sessions, features), None, with_windows=True)
+    if info.known_features:
+        known = (ANY, sessions + info.future_length, len(info.known_features))
+        yield Form("known", "FP32", known, None, with_windows=True)
+    if info.static_features:
+        yield Form("static", "FP32", (ANY, ANY), None, with_windows=True)
+    yield Form("mask", "BOOL", (ANY, sessions, features), None, with_windows=False)
+    yield Form("location", "FP64", (ANY, ANY), None, with_windows=True)
+    yield Form("scale", "FP64", (ANY, ANY), None, with_windows=True)
+    yield Form("anchor_price", "FP64", (ANY,), None, with_windows=False)
+
+
+def _bars() -> Iterator[Form]:
+    for name in bars.REQUIRED:
+        yield Form(name, "FP64", (ANY, ANY, ANY), with_bars=True)
+    for name in bars.OPTIONAL:
+        yield Form(name, "FP64", (ANY, ANY, ANY), with_bars=False)
+    yield Form(bars.FUTURE_DATE, "INT64", (ANY, ANY), with_bars=False)
+
+
+def _of_both() -> Iterator[Form]:
+    yield Form(bars.SYMBOL, "BYTES", (ANY, ANY), with_bars=True, with_windows=False)
+    yield Form(bars.DATE, "INT64", (ANY, ANY), with_bars=True, with_windows=False)
+
+
+def _covariate(info: CovariateInfo) -> Form:
+    if info.group is not CovariateGroup.STATIC:
+        prefix = bars.OBSERVED if info.group is CovariateGroup.OBSERVED else bars.KNOWN
+        return Form(prefix + info.name, "FP64", (ANY, ANY, ANY), with_bars=True)
+    return Form(bars.STATIC + info.name, "BYTES" if info.categories else "FP64", (ANY, ANY), with_bars=True)
+
+
+_CELLS: Final = frozenset({"values", "returns", "prices"})
+
+
+def outputs_told(info: ModelInfo) -> list[Form]:
+    """Every output of a model."""
+    names = outputs_of(returns=info.target_kind == LOG_RETURN, lag=info.lag, ranks=info.is_panel_model)
+    horizons, quantiles = len(info.horizons), len(info.quantiles)
+    forms = {
+        **dict.fromkeys(_CELLS, ("FP64", (ANY, ANY, horizons, quantiles))),
+        "scores": ("FP64", (ANY, ANY, horizons)),
+        "ranks": ("INT32", (ANY, ANY, horizons)),
+        "as_of": ("INT64", (ANY,)),
+        "target_date": ("INT64", (ANY, horizons)),
+        "error": ("BYTES", (ANY,)),
+        "refusal": ("BYTES", (ANY, ANY)),
+    }
+    return [Form(name, *forms[name]) for name in names]
+
+
+def metadata(info: ModelInfo, versions: Iterable[int]) -> pb.ModelMetadataResponse:
+    """The metadata of a model, of which these versions are served."""
+    return pb.ModelMetadataResponse(
+        name=info.name,
+        versions=map(str, versions),
+        platform=PLATFORM,
+        inputs=map(_tensor_metadata, inputs_of(info)),
+        outputs=map(_tensor_metadata, outputs_told(info)),
+    )
+
+
+def _tensor_metadata(form: Form) -> pb.ModelMetadataResponse.TensorMetadata:
+    needs = {"bars": form.with_bars, "windows": form.with_windows}
+    told = {name: "required" if needed else "optional" for name, needed in needs.items() if needed is not None}
+    return pb.ModelMetadataResponse.TensorMetadata(
+        name=form.name,
+        datatype=form.datatype,
+        shape=form.shape,
+        parameters={name: pb.InferParameter(string_param=text) for name, text in told.items()},
+    )
+
+
+def config(info: ModelInfo) -> pb.ModelConfig:
+    """The configuration of a model. Each input is optional by itself: a request sends windows or bars."""
+    inputs, outputs = inputs_of(info), outputs_told(info)
+    return pb.ModelConfig(
+        name=info.name,
+        platform=PLATFORM,
+        backend=PLATFORM,
+        max_batch_size=0,
+        input=[
+            pb.ModelInput(name=one.name, data_type=_DATA_TYPES[one.datatype], dims=one.shape, optional=True)
+            for one in inputs
+        ],
+        output=[pb.ModelOutput(name=one.name, data_type=_DATA_TYPES[one.datatype], dims=one.shape) for one in outputs],
+        parameters={
+            name: pb.ModelParameter(string_value=text if isinstance(text, str) else json.dumps(text))
+            for name, text in _facts(info, inputs).items()
+        },
+    )
+
+
+def _facts(info: ModelInfo, inputs: Sequence[Form]) -> dict[str, object]:
+    """What a caller must know beside the shapes; what is no text is told as JSON."""
+    return {
+        "version": info.version,
+        "kind": info.kind,
+        "horizons": info.horizons,
+        "quantiles": info.quantiles,
+        "lag": info.lag,
+        "target_kind": info.target_kind,
+        "calendar": info.calendar,
+        "calendar_ends": info.calendar_ends,
+        "encoder_length": info.encoder_length,
+        "bars_needed": info.bars_needed,
+        "observed_features": [one.name for one in info.observed_features],
+        "known_features": [one.name for one in info.known_features],
+        "required_with_bars": [one.name for one in inputs if one.with_bars],
+        "required_with_windows": [one.name for one in inputs if one.with_windows],
+        "schema_hash": info.schema_hash,
+        "weights_hash": info.weights_hash,
+    }
+
+
+def index(infos: Iterable[ModelInfo]) -> pb.RepositoryIndexResponse:
+    """Every version that is served."""
+    return pb.RepositoryIndexResponse(
+        models=[
+            pb.RepositoryIndexResponse.ModelIndex(name=info.name, version=str(info.version), state=READY)
+            for info in infos
+        ]
+    )

@@ -1,0 +1,215 @@
+"""Which tensors a request holds, found by tags and lengths: no value is parsed, nothing that would grow is built."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Final, TypeVar, final
+
+from google.protobuf.message import DecodeError, Message
+
+from predictor._pb import inference_pb2 as pb
+from predictor.errors import MalformedRequestError
+from predictor.wire.counting import no_message
+from predictor.wire.kserve.tensors import CONTENTS, Tensor
+from predictor.wire.limits import (
+    MAX_AXES,
+    MAX_CELLS,
+    MAX_HEAD,
+    MAX_INPUTS,
+    MAX_INSTANCES,
+    MAX_PARTS,
+    MAX_ROWS,
+    MAX_SESSIONS,
+    check_count,
+    check_text,
+)
+from predictor.wire.tags import BYTES, Tags
+
+MessageT = TypeVar("MessageT", bound=Message)
+
+WINDOWS, BARS = "observed", "close"
+"""The input that only windows have, and the one that only bars have."""
+
+_INPUTS: Final = pb.ModelInferRequest.INPUTS_FIELD_NUMBER
+_RAW: Final = pb.ModelInferRequest.RAW_INPUT_CONTENTS_FIELD_NUMBER
+_CONTENTS: Final = pb.ModelInferRequest.InferInputTensor.CONTENTS_FIELD_NUMBER
+_WINDOW_AXES: Final = 3
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class InferRequest:
+    """A request whose values were not read yet."""
+
+    head: pb.ModelInferRequest
+    """All of it but its inputs."""
+    tensors: Mapping[str, Tensor]
+    """By name."""
+    rows: int
+    """Symbols of all rows."""
+
+    @property
+    def reference(self) -> str:
+        """The model, as NAME, NAME@VERSION or NAME@ALIAS."""
+        return reference_of(self.head.model_name, self.head.model_version)
+
+    @property
+    def are_bars(self) -> bool:
+        """Whether it holds bars; else it holds feature windows."""
+        return BARS in self.tensors
+
+    @property
+    def count(self) -> int:
+        """Rows: each is forecast by itself."""
+        return self.tensors[BARS if self.are_bars else WINDOWS].shape[0]
+
+    @property
+    def symbols(self) -> int:
+        """Of each row, those that pad included."""
+        return self.tensors[BARS].shape[1] if self.are_bars else 1
+
+
+def reference_of(name: str, version: str) -> str:
+    """The reference of a model.
+
+    Raises:
+        MalformedRequestError: a version beside a name that has one already.
+        RequestTooLargeError: longer than a name may be.
+    """
+    check_text("model_name", name)
+    check_text("model_version", version)
+    if version and "@" in name:
+        raise MalformedRequestError(
+            f"model_name {name!r} has a version already; leave model_version empty", metadata={"field": "model_version"}
+        )
+    return f"{name}@{version}" if version else name
+
+
+def read_request(body: bytes, most_parts: int = MAX_PARTS) -> InferRequest:
+    """Find the tensors of a ModelInferRequest.
+
+    Raises:
+        RequestTooLargeError: more inputs, rows, values or fields than one request may have.
+        MalformedRequestError: the bytes are no such request, its inputs contradict each other, or they are neither bars
+            nor windows.
+        TooManyPartsError: more than `most_parts`, where that is less than a request may have.
+    """
+    tags = Tags(body, most_parts)
+    try:
+        inputs, raw, head = _parted(body, tags)
+        tensors = _tensors(body, tags, inputs, raw)
+    except IndexError:
+        raise no_message(pb.ModelInferRequest, len(body)) from None
+    return InferRequest(head=_parsed(head, pb.ModelInferRequest), tensors=tensors, rows=_rows(tensors))
+
+
+def _parted(body: bytes, tags: Tags) -> tuple[list[slice], list[slice], bytes]:
+    """Where each input and each raw value lies, and the rest."""
+    places: dict[int, list[slice]] = {_INPUTS: [], _RAW: []}
+    rest: list[bytes] = []
+    for start, number, form, at, end in tags.between(0, len(body)):
+        if number in places and form == BYTES:
+            places[number].append(slice(at, end))
+            check_count("inputs", len(places[number]), MAX_INPUTS)
+        else:
+            rest.append(body[start:end])
+    return places[_INPUTS], places[_RAW], _small("the request beside its inputs", rest)
+
+
+def _tensors(body: bytes, tags: Tags, inputs: Sequence[slice], raw: Sequence[slice]) -> dict[str, Tensor]:
+    if raw and len(raw) != len(inputs):
+        raise MalformedRequestError(
+            f"raw_input_contents: have {len(raw)}, need {len(inputs)}, one for each input, or none",
+            metadata={"field": "raw_input_contents", "have": str(len(raw)), "need": str(len(inputs))},
+        )
+    found: dict[str, Tensor] = {}
+    for place, input_place in enumerate(inputs):
+        tensor = _tensor(body, tags, input_place, raw[place] if raw else None)
+        if tensor.name in found:
+            raise MalformedRequestError(f"input {tensor.name!r} is sent twice", metadata={"field": tensor.name})
+        found[tensor.name] = tensor
+    return found
+
+
+def _tensor(body: bytes, tags: Tags, place: slice, raw: slice | None) -> Tensor:
+    contents: slice | None = None
+    rest: list[bytes] = []
+    for start, number, form, at, end in tags.between(place.start, place.stop):
+        if number != _CONTENTS or form != BYTES:
+            rest.append(body[start:end])
+        elif contents is None:
+            contents = slice(at, end)
+        else:
+            raise IndexError  # protobuf would join them; nobody sends two
+    head = _parsed(_small("an input beside its values", rest), pb.ModelInferRequest.InferInputTensor)
+    check_text("input name", head.name)
+    _check_head(head)
+    if contents is not None and raw is not None:
+        raise MalformedRequestError(
+            f"{head.name}: has contents beside raw_input_contents; send one of them", metadata={"field": head.name}
+        )
+    values = raw if raw is not None else contents or slice(place.stop, place.stop)
+    return Tensor(
+        name=head.name,
+        datatype=head.datatype,
+        shape=tuple(head.shape),
+        body=body,
+        place=values,
+        is_raw=raw is not None,
+    )
+
+
+def _check_head(head: pb.ModelInferRequest.InferInputTensor) -> None:
+    if head.parameters:
+        named = ", ".join(sorted(head.parameters))[:80]
+        raise MalformedRequestError(
+            f"{head.name}: parameters {named} of an input are not supported; send its values with the request",
+            metadata={"field": head.name},
+        )
+    if head.datatype not in CONTENTS:
+        raise MalformedRequestError(
+            f"{head.name}: has datatype {head.datatype[:20]!r}; inputs have {', '.join(CONTENTS)}",
+            metadata={"field": head.name, "have": head.datatype[:20]},
+        )
+    check_count(f"{head.name}: axes", len(head.shape), MAX_AXES)
+    if any(length < 0 for length in head.shape):
+        raise MalformedRequestError(
+            f"{head.name}: has shape {list(head.shape)}; no length may be below 0", metadata={"field": head.name}
+        )
+    check_count(f"{head.name}: values", prod(head.shape), MAX_CELLS)
+
+
+def _rows(tensors: Mapping[str, Tensor]) -> int:
+    """Symbols of all rows, of windows or of bars, whichever it is."""
+    if (WINDOWS in tensors) == (BARS in tensors):
+        which = "both" if BARS in tensors else "neither"
+        raise MalformedRequestError(
+            f"the request has {which} of the inputs {WINDOWS!r} and {BARS!r}; send feature windows, which have the "
+            "first, or bars, which have the second",
+            metadata={"field": "inputs"},
+        )
+    main = tensors.get(WINDOWS) or tensors[BARS]
+    if len(main.shape) != _WINDOW_AXES or not prod(main.shape[:2]):
+        wanted = "rows, sessions, features" if main.name == WINDOWS else "rows, symbols, sessions"
+        raise MalformedRequestError(
+            f"{main.name}: has shape {list(main.shape)}, need 3 axes: {wanted}", metadata={"field": main.name}
+        )
+    rows = main.shape[0] if main.name == WINDOWS else main.shape[0] * main.shape[1]
+    check_count("rows", main.shape[0], MAX_INSTANCES)
+    check_count("symbols of all rows", rows, MAX_ROWS)
+    check_count(f"{main.name}: sessions", main.shape[1 if main.name == WINDOWS else 2], MAX_SESSIONS)
+    return rows
+
+
+def _small(what: str, pieces: Sequence[bytes]) -> bytes:
+    """The pieces together, of which nothing large can be made."""
+    joined = b"".join(pieces)
+    check_count(f"{what}: bytes", len(joined), MAX_HEAD)
+    return joined
+
+
+def _parsed(data: bytes, kind: type[MessageT]) -> MessageT:
+    try:
+        return kind.FromString(data)
+    except DecodeError:
+        raise no_message(kind, len(data)) from None

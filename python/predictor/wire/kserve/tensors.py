@@ -1,0 +1,209 @@
+"""One input tensor: its type, its shape, and its values as an array.
+
+Values come raw, little-endian, or in the repeated field of their type. Neither is parsed by protobuf: what would be
+millions of Python numbers is read as one array, after its bytes were compared with its shape.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import prod
+from typing import Final, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from predictor._pb import inference_pb2 as pb
+from predictor.arrays import BoolArray, FloatArray
+from predictor.errors import MalformedRequestError
+from predictor.wire import arrays
+from predictor.wire.arrays import Shape
+from predictor.wire.counting import no_message
+from predictor.wire.limits import MAX_CELLS, MAX_PARTS, MAX_ROWS, check_count, check_text
+from predictor.wire.tags import BYTES, FIXED32, FIXED64, LONG, LONGEST_VARINT, VARINT, Tags
+
+CONTENTS: Final[Mapping[str, str]] = {
+    "BOOL": "bool_contents",
+    "INT64": "int64_contents",
+    "FP32": "fp32_contents",
+    "FP64": "fp64_contents",
+    "BYTES": "bytes_contents",
+}
+"""The field of InferTensorContents for each datatype that an input may have."""
+_FORMS: Final = {"BOOL": VARINT, "INT64": VARINT, "FP32": FIXED32, "FP64": FIXED64, "BYTES": BYTES}
+"""How one value of each lies in that field; several may be packed as BYTES."""
+_NAMES: Final = {field.number: field.name for field in pb.InferTensorContents.DESCRIPTOR.fields}
+INT64: Final = np.dtype("<i8")
+"""Little-endian."""
+_LENGTH_BYTES: Final = 4
+"""Before each value of BYTES that is sent raw."""
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tensor:
+    """An input of a request whose values were not read yet."""
+
+    name: str
+    datatype: str
+    shape: Shape
+    body: bytes
+    """Of the whole request."""
+    place: slice
+    """Where the values lie in it."""
+    is_raw: bool
+
+    def float32(self, shape: Shape) -> NDArray[np.float32]:
+        """The values, which must be FP32 of this shape; raises MalformedRequestError, as all that follow."""
+        return arrays.decode_float32(self._fixed("FP32", shape), shape, self.name)
+
+    def float64(self, shape: Shape) -> FloatArray:
+        """The values, which must be FP64 of this shape."""
+        return arrays.decode_float64(self._fixed("FP64", shape), shape, self.name)
+
+    def truths(self, shape: Shape) -> BoolArray:
+        """The values, which must be BOOL of this shape."""
+        return arrays.decode_bool(self._fixed("BOOL", shape), shape, self.name)
+
+    def days(self, shape: Shape) -> NDArray[np.int32]:
+        """INT64 days since 1970-01-01 of this shape, as yyyymmdd."""
+        self.check("INT64", shape)
+        if self.is_raw:
+            data = self._data()
+            arrays.check_length(data, shape, INT64, self.name)
+            return _sessions(np.frombuffer(data, INT64), self.name).reshape(shape)
+        return _sessions(self._varints(prod(shape)), self.name).reshape(shape)
+
+    def texts(self, shape: Shape) -> list[str]:
+        """The values, which must be BYTES of this shape, each UTF-8; row-major."""
+        self.check("BYTES", shape)
+        check_count(self.name, prod(shape), MAX_ROWS)
+        values = self._raw_texts() if self.is_raw else self._pieces()
+        arrays.check_values(values, shape, self.name)
+        return [self._text(value) for value in values]
+
+    def check(self, datatype: str, shape: Shape) -> None:
+        """Compare type and shape with those that are needed.
+
+        Raises:
+            MalformedRequestError: they differ.
+        """
+        if self.datatype != datatype:
+            raise MalformedRequestError(
+                f"{self.name}: has datatype {self.datatype!r}, need {datatype}",
+                metadata={"field": self.name, "have": self.datatype, "need": datatype},
+            )
+        if self.shape != shape:
+            have, need = list(self.shape), list(shape)
+            raise MalformedRequestError(
+                f"{self.name}: has shape {have}, need {need}",
+                metadata={"field": self.name, "have": str(have), "need": str(need)},
+            )
+
+    def _fixed(self, datatype: str, shape: Shape) -> bytes:
+        """The bytes of values that take as many each; truth values of a repeated field take one each, too."""
+        self.check(datatype, shape)
+        check_count(f"{self.name}: values", prod(shape), MAX_CELLS)
+        return self._data() if self.is_raw else b"".join(self._pieces())
+
+    def _data(self) -> bytes:
+        return self.body[self.place]
+
+    def _pieces(self) -> list[bytes]:
+        """What lies in the repeated field: its values packed together, or one by one."""
+        need, found = CONTENTS[self.datatype], list[bytes]()
+        try:
+            for _, number, form, at, end in Tags(self.body, MAX_PARTS).between(self.place.start, self.place.stop):
+                if _NAMES.get(number) != need or form not in {BYTES, _FORMS[self.datatype]}:
+                    have = _NAMES.get(number, f"field {number}")
+                    raise MalformedRequestError(
+                        f"{self.name}: has {have}, need {need} for {self.datatype}",
+                        metadata={"field": self.name, "have": have, "need": need},
+                    )
+                found.append(self.body[at:end])
+        except IndexError:
+            raise no_message(pb.InferTensorContents, self.place.stop - self.place.start) from None
+        return found
+
+    def _varints(self, count: int) -> NDArray[np.int64]:
+        data = b"".join(self._pieces())
+        check_count(f"{self.name}: bytes", len(data), LONGEST_VARINT * count)
+        numbers = varints(data, self.name)
+        arrays.check_values(numbers, (count,), self.name)
+        return numbers
+
+    def _raw_texts(self) -> list[bytes]:
+        data, at, found = self._data(), 0, list[bytes]()
+        while at < len(data):
+            begin = at + _LENGTH_BYTES
+            at = begin + int.from_bytes(data[at:begin], "little")
+            if at > len(data) or len(found) == MAX_ROWS:
+                raise MalformedRequestError(
+                    f"{self.name}: its raw values do not fit their lengths; send each as its number of bytes, uint32 "
+                    "little-endian, and the bytes",
+                    metadata={"field": self.name},
+                )
+            found.append(data[begin:at])
+        return found
+
+    def _text(self, value: bytes) -> str:
+        try:
+            text = value.decode()
+        except UnicodeDecodeError:
+            raise MalformedRequestError(
+                f"{self.name}: {value[:20]!r} is not UTF-8; send text", metadata={"field": self.name}
+            ) from None
+        check_text(self.name, text)
+        return text
+
+
+def varints(data: bytes, field: str) -> NDArray[np.int64]:
+    """The numbers of a packed repeated field of int64, [N].
+
+    Raises:
+        MalformedRequestError: the bytes end within one, or one has more bytes than a number can.
+    """
+    taken = np.frombuffer(data, np.uint8)
+    last = np.flatnonzero(taken < LONG)
+    first = np.concatenate([np.zeros(min(1, len(last)), last.dtype), last[:-1] + 1])
+    lengths = last - first + 1
+    if (len(data) and (not len(last) or last[-1] + 1 != len(data))) or (lengths > LONGEST_VARINT).any():
+        raise MalformedRequestError(f"{field}: its values are not whole numbers on the wire", metadata={"field": field})
+    numbers = np.zeros(len(last), np.uint64)
+    for k in range(int(lengths.max(initial=0))):
+        longer = lengths > k
+        part = (taken[first[longer] + k] & 0x7F).astype(np.uint64)
+        numbers[longer] |= part << np.uint64(7 * k)
+    return numbers.view(np.int64)
+
+
+_FIRST_DAY: Final = int(np.datetime64("0001-01-01").astype(np.int64))
+_LAST_DAY: Final = int(np.datetime64("9999-12-31").astype(np.int64))
+
+
+def _sessions(days: NDArray[np.int64], field: str) -> NDArray[np.int32]:
+    """Days since 1970-01-01 as yyyymmdd."""
+    wrong = np.flatnonzero((days < _FIRST_DAY) | (days > _LAST_DAY))
+    if wrong.size:
+        raise MalformedRequestError(
+            f"{field}: {days[wrong[0]]} is no day; send days since 1970-01-01", metadata={"field": field}
+        )
+    dates = days.astype("datetime64[D]")
+    months = dates.astype("datetime64[M]")
+    years = dates.astype("datetime64[Y]").astype(np.int64) + 1970
+    month, day = months.astype(np.int64) % 12 + 1, (dates - months.astype("datetime64[D]")).astype(np.int64) + 1
+    return (10_000 * years + 100 * month + day).astype(np.int32)
+
+
+def epoch_days(sessions: NDArray[np.int32]) -> NDArray[np.int64]:
+    """Sessions, yyyymmdd, as days since 1970-01-01; 0, which is no session, as NumPy's NaT, the least int64."""
+    whole = np.maximum(sessions, 101).astype(np.int64)
+    years, month, day = whole // 10_000 - 1970, whole // 100 % 100 - 1, whole % 100 - 1
+    months = years.astype("datetime64[Y]").astype("datetime64[M]") + month.astype("timedelta64[M]")
+    dates = months.astype("datetime64[D]") + day.astype("timedelta64[D]")
+    return np.where(sessions > 0, dates.astype(np.int64), np.iinfo(np.int64).min)
+
+
+def encode_texts(values: list[str]) -> bytes:
+    """BYTES, raw."""
+    data = [value.encode() for value in values]
+    return b"".join(len(one).to_bytes(_LENGTH_BYTES, "little") + one for one in data)

@@ -1,0 +1,92 @@
+"""Pushes of bars, and what a caller has sent so far: the panel that a forecast of a session must be that of."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from predictor.bars import BarPanel
+from predictor.covariates import Covariates
+from predictor.instance import Instance
+from predictor.subscription import Push
+
+Bar = Mapping[str, float]
+
+
+def day_of(panel: BarPanel, session: int, *symbols: str) -> BarPanel:
+    """The bars of one day, of some symbols, or of all."""
+    return panel.between(session, session).select(symbols or panel.symbols)
+
+
+def push_of(panel: BarPanel, session: int, *symbols: str, flush: bool = False) -> Push:
+    """The push of one day's bars."""
+    return Push(bars=day_of(panel, session, *symbols), flush=flush)
+
+
+def no_bar(panel: BarPanel, session: int, *symbols: str) -> BarPanel:
+    """A day on which these symbols have no bar."""
+    there = day_of(panel, session, *symbols)
+    return there.without_bars(session)
+
+
+def scaled(bars: BarPanel, factor: float) -> BarPanel:
+    """The bars at other prices."""
+    columns = {name: getattr(bars, name) * factor for name in bars.columns if name not in {"volume", "split_ratio"}}
+    return replace(bars, **columns)
+
+
+def covariates_of(every: Covariates, panel: BarPanel, sessions: Sequence[int], rows: Sequence[int]) -> Covariates:
+    """Those beside some sessions and rows of a panel, of covariates that are given for all of it.
+
+    Args:
+        every: observed [S, T], known [S, T + D]; the days ahead that are sent are the three after the last session.
+        panel: S symbols, T sessions.
+        sessions: consecutive ones, as `panel.sessions` has them.
+        rows: of the symbols.
+    """
+    first = int(np.searchsorted(panel.sessions, sessions[0]))
+    last = first + len(sessions)
+    axis = np.concatenate([panel.sessions, every.future_sessions])
+    return Covariates(
+        observed={name: values[rows, first:last].copy() for name, values in every.observed.items()},
+        known={name: values[rows, first : last + 30].copy() for name, values in every.known.items()},
+        future_sessions=axis[last : last + 30],
+    )
+
+
+@dataclass
+class Sent:
+    """All bars that were sent: by day and symbol, the last one counts."""
+
+    like: BarPanel
+    """The first panel, for its symbols and columns."""
+    days: dict[int, dict[str, Bar]] = field(default_factory=dict[int, dict[str, Bar]])
+
+    @classmethod
+    def of(cls, panel: BarPanel) -> "Sent":
+        """What a subscription sends."""
+        sent = cls(panel)
+        for session in panel.sessions.tolist():
+            sent.add(panel.between(session, session))
+        return sent
+
+    def add(self, bars: BarPanel) -> None:
+        """Bars of one day."""
+        day = self.days.setdefault(int(bars.sessions[0]), {})
+        for row, symbol in enumerate(bars.symbols):
+            day[symbol] = {name: float(getattr(bars, name)[row, 0]) for name in bars.columns}
+
+    def panel(self) -> BarPanel:
+        """All of them; a bar that was not sent is none."""
+        symbols, days = self.like.symbols, sorted(self.days)
+
+        def column(name: str) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:
+            cells = [[self.days[day].get(symbol, {}).get(name, np.nan) for day in days] for symbol in symbols]
+            return np.array(cells)
+
+        columns = {name: column(name) for name in self.like.columns}
+        return replace(self.like, sessions=np.array(days, np.int32), **columns)
+
+    def instance(self, asked: Instance) -> Instance:
+        """The question about all of them, as `asked` reads bars."""
+        return replace(asked, input=self.panel())
