@@ -35,7 +35,7 @@ def bind(server: "grpc.aio.Server", address: Listening, credentials: "grpc.Serve
     """
     if isinstance(address, SocketAddress):
         _make_folder(address.path.parent)
-        _make_room(address)
+        _check_unused(address)
     else:
         _check_free(address)
     try:
@@ -84,18 +84,15 @@ def _make_folder(folder: Path) -> None:
         )
 
 
-def _make_room(address: SocketAddress) -> None:
-    """Remove the socket of a server that is dead. gRPC would take the place of one that lives, too."""
+def _check_unused(address: SocketAddress) -> None:
+    """Hold that no server lives there: gRPC takes the place of whatever socket is there."""
     try:
         if not stat.S_ISSOCK(address.path.lstat().st_mode):
             raise ConfigurationError(f"{address.path.name} is there and is no socket; listen on another path")
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
             probe.settimeout(_ANSWER_S)
             probe.connect(str(address.path))
-    except FileNotFoundError:
-        return
-    except ConnectionRefusedError:
-        address.path.unlink(missing_ok=True)
+    except (FileNotFoundError, ConnectionRefusedError):  # nothing, or what a dead server left
         return
     except OSError as error:
         raise ConfigurationError(
