@@ -22,7 +22,7 @@ from benchmarks.faults.served import serving
 from benchmarks.report import at_most, shown
 from predictor.server.issuing import Issued, issue
 
-TURNS, QUICK_TURNS = 20, 1
+TURNS, QUICK_TURNS = 10, 1
 CALLERS: Final = 4
 CALLS_A_CONNECTION: Final = 20
 PATIENCE_S: Final = 30.0

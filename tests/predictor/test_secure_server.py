@@ -37,6 +37,7 @@ from predictor.errors import (
 )
 from predictor.instance import Instance, Query
 from predictor.server import Address, ServerLimits, ServerSettings, SocketAddress, TlsFiles, parse_listening, serve
+from predictor.server import rotation as rotation_module
 from predictor.server.issuing import Issued, issue
 from predictor.server.rotation import Rotation
 from predictor.server.servicer import PREDICTION
@@ -472,6 +473,31 @@ def test_who_may_read_the_tokens_is_told(
 
     asyncio.run(begin())
     assert ["others may read tokens.txt" in line for line in caplog.messages] == [True] * is_told
+
+
+def test_files_are_looked_at_again_after_a_look_that_broke(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    looks = iter((True, True, False))
+
+    async def follow() -> None:
+        following = Rotation(settings(tmp_path, tokens=token_file(tmp_path)))
+        looked_often = asyncio.Event()
+        loop = asyncio.get_running_loop()
+
+        def look(_: Rotation) -> None:
+            if next(looks, False):
+                raise ZeroDivisionError
+            loop.call_soon_threadsafe(looked_often.set)
+
+        monkeypatch.setattr(Rotation, "look", look)
+        task = asyncio.create_task(following.follow())
+        await asyncio.wait_for(looked_often.wait(), 20)
+        task.cancel()
+
+    monkeypatch.setattr(rotation_module, "LOOK_S", 0)
+    asyncio.run(follow())
+    assert [record.levelname for record in caplog.records] == ["ERROR", "WARNING"] * 2
 
 
 def test_a_file_that_windows_wrote_is_read(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Generic, TypeVar, final
 
-from predictor.errors import ConfigurationError
+from predictor.errors import ConfigurationError, InternalError
 from predictor.pem import read_bytes
 from predictor.server import certificates
 from predictor.server.certificates import Certificates
@@ -94,7 +94,10 @@ class Rotation:
         self._warn()
         while self._tls is not None or self._tokens is not None:
             await asyncio.sleep(LOOK_S)
-            await asyncio.to_thread(self.look)
+            try:
+                await asyncio.to_thread(self.look)
+            except Exception as error:  # noqa: BLE001 - a task's edge: a token that is taken away later must not stay good
+                _log.warning("%s", InternalError.of("looking at certificates and tokens", error, _log).message)
 
     def look(self) -> None:
         """Read the files again."""
