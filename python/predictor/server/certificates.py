@@ -47,13 +47,19 @@ class Certificates:
     client_ca: bytes | None
 
     @classmethod
-    def read(cls, files: TlsFiles) -> Self:
+    def read(cls, files: TlsFiles, known: Self | None = None) -> Self:
         """Read and check them.
+
+        Args:
+            files: which.
+            known: what was found before, which is not checked again.
 
         Raises:
             ConfigurationError: a file cannot be read, is no PEM file of its kind, or the key is another certificate's.
         """
         found = cls._read(files)
+        if found == known:
+            return found
         check_pair(files.cert, files.key)
         if files.client_ca is not None:
             check_authorities("--tls-client-ca", files.client_ca)

@@ -4,6 +4,7 @@ import asyncio
 import logging
 import os
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Generic, TypeVar, final
 
@@ -34,23 +35,23 @@ class Followed(Generic[ValueT]):
 
     Args:
         name: of the files, for the log.
-        read: reads them; raises ConfigurationError where they cannot be used.
+        read: reads them, and is given what they said before; raises ConfigurationError where they cannot be used.
 
     Raises:
         ConfigurationError: they cannot be used at first.
     """
 
-    def __init__(self, name: str, read: Callable[[], ValueT]) -> None:
+    def __init__(self, name: str, read: Callable[[ValueT | None], ValueT]) -> None:
         self._name = name
         self._read = read
         self._problem = ""
-        self.value = read()
+        self.value = read(None)
         """In force."""
 
     def look(self) -> bool:
         """Read them again; whether something new is in force. What is wrong with them is told once."""
         try:
-            found = self._read()
+            found = self._read(self.value)
         except ConfigurationError as error:
             if error.message != self._problem:
                 _log.warning("%s cannot be used, the earlier ones stay in force: %s", self._name, error.message)
@@ -77,10 +78,10 @@ class Rotation:
 
     def __init__(self, settings: ServerSettings) -> None:
         files, file, own = settings.tls, settings.token_file, settings.token
-        self._tls = None if files is None else Followed("certificates", lambda: Certificates.read(files))
+        self._tls = None if files is None else Followed("certificates", partial(Certificates.read, files))
         self._tokens: Followed[Tokens] | None = None
         if file is not None or own:
-            self._tokens = Followed("tokens", lambda: read_tokens(file, own))
+            self._tokens = Followed("tokens", lambda _: read_tokens(file, own))
         self._private = tuple(path for path in (file, None if files is None else files.key) if path is not None)
         self.guard = Guard(None if self._tokens is None else self._tokens.value)
 
