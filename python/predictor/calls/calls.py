@@ -10,12 +10,12 @@ from typing import Final, Protocol, TypeVar, final
 from google.protobuf.message import Message
 
 from predictor._pb import prediction_pb2 as pb
-from predictor.calls.bar_sessions import BarSessions
 from predictor.calls.chaining import chain, fail, follow, settle
 from predictor.calls.conversation import CALL as PREDICT_STREAM
 from predictor.calls.conversation import PredictStream
 from predictor.calls.counting import Counting, Uncounted
 from predictor.calls.flow import Flow
+from predictor.calls.live_sessions import LiveSessions
 from predictor.calls.requests import (
     EncodedGlobalQuery,
     EncodedInstances,
@@ -169,9 +169,9 @@ class Calls:
         self.drain()
         self._counting.close()
 
-    def _sessions(self) -> BarSessions:
+    def _sessions(self) -> LiveSessions:
         """Those of one stream."""
-        return BarSessions(self._service, self._room.of_stream(self._limits))
+        return LiveSessions(self._service, self._room.of_stream(self._limits))
 
     def _answered(self, name: str, method: Method | None, request: bytes, deadline: Deadline) -> "Future[bytes]":
         answer: Future[bytes] = Future()

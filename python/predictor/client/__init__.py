@@ -9,6 +9,7 @@ Errors are the same exceptions as in-process ones. UnavailableError means that n
 from predictor.client.asynchronous import AsyncQuantraClient
 from predictor.client.blocking import QuantraClient
 from predictor.client.calls import DEFAULT_TIMEOUT_S, LONGEST_TIMEOUT_S
+from predictor.client.sessions import AsyncBarSession, BarSession, Taken
 from predictor.client.streams import DEFAULT_IN_FLIGHT, Answered
 
 __all__ = [
@@ -16,6 +17,9 @@ __all__ = [
     "DEFAULT_TIMEOUT_S",
     "LONGEST_TIMEOUT_S",
     "Answered",
+    "AsyncBarSession",
     "AsyncQuantraClient",
+    "BarSession",
     "QuantraClient",
+    "Taken",
 ]

@@ -8,14 +8,17 @@ import grpc
 import grpc.aio
 
 from predictor._pb.prediction_pb2_grpc import PredictionServiceStub
+from predictor.bars import BarPanel
 from predictor.catalog import ModelInfo
 from predictor.client.calls import DEFAULT_TIMEOUT_S, OPTIONS, UnaryCall, checked_timeout, read
 from predictor.client.failures import cancelled, closed, error_of
+from predictor.client.session_streams import AsyncSessionStream
+from predictor.client.sessions import AsyncBarSession, SessionRequests, forecast_of
 from predictor.client.streams import DEFAULT_IN_FLIGHT, WATCH_S, Answered, Asking, AsyncSending
 from predictor.covariates import Covariates
 from predictor.forecast import Attribution, Explanation, Forecast, Outcome, forecast_or_raise
 from predictor.global_importance import GlobalImportance, GlobalQuery
-from predictor.instance import Query, Question, importance_query, instance_of
+from predictor.instance import Instance, Query, Question, importance_query, instance_of
 from predictor.wire import global_importance
 
 ValueT = TypeVar("ValueT")
@@ -32,6 +35,7 @@ class AsyncQuantraClient:
         self._closed = False
         self._channel = grpc.aio.insecure_channel(target, options=OPTIONS)
         self._stub = PredictionServiceStub(self._channel)
+        self._sessions: AsyncSessionStream | None = None
 
     async def __aenter__(self) -> Self:
         """The client itself."""
@@ -44,6 +48,8 @@ class AsyncQuantraClient:
     async def close(self) -> None:
         """Close the connection; calls under way end as CallCancelledError, later ones as UnavailableError."""
         self._closed = True
+        if self._sessions is not None:
+            await self._sessions.close()
         await self._channel.close()
 
     async def predict(self, bars: Question, covariates: Covariates | None = None) -> Forecast:
@@ -81,6 +87,18 @@ class AsyncQuantraClient:
             call.cancel()
         sending.check()
         asking.check_whole()
+
+    async def open_session(
+        self, bars: BarPanel | Instance, covariates: Covariates | None = None, *, session_id: str = ""
+    ) -> AsyncBarSession:
+        """Send a panel's history once, and then push each day's bars; as QuantraClient.open_session."""
+        if self._closed:
+            raise closed(self._target)
+        if self._sessions is None or self._sessions.is_over:
+            self._sessions = AsyncSessionStream(self._stub, self._target)
+        stream, requests = self._sessions, SessionRequests(session_id, self._timeout_s)
+        response = await stream.ask(requests.open(self._model, instance_of(bars, covariates)))
+        return AsyncBarSession(stream, requests, forecast_of(response))
 
     async def feature_importance(
         self, bars: Question, horizon: int = 5, quantile: float = 0.5, covariates: Covariates | None = None

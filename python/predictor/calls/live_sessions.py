@@ -93,7 +93,7 @@ class PushedInstance:
 
 
 @final
-class BarSession:
+class LiveSession:
     """One session, which takes one request after the other. Thread-safe.
 
     Whoever calls `take` may have to wait for what was asked before: then it gets a future of what the session says.
@@ -270,7 +270,7 @@ def unknown(name: str) -> UnknownSessionError:
 
 
 @final
-class BarSessions:
+class LiveSessions:
     """The sessions of one stream; see `Sessions`.
 
     Args:
@@ -282,7 +282,7 @@ class BarSessions:
         self._models = models
         self._room = room
         self._lock = threading.Lock()
-        self._sessions: dict[str, BarSession] = {}
+        self._sessions: dict[str, LiveSession] = {}
 
     def open(self, request: pb.OpenSession) -> Said:
         """As `Sessions.open`; raises MalformedRequestError without an id, QueueFullError if too many are open."""
@@ -297,7 +297,7 @@ class BarSessions:
                     metadata={"session_id": name[:_SHOWN]},
                 )
             self._room.enter()
-            session = BarSession(name, model, self._models, self._room, lambda: self._leave(name))
+            session = LiveSession(name, model, self._models, self._room, lambda: self._leave(name))
             self._sessions[name] = session
         return session.open(request.instance)
 
@@ -316,7 +316,7 @@ class BarSessions:
         for session in sessions:
             session.end()
 
-    def _open_one(self, name: str) -> BarSession:
+    def _open_one(self, name: str) -> LiveSession:
         with self._lock:
             session = self._sessions.get(name)
         if session is None:
