@@ -37,10 +37,12 @@ class Served:
 
 
 @contextmanager
-def serving(service: Service, limits: ServerLimits | None = None) -> Generator[Served]:
-    """Serve on a free port of 127.0.0.1 until the block ends."""
+def serving(service: Service, limits: ServerLimits | None = None, calls: Calls | None = None) -> Generator[Served]:
+    """Serve on a free port of 127.0.0.1 until the block ends; `calls` are made of the service if none are given."""
     ready: Future[Served] = Future()
-    thread = threading.Thread(target=asyncio.run, args=(_serve(service, limits or ServerLimits(), ready),))
+    limits = limits or ServerLimits()
+    calls = calls or Calls(service, limits.service)
+    thread = threading.Thread(target=asyncio.run, args=(_serve(service, limits, calls, ready),))
     thread.start()
     served = ready.result()
     try:
@@ -51,11 +53,10 @@ def serving(service: Service, limits: ServerLimits | None = None) -> Generator[S
         thread.join()
 
 
-async def _serve(service: Service, limits: ServerLimits, ready: "Future[Served]") -> None:
+async def _serve(service: Service, limits: ServerLimits, calls: Calls, ready: "Future[Served]") -> None:
     listener = Listener(ANY_PORT, limits)
     port = listener.bind()
     await listener.start()
-    calls = Calls(service)
     await listener.serve(calls, [info.name for info in service.models()])
     served = Served(f"127.0.0.1:{port}", asyncio.get_running_loop(), asyncio.Event(), asyncio.Event(), Future())
     ready.set_result(served)
