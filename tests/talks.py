@@ -11,7 +11,7 @@ from serving import serving
 from predictor._pb import prediction_pb2 as pb
 from predictor.calls import Calls
 from predictor.calls.calls import Service
-from predictor.calls.sessions import NoSessions, Sessions
+from predictor.calls.sessions import Sessions
 from predictor.client.failures import error_of
 from predictor.embed import Stream
 from predictor.errors import QuantraError
@@ -143,7 +143,7 @@ def door_of(
     kind: str,
     service: Service,
     limits: ServiceLimits | None = None,
-    sessions: Callable[[], Sessions] = NoSessions,
+    sessions: Callable[[], Sessions] | None = None,
 ) -> Generator[Door]:
     """A door in front of a service: `grpc` or `embedded`."""
     calls = Calls(service, limits, sessions)

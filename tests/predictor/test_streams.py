@@ -448,14 +448,18 @@ class Recorded:
     def open(self, request: pb.OpenSession) -> SessionQuestion:
         self.events.append(f"open {request.session_id}")
         asked = Given([instances.decode(request.instance)])
-        return SessionQuestion(request.model, asked, self.outcomes.append)
+        return SessionQuestion(request.model, asked, self.told)
 
     def push(self, request: pb.PushBars) -> SessionQuestion | pb.Ack:
         self.events.append(f"push {request.session_id} {len(request.bars.symbols)}")
         if not request.bars.symbols:
             return pb.Ack(waiting_for=["IBM"])
         asked = Given([instances.decode(pb.Instance(bars=request.bars))])
-        return SessionQuestion("canned", asked, self.outcomes.append)
+        return SessionQuestion("canned", asked, self.told)
+
+    def told(self, outcome: Outcome) -> Outcome:
+        self.outcomes.append(outcome)
+        return outcome
 
     def close(self, request: pb.CloseSession) -> pb.Ack:
         if request.session_id == "bug":

@@ -24,6 +24,7 @@ from predictor.calls.requests import (
     parsed,
 )
 from predictor.calls.session_room import SessionRoom
+from predictor.calls.sessions import Sessions
 from predictor.calls.streams import Emit, OneRequestCall, OpenCall
 from predictor.catalog import ModelInfo
 from predictor.errors import MalformedRequestError, QuantraError, UnavailableError
@@ -114,10 +115,14 @@ class Calls:
     Args:
         service: computes the answers.
         limits: the service's.
+        sessions: makes the sessions of one stream; None: those that bars are pushed to.
     """
 
-    def __init__(self, service: Service, limits: ServiceLimits | None = None) -> None:
+    def __init__(
+        self, service: Service, limits: ServiceLimits | None = None, sessions: Callable[[], Sessions] | None = None
+    ) -> None:
         self._service = service
+        self._sessions = sessions or self._live_sessions
         self._limits = limits or ServiceLimits()
         self._room = SessionRoom.of_process(self._limits)
         self._counting = Counting(self._limits.uncounted)
@@ -169,7 +174,7 @@ class Calls:
         self.drain()
         self._counting.close()
 
-    def _sessions(self) -> LiveSessions:
+    def _live_sessions(self) -> LiveSessions:
         """Those of one stream."""
         return LiveSessions(self._service, self._room.of_stream(self._limits))
 

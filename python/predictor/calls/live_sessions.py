@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final, Protocol, final
 
 from predictor._pb import prediction_pb2 as pb
-from predictor.calls.chaining import fail
+from predictor.calls.chaining import quantra_error
 from predictor.calls.requests import checked_reference
 from predictor.calls.session_room import SessionRoom
 from predictor.calls.sessions import Said, SessionQuestion
@@ -176,7 +176,7 @@ class LiveSession:
             try:
                 later.set_result(self._work(work))
             except Exception as error:  # noqa: BLE001 - a callback's edge: the error is the caller's answer
-                fail(_CALL, later, error)
+                later.set_exception(quantra_error(_CALL, error))
 
     def _next_turn(self) -> "tuple[Callable[[], Said], Future[Said]] | None":
         with self._lock:
