@@ -124,7 +124,7 @@ WRONG = {
     "broken action": (request_of() + bytes([3 << 3 | 2, 1, 0xFF]), "MALFORMED_REQUEST"),
     "negative time": (asked("bad", timeout_s=-1), "MALFORMED_REQUEST"),
     "no time": (asked("bad", timeout_s=math.nan), "MALFORMED_REQUEST"),
-    "session": (request_of(open=pb.OpenSession(session_id="s", model="canned", instance=ONE)), "UNKNOWN_SESSION"),
+    "session": (request_of(open=pb.OpenSession(model="canned", instance=ONE)), "MALFORMED_REQUEST"),
     "push": (request_of(push=pb.PushBars(session_id="s", bars=ONE.bars)), "UNKNOWN_SESSION"),
     "close": (request_of(close=pb.CloseSession(session_id="s")), "UNKNOWN_SESSION"),
     "long session": (request_of(close=pb.CloseSession(session_id="s" * 300)), "REQUEST_TOO_LARGE"),
