@@ -9,7 +9,6 @@ from typing import Any
 import grpc
 import pytest
 from canned_service import CannedService, forecast_of
-from google.rpc.code_pb2 import Code
 from market import bokeh_panel
 from serving import Served, serving
 from talks import METHOD, SOON_S, GrpcTalk
@@ -18,7 +17,7 @@ from benchmarks.faults.http2 import Connection, Stream, message
 from predictor._pb import prediction_pb2 as pb
 from predictor.bars import BarPanel
 from predictor.calls import Calls
-from predictor.client import AsyncQuantraClient, QuantraClient
+from predictor.client import Answered, AsyncQuantraClient, QuantraClient
 from predictor.errors import (
     CallCancelledError,
     ConfigurationError,
@@ -64,20 +63,33 @@ def opened(connection: Connection, content: bytes) -> Stream:
 
 
 def test_a_caller_that_never_reads_is_not_read_from(canned: CannedService) -> None:
-    """Beyond what a connection may hold, answers wait in the server, and at most so many; then requests wait too."""
-    limits, sent = ServiceLimits(requests_per_stream=8), 0
-    calls = Calls(canned, limits)
+    """Once so many of its answers wait, its requests wait too, where gRPC holds 64 KiB of them."""
+    calls = Calls(canned, ServiceLimits(requests_per_stream=8))
     with serving(canned, ServerLimits(), calls) as running:
-        with Connection(port_of(running), window=0, timeout_s=1.0) as silent:
-            stream = silent.call(METHOD)
-            body = message(asked("x" * 200, "y" * 200))
-            with pytest.raises(TimeoutError):
-                for sent in itertools.count():
-                    silent.send(stream, body.replace(b"x" * 200, f"{sent:0200d}".encode()))
-            most = 8 + 1 + (64 * 1024) // len(body) + 1  # under way, being read, and what gRPC holds unread
-            assert sent <= most
+        with Connection(port_of(running), window=0, timeout_s=0.5) as silent:
+            sent = sent_until_refused(silent, 1000)
+            held = 8 + 1 + 2 * 64 * 1024 // len(large("0000"))  # under way, one being read, and gRPC's
+            assert 8 < sent <= held
         with QuantraClient(running.target) as other:
             assert isinstance(other.predict(BARS), Forecast)
+
+
+def large(request_id: str) -> bytes:
+    """Some 10 KB."""
+    instance = instances.encode(Instance(input=bokeh_panel("AAPL").last(200)))
+    request = pb.PredictStreamRequest(request_id=request_id, predict=pb.StreamPredict(instance=instance))
+    return message(request.SerializeToString())
+
+
+def sent_until_refused(connection: Connection, most: int) -> int:
+    """How many requests of one stream the other side takes."""
+    stream = connection.call(METHOD)
+    for count in range(most):
+        try:
+            connection.send(stream, large(f"{count:04d}"))
+        except TimeoutError:
+            return count
+    return most
 
 
 def test_streams_count_as_calls_and_so_many_may_be_open(canned: CannedService) -> None:
@@ -230,13 +242,9 @@ def test_the_client_asks_no_more_than_may_be_under_way(client: QuantraClient, ca
     assert len(list(answers)) == 9
 
 
-def test_an_error_of_one_question_is_its_outcome(client: QuantraClient) -> None:
-    with QuantraClient(client_target(client), "nobody") as lost:
-        assert [type(answer.outcome) for answer in lost.predict_stream([BARS, BARS])] == [ModelNotFoundError] * 2
-
-
-def client_target(client: QuantraClient) -> str:
-    return next(iter(client.predict_stream([BARS]))) and client.target
+def test_an_error_of_one_question_is_its_outcome(canned: CannedService) -> None:
+    with serving(canned) as running, QuantraClient(running.target, "nobody") as client:
+        assert [type(answer.outcome) for answer in client.predict_stream([BARS, BARS])] == [ModelNotFoundError] * 2
 
 
 def test_who_stops_to_read_cancels_the_rest(client: QuantraClient, canned: CannedService) -> None:
@@ -324,6 +332,10 @@ def test_the_asynchronous_client_answers_the_same(canned: CannedService) -> None
         asyncio.run(ask(running.target))
 
 
+async def rest(stream: AsyncIterator[Answered]) -> list[Answered]:
+    return [answer async for answer in stream]
+
+
 def test_the_asynchronous_client_raises_what_ends_the_stream(canned: CannedService) -> None:
     async def drained(running: Served) -> None:
         async with AsyncQuantraClient(running.target) as client:
@@ -331,8 +343,7 @@ def test_the_asynchronous_client_raises_what_ends_the_stream(canned: CannedServi
             await anext(stream)
             running.begin_drain()
             with pytest.raises(UnavailableError, match="stopping"):
-                while True:
-                    await anext(stream)
+                await rest(stream)
 
     with serving(canned) as running:
         asyncio.run(drained(running))
@@ -344,8 +355,7 @@ def test_closing_the_asynchronous_client_ends_its_stream(canned: CannedService) 
             stream = client.predict_stream([BARS])
             canned.predictions_released.clear()
             waiting = asyncio.ensure_future(anext(stream))
-            while not canned.begun.is_set():
-                await asyncio.sleep(0)
+            await asyncio.to_thread(canned.begun.wait, SOON_S)
             await client.close()
             with pytest.raises(CallCancelledError):
                 await waiting
