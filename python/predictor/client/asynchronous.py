@@ -1,7 +1,7 @@
 """The client for asyncio."""
 
 import asyncio
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Callable, Iterable, Sequence
 from typing import Self, TypeVar, final
 
 import grpc
@@ -62,8 +62,11 @@ class AsyncQuantraClient:
 
     async def predict_stream(
         self, questions: Iterable[Question] | AsyncIterable[Question], *, in_flight: int = DEFAULT_IN_FLIGHT
-    ) -> AsyncIterator[Answered]:
-        """Forecasts for many questions over one call; as QuantraClient.predict_stream, on the running event loop."""
+    ) -> AsyncGenerator[Answered, None]:
+        """Forecasts for many questions over one call; as QuantraClient.predict_stream, on the running event loop.
+
+        Whoever stops to read early closes it, as `contextlib.aclosing` does, which cancels the rest.
+        """
         if self._closed:
             raise closed(self._target)
         asking = Asking(self._target, self._model, self._timeout_s, in_flight)
