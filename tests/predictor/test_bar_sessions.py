@@ -1,4 +1,4 @@
-"""Sessions of both Python clients, over a real connection: each forecast is that of `Predict` on all bars sent so far."""
+"""Sessions of both Python clients, over a real connection: each forecast is that of `Predict` on all bars sent."""
 
 import asyncio
 import threading
@@ -113,11 +113,17 @@ def with_gaps(panel: BarPanel) -> BarPanel:
     return replace(panel, **columns)
 
 
-@pytest.mark.parametrize(
-    "change",
-    [with_events, with_gaps, lambda panel: replace(panel, adj_close=None), lambda panel: panel.select(["IBM"])],
-    ids=["events", "gaps", "raw", "one symbol"],
-)
+def raw(panel: BarPanel) -> BarPanel:
+    """The panel without anything that tells of splits and dividends."""
+    return replace(panel, adj_close=None)
+
+
+def of_one(panel: BarPanel) -> BarPanel:
+    """One symbol of the panel."""
+    return panel.select(["IBM"])
+
+
+@pytest.mark.parametrize("change", [with_events, with_gaps, raw, of_one])
 def test_bars_of_every_kind_are_gone_on_with(client: QuantraClient, change: Callable[[BarPanel], BarPanel]) -> None:
     panel = change(PANEL)
     with client.open_session(panel.until(DAYS[-AHEAD - 1])) as session:

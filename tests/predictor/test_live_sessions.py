@@ -15,7 +15,7 @@ from pushing import no_bar, push_of, scaled
 from predictor._pb import prediction_pb2 as pb
 from predictor.calls import Calls
 from predictor.catalog import ModelInfo
-from predictor.errors import NoUsableSymbolError, QueueFullError, SessionGapError, TooFewBarsError
+from predictor.errors import ConfigurationError, NoUsableSymbolError, QueueFullError, SessionGapError, TooFewBarsError
 from predictor.forecast import Outcome
 from predictor.instance import Deadline, Instance
 from predictor.limits import ServiceLimits
@@ -358,13 +358,13 @@ def test_a_session_that_grows_beyond_the_bytes_refuses_the_push_and_stays(held: 
     stream = Stream(calls)
     stream.open(days=10)
     held.answer()
-    for day in range(10, 40):
+    told, day = "forecast", 9
+    while told == "forecast":
+        day += 1
         stream.push(day)
         held.answer()
         told = stream.told()[f"push {day}"]
-        if told == "QUEUE_FULL":
-            break
-    assert told == "QUEUE_FULL"
+    assert (told, day < 40) == ("QUEUE_FULL", True)
     stream.push(day - 1)
     held.answer()
     assert stream.told() == {f"push {day - 1}": "forecast"}
@@ -403,6 +403,12 @@ def test_a_stream_that_is_cancelled_while_a_model_is_asked_keeps_nothing(
     del asked, answer, instance
     gc.collect()
     assert kept() is None
+
+
+@pytest.mark.parametrize("limit", ["sessions", "sessions_per_stream", "session_bytes", "session_bytes_per_stream"])
+def test_limits_that_let_no_session_in_are_refused(limit: str) -> None:
+    with pytest.raises(ConfigurationError, match=f"{limit} is 0"):
+        ServiceLimits(**{limit: 0})  # type: ignore[arg-type]
 
 
 def test_the_canned_service_is_one_that_sessions_can_ask() -> None:

@@ -11,7 +11,7 @@ from market import bokeh_panel
 from pushing import Sent, day_of, no_bar, push_of, scaled
 
 from predictor.bars import BarPanel
-from predictor.covariates import Covariates
+from predictor.covariates import NO_COVARIATES, Covariates
 from predictor.errors import (
     BarsError,
     CovariateMissingError,
@@ -37,8 +37,10 @@ BEGUN = 100
 """Sessions that the subscription of these tests sends."""
 
 
-def subscribed(panel: BarPanel = PANEL, *, need: int = NEED, sessions: int = BEGUN, **asked: object) -> Subscription:
-    return Subscription.of(Instance(input=panel.until(DAYS[sessions - 1]), **asked), need)  # type: ignore[arg-type]
+def subscribed(
+    panel: BarPanel = PANEL, *, sessions: int = BEGUN, covariates: Covariates = NO_COVARIATES
+) -> Subscription:
+    return Subscription.of(Instance(input=panel.until(DAYS[sessions - 1]), covariates=covariates), NEED)
 
 
 def after(subscription: Subscription, *pushes: Push, need: int = NEED) -> Subscription:
@@ -230,7 +232,8 @@ def test_another_calendar_or_currency_is_refused(label: str) -> None:
 def test_another_reading_than_the_subscriptions_is_refused(how: dict[str, GapPolicy]) -> None:
     push = push_of(PANEL, DAYS[BEGUN])
     assert isinstance(refused(replace(push, **how)), BarsError)
-    assert subscribed(**how).pushed(replace(push, **how), NEED).is_due
+    same_reading = Subscription.of(replace(Instance(input=PANEL.until(DAYS[BEGUN - 1])), **how), NEED)
+    assert same_reading.pushed(replace(push, **how), NEED).is_due
 
 
 @pytest.mark.parametrize("push", [Push(), Push(flush=True)], ids=["nothing", "nothing to flush"])
