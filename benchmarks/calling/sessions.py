@@ -11,7 +11,7 @@ from predictor.bars import BarPanel
 from predictor.client import QuantraClient
 from trainers.demo.market import real_bars
 
-SYMBOLS: Final = 32
+SYMBOLS: Final = 8
 """Of the panel by which a session is judged."""
 DAYS: Final = 20
 """That are pushed in one round, each asked about both ways."""
@@ -22,7 +22,7 @@ Round = tuple[float, float]
 
 
 def session_rows(client: QuantraClient, rounds: int, *, judged: bool) -> Iterator[Row]:
-    """A session against `Predict`, for a panel and for one symbol, whose forecast costs most of either."""
+    """A session against `Predict`, for a panel; and for one symbol, where the forecast itself is most of either."""
     bars = real_bars(["AAPL"])
     for panel in (panel_of(bars, SYMBOLS), bars):
         found = [one_round(client, panel) for _ in range(rounds)]
