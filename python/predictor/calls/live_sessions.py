@@ -1,17 +1,15 @@
 """The sessions of a stream: subscriptions that bars are pushed to, each taking one request after the other."""
 
 import threading
-from collections import deque
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Final, Protocol, final
 
 from predictor._pb import prediction_pb2 as pb
-from predictor.calls.chaining import quantra_error
 from predictor.calls.requests import checked_reference
 from predictor.calls.session_room import SessionRoom
 from predictor.calls.sessions import Said, SessionQuestion
+from predictor.calls.turns import Turns
 from predictor.catalog import ModelInfo
 from predictor.errors import DuplicateIdError, MalformedRequestError, QuantraError, UnknownSessionError
 from predictor.forecast import Forecast, Outcome
@@ -94,9 +92,7 @@ class PushedInstance:
 
 @final
 class LiveSession:
-    """One session, which takes one request after the other. Thread-safe.
-
-    Whoever calls `take` may have to wait for what was asked before: then it gets a future of what the session says.
+    """One session, which takes one request after the other; who comes early gets a future. Thread-safe.
 
     Args:
         name: its id.
@@ -112,22 +108,22 @@ class LiveSession:
         self._room = room
         self._left = left
         self._lock = threading.Lock()
-        self._waiting: deque[tuple[Callable[[], Said], Future[Said]]] = deque()
-        self._is_busy = self._goes_on = self._is_over = False
+        self._turns = Turns(_CALL)
+        self._is_over = False
         self._subscription: Subscription | None = None
         self._size = 0
 
     def open(self, message: pb.Instance) -> Said:
         """Subscribe with an instance."""
-        return self._take(lambda: self._opening(OpeningInstance(message)))
+        return self._turns.take(lambda: self._opening(OpeningInstance(message)))
 
     def push(self, request: pb.PushBars) -> Said:
         """Take bars."""
-        return self._take(lambda: self._pushing(pushes.decode(request), request.ByteSize()))
+        return self._turns.take(lambda: self._pushing(pushes.decode(request), request.ByteSize()))
 
     def close(self) -> Said:
         """End after what was asked before."""
-        return self._take(self._closing)
+        return self._turns.take(self._closing)
 
     def end(self) -> None:
         """End at once: nobody is there any more."""
@@ -138,55 +134,6 @@ class LiveSession:
             self._size = 0
         self._room.leave(size)
         self._left()
-
-    # --- one request after the other
-
-    def _take(self, work: Callable[[], Said]) -> Said:
-        with self._lock:
-            if self._is_busy or self._goes_on or self._waiting:
-                later: Future[Said] = Future()
-                self._waiting.append((work, later))
-                return later
-            self._is_busy = True
-        return self._work(work)
-
-    def _work(self, work: Callable[[], Said]) -> Said:
-        """What is said to the request whose turn it is; where nothing is asked, the next one may follow."""
-        is_asked = False
-        try:
-            said = work()
-            is_asked = isinstance(said, SessionQuestion)
-            return said
-        finally:
-            if not is_asked:
-                self._go_on()
-
-    def _go_on(self) -> None:
-        """Let the next requests have their turns, until a model is asked; never from within itself."""
-        with self._lock:
-            self._is_busy = False
-            if self._goes_on:
-                return
-            self._goes_on = True
-        while (turn := self._next_turn()) is not None:
-            work, later = turn
-            if not later.set_running_or_notify_cancel():
-                self._go_on()
-                continue
-            try:
-                later.set_result(self._work(work))
-            except Exception as error:  # noqa: BLE001 - a callback's edge: the error is the caller's answer
-                later.set_exception(quantra_error(_CALL, error))
-
-    def _next_turn(self) -> "tuple[Callable[[], Said], Future[Said]] | None":
-        with self._lock:
-            if self._is_busy or not self._waiting:
-                self._goes_on = False
-                return None
-            self._is_busy = True
-            return self._waiting.popleft()
-
-    # --- what each request does
 
     def _opening(self, asked: OpeningInstance) -> Said:
         return SessionQuestion(self._model, asked, lambda outcome: self._opened(asked, outcome))
@@ -201,7 +148,7 @@ class LiveSession:
         finally:
             if self._subscription is None:
                 self.end()
-            self._go_on()
+            self._turns.go_on()
         return outcome
 
     def _pushing(self, push: Push, size: int) -> Said:
@@ -231,7 +178,7 @@ class LiveSession:
             return error
         finally:
             if not is_asked:
-                self._go_on()
+                self._turns.go_on()
 
     def _has_changed(self, asked: Answerer, outcome: Outcome) -> bool:
         """Whether another version answered than the one whose bars were counted."""
