@@ -18,6 +18,7 @@ from benchmarks.calling.beside import beside_rows, explaining
 from benchmarks.calling.load import load
 from benchmarks.calling.rates import BARS, WINDOWS, rate_rows
 from benchmarks.calling.secured import secured_rows
+from benchmarks.calling.sessions import session_rows
 from benchmarks.calling.stages import stage_rows
 from benchmarks.calling.subject import Subject, server, subject_in
 from benchmarks.calling.wide import ROWS, rows_rows, start_rows, wide_rows
@@ -62,6 +63,7 @@ def served_rows(subject: Subject, work: Work, lengths: Lengths) -> Iterator[Row]
             yield from beside_rows(asking, told, rounds, seconds, judged=judged)
         with QuantraClient(target) as client:
             yield from client_rows(client, subject.bars, lengths.calls)
+            yield from session_rows(client, rounds, judged=judged)
 
 
 def main() -> int:

@@ -60,6 +60,10 @@ class CannedService:
         report(known)
         return self._explaining.submit(self._explain_global, known)
 
+    def settle(self) -> None:
+        """Wait until all that was asked has its answer."""
+        self._predicting.submit(lambda: None).result(_LONGEST_S)
+
     def _predict(self, asked: Asked, deadline: Deadline) -> tuple[Outcome, ...]:
         self.deadlines.append(deadline)
         self.begun.set()

@@ -1,12 +1,11 @@
 """Pushes of bars, and what a caller has sent so far: the panel that a forecast of a session must be that of."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from predictor.bars import BarPanel
-from predictor.covariates import Covariates
 from predictor.instance import Instance
 from predictor.subscription import Push
 
@@ -33,25 +32,6 @@ def scaled(bars: BarPanel, factor: float) -> BarPanel:
     """The bars at other prices."""
     columns = {name: getattr(bars, name) * factor for name in bars.columns if name not in {"volume", "split_ratio"}}
     return replace(bars, **columns)
-
-
-def covariates_of(every: Covariates, panel: BarPanel, sessions: Sequence[int], rows: Sequence[int]) -> Covariates:
-    """Those beside some sessions and rows of a panel, of covariates that are given for all of it.
-
-    Args:
-        every: observed [S, T], known [S, T + D]; the days ahead that are sent are the three after the last session.
-        panel: S symbols, T sessions.
-        sessions: consecutive ones, as `panel.sessions` has them.
-        rows: of the symbols.
-    """
-    first = int(np.searchsorted(panel.sessions, sessions[0]))
-    last = first + len(sessions)
-    axis = np.concatenate([panel.sessions, every.future_sessions])
-    return Covariates(
-        observed={name: values[rows, first:last].copy() for name, values in every.observed.items()},
-        known={name: values[rows, first : last + 30].copy() for name, values in every.known.items()},
-        future_sessions=axis[last : last + 30],
-    )
 
 
 @dataclass

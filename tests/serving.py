@@ -43,18 +43,24 @@ class Served:
 def serving(
     service: Service,
     limits: ServerLimits | None = None,
+    calls: Calls | None = None,
     *,
     address: Listening = ANY_PORT,
     guard: Guard | None = None,
     credentials: grpc.ServerCredentials | None = None,
 ) -> Generator[Served]:
-    """Serve until the block ends; on a free port of 127.0.0.1, if no other address is given."""
+    """Serve until the block ends; on a free port of 127.0.0.1, if no other address is given.
+
+    `calls` are made of the service if none are given.
+    """
     ready: Future[Served] = Future()
+    limits = limits or ServerLimits()
+    calls = calls or Calls(service, limits.service)
 
     def listener() -> Listener:
-        return Listener(address, limits or ServerLimits(), guard=guard, credentials=credentials)
+        return Listener(address, limits, guard=guard, credentials=credentials)
 
-    thread = threading.Thread(target=asyncio.run, args=(_serve(service, address, listener, ready),))
+    thread = threading.Thread(target=asyncio.run, args=(_serve(service, address, listener, calls, ready),))
     thread.start()
     served = ready.result()
     try:
@@ -65,12 +71,13 @@ def serving(
         thread.join()
 
 
-async def _serve(service: Service, address: Listening, made: Callable[[], Listener], ready: "Future[Served]") -> None:
+async def _serve(
+    service: Service, address: Listening, made: Callable[[], Listener], calls: Calls, ready: "Future[Served]"
+) -> None:
     listener = made()
     port = listener.bind()
     target = str(Address(address.host, port)) if isinstance(address, Address) else str(address)
     await listener.start()
-    calls = Calls(service)
     await listener.serve(calls, [info.name for info in service.models()])
     served = Served(target, asyncio.get_running_loop(), asyncio.Event(), asyncio.Event(), Future())
     ready.set_result(served)

@@ -47,7 +47,12 @@ QUOTED = ("`", "(")
 OF_OTHERS = {"--check", "--force-reinstall", "--logdir", "--log-level", "--project", "--verbosity", "--version"}
 """Flags of sha256sum, pip, tensorboard, dotnet, and of the server's own program, which stand in literals too."""
 NO_COMMANDS = {"quantra yet", "quantra is ", "quantra in "}
-BEYOND_THE_DEMO = {"quantra tune": "tune", "quantra export": "onnx", "quantra certs": "tls", "--tensorboard": "tensorboard"}
+BEYOND_THE_DEMO = {
+    "quantra tune": "tune",
+    "quantra export": "onnx",
+    "quantra certs": "tls",
+    "--tensorboard": "tensorboard",
+}
 """What needs an extra that `make demo` does not bring, and which."""
 
 

@@ -220,3 +220,61 @@ def test_a_jump_is_seen_across_a_missing_bar() -> None:
     (jump,) = panel_of(**columns).suspicious_jumps().shown
     assert (jump.symbol, jump.session) == ("AAA", 20240104)
     assert jump.ratio == pytest.approx(3 * 11.75 / 10)
+
+
+# --- bars that follow
+
+
+def same(one: BarPanel, other: BarPanel) -> bool:
+    names = ("sessions", *one.columns)
+    return (one.symbols, one.columns) == (other.symbols, other.columns) and all(
+        np.array_equal(getattr(one, name), getattr(other, name), equal_nan=name != "sessions") for name in names
+    )
+
+
+def test_a_panel_that_is_cut_and_followed_by_its_rest_is_the_same() -> None:
+    whole = panel_of(split_ratio=np.ones((2, 4)), cash_dividend=np.full((2, 4), 0.5))
+    joined = whole.last(4).until(20240103).followed_by(whole.between(20240104, 20240105))
+    assert same(joined, whole)
+    assert not joined.close.flags.writeable
+
+
+@pytest.mark.parametrize(
+    "later", [panel_of().select(["BBB", "AAA"]), panel_of(adj_close=panel_of().close), panel_of()], ids=str
+)
+def test_bars_of_other_symbols_columns_or_days_do_not_follow(later: BarPanel) -> None:
+    with pytest.raises(BarsError, match="cannot follow"):
+        panel_of().until(20240104).followed_by(later)
+
+
+def test_a_dividend_above_the_close_of_the_panel_before_is_refused() -> None:
+    paid = np.zeros((2, 4))
+    whole = panel_of(cash_dividend=paid)
+    paid[1, 3] = 30.0
+    high = np.array([[40.0], [40.0]])
+    last = dataclasses.replace(whole.last(1), cash_dividend=paid[:, 3:], high=high)
+    with pytest.raises(BarsError, match="less than the close before"):
+        whole.until(20240104).followed_by(last)
+
+
+def test_bars_take_the_place_of_those_of_a_session_without_any() -> None:
+    last = panel_of().last(1)
+    empty = last.without_bars(20240105)
+    assert not empty.present.any()
+    second = empty.with_bars(last.select(["BBB"]), np.array([1]))
+    assert second.present.tolist() == [[False], [True]]
+    assert same(second.with_bars(last.select(["AAA"]), np.array([0])), last)
+
+
+def test_a_jump_of_the_last_session_alone_is_one_that_the_columns_leave() -> None:
+    whole = panel_of()
+    half = {name: getattr(whole, name).copy() for name in ("open", "high", "low", "close")}
+    for values in half.values():
+        values[1, 1:] /= 2
+        values[0, 3:] /= 2
+    jumps = panel_of(**half).unexplained_jumps()
+    assert [(jump.symbol, jump.session) for jump in jumps.shown] == [("AAA", 20240105)]
+    split = np.ones((2, 4))
+    split[0, 3] = 2.0
+    assert panel_of(**half, split_ratio=split).unexplained_jumps() == Jumps()
+    assert panel_of(split_ratio=split).unexplained_jumps().count == 1

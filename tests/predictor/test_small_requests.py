@@ -26,8 +26,8 @@ from predictor.model import Answering
 from predictor.service import PredictionService
 from predictor.wire import instances
 from predictor.wire.counting import MOST, count_parts
-from predictor.wire.tags import TooManyPartsError
 from predictor.wire.limits import MAX_INSTANCES, MAX_ROWS
+from predictor.wire.tags import TooManyPartsError
 
 LARGEST = 16 << 20
 """Bytes of a request."""

@@ -11,7 +11,7 @@ from market import bokeh_panel
 from pushing import Sent, day_of, no_bar, push_of, scaled
 
 from predictor.bars import BarPanel
-from predictor.covariates import Covariates
+from predictor.covariates import NO_COVARIATES, Covariates
 from predictor.errors import (
     BarsError,
     CovariateMissingError,
@@ -37,8 +37,10 @@ BEGUN = 100
 """Sessions that the subscription of these tests sends."""
 
 
-def subscribed(panel: BarPanel = PANEL, *, need: int = NEED, sessions: int = BEGUN, **asked: object) -> Subscription:
-    return Subscription.of(Instance(input=panel.until(DAYS[sessions - 1]), **asked), need)  # type: ignore[arg-type]
+def subscribed(
+    panel: BarPanel = PANEL, *, sessions: int = BEGUN, covariates: Covariates = NO_COVARIATES
+) -> Subscription:
+    return Subscription.of(Instance(input=panel.until(DAYS[sessions - 1]), covariates=covariates), NEED)
 
 
 def after(subscription: Subscription, *pushes: Push, need: int = NEED) -> Subscription:
@@ -230,7 +232,8 @@ def test_another_calendar_or_currency_is_refused(label: str) -> None:
 def test_another_reading_than_the_subscriptions_is_refused(how: dict[str, GapPolicy]) -> None:
     push = push_of(PANEL, DAYS[BEGUN])
     assert isinstance(refused(replace(push, **how)), BarsError)
-    assert subscribed(**how).pushed(replace(push, **how), NEED).is_due
+    same_reading = Subscription.of(replace(Instance(input=PANEL.until(DAYS[BEGUN - 1])), **how), NEED)
+    assert same_reading.pushed(replace(push, **how), NEED).is_due
 
 
 @pytest.mark.parametrize("push", [Push(), Push(flush=True)], ids=["nothing", "nothing to flush"])
@@ -318,6 +321,12 @@ def test_a_model_that_reads_more_is_no_matter_where_all_that_was_sent_is_kept() 
     short = subscribed(sessions=5)
     taken = after(short, *(push_of(PANEL, day) for day in DAYS[5:40]), need=30)
     assert same(bars_of(taken), PANEL.until(DAYS[39]).last(30))
+
+
+def test_bars_that_were_dropped_on_the_way_cannot_be_read_again() -> None:
+    short = subscribed(sessions=5)
+    grown = after(short, *(push_of(PANEL, day) for day in DAYS[5:20]))
+    assert isinstance(refused(push_of(PANEL, DAYS[20]), grown, need=NEED + 2), ResubscribeError)
 
 
 def test_a_model_that_reads_less_leaves_what_the_one_before_needs() -> None:
@@ -460,10 +469,29 @@ def test_other_covariates_than_the_subscriptions_are_refused(
     assert type(refused(push, subscribed_with_covariates())) is kind
 
 
-def test_static_covariates_may_be_pushed_as_they_are() -> None:
+@pytest.mark.parametrize("rows", [(0, 1, 2), (2,), (1, 2)])
+def test_static_covariates_may_be_pushed_as_they_are(rows: tuple[int, ...]) -> None:
     own = given_covariates(BEGUN)
-    beside = replace(beside_day(BEGUN), numbers=own.numbers, categories=own.categories)
-    assert after(subscribed_with_covariates(), Push(bars=day_of(PANEL, DAYS[BEGUN]), covariates=beside))
+    beside = replace(
+        beside_day(BEGUN, *rows),
+        numbers={"size": own.numbers["size"][list(rows)]},
+        categories={"sector": tuple(own.categories["sector"][row] for row in rows)},
+    )
+    push = Push(bars=day_of(PANEL, DAYS[BEGUN], *(SYMBOLS[row] for row in rows)), covariates=beside)
+    assert len(after(subscribed_with_covariates(), push).waits_for) == 3 - len(rows)
+
+
+def test_days_ahead_without_known_covariates_do_no_harm() -> None:
+    observed = Covariates(observed=given_covariates(BEGUN).observed)
+    subscription = subscribed(covariates=observed)
+    for row, ahead in ((0, 0), (2, 3), (1, 1)):
+        beside = Covariates(
+            observed=beside_day(BEGUN, row).observed, future_sessions=beside_day(BEGUN, row).future_sessions[:ahead]
+        )
+        push = Push(bars=day_of(PANEL, DAYS[BEGUN], SYMBOLS[row]), covariates=beside)
+        subscription = after(subscription, push)
+    last = subscription.instance().covariates.observed["short_interest"][:, -1]
+    assert np.array_equal(last, given_covariates(BEGUN + 1).observed["short_interest"][:, -1])
 
 
 # --- any pushes

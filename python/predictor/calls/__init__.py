@@ -10,7 +10,8 @@
     conversation.py  the call with many requests, each answered by its id
     flow.py        how much one stream holds
     sessions.py    what that call needs from the sessions that live on it
-    bar_sessions.py  these sessions: each takes one request after the other
+    live_sessions.py  these sessions: subscriptions that bars are pushed to
+    turns.py       one request of a session after the other
     session_room.py  how many of them there may be, and how many bytes they may hold
     chaining.py    one future after another
 

@@ -10,7 +10,6 @@ from typing import Final, Protocol, TypeVar, final
 from google.protobuf.message import Message
 
 from predictor._pb import prediction_pb2 as pb
-from predictor.calls.bar_sessions import BarSessions
 from predictor.calls.chaining import chain, fail, follow, settle
 from predictor.calls.conversation import CALL as PREDICT_STREAM
 from predictor.calls.conversation import PredictStream
@@ -19,6 +18,7 @@ from predictor.calls.flow import Flow
 from predictor.calls.inference import INFER, Begin, InferenceCalls
 from predictor.calls.inference_stream import CALL as INFER_STREAM
 from predictor.calls.inference_stream import InferStream
+from predictor.calls.live_sessions import LiveSessions
 from predictor.calls.requests import (
     EncodedGlobalQuery,
     EncodedInstances,
@@ -27,6 +27,7 @@ from predictor.calls.requests import (
     parsed,
 )
 from predictor.calls.session_room import SessionRoom
+from predictor.calls.sessions import Sessions
 from predictor.calls.streams import Emit, OneRequestCall, OpenCall
 from predictor.catalog import ModelInfo
 from predictor.errors import MalformedRequestError, QuantraError, UnavailableError
@@ -117,10 +118,14 @@ class Calls:
     Args:
         service: computes the answers.
         limits: the service's.
+        sessions: makes the sessions of one stream; None: those that bars are pushed to.
     """
 
-    def __init__(self, service: Service, limits: ServiceLimits | None = None) -> None:
+    def __init__(
+        self, service: Service, limits: ServiceLimits | None = None, sessions: Callable[[], Sessions] | None = None
+    ) -> None:
         self._service = service
+        self._sessions = sessions or self._live_sessions
         self._limits = limits or ServiceLimits()
         self._room = SessionRoom.of_process(self._limits)
         self._counting = Counting(self._limits.uncounted)
@@ -182,9 +187,9 @@ class Calls:
         self.drain()
         self._counting.close()
 
-    def _sessions(self) -> BarSessions:
+    def _live_sessions(self) -> LiveSessions:
         """Those of one stream."""
-        return BarSessions(self._service, self._room.of_stream(self._limits))
+        return LiveSessions(self._service, self._room.of_stream(self._limits))
 
     def _answered(self, name: str, begin: "Begin | None", request: bytes, deadline: Deadline) -> "Future[bytes]":
         answer: Future[bytes] = Future()

@@ -110,10 +110,11 @@ class PredictStream:
     # --- what the door calls
 
     def send(self, request: bytes) -> bool:
-        """As `OpenCall`; bytes that are no request end the stream, after all that is under way."""
+        """As `OpenCall`; bytes that are no request end the stream, and so does the call's deadline."""
         try:
+            self._deadline.check()
             read = read_request(request)
-        except MalformedRequestError as error:
+        except QuantraError as error:
             self.stop(error)
             return False
         asked = UnderWay(read.request_id[:MAX_TEXT], len(request), self._deadline_of(read))

@@ -10,6 +10,7 @@ from predictor.client.asynchronous import AsyncQuantraClient
 from predictor.client.blocking import QuantraClient
 from predictor.client.calls import DEFAULT_TIMEOUT_S, LONGEST_TIMEOUT_S
 from predictor.client.credentials import ClientCredentials
+from predictor.client.sessions import AsyncBarSession, BarSession, Taken
 from predictor.client.streams import DEFAULT_IN_FLIGHT, Answered
 
 __all__ = [
@@ -17,7 +18,10 @@ __all__ = [
     "DEFAULT_TIMEOUT_S",
     "LONGEST_TIMEOUT_S",
     "Answered",
+    "AsyncBarSession",
     "AsyncQuantraClient",
+    "BarSession",
     "ClientCredentials",
     "QuantraClient",
+    "Taken",
 ]

@@ -1,22 +1,25 @@
 """The client for asyncio."""
 
 import asyncio
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Callable, Iterable, Sequence
 from typing import Self, TypeVar, final
 
 import grpc
 import grpc.aio
 
 from predictor._pb.prediction_pb2_grpc import PredictionServiceStub
+from predictor.bars import BarPanel
 from predictor.catalog import ModelInfo
 from predictor.client.calls import DEFAULT_TIMEOUT_S, UnaryCall, checked_timeout, read
 from predictor.client.credentials import ClientCredentials, Connecting, connecting
 from predictor.client.failures import cancelled, closed, error_of
+from predictor.client.session_streams import AsyncSessionStream
+from predictor.client.sessions import AsyncBarSession, SessionRequests, forecast_of
 from predictor.client.streams import DEFAULT_IN_FLIGHT, WATCH_S, Answered, Asking, AsyncSending
 from predictor.covariates import Covariates
 from predictor.forecast import Attribution, Explanation, Forecast, Outcome, forecast_or_raise
 from predictor.global_importance import GlobalImportance, GlobalQuery
-from predictor.instance import Query, Question, importance_query, instance_of
+from predictor.instance import Instance, Query, Question, importance_query, instance_of
 from predictor.wire import global_importance
 
 ValueT = TypeVar("ValueT")
@@ -44,6 +47,7 @@ class AsyncQuantraClient:
         self._is_own = channel is None
         self._channel = _opened(target, how) if channel is None else channel
         self._stub = PredictionServiceStub(self._channel)
+        self._sessions: AsyncSessionStream | None = None
 
     async def __aenter__(self) -> Self:
         """The client itself."""
@@ -59,6 +63,8 @@ class AsyncQuantraClient:
         A channel of the caller's stays open, and so do calls under way.
         """
         self._closed = True
+        if self._sessions is not None:
+            await self._sessions.close()
         if self._is_own:
             await self._channel.close()
 
@@ -76,8 +82,11 @@ class AsyncQuantraClient:
 
     async def predict_stream(
         self, questions: Iterable[Question] | AsyncIterable[Question], *, in_flight: int = DEFAULT_IN_FLIGHT
-    ) -> AsyncIterator[Answered]:
-        """Forecasts for many questions over one call; as QuantraClient.predict_stream, on the running event loop."""
+    ) -> AsyncGenerator[Answered, None]:
+        """Forecasts for many questions over one call; as QuantraClient.predict_stream, on the running event loop.
+
+        Whoever stops to read early closes it, as `contextlib.aclosing` does, which cancels the rest.
+        """
         if self._closed:
             raise closed(self._target)
         asking = Asking(self._target, self._model, self._timeout_s, in_flight)
@@ -101,6 +110,18 @@ class AsyncQuantraClient:
             call.cancel()
         sending.check()
         asking.check_whole()
+
+    async def open_session(
+        self, bars: BarPanel | Instance, covariates: Covariates | None = None, *, session_id: str = ""
+    ) -> AsyncBarSession:
+        """Send a panel's history once, and then push each day's bars; as QuantraClient.open_session."""
+        if self._closed:
+            raise closed(self._target)
+        if self._sessions is None or self._sessions.is_over:
+            self._sessions = AsyncSessionStream(self._stub, self._target, self._headers)
+        stream, requests = self._sessions, SessionRequests(session_id, self._timeout_s)
+        response = await stream.ask(requests.open(self._model, instance_of(bars, covariates)))
+        return AsyncBarSession(stream, requests, forecast_of(response))
 
     async def feature_importance(
         self,

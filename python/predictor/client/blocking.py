@@ -1,21 +1,25 @@
 """The client that waits for its answers."""
 
+import threading
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Self, TypeVar, final
 
 import grpc
 
 from predictor._pb.prediction_pb2_grpc import PredictionServiceStub
+from predictor.bars import BarPanel
 from predictor.catalog import ModelInfo
 from predictor.client.calls import DEFAULT_TIMEOUT_S, UnaryCall, checked_timeout, read
 from predictor.client.credentials import ClientCredentials, Connecting, connecting
 from predictor.client.failures import closed, error_of
+from predictor.client.session_streams import SessionStream
+from predictor.client.sessions import BarSession, SessionRequests, forecast_of
 from predictor.client.streams import DEFAULT_IN_FLIGHT, Answered, Asking, Sending, Watching
 from predictor.covariates import Covariates
 from predictor.errors import UnavailableError
 from predictor.forecast import Attribution, Explanation, Forecast, Outcome, forecast_or_raise
 from predictor.global_importance import GlobalImportance, GlobalQuery
-from predictor.instance import Query, Question, importance_query, instance_of
+from predictor.instance import Instance, Query, Question, importance_query, instance_of
 from predictor.wire import global_importance
 
 ValueT = TypeVar("ValueT")
@@ -56,6 +60,8 @@ class QuantraClient:
         self._is_own = channel is None
         self._channel = _opened(target, how) if channel is None else channel
         self._stub = PredictionServiceStub(self._channel)
+        self._opening = threading.Lock()
+        self._sessions: SessionStream | None = None
 
     def __enter__(self) -> Self:
         """The client itself."""
@@ -73,6 +79,8 @@ class QuantraClient:
         self._closed = True
         if self._is_own:
             self._channel.close()
+        if self._sessions is not None:
+            self._sessions.close()
 
     def predict(
         self, bars: Question, covariates: Covariates | None = None, *, timeout_s: float | None = None
@@ -135,6 +143,26 @@ class QuantraClient:
         sending.check()
         asking.check_whole()
 
+    def open_session(
+        self, bars: BarPanel | Instance, covariates: Covariates | None = None, *, session_id: str = ""
+    ) -> BarSession:
+        """Send a panel's history once, and then push each day's bars: the server keeps what forecasts depend on.
+
+        All sessions of a client share one stream, and end with it.
+
+        Args:
+            bars: the history, or an instance that holds all that there is to say; how it is read stays so.
+            covariates: as for `predict`; the static ones stay so.
+            session_id: names the session on the stream, for whoever looks; empty = any name.
+
+        Raises:
+            QuantraError: as `predict`; DuplicateIdError: there is a session of this name; QueueFullError: too many.
+        """
+        requests = SessionRequests(session_id, self._timeout_s)
+        stream = self._session_stream()
+        response = stream.ask(requests.open(self._model, instance_of(bars, covariates)))
+        return BarSession(stream, requests, forecast_of(response))
+
     def feature_importance(
         self,
         bars: Question,
@@ -187,6 +215,16 @@ class QuantraClient:
         except ValueError as error:
             raise self._closed_or(error) from error  # asked here and not before: another thread may close at any time
         return read(self._target, call, answer)
+
+    def _session_stream(self) -> SessionStream:
+        """The stream of all sessions; another one, if there is none or it has ended."""
+        with self._opening:
+            if self._sessions is None or self._sessions.is_over:
+                try:
+                    self._sessions = SessionStream(self._stub, self._target, self._headers)
+                except ValueError as error:
+                    raise self._closed_or(error) from error
+            return self._sessions
 
     def _closed_or(self, error: ValueError) -> UnavailableError | ValueError:
         return closed(self._target) if self._closed else error

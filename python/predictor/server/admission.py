@@ -60,7 +60,7 @@ class Peer:
     """One connection, while it has calls in flight."""
 
     def __init__(self, places: int) -> None:
-        self.calls = 0
+        self.calls = self.streams = 0
         self.places = Places(places)
         """For its requests on their way."""
 
@@ -81,20 +81,24 @@ class Admission:
     def __init__(self, limits: ServerLimits) -> None:
         self._limits = limits
         self._peers: dict[str, Peer] = {}
-        self._in_flight = 0
+        self._in_flight = self._streams = 0
         self._is_closed = False
         self._idle = asyncio.Event()
         self._idle.set()
 
-    def enter(self, context: Context) -> Peer:
+    def enter(self, context: Context, *, is_stream: bool = False) -> Peer:
         """Let a call in, until it has ended.
+
+        Args:
+            context: of the call.
+            is_stream: its requests may go on for as long as it likes.
 
         Returns:
             Whose call it is.
 
         Raises:
             UnavailableError: the server is stopping.
-            QueueFullError: as many calls as allowed are in flight, in all or from this peer.
+            QueueFullError: as many calls, or streams, as allowed are in flight, in all or from this peer.
         """
         if self._is_closed:
             raise UnavailableError("the server is stopping; ask again in a moment, or another server")
@@ -104,13 +108,14 @@ class Admission:
         peer = self._peers.get(name) or Peer(self._limits.arriving_per_peer)
         if peer.calls >= self._limits.calls_per_peer:
             raise QueueFullError.of("calls of this connection are in flight", peer.calls, self._limits.calls_per_peer)
+        if is_stream:
+            self._check_streams(peer)
         self._peers[name] = peer
-        self._in_flight += 1
-        peer.calls += 1
+        self._count(peer, 1, is_stream=is_stream)
         self._idle.clear()
 
         def leave(_: Context) -> None:
-            self._leave(name, peer)
+            self._leave(name, peer, is_stream=is_stream)
 
         context.add_done_callback(cast("Any", leave))  # the stubs name the argument otherwise
         return peer
@@ -123,9 +128,21 @@ class Admission:
         """Wait until no call is in flight."""
         await self._idle.wait()
 
-    def _leave(self, name: str, peer: Peer) -> None:
-        self._in_flight -= 1
-        peer.calls -= 1
+    def _check_streams(self, peer: Peer) -> None:
+        if self._streams >= self._limits.streams:
+            raise QueueFullError.of("streams are open", self._streams, self._limits.streams)
+        if peer.streams >= self._limits.streams_per_peer:
+            most = self._limits.streams_per_peer
+            raise QueueFullError.of("streams of this connection are open", peer.streams, most)
+
+    def _count(self, peer: Peer, change: int, *, is_stream: bool) -> None:
+        self._in_flight += change
+        peer.calls += change
+        self._streams += change * is_stream
+        peer.streams += change * is_stream
+
+    def _leave(self, name: str, peer: Peer, *, is_stream: bool) -> None:
+        self._count(peer, -1, is_stream=is_stream)
         if not peer.calls:
             del self._peers[name]
         if self._in_flight == 0:

@@ -144,6 +144,9 @@ def _options(limits: ServerLimits, *, has_tls: bool) -> tuple[tuple[str, int], .
         ("grpc.http2.min_ping_interval_without_data_ms", _PING_INTERVAL_MS),
         ("grpc.server_handshake_timeout_ms", round(1000 * limits.handshake_s)),
         ("grpc.max_connection_idle_ms", round(1000 * limits.idle_s)),
+        ("grpc.keepalive_time_ms", round(1000 * limits.silence_s)),
+        ("grpc.keepalive_timeout_ms", round(1000 * limits.silence_s)),
+        ("grpc.http2.ping_timeout_ms", round(1000 * limits.silence_s)),  # else a minute, whatever the line above says
         # Else a fast connection is granted megabytes of each request before anybody reads it.
         ("grpc.http2.bdp_probe", 0),
         ("grpc.so_reuseport", 0),  # a second server on the port must fail, not take part of the calls

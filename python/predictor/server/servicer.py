@@ -138,12 +138,18 @@ class Servicer:
     def _method(self, method: "MethodDescriptor") -> Any:
         """The handler of a call; requests come as a stream whatever the call, so that they are read here."""
         if method.client_streaming:
-            return grpc.stream_stream_rpc_method_handler(self._guarded(method.name, self._converse))
+            return grpc.stream_stream_rpc_method_handler(self._guarded(method.name, self._converse, is_stream=True))
         if method.server_streaming:
             return grpc.stream_stream_rpc_method_handler(self._guarded(method.name, self._stream))
         return grpc.stream_unary_rpc_method_handler(self._guarded(method.name, self._unary))
 
-    def _guarded(self, name: str, work: Callable[[str, Calls, Context, Peer, Deadline], Awaitable[Any]]) -> Any:
+    def _guarded(
+        self,
+        name: str,
+        work: Callable[[str, Calls, Context, Peer, Deadline], Awaitable[Any]],
+        *,
+        is_stream: bool = False,
+    ) -> Any:
         """A handler that lets a call in, and whose every error ends as a status."""
 
         async def answer(_requests: object, context: Context) -> Any:
@@ -151,7 +157,7 @@ class Servicer:
             deadline = Deadline.after(context.time_remaining())
             try:
                 self._guard.check(name, context.invocation_metadata() or ())
-                peer = self._admission.enter(context)
+                peer = self._admission.enter(context, is_stream=is_stream)
                 if self._calls is None:
                     return self._while_loading(name)
                 return await work(name, self._calls, context, peer, deadline)

@@ -15,6 +15,8 @@ _COUNTS = (
     "metadata_bytes",
     "calls_in_flight",
     "calls_per_peer",
+    "streams",
+    "streams_per_peer",
     "arriving",
     "arriving_per_peer",
     "pending_calls",
@@ -39,6 +41,11 @@ class ServerLimits:
     """Calls that may be under way at once, from their arrival until their answer is sent; one more is QUEUE_FULL."""
     calls_per_peer: int = 512
     """As many of them may come over one connection."""
+    streams: int = 256
+    """As many of them may be streams of requests, which stay for as long as they like; one more is QUEUE_FULL. gRPC
+    cannot tell a stream that is idle from one that has sent half a message, so each may hold one of `receive_bytes`."""
+    streams_per_peer: int = 64
+    """As many of them may come over one connection."""
     arriving: int = 6
     """Requests that are taken in at once, each of up to `receive_bytes`; others wait for a place, and one that takes
     longer than a second meanwhile is QUEUE_FULL. gRPC copies each, 16 MiB in 15 ms, on the thread
@@ -57,6 +64,9 @@ class ServerLimits:
     age_s: float = 3600.0
     """Seconds after which a connection with TLS takes no further call, and clients open another one: what a certificate
     was good for when it was made, it is good for so long after the certificate was taken away."""
+    silence_s: float = 60.0
+    """Seconds after which a connection on which nothing moves is asked whether it is there; one that does not say so
+    within as many more ends, with its streams."""
     drain_s: float = 30.0
     """How long calls in flight may finish after the signal to stop."""
     service: ServiceLimits = field(default_factory=ServiceLimits)
@@ -68,7 +78,7 @@ class ServerLimits:
             value: int = getattr(self, name)
             if value < 1:
                 raise ConfigurationError(f"{name} is {value}, but must be at least 1")
-        for name in ("request_s", "handshake_s", "idle_s", "age_s"):
+        for name in ("request_s", "handshake_s", "idle_s", "age_s", "silence_s"):
             seconds: float = getattr(self, name)
             if not seconds > 0:
                 raise ConfigurationError(f"{name} is {seconds:g} seconds, but must be above 0")

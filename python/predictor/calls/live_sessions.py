@@ -1,17 +1,15 @@
 """The sessions of a stream: subscriptions that bars are pushed to, each taking one request after the other."""
 
 import threading
-from collections import deque
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Final, Protocol, final
 
 from predictor._pb import prediction_pb2 as pb
-from predictor.calls.chaining import fail
 from predictor.calls.requests import checked_reference
 from predictor.calls.session_room import SessionRoom
 from predictor.calls.sessions import Said, SessionQuestion
+from predictor.calls.turns import Turns
 from predictor.catalog import ModelInfo
 from predictor.errors import DuplicateIdError, MalformedRequestError, QuantraError, UnknownSessionError
 from predictor.forecast import Forecast, Outcome
@@ -93,10 +91,8 @@ class PushedInstance:
 
 
 @final
-class BarSession:
-    """One session, which takes one request after the other. Thread-safe.
-
-    Whoever calls `take` may have to wait for what was asked before: then it gets a future of what the session says.
+class LiveSession:
+    """One session, which takes one request after the other; who comes early gets a future. Thread-safe.
 
     Args:
         name: its id.
@@ -112,22 +108,22 @@ class BarSession:
         self._room = room
         self._left = left
         self._lock = threading.Lock()
-        self._waiting: deque[tuple[Callable[[], Said], Future[Said]]] = deque()
-        self._is_busy = self._goes_on = self._is_over = False
+        self._turns = Turns(_CALL)
+        self._is_over = False
         self._subscription: Subscription | None = None
         self._size = 0
 
     def open(self, message: pb.Instance) -> Said:
         """Subscribe with an instance."""
-        return self._take(lambda: self._opening(OpeningInstance(message)))
+        return self._turns.take(lambda: self._opening(OpeningInstance(message)))
 
     def push(self, request: pb.PushBars) -> Said:
         """Take bars."""
-        return self._take(lambda: self._pushing(pushes.decode(request), request.ByteSize()))
+        return self._turns.take(lambda: self._pushing(pushes.decode(request), request.ByteSize()))
 
     def close(self) -> Said:
         """End after what was asked before."""
-        return self._take(self._closing)
+        return self._turns.take(self._closing)
 
     def end(self) -> None:
         """End at once: nobody is there any more."""
@@ -138,55 +134,6 @@ class BarSession:
             self._size = 0
         self._room.leave(size)
         self._left()
-
-    # --- one request after the other
-
-    def _take(self, work: Callable[[], Said]) -> Said:
-        with self._lock:
-            if self._is_busy or self._goes_on or self._waiting:
-                later: Future[Said] = Future()
-                self._waiting.append((work, later))
-                return later
-            self._is_busy = True
-        return self._work(work)
-
-    def _work(self, work: Callable[[], Said]) -> Said:
-        """What is said to the request whose turn it is; where nothing is asked, the next one may follow."""
-        is_asked = False
-        try:
-            said = work()
-            is_asked = isinstance(said, SessionQuestion)
-            return said
-        finally:
-            if not is_asked:
-                self._go_on()
-
-    def _go_on(self) -> None:
-        """Let the next requests have their turns, until a model is asked; never from within itself."""
-        with self._lock:
-            self._is_busy = False
-            if self._goes_on:
-                return
-            self._goes_on = True
-        while (turn := self._next_turn()) is not None:
-            work, later = turn
-            if not later.set_running_or_notify_cancel():
-                self._go_on()
-                continue
-            try:
-                later.set_result(self._work(work))
-            except Exception as error:  # noqa: BLE001 - a callback's edge: the error is the caller's answer
-                fail(_CALL, later, error)
-
-    def _next_turn(self) -> "tuple[Callable[[], Said], Future[Said]] | None":
-        with self._lock:
-            if self._is_busy or not self._waiting:
-                self._goes_on = False
-                return None
-            self._is_busy = True
-            return self._waiting.popleft()
-
-    # --- what each request does
 
     def _opening(self, asked: OpeningInstance) -> Said:
         return SessionQuestion(self._model, asked, lambda outcome: self._opened(asked, outcome))
@@ -201,7 +148,7 @@ class BarSession:
         finally:
             if self._subscription is None:
                 self.end()
-            self._go_on()
+            self._turns.go_on()
         return outcome
 
     def _pushing(self, push: Push, size: int) -> Said:
@@ -231,7 +178,7 @@ class BarSession:
             return error
         finally:
             if not is_asked:
-                self._go_on()
+                self._turns.go_on()
 
     def _has_changed(self, asked: Answerer, outcome: Outcome) -> bool:
         """Whether another version answered than the one whose bars were counted."""
@@ -270,7 +217,7 @@ def unknown(name: str) -> UnknownSessionError:
 
 
 @final
-class BarSessions:
+class LiveSessions:
     """The sessions of one stream; see `Sessions`.
 
     Args:
@@ -282,7 +229,7 @@ class BarSessions:
         self._models = models
         self._room = room
         self._lock = threading.Lock()
-        self._sessions: dict[str, BarSession] = {}
+        self._sessions: dict[str, LiveSession] = {}
 
     def open(self, request: pb.OpenSession) -> Said:
         """As `Sessions.open`; raises MalformedRequestError without an id, QueueFullError if too many are open."""
@@ -297,7 +244,7 @@ class BarSessions:
                     metadata={"session_id": name[:_SHOWN]},
                 )
             self._room.enter()
-            session = BarSession(name, model, self._models, self._room, lambda: self._leave(name))
+            session = LiveSession(name, model, self._models, self._room, lambda: self._leave(name))
             self._sessions[name] = session
         return session.open(request.instance)
 
@@ -316,7 +263,7 @@ class BarSessions:
         for session in sessions:
             session.end()
 
-    def _open_one(self, name: str) -> BarSession:
+    def _open_one(self, name: str) -> LiveSession:
         with self._lock:
             session = self._sessions.get(name)
         if session is None:

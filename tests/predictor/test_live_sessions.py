@@ -1,0 +1,421 @@
+"""Sessions of a stream: one request after the other, within bounds, and as they were after whatever fails."""
+
+import gc
+import weakref
+from collections.abc import Iterator
+from concurrent.futures import Future
+from dataclasses import dataclass, field, replace
+from queue import SimpleQueue
+
+import pytest
+from artifacts import recent_bars
+from canned_service import CannedService, forecast_of, model_info
+from pushing import no_bar, push_of, scaled
+
+from predictor._pb import prediction_pb2 as pb
+from predictor.calls import Calls
+from predictor.catalog import ModelInfo
+from predictor.errors import ConfigurationError, NoUsableSymbolError, QueueFullError, SessionGapError, TooFewBarsError
+from predictor.forecast import Outcome
+from predictor.instance import Deadline, Instance
+from predictor.limits import ServiceLimits
+from predictor.service import Asked
+from predictor.subscription import Push
+from predictor.wire import instances, pushes
+
+SYMBOLS = ("AAPL", "IBM")
+PANEL = recent_bars(*SYMBOLS)
+DAYS = tuple(int(day) for day in PANEL.sessions)
+BEGUN = 150
+SOON_S = 30
+
+
+@dataclass
+class Held:
+    """Answers each question when a test says so."""
+
+    info: ModelInfo = field(default_factory=model_info)
+    asked: SimpleQueue["tuple[Asked, Future[tuple[Outcome, ...]]]"] = field(default_factory=SimpleQueue)
+
+    def model(self, reference: str) -> ModelInfo:  # noqa: ARG002 - it is the only one
+        return self.info
+
+    def predict(
+        self,
+        reference: str,  # noqa: ARG002 - there is one model
+        asked: Asked,
+        deadline: Deadline,  # noqa: ARG002 - a test decides when there is an answer
+    ) -> "Future[tuple[Outcome, ...]]":
+        answer: Future[tuple[Outcome, ...]] = Future()
+        self.asked.put((asked, answer))
+        return answer
+
+    def answer(self, outcome: Outcome | None = None) -> Instance:
+        """Answer the next question: with a forecast, or so."""
+        asked, answer = self.asked.get(timeout=SOON_S)
+        (instance,) = asked.instances()
+        assert isinstance(instance, Instance)
+        made = replace(forecast_of(instance), version=self.info.version, weights_hash=self.info.weights_hash)
+        answer.set_result((made if outcome is None else outcome,))
+        return instance
+
+
+@dataclass
+class Stream:
+    """A stream, and all that it has answered."""
+
+    calls: Calls
+    heard: list[pb.PredictStreamResponse] = field(default_factory=list[pb.PredictStreamResponse])
+
+    def __post_init__(self) -> None:
+        self.call = self.calls.open("PredictStream", Deadline(), self._hear)
+
+    def _hear(self, message: bytes) -> None:
+        self.heard.append(pb.PredictStreamResponse.FromString(message))
+
+    def open(self, name: str = "s", *, days: int = BEGUN, model: str = "") -> None:
+        instance = instances.encode(Instance(input=PANEL.until(DAYS[days - 1])))
+        self._send(f"open {name}", open=pb.OpenSession(session_id=name, model=model, instance=instance))
+
+    def push(self, day: int, *symbols: str, name: str = "s", flush: bool = False) -> None:
+        self.send_push(push_of(PANEL, DAYS[day], *symbols, flush=flush), f"push {day} {' '.join(symbols)}", name)
+
+    def send_push(self, push: Push, request_id: str, name: str = "s") -> None:
+        self._send(request_id.strip(), push=pushes.encode(name, push))
+
+    def close(self, name: str = "s") -> None:
+        self._send(f"close {name}", close=pb.CloseSession(session_id=name))
+
+    def cancel(self, request_id: str) -> None:
+        self._send(f"cancel {request_id}", cancel=pb.CancelRequest(request_id=request_id))
+
+    def _send(self, request_id: str, **action: object) -> None:
+        self.call.send(pb.PredictStreamRequest(request_id=request_id, **action).SerializeToString())  # type: ignore[arg-type]
+
+    def told(self) -> dict[str, str]:
+        """What each request was answered with, since the last time."""
+        heard, self.heard = self.heard, []
+        return {one.request_id: _told(one) for one in heard}
+
+
+def _told(response: pb.PredictStreamResponse) -> str:
+    kind = response.WhichOneof("outcome")
+    if kind == "error":
+        return response.error.reason
+    return "forecast" if kind == "forecast" else f"ack {' '.join(response.ack.waiting_for)}".strip()
+
+
+@pytest.fixture
+def held() -> Held:
+    return Held()
+
+
+@pytest.fixture
+def calls(held: Held) -> Iterator[Calls]:
+    made = Calls(held)  # type: ignore[arg-type] - what streams need of a service
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def stream(calls: Calls, held: Held) -> Stream:
+    """With one session that is open."""
+    opened = Stream(calls)
+    opened.open()
+    held.answer()
+    assert opened.told() == {"open s": "forecast"}
+    return opened
+
+
+# --- one after the other
+
+
+def test_a_day_is_answered_when_it_is_whole(stream: Stream, held: Held) -> None:
+    stream.push(BEGUN, "IBM")
+    held.answer()
+    stream.push(BEGUN, "AAPL")
+    assert held.answer().input.symbols == SYMBOLS
+    assert stream.told() == {f"push {BEGUN} IBM": "ack AAPL", f"push {BEGUN} AAPL": "forecast"}
+
+
+def test_pushes_that_come_at_once_are_taken_in_their_order(stream: Stream, held: Held) -> None:
+    for day in range(BEGUN, BEGUN + 5):
+        stream.push(day)
+    for day in range(BEGUN, BEGUN + 5):
+        assert held.asked.qsize() == 1
+        bars = held.answer().input
+        assert int(bars.sessions[-1]) == DAYS[day]  # type: ignore[union-attr]
+    assert list(stream.told().values()) == ["forecast"] * 5
+
+
+def test_a_push_behind_one_that_is_refused_meets_the_session_as_it_was(stream: Stream, held: Held) -> None:
+    stream.push(BEGUN + 1)
+    stream.push(BEGUN)
+    held.answer(SessionGapError("a gap"))
+    held.answer()
+    assert stream.told() == {f"push {BEGUN + 1}": "SESSION_GAP", f"push {BEGUN}": "forecast"}
+
+
+def test_many_pushes_that_fail_at_once_are_all_answered(stream: Stream, held: Held) -> None:
+    stream.push(BEGUN)
+    for count in range(120):
+        stream.send_push(push_of(PANEL, DAYS[BEGUN - 5]), f"late {count}")
+    held.answer()
+    told = stream.told()
+    assert len(told) == 121
+    assert set(told.values()) == {"forecast", "BARS_INVALID"}
+
+
+def test_a_session_may_be_pushed_to_before_it_has_answered(calls: Calls, held: Held) -> None:
+    stream = Stream(calls)
+    stream.open()
+    stream.push(BEGUN)
+    held.answer()
+    held.answer()
+    assert stream.told() == {"open s": "forecast", f"push {BEGUN}": "forecast"}
+
+
+def test_sessions_do_not_wait_for_each_other(stream: Stream, held: Held) -> None:
+    stream.open("other")
+    held.answer()
+    stream.push(BEGUN)
+    stream.send_push(push_of(PANEL, DAYS[BEGUN]), "to the other", "other")
+    assert held.asked.qsize() == 2
+
+
+# --- what fails leaves a session as it was
+
+
+@pytest.mark.parametrize("error", [SessionGapError("gap"), QueueFullError("full"), NoUsableSymbolError("none")])
+def test_bars_that_a_model_refuses_are_not_taken(stream: Stream, held: Held, error: QueueFullError) -> None:
+    stream.push(BEGUN)
+    held.answer(error)
+    stream.send_push(Push(bars=scaled(PANEL.between(DAYS[BEGUN], DAYS[BEGUN]), 1.01)), "again")
+    again = held.answer().input
+    assert len(again.sessions) == model_info().bars_needed  # type: ignore[union-attr]
+    assert stream.told()["again"] == "forecast"
+
+
+def test_a_day_that_a_model_cannot_begin_with_is_refused_at_its_first_bar(stream: Stream, held: Held) -> None:
+    stream.push(BEGUN + 1, "IBM")
+    held.answer(SessionGapError("gap"))
+    stream.push(BEGUN, "IBM")
+    held.answer(NoUsableSymbolError("the others have not come"))
+    assert stream.told() == {f"push {BEGUN + 1} IBM": "SESSION_GAP", f"push {BEGUN} IBM": "ack AAPL"}
+
+
+def test_a_day_without_any_bar_is_taken_and_the_next_one_follows(stream: Stream, held: Held) -> None:
+    stream.send_push(Push(bars=no_bar(PANEL, DAYS[BEGUN])), "holiday of all")
+    held.answer(NoUsableSymbolError("nothing traded"))
+    stream.push(BEGUN + 1)
+    assert DAYS[BEGUN] in held.answer().input.sessions  # type: ignore[union-attr]
+    assert stream.told() == {"holiday of all": "ack", f"push {BEGUN + 1}": "forecast"}
+
+
+def test_a_push_that_is_cancelled_is_not_taken(stream: Stream, held: Held) -> None:
+    stream.push(BEGUN)
+    stream.push(BEGUN + 1)
+    stream.cancel(f"push {BEGUN + 1}")  # it waits for its turn
+    stream.cancel(f"push {BEGUN}")  # it waits for the model
+    held.asked.get(timeout=SOON_S)
+    stream.push(BEGUN, flush=True)
+    assert int(held.answer().input.sessions[-1]) == DAYS[BEGUN]  # type: ignore[union-attr]
+    told = stream.told()
+    assert [told[f"push {day}"] for day in (BEGUN + 1,)] == ["CANCELLED"]
+
+
+def test_a_session_whose_history_is_refused_is_not_open(calls: Calls, held: Held) -> None:
+    stream = Stream(calls)
+    stream.open()
+    stream.push(BEGUN)
+    held.answer(TooFewBarsError("too few"))
+    assert stream.told() == {"open s": "TOO_FEW_BARS", f"push {BEGUN}": "UNKNOWN_SESSION"}
+    assert calls.sessions_held == (0, 0)
+    stream.open()
+    held.answer()
+    assert stream.told() == {"open s": "forecast"}
+
+
+def test_windows_cannot_be_subscribed(calls: Calls, held: Held) -> None:
+    stream = Stream(calls)
+    window = pb.Instance(window=pb.FeatureWindow(symbols=["AAPL"]))
+    stream._send("w", open=pb.OpenSession(session_id="s", instance=window))
+    asked, answer = held.asked.get(timeout=SOON_S)
+    (error,) = asked.instances()
+    answer.set_result((error,))  # type: ignore[arg-type]
+    assert stream.told() == {"w": "MALFORMED_REQUEST"}
+
+
+# --- ids
+
+
+def test_an_id_that_is_open_already_is_refused(stream: Stream, held: Held) -> None:
+    stream.open()
+    assert stream.told() == {"open s": "DUPLICATE_ID"}
+    stream.push(BEGUN)
+    held.answer()
+    assert stream.told() == {f"push {BEGUN}": "forecast"}
+
+
+def test_sessions_of_other_streams_are_unknown(stream: Stream, calls: Calls) -> None:
+    assert stream.told() == {}
+    other = Stream(calls)
+    other.push(BEGUN)
+    other.close()
+    assert other.told() == {f"push {BEGUN}": "UNKNOWN_SESSION", "close s": "UNKNOWN_SESSION"}
+
+
+def test_a_session_without_a_name_is_refused(calls: Calls) -> None:
+    stream = Stream(calls)
+    stream.open("")
+    assert stream.told() == {"open ": "MALFORMED_REQUEST"}
+
+
+def test_a_session_that_is_closed_is_unknown_and_its_id_is_free(stream: Stream, held: Held) -> None:
+    stream.push(BEGUN)
+    stream.close()
+    stream.push(BEGUN + 1)
+    held.answer()
+    assert stream.told() == {
+        f"push {BEGUN}": "forecast",
+        "close s": "ack",
+        f"push {BEGUN + 1}": "UNKNOWN_SESSION",
+    }
+    stream.open()
+    held.answer()
+    assert stream.told() == {"open s": "forecast"}
+
+
+# --- the model
+
+
+def test_a_version_that_came_between_is_asked_again(stream: Stream, held: Held) -> None:
+    stream.push(BEGUN)
+    asked, answer = held.asked.get(timeout=SOON_S)
+    (instance,) = asked.instances()
+    held.info = replace(held.info, version=2, weights_hash="3" * 64)
+    answer.set_result((replace(forecast_of(instance), version=2, weights_hash="3" * 64),))  # type: ignore[arg-type]
+    assert stream.told() == {}
+    held.answer()
+    assert stream.told() == {f"push {BEGUN}": "forecast"}
+
+
+def test_a_champion_that_reads_more_asks_for_a_new_subscription(stream: Stream, held: Held) -> None:
+    few = held.info
+    held.info = replace(few, version=2, bars_needed=few.bars_needed + 10)
+    stream.push(BEGUN)
+    assert stream.told() == {f"push {BEGUN}": "RESUBSCRIBE"}
+    held.info = few
+    stream.push(BEGUN)
+    held.answer()
+    assert stream.told() == {f"push {BEGUN}": "forecast"}
+
+
+# --- bounds
+
+
+def limited(held: Held, **limits: int) -> Calls:
+    return Calls(held, ServiceLimits(**limits))  # type: ignore[arg-type]
+
+
+def test_a_stream_has_at_most_so_many_sessions(held: Held) -> None:
+    calls = limited(held, sessions_per_stream=2)
+    stream, other = Stream(calls), Stream(calls)
+    for name in ("one", "two", "three"):
+        stream.open(name)
+    assert stream.told() == {"open three": "QUEUE_FULL"}
+    other.open()
+    assert other.told() == {}
+    calls.close()
+
+
+def test_all_streams_together_have_at_most_so_many_sessions(held: Held) -> None:
+    calls = limited(held, sessions=2)
+    streams = [Stream(calls) for _ in range(3)]
+    for stream in streams:
+        stream.open()
+    assert streams[2].told() == {"open s": "QUEUE_FULL"}
+    streams[0].call.cancel()
+    streams[2].open()
+    assert streams[2].told() == {}
+    calls.close()
+
+
+@pytest.mark.parametrize("limit", ["session_bytes", "session_bytes_per_stream"])
+def test_sessions_hold_at_most_so_many_bytes(held: Held, limit: str) -> None:
+    calls = limited(held, **{limit: 15_000})
+    stream = Stream(calls)
+    for name in ("one", "two"):
+        stream.open(name)
+        held.answer()
+    assert stream.told() == {"open one": "forecast", "open two": "QUEUE_FULL"}
+    assert calls.sessions_held[0] == 1
+    calls.close()
+
+
+def test_a_session_that_grows_beyond_the_bytes_refuses_the_push_and_stays(held: Held) -> None:
+    calls = limited(held, session_bytes=3_100)
+    stream = Stream(calls)
+    stream.open(days=10)
+    held.answer()
+    told, day = "forecast", 9
+    while told == "forecast":
+        day += 1
+        stream.push(day)
+        held.answer()
+        told = stream.told()[f"push {day}"]
+    assert (told, day < 40) == ("QUEUE_FULL", True)
+    stream.push(day - 1)
+    held.answer()
+    assert stream.told() == {f"push {day - 1}": "forecast"}
+    calls.close()
+
+
+def test_a_closed_session_frees_its_bytes(stream: Stream, calls: Calls) -> None:
+    count, size = calls.sessions_held
+    assert count == 1
+    assert size > 2 * model_info().bars_needed * 48
+    stream.close()
+    assert calls.sessions_held == (0, 0)
+
+
+@pytest.mark.parametrize("how", ["end", "cancel"])
+def test_sessions_end_with_their_stream(stream: Stream, calls: Calls, held: Held, how: str) -> None:
+    stream.open("another")
+    held.answer()
+    assert calls.sessions_held[0] == 2
+    getattr(stream.call, how)()
+    assert calls.sessions_held == (0, 0)
+
+
+def test_a_stream_that_is_cancelled_while_a_model_is_asked_keeps_nothing(
+    stream: Stream, calls: Calls, held: Held
+) -> None:
+    stream.push(BEGUN)
+    stream.push(BEGUN + 1)
+    asked, answer = held.asked.get(timeout=SOON_S)
+    assert answer.set_running_or_notify_cancel()
+    (instance,) = asked.instances()
+    stream.call.cancel()
+    answer.set_result((forecast_of(instance),))  # type: ignore[arg-type]
+    assert calls.sessions_held == (0, 0)
+    kept = weakref.ref(instance.input.close)  # type: ignore[union-attr]
+    del asked, answer, instance
+    gc.collect()
+    assert kept() is None
+
+
+@pytest.mark.parametrize("limit", ["sessions", "sessions_per_stream", "session_bytes", "session_bytes_per_stream"])
+def test_limits_that_let_no_session_in_are_refused(limit: str) -> None:
+    with pytest.raises(ConfigurationError, match=f"{limit} is 0"):
+        ServiceLimits(**{limit: 0})  # type: ignore[arg-type]
+
+
+def test_the_canned_service_is_one_that_sessions_can_ask() -> None:
+    service = CannedService(forecast_of)
+    calls = Calls(service)
+    stream = Stream(calls)
+    stream.open(model="canned")
+    service.settle()
+    assert stream.told() == {"open s": "forecast"}
+    calls.close()

@@ -1,0 +1,594 @@
+"""PredictStream: what a stream does is the same at every door."""
+
+import gc
+import math
+import threading
+import weakref
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from artifacts import recent_bars, small_models
+from canned_service import CannedService, forecast_of
+from google.rpc.code_pb2 import Code
+from talks import SOON_S, Door, Talk, door_of
+
+from predictor._pb import prediction_pb2 as pb
+from predictor.calls import Calls, SessionQuestion
+from predictor.errors import (
+    DeadlineExceededError,
+    MalformedRequestError,
+    QuantraError,
+    TooFewBarsError,
+    UnavailableError,
+    UnknownSessionError,
+)
+from predictor.forecast import Forecast, Outcome
+from predictor.instance import Deadline, Instance
+from predictor.limits import QueueLimits, ServiceLimits
+from predictor.service import PredictionService
+from predictor.service.lanes import Given
+from predictor.wire import forecasts, instances
+
+DOORS = ("grpc", "embedded")
+ONE = instances.encode(Instance(input=recent_bars("AAPL"), request_id="ignored"))
+
+
+def wide_panel(symbols: int) -> pb.Instance:
+    """The same bars for many symbols."""
+    bars = instances.encode(Instance(input=recent_bars("AAPL").last(3))).bars
+    for name in ("open", "high", "low", "close", "volume", "adj_close"):
+        setattr(bars, name, getattr(bars, name) * symbols)
+    bars.symbols[:] = [f"S{count}" for count in range(symbols)]
+    return pb.Instance(bars=bars)
+
+
+WIDE = wide_panel(300)
+"""More fields than are counted at once."""
+
+
+def refuse_ibm(instance: Instance) -> Forecast | QuantraError:
+    if instance.input.symbols == ("IBM",):
+        return TooFewBarsError.of("IBM", have=3, need=30, what="bars", best=140)
+    return forecast_of(instance)
+
+
+@pytest.fixture
+def canned() -> Iterator[CannedService]:
+    service = CannedService(refuse_ibm)
+    yield service
+    service.predictions_released.set()
+
+
+@pytest.fixture(params=DOORS)
+def door(request: pytest.FixtureRequest, canned: CannedService) -> Iterator[Door]:
+    with door_of(request.param, canned) as opened:
+        yield opened
+
+
+def asked(request_id: str, instance: pb.Instance = ONE, model: str = "canned", timeout_s: float = 0) -> bytes:
+    predict = pb.StreamPredict(model=model, instance=instance)
+    return pb.PredictStreamRequest(request_id=request_id, timeout_s=timeout_s, predict=predict).SerializeToString()
+
+
+def cancelling(request_id: str, wanted: str = "") -> bytes:
+    cancel = pb.CancelRequest(request_id=wanted)
+    return pb.PredictStreamRequest(request_id=request_id, cancel=cancel).SerializeToString()
+
+
+def told(response: pb.PredictStreamResponse) -> str:
+    """What a response says, in a word."""
+    return response.error.reason or response.WhichOneof("outcome") or ""
+
+
+def ends(talk: Talk) -> dict[str, str]:
+    """What each request was told, once the stream has ended in order."""
+    talk.end()
+    heard, error = talk.rest()
+    assert error is None
+    assert len({one.request_id for one in heard}) == len(heard)
+    return {one.request_id: told(one) for one in heard}
+
+
+def test_every_request_gets_one_answer_with_its_id(door: Door) -> None:
+    talk = door.open()
+    for count in range(100):
+        talk.send(asked(str(count)))
+    assert ends(talk) == {str(count): "forecast" for count in range(100)}
+
+
+def test_answers_come_as_they_are_ready(door: Door, canned: CannedService) -> None:
+    canned.predictions_released.clear()
+    talk = door.open()
+    talk.send(asked("slow"))
+    talk.send(asked("wrong", model="nobody"))
+    assert told(talk.hear()) == "MODEL_NOT_FOUND"
+    canned.predictions_released.set()
+    assert ends(talk) == {"slow": "forecast"}
+
+
+def request_of(request_id: str = "bad", **fields: Any) -> bytes:
+    return pb.PredictStreamRequest(request_id=request_id, **fields).SerializeToString()
+
+
+WRONG = {
+    "model": (asked("bad", model="nobody"), "MODEL_NOT_FOUND"),
+    "long model": (asked("bad", model="x" * 300), "REQUEST_TOO_LARGE"),
+    "bars": (asked("bad", instances.encode(Instance(input=recent_bars("IBM")))), "TOO_FEW_BARS"),
+    "no input": (asked("bad", pb.Instance()), "MALFORMED_REQUEST"),
+    "no instance": (request_of(predict=pb.StreamPredict(model="canned")), "MALFORMED_REQUEST"),
+    "no action": (request_of(), "MALFORMED_REQUEST"),
+    "two actions": (asked("bad") + cancelling(""), "MALFORMED_REQUEST"),
+    "broken instance": (request_of() + bytes([3 << 3 | 2, 3, 2 << 3 | 2, 1, 0xFF]), "MALFORMED_REQUEST"),
+    "broken action": (request_of() + bytes([3 << 3 | 2, 1, 0xFF]), "MALFORMED_REQUEST"),
+    "negative time": (asked("bad", timeout_s=-1), "MALFORMED_REQUEST"),
+    "no time": (asked("bad", timeout_s=math.nan), "MALFORMED_REQUEST"),
+    "session": (request_of(open=pb.OpenSession(model="canned", instance=ONE)), "MALFORMED_REQUEST"),
+    "push": (request_of(push=pb.PushBars(session_id="s", bars=ONE.bars)), "UNKNOWN_SESSION"),
+    "close": (request_of(close=pb.CloseSession(session_id="s")), "UNKNOWN_SESSION"),
+    "long session": (request_of(close=pb.CloseSession(session_id="s" * 300)), "REQUEST_TOO_LARGE"),
+    "cancel of many fields": (
+        request_of() + bytes([7 << 3 | 2, 0x80 | 100, 4]) + b"\x20\x01" * 306,
+        "MALFORMED_REQUEST",
+    ),
+}
+
+
+@pytest.mark.parametrize("wrong", WRONG)
+def test_what_is_wrong_with_one_request_is_its_own_answer(door: Door, wrong: str) -> None:
+    request, reason = WRONG[wrong]
+    talk = door.open()
+    for sent in (asked("before"), request, asked("after")):
+        talk.send(sent)
+    assert ends(talk) == {"before": "forecast", "bad": reason, "after": "forecast"}
+
+
+def test_a_request_without_an_id_is_told_so_without_one(door: Door) -> None:
+    talk = door.open()
+    talk.send(asked(""))
+    assert ends(talk) == {"": "MALFORMED_REQUEST"}
+
+
+def test_an_id_that_is_too_long_is_told_so_by_its_beginning(door: Door) -> None:
+    talk = door.open()
+    talk.send(asked("x" * 1000))
+    assert ends(talk) == {"x" * 256: "REQUEST_TOO_LARGE"}
+
+
+def test_an_id_that_is_under_way_is_refused_and_free_again_after_its_answer(door: Door, canned: CannedService) -> None:
+    canned.predictions_released.clear()
+    talk = door.open()
+    talk.send(asked("same"))
+    talk.send(asked("same"))
+    assert told(talk.hear()) == "DUPLICATE_ID"
+    canned.predictions_released.set()
+    assert told(talk.hear()) == "forecast"
+    talk.send(asked("same"))
+    assert ends(talk) == {"same": "forecast"}
+
+
+@pytest.mark.parametrize("body", [b"\xff", b"\x0a\x01\xff", b"\x40\x01" * 100], ids=["tag", "text", "many fields"])
+def test_bytes_that_are_no_message_end_the_stream_after_what_is_under_way(
+    door: Door, canned: CannedService, body: bytes
+) -> None:
+    canned.predictions_released.clear()
+    talk = door.open()
+    for sent in (asked("first"), cancelling("mark", "nobody"), body, asked("never")):
+        talk.send(sent)
+    assert told(talk.hear()) == "ack"
+    canned.predictions_released.set()
+    heard, error = talk.rest()
+    assert [one.request_id for one in heard] == ["first"]
+    assert isinstance(error, MalformedRequestError)
+
+
+def test_a_stream_of_nothing_ends_in_order(door: Door) -> None:
+    assert ends(door.open()) == {}
+
+
+# --- cancel, deadlines
+
+
+def test_one_request_is_cancelled_in_the_queue_and_no_other(door: Door, canned: CannedService) -> None:
+    canned.predictions_released.clear()
+    talk = door.open()
+    for sent in (asked("first"), asked("one"), asked("other"), cancelling("c", "one")):
+        talk.send(sent)
+    heard = [talk.hear(), talk.hear()]
+    assert {one.request_id: told(one) for one in heard} == {"one": "CANCELLED", "c": "ack"}
+    assert {one.error.code for one in heard} == {0, Code.Value("CANCELLED")}
+    canned.predictions_released.set()
+    assert ends(talk) == {"first": "forecast", "other": "forecast"}
+
+
+def test_all_that_is_under_way_is_cancelled_by_an_empty_id(door: Door, canned: CannedService) -> None:
+    canned.predictions_released.clear()
+    talk = door.open()
+    talk.send(asked("begun"))
+    assert canned.begun.wait(SOON_S)
+    for sent in (asked("one"), asked("other"), cancelling("c")):
+        talk.send(sent)
+    heard = [talk.hear() for _ in range(3)]
+    assert {one.request_id: told(one) for one in heard} == {"one": "CANCELLED", "other": "CANCELLED", "c": "ack"}
+    assert canned.deadlines[0].cancelled.is_set()  # what is worked on is told
+    canned.predictions_released.set()
+    talk.send(asked("later"))
+    assert ends(talk) == {"begun": "forecast", "later": "forecast"}
+
+
+def test_cancelling_nothing_is_acknowledged(door: Door) -> None:
+    talk = door.open()
+    talk.send(cancelling("c", "nobody"))
+    talk.send(cancelling("d"))
+    assert ends(talk) == {"c": "ack", "d": "ack"}
+
+
+def test_a_request_has_the_nearer_of_its_own_deadline_and_the_calls(door: Door, canned: CannedService) -> None:
+    talk = door.open(100)
+    for request_id, timeout_s in (("own", 50), ("call", 0), ("late", 1e9)):
+        talk.send(asked(request_id, timeout_s=timeout_s))
+        assert talk.hear().request_id == request_id
+    own_s, *others_s = [deadline.expires_at_s or 0 for deadline in canned.deadlines]
+    assert all(40 < other_s - own_s < 60 for other_s in others_s)
+    assert ends(talk) == {}
+
+
+# --- a real model
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PredictionService]:
+    with PredictionService.open(small_models(tmp_path_factory.mktemp("models")), device="cpu") as opened:
+        yield opened
+
+
+class Held:
+    """A real service whose work stops at its first look at the clock."""
+
+    def __init__(self, service: PredictionService, limits: ServiceLimits | None = None) -> None:
+        self.begun, self.released = threading.Event(), threading.Event()
+        self.service = PredictionService(service.served.now.registry, limits=limits, clock=self._clock)
+
+    def _clock(self) -> datetime:
+        self.begun.set()
+        self.released.wait(SOON_S)
+        return datetime.now(UTC)
+
+
+@pytest.mark.parametrize("kind", DOORS)
+def test_a_stream_has_the_bits_of_predict(kind: str, service: PredictionService) -> None:
+    (expected,) = service.predict("small", [instances.decode(ONE)], Deadline()).result(SOON_S)
+    assert isinstance(expected, Forecast)
+    with door_of(kind, service) as door:
+        talk = door.open()
+        talk.send(asked("one", model="small"))
+        assert talk.hear().forecast == forecasts.encode(expected)
+        talk.cancel()
+
+
+@pytest.mark.parametrize("kind", DOORS)
+def test_what_waits_is_cancelled_at_once_and_what_is_worked_on_before_its_forward(
+    kind: str, service: PredictionService
+) -> None:
+    held = Held(service)
+    with held.service, door_of(kind, held.service) as door:
+        talk = door.open()
+        talk.send(asked("begun", model="small"))
+        assert held.begun.wait(SOON_S)
+        talk.send(asked("waits", model="small"))
+        talk.send(cancelling("c"))
+        assert {talk.hear().request_id, talk.hear().request_id} == {"waits", "c"}
+        assert held.service.waiting[0] == 1
+        held.released.set()
+        assert ends(talk) == {"begun": "CANCELLED"}
+
+
+@pytest.mark.parametrize("kind", DOORS)
+def test_a_full_queue_is_one_requests_answer_and_says_when_to_come_again(kind: str, service: PredictionService) -> None:
+    limits = ServiceLimits(predictions=QueueLimits(calls=1))
+    held = Held(service, limits)
+    with held.service, door_of(kind, held.service, limits) as door:
+        talk = door.open()
+        talk.send(asked("begun", model="small"))
+        assert held.begun.wait(SOON_S)
+        talk.send(asked("full", model="small"))
+        response = talk.hear()
+        assert (response.request_id, told(response)) == ("full", "QUEUE_FULL")
+        assert int(response.error.metadata["retry_after_ms"]) > 0
+        held.released.set()
+        assert ends(talk) == {"begun": "forecast"}
+
+
+@pytest.mark.parametrize("kind", DOORS)
+def test_a_request_whose_time_is_over_is_told_so_and_the_others_go_on(kind: str, service: PredictionService) -> None:
+    held = Held(service)
+    with held.service, door_of(kind, held.service) as door:
+        talk = door.open()
+        talk.send(asked("begun", model="small"))
+        assert held.begun.wait(SOON_S)
+        talk.send(asked("late", model="small", timeout_s=1e-9))
+        talk.send(asked("patient", model="small", timeout_s=100))
+        talk.send(cancelling("mark", "nobody"))
+        assert talk.hear().request_id == "mark"
+        held.released.set()
+        assert ends(talk) == {"begun": "forecast", "late": "DEADLINE_EXCEEDED", "patient": "forecast"}
+
+
+def test_requests_of_streams_and_calls_are_answered_together(service: PredictionService) -> None:
+    held = Held(service)
+    with held.service:
+        calls, heard = Calls(held.service), list[bytes]()
+        streams = [calls.open("PredictStream", Deadline(), heard.append) for _ in range(3)]
+        for stream in streams:
+            stream.send(asked("one", model="small"))
+        request = pb.PredictRequest(model="small", instances=[ONE]).SerializeToString()
+        answer = calls.call("Predict", request, Deadline())
+        assert held.service.waiting[0] == 4
+        held.released.set()
+        assert answer.result(SOON_S)
+        for stream in streams:
+            stream.end()
+            stream.ended.result(SOON_S)
+        assert len(heard) == 3
+        calls.close()
+
+
+# --- large requests
+
+
+def test_a_large_request_is_counted_elsewhere_and_answered_alike(door: Door) -> None:
+    talk = door.open()
+    for count in range(5):
+        talk.send(asked(str(count), WIDE))
+    assert set(ends(talk).values()) == {"forecast"}
+
+
+def test_a_request_with_more_than_it_may_hold_is_refused_alone(door: Door) -> None:
+    many = instances.encode(Instance(input=recent_bars("AAPL").last(3)))
+    many.bars.symbols.extend("x" * 10_001)
+    talk = door.open()
+    for sent in (asked("many", many), asked("one")):
+        talk.send(sent)
+    assert ends(talk) == {"many": "REQUEST_TOO_LARGE", "one": "forecast"}
+
+
+def test_the_emptiest_request_is_refused_before_it_is_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
+    def parse(_body: bytes) -> pb.Instance:
+        raise AssertionError
+
+    monkeypatch.setattr(pb.Instance, "FromString", parse)
+    empty = b"\x0a\x00" * 1_000_000
+    bars = _field(2, empty)
+    body = request_of("many") + _field(3, _field(2, bars))
+    calls, heard = Calls(CannedService(forecast_of)), list[bytes]()
+    stream = calls.open("PredictStream", Deadline(), heard.append)
+    stream.send(body)
+    stream.end()
+    stream.ended.result(SOON_S)
+    assert pb.PredictStreamResponse.FromString(heard[0]).error.reason == "REQUEST_TOO_LARGE"
+    calls.close()
+
+
+def _field(number: int, content: bytes) -> bytes:
+    length, size = bytearray(), len(content)
+    while size > 0x7F:
+        length.append(size & 0x7F | 0x80)
+        size >>= 7
+    return bytes([number << 3 | 2, *length, size]) + content
+
+
+# --- how a stream ends
+
+
+def test_draining_answers_what_is_under_way_and_ends_streams_as_unavailable(door: Door, canned: CannedService) -> None:
+    idle, busy = door.open(), door.open()
+    idle.send(asked("x"))
+    assert idle.hear().request_id == "x"
+    canned.predictions_released.clear()
+    canned.begun.clear()
+    busy.send(asked("y"))
+    assert canned.begun.wait(SOON_S)
+    door.drain()
+    heard, error = idle.rest()
+    assert (heard, type(error)) == ([], UnavailableError)
+    busy.send(asked("too late"))
+    canned.predictions_released.set()
+    heard, error = busy.rest()
+    assert ([one.request_id for one in heard], type(error)) == (["y"], UnavailableError)
+
+
+def test_a_stream_that_is_opened_while_it_drains_is_unavailable(canned: CannedService) -> None:
+    calls = Calls(canned)
+    calls.drain()
+    stream = calls.open("PredictStream", Deadline(), lambda _: None)
+    assert isinstance(stream.ended.exception(SOON_S), UnavailableError)
+    calls.close()
+
+
+def abandoned(calls: Calls, heard: list[bytes]) -> "weakref.ref[object]":
+    """A stream that was cancelled with two requests under way."""
+    stream = calls.open("PredictStream", Deadline(), heard.append)
+    stream.send(asked("one"))
+    stream.send(asked("two", WIDE))
+    stream.cancel()
+    return weakref.ref(stream)
+
+
+def test_a_stream_that_is_cancelled_leaves_nothing_behind(canned: CannedService) -> None:
+    calls, heard = Calls(canned), list[bytes]()
+    canned.predictions_released.clear()
+    freed = [abandoned(calls, heard) for _ in range(100)]
+    canned.predictions_released.set()
+    calls.close()
+    canned.settle()
+    gc.collect()
+    assert not any(ref() for ref in freed)
+    assert heard == []
+
+
+def test_a_call_whose_time_is_over_takes_no_more(canned: CannedService) -> None:
+    calls = Calls(canned)
+    stream = calls.open("PredictStream", Deadline.after(0), lambda _: None)
+    stream.send(asked("late"))
+    assert isinstance(stream.ended.exception(SOON_S), DeadlineExceededError)
+    calls.close()
+
+
+# --- sessions
+
+
+class Recorded:
+    """Sessions that write down what they are asked; a push without bars is acknowledged."""
+
+    def __init__(self) -> None:
+        self.events: list[str] = []
+        self.outcomes: list[Outcome] = []
+
+    def open(self, request: pb.OpenSession) -> SessionQuestion:
+        self.events.append(f"open {request.session_id}")
+        asked = Given([instances.decode(request.instance)])
+        return SessionQuestion(request.model, asked, self.told)
+
+    def push(self, request: pb.PushBars) -> SessionQuestion | pb.Ack:
+        self.events.append(f"push {request.session_id} {len(request.bars.symbols)}")
+        if not request.bars.symbols:
+            return pb.Ack(waiting_for=["IBM"])
+        asked = Given([instances.decode(pb.Instance(bars=request.bars))])
+        return SessionQuestion("canned", asked, self.told)
+
+    def told(self, outcome: Outcome) -> Outcome:
+        self.outcomes.append(outcome)
+        return outcome
+
+    def close(self, request: pb.CloseSession) -> pb.Ack:
+        if request.session_id == "bug":
+            raise ZeroDivisionError
+        raise UnknownSessionError(f"there is no session {request.session_id}")
+
+    def end(self) -> None:
+        self.events.append("end")
+
+
+@pytest.fixture
+def recorded() -> Recorded:
+    return Recorded()
+
+
+@pytest.fixture(params=DOORS)
+def talk(request: pytest.FixtureRequest, canned: CannedService, recorded: Recorded) -> Iterator[Talk]:
+    with door_of(request.param, canned, sessions=lambda: recorded) as opened:
+        yield opened.open()
+
+
+def opening(request_id: str, model: str = "canned") -> bytes:
+    return request_of(request_id, open=pb.OpenSession(session_id="s", model=model, instance=ONE))
+
+
+def pushing(request_id: str, bars: pb.BarPanel | None = None) -> bytes:
+    return request_of(request_id, push=pb.PushBars(session_id="s", bars=bars))
+
+
+def test_sessions_answer_with_a_forecast_an_ack_or_an_error(talk: Talk, recorded: Recorded) -> None:
+    for sent in (opening("o"), pushing("p"), pushing("q", ONE.bars), request_of("c", close={"session_id": "s"})):
+        talk.send(sent)
+    talk.end()
+    heard, error = talk.rest()
+    assert error is None
+    assert {one.session_id for one in heard} == {"s"}
+    assert {one.request_id: told(one) for one in heard} == {
+        "o": "forecast",
+        "p": "ack",
+        "q": "forecast",
+        "c": "UNKNOWN_SESSION",
+    }
+    assert [list(one.ack.waiting_for) for one in heard if one.HasField("ack")] == [["IBM"]]
+    assert recorded.events == ["open s", "push s 0", "push s 1", "end"]
+    assert [type(outcome) for outcome in recorded.outcomes] == [Forecast] * 2
+
+
+def test_sessions_are_asked_in_order_however_large_a_request_is(talk: Talk, recorded: Recorded) -> None:
+    sent = [opening("o"), pushing("wide", WIDE.bars), pushing("small", ONE.bars), pushing("w", WIDE.bars), pushing("n")]
+    for one in sent:
+        talk.send(one)
+    assert len(ends(talk)) == 5
+    assert recorded.events == ["open s", "push s 300", "push s 1", "push s 300", "push s 0", "end"]
+
+
+def test_sessions_are_told_of_what_their_model_does_not_answer(talk: Talk, recorded: Recorded) -> None:
+    talk.send(opening("o", "nobody"))
+    assert ends(talk) == {"o": "MODEL_NOT_FOUND"}
+    assert [type(outcome).__name__ for outcome in recorded.outcomes] == ["ModelNotFoundError"]
+
+
+def test_sessions_are_told_of_what_was_cancelled(talk: Talk, recorded: Recorded, canned: CannedService) -> None:
+    canned.predictions_released.clear()
+    talk.send(asked("first"))
+    assert canned.begun.wait(SOON_S)
+    talk.send(opening("o"))
+    talk.send(cancelling("c", "o"))
+    assert {talk.hear().request_id, talk.hear().request_id} == {"o", "c"}
+    assert [type(outcome).__name__ for outcome in recorded.outcomes] == ["CallCancelledError"]
+    canned.predictions_released.set()
+    assert ends(talk) == {"first": "forecast"}
+
+
+def test_a_bug_of_sessions_is_internal_and_ends_no_other_request(talk: Talk) -> None:
+    talk.send(request_of("bug", close={"session_id": "bug"}))
+    talk.send(asked("one"))
+    assert ends(talk) == {"bug": "INTERNAL", "one": "forecast"}
+
+
+def test_sessions_end_once_when_their_stream_is_cancelled(canned: CannedService, recorded: Recorded) -> None:
+    calls = Calls(canned, sessions=lambda: recorded)
+    stream = calls.open("PredictStream", Deadline(), lambda _: None)
+    stream.send(opening("o"))
+    for count in range(20):
+        stream.send(pushing(str(count), WIDE.bars))
+    stream.cancel()
+    stream.cancel()
+    calls.close()
+    assert recorded.events[-1] == "end"
+    assert recorded.events.count("end") == 1
+
+
+# --- how much a stream holds
+
+
+def test_a_stream_holds_so_many_requests_and_answers_and_says_when_more_may_come(canned: CannedService) -> None:
+    calls, heard = Calls(canned, ServiceLimits(requests_per_stream=3)), list[bytes]()
+    stream = calls.open("PredictStream", Deadline(), heard.append)
+    canned.predictions_released.clear()
+    assert [stream.send(asked(str(count))) for count in range(3)] == [True, True, False]
+    canned.predictions_released.set()
+    canned.settle()
+    assert len(heard) == 3
+    assert not stream.send(asked("too many"))  # the answers are still with the door
+    assert not stream.taken(len(heard[0]))
+    assert stream.taken(len(heard[1]))
+    calls.close()
+
+
+def test_a_stream_holds_so_many_bytes_and_one_request_more(canned: CannedService) -> None:
+    body = asked("0")
+    calls, heard = Calls(canned, ServiceLimits(bytes_per_stream=2 * len(body))), list[bytes]()
+    stream = calls.open("PredictStream", Deadline(), heard.append)
+    canned.predictions_released.clear()
+    assert [stream.send(asked(str(count))) for count in range(2)] == [True, False]
+    canned.predictions_released.set()
+    canned.settle()
+    assert len(heard[0]) < len(body)
+    assert [stream.taken(len(one)) for one in heard] == [True, True]
+    assert stream.send(asked("2"))
+    calls.close()
+
+
+def test_an_answer_that_is_too_large_to_be_sent_is_an_error_of_its_own(canned: CannedService) -> None:
+    calls, heard = Calls(canned), list[bytes]()
+    stream = calls.open("PredictStream", Deadline(), heard.append, 100)
+    stream.send(asked("large"))
+    stream.end()
+    stream.ended.result(SOON_S)
+    response = pb.PredictStreamResponse.FromString(heard[0])
+    assert (response.request_id, told(response)) == ("large", "REQUEST_TOO_LARGE")
+    calls.close()

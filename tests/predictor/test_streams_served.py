@@ -1,0 +1,382 @@
+"""PredictStream over real connections: what only a server has to see to, and both Python clients."""
+
+import asyncio
+import itertools
+import threading
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+import grpc
+import pytest
+from canned_service import CannedService, forecast_of
+from market import bokeh_panel
+from serving import Served, serving
+from talks import METHOD, SOON_S, GrpcTalk
+
+from benchmarks.faults.http2 import Connection, Stream, message
+from predictor._pb import prediction_pb2 as pb
+from predictor.bars import BarPanel
+from predictor.calls import Calls
+from predictor.client import Answered, AsyncQuantraClient, QuantraClient
+from predictor.errors import (
+    CallCancelledError,
+    ConfigurationError,
+    DeadlineExceededError,
+    ModelNotFoundError,
+    QuantraError,
+    QueueFullError,
+    RequestTooLargeError,
+    UnavailableError,
+)
+from predictor.forecast import Forecast
+from predictor.instance import Instance, Question
+from predictor.limits import ServiceLimits
+from predictor.server import ServerLimits
+from predictor.wire import instances
+
+BARS = bokeh_panel("AAPL").last(3)
+
+
+@pytest.fixture
+def canned() -> Iterator[CannedService]:
+    service = CannedService(forecast_of)
+    yield service
+    service.predictions_released.set()
+
+
+def asked(request_id: str, model: str = "canned") -> bytes:
+    predict = pb.StreamPredict(model=model, instance=instances.encode(Instance(input=BARS)))
+    return pb.PredictStreamRequest(request_id=request_id, predict=predict).SerializeToString()
+
+
+def port_of(running: Served) -> int:
+    return int(running.target.rpartition(":")[2])
+
+
+# --- what streams may take
+
+
+def opened(connection: Connection, content: bytes) -> Stream:
+    stream = connection.call(METHOD)
+    assert connection.send(stream, content)
+    return stream
+
+
+def test_a_caller_that_never_reads_is_not_read_from(canned: CannedService) -> None:
+    """Once so many of its answers wait, its requests wait too, where gRPC holds 64 KiB of them."""
+    calls = Calls(canned, ServiceLimits(requests_per_stream=8))
+    with serving(canned, ServerLimits(), calls) as running:
+        with Connection(port_of(running), window=0, timeout_s=0.5) as silent:
+            sent = sent_until_refused(silent, 1000)
+            held = 8 + 1 + 2 * 64 * 1024 // len(large("0000"))  # under way, one being read, and gRPC's
+            assert 8 < sent <= held
+        with QuantraClient(running.target) as other:
+            assert isinstance(other.predict(BARS), Forecast)
+
+
+def large(request_id: str) -> bytes:
+    """Some 10 KB."""
+    instance = instances.encode(Instance(input=bokeh_panel("AAPL").last(200)))
+    request = pb.PredictStreamRequest(request_id=request_id, predict=pb.StreamPredict(instance=instance))
+    return message(request.SerializeToString())
+
+
+def sent_until_refused(connection: Connection, most: int) -> int:
+    """How many requests of one stream the other side takes."""
+    stream = connection.call(METHOD)
+    for count in range(most):
+        try:
+            connection.send(stream, large(f"{count:04d}"))
+        except TimeoutError:
+            return count
+    return most
+
+
+def test_streams_count_as_calls_and_so_many_may_be_open(canned: CannedService) -> None:
+    limits = ServerLimits(streams=2)
+    with serving(canned, limits) as running, grpc.insecure_channel(running.target) as channel:
+        talks = [GrpcTalk(channel, None) for _ in range(2)]
+        for talk in talks:
+            talk.send(asked("one"))
+            assert talk.hear().HasField("forecast")
+        refused = GrpcTalk(channel, None)
+        heard, error = refused.rest()
+        assert (heard, type(error)) == ([], QueueFullError)
+        with QuantraClient(running.target) as client:
+            assert isinstance(client.predict(BARS), Forecast)
+        for talk in talks:
+            talk.cancel()
+
+
+def test_one_connection_may_have_so_many_streams(canned: CannedService) -> None:
+    own: Any = (("grpc.use_local_subchannel_pool", 1),)
+    with (
+        serving(canned, ServerLimits(streams_per_peer=1)) as running,
+        grpc.insecure_channel(running.target, options=own) as greedy,
+        grpc.insecure_channel(running.target, options=own) as modest,
+    ):
+        first = GrpcTalk(greedy, None)
+        first.send(asked("one"))
+        assert first.hear().HasField("forecast")
+        _, error = GrpcTalk(greedy, None).rest()
+        assert isinstance(error, QueueFullError)
+        other = GrpcTalk(modest, None)
+        other.send(asked("one"))
+        assert other.hear().HasField("forecast")
+        for talk in (first, other):
+            talk.cancel()
+
+
+def test_an_idle_stream_takes_no_place_from_requests_that_arrive(canned: CannedService) -> None:
+    limits = ServerLimits(arriving=1, arriving_per_peer=1, request_s=0.2)
+    with serving(canned, limits) as running, grpc.insecure_channel(running.target) as channel:
+        talk = GrpcTalk(channel, None)
+        talk.send(asked("one"))
+        assert talk.hear().HasField("forecast")
+        with QuantraClient(running.target) as client:
+            for _ in range(3):
+                assert isinstance(client.predict(BARS), Forecast)
+        assert not threading.Event().wait(0.4)  # what the idle caller does
+        talk.send(asked("two"))
+        assert talk.hear().HasField("forecast")
+        talk.cancel()
+
+
+def test_a_request_over_the_limit_ends_its_stream(canned: CannedService) -> None:
+    with serving(canned, ServerLimits(receive_bytes=500)) as running, grpc.insecure_channel(running.target) as channel:
+        talk = GrpcTalk(channel, None)
+        talk.send(asked("x" * 600))
+        heard, error = talk.rest()
+        assert (heard, type(error)) == ([], RequestTooLargeError)
+
+
+def test_an_answer_over_the_limit_is_one_requests_error(canned: CannedService) -> None:
+    with serving(canned, ServerLimits(send_bytes=300)) as running, QuantraClient(running.target) as client:
+        (answer,) = client.predict_stream([BARS])
+        assert isinstance(answer.outcome, RequestTooLargeError)
+
+
+def test_streams_that_are_abandoned_leave_no_task_behind(canned: CannedService) -> None:
+    with serving(canned) as running:
+        before = tasks_of(running)
+        for _ in range(20):
+            with Connection(port_of(running)) as connection:
+                for count in range(10):
+                    opened(connection, message(asked(str(count)))[: 100 * count])
+                connection.reset()
+        with QuantraClient(running.target) as client:
+            while tasks_of(running) > before:
+                client.models()
+
+
+def tasks_of(running: Served) -> int:
+    """How many tasks the server's loop has beside the one that counts."""
+
+    async def count() -> int:
+        return len(asyncio.all_tasks())
+
+    return asyncio.run_coroutine_threadsafe(count(), running.loop).result(SOON_S)
+
+
+def test_a_connection_that_has_fallen_silent_ends_with_its_streams(canned: CannedService) -> None:
+    limits = ServerLimits(streams=1, silence_s=0.2)
+    with serving(canned, limits) as running, Connection(port_of(running)) as silent:
+        opened(silent, message(asked("one")))
+        with QuantraClient(running.target) as client:
+            while isinstance(failure(client), QueueFullError):
+                pass
+
+
+def failure(client: QuantraClient) -> QuantraError | None:
+    """Why a stream cannot be opened."""
+    try:
+        list(client.predict_stream([BARS]))
+    except QuantraError as error:
+        return error
+    return None
+
+
+def test_draining_gives_up_on_a_stream_that_is_not_read(canned: CannedService) -> None:
+    with serving(canned, ServerLimits(drain_s=0.2)) as running, Connection(port_of(running), window=0) as silent:
+        opened(silent, message(asked("one")))
+        assert canned.begun.wait(SOON_S)
+        running.begin_drain()
+        running.drained.result(SOON_S)
+
+
+# --- the clients
+
+
+@pytest.fixture
+def client(canned: CannedService) -> Iterator[QuantraClient]:
+    with serving(canned) as running, QuantraClient(running.target) as opened:
+        yield opened
+
+
+def endless() -> Iterator[BarPanel]:
+    return itertools.repeat(BARS)
+
+
+def test_the_client_gives_each_question_its_answer_place_and_own_id(client: QuantraClient) -> None:
+    wide = Instance(input=bokeh_panel("AAPL", "IBM").last(3), request_id="both")
+    questions: list[Question] = [BARS, wide, Instance(input=BARS, request_id="both")]
+    found = {answer.place: answer for answer in client.predict_stream(questions)}
+    assert [found[place].request_id for place in range(3)] == ["", "both", "both"]
+    forecasts = [answer.outcome for _, answer in sorted(found.items())]
+    assert [one.symbols for one in forecasts if isinstance(one, Forecast)] == [("AAPL",), ("AAPL", "IBM"), ("AAPL",)]
+
+
+def test_the_client_asks_no_more_than_may_be_under_way(client: QuantraClient, canned: CannedService) -> None:
+    taken: list[int] = []
+
+    def questions() -> Iterator[BarPanel]:
+        for count in range(10):
+            taken.append(count)
+            yield BARS
+
+    canned.predictions_released.clear()
+    answers = client.predict_stream(questions(), in_flight=3)
+    threading.Timer(0.2, canned.predictions_released.set).start()
+    next(answers)
+    assert len(taken) <= 4
+    assert len(list(answers)) == 9
+
+
+def test_an_error_of_one_question_is_its_outcome(canned: CannedService) -> None:
+    with serving(canned) as running, QuantraClient(running.target, "nobody") as client:
+        assert [type(answer.outcome) for answer in client.predict_stream([BARS, BARS])] == [ModelNotFoundError] * 2
+
+
+def test_who_stops_to_read_cancels_the_rest(client: QuantraClient, canned: CannedService) -> None:
+    for answer in client.predict_stream(endless(), in_flight=4):
+        if answer.place == 10:
+            canned.predictions_released.clear()
+            break
+    canned.predictions_released.set()
+    canned.settle()
+    assert len(canned.deadlines) < 30
+
+
+def broken() -> Iterator[BarPanel]:
+    yield BARS
+    raise ZeroDivisionError
+
+
+def test_what_the_questions_raise_is_raised_after_the_answers(client: QuantraClient) -> None:
+    answers = client.predict_stream(broken())
+    assert isinstance(next(answers).outcome, Forecast)
+    with pytest.raises(ZeroDivisionError):
+        next(answers)
+
+
+def test_a_stream_of_no_server_is_unavailable() -> None:
+    with QuantraClient("127.0.0.1:9") as nobody, pytest.raises(UnavailableError):
+        list(nobody.predict_stream([BARS]))
+
+
+def test_a_closed_client_opens_no_stream(client: QuantraClient) -> None:
+    client.close()
+    with pytest.raises(UnavailableError, match="closed"):
+        list(client.predict_stream([BARS]))
+
+
+def test_a_stream_without_questions_under_way_is_refused(client: QuantraClient) -> None:
+    with pytest.raises(ConfigurationError, match="in_flight is 0"):
+        list(client.predict_stream([BARS], in_flight=0))
+
+
+def test_a_server_that_drains_ends_the_clients_stream_after_its_answers(canned: CannedService) -> None:
+    with serving(canned) as running, QuantraClient(running.target) as client:
+        answers = client.predict_stream(endless(), in_flight=2)
+        next(answers)
+        running.begin_drain()
+        with pytest.raises(UnavailableError, match="stopping"):
+            list(answers)
+
+
+def test_a_server_that_falls_silent_is_a_deadline(canned: CannedService, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("predictor.client.streams.GRACE_S", 0.1)
+    monkeypatch.setattr("predictor.client.streams.WATCH_S", 0.05)
+    canned.predictions_released.clear()
+    with (
+        serving(canned) as running,
+        QuantraClient(running.target, timeout_s=0.1) as client,
+        pytest.raises(DeadlineExceededError, match="gave no answer for"),
+    ):
+        list(client.predict_stream([BARS]))
+
+
+async def places(client: AsyncQuantraClient, questions: Any) -> list[int]:
+    return sorted([answer.place async for answer in client.predict_stream(questions, in_flight=2)])
+
+
+def test_the_asynchronous_client_answers_the_same(canned: CannedService) -> None:
+    async def several() -> AsyncIterator[BarPanel]:
+        for _ in range(5):
+            yield BARS
+
+    async def ask(target: str) -> None:
+        async with AsyncQuantraClient(target) as client:
+            assert await places(client, [BARS] * 5) == await places(client, several()) == [0, 1, 2, 3, 4]
+            with pytest.raises(ZeroDivisionError):
+                await places(client, broken())
+            with pytest.raises(ConfigurationError):
+                await anext(client.predict_stream([], in_flight=0))
+            stream = client.predict_stream(endless())
+            assert isinstance((await anext(stream)).outcome, Forecast)
+            await stream.aclose()
+        with pytest.raises(UnavailableError, match="closed"):
+            await places(client, [BARS])
+
+    with serving(canned) as running:
+        asyncio.run(ask(running.target))
+
+
+async def rest(stream: AsyncIterator[Answered]) -> list[Answered]:
+    return [answer async for answer in stream]
+
+
+def test_the_asynchronous_client_raises_what_ends_the_stream(canned: CannedService) -> None:
+    async def drained(running: Served) -> None:
+        async with AsyncQuantraClient(running.target) as client:
+            stream = client.predict_stream(endless())
+            await anext(stream)
+            running.begin_drain()
+            with pytest.raises(UnavailableError, match="stopping"):
+                await rest(stream)
+
+    with serving(canned) as running:
+        asyncio.run(drained(running))
+
+
+def test_closing_the_asynchronous_client_ends_its_stream(canned: CannedService) -> None:
+    async def close(target: str) -> None:
+        async with AsyncQuantraClient(target) as client:
+            stream = client.predict_stream([BARS])
+            canned.predictions_released.clear()
+            waiting = asyncio.ensure_future(anext(stream))
+            await asyncio.to_thread(canned.begun.wait, SOON_S)
+            await client.close()
+            with pytest.raises(CallCancelledError):
+                await waiting
+
+    with serving(canned) as running:
+        asyncio.run(close(running.target))
+        canned.predictions_released.set()
+
+
+def test_a_silent_server_is_a_deadline_of_the_asynchronous_client(
+    canned: CannedService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("predictor.client.streams.GRACE_S", 0.1)
+    monkeypatch.setattr("predictor.client.asynchronous.WATCH_S", 0.05)
+    canned.predictions_released.clear()
+
+    async def ask(target: str) -> None:
+        async with AsyncQuantraClient(target, timeout_s=0.1) as client:
+            with pytest.raises(DeadlineExceededError, match="gave no answer for"):
+                await places(client, [BARS])
+
+    with serving(canned) as running:
+        asyncio.run(ask(running.target))
+        canned.predictions_released.set()

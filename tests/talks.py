@@ -1,0 +1,155 @@
+"""PredictStream spoken by hand, at each door: the tests of what a stream does are the same for all of them."""
+
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from queue import SimpleQueue
+from typing import Any, Protocol, final
+
+import grpc
+from serving import serving
+
+from predictor._pb import prediction_pb2 as pb
+from predictor.calls import Calls
+from predictor.calls.calls import Service
+from predictor.calls.sessions import Sessions
+from predictor.client.failures import error_of
+from predictor.embed import Stream
+from predictor.errors import QuantraError
+from predictor.instance import Deadline
+from predictor.limits import ServiceLimits
+from predictor.server import ServerLimits
+from predictor.wire import errors
+
+SOON_S = 30
+METHOD = "/quantra.v1.PredictionService/PredictStream"
+
+
+class Talk(Protocol):
+    """One stream."""
+
+    def send(self, request: bytes) -> None: ...
+
+    def end(self) -> None: ...
+
+    def cancel(self) -> None: ...
+
+    def hear(self) -> pb.PredictStreamResponse:
+        """The next response."""
+        ...
+
+    def rest(self) -> tuple[list[pb.PredictStreamResponse], QuantraError | None]:
+        """All further responses, and how the stream ended."""
+        ...
+
+
+class Door(Protocol):
+    """Where streams are opened."""
+
+    def open(self, timeout_s: float | None = None) -> Talk: ...
+
+    def drain(self) -> None:
+        """What SIGTERM does."""
+        ...
+
+
+DoorMaker = Callable[..., Any]
+
+
+@final
+class GrpcTalk:
+    """Over a connection."""
+
+    def __init__(self, channel: grpc.Channel, timeout_s: float | None) -> None:
+        self._requests: SimpleQueue[bytes | None] = SimpleQueue()
+        self._call: Any = channel.stream_stream(METHOD)(iter(self._requests.get, None), timeout=timeout_s)
+
+    def send(self, request: bytes) -> None:
+        self._requests.put(request)
+
+    def end(self) -> None:
+        self._requests.put(None)
+
+    def cancel(self) -> None:
+        self._call.cancel()
+        self.end()
+
+    def hear(self) -> pb.PredictStreamResponse:
+        return pb.PredictStreamResponse.FromString(next(self._call))
+
+    def rest(self) -> tuple[list[pb.PredictStreamResponse], QuantraError | None]:
+        heard: list[pb.PredictStreamResponse] = []
+        try:
+            heard.extend(map(pb.PredictStreamResponse.FromString, self._call))
+        except grpc.RpcError as failure:
+            return heard, error_of(failure, "there", 0)
+        finally:
+            self.end()
+        return heard, None
+
+
+@final
+class EmbeddedTalk:
+    """In this process, as a host has it."""
+
+    def __init__(self, calls: Calls, timeout_s: float | None) -> None:
+        self._heard: SimpleQueue[bytes | None] = SimpleQueue()
+        self._stream = Stream(calls.open("PredictStream", Deadline.after(timeout_s), self._heard.put))
+        self._stream.when_done(lambda: self._heard.put(None))
+
+    def send(self, request: bytes) -> None:
+        self._stream.send(request)
+
+    def end(self) -> None:
+        self._stream.end()
+
+    def cancel(self) -> None:
+        self._stream.cancel()
+
+    def hear(self) -> pb.PredictStreamResponse:
+        message = self._heard.get(timeout=SOON_S)
+        assert message is not None
+        self._stream.taken(len(message))
+        return pb.PredictStreamResponse.FromString(message)
+
+    def rest(self) -> tuple[list[pb.PredictStreamResponse], QuantraError | None]:
+        messages = iter(lambda: self._heard.get(timeout=SOON_S), None)
+        heard = [pb.PredictStreamResponse.FromString(message) for message in messages]
+        status = self._stream.status()
+        return heard, errors.decode_details(status) if status else None
+
+
+@final
+class GrpcDoor:
+    def __init__(self, channel: grpc.Channel, drain: Callable[[], None]) -> None:
+        self._channel = channel
+        self.drain = drain
+
+    def open(self, timeout_s: float | None = None) -> Talk:
+        return GrpcTalk(self._channel, timeout_s)
+
+
+@final
+class EmbeddedDoor:
+    def __init__(self, calls: Calls) -> None:
+        self._calls = calls
+        self.drain = calls.drain
+
+    def open(self, timeout_s: float | None = None) -> Talk:
+        return EmbeddedTalk(self._calls, timeout_s)
+
+
+@contextmanager
+def door_of(
+    kind: str,
+    service: Service,
+    limits: ServiceLimits | None = None,
+    sessions: Callable[[], Sessions] | None = None,
+) -> Generator[Door]:
+    """A door in front of a service: `grpc` or `embedded`."""
+    calls = Calls(service, limits, sessions)
+    if kind == "embedded":
+        yield EmbeddedDoor(calls)
+        calls.close()
+        return
+    with serving(service, ServerLimits(), calls) as served, grpc.insecure_channel(served.target) as channel:
+        yield GrpcDoor(channel, served.begin_drain)
