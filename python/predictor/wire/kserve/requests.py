@@ -1,5 +1,6 @@
 """Which tensors a request holds, found by tags and lengths: no value is parsed, nothing that would grow is built."""
 
+from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
@@ -128,6 +129,8 @@ def _tensors(body: bytes, tags: Tags, inputs: Sequence[slice], raw: Sequence[sli
         if tensor.name in found:
             raise MalformedRequestError(f"input {tensor.name!r} is sent twice", metadata={"field": tensor.name})
         found[tensor.name] = tensor
+    texts = sum(prod(one.shape) for one in found.values() if one.datatype == "BYTES")
+    check_count("values of BYTES", texts, MAX_PARTS)
     return found
 
 
@@ -139,6 +142,7 @@ def _tensor(body: bytes, tags: Tags, place: slice, raw: slice | None) -> Tensor:
             rest.append(body[start:end])
         elif contents is None:
             contents = slice(at, end)
+            deque(tags.between(at, end), maxlen=0)  # values that lie one by one are counted
         else:
             raise IndexError  # protobuf would join them; nobody sends two
     head = _parsed(_small("an input beside its values", rest), pb.ModelInferRequest.InferInputTensor)
@@ -197,6 +201,7 @@ def _rows(tensors: Mapping[str, Tensor]) -> int:
     rows = main.shape[0] if main.name == WINDOWS else main.shape[0] * main.shape[1]
     check_count("rows", main.shape[0], MAX_INSTANCES)
     check_count("symbols of all rows", rows, MAX_ROWS)
+    check_count("rows x inputs", main.shape[0] * len(tensors), MAX_PARTS)
     check_count(f"{main.name}: sessions", main.shape[1 if main.name == WINDOWS else 2], MAX_SESSIONS)
     return rows
 

@@ -18,7 +18,7 @@ from predictor.errors import MalformedRequestError
 from predictor.wire import arrays
 from predictor.wire.arrays import Shape
 from predictor.wire.counting import no_message
-from predictor.wire.limits import MAX_CELLS, MAX_PARTS, MAX_ROWS, check_count, check_text
+from predictor.wire.limits import MAX_CELLS, MAX_PARTS, check_count, check_text
 from predictor.wire.tags import BYTES, FIXED32, FIXED64, LONG, LONGEST_VARINT, VARINT, Tags
 
 CONTENTS: Final[Mapping[str, str]] = {
@@ -76,8 +76,7 @@ class Tensor:
     def texts(self, shape: Shape) -> list[str]:
         """The values, which must be BYTES of this shape, each UTF-8; row-major."""
         self.check("BYTES", shape)
-        check_count(self.name, prod(shape), MAX_ROWS)
-        values = self._raw_texts() if self.is_raw else self._pieces()
+        values = self._raw_texts(prod(shape)) if self.is_raw else self._pieces()
         arrays.check_values(values, shape, self.name)
         return [self._text(value) for value in values]
 
@@ -131,12 +130,12 @@ class Tensor:
         arrays.check_values(numbers, (count,), self.name)
         return numbers
 
-    def _raw_texts(self) -> list[bytes]:
+    def _raw_texts(self, most: int) -> list[bytes]:
         data, at, found = self._data(), 0, list[bytes]()
         while at < len(data):
             begin = at + _LENGTH_BYTES
             at = begin + int.from_bytes(data[at:begin], "little")
-            if at > len(data) or len(found) == MAX_ROWS:
+            if at > len(data) or len(found) == most:
                 raise MalformedRequestError(
                     f"{self.name}: its raw values do not fit their lengths; send each as its number of bytes, uint32 "
                     "little-endian, and the bytes",
