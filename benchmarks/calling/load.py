@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 SPAWN: Final = multiprocessing.get_context("spawn")
 MOST_CHANNELS: Final = 4
 WARM_S: Final = 0.2
+_PREDICT_ALL: Final[Mapping[str, str]] = {}
 _OPTIONS: Final = (("grpc.use_local_subchannel_pool", 1), ("grpc.max_receive_message_length", 16 << 20))
 
 
@@ -79,10 +80,16 @@ class Load:
 
 
 @contextmanager
-def load(target: str, requests: Mapping[str, bytes]) -> Generator[Load]:
-    """Start the process that asks the server at `target`, with these requests by name."""
+def load(target: str, requests: Mapping[str, bytes], methods: Mapping[str, str] = _PREDICT_ALL) -> Generator[Load]:
+    """Start the process that asks the server at `target`, with these requests by name.
+
+    Args:
+        target: the server.
+        requests: what is asked.
+        methods: the call of each request that is not Predict.
+    """
     here, there = SPAWN.Pipe()
-    process = SPAWN.Process(target=answer_turns, args=(target, dict(requests), there), daemon=True)
+    process = SPAWN.Process(target=answer_turns, args=(target, dict(requests), dict(methods), there), daemon=True)
     process.start()
     there.close()
     try:
@@ -92,23 +99,26 @@ def load(target: str, requests: Mapping[str, bytes]) -> Generator[Load]:
         process.join()
 
 
-def answer_turns(target: str, requests: Mapping[str, bytes], told: "Connection[Calls, Turn]") -> None:
+def answer_turns(
+    target: str, requests: Mapping[str, bytes], methods: Mapping[str, str], told: "Connection[Calls, Turn]"
+) -> None:
     """Take turns until the process is ended; runs in its own process."""
     while True:
         turn = told.recv()
-        told.send(asyncio.run(calls_of(target, requests[turn.request], turn)))
+        method = methods.get(turn.request, PREDICT)
+        told.send(asyncio.run(calls_of(target, method, requests[turn.request], turn)))
 
 
-async def calls_of(target: str, request: bytes, turn: Turn) -> Calls:
+async def calls_of(target: str, method: str, request: bytes, turn: Turn) -> Calls:
     """Call for as long as the turn takes, after a little time that does not count."""
     channels = [grpc.aio.insecure_channel(target, options=_OPTIONS) for _ in range(min(turn.in_flight, MOST_CHANNELS))]
     begin = time.perf_counter() + WARM_S
     end, took_s = begin + turn.seconds, list[float]()
 
     async def caller(channel: grpc.aio.Channel) -> None:
-        predict = channel.unary_unary(PREDICT)
+        call = channel.unary_unary(method)
         while (asked := time.perf_counter()) < end:
-            await predict(request)
+            await call(request)
             answered = time.perf_counter()
             if asked >= begin and answered <= end:
                 took_s.append(answered - asked)

@@ -51,7 +51,7 @@ from predictor.registry import set_alias
 from predictor.service import PredictionService
 from predictor.wire import forecasts, instances
 from predictor.wire.kserve.requests import read_request
-from predictor.wire.kserve.tensors import epoch_days, varints
+from predictor.wire.kserve.tensors import Tensor, epoch_day, varints
 from predictor.wire.limits import MAX_HEAD, MAX_INPUTS
 from predictor.wire.tags import TooManyPartsError
 
@@ -533,9 +533,16 @@ def test_the_numbers_of_the_wire_are_read_as_protobuf_reads_them() -> None:
 
 
 def test_days_before_1970_are_days_too() -> None:
-    sessions = np.array([19620102, 19700101, 19691231, 20000229, 0], np.int32)
+    sessions = [19620102, 19700101, 19691231, 20000229, 0]
+    days = np.array([epoch_day(session) for session in sessions])
     expected = ["1962-01-02", "1970-01-01", "1969-12-31", "2000-02-29", "NaT"]
-    assert epoch_days(sessions).astype("datetime64[D]").astype(str).tolist() == expected
+    assert days.astype("datetime64[D]").astype(str).tolist() == expected
+    sent = {**bars(recent_bars("AAPL")), "date": days[None, :2]}
+    assert tensor_in(sent, "date").days((1, 2)).tolist() == [[19620102, 19700101]]
+
+
+def tensor_in(tensors: dict[str, Values], name: str) -> Tensor:
+    return read_request(infer_request(tensors).SerializeToString()).tensors[name]
 
 
 # --- what models tell

@@ -6,6 +6,8 @@ millions of Python numbers is read as one array, after its bytes were compared w
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import date
+from functools import lru_cache
 from math import prod
 from typing import Final, final
 
@@ -177,6 +179,8 @@ def varints(data: bytes, field: str) -> NDArray[np.int64]:
 
 _FIRST_DAY: Final = int(np.datetime64("0001-01-01").astype(np.int64))
 _LAST_DAY: Final = int(np.datetime64("9999-12-31").astype(np.int64))
+_ORDINAL_1970: Final = date(1970, 1, 1).toordinal()
+_NO_DAY: Final = -(1 << 63)
 
 
 def _sessions(days: NDArray[np.int64], field: str) -> NDArray[np.int32]:
@@ -193,13 +197,12 @@ def _sessions(days: NDArray[np.int64], field: str) -> NDArray[np.int32]:
     return (10_000 * years + 100 * month + day).astype(np.int32)
 
 
-def epoch_days(sessions: NDArray[np.int32]) -> NDArray[np.int64]:
-    """Sessions, yyyymmdd, as days since 1970-01-01; 0, which is no session, as NumPy's NaT, the least int64."""
-    whole = np.maximum(sessions, 101).astype(np.int64)
-    years, month, day = whole // 10_000 - 1970, whole // 100 % 100 - 1, whole % 100 - 1
-    months = years.astype("datetime64[Y]").astype("datetime64[M]") + month.astype("timedelta64[M]")
-    dates = months.astype("datetime64[D]") + day.astype("timedelta64[D]")
-    return np.where(sessions > 0, dates.astype(np.int64), np.iinfo(np.int64).min)
+@lru_cache(maxsize=4096)
+def epoch_day(session: int) -> int:
+    """A session, yyyymmdd, as days since 1970-01-01; 0, which is none, as NumPy's NaT, the least int64."""
+    if not session:
+        return _NO_DAY
+    return date(session // 10_000, session // 100 % 100, session % 100).toordinal() - _ORDINAL_1970
 
 
 def encode_texts(values: list[str]) -> bytes:
