@@ -15,6 +15,7 @@ from typing import Final, final
 
 from benchmarks.calling.bare import client_rows
 from benchmarks.calling.beside import beside_rows, explaining
+from benchmarks.calling.kserve import INFER, KSERVE, infer_bytes, kserve_rows
 from benchmarks.calling.load import load
 from benchmarks.calling.rates import BARS, WINDOWS, rate_rows
 from benchmarks.calling.secured import secured_rows
@@ -55,9 +56,11 @@ def served_rows(subject: Subject, work: Work, lengths: Lengths) -> Iterator[Row]
         WINDOWS: subject.asked_with_windows(),
         BARS: subject.asked_with_bars(),
         _WIDE_WINDOWS: subject.asked_with_windows(ROWS),
+        KSERVE: infer_bytes(subject),
     }
-    with server(subject.models) as target, load(target, requests) as asking:
+    with server(subject.models) as target, load(target, requests, methods={KSERVE: INFER}) as asking:
         yield from rate_rows(asking, rounds, seconds, judged=judged)
+        yield from kserve_rows(asking, rounds, seconds, judged=judged)
         yield from rows_rows(asking, _WIDE_WINDOWS, work.model, subject, rounds, judged=judged)
         with explaining(target) as told:
             yield from beside_rows(asking, told, rounds, seconds, judged=judged)

@@ -1,5 +1,6 @@
 """Requests as bytes: good ones, and the same with bytes changed at random."""
 
+from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
@@ -62,9 +63,9 @@ REQUESTS: Final = (
 
 
 @st.composite
-def mutated(draw: st.DrawFn) -> tuple[str, bytes]:
+def mutated(draw: st.DrawFn, requests: Sequence[tuple[str, bytes]] = REQUESTS) -> tuple[str, bytes]:
     """A method, and its request with a few bytes changed, removed or added; often near the start, where lengths are."""
-    method, unchanged = draw(st.sampled_from(REQUESTS))
+    method, unchanged = draw(st.sampled_from(requests))
     body = bytearray(unchanged)
     for _ in range(draw(st.integers(1, 4))):
         reach = draw(st.sampled_from((40, 2000, len(body))))

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 SPAWN: Final = multiprocessing.get_context("spawn")
 MOST_CHANNELS: Final = 4
 WARM_S: Final = 0.2
+_PREDICT_ALL: Final[Mapping[str, str]] = {}
 _OPTIONS: Final = (("grpc.use_local_subchannel_pool", 1), ("grpc.max_receive_message_length", 16 << 20))
 
 
@@ -104,10 +105,24 @@ class Load:
 
 
 @contextmanager
-def load(target: str, requests: Mapping[str, bytes], access: Access = PLAIN) -> Generator[Load]:
-    """Start the process that asks the server at `target`, with these requests by name."""
+def load(
+    target: str,
+    requests: Mapping[str, bytes],
+    access: Access = PLAIN,
+    *,
+    methods: Mapping[str, str] = _PREDICT_ALL,
+) -> Generator[Load]:
+    """Start the process that asks the server at `target`, with these requests by name.
+
+    Args:
+        target: the server.
+        requests: what is asked.
+        access: how.
+        methods: the call of each request that is not Predict.
+    """
     here, there = SPAWN.Pipe()
-    process = SPAWN.Process(target=answer_turns, args=(target, dict(requests), access, there), daemon=True)
+    asked = Asked(target, dict(requests), dict(methods), access)
+    process = SPAWN.Process(target=answer_turns, args=(asked, there), daemon=True)
     process.start()
     there.close()
     try:
@@ -117,23 +132,35 @@ def load(target: str, requests: Mapping[str, bytes], access: Access = PLAIN) -> 
         process.join()
 
 
-def answer_turns(target: str, requests: Mapping[str, bytes], access: Access, told: "Connection[Calls, Turn]") -> None:
+@final
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What the other process asks, and whom."""
+
+    target: str
+    requests: Mapping[str, bytes]
+    methods: Mapping[str, str]
+    access: Access
+
+
+def answer_turns(asked: Asked, told: "Connection[Calls, Turn]") -> None:
     """Take turns until the process is ended; runs in its own process."""
     while True:
         turn = told.recv()
-        told.send(asyncio.run(calls_of(target, requests[turn.request], turn, access)))
+        method = asked.methods.get(turn.request, PREDICT)
+        told.send(asyncio.run(calls_of(asked.target, method, asked.requests[turn.request], turn, asked.access)))
 
 
-async def calls_of(target: str, request: bytes, turn: Turn, access: Access = PLAIN) -> Calls:
+async def calls_of(target: str, method: str, request: bytes, turn: Turn, access: Access = PLAIN) -> Calls:
     """Call for as long as the turn takes, after a little time that does not count."""
     channels = [access.open(target) for _ in range(min(turn.in_flight, MOST_CHANNELS))]
     begin = time.perf_counter() + WARM_S
     end, took_s = begin + turn.seconds, list[float]()
 
     async def caller(channel: grpc.aio.Channel) -> None:
-        predict = channel.unary_unary(PREDICT)
+        call = channel.unary_unary(method)
         while (asked := time.perf_counter()) < end:
-            await predict(request, metadata=access.headers)
+            await call(request, metadata=access.headers)
             answered = time.perf_counter()
             if asked >= begin and answered <= end:
                 took_s.append(answered - asked)

@@ -6,7 +6,6 @@ from itertools import chain
 from typing import Final, final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from predictor._pb import inference_pb2 as pb
 from predictor.arrays import FloatArray, PositionArray
@@ -14,7 +13,7 @@ from predictor.errors import InvalidInputError, MalformedRequestError, QuantraEr
 from predictor.forecast import Forecast, Outcome
 from predictor.wire import arrays
 from predictor.wire.arrays import FLOAT64, Shape
-from predictor.wire.kserve.tensors import INT64, encode_texts, epoch_days
+from predictor.wire.kserve.tensors import INT64, encode_texts, epoch_day
 
 _INT32: Final = np.dtype("<i4")
 
@@ -35,6 +34,9 @@ class Rows:
 
     def filled(self, shape: Shape, pick: Callable[[Forecast], FloatArray | None]) -> FloatArray:
         """[N, S, ...] what `pick` finds in each forecast; NaN where a row or a symbol has none."""
+        only = pick(self.first) if len(self.outcomes) == 1 and len(self.places[0]) == self.symbols else None
+        if only is not None:
+            return only[None]
         values = np.full((len(self.outcomes), self.symbols, *shape), np.nan)
         for row, (outcome, places) in enumerate(zip(self.outcomes, self.places, strict=True)):
             found = pick(outcome) if isinstance(outcome, Forecast) else None
@@ -79,24 +81,23 @@ def _ranks_of(forecast: Forecast) -> FloatArray | None:
 
 def _as_of(rows: Rows) -> Output:
     """[N]."""
-    return _days(np.array([_session(one) for one in rows.outcomes], np.int32))
-
-
-def _session(outcome: Outcome) -> int:
-    return outcome.as_of_session if isinstance(outcome, Forecast) else 0
+    return _days(
+        [one.as_of_session if isinstance(one, Forecast) else 0 for one in rows.outcomes], (len(rows.outcomes),)
+    )
 
 
 def _target_date(rows: Rows) -> Output:
     """[N, H]."""
-    sessions = np.zeros((len(rows.outcomes), len(rows.first.horizons)), np.int32)
-    for row, outcome in enumerate(rows.outcomes):
-        if isinstance(outcome, Forecast) and len(outcome.target_sessions):
-            sessions[row] = outcome.target_sessions
-    return _days(sessions)
+    horizons = len(rows.first.horizons)
+    unknown = [0] * horizons
+    each = (one.target_sessions.tolist() if isinstance(one, Forecast) else [] for one in rows.outcomes)
+    return _days([day for sessions in each for day in sessions or unknown], (len(rows.outcomes), horizons))
 
 
-def _days(sessions: NDArray[np.int32]) -> Output:
-    return Output("INT64", sessions.shape, arrays.encode(epoch_days(sessions), INT64))
+def _days(sessions: Sequence[int], shape: Shape) -> Output:
+    """Days since 1970-01-01, NaT where there is no session."""
+    days = np.array([epoch_day(session) for session in sessions], INT64)
+    return Output("INT64", shape, days.tobytes())
 
 
 def _error(rows: Rows) -> Output:

@@ -1,5 +1,6 @@
 """Which tensors a request holds, found by tags and lengths: no value is parsed, nothing that would grow is built."""
 
+from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
@@ -33,6 +34,7 @@ WINDOWS, BARS = "observed", "close"
 _INPUTS: Final = pb.ModelInferRequest.INPUTS_FIELD_NUMBER
 _RAW: Final = pb.ModelInferRequest.RAW_INPUT_CONTENTS_FIELD_NUMBER
 _CONTENTS: Final = pb.ModelInferRequest.InferInputTensor.CONTENTS_FIELD_NUMBER
+_PARAMETERS: Final = pb.ModelInferRequest.InferInputTensor.PARAMETERS_FIELD_NUMBER
 _WINDOW_AXES: Final = 3
 
 
@@ -128,28 +130,27 @@ def _tensors(body: bytes, tags: Tags, inputs: Sequence[slice], raw: Sequence[sli
         if tensor.name in found:
             raise MalformedRequestError(f"input {tensor.name!r} is sent twice", metadata={"field": tensor.name})
         found[tensor.name] = tensor
+    texts = sum(prod(one.shape) for one in found.values() if one.datatype == "BYTES")
+    check_count("values of BYTES", texts, MAX_PARTS)
     return found
 
 
 def _tensor(body: bytes, tags: Tags, place: slice, raw: slice | None) -> Tensor:
     contents: slice | None = None
     rest: list[bytes] = []
+    has_parameters = False
     for start, number, form, at, end in tags.between(place.start, place.stop):
         if number != _CONTENTS or form != BYTES:
+            has_parameters = has_parameters or number == _PARAMETERS
             rest.append(body[start:end])
         elif contents is None:
             contents = slice(at, end)
+            deque(tags.between(at, end), maxlen=0)  # values that lie one by one are counted
         else:
             raise IndexError  # protobuf would join them; nobody sends two
     head = _parsed(_small("an input beside its values", rest), pb.ModelInferRequest.InferInputTensor)
-    check_text("input name", head.name)
-    _check_head(head)
-    if contents is not None and raw is not None:
-        raise MalformedRequestError(
-            f"{head.name}: has contents beside raw_input_contents; send one of them", metadata={"field": head.name}
-        )
     values = raw if raw is not None else contents or slice(place.stop, place.stop)
-    return Tensor(
+    tensor = Tensor(
         name=head.name,
         datatype=head.datatype,
         shape=tuple(head.shape),
@@ -157,26 +158,37 @@ def _tensor(body: bytes, tags: Tags, place: slice, raw: slice | None) -> Tensor:
         place=values,
         is_raw=raw is not None,
     )
+    _check_form(tensor)
+    if has_parameters:
+        raise _with_parameters(head)
+    if contents is not None and raw is not None:
+        raise MalformedRequestError(
+            f"{tensor.name}: has contents beside raw_input_contents; send one of them", metadata={"field": tensor.name}
+        )
+    return tensor
 
 
-def _check_head(head: pb.ModelInferRequest.InferInputTensor) -> None:
-    if head.parameters:
-        named = ", ".join(sorted(head.parameters))[:80]
+def _with_parameters(head: pb.ModelInferRequest.InferInputTensor) -> MalformedRequestError:
+    named = ", ".join(sorted(head.parameters))[:80]
+    return MalformedRequestError(
+        f"{head.name}: parameters {named} of an input are not supported; send its values with the request",
+        metadata={"field": head.name},
+    )
+
+
+def _check_form(tensor: Tensor) -> None:
+    check_text("input name", tensor.name)
+    if tensor.datatype not in CONTENTS:
         raise MalformedRequestError(
-            f"{head.name}: parameters {named} of an input are not supported; send its values with the request",
-            metadata={"field": head.name},
+            f"{tensor.name}: has datatype {tensor.datatype[:20]!r}; inputs have {', '.join(CONTENTS)}",
+            metadata={"field": tensor.name, "have": tensor.datatype[:20]},
         )
-    if head.datatype not in CONTENTS:
+    check_count(f"{tensor.name}: axes", len(tensor.shape), MAX_AXES)
+    if min(tensor.shape, default=0) < 0:
         raise MalformedRequestError(
-            f"{head.name}: has datatype {head.datatype[:20]!r}; inputs have {', '.join(CONTENTS)}",
-            metadata={"field": head.name, "have": head.datatype[:20]},
+            f"{tensor.name}: has shape {list(tensor.shape)}; no length may be below 0", metadata={"field": tensor.name}
         )
-    check_count(f"{head.name}: axes", len(head.shape), MAX_AXES)
-    if any(length < 0 for length in head.shape):
-        raise MalformedRequestError(
-            f"{head.name}: has shape {list(head.shape)}; no length may be below 0", metadata={"field": head.name}
-        )
-    check_count(f"{head.name}: values", prod(head.shape), MAX_CELLS)
+    check_count(f"{tensor.name}: values", prod(tensor.shape), MAX_CELLS)
 
 
 def _rows(tensors: Mapping[str, Tensor]) -> int:
@@ -197,6 +209,7 @@ def _rows(tensors: Mapping[str, Tensor]) -> int:
     rows = main.shape[0] if main.name == WINDOWS else main.shape[0] * main.shape[1]
     check_count("rows", main.shape[0], MAX_INSTANCES)
     check_count("symbols of all rows", rows, MAX_ROWS)
+    check_count("rows x inputs", main.shape[0] * len(tensors), MAX_PARTS)
     check_count(f"{main.name}: sessions", main.shape[1 if main.name == WINDOWS else 2], MAX_SESSIONS)
     return rows
 

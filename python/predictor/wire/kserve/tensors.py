@@ -6,6 +6,8 @@ millions of Python numbers is read as one array, after its bytes were compared w
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import date
+from functools import lru_cache
 from math import prod
 from typing import Final, final
 
@@ -18,7 +20,7 @@ from predictor.errors import MalformedRequestError
 from predictor.wire import arrays
 from predictor.wire.arrays import Shape
 from predictor.wire.counting import no_message
-from predictor.wire.limits import MAX_CELLS, MAX_PARTS, MAX_ROWS, check_count, check_text
+from predictor.wire.limits import MAX_CELLS, MAX_PARTS, check_count, check_text
 from predictor.wire.tags import BYTES, FIXED32, FIXED64, LONG, LONGEST_VARINT, VARINT, Tags
 
 CONTENTS: Final[Mapping[str, str]] = {
@@ -76,8 +78,7 @@ class Tensor:
     def texts(self, shape: Shape) -> list[str]:
         """The values, which must be BYTES of this shape, each UTF-8; row-major."""
         self.check("BYTES", shape)
-        check_count(self.name, prod(shape), MAX_ROWS)
-        values = self._raw_texts() if self.is_raw else self._pieces()
+        values = self._raw_texts(prod(shape)) if self.is_raw else self._pieces()
         arrays.check_values(values, shape, self.name)
         return [self._text(value) for value in values]
 
@@ -131,12 +132,12 @@ class Tensor:
         arrays.check_values(numbers, (count,), self.name)
         return numbers
 
-    def _raw_texts(self) -> list[bytes]:
+    def _raw_texts(self, most: int) -> list[bytes]:
         data, at, found = self._data(), 0, list[bytes]()
         while at < len(data):
             begin = at + _LENGTH_BYTES
             at = begin + int.from_bytes(data[at:begin], "little")
-            if at > len(data) or len(found) == MAX_ROWS:
+            if at > len(data) or len(found) == most:
                 raise MalformedRequestError(
                     f"{self.name}: its raw values do not fit their lengths; send each as its number of bytes, uint32 "
                     "little-endian, and the bytes",
@@ -178,6 +179,8 @@ def varints(data: bytes, field: str) -> NDArray[np.int64]:
 
 _FIRST_DAY: Final = int(np.datetime64("0001-01-01").astype(np.int64))
 _LAST_DAY: Final = int(np.datetime64("9999-12-31").astype(np.int64))
+_ORDINAL_1970: Final = date(1970, 1, 1).toordinal()
+_NO_DAY: Final = -(1 << 63)
 
 
 def _sessions(days: NDArray[np.int64], field: str) -> NDArray[np.int32]:
@@ -194,13 +197,12 @@ def _sessions(days: NDArray[np.int64], field: str) -> NDArray[np.int32]:
     return (10_000 * years + 100 * month + day).astype(np.int32)
 
 
-def epoch_days(sessions: NDArray[np.int32]) -> NDArray[np.int64]:
-    """Sessions, yyyymmdd, as days since 1970-01-01; 0, which is no session, as NumPy's NaT, the least int64."""
-    whole = np.maximum(sessions, 101).astype(np.int64)
-    years, month, day = whole // 10_000 - 1970, whole // 100 % 100 - 1, whole % 100 - 1
-    months = years.astype("datetime64[Y]").astype("datetime64[M]") + month.astype("timedelta64[M]")
-    dates = months.astype("datetime64[D]") + day.astype("timedelta64[D]")
-    return np.where(sessions > 0, dates.astype(np.int64), np.iinfo(np.int64).min)
+@lru_cache(maxsize=4096)
+def epoch_day(session: int) -> int:
+    """A session, yyyymmdd, as days since 1970-01-01; 0, which is none, as NumPy's NaT, the least int64."""
+    if not session:
+        return _NO_DAY
+    return date(session // 10_000, session // 100 % 100, session % 100).toordinal() - _ORDINAL_1970
 
 
 def encode_texts(values: list[str]) -> bytes:

@@ -1,0 +1,62 @@
+"""The public inference protocol beside ours: the same windows, in turn, to the same server."""
+
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from benchmarks.calling.load import Load
+from benchmarks.calling.rates import WINDOWS, ratio, rounds_of
+from benchmarks.calling.subject import Subject, window_of
+from benchmarks.report import Row, at_least, shown
+from predictor._pb import inference_pb2 as pb
+from predictor.instance import FeatureWindow
+
+KSERVE: Final = "KServe windows"
+INFER: Final = "/inference.GRPCInferenceService/ModelInfer"
+IN_FLIGHT: Final = (1, 8, 32)
+REACH: Final = 0.9
+_DATATYPES: Final = {"float32": "FP32", "float64": "FP64", "bool": "BOOL", "int64": "INT64"}
+_GROUPS: Final = ("observed", "known", "static", "mask", "location", "scale", "anchor_price")
+
+
+def infer_bytes(subject: Subject) -> bytes:
+    """What a client of the public protocol sends of the windows that `Subject.asked_with_windows` sends."""
+    window = window_of(subject.bars, subject.pipeline)
+    tensors = _tensors(window)
+    request = pb.ModelInferRequest(
+        model_name="stock",
+        inputs=[
+            pb.ModelInferRequest.InferInputTensor(name=name, datatype=_DATATYPES[values.dtype.name], shape=values.shape)
+            for name, values in tensors.items()
+        ],
+        raw_input_contents=[values.tobytes() for values in tensors.values()],
+    )
+    return request.SerializeToString()
+
+
+def _tensors(window: FeatureWindow) -> dict[str, NDArray[np.generic]]:
+    """The groups that are not empty, and the day of the last bar, as `Predict` has it too."""
+    day = str(window.as_of_session)
+    last = np.array([[f"{day[:4]}-{day[4:6]}-{day[6:]}"]], "datetime64[D]").astype(np.int64)
+    groups = {name: getattr(window, name) for name in _GROUPS}
+    return {**{name: values for name, values in groups.items() if values.size}, "date": last}
+
+
+def kserve_rows(load: Load, rounds: int, seconds: float, *, judged: bool) -> list[Row]:
+    """Calls a second of both, at several calls in flight."""
+    cells = [(name, many) for many in IN_FLIGHT for name in (WINDOWS, KSERVE)]
+    found = rounds_of(load, cells, rounds, seconds)
+    detail = f"1 symbol; medians of {rounds} rounds of {seconds:g} s each"
+    rates = [
+        at_least(
+            f"KServe / ours, windows in, {many} in flight, calls/s",
+            ratio(found, (KSERVE, many), (WINDOWS, many), lambda one: one.per_second),
+            REACH,
+            detail=detail,
+            judged=judged,
+        )
+        for many in IN_FLIGHT
+    ]
+    slower = ratio(found, (KSERVE, 1), (WINDOWS, 1), lambda one: one.percentile_ms(50))
+    return [*rates, shown("KServe / ours, windows in, alone, p50", slower, detail=detail)]

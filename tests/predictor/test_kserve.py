@@ -1,0 +1,684 @@
+"""The public inference protocol: the numbers of Predict to the last bit, and every refusal by its own words."""
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from artifacts import recent_bars, save_small_artifact, small_artifact, small_models
+from covariate_files import bars as bars_beside_covariates
+from covariate_files import save_artifact_with, source
+from google.protobuf import descriptor_pool
+from kserve_requests import (
+    Values,
+    a_window,
+    bars,
+    infer_request,
+    outputs_in,
+    parameters,
+    tensor_of,
+    wanting,
+    windows,
+)
+from request_bytes import PIPELINE, flat_window
+
+from predictor._pb import inference_pb2 as pb
+from predictor._pb import prediction_pb2 as ours
+from predictor.bars import BarPanel
+from predictor.calls import AdminCalls, Calls
+from predictor.calls.counting import AT_ONCE
+from predictor.covariates import CovariateSource
+from predictor.errors import (
+    BarsError,
+    FeatureMismatchError,
+    MalformedRequestError,
+    ModelNotFoundError,
+    PermissionDeniedError,
+    QuantraError,
+    RequestTooLargeError,
+    SessionGapError,
+    TooFewBarsError,
+    VersionNotFoundError,
+    WindowShapeError,
+)
+from predictor.forecast import Forecast
+from predictor.instance import Deadline, FeatureWindow, Instance
+from predictor.networks import Target, TargetKind
+from predictor.registry import set_alias
+from predictor.service import PredictionService
+from predictor.wire import forecasts, instances
+from predictor.wire.kserve.requests import read_request
+from predictor.wire.kserve.tensors import Tensor, epoch_day, varints
+from predictor.wire.limits import MAX_HEAD, MAX_INPUTS
+from predictor.wire.tags import TooManyPartsError
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
+
+CELLS = ("values", "returns", "prices")
+NAT = np.iinfo(np.int64).min
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> CovariateSource:
+    return source(tmp_path_factory.mktemp("files"))
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory, files: CovariateSource) -> Path:
+    folder = small_models(tmp_path_factory.mktemp("models"))
+    save_small_artifact(folder / "small" / "2", seed=2)
+    set_alias(folder / "small", "champion", 1)
+    set_alias(folder / "small", "canary", 2)
+    save_small_artifact(folder / "graph" / "1", "graph")
+    save_small_artifact(folder / "har" / "1", "har")
+    save_small_artifact(folder / "volatility" / "1", target=Target(kind=TargetKind.LOG_VOLATILITY))
+    save_small_artifact(folder / "lagged" / "1", target=Target(lag=1))
+    save_artifact_with(folder / "covariates" / "1", files)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def service(models: Path) -> Iterator[PredictionService]:
+    with PredictionService.open(models) as service:
+        yield service
+
+
+@pytest.fixture(scope="module")
+def calls(service: PredictionService) -> Iterator[Calls]:
+    calls = Calls(service)
+    yield calls
+    calls.close()
+
+
+def infer(calls: Calls, request: pb.ModelInferRequest) -> pb.ModelInferResponse:
+    return pb.ModelInferResponse.FromString(calls.call("ModelInfer", request.SerializeToString(), Deadline()).result())
+
+
+def predicted(calls: Calls, model: str, *asked: Instance) -> list[Forecast]:
+    request = ours.PredictRequest(model=model, instances=map(instances.encode, asked))
+    answer = ours.PredictResponse.FromString(calls.call("Predict", request.SerializeToString(), Deadline()).result())
+    return [forecasts.decode(result.forecast) for result in answer.results]
+
+
+def refusal(calls: Calls, request: pb.ModelInferRequest) -> QuantraError:
+    error = calls.call("ModelInfer", request.SerializeToString(), Deadline()).exception()
+    assert isinstance(error, QuantraError)
+    return error
+
+
+def assert_same_bits(have: Values, want: Values | None) -> None:
+    assert want is not None
+    assert have.tobytes() == want.tobytes()
+
+
+def a_panel() -> BarPanel:
+    return recent_bars("AAPL", "IBM")
+
+
+# --- the same numbers
+
+
+@pytest.mark.parametrize("is_raw", [True, False], ids=["raw", "typed"])
+def test_windows_have_the_bits_of_predict(calls: Calls, *, is_raw: bool) -> None:
+    told = outputs_in(infer(calls, infer_request(a_window(), is_raw=is_raw)))
+    (forecast,) = predicted(calls, "small", Instance(input=flat_window()))
+    for name in CELLS:
+        assert_same_bits(told[name][0], getattr(forecast, name))
+    assert told["values"].shape == (1, 1, 4, 3)
+
+
+@pytest.mark.parametrize("is_raw", [True, False], ids=["raw", "typed"])
+@pytest.mark.parametrize("model", ["small", "graph", "har"])
+def test_bars_have_the_bits_of_predict(calls: Calls, model: str, *, is_raw: bool) -> None:
+    told = outputs_in(infer(calls, infer_request(bars(a_panel()), model, is_raw=is_raw)))
+    (forecast,) = predicted(calls, model, Instance(input=a_panel()))
+    for name in CELLS:
+        assert_same_bits(told[name][0], getattr(forecast, name))
+
+
+def test_levels_of_each_horizon_are_read_as_the_model_has_them(calls: Calls) -> None:
+    pipeline = small_artifact("har").pipeline
+    inputs = pipeline.latest_window(pipeline.encode_latest(recent_bars()))
+    window = FeatureWindow(
+        symbols=("AAPL",),
+        **{name: getattr(inputs, name).numpy() for name in ("observed", "known", "static", "mask")},
+        location=inputs.location.numpy(),
+        scale=inputs.scale.numpy(),
+        schema_hash=pipeline.features.schema_hash,
+    )
+    assert window.location.shape == (1, 4)
+    told = outputs_in(infer(calls, infer_request(windows(replace(window, as_of_session=20130301)), "har")))
+    (forecast,) = predicted(calls, "har", Instance(input=window))
+    assert_same_bits(told["values"][0], forecast.values)
+    assert np.isnan(told["prices"]).all()  # there is no anchor
+
+
+def test_levels_of_one_column_are_as_levels_without(calls: Calls) -> None:
+    tensors = a_window()
+    column = {**tensors, "location": tensors["location"][:, None], "scale": tensors["scale"][:, None]}
+    ways = [outputs_in(infer(calls, infer_request(one)))["values"] for one in (tensors, column)]
+    assert_same_bits(*ways)
+
+
+def test_each_row_is_forecast_by_itself_and_padding_changes_nothing(calls: Calls) -> None:
+    panels = (recent_bars("IBM"), a_panel())
+    told = outputs_in(infer(calls, infer_request(bars(*panels), "graph")))
+    alone, both = predicted(calls, "graph", *(Instance(input=panel) for panel in panels))
+    assert_same_bits(told["values"][0, :1], alone.values)
+    assert_same_bits(told["values"][1], both.values)
+    assert np.isnan(told["values"][0, 1]).all()
+    assert_same_bits(told["ranks"][1], both.ranks)
+    assert_same_bits(told["scores"][0, :1], alone.scores)
+    assert told["ranks"][0, 1].tolist() == [0] * 4
+
+
+def test_covariates_have_the_bits_of_predict(calls: Calls, service: PredictionService, files: CovariateSource) -> None:
+    panel = bars_beside_covariates().last(200)
+    beside = files.for_model(service.model("covariates"), panel)
+    assert beside.observed
+    assert beside.known
+    assert len(beside.future_sessions)
+    assert beside.numbers
+    assert beside.categories
+    told = outputs_in(infer(calls, infer_request(bars(panel, beside=beside), "covariates")))
+    (forecast,) = predicted(calls, "covariates", Instance(input=panel, covariates=beside))
+    assert_same_bits(told["values"][0], forecast.values)
+
+
+def test_columns_of_adjustments_are_read(calls: Calls) -> None:
+    panel = a_panel()
+    split = np.ones(panel.close.shape)
+    split[0, -30] = 2.0
+    sent = replace(panel, adj_close=None, split_ratio=split, cash_dividend=np.full(panel.close.shape, 0.01))
+    told = outputs_in(infer(calls, infer_request(bars(sent))))
+    (forecast,) = predicted(calls, "small", Instance(input=sent))
+    assert_same_bits(told["values"][0], forecast.values)
+
+
+def test_gaps_are_read_as_the_parameter_says(calls: Calls) -> None:
+    kept, whole = np.delete(np.arange(200), 150), bars(a_panel())
+    tensors = {name: values if name == "symbol" else values[..., kept] for name, values in whole.items()}
+    assert isinstance(refusal(calls, infer_request(tensors)), SessionGapError)
+    chosen = parameters(gap_policy="ignore", allow_incomplete_last_bar=True, calendar="XNYS")
+    told = outputs_in(infer(calls, infer_request(tensors, parameters=chosen)))
+    assert np.isfinite(told["values"]).all()
+    error = refusal(calls, infer_request(tensors, parameters=parameters(gap_policy="ignore", calendar="XLON")))
+    assert "XLON" in error.message
+
+
+def test_dates_of_an_answer_are_days_since_1970(calls: Calls) -> None:
+    told = outputs_in(infer(calls, infer_request(bars(a_panel()))))
+    assert told["as_of"].astype("datetime64[D]").astype(str).tolist() == ["2013-03-01"]
+    assert told["target_date"].astype("datetime64[D]").astype(str).tolist() == [
+        ["2013-03-04", "2013-03-08", "2013-03-15", "2013-04-01"]
+    ]
+    tensors = a_window()
+    del tensors["date"]
+    assert outputs_in(infer(calls, infer_request(tensors)))["as_of"].tolist() == [NAT]
+
+
+def test_an_answer_says_which_model_gave_it(calls: Calls, service: PredictionService) -> None:
+    answer = infer(calls, infer_request(a_window(), id="seven"))
+    info = service.model("small@1")
+    assert (answer.model_name, answer.model_version, answer.id) == ("small", "1", "seven")
+    told = {name: one.string_param for name, one in answer.parameters.items()}
+    assert (told["model"], told["weights_hash"]) == ("small@1", info.weights_hash)
+
+
+@pytest.mark.parametrize(("version", "served"), [("", "1"), ("2", "2"), ("champion", "1"), ("canary", "2")])
+def test_a_version_is_a_number_or_an_alias_and_none_is_the_champion(calls: Calls, version: str, served: str) -> None:
+    for tensors in (a_window(), bars(recent_bars())):
+        assert infer(calls, infer_request(tensors, model_version=version)).model_version == served
+
+
+def test_outputs_are_those_that_are_asked_for_in_that_order(calls: Calls) -> None:
+    answer = infer(calls, infer_request(a_window(), outputs=wanting("error", "values")))
+    assert [one.name for one in answer.outputs] == ["error", "values"]
+    assert len(answer.raw_output_contents) == 2
+
+
+# --- one bad among many
+
+
+def test_a_bad_row_has_nan_and_a_reason_and_ends_no_other(calls: Calls) -> None:
+    good, bad = flat_window(), replace(flat_window(), scale=np.full(1, -1.0))
+    told = outputs_in(infer(calls, infer_request(windows(good, bad, good))))
+    sent = predicted(calls, "small", *(Instance(input=window) for window in (good, bad, good)))
+    for row in (0, 2):
+        assert_same_bits(told["values"][row], sent[row].values)
+    assert np.isnan(told["values"][1]).all()
+    assert told["error"].tolist() == ["", "scale holds a value that is not positive", ""]
+    assert told["as_of"].tolist()[1] == NAT
+
+
+def test_a_bad_panel_of_several_is_told_beside_the_others(calls: Calls) -> None:
+    bad = bars(a_panel(), a_panel())
+    bad["high"][0, 1, 7] = -3.0
+    told = outputs_in(infer(calls, infer_request(bad)))
+    assert told["error"][0].startswith("IBM")
+    assert (told["error"][1], np.isnan(told["values"][0]).all()) == ("", True)
+    (alone,) = predicted(calls, "small", Instance(input=a_panel()))
+    assert_same_bits(told["values"][1], alone.values)
+
+
+def test_a_row_without_any_symbol_is_that_rows_own_error(calls: Calls) -> None:
+    tensors = bars(a_panel(), a_panel())
+    tensors["symbol"][1] = b""
+    assert outputs_in(infer(calls, infer_request(tensors)))["error"].tolist() == [
+        "",
+        "row 1 has no symbol; name each, and pad with empty names",
+    ]
+
+
+def test_where_all_rows_fail_the_call_fails_with_the_first_ones_error(calls: Calls) -> None:
+    tensors = bars(a_panel(), a_panel())
+    tensors["high"][0, 1, 7] = tensors["high"][1, 0, 9] = -3.0
+    error = refusal(calls, infer_request(tensors))
+    assert isinstance(error, BarsError)
+    assert error.metadata["symbol"] == "IBM"
+
+
+def test_a_symbol_without_a_forecast_has_its_reason(calls: Calls) -> None:
+    tensors = bars(a_panel())
+    for name in ("open", "high", "low", "close", "volume", "adj_close"):
+        tensors[name][0, 1, :-5] = np.nan
+    told = outputs_in(infer(calls, infer_request(tensors)))
+    assert (told["error"].tolist(), told["refusal"][0, 0]) == ([""], "")
+    assert told["refusal"][0, 1].startswith("IBM: have")
+    assert np.isnan(told["values"][0, 1]).all()
+
+
+# --- refusals
+
+
+def _with(**changes: Values) -> Callable[[], pb.ModelInferRequest]:
+    return lambda: infer_request({**a_window(), **changes})
+
+
+def _without_input(name: str, tensors: Callable[[], dict[str, Values]]) -> Callable[[], pb.ModelInferRequest]:
+    return lambda: infer_request({key: values for key, values in tensors().items() if key != name})
+
+
+def _bars_with(**changes: Values) -> Callable[[], pb.ModelInferRequest]:
+    return lambda: infer_request({**bars(a_panel()), **changes})
+
+
+def _changed(change: Callable[[pb.ModelInferRequest], object], *, is_raw: bool = True) -> Callable[[], Any]:
+    def request() -> pb.ModelInferRequest:
+        made = infer_request(a_window(), is_raw=is_raw)
+        change(made)
+        return made
+
+    return request
+
+
+def _set(field: str, value: object) -> Callable[[pb.ModelInferRequest], object]:
+    return lambda request: setattr(request.inputs[0], field, value)
+
+
+def _shape(*lengths: int) -> Callable[[], pb.ModelInferRequest]:
+    """Of `observed`."""
+
+    def change(request: pb.ModelInferRequest) -> None:
+        request.inputs[0].shape[:] = lengths
+
+    return _changed(change)
+
+
+@pytest.mark.parametrize(
+    ("request_of", "kind", "words"),
+    [
+        (lambda: infer_request({**a_window(), **bars(a_panel())}), MalformedRequestError, "both of the inputs"),
+        (lambda: infer_request({"mask": np.ones(1, np.bool_)}), MalformedRequestError, "neither of the inputs"),
+        (lambda: infer_request(a_window(), "nothing"), ModelNotFoundError, "there is no model 'nothing'"),
+        (lambda: infer_request(a_window(), model_version="9"), VersionNotFoundError, "9"),
+        (lambda: infer_request(a_window(), "small@1", model_version="1"), MalformedRequestError, "version already"),
+        (
+            _with(extra=np.zeros(1)),
+            MalformedRequestError,
+            "input 'extra' is unknown beside windows; there are observed",
+        ),
+        (
+            _bars_with(mask=np.ones(1, np.bool_)),
+            MalformedRequestError,
+            "input 'mask' is unknown beside bars; there are",
+        ),
+        (_without_input("scale", a_window), MalformedRequestError, "input 'scale' is missing; windows need it"),
+        (_without_input("open", lambda: bars(a_panel())), MalformedRequestError, "input 'open' is missing; bars"),
+        (_without_input("symbol", lambda: bars(a_panel())), MalformedRequestError, "input 'symbol' is missing; bars"),
+        (_without_input("known", a_window), WindowShapeError, "known is float32 of shape [1, 80, 0], the model reads"),
+        (_with(location=np.zeros(1, np.float32)), MalformedRequestError, "location: has datatype 'FP32', need FP64"),
+        (
+            _with(scale=np.ones((2, 1))),
+            MalformedRequestError,
+            "scale: has shape [2, 1], need 1 or 2 axes, the first of",
+        ),
+        (
+            _with(mask=np.ones((1, 2, 3), np.bool_)),
+            MalformedRequestError,
+            "mask: has shape [1, 2, 3], need [1, 60, 23]",
+        ),
+        (_bars_with(low=np.ones((1, 2, 3))), MalformedRequestError, "low: has shape [1, 2, 3], need [1, 2, 200]"),
+        (_bars_with(date=np.zeros((1, 3), np.int64)), MalformedRequestError, "date: has shape [1, 3], need [1, 200]"),
+        (_bars_with(date=np.full((1, 200), 1 << 60)), MalformedRequestError, f"date: {1 << 60} is no day; send days"),
+        (
+            _bars_with(future_date=np.zeros(3, np.int64)),
+            MalformedRequestError,
+            "future_date: has shape [3], need 2 axes",
+        ),
+        (
+            _shape(1, 60),
+            MalformedRequestError,
+            "observed: has shape [1, 60], need 3 axes: rows, ses",
+        ),
+        (_changed(_set("datatype", "FP16")), MalformedRequestError, "observed: has datatype 'FP16'; inputs have BOOL"),
+        (_changed(_set("name", "mask")), MalformedRequestError, "input 'mask' is sent twice"),
+        (
+            _changed(lambda made: made.raw_input_contents.pop()),
+            MalformedRequestError,
+            "raw_input_contents: have 7, need 8, one for each input",
+        ),
+        (
+            _changed(lambda made: made.inputs[0].contents.fp32_contents.append(1.0)),
+            MalformedRequestError,
+            "observed: has contents beside raw_input_contents; send one of them",
+        ),
+        (
+            _changed(lambda made: made.inputs[0].contents.fp64_contents.append(1.0), is_raw=False),
+            MalformedRequestError,
+            "observed: has fp64_contents, need fp32_contents for FP32",
+        ),
+        (
+            _changed(lambda made: made.inputs[0].contents.fp32_contents.append(1.0), is_raw=False),
+            MalformedRequestError,
+            "observed: have 5524 bytes, need 5520",
+        ),
+        (
+            _changed(lambda made: made.inputs[0].parameters["shared_memory_region"].CopyFrom(pb.InferParameter())),
+            MalformedRequestError,
+            "observed: parameters shared_memory_region of an input are not supported",
+        ),
+        (
+            lambda: infer_request(a_window(), outputs=wanting("value")),
+            MalformedRequestError,
+            "output 'value' is unknown; there are values, returns, prices",
+        ),
+        (
+            lambda: infer_request(a_window(), outputs=wanting("ranks")),
+            MalformedRequestError,
+            "output 'ranks' is unknown; there are values, returns, prices, as_of",
+        ),
+        (
+            lambda: infer_request(a_window(), outputs=wanting("error", "error")),
+            MalformedRequestError,
+            "asked for twice",
+        ),
+        (
+            lambda: infer_request(a_window(), parameters=parameters(priority=3)),
+            MalformedRequestError,
+            "parameter 'priority' is unknown; beside these inputs there are schema_hash",
+        ),
+        (
+            lambda: infer_request(bars(a_panel()), parameters=parameters(gap_policy="fill")),
+            MalformedRequestError,
+            "parameter gap_policy: 'fill' is unknown; there are refuse, mask, ignore",
+        ),
+        (
+            lambda: infer_request(bars(a_panel()), parameters=parameters(allow_incomplete_last_bar="yes")),
+            MalformedRequestError,
+            "parameter allow_incomplete_last_bar: has string_param, need bool_param",
+        ),
+        (
+            lambda: infer_request(a_window(), parameters=parameters(schema_hash="another")),
+            FeatureMismatchError,
+            "made with schema 'another'",
+        ),
+        (lambda: infer_request(bars(a_panel().last(5))), TooFewBarsError, "AAPL: have 5"),
+        (_bars_with(symbol=np.array([[b"A", b"\xff"]], np.object_)), MalformedRequestError, "b'\\xff' is not UTF-8"),
+        (_bars_with(symbol=np.array([[b"A", b"B" * 300]], np.object_)), RequestTooLargeError, "has 300 characters"),
+        (lambda: infer_request(a_window(), id="7" * 300), RequestTooLargeError, "id: '77777"),
+        (_shape(1, 4000, 4000), RequestTooLargeError, "observed: values: have 16000000, at most"),
+        (_shape(-1, 60, 23), MalformedRequestError, "no length may be below 0"),
+        (_shape(5000, 1, 1), RequestTooLargeError, "rows: have 5000, at most 4096"),
+        (_shape(*[1] * 9), RequestTooLargeError, "observed: axes: have 9, at most 8"),
+    ],
+)
+def test_what_is_wrong_is_refused_by_name(
+    calls: Calls, request_of: Callable[[], pb.ModelInferRequest], kind: type[QuantraError], words: str
+) -> None:
+    error = refusal(calls, request_of())
+    assert words in error.message
+    assert type(error) is kind
+
+
+def test_bytes_that_are_no_request_are_refused(calls: Calls) -> None:
+    error = calls.call("ModelInfer", b"\xff\xff garbage", Deadline()).exception()
+    assert isinstance(error, MalformedRequestError)
+    assert "are not a inference.ModelInferRequest; encode it from inference.proto" in error.message
+
+
+def test_raw_texts_that_do_not_fit_their_lengths_are_refused(calls: Calls) -> None:
+    request = infer_request(bars(a_panel()))
+    place = [one.name for one in request.inputs].index("symbol")
+    request.raw_input_contents[place] = b"\x04\x00\x00\x00AAPL\xff\x00\x00\x00IBM"
+    assert "symbol: its raw values do not fit their lengths" in refusal(calls, request).message
+
+
+# --- sizes
+
+
+def test_a_request_is_taken_apart_without_reading_a_value() -> None:
+    typed = infer_request(a_window(), is_raw=False).SerializeToString()
+    found = read_request(typed, AT_ONCE)
+    assert {one.body is typed for one in found.tensors.values()} == {True}
+
+
+def test_values_one_by_one_are_counted_on_a_thread_for_it() -> None:
+    """Packed they are one field of any length; unpacked each is a field, which takes time to go past."""
+    unpacked = b"\x35\x00\x00\x80\x3f" * (AT_ONCE + 1)
+    head = tensor_of("observed", np.zeros((1, 1, AT_ONCE + 1), np.float32)).SerializeToString()
+    contents = b"\x2a" + _varint(len(unpacked)) + unpacked
+    body = b"\x2a" + _varint(len(head) + len(contents)) + head + contents
+    with pytest.raises(TooManyPartsError):
+        read_request(body, AT_ONCE)
+    tensor = read_request(body).tensors["observed"]
+    assert tensor.float32(tensor.shape).tolist() == [[[1.0] * (AT_ONCE + 1)]]
+
+
+def test_sixteen_mebibytes_of_numbers_are_refused_by_their_bytes(calls: Calls) -> None:
+    request = infer_request(bars(a_panel()), is_raw=False)
+    (date,) = [one for one in request.inputs if one.name == "date"]
+    date.contents.int64_contents.extend([0] * (1 << 22))
+    error = refusal(calls, request)
+    assert isinstance(error, RequestTooLargeError)
+    assert error.message.startswith("date: bytes: have 4194")
+
+
+def test_more_inputs_than_a_request_may_have_are_refused(calls: Calls) -> None:
+    request = pb.ModelInferRequest(inputs=[pb.ModelInferRequest.InferInputTensor(name=str(n)) for n in range(2000)])
+    assert f"inputs: have {MAX_INPUTS + 1}, at most {MAX_INPUTS}" in refusal(calls, request).message
+
+
+def test_a_head_that_would_grow_is_refused_before_it_is_parsed(calls: Calls) -> None:
+    request = infer_request(a_window(), outputs=[pb.ModelInferRequest.InferRequestedOutputTensor()] * 10_000)
+    assert f"at most {MAX_HEAD} in one request" in refusal(calls, request).message
+    nested = infer_request(a_window())
+    nested.inputs[0].shape.extend([0] * 20_000)
+    assert "an input beside its values: bytes: have 200" in refusal(calls, nested).message
+    told = pb.ModelReadyRequest(name="x" * 20_000).SerializeToString()
+    assert isinstance(calls.call("ModelReady", told, Deadline()).exception(), RequestTooLargeError)
+
+
+def test_many_texts_and_many_inputs_of_many_rows_are_refused_before_they_are_read(calls: Calls) -> None:
+    wide = {"close": np.zeros((1, 20_000, 0)), **{f"static.{n}": np.zeros((1, 20_000), np.object_) for n in range(11)}}
+    request = pb.ModelInferRequest(model_name="small", inputs=[tensor_of(*one) for one in wide.items()])
+    assert "values of BYTES: have 220000, at most 200000" in refusal(calls, request).message
+    deep = {"close": np.zeros((4000, 1, 0)), **{f"static.{n}": np.zeros((4000, 1)) for n in range(60)}}
+    request = pb.ModelInferRequest(model_name="small", inputs=[tensor_of(*one) for one in deep.items()])
+    assert "rows x inputs: have 244000, at most 200000" in refusal(calls, request).message
+
+
+def test_the_numbers_of_the_wire_are_read_as_protobuf_reads_them() -> None:
+    numbers = [0, 1, 127, 128, 300, 16_000, 1 << 40, (1 << 63) - 1, -1, -(1 << 63)]
+    packed = pb.InferTensorContents(int64_contents=numbers).SerializeToString()
+    assert varints(packed[2:], "x").tolist() == numbers
+    assert varints(b"", "x").tolist() == []
+    for broken in (b"\x80", b"\x01\xff", b"\x80" * 10 + b"\x01"):
+        with pytest.raises(MalformedRequestError, match="not whole numbers"):
+            varints(broken, "x")
+
+
+def test_days_before_1970_are_days_too() -> None:
+    sessions = [19620102, 19700101, 19691231, 20000229, 0]
+    days = np.array([epoch_day(session) for session in sessions])
+    expected = ["1962-01-02", "1970-01-01", "1969-12-31", "2000-02-29", "NaT"]
+    assert days.astype("datetime64[D]").astype(str).tolist() == expected
+    sent = {**bars(recent_bars("AAPL")), "date": days[None, :2]}
+    assert tensor_in(sent, "date").days((1, 2)).tolist() == [[19620102, 19700101]]
+
+
+def tensor_in(tensors: dict[str, Values], name: str) -> Tensor:
+    return read_request(infer_request(tensors).SerializeToString()).tensors[name]
+
+
+# --- what models tell
+
+
+@pytest.mark.parametrize("model", ["small", "graph", "har", "volatility", "lagged"])
+def test_the_outputs_of_an_answer_are_those_of_the_metadata(calls: Calls, model: str) -> None:
+    asked = pb.ModelMetadataRequest(name=model).SerializeToString()
+    told = pb.ModelMetadataResponse.FromString(calls.call("ModelMetadata", asked, Deadline()).result())
+    answer = infer(calls, infer_request(bars(a_panel()), model))
+    assert [(one.name, one.datatype, len(one.shape)) for one in told.outputs] == [
+        (one.name, one.datatype, len(one.shape)) for one in answer.outputs
+    ]
+    for form, tensor in zip(told.outputs, answer.outputs, strict=True):
+        assert all(length in {-1, have} for length, have in zip(form.shape, tensor.shape, strict=True))
+
+
+def metadata_of(calls: Calls, model: str) -> pb.ModelMetadataResponse:
+    asked = pb.ModelMetadataRequest(name=model).SerializeToString()
+    return pb.ModelMetadataResponse.FromString(calls.call("ModelMetadata", asked, Deadline()).result())
+
+
+def test_metadata_says_what_goes_with_what_and_what_may_be_left_out(calls: Calls) -> None:
+    told = metadata_of(calls, "small")
+    needs = {one.name: {name: needed.string_param for name, needed in one.parameters.items()} for one in told.inputs}
+    assert needs["observed"] == {"windows": "required"}
+    assert needs["mask"] == {"windows": "optional"}
+    assert needs["close"] == {"bars": "required"}
+    assert needs["adj_close"] == {"bars": "optional"}
+    assert needs["symbol"] == {"bars": "required", "windows": "optional"}
+    assert list(told.versions) == ["1", "2"]
+    (observed,) = [one for one in told.inputs if one.name == "observed"]
+    assert (observed.datatype, list(observed.shape)) == ("FP32", [-1, 60, len(PIPELINE.features.features.observed)])
+
+
+def test_what_is_required_is_enough(calls: Calls) -> None:
+    for form, tensors in (("windows", a_window()), ("bars", bars(a_panel()))):
+        needed = [
+            one.name for one in metadata_of(calls, "small").inputs if one.parameters[form].string_param == "required"
+        ]
+        infer(calls, infer_request({name: tensors[name] for name in needed}))
+        for name in needed:
+            less = {other: tensors[other] for other in needed if other != name}
+            assert isinstance(refusal(calls, infer_request(less)), (MalformedRequestError, WindowShapeError))
+
+
+def test_covariates_are_inputs_by_their_names(calls: Calls, service: PredictionService) -> None:
+    told = {one.name: one.datatype for one in metadata_of(calls, "covariates").inputs if "." in one.name}
+    assert {name.partition(".")[2] for name in told} == {one.name for one in service.model("covariates").covariates}
+    assert set(told.values()) == {"FP64", "BYTES"}
+
+
+def test_the_configuration_marks_inputs_as_optional_and_tells_the_rest(calls: Calls) -> None:
+    asked = pb.ModelConfigRequest(name="small", version="canary").SerializeToString()
+    config = pb.ModelConfigResponse.FromString(calls.call("ModelConfig", asked, Deadline()).result()).config
+    assert (config.name, config.max_batch_size) == ("small", 0)
+    assert all(one.optional for one in config.input)
+    assert [one.name for one in config.input] == [one.name for one in metadata_of(calls, "small").inputs]
+    told = {name: one.string_value for name, one in config.parameters.items()}
+    assert (told["version"], told["horizons"], told["quantiles"]) == ("2", "[1, 5, 10, 20]", "[0.1, 0.5, 0.9]")
+
+
+def ready(calls: Calls, name: str, version: str = "") -> bool:
+    asked = pb.ModelReadyRequest(name=name, version=version).SerializeToString()
+    return pb.ModelReadyResponse.FromString(calls.call("ModelReady", asked, Deadline()).result()).ready
+
+
+def test_a_model_is_ready_if_it_is_served(calls: Calls) -> None:
+    asked = [("small", ""), ("small", "2"), ("small", "canary"), ("small", "3"), ("nothing", "")]
+    assert [ready(calls, *one) for one in asked] == [True, True, True, False, False]
+
+
+def test_the_index_lists_every_version(calls: Calls, service: PredictionService) -> None:
+    told = pb.RepositoryIndexResponse.FromString(calls.call("RepositoryIndex", b"", Deadline()).result()).models
+    assert [(one.name, one.version, one.state) for one in told] == [
+        (info.name, str(info.version), "READY") for info in service.models()
+    ]
+
+
+# --- changes
+
+
+@pytest.mark.parametrize("name", ["RepositoryModelLoad", "RepositoryModelUnload"])
+def test_models_are_not_changed_where_everybody_asks(calls: Calls, name: str) -> None:
+    asked = pb.RepositoryModelLoadRequest(model_name="small").SerializeToString()
+    error = calls.call(name, asked, Deadline()).exception()
+    assert isinstance(error, PermissionDeniedError)
+    assert "--admin-listen" in error.message
+
+
+def test_models_are_unloaded_and_loaded_again(tmp_path: Path) -> None:
+    folder = small_models(tmp_path)
+    save_small_artifact(folder / "other" / "1", seed=3)
+    changes: list[None] = []
+    with ExitStack() as stack:
+        service = stack.enter_context(PredictionService.open(folder))
+        admin = AdminCalls(service.served, lambda: changes.append(None))
+        stack.callback(admin.close)
+        calls = Calls(service)
+        stack.callback(calls.close)
+
+        def change(name: str, request: Any) -> "Future[bytes]":
+            return admin.call(name, request.SerializeToString(), Deadline())
+
+        dependents = {"unload_dependents": pb.ModelRepositoryParameter(bool_param=False)}
+        change(
+            "RepositoryModelUnload", pb.RepositoryModelUnloadRequest(model_name="other", parameters=dependents)
+        ).result()
+        assert not ready(calls, "other")
+        index = admin.call("RepositoryIndex", b"", Deadline()).result()
+        assert [one.name for one in pb.RepositoryIndexResponse.FromString(index).models] == ["small"]
+        change("RepositoryModelLoad", pb.RepositoryModelLoadRequest(model_name="other")).result()
+        assert ready(calls, "other")
+        save_small_artifact(folder / "other" / "2", seed=4)
+        change("RepositoryModelLoad", pb.RepositoryModelLoadRequest(model_name="other@2")).result()
+        assert ready(calls, "other", "2")
+        assert len(changes) == 3
+        config = {"config": pb.ModelRepositoryParameter(string_param="{}")}
+        error = change(
+            "RepositoryModelLoad", pb.RepositoryModelLoadRequest(model_name="x", parameters=config)
+        ).exception()
+        assert isinstance(error, MalformedRequestError)
+        assert isinstance(
+            change("RepositoryModelLoad", pb.RepositoryModelLoadRequest(model_name="x")).exception(), ModelNotFoundError
+        )
+
+
+# --- beside other clients' stubs
+
+
+def test_our_messages_take_no_name_in_the_default_pool() -> None:
+    """Other clients of the protocol register theirs there, which works once in a process."""
+    assert pb.ModelInferRequest.DESCRIPTOR.full_name == "inference.ModelInferRequest"
+    with pytest.raises(KeyError):
+        descriptor_pool.Default().FindMessageTypeByName("inference.ModelInferRequest")
+
+
+def _varint(number: int) -> bytes:
+    return bytes([number]) if number < 128 else bytes([number & 127 | 128]) + _varint(number >> 7)

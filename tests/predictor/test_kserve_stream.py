@@ -1,0 +1,129 @@
+"""ModelStreamInfer: answers in the order of their requests, each with its id, and room for so many."""
+
+from concurrent.futures import Future
+
+import pytest
+from kserve_requests import a_window, infer_request
+
+from predictor._pb import inference_pb2 as pb
+from predictor.calls.flow import Flow
+from predictor.calls.inference_stream import InferStream
+from predictor.errors import ModelNotFoundError, UnavailableError
+from predictor.instance import Deadline
+from predictor.wire.kserve.streams import encode_response, request_id_of
+
+MOST = 3
+
+
+class Stream:
+    """A stream whose answers a test gives."""
+
+    def __init__(self, most_bytes: int | None = None) -> None:
+        self.begun: list[Future[bytes]] = []
+        self.deadline = Deadline()
+        self.emitted: list[bytes] = []
+        flow = Flow(MOST, 1 << 20)
+        self.call = InferStream(self._infer, self.deadline, self.emitted.append, flow, most_bytes)
+
+    def _infer(self, request: bytes, deadline: Deadline) -> "Future[bytes]":
+        assert deadline is self.deadline
+        assert request
+        answer: Future[bytes] = Future()
+        self.begun.append(answer)
+        return answer
+
+    def send(self, request_id: str) -> bool:
+        return self.call.send(pb.ModelInferRequest(model_name="small", id=request_id).SerializeToString())
+
+    def answer(self, place: int, request_id: str) -> None:
+        self.begun[place].set_result(pb.ModelInferResponse(id=request_id).SerializeToString())
+
+    def told(self) -> list[tuple[str, str]]:
+        """Ids and errors, as they came."""
+        answers = [pb.ModelStreamInferResponse.FromString(one) for one in self.emitted]
+        return [(one.infer_response.id, one.error_message) for one in answers]
+
+
+def test_answers_come_in_the_order_of_their_requests() -> None:
+    stream = Stream()
+    for request_id in "abc":
+        stream.send(request_id)
+    stream.answer(2, "c")
+    stream.answer(1, "b")
+    assert stream.told() == []
+    stream.answer(0, "a")
+    assert stream.told() == [("a", ""), ("b", ""), ("c", "")]
+
+
+def test_an_error_is_the_answer_of_its_request_and_the_stream_goes_on() -> None:
+    stream = Stream()
+    for request_id in "ab":
+        stream.send(request_id)
+    stream.begun[0].set_exception(ModelNotFoundError("there is no model"))
+    stream.answer(1, "b")
+    assert stream.told() == [("a", "there is no model"), ("b", "")]
+    parameters = pb.ModelStreamInferResponse.FromString(stream.emitted[0]).infer_response.parameters
+    assert {name: one.string_param for name, one in parameters.items()} == {
+        "status": "NOT_FOUND",
+        "reason": "MODEL_NOT_FOUND",
+    }
+
+
+def test_requests_come_while_there_is_room_and_an_answer_makes_room_once_it_was_taken() -> None:
+    stream = Stream()
+    assert [stream.send(one) for one in "abc"] == [True, True, False]
+    stream.answer(0, "a")
+    assert stream.call.taken(len(stream.emitted[0]))
+
+
+def test_a_stream_ends_once_all_it_was_asked_is_answered() -> None:
+    stream = Stream()
+    stream.send("a")
+    stream.call.end()
+    assert not stream.call.ended.done()
+    stream.answer(0, "a")
+    assert stream.call.ended.result(0) is None
+    assert not stream.send("b")
+
+
+def test_a_server_that_stops_answers_first_and_says_then_why() -> None:
+    stream = Stream()
+    stream.send("a")
+    stream.call.stop(UnavailableError("the server is stopping"))
+    assert not stream.send("b")
+    stream.answer(0, "a")
+    assert stream.told() == [("a", "")]
+    assert isinstance(stream.call.ended.exception(0), UnavailableError)
+
+
+def test_cancelling_drops_what_waits_and_says_nothing_more() -> None:
+    stream = Stream()
+    for request_id in "ab":
+        stream.send(request_id)
+    stream.call.cancel()
+    assert stream.deadline.cancelled.is_set()
+    assert [answer.cancelled() for answer in stream.begun] == [True, True]
+    assert stream.told() == []
+
+
+def test_an_answer_that_is_too_large_is_an_error_of_its_own() -> None:
+    stream = Stream(most_bytes=20)
+    for request_id in ("a", "b" * 100):
+        stream.send(request_id)
+    stream.answer(1, "b" * 100)
+    stream.answer(0, "a")
+    assert [error[:26] for _, error in stream.told()] == ["", "the answer has 104 bytes, "]
+
+
+@pytest.mark.parametrize("size", [0, 1, 127, 128, 20_000, 3_000_000])
+def test_an_answer_is_wrapped_as_protobuf_would(size: int) -> None:
+    answer = pb.ModelInferResponse(raw_output_contents=[bytes(size)])
+    wrapped = encode_response(answer.SerializeToString())
+    assert pb.ModelStreamInferResponse.FromString(wrapped).infer_response == answer
+
+
+def test_the_id_of_a_request_is_found_without_reading_the_rest() -> None:
+    assert request_id_of(infer_request(a_window(), id="é7").SerializeToString()) == "é7"
+    assert request_id_of(infer_request(a_window()).SerializeToString()) == ""
+    assert request_id_of(b"\xff\xff garbage") == ""
+    assert len(request_id_of(pb.ModelInferRequest(id="7" * 9000).SerializeToString())) == 256
