@@ -1,0 +1,200 @@
+"""The fault of memory that runs out while a server works, and that of a model made in a mode that forgets gradients."""
+
+import asyncio
+import re
+import resource
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, final
+
+import grpc
+import numpy as np
+
+from benchmarks.faults.calls import EXPLAIN, NO_ANSWER, PREDICT, Ended, ask_once, codes, predict_request
+from benchmarks.faults.fault import Place
+from benchmarks.faults.findings import Finding
+from benchmarks.faults.models import NAME
+from benchmarks.faults.mutants import delimited
+from benchmarks.faults.served import MIB, MOST_DATA_KIB, Server, serving
+from benchmarks.report import at_least, at_most
+from predictor._pb import prediction_pb2 as pb
+
+ROOM: Final = 16 * MIB
+"""What the server may take beyond what it holds: less than its usual forward needs, and more than one row's."""
+NO_ROOM: Final = 2 * MIB
+"""Less than one row of an explanation needs."""
+MANY_FIELDS: Final = 300
+"""So many are counted on a thread of their own."""
+UNKNOWN: Final = 1000
+ROUNDS, QUICK_ROUNDS = 10, 1
+ROWS, QUICK_ROWS = 100, 40
+FORWARD_ROWS: Final = 2048
+PATIENCE_S: Final = 120.0
+TOLERANCE: Final = 1e-5
+"""Of returns, between rows that share a forward and rows that do not."""
+_TAKEN: Final = frozenset({grpc.StatusCode.OK, grpc.StatusCode.RESOURCE_EXHAUSTED})
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What is asked of the server, over and over."""
+
+    large: bytes
+    """A prediction whose forward does not fit into the room."""
+    explanation: bytes
+    small: bytes
+
+
+def run(place: Place) -> Iterator[Finding]:
+    """Hardly any room, then room for a part of the work, then enough; afterwards the mode."""
+    rows = place.count(ROWS, QUICK_ROWS)
+    asked = Asked(
+        large=predict_request(*[place.material.window()] * rows),
+        explanation=pb.ExplainRequest(model=NAME, instance=place.material.bars()).SerializeToString(),
+        small=predict_request(place.material.one_stock()),
+    )
+    options = ("--log-level", "error", "--max-batch-rows", str(FORWARD_ROWS))
+    with serving(place.material.heavy, place.log, *options) as server:
+        _begin_threads(place, server)
+        rounds = place.count(ROUNDS, QUICK_ROUNDS)
+        leave(server, NO_ROOM)
+        starved = [_all(server, asked) for _ in range(rounds)]
+        leave(server, ROOM)
+        short = [_all(server, asked) for _ in range(rounds)]
+        leave(server, MOST_DATA_KIB * 1024)
+        after = _all(server, asked)
+        died = not server.is_alive
+    yield _refused(starved, after, died=died, log=place.log)
+    yield _in_parts(short, after, rows, died=died)
+    yield inference_mode(place)
+
+
+def _begin_threads(place: Place, server: Server) -> None:
+    """Let every thread begin that the calls need, with as little as may be: what it takes once is not given back."""
+    fields = delimited(UNKNOWN, b"") * MANY_FIELDS
+    ask_for = ((PREDICT, fields + predict_request(place.material.one_stock())), (EXPLAIN, b""), (PREDICT, b""))
+    for path, body in ask_for:
+        asyncio.run(ask_once(server.target, path, body, PATIENCE_S))
+
+
+def _refused(rounds: Sequence[Sequence[Ended]], after: Sequence[Ended], *, died: bool, log: Path) -> Finding:
+    """What does not fit even in parts is refused, and is answered once there is room."""
+    calls = [end for some in rounds for end in some]
+    refused = [end for end in calls if end.code is grpc.StatusCode.RESOURCE_EXHAUSTED]
+    silent = sum(end.retry_s is None for end in refused)
+    strange = sum(end.code not in _TAKEN | NO_ANSWER for end in calls)
+    later = sum(not _is_ok(end) for end in after)
+    small = sum(_is_ok(some[2]) for some in rounds)
+    traces = log.read_text(encoding="utf-8").count("Traceback")
+    return Finding(
+        fault="memory for hardly any of the work",
+        done=f"{NO_ROOM / MIB:g} MiB of room; {len(rounds)} times many windows, an explanation, one stock; then all",
+        calls=len(calls) + len(after),
+        wrong=strange + silent + later + died,
+        lost=sum(end.code in NO_ANSWER for end in [*calls, *after]),
+        rows=[
+            at_least("calls refused, so that memory did run out", len(refused), 1, detail="RESOURCE_EXHAUSTED"),
+            at_most("refused without RetryInfo", silent, 0, detail=f"of {len(refused)}"),
+            at_least("calls of one stock answered meanwhile", small, len(rounds), detail=f"of {len(rounds)}"),
+            at_most("calls afterwards that are not OK", later, 0, detail=codes(after)),
+            at_most("stack traces in the log", traces, 0, detail="one line tells it"),
+        ],
+        detail=codes(calls),
+        naive="naive: the CPU's allocator raises a plain RuntimeError, which ends such a call as UNKNOWN",
+    )
+
+
+def _in_parts(rounds: Sequence[Sequence[Ended]], after: Sequence[Ended], rows: int, *, died: bool) -> Finding:
+    """What does not fit at once is answered in parts, with the same numbers."""
+    calls = [end for some in rounds for end in some]
+    different = sum(_differs(some[place], after[place]) for some in rounds for place in (0, 2))
+    unexplained = sum(not _is_ok(some[1]) for some in rounds)
+    return Finding(
+        fault="memory for a part of the work",
+        done=f"{ROOM / MIB:g} MiB of room; {len(rounds)} times {rows} windows in one call, an explanation, one stock",
+        calls=len(calls),
+        wrong=different + unexplained + died,
+        lost=sum(end.code in NO_ANSWER for end in calls),
+        rows=[at_most("predictions that differ", different, 0, detail=f"by over {TOLERANCE:g} from those with room")],
+        detail=codes(calls),
+    )
+
+
+def leave(server: Server, room: int) -> None:
+    """Let the server take as many bytes more than it has now; the limit counts what it may write to, used or not."""
+    status = Path(f"/proc/{server.popen.pid}/status").read_text(encoding="ascii", errors="replace")
+    found = re.search(r"^VmData:\s+(\d+)", status, re.MULTILINE)
+    if found is None:  # it has ended, which the calls tell
+        return
+    most = MOST_DATA_KIB * 1024
+    resource.prlimit(server.popen.pid, resource.RLIMIT_DATA, (min(most, int(found[1]) * 1024 + room), most))
+
+
+def _all(server: Server, asked: Asked) -> list[Ended]:
+    """The large prediction, the explanation, the small prediction."""
+    calls = ((PREDICT, asked.large), (EXPLAIN, asked.explanation), (PREDICT, asked.small))
+    return [asyncio.run(ask_once(server.target, path, body, PATIENCE_S)) for path, body in calls]
+
+
+def _is_ok(end: Ended) -> bool:
+    return end.code is grpc.StatusCode.OK
+
+
+def _differs(now: Ended, then: Ended) -> bool:
+    """Whether two calls were not both answered, or with other numbers."""
+    if not (_is_ok(now) and _is_ok(then)):
+        return True
+    mine, other = numbers(now.body), numbers(then.body)
+    return mine.shape != other.shape or not np.allclose(mine, other, rtol=0, atol=TOLERANCE)
+
+
+def numbers(answer: bytes) -> "np.ndarray[tuple[int], np.dtype[np.float64]]":
+    """The values of every forecast in an answer to Predict; none of an instance that was refused."""
+    results = pb.PredictResponse.FromString(answer).results
+    return np.frombuffer(b"".join(result.forecast.values for result in results), "<f8")
+
+
+def inference_mode(place: Place) -> Finding:
+    """A model that is loaded where nothing may have a gradient, and explained there and elsewhere."""
+    command = [sys.executable, "-m", "benchmarks.faults.shortage", str(place.material.small / NAME / "1")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
+    told = done.stdout.split()
+    explained = sum(word == "explained" for word in told)
+    return Finding(
+        fault="a model loaded in inference mode",
+        done="loaded under torch.inference_mode(), explained under it and after it",
+        calls=2,
+        wrong=sum(word != "explained" for word in told),
+        lost=2 - len(told),
+        detail=f"{explained} of 2 explained, gaps within the tolerance{done.stderr[-300:]}",
+        naive='naive: "Inference tensors cannot be saved for backward"',
+    )
+
+
+def explain_twice(model: Path) -> None:
+    """Load a model in inference mode and explain it there and outside; prints a word for each."""
+    import torch
+
+    from predictor.forecast import TargetPoint
+    from predictor.forecaster import Forecaster
+    from predictor.instance import Instance, Query
+    from trainers.demo.market import real_bars
+
+    def word(forecaster: Forecaster) -> str:
+        query = Query(instance=Instance(input=real_bars(("AAPL",)).last(200)), targets=(TargetPoint(5, 0.5),))
+        (attribution,) = forecaster.explain(query).attributions
+        return "explained" if attribution.converged.all() else "unsettled"
+
+    with torch.inference_mode():
+        forecaster = Forecaster.load(model)
+        print(word(forecaster))
+    print(word(forecaster))
+    forecaster.close()
+
+
+if __name__ == "__main__":
+    explain_twice(Path(sys.argv[1]))
