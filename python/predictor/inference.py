@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from predictor.errors import ConfigurationError
 from predictor.instance import NEVER, Cancellation
-from predictor.memory import is_out_of_memory
+from predictor.memory import is_out_of_memory, recover
 from predictor.networks import Inputs, Internals, Introspective, OutputMap, PanelOutput
 
 MOST_THREADS: Final = 4096
@@ -158,7 +158,10 @@ class Engine:
         try:
             answer: Tensor = self.network(chunk)
         except (RuntimeError, MemoryError) as error:
-            if len(chunk.observed) == 1 or not is_out_of_memory(error):
+            if not is_out_of_memory(error):
+                raise
+            recover(error)
+            if len(chunk.observed) == 1:
                 raise
             return None
         return answer

@@ -4,22 +4,26 @@ Memory that ran out is QUEUE_FULL: a request within its limits is none that coul
 hold meanwhile comes free again.
 """
 
+import logging
 from logging import Logger
 from typing import Final
 
 from predictor.errors import InternalError, QuantraError, QueueFullError
 
+_log = logging.getLogger(__name__)
+
 RETRY_S: Final = 1.0
 """Seconds in which a batch or an explanation's step beside the call has ended and given its memory back."""
+
+ONEDNN: Final = ("could not create a memory", "could not create a primitive", "could not execute a primitive")
+"""What oneDNN says, whose statuses do not reach its messages; a network that has answered before has its kernels."""
 
 TEXTS: Final = (
     "out of memory",  # torch.OutOfMemoryError of CUDA, and what it is a plain RuntimeError of
     "can't allocate memory",  # torch's CPU allocator, a plain RuntimeError
     "not enough memory",  # the same on Windows
     "std::bad_alloc",  # C++'s own, as torch hands it on
-    "could not create a memory",  # oneDNN, whose statuses do not reach its message
-    "could not create a primitive",  # the same; a network that has answered before has a kernel for its shapes
-    "could not execute a primitive",
+    *ONEDNN,
     "CUBLAS_STATUS_ALLOC_FAILED",
     "CUDNN_STATUS_ALLOC_FAILED",
     "can't start new thread",  # no room for its stack
@@ -34,6 +38,19 @@ def is_out_of_memory(error: BaseException) -> bool:
     if isinstance(error, MemoryError):
         return True
     return isinstance(error, RuntimeError) and any(text in str(error) for text in TEXTS)
+
+
+def recover(error: BaseException) -> None:
+    """Do without oneDNN from now on, if the error is its own, in the whole process.
+
+    Once memory has run out while it made a kernel, it never makes one again, however much memory there is (torch
+    2.13); torch's own are slower, and what they answer differs by rounding.
+    """
+    if any(text in str(error) for text in ONEDNN):
+        import torch  # whoever meets this error has it
+
+        torch.backends.mkldnn.set_flags(_enabled=False)
+        _log.warning("memory ran out in oneDNN, which is not used from now on: forwards are slower until a restart")
 
 
 def no_memory() -> QueueFullError:

@@ -169,6 +169,27 @@ def test_an_explanation_that_does_not_fit_may_be_repeated(
     assert isinstance(Calls(service).call("Explain", body, Deadline()).exception(SOON_S), QueueFullError)
 
 
+@pytest.fixture
+def onednn() -> Iterator[None]:
+    yield
+    torch.backends.mkldnn.set_flags(_enabled=True)
+
+
+def broken_onednn(*_: object) -> None:
+    onednn_shortage()
+
+
+@pytest.mark.usefixtures("onednn")
+def test_onednn_that_ran_out_of_memory_is_never_used_again_for_it_never_works_again(model: Model) -> None:
+    prepared = model.prepare(asked("AAPL"), datetime.now(UTC))
+    broken = model.engine.network.register_forward_pre_hook(broken_onednn)
+    with pytest.raises(RuntimeError, match="primitive"):
+        model.forecast([prepared])
+    broken.remove()
+    assert not torch.backends.mkldnn.enabled
+    assert model.forecast([prepared])
+
+
 class Holding:
     """Large, so that memory lacks while it lives."""
 

@@ -11,7 +11,7 @@ from torch import Tensor
 from predictor.arrays import FloatArray
 from predictor.explain.path import Block, PathParts, StraightPath, WindowForecasts
 from predictor.instance import Cancellation
-from predictor.memory import is_out_of_memory
+from predictor.memory import is_out_of_memory, recover
 
 NODE_COUNTS = (3, 6, 12, 24, 48, 96, 192, 384)
 """Tried in this order. Three are enough for most windows; the measured completeness gap and the roughness decide, so
@@ -157,6 +157,9 @@ def _unless_memory_lacks(run: Callable[[Block], Done], block: Block) -> Done | N
     try:
         return run(block)
     except (RuntimeError, MemoryError) as error:
-        if block.size == 1 or not is_out_of_memory(error):
+        if not is_out_of_memory(error):
+            raise
+        recover(error)
+        if block.size == 1:
             raise
         return None
