@@ -21,6 +21,7 @@ ONEDNN: Final = ("could not create a memory", "could not create a primitive", "c
 TEXTS: Final = (
     "out of memory",  # torch.OutOfMemoryError of CUDA, and what it is a plain RuntimeError of
     "can't allocate memory",  # torch's CPU allocator, a plain RuntimeError
+    "[enforce fail a",  # as much of the same as there is memory for
     "not enough memory",  # the same on Windows
     "std::bad_alloc",  # C++'s own, as torch hands it on
     *ONEDNN,

@@ -63,7 +63,11 @@ def onednn_shortage() -> object:
     raise RuntimeError("could not create a primitive")
 
 
-SHORTAGES = (cpu_shortage, python_shortage, cuda_shortage, thread_shortage, onednn_shortage)
+def cut_short() -> object:
+    raise RuntimeError("[enforce fail a")
+
+
+SHORTAGES = (cpu_shortage, cut_short, python_shortage, cuda_shortage, thread_shortage, onednn_shortage)
 
 
 def raised_by(fail: Callable[[], object]) -> Exception:
