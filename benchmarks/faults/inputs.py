@@ -1,4 +1,4 @@
-"""The faults of what cannot be right: numbers, shapes, dates and names, each alone and as one instance of a thousand."""
+"""The faults of what cannot be right: numbers, shapes and dates, each alone and as one instance of a thousand."""
 
 import asyncio
 from collections.abc import Iterator, Sequence

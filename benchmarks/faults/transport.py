@@ -139,13 +139,13 @@ def _bomb(place: Place, server: Server) -> Finding:
     strange = [f"{one.what}: status {end}" for one, end in zip(sent, found, strict=True) if end not in one.right]
     return Finding(
         fault="messages that expand",
-        done=f"{size / MIB:g} MiB of zeros in {len(sent[0].body) / MIB:.2g} MiB, gzip and deflate, and six others; {times} times",
+        done=f"{size / MIB:g} MiB of zeros in {len(sent[0].body) / MIB:.2g}, gzip and deflate; 6 others; {times} times",
         calls=len(sent) + 1,
         wrong=len(strange) - len(lost) + (after.code is not grpc.StatusCode.OK) + (not server.is_alive),
         lost=len(lost),
         rows=[_grown(server, before)],
         detail="; ".join(strange[:3]) or _statuses(found),
-        naive="naive: gRPC stops to expand at its own limit too, with 5 MiB more of memory; a test pins that",
+        naive="naive: gRPC stops to expand at its own limit too, with 5 MiB more of memory",
     )
 
 
