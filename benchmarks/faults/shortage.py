@@ -24,13 +24,13 @@ from predictor._pb import prediction_pb2 as pb
 
 ROOM: Final = 16 * MIB
 """What the server may take beyond what it holds: less than its usual forward needs, and more than one row's."""
-NO_ROOM: Final = 2 * MIB
+NO_ROOM: Final = 4 * MIB
 """Less than one row of an explanation needs."""
 MANY_FIELDS: Final = 300
 """So many are counted on a thread of their own."""
 UNKNOWN: Final = 1000
 ROUNDS, QUICK_ROUNDS = 10, 1
-ROWS, QUICK_ROWS = 100, 20
+ROWS, QUICK_ROWS = 20, 20
 FORWARD_ROWS: Final = 2048
 PATIENCE_S: Final = 120.0
 TOLERANCE: Final = 1e-5

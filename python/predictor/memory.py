@@ -5,6 +5,7 @@ hold meanwhile comes free again.
 """
 
 import logging
+import traceback
 from logging import Logger
 from typing import Final
 
@@ -71,5 +72,14 @@ def error_of(call: str, error: Exception, log: Logger) -> QuantraError:
         return error
     if is_out_of_memory(error):
         log.error("%s: memory ran out: %s", call, str(error).partition("\n")[0] or type(error).__name__)
+        _let_go(error)
         return no_memory()
     return InternalError.of(call, error, log)
+
+
+def _let_go(error: BaseException) -> None:
+    """Free what the frames hold that an error came through: arrays that would live until the next full collection."""
+    cause: BaseException | None = error
+    while cause is not None:
+        traceback.clear_frames(cause.__traceback__)
+        cause = cause.__context__

@@ -135,6 +135,20 @@ def test_a_caller_is_told_to_ask_again_and_the_log_why(caplog: pytest.LogCapture
     assert "can't allocate memory" in caplog.messages[0]
 
 
+def test_what_was_made_until_memory_ran_out_is_free_once_its_caller_was_told() -> None:
+    left: list[weakref.ref[Holding]] = []
+
+    def work() -> None:
+        holding = Holding()
+        left.append(weakref.ref(holding))
+        python_shortage()
+
+    error = raised_by(work)
+    assert left[0]() is not None
+    error_of("Predict", error, logging.getLogger("memory"))
+    assert left[0]() is None
+
+
 def test_rows_that_do_not_fit_together_are_forecast_in_halves(model: Model) -> None:
     prepared = model.prepare(asked("AAPL", "IBM", "GOOG"), datetime.now(UTC))
     (whole,) = model.forecast([prepared])
