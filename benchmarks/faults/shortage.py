@@ -19,13 +19,12 @@ from benchmarks.faults.findings import Finding
 from benchmarks.faults.models import NAME
 from benchmarks.faults.mutants import delimited
 from benchmarks.faults.served import MIB, MOST_DATA_KIB, Server, serving
-from benchmarks.report import at_least, at_most, shown
+from benchmarks.report import at_least, at_most
 from predictor._pb import prediction_pb2 as pb
 
-ROOM: Final = 8 * MIB
-"""What the server may take beyond what it holds: less than a forward of all rows needs, and more than one row's."""
-NO_ROOM: Final = 3 * MIB
-"""Not enough for the large request's arrays, and enough for gRPC to take it in."""
+ROOM: Final = 64 * MIB
+"""What the server may take beyond what it holds: far less than a forward of all rows needs, and enough for gRPC, which
+ends the process where it finds no memory for a request's bytes or for another thread."""
 GIVING_BACK: Final = {
     "MALLOC_ARENA_MAX": "1",
     "MALLOC_MMAP_THRESHOLD_": "65536",
@@ -35,8 +34,8 @@ GIVING_BACK: Final = {
 MANY_FIELDS: Final = 300
 """So many are counted on a thread of their own."""
 UNKNOWN: Final = 1000
-ROUNDS, STARVED_ROUNDS, QUICK_ROUNDS = 5, 2, 1
-ROWS, QUICK_ROWS = 200, 40
+ROUNDS, QUICK_ROUNDS = 4, 1
+ROWS, QUICK_ROWS = 400, 150
 FORWARD_ROWS: Final = 2048
 PATIENCE_S: Final = 120.0
 TOLERANCE: Final = 1e-5
@@ -56,25 +55,22 @@ class Asked:
 
 
 def run(place: Place) -> Iterator[Finding]:
-    """Hardly any room, then room for a part of the work, then enough; afterwards the mode."""
+    """Room for a part of the work, then for all of it; afterwards the mode."""
     rows = place.count(ROWS, QUICK_ROWS)
     asked = Asked(
         large=predict_request(*[place.material.window()] * rows),
         explanation=pb.ExplainRequest(model=NAME, instance=place.material.one_stock()).SerializeToString(),
         small=predict_request(place.material.one_stock()),
     )
-    options = ("--log-level", "error", "--max-batch-rows", str(FORWARD_ROWS))
+    options = ("--log-level", "info", "--max-batch-rows", str(FORWARD_ROWS))
     with serving(place.material.heavy, place.log, *options, environment=GIVING_BACK) as server:
         _begin_threads(place, server)
-        leave(server, NO_ROOM)
-        starved = [_all(server, asked) for _ in range(place.count(STARVED_ROUNDS, QUICK_ROUNDS))]
         leave(server, ROOM)
         short = [_all(server, asked) for _ in range(place.count(ROUNDS, QUICK_ROUNDS))]
         leave(server, MOST_DATA_KIB * 1024)
         after = _all(server, asked)
         died = not server.is_alive
-    yield _refused(place, starved, after, died=died)
-    yield _in_parts(short, after, rows, died=died)
+    yield _finding(place, short, after, rows, died=died)
     yield inference_mode(place)
 
 
@@ -86,50 +82,35 @@ def _begin_threads(place: Place, server: Server) -> None:
         asyncio.run(ask_once(server.target, path, body, PATIENCE_S))
 
 
-def _refused(place: Place, rounds: Sequence[Sequence[Ended]], after: Sequence[Ended], *, died: bool) -> Finding:
-    """What does not fit even in parts is refused, and is answered once there is room."""
+def _finding(
+    place: Place, rounds: Sequence[Sequence[Ended]], after: Sequence[Ended], rows: int, *, died: bool
+) -> Finding:
+    """A call is answered as with all the memory there is, or refused and told when to come again; a small one never."""
     calls = [end for some in rounds for end in some]
     refused = [end for end in calls if end.code is grpc.StatusCode.RESOURCE_EXHAUSTED]
     silent = sum(end.retry_s is None for end in refused)
     strange = sum(end.code not in _TAKEN | NO_ANSWER for end in calls)
+    different = sum(_differs(some[k], after[k]) for some in rounds for k in (0, 2) if _is_ok(some[k]))
+    small = sum(not _is_ok(some[2]) for some in rounds)
     later = sum(not _is_ok(end) for end in after)
-    small = sum(_is_ok(some[2]) for some in rounds)
-    traces = place.log.read_text(encoding="utf-8").count("Traceback")
+    log = place.log.read_text(encoding="utf-8")
+    tries, traces = log.count("the next try is smaller"), log.count("Traceback")
     return Finding(
-        fault="memory for hardly any of the work",
-        done=f"{NO_ROOM / MIB:g} MiB of room; {len(rounds)} times many windows, an explanation, one stock; then all",
+        fault="memory runs out",
+        done=f"{ROOM / MIB:g} MiB of room: {len(rounds)} times {rows} windows, an explanation, one stock",
         calls=len(calls) + len(after),
-        wrong=strange + silent + later + died,
+        wrong=strange + silent + different + small + later + died,
         lost=sum(end.code in NO_ANSWER for end in [*calls, *after]),
         rows=[
-            at_least("calls refused", len(refused), 1, detail="so that memory did run out", judged=not place.quick),
+            at_least("steps that did not fit", tries, 1, detail="and were tried in halves", judged=not place.quick),
+            at_most("calls of one stock not answered", small, 0, detail=f"of {len(rounds)}"),
+            at_most("predictions that differ", different, 0, detail=f"by over {TOLERANCE:g} from those with all room"),
             at_most("refused without RetryInfo", silent, 0, detail=f"of {len(refused)}"),
-            at_least("calls of one stock answered meanwhile", small, len(rounds), detail=f"of {len(rounds)}"),
             at_most("calls afterwards that are not OK", later, 0, detail=codes(after)),
             at_most("stack traces in the log", traces, 0, detail="one line tells it"),
         ],
         detail=codes(calls),
         naive="naive: the CPU's allocator raises a plain RuntimeError, which ends such a call as UNKNOWN",
-    )
-
-
-def _in_parts(rounds: Sequence[Sequence[Ended]], after: Sequence[Ended], rows: int, *, died: bool) -> Finding:
-    """What does not fit at once is answered in parts, with the same numbers."""
-    calls = [end for some in rounds for end in some]
-    different = sum(_differs(some[place], after[place]) for some in rounds for place in (0, 2))
-    strange = sum(some[1].code not in _TAKEN | NO_ANSWER for some in rounds)
-    explained = sum(_is_ok(some[1]) for some in rounds)
-    return Finding(
-        fault="memory for a part of the work",
-        done=f"{ROOM / MIB:g} MiB of room; {len(rounds)} times {rows} windows in one call, an explanation, one stock",
-        calls=len(calls),
-        wrong=different + strange + died,
-        lost=sum(end.code in NO_ANSWER for end in calls),
-        rows=[
-            at_most("predictions that differ", different, 0, detail=f"by over {TOLERANCE:g} from those with room"),
-            shown("explanations answered", explained, detail=f"of {len(rounds)}; the others may be repeated"),
-        ],
-        detail=codes(calls),
     )
 
 

@@ -43,11 +43,12 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 
 def recover(error: BaseException) -> None:
-    """Do without oneDNN from now on, if the error is its own, in the whole process.
+    """Make ready for another try in smaller pieces: do without oneDNN from now on, if the error is its own.
 
     Once memory has run out while it made a kernel, it never makes one again, however much memory there is (torch
-    2.13); torch's own are slower, and what they answer differs by rounding.
+    2.13); torch's own are slower, and what they answer differs by rounding. This is for the whole process.
     """
+    _log.info("memory ran out, so the next try is smaller: %s", str(error).partition("\n")[0])
     if any(text in str(error) for text in ONEDNN):
         import torch  # whoever meets this error has it
 
