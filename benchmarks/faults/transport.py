@@ -30,8 +30,8 @@ from benchmarks.report import Row, at_most, shown
 
 LARGE: Final = 64 * MIB
 BOMB, QUICK_BOMB = 512 * MIB, 32 * MIB
-GROWN_MIB: Final = 200.0
-"""What the server may take meanwhile: six requests of 16 MiB on their way, twice."""
+GROWN_MIB: Final = 64.0
+"""What the server may take meanwhile, of one message at a time: four times the limit."""
 STREAMS, QUICK_STREAMS = 10_000, 1_000
 TIMES, QUICK_TIMES = 8, 1
 PATIENCE_S: Final = 60.0
