@@ -115,8 +115,8 @@ class Parts:
             known=inputs.known.numpy(),
             static=inputs.static.numpy(),
             mask=inputs.mask.numpy(),
-            location=inputs.location.numpy(),
-            scale=inputs.scale.numpy(),
+            location=inputs.location[:, 0].numpy(),  # the normaliser's levels are the same for every horizon
+            scale=inputs.scale[:, 0].numpy(),
             schema_hash=self.pipeline.features.schema_hash,
             anchor_price=bars.close[:, -1],
             as_of_session=int(bars.sessions[-1]),

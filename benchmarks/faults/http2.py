@@ -25,9 +25,9 @@ def frame(kind: int, content: bytes = b"", *, flags: int = 0, stream: int = 0) -
     return len(content).to_bytes(3, "big") + bytes([kind, flags]) + stream.to_bytes(4, "big") + content
 
 
-def message(body: bytes) -> bytes:
-    """A gRPC message: not compressed, with its length in front."""
-    return b"\0" + len(body).to_bytes(4, "big") + body
+def message(body: bytes, *, compressed: bool = False) -> bytes:
+    """A gRPC message with its length in front; whether its bytes are compressed is only said."""
+    return bytes([compressed]) + len(body).to_bytes(4, "big") + body
 
 
 def encoded(headers: dict[str, str]) -> bytes:
@@ -140,14 +140,24 @@ class Connection:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def call(self, path: str) -> Stream:
-        """Begin a call."""
+    def call(self, path: str, **further: str) -> Stream:
+        """Begin a call; further headers are named with _ for -."""
         number = 2 * len(self._streams) + 1
         stream = self._streams[number] = Stream(number, self._stream_window)
         headers = {":method": "POST", ":scheme": "http", ":path": path, ":authority": "127.0.0.1"}
-        block = encoded({**headers, "te": "trailers", "content-type": "application/grpc"})
+        named = {name.replace("_", "-"): value for name, value in further.items()}
+        block = encoded({**headers, "te": "trailers", "content-type": "application/grpc", **named})
         self._socket.sendall(frame(HEADERS, block, flags=_END_HEADERS, stream=number))
         return stream
+
+    def call_together(self, path: str, content: bytes, count: int) -> list[Stream]:
+        """So many whole calls of the same content, before anything is read; together within the first window."""
+        streams = [self.call(path) for _ in range(count)]
+        room = self._window - count * len(content)
+        whole = (frame(DATA, content, flags=_END_STREAM, stream=stream.number) for stream in streams)
+        self._socket.sendall(b"".join(whole))
+        self._window = room
+        return streams
 
     def send(self, stream: Stream, content: bytes, *, last: bool = False) -> bool:
         """Send content as the server lets it in; False if the server ended the call before all was sent."""

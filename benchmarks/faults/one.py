@@ -8,7 +8,19 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from benchmarks.faults import beside, burst, deadlines, gone, mutated, reloads, rotation, sizes, stopping
+from benchmarks.faults import (
+    beside,
+    burst,
+    deadlines,
+    gone,
+    inputs,
+    mutated,
+    reloads,
+    rotation,
+    shortage,
+    sizes,
+    stopping,
+)
 from benchmarks.faults.fault import Fault, Place
 from benchmarks.faults.models import Material
 
@@ -22,6 +34,8 @@ FAULTS: Final[Mapping[str, Fault]] = {
     "stopping": stopping.run,
     "reloads": reloads.run,
     "rotation": rotation.run,
+    "inputs": inputs.run,
+    "shortage": shortage.run,
 }
 """Every fault by its name, in the order in which they are run."""
 ALONE: Final = frozenset({"deadlines"})

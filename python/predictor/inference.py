@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from predictor.errors import ConfigurationError
 from predictor.instance import NEVER, Cancellation
+from predictor.memory import is_out_of_memory, recover
 from predictor.networks import Inputs, Internals, Introspective, OutputMap, PanelOutput
 
 MOST_THREADS: Final = 4096
@@ -136,7 +137,34 @@ class Engine:
 
     def _units(self, inputs: Inputs, deadline: Cancellation) -> Tensor:
         """As `units`, for whoever is in inference mode already: each entry costs as much as a step of the network."""
-        return torch.cat([self.network(chunk) for chunk in self._chunks(inputs, deadline)]).cpu()
+        return torch.cat([part for chunk in self._chunks(inputs, deadline) for part in self._parts(chunk)]).cpu()
+
+    def _parts(self, chunk: Inputs) -> Iterator[Tensor]:
+        """The network's answer; where memory runs out, that of each half by itself.
+
+        Raises:
+            RuntimeError, MemoryError: one row by itself does not fit.
+        """
+        answer = self._unless_memory_lacks(chunk)
+        if answer is not None:
+            yield answer
+            return
+        rows = len(chunk.observed)
+        yield from self._parts(chunk.rows(0, rows // 2))
+        yield from self._parts(chunk.rows(rows // 2, rows))
+
+    def _unless_memory_lacks(self, chunk: Inputs) -> Tensor | None:
+        """None if the chunk did not fit; what it had allocated is free again by then."""
+        try:
+            answer: Tensor = self.network(chunk)
+        except (RuntimeError, MemoryError) as error:
+            if not is_out_of_memory(error):
+                raise
+            recover(error)
+            if len(chunk.observed) == 1:
+                raise
+            return None
+        return answer
 
     def _chunks(self, inputs: Inputs, deadline: Cancellation) -> Iterator[Inputs]:
         """The windows in as many rows as one forward may have, where the network is."""

@@ -8,6 +8,7 @@ from pathlib import Path
 from random import Random
 
 import grpc
+import numpy as np
 import pytest
 from canned_service import CannedService, forecast_of
 from google.protobuf.any_pb2 import Any as AnyMessage
@@ -20,15 +21,20 @@ from benchmarks.faults import __main__ as benchmark
 from benchmarks.faults import http2
 from benchmarks.faults.__main__ import findings
 from benchmarks.faults.calls import LIST, PREDICT, Ended, ask_once, retry_of
+from benchmarks.faults.cases import Case, bar, changed, fault_of
 from benchmarks.faults.deadlines import Wait, judged
 from benchmarks.faults.findings import Finding, lines
+from benchmarks.faults.inputs import among, refused_alone
 from benchmarks.faults.mutants import CHANGES, delimited, grouped, mutants, splice, tag, truncate, varint
+from benchmarks.faults.names import builders, stamps
+from benchmarks.faults.names import call as call_by_name
 from benchmarks.faults.reflected import filled, methods
 from benchmarks.faults.reloads import facts_of
 from benchmarks.faults.reloads import judged as judged_models
 from benchmarks.faults.served import NotServedError, Vitals
 from benchmarks.faults.served import serving as serving_process
 from benchmarks.faults.sizes import emptiest
+from benchmarks.faults.transport import GZIP, Packed, burst, messages, packed, send
 from benchmarks.report import at_most, shown, unmeasured
 from predictor._pb import prediction_pb2 as pb
 
@@ -234,6 +240,117 @@ def test_an_answer_of_two_models_is_found() -> None:
     of_two, renamed = answer(("a", b"1"), ("b", b"4")), answer(("b", b"1"), ("b", b"2"))
     assert judged_models([one, other, one], known) == (0, 2)
     assert judged_models([one, of_two, renamed], known) == (2, 1)
+
+
+def result(*numbers: float, reason: str = "", code: int = 3, warning: str = "") -> pb.Result:
+    """A forecast of these numbers, or an error."""
+    if reason:
+        return pb.Result(error=pb.Error(code=code, message="what to do", reason=reason))
+    values = np.array(numbers).tobytes()
+    return pb.Result(forecast=pb.Forecast(symbols=["A"], values=values, warnings=[warning] if warning else []))
+
+
+REFUSED = Case("a bad bar", pb.Instance(), "BARS_INVALID")
+WARNED = Case("a split", pb.Instance(), "", "split or crash")
+
+
+@pytest.mark.parametrize(
+    ("case", "answer", "told"),
+    [
+        (REFUSED, result(reason="BARS_INVALID"), ""),
+        (REFUSED, result(reason="MALFORMED_REQUEST"), "MALFORMED_REQUEST, not BARS_INVALID"),
+        (REFUSED, result(reason="BARS_INVALID", code=13), "BARS_INVALID, not BARS_INVALID"),
+        (REFUSED, result(0.1), "a forecast, not BARS_INVALID"),
+        (REFUSED, pb.Result(), "no outcome"),
+        (WARNED, result(0.1, warning="A: split or crash?"), ""),
+        (WARNED, result(0.1), "no warning"),
+        (WARNED, result(float("nan"), warning="A: split or crash?"), "numbers that are none"),
+        (WARNED, result(warning="A: split or crash?"), "numbers that are none"),
+        (WARNED, result(reason="BARS_INVALID"), "BARS_INVALID, not a forecast"),
+    ],
+)
+def test_a_wrong_instance_must_come_to_what_was_said_and_never_to_nan(case: Case, answer: pb.Result, told: str) -> None:
+    found = fault_of(case, answer)
+    assert told in found
+    assert bool(found) == bool(told)
+
+
+def test_the_others_of_a_call_must_be_answered_as_ever() -> None:
+    def of(*results: pb.Result) -> Ended:
+        return Ended(grpc.StatusCode.OK, pb.PredictResponse(results=results).SerializeToString())
+
+    good, moved, bad, expected = result(0.1), result(0.2), result(reason="BARS_INVALID"), of(result(0.1))
+    assert among(REFUSED, of(good, bad, good), 1, 3, expected) == ("", 0)
+    assert among(REFUSED, of(moved, bad, bad), 1, 3, expected) == ("", 2)
+    assert among(REFUSED, of(good, bad), 1, 3, expected)[0].endswith("2 results")
+    assert among(REFUSED, Ended(grpc.StatusCode.INTERNAL), 1, 3, expected)[1] == 2
+    assert among(REFUSED, Ended(grpc.StatusCode.UNAVAILABLE), 1, 3, expected) == ("", 0)
+
+
+def test_a_symbol_that_is_refused_alone_leaves_the_others_as_they_were() -> None:
+    error = pb.SymbolError(symbol="A", error=pb.Error(reason="NO_USABLE_SYMBOL"))
+
+    def pair(first: float, second: float, *refusals: pb.SymbolError) -> pb.Forecast:
+        return pb.Forecast(symbols=["A", "B"], values=np.array([first, second]).tobytes(), refusals=refusals)
+
+    good, nan = pair(0.1, 0.2), float("nan")
+    assert refused_alone(pair(nan, 0.2, error), good, "A")
+    assert not refused_alone(pair(nan, 0.3, error), good, "A")
+    assert not refused_alone(pair(0.1, 0.2, error), good, "A")
+    assert not refused_alone(pair(nan, 0.2), good, "A")
+
+
+def test_one_bar_is_changed_and_the_instance_that_it_was_made_from_is_not() -> None:
+    prices = np.arange(1.0, 7.0).tobytes()
+    whole = pb.Instance(bars=pb.BarPanel(symbols=["A", "B"], close=prices, session_yyyymmdd=[1, 2, 3]))
+    copy = changed(whole, bar(["close"], 9.0, day=-2, row=1))
+    assert np.frombuffer(copy.bars.close).tolist() == [1, 2, 3, 4, 9, 6]
+    assert whole.bars.close == prices
+
+
+def test_every_method_that_takes_a_model_is_asked_for_those_that_are_not_there() -> None:
+    services = pb.DESCRIPTOR.services_by_name.values()
+    every = {f"/{service.full_name}/{method.name}" for service in services for method in service.methods}
+    asked = builders(pb.Instance())
+    assert every - set(asked) == {LIST}
+    assert all("../x" in str(build("../x")) for build in asked.values())
+
+
+def test_a_call_of_any_kind_is_made_with_one_message(served: Served) -> None:
+    with grpc.insecure_channel(served.target) as channel:
+        ends = {
+            path.rpartition("/")[2]: call_by_name(channel, path, build("nobody").SerializeToString()).code
+            for path, build in builders(pb.Instance()).items()
+        }
+    assert ends["GetModel"] is grpc.StatusCode.NOT_FOUND
+    assert ends["LoadModel"] is grpc.StatusCode.UNIMPLEMENTED
+    assert grpc.StatusCode.OK not in ends.values()
+
+
+def test_a_file_that_is_touched_is_noticed(tmp_path: Path) -> None:
+    file = tmp_path / "weights"
+    file.write_bytes(b"")
+    before = stamps(tmp_path)
+    os.utime(file, ns=(1, 1))
+    assert stamps(tmp_path) != before
+
+
+def test_messages_that_expand_are_refused_and_sound_ones_are_read(served: Served) -> None:
+    """gRPC must stop to expand at the limit; what it calls bytes that are not gzip is its own affair."""
+    sent = messages(32 << 20, pb.PredictRequest(model="nobody").SerializeToString())
+    found = {one.what: send(port_of(served), one) for one in sent}
+    assert found["gzip bomb"] == found["deflate bomb"] == "8"
+    assert found["gzip, sound"] == found["deflate, sound"] == "3"
+    assert found["gzip that is none"] in sent[4].right
+    assert len(sent[0].body) < 1 << 18
+
+
+def test_a_message_that_nobody_answers_has_no_status() -> None:
+    assert not send(1, Packed("x", "gzip", packed(b"", GZIP), frozenset())).isdecimal()
+
+
+def test_streams_before_the_settings_are_all_answered(served: Served) -> None:
+    assert burst(port_of(served), 50) == ["0"] * 50
 
 
 def finding(*, wrong: int = 0) -> Finding:

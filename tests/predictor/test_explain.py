@@ -372,21 +372,25 @@ def test_a_cruder_quadrature_would_not_converge(monkeypatch: pytest.MonkeyPatch)
 class Rationed(nn.Module):
     """A network that memory lets run on a few rows only."""
 
-    def __init__(self, network: nn.Module, most: int) -> None:
+    def __init__(self, network: nn.Module, most: int, error: Exception | None = None) -> None:
         super().__init__()
         self.network = network
         self.most = most
+        self.error = error or torch.OutOfMemoryError("CUDA out of memory.")
 
     def forward(self, inputs: Inputs) -> Tensor:
         if len(inputs.observed) > self.most:
-            raise torch.OutOfMemoryError(f"{len(inputs.observed)} rows are too many")
+            raise self.error
         return self.network(inputs)
 
 
-def test_what_does_not_fit_into_memory_runs_in_smaller_chunks() -> None:
+@pytest.mark.parametrize(
+    "error", [torch.OutOfMemoryError("CUDA out of memory."), RuntimeError("can't allocate memory"), MemoryError()]
+)
+def test_what_does_not_fit_into_memory_runs_in_smaller_chunks(error: Exception) -> None:
     network, inputs = lstm_forecaster(), windows(5)
     (whole,) = explainer(network).explain(inputs, [(0, 2)], deadline=OPEN_END)
-    (rationed,) = explainer(Rationed(network, 6)).explain(inputs, [(0, 2)], deadline=OPEN_END)
+    (rationed,) = explainer(Rationed(network, 6, error)).explain(inputs, [(0, 2)], deadline=OPEN_END)
 
     assert_equal_contributions(whole, replace(rationed, relative_gap=whole.relative_gap), rtol=1e-5)
 

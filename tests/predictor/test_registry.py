@@ -52,6 +52,8 @@ def test_an_empty_reference_means_the_only_model(models: Path) -> None:
     registry = _open(models)
     assert registry.find("").identity.name == "small"
     assert registry.find("@1").identity.version == 1
+    with pytest.raises(VersionNotFoundError, match=r"model 'small' has no version or alias ''"):
+        registry.find("small@")
     with pytest.raises(VersionNotFoundError, match=r"model 'small' has no version or alias '9'"):
         registry.find("@9")
 

@@ -16,7 +16,7 @@ from predictor.registry import ALIASES, ModelsFolder, Registry, set_alias
 
 NOW = datetime(2020, 1, 1, tzinfo=UTC)
 PATHS = ["../models/small", "small/1", "/etc", "..", ".", "", "a\0b", "x" * 1_000_000, "other/../small"]
-NO_VERSIONS = ["01", "-1", "1.0", "champion", "../1", "1/", "²", "9" * 5000, "1@1", "\0"]
+NO_VERSIONS = ["", "01", "-1", "1.0", "champion", "../1", "1/", "²", "9" * 5000, "1@1", "\0"]
 
 
 @pytest.fixture(scope="module")

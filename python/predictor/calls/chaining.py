@@ -5,7 +5,8 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
-from predictor.errors import InternalError, QuantraError
+from predictor.errors import QuantraError
+from predictor.memory import error_of
 
 GivenT = TypeVar("GivenT")
 MadeT = TypeVar("MadeT")
@@ -16,7 +17,7 @@ _log = logging.getLogger(__name__)
 def chain(call: str, first: Future[GivenT], second: Future[MadeT], make: Callable[[GivenT], MadeT]) -> None:
     """Let `second` end as `first` does: with what `make` makes of the result, on the thread that has it, or its error.
 
-    Cancelling the second cancels the first; whatever is no QuantraError becomes an InternalError of this call.
+    Cancelling the second cancels the first; whatever is no QuantraError becomes one, as `error_of` says.
     """
     follow(call, first, second, lambda given: settle(second, make(given)))
 
@@ -49,5 +50,5 @@ def fail(call: str, answer: Future[MadeT], error: Exception) -> None:
 
 
 def quantra_error(call: str, error: Exception) -> QuantraError:
-    """The error itself, or that of a bug of ours, whose details go to the log."""
-    return error if isinstance(error, QuantraError) else InternalError.of(call, error, _log)
+    """As `error_of`; details go to the log."""
+    return error_of(call, error, _log)

@@ -11,6 +11,7 @@ from torch import Tensor
 from predictor.arrays import FloatArray
 from predictor.explain.path import Block, PathParts, StraightPath, WindowForecasts
 from predictor.instance import Cancellation
+from predictor.memory import is_out_of_memory, recover
 
 NODE_COUNTS = (3, 6, 12, 24, 48, 96, 192, 384)
 """Tried in this order. Three are enough for most windows; the measured completeness gap and the roughness decide, so
@@ -155,7 +156,10 @@ def _unless_memory_lacks(run: Callable[[Block], Done], block: Block) -> Done | N
     """None if the block did not fit; what it had allocated is free again by then."""
     try:
         return run(block)
-    except torch.OutOfMemoryError:
+    except (RuntimeError, MemoryError) as error:
+        if not is_out_of_memory(error):
+            raise
+        recover(error)
         if block.size == 1:
             raise
         return None

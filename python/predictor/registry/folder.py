@@ -139,9 +139,9 @@ def _parts(reference: str) -> tuple[str, int | None]:
     Raises:
         VersionNotFoundError: what stands in its place is no version.
     """
-    name, _, selector = reference.partition("@")
+    name, at, selector = reference.partition("@")
     version = version_number(selector)
-    if selector and version is None:
+    if at and version is None:
         raise VersionNotFoundError(
             f"{selector[:SHOWN]!r} is no version of {name[:SHOWN]!r}; give NAME or NAME@VERSION, such as NAME@1"
         )

@@ -56,12 +56,12 @@ class Registry:
             ModelNotFoundError: there is no model of that name, or none is named and there are several.
             VersionNotFoundError: the model has no such version or alias, or the alias names one that is not served.
         """
-        asked, _, selector = reference.partition("@")
+        asked, at, selector = reference.partition("@")
         name = asked or self._only_name()
         line = self.lines.get(name)
         if line is None:
             raise ModelNotFoundError(f"there is no model {name[:SHOWN]!r}; there are {sorted(self.lines)}")
-        version = line.default if not selector else line.aliases.get(selector, version_number(selector))
+        version = line.default if not at else line.aliases.get(selector, version_number(selector))
         model = None if version is None else line.versions.get(version)
         if model is None:
             raise _not_found(name, line, selector)

@@ -16,8 +16,9 @@ import grpc
 
 from predictor._pb import inference_pb2 as inference_pb
 from predictor._pb import prediction_pb2 as pb
-from predictor.errors import InternalError, QuantraError, RequestTooLargeError, Status, UnavailableError, answer_of
+from predictor.errors import QuantraError, RequestTooLargeError, Status, UnavailableError, answer_of
 from predictor.instance import Deadline
+from predictor.memory import error_of
 from predictor.server.admission import Admission, Arrivals, Context, Peer
 from predictor.server.guard import Guard
 from predictor.server.handover import Handover
@@ -167,7 +168,7 @@ class Servicer:
             except QuantraError as error:
                 await refuse(context, error)
             except Exception as error:  # noqa: BLE001 - the process's edge: our own bug must not end in the caller's hands
-                await refuse(context, InternalError.of(name, error, _log))
+                await refuse(context, error_of(name, error, _log))
             finally:
                 _log.debug("%s: %.1f ms", name, 1e3 * (time.perf_counter() - started_s))
 

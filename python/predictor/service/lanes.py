@@ -141,17 +141,23 @@ class PredictionLane:
             self._answer_read(read, begun_s)
 
     def _answer_read(self, read: Sequence[Read], begun_s: float) -> None:
-        """Answer all; where a bug of ours ends them together, each by itself, so that it ends no other."""
+        """Answer all; where they cannot be together, each by itself, so that none ends another."""
+        if not self._is_settled(read, begun_s):
+            for one in read:
+                if not one[0].answer.done():
+                    self._answer_read([one], begun_s)
+
+    def _is_settled(self, read: Sequence[Read], begun_s: float) -> bool:
+        """False where a bug of ours, or memory that ran out, ended several calls; what they had taken is free then."""
         try:
             self._answer_together(read, begun_s)
         except Exception as error:  # noqa: BLE001 - a thread's edge: the error is the callers' answer
-            unanswered = [one for one in read if not one[0].answer.done()]
-            if len(read) == 1 or isinstance(error, QuantraError):
-                for item, _ in unanswered:
+            if len(read) > 1 and not isinstance(error, QuantraError):
+                return False
+            for item, _ in read:
+                if not item.answer.done():
                     item.answer.set_exception(error)
-            else:
-                for one in unanswered:
-                    self._answer_read([one], begun_s)
+        return True
 
     def _answer_together(self, read: Sequence[Read], begun_s: float) -> None:
         read_s = time.perf_counter()
