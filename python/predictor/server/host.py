@@ -10,9 +10,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, final
 
 from predictor.errors import InternalError, QuantraError
+from predictor.observation import Observer
 from predictor.server.listener import Listener
 from predictor.server.servicer import ADMIN
 from predictor.server.settings import ServerSettings
+from predictor.server.watching import Instruments, Levels
 
 if TYPE_CHECKING:
     from predictor.calls import AdminCalls, Calls
@@ -32,6 +34,8 @@ class Ports:
     calls: int
     admin: int | None
     """For changes of the models; None = nowhere."""
+    metrics: int | None
+    """For Prometheus; None = nowhere."""
 
 
 @final
@@ -47,6 +51,16 @@ class Loaded:
     def names(self) -> list[str]:
         """Of the models that are served."""
         return [info.name for info in self.service.models()]
+
+    @property
+    def levels(self) -> Levels:
+        """What can be read of them at any time."""
+        service = self.service
+        return Levels(
+            versions=lambda: service.served.versions,
+            queues={"predictions": lambda: service.waiting, "explanations": lambda: service.explaining},
+            sessions=lambda: 0,  # there are none yet
+        )
 
     def close(self) -> None:
         """Finish what waits, and take no more."""
@@ -64,9 +78,11 @@ class Host:
 
     def __init__(self, settings: ServerSettings) -> None:
         self._settings = settings
-        self._listener = Listener(settings.listen, settings.limits)
+        self._instruments = Instruments(settings.metrics_port, traces=settings.otel)
+        watching = self._instruments.watching
+        self._listener = Listener(settings.listen, settings.limits, watching=watching)
         address = settings.admin_listen
-        self._admin = None if address is None else Listener(address, settings.limits, ADMIN)
+        self._admin = None if address is None else Listener(address, settings.limits, ADMIN, watching)
         self._loaded: Loaded | None = None
         self._loop = asyncio.get_running_loop()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -76,11 +92,14 @@ class Host:
         return [self._listener] if self._admin is None else [self._listener, self._admin]
 
     def bind(self) -> Ports:
-        """Claim the addresses before anything is loaded; raises as `Listener.bind`."""
-        return Ports(self._listener.bind(), None if self._admin is None else self._admin.bind())
+        """Claim the addresses before anything is loaded; raises as `Listener.bind` and `Instruments.bind`."""
+        calls = self._listener.bind()
+        admin = None if self._admin is None else self._admin.bind()
+        return Ports(calls, admin, self._instruments.bind())
 
     async def start(self) -> None:
         """Answer that models are loading."""
+        await self._instruments.start()
         for listener in self._listeners:
             await listener.start()
 
@@ -94,7 +113,7 @@ class Host:
 
         def load() -> None:
             try:
-                loaded.set_result(_load(self._settings, self._changed))
+                loaded.set_result(_load(self._settings, self._changed, self._instruments.observer))
             except Exception as error:  # noqa: BLE001 - a thread's edge: whoever waits raises it
                 loaded.set_exception(error)
 
@@ -105,6 +124,7 @@ class Host:
         """Answer calls with what was loaded."""
         loaded = self._loaded
         assert loaded is not None  # noqa: S101 - `load` came first
+        self._instruments.read(loaded.levels)
         _warn(loaded.service.problems)
         for name in loaded.service.without_champion:
             _log.warning("%s: no version has the alias champion, so the newest is served", name)
@@ -126,6 +146,7 @@ class Host:
             await listener.close()
         if self._loaded is not None:
             self._loaded.close()
+        await self._instruments.close()
 
     async def _watch(self, loaded: Loaded) -> None:
         while True:
@@ -150,7 +171,7 @@ class Host:
         task.add_done_callback(self._tasks.discard)
 
 
-def _load(settings: ServerSettings, changed: Callable[[], None]) -> Loaded:
+def _load(settings: ServerSettings, changed: Callable[[], None], observer: Observer | None) -> Loaded:
     from predictor.calls import AdminCalls, Calls  # imports torch, which an address in use need not wait for
     from predictor.service import PredictionService
 
@@ -164,6 +185,7 @@ def _load(settings: ServerSettings, changed: Callable[[], None]) -> Loaded:
         threads=settings.threads,
         limits=settings.limits.service,
         lock=settings.lock,
+        observer=observer,
     )
     return Loaded(service, Calls(service, settings.limits.service), AdminCalls(service.served, changed))
 

@@ -17,6 +17,7 @@ from predictor.server.admission import Admission, Arrivals
 from predictor.server.adopted import Adopting
 from predictor.server.servicer import PREDICTION, Calls, Servicer
 from predictor.server.settings import Address, ServerLimits
+from predictor.server.watching import AccessLog, Watching
 
 if TYPE_CHECKING:
     from google.protobuf.descriptor import ServiceDescriptor
@@ -39,15 +40,23 @@ class Listener:
         address: where it listens.
         limits: of what it lets in.
         service: whose calls it answers.
+        watching: who is told of its calls; None = the log.
     """
 
-    def __init__(self, address: Address, limits: ServerLimits, service: "ServiceDescriptor" = PREDICTION) -> None:
+    def __init__(
+        self,
+        address: Address,
+        limits: ServerLimits,
+        service: "ServiceDescriptor" = PREDICTION,
+        watching: Watching | None = None,
+    ) -> None:
         self._whole = ("", service.full_name)
         """What health tells of beside models: the server and its service."""
         self._address = address
         self._limits = limits
         self._admission, self._arrivals = Admission(limits), Arrivals(limits)
-        self._servicer = Servicer(service, self._admission, self._arrivals, limits)
+        watched = watching or Watching([AccessLog()])
+        self._servicer = Servicer(service, self._admission, self._arrivals, limits, watched)
         self._health = health.aio.HealthServicer()  # pyright: ignore[reportAttributeAccessIssue] - the stubs lack it
         self._healthy: frozenset[str] = frozenset()
         self._server = grpc.aio.server(options=_options(limits))

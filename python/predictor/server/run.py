@@ -123,6 +123,7 @@ def _stop_signal() -> Generator[asyncio.Event]:
 
 def _announce(ports: Ports) -> None:
     line = {"ready": True, "port": ports.calls, "pid": os.getpid(), "version": version("quantra")}
-    admin = {} if ports.admin is None else {"admin_port": ports.admin}
-    sys.stdout.write(json.dumps({**line, **admin}) + "\n")
+    others = {"admin_port": ports.admin, "metrics_port": ports.metrics}
+    there = {name: port for name, port in others.items() if port is not None}
+    sys.stdout.write(json.dumps({**line, **there}) + "\n")
     sys.stdout.flush()

@@ -41,7 +41,7 @@ class ServerLimits:
     """As many of them may come over one connection."""
     arriving: int = 6
     """Requests that are taken in at once, each of up to `receive_bytes`; others wait for a place, and one that takes
-    longer than a second meanwhile is QUEUE_FULL. gRPC copies each on the thread that answers health: 16 MiB in 15 ms."""
+    longer than a second meanwhile is QUEUE_FULL. gRPC copies each on the thread that answers health, 16 MiB: 15 ms."""
     arriving_per_peer: int = 3
     """As many of them may come over one connection."""
     request_s: float = 30.0
@@ -114,7 +114,8 @@ class ServerSettings:
     """Everything about one server.
 
     Raises:
-        ConfigurationError: an address that other machines reach, without `insecure_public`, or for changes at all.
+        ConfigurationError: an address that other machines reach, without `insecure_public`, or for changes at all; a
+            port that is none.
     """
 
     models: Path
@@ -135,10 +136,16 @@ class ServerSettings:
     admin_listen: Address | None = None
     """Where models can be loaded, unloaded and read again; None: nowhere. Nobody is asked who they are there, so this
     machine alone may reach it."""
+    metrics_port: int | None = None
+    """Where Prometheus reads, on 127.0.0.1 alone, in [0, 65535]; 0 = any free port; None: nowhere."""
+    otel: bool = False
+    """Make a span of each call for OpenTelemetry; where they go is told by the variables OTEL_*."""
     limits: ServerLimits = field(default_factory=ServerLimits)
 
     def __post_init__(self) -> None:
         """Refuse to be public by accident."""
+        if self.metrics_port is not None and not 0 <= self.metrics_port <= _LAST_PORT:
+            raise ConfigurationError(f"the port {self.metrics_port} for metrics is none; use 0 to {_LAST_PORT}")
         if not self.listen.is_loopback and not self.insecure_public:
             raise ConfigurationError(
                 f"{self.listen} can be reached from other machines, without encryption or login; listen on 127.0.0.1, "
