@@ -1,5 +1,6 @@
 """One span a call for OpenTelemetry, below the caller's own. Where spans go is told by the variables OTEL_*."""
 
+import threading
 import time
 from collections.abc import Iterator
 from typing import Final, final
@@ -20,8 +21,8 @@ except ImportError:
 _NS: Final = 1_000_000_000
 _SERVERS_FAULT: Final = frozenset({"INTERNAL", "DATA_LOSS", "UNAVAILABLE", "UNIMPLEMENTED", "DEADLINE_EXCEEDED"})
 """Codes that make a span of a server one that failed, as OpenTelemetry's conventions have it."""
-_CLOSE_MS: Final = 2000
-"""How long the last spans may take to be sent."""
+_CLOSE_S: Final = 2.0
+"""How long the last spans may take to be sent; an exporter whose collector is gone would take many times as long."""
 
 
 @final
@@ -53,9 +54,10 @@ class Tracing:
         span.end(ended_ns)
 
     def close(self) -> None:
-        """Send the last spans."""
-        self._provider.force_flush(_CLOSE_MS)
-        self._provider.shutdown()
+        """Send the last spans, if there is somebody who takes them."""
+        closing = threading.Thread(target=self._provider.shutdown, name="otel-close", daemon=True)
+        closing.start()
+        closing.join(_CLOSE_S)
 
 
 def _attributes(call: EndedCall) -> Iterator[tuple[str, str | int | float]]:
