@@ -17,6 +17,7 @@ from predictor.calls import Calls
 from predictor.calls.calls import Service
 from predictor.server import Address, ServerLimits
 from predictor.server.listener import Listener
+from predictor.server.watching import Watching
 
 ANY_PORT = Address("127.0.0.1", 0)
 
@@ -37,10 +38,12 @@ class Served:
 
 
 @contextmanager
-def serving(service: Service, limits: ServerLimits | None = None) -> Generator[Served]:
+def serving(
+    service: Service, limits: ServerLimits | None = None, watching: Watching | None = None
+) -> Generator[Served]:
     """Serve on a free port of 127.0.0.1 until the block ends."""
     ready: Future[Served] = Future()
-    thread = threading.Thread(target=asyncio.run, args=(_serve(service, limits or ServerLimits(), ready),))
+    thread = threading.Thread(target=asyncio.run, args=(_serve(service, limits or ServerLimits(), ready, watching),))
     thread.start()
     served = ready.result()
     try:
@@ -51,8 +54,8 @@ def serving(service: Service, limits: ServerLimits | None = None) -> Generator[S
         thread.join()
 
 
-async def _serve(service: Service, limits: ServerLimits, ready: "Future[Served]") -> None:
-    listener = Listener(ANY_PORT, limits)
+async def _serve(service: Service, limits: ServerLimits, ready: "Future[Served]", watching: Watching | None) -> None:
+    listener = Listener(ANY_PORT, limits, watching=watching)
     port = listener.bind()
     await listener.start()
     calls = Calls(service)

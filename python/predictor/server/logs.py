@@ -1,5 +1,6 @@
 """What the log of a server process looks like. For commands: the library itself sets nothing up."""
 
+import copy
 import json
 import logging
 import traceback
@@ -34,6 +35,12 @@ def set_up(level: str, *, as_json: bool) -> None:
 @final
 class TextLine(logging.Formatter):
     """A line of text. Of an exception it tells where it was raised, and not its message, which may hold values."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The line; what another formatter made of the exception is not used."""
+        told = copy.copy(record)
+        told.exc_text = None
+        return super().format(told)
 
     def formatException(self, ei: ExcInfo) -> str:  # noqa: N802 - the name is logging's
         """Types, modules and lines."""
