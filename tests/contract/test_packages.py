@@ -200,7 +200,7 @@ def test_an_installed_quantra_writes_pages(places: dict[str, Place]) -> None:
 
 
 def test_the_core_is_few_packages() -> None:
-    """Beside torch's own for CUDA, which a machine with a GPU has; this checkout's list counts, not what is installed."""
+    """Beside those of CUDA, which a machine with a GPU has; what this checkout lists counts."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
     assert len(closure(project["dependencies"])) + 1 <= MOST_CORE_PACKAGES
 
