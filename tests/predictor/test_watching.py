@@ -33,13 +33,13 @@ from serving import failed_start, server_process, serving
 from predictor._pb import prediction_pb2 as pb
 from predictor._pb.prediction_pb2_grpc import ModelAdminServiceStub, PredictionServiceStub
 from predictor.bars import BarPanel
-from predictor.errors import ConfigurationError, InternalError, MissingPackageError
+from predictor.errors import ConfigurationError, InternalError, MissingPackageError, QuantraError, UnavailableError
 from predictor.forecast import Forecast
 from predictor.instance import Instance
 from predictor.observation import OK, Observation
 from predictor.registry import ModelLine, Registry
 from predictor.server import ServerSettings, logs
-from predictor.server.watching import AccessLog, ArrivedCall, EndedCall, Levels, Watching, access, scrape
+from predictor.server.watching import AccessLog, ArrivedCall, EndedCall, Levels, WatchedCall, Watching, access, scrape
 from predictor.server.watching.metrics import Metrics
 from predictor.server.watching.scrape import MetricsPort
 from predictor.service import PredictionService
@@ -279,6 +279,25 @@ def test_a_caller_that_goes_in_the_midst_counts_for_its_model(timeout: float | N
         may_go_on.set()
     assert ended.reference == "small@1"
     assert ended.reason in ({"CANCELLED"} if timeout is None else {"DEADLINE_EXCEEDED", "CANCELLED"})
+    assert told.calls.empty()
+
+
+@pytest.mark.parametrize(
+    ("error", "counted"),
+    [(None, ["small@1 OK", "small@2 OK"]), (UnavailableError("away"), ["small@1 OK", "small@2 OK", " UNAVAILABLE"])],
+)
+def test_of_a_call_with_many_requests_each_counts_and_the_call_if_it_fails(
+    error: QuantraError | None, counted: list[str]
+) -> None:
+    told = Ended()
+    arrived = ArrivedCall(service="s.S", method="PredictStream", request_id="r-1", peer="p", trace={})
+    stream = WatchedCall(arrived, [told], has_many=True)
+    for version in (1, 2):
+        stream.reached("small", version)
+        stream.observed(observation("small", version))
+    stream.end(error)
+    calls = [told.calls.get_nowait() for _ in counted]
+    assert [f"{call.reference} {call.code}" for call in calls] == counted
     assert told.calls.empty()
 
 
