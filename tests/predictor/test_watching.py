@@ -453,11 +453,22 @@ def raw(port: int, sent: bytes) -> bytes:
         return b"".join(iter(lambda: connection.recv(65536), b""))
 
 
-def test_three_hundred_connections_that_say_nothing_do_not_hold_the_metrics(port: int) -> None:
+def test_three_hundred_connections_that_say_nothing_do_not_hold_the_metrics(
+    port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(scrape, "LONGEST_S", 60.0)
     with ExitStack() as silent:
-        for _ in range(300):
-            silent.enter_context(socket.create_connection(("127.0.0.1", port)))
+        opened = [silent.enter_context(socket.create_connection(("127.0.0.1", port), timeout=20)) for _ in range(300)]
         assert samples(port)["quantra_build_info", built()] == 1
+        assert [is_ended(one) for one in opened[: -scrape.MOST_CONNECTIONS]] == [True] * (300 - scrape.MOST_CONNECTIONS)
+
+
+def is_ended(connection: socket.socket) -> bool:
+    """Whether the other side ends it; one that it keeps raises TimeoutError."""
+    try:
+        return connection.recv(1) == b""
+    except ConnectionError:
+        return True
 
 
 def built() -> Labels:
