@@ -86,7 +86,9 @@ class MetricsPort:
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._open[writer] = None
         if len(self._open) > MOST_CONNECTIONS:
-            next(iter(self._open)).transport.abort()
+            oldest = next(iter(self._open))
+            del self._open[oldest]  # now: others may come before its task hears of it
+            oldest.transport.abort()
         try:
             async with asyncio.timeout(LONGEST_S):
                 await self._answer(reader, writer)
@@ -96,7 +98,7 @@ class MetricsPort:
         except (OSError, EOFError, TimeoutError, asyncio.LimitOverrunError):
             writer.transport.abort()  # whoever is slow, sends no request or has gone gets no answer
         finally:
-            del self._open[writer]
+            self._open.pop(writer, None)
 
     async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
