@@ -20,6 +20,7 @@ from predictor.calls.calls import Service
 from predictor.server import Address, Listening, ServerLimits
 from predictor.server.guard import Guard
 from predictor.server.listener import Listener
+from predictor.server.watching import Watching
 
 ANY_PORT = Address("127.0.0.1", 0)
 
@@ -46,6 +47,7 @@ def serving(
     calls: Calls | None = None,
     *,
     address: Listening = ANY_PORT,
+    watching: Watching | None = None,
     guard: Guard | None = None,
     credentials: grpc.ServerCredentials | None = None,
 ) -> Generator[Served]:
@@ -58,7 +60,7 @@ def serving(
     calls = calls or Calls(service, limits.service)
 
     def listener() -> Listener:
-        return Listener(address, limits, guard=guard, credentials=credentials)
+        return Listener(address, limits, guard=guard, credentials=credentials, watching=watching)
 
     thread = threading.Thread(target=asyncio.run, args=(_serve(service, address, listener, calls, ready),))
     thread.start()

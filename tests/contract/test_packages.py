@@ -12,15 +12,19 @@ import subprocess
 import sys
 import sysconfig
 import tarfile
+import tomllib
 import venv
 import zipfile
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib.metadata import distribution
 from pathlib import Path
 
 import pytest
 from artifacts import recent_bars, small_models
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 from predictor.bars import BarPanel
 from predictor.forecast import Forecast
@@ -29,6 +33,8 @@ from predictor.forecaster import Forecaster
 ROOT = Path(__file__).parents[2]
 DOTNET = ROOT / "dotnet"
 PACKAGES = ("Quantra.Client", "Quantra.Client.Embedded")
+MOST_CORE_PACKAGES = 22
+"""Of an installation without extras, quantra itself among them."""
 QUIET = ("-nologo", "-nodeReuse:false", "-p:UseSharedCompilation=false", "-p:RunAnalyzers=false", "-v:quiet")
 HIDDEN = ("PYTHONPATH", "VIRTUAL_ENV", "QUANTRA_PYTHON", "QUANTRA_VENV")
 """What would lead a program back to this checkout or this environment."""
@@ -191,6 +197,27 @@ def test_an_installed_quantra_writes_pages(places: dict[str, Place]) -> None:
     place = places["sdist"]
     place.run(place.program("quantra"), "report", "models/demo/1", "--bars", "bars.csv", "--output", "report.html")
     assert "AAPL" in (place.folder / "report.html").read_text(encoding="utf-8")
+
+
+def test_the_core_is_few_packages() -> None:
+    """Beside those of CUDA, which a machine with a GPU has; what this checkout lists counts."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    assert len(closure(project["dependencies"])) + 1 <= MOST_CORE_PACKAGES
+
+
+def closure(requirements: Iterable[str]) -> set[str]:
+    """Names of all packages that these need, here and now."""
+    found: set[str] = set()
+    waiting = [Requirement(text) for text in requirements]
+    while waiting:
+        one = waiting.pop()
+        name = canonicalize_name(one.name)
+        if name in found or not (one.marker is None or one.marker.evaluate({"extra": ""})):
+            continue
+        if not name.startswith(("nvidia-", "cuda-", "triton")):
+            found.add(name)
+        waiting += [Requirement(text) for text in distribution(name).requires or ()]
+    return found
 
 
 # --- C#

@@ -157,7 +157,7 @@ class PredictStream:
         ends_s = time.monotonic() + read.timeout_s if read.timeout_s > 0 else math.inf
         whole_s = self._deadline.expires_at_s
         ends_s = ends_s if whole_s is None else min(ends_s, whole_s)
-        return Deadline(None if math.isinf(ends_s) else ends_s)
+        return Deadline(None if math.isinf(ends_s) else ends_s, observer=self._deadline.observer)
 
     def _enter(self, request: UnderWay, read: StreamRequest) -> bool:
         """Count a request; False where the stream takes no more. Raises what is wrong with it."""

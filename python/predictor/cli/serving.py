@@ -1,19 +1,17 @@
 """`quantra serve`."""
 
-import json
-import logging
 import os
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Literal
 
 import typer
 
 from predictor.cli.options import Device
 from predictor.errors import ConfigurationError
-from predictor.server import DEFAULT_ADDRESS, ServerSettings, TlsFiles, parse_listening
+from predictor.server import DEFAULT_ADDRESS, ServerSettings, TlsFiles, logs, parse_listening
 from predictor.server import serve as serve_models
 
-_LINE: Final = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+LogLevel = Literal["debug", "info", "warning", "error"]
 
 
 def serve(  # noqa: PLR0913 - one argument a flag
@@ -54,6 +52,13 @@ def serve(  # noqa: PLR0913 - one argument a flag
         str | None,
         typer.Option(metavar="HOST:PORT", help="Where models can be loaded and unloaded, or unix:PATH."),
     ] = None,
+    metrics_port: Annotated[
+        int | None, typer.Option(metavar="PORT", help="Where Prometheus reads, on 127.0.0.1; 0 picks a free one.")
+    ] = None,
+    otel: Annotated[
+        bool, typer.Option("--otel", help="A span of each call for OpenTelemetry, sent as the variables OTEL_* say.")
+    ] = False,
+    log_level: Annotated[LogLevel, typer.Option(help="At debug, a line for every call.")] = "info",
     as_json: Annotated[bool, typer.Option("--json", help="Log as JSON too; standard output always is.")] = False,
 ) -> None:
     """Serve models over gRPC until Ctrl+C or SIGTERM.
@@ -75,25 +80,10 @@ def serve(  # noqa: PLR0913 - one argument a flag
             watch=watch,
             max_age_sessions=max_age,
             admin_listen=None if admin_listen is None else parse_listening(admin_listen),
+            metrics_port=metrics_port,
+            otel=otel,
         )
     except ConfigurationError as error:
         raise typer.BadParameter(error.message) from error
-    handler = logging.StreamHandler()
-    handler.setFormatter(_JsonLine() if as_json else logging.Formatter(_LINE))
-    logging.basicConfig(level=logging.INFO, handlers=[handler])
+    logs.set_up(log_level, as_json=as_json)
     raise typer.Exit(serve_models(settings))
-
-
-class _JsonLine(logging.Formatter):
-    """One JSON object per record."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        fields = {
-            "time": self.formatTime(record),
-            "level": record.levelname,
-            "logger": record.name,
-            "message": record.getMessage(),
-        }
-        if record.exc_info:
-            fields["exception"] = self.formatException(record.exc_info)
-        return json.dumps(fields, ensure_ascii=False)

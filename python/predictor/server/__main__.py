@@ -1,21 +1,20 @@
 """`python -m predictor.server`: the server with the core packages alone."""
 
 import argparse
-import logging
 import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from predictor.errors import ConfigurationError
-from predictor.server import DEFAULT_ADDRESS, ServerSettings, TlsFiles, parse_listening, serve
+from predictor.server import DEFAULT_ADDRESS, ServerSettings, TlsFiles, logs, parse_listening, serve
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Read the command line and serve; the exit status is 0, 1 (could not start) or 2 (bad usage)."""
     parser = _parser()
     options = parser.parse_args(arguments)
-    logging.basicConfig(level=options.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    logs.set_up(options.log_level, as_json=options.json)
     try:
         settings = ServerSettings(
             models=options.models,
@@ -31,6 +30,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             watch=options.watch,
             max_age_sessions=options.max_age,
             admin_listen=None if options.admin_listen is None else parse_listening(options.admin_listen),
+            metrics_port=options.metrics_port,
+            otel=options.otel,
         )
     except ConfigurationError as error:
         parser.error(error.message)
@@ -57,7 +58,10 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--watch", action="store_true", help="follow what changes in the folder of models")
     parser.add_argument("--max-age", type=int, help="sessions that may have closed since the last bar of a prediction")
     parser.add_argument("--admin-listen", help="HOST:PORT or unix:PATH where models can be loaded and unloaded")
-    parser.add_argument("--log-level", default="info", choices=("debug", "info", "warning", "error"))
+    parser.add_argument("--metrics-port", type=int, help="port of 127.0.0.1 where Prometheus reads; 0 picks one")
+    parser.add_argument("--otel", action="store_true", help="a span of each call, sent as the variables OTEL_* say")
+    parser.add_argument("--log-level", default="info", choices=logs.LEVELS, help="of what is logged [%(default)s]")
+    parser.add_argument("--json", action="store_true", help="log as JSON too; standard output always is")
     return parser
 
 

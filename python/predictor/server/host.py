@@ -6,16 +6,18 @@ import logging
 import threading
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, final
 
 from predictor.errors import InternalError, QuantraError
+from predictor.observation import Observer
 from predictor.server.address import Address, Listening, SocketAddress
 from predictor.server.listener import Listener
 from predictor.server.rotation import Rotation
 from predictor.server.servicer import CALLS, CHANGES, Offer
 from predictor.server.settings import ServerSettings
+from predictor.server.watching import Instruments, Levels
 
 if TYPE_CHECKING:
     from predictor.calls import AdminCalls, Calls
@@ -36,6 +38,8 @@ class Ports:
     """0 for a Unix socket."""
     admin: int | None
     """For changes of the models; None = nowhere."""
+    metrics: int | None = None
+    """For Prometheus; None = nowhere."""
     socket: Path | None = None
     """In place of the port for calls."""
     admin_socket: Path | None = None
@@ -44,9 +48,9 @@ class Ports:
     def told(self) -> Mapping[str, int | str]:
         """As the ready line has them."""
         here = {"port": self.calls} if self.socket is None else {"socket": str(self.socket)}
-        if self.admin_socket is not None:
-            return {**here, "admin_socket": str(self.admin_socket)}
-        return here if self.admin is None else {**here, "admin_port": self.admin}
+        admin = {"admin_port": self.admin} if self.admin_socket is None else {"admin_socket": str(self.admin_socket)}
+        others = {**admin, "metrics_port": self.metrics}
+        return {**here, **{name: where for name, where in others.items() if where is not None}}
 
 
 @final
@@ -62,6 +66,16 @@ class Loaded:
     def names(self) -> list[str]:
         """Of the models that are served."""
         return [info.name for info in self.service.models()]
+
+    @property
+    def levels(self) -> Levels:
+        """What can be read of them at any time."""
+        service = self.service
+        return Levels(
+            versions=lambda: service.served.versions,
+            queues={"predictions": lambda: service.waiting, "explanations": lambda: service.explaining},
+            sessions=lambda: 0,  # there are none yet
+        )
 
     def close(self) -> None:
         """Finish what waits, and take no more."""
@@ -82,6 +96,7 @@ class Host:
 
     def __init__(self, settings: ServerSettings) -> None:
         self._settings = settings
+        self._instruments = Instruments(settings.metrics_port, traces=settings.otel)
         self._rotation = Rotation(settings)
         self._listener = self._listening(settings.listen, CALLS)
         self._admin = None if settings.admin_listen is None else self._listening(settings.admin_listen, CHANGES)
@@ -91,20 +106,24 @@ class Host:
 
     def _listening(self, address: Listening, offers: Sequence[Offer]) -> Listener:
         credentials = self._rotation.credentials() if isinstance(address, Address) else None
-        return Listener(address, self._settings.limits, offers, self._rotation.guard, credentials)
+        return Listener(
+            address, self._settings.limits, offers, self._rotation.guard, credentials, self._instruments.watching
+        )
 
     @property
     def _listeners(self) -> list[Listener]:
         return [self._listener] if self._admin is None else [self._listener, self._admin]
 
     def bind(self) -> Ports:
-        """Claim the addresses before anything is loaded; raises as `Listener.bind`."""
-        ports = Ports(self._listener.bind(), None if self._admin is None else self._admin.bind())
-        settings = self._settings
-        return replace(ports, socket=_path(settings.listen), admin_socket=_path(settings.admin_listen))
+        """Claim the addresses before anything is loaded; raises as `Listener.bind` and `Instruments.bind`."""
+        calls = self._listener.bind()
+        admin = None if self._admin is None else self._admin.bind()
+        sockets = [_path(address) for address in (self._settings.listen, self._settings.admin_listen)]
+        return Ports(calls, admin, self._instruments.bind(), *sockets)
 
     async def start(self) -> None:
         """Answer that models are loading."""
+        await self._instruments.start()
         for listener in self._listeners:
             await listener.start()
         if self._settings.is_open:
@@ -121,7 +140,7 @@ class Host:
 
         def load() -> None:
             try:
-                loaded.set_result(_load(self._settings, self._changed))
+                loaded.set_result(_load(self._settings, self._changed, self._instruments.observer))
             except Exception as error:  # noqa: BLE001 - a thread's edge: whoever waits raises it
                 loaded.set_exception(error)
 
@@ -132,6 +151,7 @@ class Host:
         """Answer calls with what was loaded."""
         loaded = self._loaded
         assert loaded is not None  # noqa: S101 - `load` came first
+        self._instruments.read(loaded.levels)
         _warn(loaded.service.problems)
         for name in loaded.service.without_champion:
             _log.warning("%s: no version has the alias champion, so the newest is served", name)
@@ -153,6 +173,7 @@ class Host:
             await listener.close()
         if self._loaded is not None:
             self._loaded.close()
+        await self._instruments.close()
 
     async def _watch(self, loaded: Loaded) -> None:
         while True:
@@ -181,7 +202,7 @@ def _path(address: Listening | None) -> Path | None:
     return address.path if isinstance(address, SocketAddress) else None
 
 
-def _load(settings: ServerSettings, changed: Callable[[], None]) -> Loaded:
+def _load(settings: ServerSettings, changed: Callable[[], None], observer: Observer | None) -> Loaded:
     from predictor.calls import AdminCalls, Calls  # imports torch, which an address in use need not wait for
     from predictor.service import PredictionService
 
@@ -196,6 +217,7 @@ def _load(settings: ServerSettings, changed: Callable[[], None]) -> Loaded:
         limits=settings.limits.service,
         lock=settings.lock,
         max_age_sessions=settings.max_age_sessions,
+        observer=observer,
     )
     return Loaded(service, Calls(service, settings.limits.service), AdminCalls(service.served, changed))
 

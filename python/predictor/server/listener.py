@@ -17,6 +17,7 @@ from predictor.server.descriptors import described
 from predictor.server.guard import Guard
 from predictor.server.servicer import CALLS, Calls, Offer, Servicer
 from predictor.server.settings import ServerLimits
+from predictor.server.watching import AccessLog, Watching
 
 _CLOSE_S: Final = 1.0
 """How long answers may take to be sent, and health watchers to hang up, once no call is in flight."""
@@ -38,6 +39,7 @@ class Listener:
         offers: the services whose calls it answers.
         guard: who may call what; None: everybody.
         credentials: for an address of the network; None: without TLS.
+        watching: who is told of its calls; None = the log.
     """
 
     def __init__(
@@ -47,14 +49,17 @@ class Listener:
         offers: Sequence[Offer] = CALLS,
         guard: Guard | None = None,
         credentials: "grpc.ServerCredentials | None" = None,
+        watching: Watching | None = None,
     ) -> None:
         self._services = tuple(offer.service.full_name for offer in offers)
         self._address = address
         self._credentials = credentials
         self._limits = limits
         self._admission, self._arrivals = Admission(limits), Arrivals(limits)
-        guard = guard or Guard()
-        self._servicers = [Servicer(offer, guard, self._admission, self._arrivals, limits) for offer in offers]
+        watching, guard = watching or Watching([AccessLog()]), guard or Guard()
+        self._servicers = [
+            Servicer(offer, guard, watching, self._admission, self._arrivals, limits) for offer in offers
+        ]
         self._health = health.aio.HealthServicer()  # pyright: ignore[reportAttributeAccessIssue] - the stubs lack it
         self._healthy: frozenset[str] = frozenset()
         self._server = grpc.aio.server(options=_options(limits, has_tls=credentials is not None))

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from predictor.errors import ConfigurationError
 from predictor.limits import ServiceLimits
-from predictor.server.address import DEFAULT_ADDRESS, Address, Listening
+from predictor.server.address import DEFAULT_ADDRESS, LAST_PORT, Address, Listening
 from predictor.server.certificates import TlsFiles
 
 _MIB = 1024 * 1024
@@ -92,7 +92,7 @@ class ServerSettings:
 
     Raises:
         ConfigurationError: an address that other machines reach, without TLS or `insecure_public`, or for changes
-            without TLS and tokens; TLS without an address that has it.
+            without TLS and tokens; TLS without an address that has it; a port that is none.
     """
 
     models: Path
@@ -121,10 +121,16 @@ class ServerSettings:
     admin_listen: Listening | None = None
     """Where models can be loaded, unloaded and read again; None: nowhere. Without `token_file` nobody is asked who they
     are there."""
+    metrics_port: int | None = None
+    """Where Prometheus reads, on 127.0.0.1 alone, in [0, 65535]; 0 = any free port; None: nowhere."""
+    otel: bool = False
+    """Make a span of each call for OpenTelemetry; where they go is told by the variables OTEL_*."""
     limits: ServerLimits = field(default_factory=ServerLimits)
 
     def __post_init__(self) -> None:
         """Refuse to be public by accident."""
+        if self.metrics_port is not None and not 0 <= self.metrics_port <= LAST_PORT:
+            raise ConfigurationError(f"the port {self.metrics_port} for metrics is none; use 0 to {LAST_PORT}")
         if self.max_age_sessions is not None and self.max_age_sessions < 0:
             raise ConfigurationError(f"max_age_sessions is {self.max_age_sessions}, but must be 0 or more")
         if not self.listen.is_loopback and self.tls is None and not self.insecure_public:

@@ -1,0 +1,74 @@
+"""What the log of a server process looks like. For commands: the library itself sets nothing up."""
+
+import copy
+import json
+import logging
+import traceback
+from collections.abc import Iterator
+from types import TracebackType
+from typing import Final, final
+
+from predictor.server.watching.access import FIELDS
+
+LEVELS: Final = ("debug", "info", "warning", "error")
+
+_LINE: Final = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+_OURS: Final = "predictor"
+
+ExcInfo = tuple[type[BaseException], BaseException, TracebackType | None] | tuple[None, None, None]
+
+
+def set_up(level: str, *, as_json: bool) -> None:
+    """Log to stderr, unless logging has been set up.
+
+    Args:
+        level: one of LEVELS, of our own lines; those of gRPC, asyncio and others begin at info in any case.
+        as_json: one JSON object a line.
+    """
+    number = logging.getLevelNamesMapping()[level.upper()]
+    handler = logging.StreamHandler()
+    handler.setFormatter(JsonLine() if as_json else TextLine(_LINE))
+    logging.basicConfig(level=max(number, logging.INFO), handlers=[handler])
+    logging.getLogger(_OURS).setLevel(number)
+
+
+@final
+class TextLine(logging.Formatter):
+    """A line of text. Of an exception it tells where it was raised, and not its message, which may hold values."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The line; what another formatter made of the exception is not used."""
+        told = copy.copy(record)
+        told.exc_text = None
+        return super().format(told)
+
+    def formatException(self, ei: ExcInfo) -> str:  # noqa: N802 - the name is logging's
+        """Types, modules and lines."""
+        return "\n".join(places(ei[1]))
+
+
+@final
+class JsonLine(logging.Formatter):
+    """One JSON object per record, with the facts of a call by name; of exceptions as `TextLine`."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The line."""
+        told: dict[str, object] = {
+            "time": self.formatTime(record),
+            "level": record.levelname,
+            "logger": record.name,
+            "message": record.getMessage(),
+            **record.__dict__.get(FIELDS, {}),
+        }
+        if record.exc_info:
+            told["exception"] = list(places(record.exc_info[1]))
+        return json.dumps(told, ensure_ascii=False)
+
+
+def places(error: BaseException | None) -> Iterator[str]:
+    """An exception and what led to it, last first: types, and the modules and lines that they passed."""
+    while error is not None:
+        yield f"{type(error).__module__}.{type(error).__qualname__}, raised in"
+        for frame, line in traceback.walk_tb(error.__traceback__):
+            yield f"  {frame.f_globals.get('__name__', '?')}:{line}, {frame.f_code.co_name}"
+        error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)

@@ -1,0 +1,159 @@
+"""What `deploy` holds for Grafana and Prometheus: well-formed, and about metrics that a server has."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+import yaml
+
+from predictor.observation import OK, Observation
+from predictor.server.watching import ArrivedCall, EndedCall, Levels
+from predictor.server.watching.metrics import Metrics
+
+DEPLOY = Path(__file__).parents[2] / "deploy"
+DASHBOARD: Any = json.loads((DEPLOY / "grafana" / "quantra.json").read_text("utf-8"))
+SCRAPE: Any = yaml.safe_load((DEPLOY / "prometheus" / "prometheus.yml").read_text("utf-8"))
+RULES: Any = yaml.safe_load((DEPLOY / "prometheus" / "quantra-rules.yml").read_text("utf-8"))
+
+PANEL = {
+    "type": "object",
+    "required": ["id", "type", "title", "description", "datasource", "gridPos", "fieldConfig", "options", "targets"],
+    "properties": {
+        "id": {"type": "integer", "minimum": 1},
+        "type": {"const": "timeseries"},
+        "gridPos": {
+            "type": "object",
+            "required": ["h", "w", "x", "y"],
+            "properties": {"w": {"maximum": 24}, "x": {"maximum": 23}},
+            "additionalProperties": {"type": "integer", "minimum": 0},
+        },
+        "targets": {
+            "type": "array",
+            "minItems": 1,
+            "items": {
+                "type": "object",
+                "required": ["datasource", "expr", "legendFormat", "refId"],
+                "properties": {"expr": {"type": "string", "minLength": 1}, "refId": {"pattern": "^[A-Z]$"}},
+            },
+        },
+    },
+}
+GRAFANA = {
+    "type": "object",
+    "required": ["uid", "title", "schemaVersion", "templating", "panels", "time", "refresh"],
+    "properties": {
+        "schemaVersion": {"type": "integer", "minimum": 36},
+        "panels": {"type": "array", "minItems": 1, "items": PANEL},
+        "templating": {
+            "type": "object",
+            "properties": {"list": {"items": {"required": ["name", "type", "query"]}}},
+        },
+    },
+}
+ALERTS = {
+    "type": "object",
+    "required": ["groups"],
+    "additionalProperties": False,
+    "properties": {
+        "groups": {
+            "items": {
+                "required": ["name", "rules"],
+                "properties": {
+                    "rules": {
+                        "minItems": 1,
+                        "items": {
+                            "required": ["alert", "expr", "for", "labels", "annotations"],
+                            "additionalProperties": False,
+                            "properties": {
+                                "alert": {"pattern": "^[A-Za-z]+$"},
+                                "expr": {"type": "string"},
+                                "for": {"pattern": "^[0-9]+m$"},
+                                "labels": {"type": "object"},
+                                "annotations": {"type": "object"},
+                            },
+                        },
+                    }
+                },
+            }
+        }
+    },
+}
+"""The parts of Grafana's and Prometheus's formats that are used here; no schema of theirs is at hand."""
+
+
+def expressions() -> list[str]:
+    """Every expression, of panels, variables and alerts."""
+    panels = [target["expr"] for panel in DASHBOARD["panels"] for target in panel["targets"]]
+    variables = [one["query"]["query"] for one in DASHBOARD["templating"]["list"] if one["type"] == "query"]
+    return [*panels, *variables, *(rule["expr"] for group in RULES["groups"] for rule in group["rules"])]
+
+
+@pytest.fixture(scope="module")
+def scraped() -> str:
+    """What a server tells after one forecast."""
+    metrics = Metrics()
+    held = (0, 0, 0)
+    metrics.read(Levels(versions=lambda: [("m", 1)], queues={"predictions": lambda: held}, sessions=lambda: 0))
+    arrived = ArrivedCall(service="s", method="Predict", request_id="r", peer="p", trace={})
+    metrics.ended(EndedCall(arrived=arrived, model="m", version=1, code=OK, reason="", took_s=0.1, observation=None))
+    metrics.observed(
+        Observation(
+            asked_at_s=0.0,
+            method="Predict",
+            model="m",
+            version=1,
+            rows=1,
+            engine="torch",
+            code=OK,
+            reason="",
+            refused=("TOO_FEW_BARS",),
+            took_s=0.1,
+            queue_s=0.1,
+            prepare_s=0.1,
+            forward_s=0.1,
+            batch_rows=1,
+        )
+    )
+    return metrics.page("")[0].decode()
+
+
+def test_the_dashboard_has_the_form_of_one() -> None:
+    jsonschema.validate(DASHBOARD, GRAFANA)
+    assert len({panel["id"] for panel in DASHBOARD["panels"]}) == len(DASHBOARD["panels"])
+
+
+def test_the_rules_have_the_form_of_rules() -> None:
+    jsonschema.validate(RULES, ALERTS)
+
+
+def test_prometheus_is_told_of_one_server_of_this_machine_and_of_rules_that_there_are() -> None:
+    assert [(DEPLOY / "prometheus" / name).is_file() for name in SCRAPE["rule_files"]] == [True]
+    (job,) = SCRAPE["scrape_configs"]
+    assert job["static_configs"] == [{"targets": ["127.0.0.1:9464"]}]
+    assert f'job="{job["job_name"]}"' in RULES["groups"][0]["rules"][0]["expr"]
+
+
+def test_every_metric_and_label_that_is_asked_for_is_in_a_scrape(scraped: str) -> None:
+    there = set(re.findall(r"^(\w+)", scraped, re.MULTILINE))
+    asked = {name for text in expressions() for name in re.findall(r"\b(?:quantra|process)_\w+", text)}
+    assert asked - there == set()
+    known = set(re.findall(r'(\w+)="', scraped)) | {"instance", "job"}  # these two are Prometheus's own
+    named = {name for text in expressions() for name in re.findall(r'(\w+)\s*(?:=~|!=|=)\s*"', text)}
+    assert named - known == set()
+
+
+def test_the_dashboard_shows_every_metric_of_ours(scraped: str) -> None:
+    asked = " ".join(expressions())
+    families = set(re.findall(r"^# TYPE (quantra_\w+)", scraped, re.MULTILINE))
+    assert {name for name in families if name not in asked} == set()
+
+
+def test_panels_do_not_overlap() -> None:
+    places = [panel["gridPos"] for panel in DASHBOARD["panels"]]
+    cells = [
+        (x, y) for at in places for x in range(at["x"], at["x"] + at["w"]) for y in range(at["y"], at["y"] + at["h"])
+    ]
+    assert len(cells) == len(set(cells))
