@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from benchmarks.faults import beside, burst, deadlines, gone, mutated, reloads, sizes, stopping
+from benchmarks.faults import beside, burst, damaged, deadlines, gone, mutated, reloads, sizes, stopping
 from benchmarks.faults.fault import Fault, Place
 from benchmarks.faults.models import Material
 
@@ -21,6 +21,7 @@ FAULTS: Final[Mapping[str, Fault]] = {
     "gone": gone.run,
     "stopping": stopping.run,
     "reloads": reloads.run,
+    "artifacts": damaged.run,
 }
 """Every fault by its name, in the order in which they are run."""
 ALONE: Final = frozenset({"deadlines"})
