@@ -83,7 +83,7 @@ def _loaded(
     place: Place, folder: Path, loader: Loader, what: tuple[Callable[[Random, bytes], bytes], str, str]
 ) -> Finding:
     damage, title, done = what
-    dice, names, count = Random(11), files_of(folder), place.count(DAMAGES, QUICK_DAMAGES)
+    dice, names, count = Random(11), files_of(folder), place.count(DAMAGES, QUICK_DAMAGES)  # noqa: S311 - damage
     tried = [Damaged(folder, dice.choice(names)) for _ in range(count)]
     found = [(one, one.read(loader, "artifact", lambda data: damage(dice, data))) for one in tried]
     outcomes = Counter(read.outcome for _, read in found)
@@ -113,7 +113,7 @@ def _naive(place: Place, folder: Path, loader: Loader, damage: Callable[[Random,
     """The same damage to a file of weights that nothing but its library reads."""
     shutil.copy(folder / WEIGHTS, place.work)
     shutil.copy(place.material.pickled_weights(), place.work)
-    dice, count = Random(12), place.count(DAMAGES, QUICK_DAMAGES)
+    dice, count = Random(12), place.count(DAMAGES, QUICK_DAMAGES)  # noqa: S311 - damage
     kinds: dict[str, Kind] = {WEIGHTS: "safetensors", place.material.pickled_weights().name: "torch"}
     loads = {
         kind: sum(
@@ -136,7 +136,7 @@ def _served(place: Place) -> Finding:
     models = place.work / "models"
     whole = shutil.copytree(place.material.version(1), models / NAME / "1")
     shutil.copytree(place.material.version(2), models / OTHER / "1")
-    dice, names = Random(13), files_of(whole)
+    dice, names = Random(13), files_of(whole)  # noqa: S311 - damage
     for version, name in enumerate(names, 2):
         copy = shutil.copytree(whole, models / NAME / str(version))
         path = copy / name
