@@ -43,7 +43,8 @@ def one_tensor(elements: int, *, stride: int, stored: int) -> bytes:
     """The pickle of {"a": tensor} as torch writes it: float32, so many elements over a storage of `stored` numbers."""
     storage = b"(X\7\0\0\0storagectorch\nFloatStorage\nX\1\0\0\0" + b"0X\3\0\0\0cpu" + _integer(stored) + b"tQ"
     shape = _integer(elements) + b"\x85" + _integer(stride) + b"\x85"
-    rebuilt = b"ctorch._utils\n_rebuild_tensor_v2\n(" + storage + b"K\0" + shape + b"\x89ccollections\nOrderedDict\n)RtR"
+    hooks = b"ccollections\nOrderedDict\n)R"
+    rebuilt = b"ctorch._utils\n_rebuild_tensor_v2\n(" + storage + b"K\0" + shape + b"\x89" + hooks + b"tR"
     return b"\x80\2}X\1\0\0\0a" + rebuilt + b"s."
 
 

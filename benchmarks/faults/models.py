@@ -71,6 +71,11 @@ class Material:
         """The small model's weights as torch.save writes them."""
         return self.folder / "weights.pt"
 
+    @property
+    def checkpoints(self) -> Path:
+        """The folder of a small training: two checkpoints, after window 1 and window 2."""
+        return self.folder / "checkpoints"
+
     def networks(self) -> str:
         """What the small model's network consists of, in words."""
         return (self.folder / "networks.txt").read_text(encoding="utf-8")
@@ -96,6 +101,23 @@ def write(folder: Path) -> None:
     for name, instance in parts.instances().items():
         (folder / f"{name}.bin").write_bytes(instance.SerializeToString())
     (folder / "networks.txt").write_text(parts.networks(), encoding="utf-8")
+    _write_checkpoints(material.checkpoints)
+
+
+def _write_checkpoints(folder: Path) -> None:
+    import torch
+
+    from trainers.loop.checkpoint.snapshot import Snapshot
+    from trainers.loop.checkpoint.store import Checkpoints
+
+    checkpoints = Checkpoints(folder)
+    with checkpoints.open():
+        for windows in (1, 2):
+            numbers = torch.arange(1000.0) + windows
+            tensors, state = {"modules": {"weight": numbers}}, {"moments": numbers / 2}
+            checkpoints.save(
+                Snapshot(tensors=tensors, state=state, epoch=0, window=windows, windows=windows, best=False)
+            )
 
 
 def flat_panel(sessions: np.ndarray[tuple[int], np.dtype[np.int32]], symbols: int) -> pb.BarPanel:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from benchmarks.faults import beside, burst, damaged, deadlines, gone, mutated, reloads, sizes, stopping
+from benchmarks.faults import beside, burst, damaged, deadlines, forged, gone, mutated, reloads, sizes, stopping
 from benchmarks.faults.fault import Fault, Place
 from benchmarks.faults.models import Material
 
@@ -22,6 +22,7 @@ FAULTS: Final[Mapping[str, Fault]] = {
     "stopping": stopping.run,
     "reloads": reloads.run,
     "artifacts": damaged.run,
+    "forged": forged.run,
 }
 """Every fault by its name, in the order in which they are run."""
 ALONE: Final = frozenset({"deadlines"})
