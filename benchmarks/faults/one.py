@@ -8,7 +8,19 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from benchmarks.faults import beside, burst, damaged, deadlines, forged, gone, mutated, reloads, sizes, stopping
+from benchmarks.faults import (
+    beside,
+    burst,
+    checkpoints,
+    damaged,
+    deadlines,
+    forged,
+    gone,
+    mutated,
+    reloads,
+    sizes,
+    stopping,
+)
 from benchmarks.faults.fault import Fault, Place
 from benchmarks.faults.models import Material
 
@@ -23,6 +35,7 @@ FAULTS: Final[Mapping[str, Fault]] = {
     "reloads": reloads.run,
     "artifacts": damaged.run,
     "forged": forged.run,
+    "checkpoints": checkpoints.run,
 }
 """Every fault by its name, in the order in which they are run."""
 ALONE: Final = frozenset({"deadlines"})
