@@ -24,6 +24,8 @@ from benchmarks.report import at_most
 STATE, GROUP, ARRAYS = "state.pt", "modules.safetensors", "golden/arrays.safetensors"
 NEWEST: Final = "window-000000002"
 FULL_NAMES, QUICK_NAMES = 1_000_000, 40_000
+SHARE: Final = 5
+"""A library alone reads a fifth of these names; all of them take half a minute."""
 FULL_BYTES, QUICK_BYTES = 256 << 20, 32 << 20
 ELEMENTS: Final = 1 << 40
 MOST_S, MOST_MIB = 1.0, 100.0
@@ -166,8 +168,8 @@ def _tensors(place: Place, copies: Copies) -> Finding:
         *(copies.checkpoint("warm start", what, GROUP, data) for what, data in files.items()),
         copies.artifact("a weight that is no number", WEIGHTS, _poisoned(place)),
     ]
-    path = place.work / "many.safetensors"
-    path.write_bytes(many)
+    path = place.work / "fewer.safetensors"
+    path.write_bytes(forgery.many_names(count // SHARE))
     alone = copies.loader.read("safetensors", path)
     return _refusals(
         place,
@@ -175,7 +177,7 @@ def _tensors(place: Place, copies: Copies) -> Finding:
         fault="tensors that lie",
         done="overlaps, sizes that lie or wrap round, headers without end, NaN: in the place of weights and golden "
         "arrays, and of a checkpoint's tensors; all digests right",
-        naive=f"naive: the {len(many) >> 20} MiB header, read by safetensors alone: {alone.outcome} after "
+        naive=f"naive: a header of {count // SHARE} names, read by safetensors alone: {alone.outcome} after "
         f"{alone.took_s:.1f} s, with {alone.more_mib:.0f} MiB more",
     )
 

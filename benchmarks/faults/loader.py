@@ -46,7 +46,7 @@ class Read:
 
 @final
 class Loader:
-    """The process; one that died is the last answer, and the next file needs another one."""
+    """The process. Once it died, or was ended because it did not answer, every further file has died too."""
 
     def __init__(self, popen: "subprocess.Popen[str]") -> None:
         self._popen = popen
@@ -60,7 +60,10 @@ class Loader:
         except BrokenPipeError:
             return Read("died")
         line = self.line(LONGEST_S)
-        return Read(**json.loads(line)) if line else Read("died")
+        if not line:
+            self._popen.kill()
+            return Read("died")
+        return Read(**json.loads(line))
 
     def line(self, within_s: float) -> str:
         """What it says next; empty if it ended, or says nothing in time."""
