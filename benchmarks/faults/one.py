@@ -19,6 +19,7 @@ from benchmarks.faults import (
     mutated,
     reloads,
     sizes,
+    soak,
     stopping,
 )
 from benchmarks.faults.fault import Fault, Place
@@ -36,6 +37,7 @@ FAULTS: Final[Mapping[str, Fault]] = {
     "artifacts": damaged.run,
     "forged": forged.run,
     "checkpoints": checkpoints.run,
+    "soak": soak.run,
 }
 """Every fault by its name, in the order in which they are run."""
 ALONE: Final = frozenset({"deadlines"})
