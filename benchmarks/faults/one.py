@@ -21,6 +21,7 @@ from benchmarks.faults import (
     sizes,
     soak,
     stopping,
+    told,
 )
 from benchmarks.faults.fault import Fault, Place
 from benchmarks.faults.models import Material
@@ -38,6 +39,7 @@ FAULTS: Final[Mapping[str, Fault]] = {
     "forged": forged.run,
     "checkpoints": checkpoints.run,
     "soak": soak.run,
+    "logs": told.run,
 }
 """Every fault by its name, in the order in which they are run."""
 ALONE: Final = frozenset({"deadlines"})
