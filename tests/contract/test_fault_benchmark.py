@@ -4,6 +4,7 @@ import asyncio
 import io
 import os
 import pickle
+import struct
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -11,6 +12,7 @@ from pathlib import Path
 from random import Random
 
 import grpc
+import numpy as np
 import pytest
 import safetensors
 import safetensors.torch
@@ -40,6 +42,7 @@ from benchmarks.faults.served import NotServedError, Vitals
 from benchmarks.faults.served import serving as serving_process
 from benchmarks.faults.sizes import emptiest
 from benchmarks.faults.soak import Look, memory_rows, repeated, time_rows
+from benchmarks.faults.told import SYMBOL, TOKEN, VALUE, held, marked_bars, marks
 from benchmarks.report import at_most, shown, unmeasured
 from predictor._pb import prediction_pb2 as pb
 
@@ -417,3 +420,23 @@ def test_what_is_done_beside_a_block_ends_with_it_and_its_errors_are_raised() ->
     done.clear()
     with pytest.raises(ZeroDivisionError), repeated(broken, 0.0):
         assert done.wait(10)
+
+
+# --- what a log tells
+
+
+def test_lines_that_hold_a_mark_are_counted_by_what_it_is(tmp_path: Path) -> None:
+    lines = [f"refused {TOKEN}", f"close is {VALUE}", f"{SYMBOL} at {tmp_path}/x", "not served: stock/2"]
+    assert held(lines, marks(tmp_path)) == {"a token": 1, "a value": 1, "a symbol": 1, "a path": 1}
+
+
+def test_marked_bars_are_one_good_instance_and_three_bad_ones() -> None:
+    panel = pb.BarPanel(symbols=["A"], session_yyyymmdd=[20240102, 20240103])
+    for prices in ("open", "high", "low", "close"):
+        setattr(panel, prices, struct.pack("<2d", 1.0, 1.0))
+    made = [one.bars for one in marked_bars(pb.Instance(bars=panel))]
+    assert {bars.symbols[0] for bars in made} == {SYMBOL}
+    assert struct.unpack("<2d", made[0].close) == (1.0, VALUE)
+    assert np.isnan(struct.unpack("<2d", made[1].open)[0])
+    assert struct.unpack("<2d", made[2].close) == (-VALUE, VALUE)
+    assert struct.unpack("<2d", made[3].low) == (1.0, 2 * VALUE)
