@@ -58,7 +58,7 @@ def _killed(place: Place) -> Finding:
             at_most("leftovers at the end", deaths.left, 0, detail=f"the kills left {deaths.half_done} half done"),
         ],
         detail=f"half written or half removed after a kill: {deaths.half_done}; at the end: {deaths.left}",
-        naive=f"naive: torch.save into one file, without a pause: nothing could be loaded after {gone} of {kills} kills",
+        naive=f"naive: torch.save into one file without a pause: nothing loads after {gone} of {kills} kills",
     )
 
 
