@@ -22,6 +22,8 @@ from benchmarks.faults.served import MIB, Server, Vitals, free_port, serving
 from benchmarks.report import Row, at_least, at_most, shown
 
 FULL_S, QUICK_S = 600.0, 30.0
+WARM_S: Final = 3.0
+WARM_RELOADS: Final = 10
 CALLERS: Final = 4
 SETTLE_S, QUICK_SETTLE_S = 60.0, 2.0
 """As `benchmarks.faults.gone` waits for gRPC's own threads."""
@@ -60,7 +62,7 @@ def soaked(place: Place, server: Server, exchange: Exchange, admin: Admin) -> Fi
     """Load it for the time of this run, and look at it meanwhile."""
     load = Load(lambda: open_channel(server.target), parts_of(place.material))
     lasting_s = QUICK_S if place.quick else FULL_S
-    asyncio.run(load.once_each())
+    _warm(server, place, exchange, admin)
     before, looks, reloads = server.vitals(), list[Look](), Counter[str]()
     end = time.monotonic() + lasting_s
     with (
@@ -88,6 +90,15 @@ def soaked(place: Place, server: Server, exchange: Exchange, admin: Admin) -> Fi
         ],
         detail=told(Counter(one.part for one in load.calls)),
     )
+
+
+def _warm(server: Server, place: Place, exchange: Exchange, admin: Admin) -> None:
+    """The same load for a moment, and some reloads: all threads and buffers that there will be have begun then."""
+    load, end = Load(lambda: open_channel(server.target), parts_of(place.material)), time.monotonic() + WARM_S
+    for _ in range(WARM_RELOADS):
+        _reload(exchange, admin, Counter())
+    asyncio.run(load.once_each())
+    asyncio.run(load.run(2 * CALLERS, lambda: time.monotonic() > end))
 
 
 @contextmanager
