@@ -18,7 +18,7 @@ from benchmarks.report import Row, at_least, at_most, unmeasured
 if TYPE_CHECKING:
     from benchmarks.faults.trained import Course
 
-KILLS, QUICK_KILLS = 50, 5
+KILLS, QUICK_KILLS = 50, 3
 DISK: Final = "4m"
 LIMITS: Final = {3: 0, 4: 2_000, 5: 30_000, 6: 60_000, 7: -1}
 """By window: the largest file that can be written from then on; the last lifts the limit."""

@@ -101,10 +101,11 @@ def write(folder: Path) -> None:
     for name, instance in parts.instances().items():
         (folder / f"{name}.bin").write_bytes(instance.SerializeToString())
     (folder / "networks.txt").write_text(parts.networks(), encoding="utf-8")
-    _write_checkpoints(material.checkpoints)
+    write_checkpoints(material.checkpoints)
 
 
-def _write_checkpoints(folder: Path) -> None:
+def write_checkpoints(folder: Path) -> None:
+    """Two checkpoints, as a training writes them."""
     import torch
 
     from trainers.loop.checkpoint.snapshot import Snapshot
