@@ -32,11 +32,11 @@ def run(place: Place) -> Iterator[Finding]:
     """A loader's part, then a server's."""
     folder = Path(shutil.copytree(place.material.small / NAME / "1", place.work / "artifact"))
     with loading(place.log) as loader:
-        for damage, title, done in (
-            (flipped, "artifacts with a flipped bit", "one bit of one byte of one file, all three at random"),
-            (cut, "artifacts cut short", "one file at random ends at a byte at random"),
+        for damage in (
+            Damage(flipped, "artifacts with a flipped bit", "one bit of one byte of one file, all three at random"),
+            Damage(cut, "artifacts cut short", "one file at random ends at a byte at random"),
         ):
-            yield _loaded(place, folder, loader, (damage, title, done))
+            yield _loaded(place, folder, loader, damage)
     yield _served(place)
 
 
@@ -54,6 +54,16 @@ def cut(dice: Random, data: bytes) -> bytes:
 def files_of(folder: Path) -> list[str]:
     """All files of an artifact, by their names in it."""
     return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Damage:
+    """What is done to a file, by its title and in words."""
+
+    change: Callable[[Random, bytes], bytes]
+    title: str
+    done: str
 
 
 @final
@@ -79,19 +89,16 @@ class Damaged:
         return read.outcome == "refused" and read.said.startswith(f"{WITNESS.get(self.name, self.name)}: ")
 
 
-def _loaded(
-    place: Place, folder: Path, loader: Loader, what: tuple[Callable[[Random, bytes], bytes], str, str]
-) -> Finding:
-    damage, title, done = what
+def _loaded(place: Place, folder: Path, loader: Loader, damage: Damage) -> Finding:
     dice, names, count = Random(11), files_of(folder), place.count(DAMAGES, QUICK_DAMAGES)  # noqa: S311 - damage
     tried = [Damaged(folder, dice.choice(names)) for _ in range(count)]
-    found = [(one, one.read(loader, "artifact", lambda data: damage(dice, data))) for one in tried]
+    found = [(one, one.read(loader, "artifact", lambda data: damage.change(dice, data))) for one in tried]
     outcomes = Counter(read.outcome for _, read in found)
     unnamed = sum(not one.is_told(read) for one, read in found) - outcomes["loaded"] - outcomes["died"]
     after = loader.read("artifact", folder)
     return Finding(
-        fault=title,
-        done=f"{done}; {len(names)} files, the manifest and its digest too; a process loads it",
+        fault=damage.title,
+        done=f"{damage.done}; {len(names)} files, the manifest and its digest too; a process loads it",
         calls=count + 1,
         wrong=outcomes["loaded"] + unnamed + (after.outcome != "loaded"),
         lost=outcomes["died"],
@@ -109,7 +116,7 @@ def told(outcomes: Counter[str]) -> str:
     return ", ".join(f"{count} {outcome}" for outcome, count in outcomes.most_common())
 
 
-def _naive(place: Place, folder: Path, loader: Loader, damage: Callable[[Random, bytes], bytes]) -> str:
+def _naive(place: Place, folder: Path, loader: Loader, damage: Damage) -> str:
     """The same damage to a file of weights that nothing but its library reads."""
     shutil.copy(folder / WEIGHTS, place.work)
     shutil.copy(place.material.pickled_weights(), place.work)
@@ -117,7 +124,7 @@ def _naive(place: Place, folder: Path, loader: Loader, damage: Callable[[Random,
     kinds: dict[str, Kind] = {WEIGHTS: "safetensors", place.material.pickled_weights().name: "torch"}
     loads = {
         kind: sum(
-            Damaged(place.work, name).read(loader, kind, lambda data: damage(dice, data)).outcome == "loaded"
+            Damaged(place.work, name).read(loader, kind, lambda data: damage.change(dice, data)).outcome == "loaded"
             for _ in range(count)
         )
         for name, kind in kinds.items()
