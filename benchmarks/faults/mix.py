@@ -14,7 +14,7 @@ from typing import Any, Final, Protocol, TypeAlias, final
 import grpc
 import grpc.aio
 
-from benchmarks.faults.calls import EXPLAIN, NO_ANSWER, PREDICT, ask, predict_request
+from benchmarks.faults.calls import EXPLAIN, NO_ANSWER, PREDICT, Ended, ask, predict_request
 from benchmarks.faults.models import NAME, Material
 from predictor._pb import prediction_pb2 as pb
 
@@ -25,6 +25,9 @@ PATIENCE_S: Final = 60.0
 RECONNECTED_AFTER: Final = 100
 """Calls of a caller over one connection."""
 AS_ASKED: Final = frozenset({grpc.StatusCode.OK})
+AS_LATE: Final = frozenset({grpc.StatusCode.OK, grpc.StatusCode.DEADLINE_EXCEEDED})
+ALMOST: Final = 0.8
+"""The share of a call's time after which it is almost over."""
 
 
 class Part(Protocol):
@@ -83,13 +86,37 @@ class Cancelled:
         return None if code in {grpc.StatusCode.CANCELLED, grpc.StatusCode.OK} else code
 
 
+@final
+@dataclass(frozen=True, slots=True)
+class Late:
+    """A call that has hardly any time; it may be answered in it.
+
+    Where the server's clock runs out first, gRPC resets the call, and a caller whose own has a moment left is told a bare
+    CANCELLED: that counts as late too, at the end of the time and not before.
+    """
+
+    name: str
+    share: int
+    path: str
+    body: bytes
+    timeout_s: float
+
+    async def once(self, channel: grpc.aio.Channel) -> grpc.StatusCode | None:
+        """Ask, and look at the status and when it came."""
+        end = await ask(channel, self.path, self.body, self.timeout_s)
+        return None if end.code in AS_LATE or self.is_reset(end) else end.code
+
+    def is_reset(self, end: Ended) -> bool:
+        """Whether the server's end of the time came first."""
+        return end.is_bare and end.took_s >= ALMOST * self.timeout_s
+
+
 def parts_of(material: Material) -> tuple[Part, ...]:
     """Windows, bars, panels, explanations, bad requests, cancelled and late calls."""
     window, bars, panel = material.window(), material.one_stock(), material.bars()
     question = pb.ExplainRequest(model=NAME, instance=bars, tolerance=0.05).SerializeToString()
     whole = predict_request(panel, bars, model=NAME)
     bad, none = grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.NOT_FOUND
-    late = frozenset({grpc.StatusCode.OK, grpc.StatusCode.DEADLINE_EXCEEDED})
     return (
         Unary("windows", 40, PREDICT, predict_request(window, model=NAME)),
         Unary("bars", 20, PREDICT, predict_request(bars, model=NAME)),
@@ -97,7 +124,7 @@ def parts_of(material: Material) -> tuple[Part, ...]:
         Unary("explanations", 2, EXPLAIN, question),
         Unary("cut messages", 6, PREDICT, whole[: len(whole) // 2], frozenset({bad})),
         Unary("models that are not there", 6, PREDICT, predict_request(bars, model="../none"), frozenset({bad, none})),
-        Unary("late calls", 4, PREDICT, whole, late, timeout_s=0.005),
+        Late("late calls", 4, PREDICT, whole, timeout_s=0.005),
         Cancelled("cancelled predictions", 6, PREDICT, whole, 0.003),
         Cancelled("cancelled explanations", 2, EXPLAIN, question, 0.01),
     )

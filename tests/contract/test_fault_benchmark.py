@@ -33,7 +33,7 @@ from benchmarks.faults.damaged import flipped
 from benchmarks.faults.deadlines import Wait, judged
 from benchmarks.faults.findings import Finding, lines
 from benchmarks.faults.flushed import Step, parsed, unflushed, unreadable
-from benchmarks.faults.mix import RECONNECTED_AFTER, Cancelled, Done, Load, Unary
+from benchmarks.faults.mix import RECONNECTED_AFTER, Cancelled, Done, Late, Load, Unary
 from benchmarks.faults.mutants import CHANGES, delimited, grouped, mutants, splice, tag, truncate, varint
 from benchmarks.faults.reflected import filled, methods
 from benchmarks.faults.reloads import facts_of
@@ -387,6 +387,14 @@ def test_a_mixed_load_reconnects_and_keeps_what_ended_otherwise(served: Served) 
     assert {one.part for one in load.calls} == {"asked", "refused", "given up"}
     assert {one.unexpected for one in load.calls if one.part == "refused"} == {grpc.StatusCode.INVALID_ARGUMENT}
     assert {one.unexpected for one in load.calls if one.part != "refused"} == {None}
+
+
+def test_a_late_call_may_be_reset_at_the_end_of_its_time_but_not_before_and_not_with_a_reason() -> None:
+    late, code = Late("late", 1, LIST, b"", timeout_s=0.01), grpc.StatusCode.CANCELLED
+    assert late.is_reset(Ended(code, took_s=0.0099))
+    assert not late.is_reset(Ended(code, took_s=0.004))
+    assert not late.is_reset(Ended(code, has_details=True, took_s=0.0099))
+    assert not late.is_reset(Ended(grpc.StatusCode.INTERNAL, took_s=0.0099))
 
 
 def looks(*pairs: tuple[int, float]) -> list[Look]:
