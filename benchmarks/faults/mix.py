@@ -91,7 +91,7 @@ class Cancelled:
 class Late:
     """A call that has hardly any time; it may be answered in it.
 
-    Where the server's clock runs out first, gRPC resets the call, and a caller whose own has a moment left is told a bare
+    Where the server's clock runs out first, gRPC may reset the call, and a caller with a moment left is told a bare
     CANCELLED: that counts as late too, at the end of the time and not before.
     """
 
