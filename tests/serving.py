@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import IO
 
 import grpc
+from watched_logs import SUITE
 
 from predictor.calls import Calls
 from predictor.calls.calls import Service
@@ -112,12 +113,15 @@ def server_process(models: Path, log: IO[str], *options: str) -> Generator[Proce
             yield Process(popen, f"127.0.0.1:{ready['port']}", ready)
         finally:
             popen.terminate()
+    SUITE.note(Path(log.name).read_text(encoding="utf-8").splitlines())
 
 
 def failed_start(*options: str) -> "subprocess.CompletedProcess[str]":
     """Run a server that cannot start, to its end."""
     command = [sys.executable, "-m", "predictor.server", *options]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    SUITE.note(done.stderr.splitlines(), allowed={"a path"})  # those that its own command line named
+    return done
 
 
 def lines_of(text: str) -> Iterator[str]:

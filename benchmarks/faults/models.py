@@ -19,6 +19,8 @@ MANY: Final = 8
 """Models of the folder that takes long to load."""
 NOTE_BYTES: Final = 500_000
 """What each of those tells in its card: a list of them all is a large answer."""
+WEIGHTS: Final = "weights.safetensors"
+"""The file of an artifact that holds its network's."""
 NAME: Final = "stock"
 """Of the model in every folder; beside it, the many have others with a number behind it."""
 
@@ -65,6 +67,15 @@ class Material:
         """One stock's bars."""
         return pb.Instance.FromString((self.folder / "one.bin").read_bytes())
 
+    def pickled_weights(self) -> Path:
+        """The small model's weights as torch.save writes them."""
+        return self.folder / "weights.pt"
+
+    @property
+    def checkpoints(self) -> Path:
+        """The folder of a small training: two checkpoints, after window 1 and window 2."""
+        return self.folder / "checkpoints"
+
     def networks(self) -> str:
         """What the small model's network consists of, in words."""
         return (self.folder / "networks.txt").read_text(encoding="utf-8")
@@ -72,10 +83,14 @@ class Material:
 
 def write(folder: Path) -> None:
     """Fill a new folder."""
+    import torch
+    from safetensors.torch import load_file
+
     from benchmarks.faults.artifacts import Parts
 
     material, parts = Material(folder), Parts.fitted()
     parts.save(material.small / NAME / "1", hidden=SMALL_HIDDEN, layers=2, seed=0)
+    torch.save(load_file(material.small / NAME / "1" / WEIGHTS), material.pickled_weights())
     for seed in (1, 2):
         parts.save(material.version(seed), hidden=SMALL_HIDDEN, layers=2, seed=seed)
     parts.save(material.heavy / NAME / "1", hidden=HEAVY_HIDDEN, layers=HEAVY_LAYERS, seed=0)
@@ -86,6 +101,24 @@ def write(folder: Path) -> None:
     for name, instance in parts.instances().items():
         (folder / f"{name}.bin").write_bytes(instance.SerializeToString())
     (folder / "networks.txt").write_text(parts.networks(), encoding="utf-8")
+    write_checkpoints(material.checkpoints)
+
+
+def write_checkpoints(folder: Path) -> None:
+    """Two checkpoints, as a training writes them."""
+    import torch
+
+    from trainers.loop.checkpoint.snapshot import Snapshot
+    from trainers.loop.checkpoint.store import Checkpoints
+
+    checkpoints = Checkpoints(folder)
+    with checkpoints.open():
+        for windows in (1, 2):
+            numbers = torch.arange(1000.0) + windows
+            tensors, state = {"modules": {"weight": numbers}}, {"moments": numbers / 2}
+            checkpoints.save(
+                Snapshot(tensors=tensors, state=state, epoch=0, window=windows, windows=windows, best=False)
+            )
 
 
 def flat_panel(sessions: np.ndarray[tuple[int], np.dtype[np.int32]], symbols: int) -> pb.BarPanel:

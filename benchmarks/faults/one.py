@@ -11,7 +11,10 @@ from typing import Final
 from benchmarks.faults import (
     beside,
     burst,
+    checkpoints,
+    damaged,
     deadlines,
+    forged,
     gone,
     inputs,
     mutated,
@@ -19,7 +22,9 @@ from benchmarks.faults import (
     rotation,
     shortage,
     sizes,
+    soak,
     stopping,
+    told,
 )
 from benchmarks.faults.fault import Fault, Place
 from benchmarks.faults.models import Material
@@ -36,6 +41,11 @@ FAULTS: Final[Mapping[str, Fault]] = {
     "rotation": rotation.run,
     "inputs": inputs.run,
     "shortage": shortage.run,
+    "artifacts": damaged.run,
+    "forged": forged.run,
+    "checkpoints": checkpoints.run,
+    "soak": soak.run,
+    "logs": told.run,
 }
 """Every fault by its name, in the order in which they are run."""
 ALONE: Final = frozenset({"deadlines"})

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from benchmarks.report import Row, at_most, unmeasured
 from benchmarks.training.job import unchanging
 from trainers.loop import CheckpointReport, Checkpoints, Loop, Loss, Phase, ResidentSource, WindowReport, adamw
+from trainers.loop.checkpoint.folder import DRAFT, REMOVED
 
 SAMPLES, BATCH, INPUTS = 2000, 20, 16
 WINDOWS_PER_EPOCH = SAMPLES // BATCH
@@ -55,33 +56,64 @@ def rows(*, quick: bool) -> list[Row]:
     if "fork" not in multiprocessing.get_all_start_methods():
         return [unmeasured(NAME, "this system cannot fork processes", reach="<= 0")]
     kills = 20 if quick else 200
-    epochs = -(-kills * WINDOWS_PER_KILL // WINDOWS_PER_EPOCH)
     with tempfile.TemporaryDirectory() as folder:
-        whole = _run(Path(folder) / "whole", epochs, killed_after=None)
-        killed, lost, resumed = _killed_often(Path(folder) / "killed", epochs, kills)
-    detail = f"{killed} kills with SIGKILL at random moments, a checkpoint every {EVERY} windows"
+        deaths = killed_often(Path(folder), kills)
+    detail = f"{deaths.killed} kills with SIGKILL at random moments, a checkpoint every {EVERY} windows"
+    epochs = epochs_for(kills)
     return [
-        at_most(NAME, lost, 0, detail=detail, judged=killed == kills),
+        at_most(NAME, deaths.lost, 0, detail=detail, judged=deaths.killed == kills),
         at_most(
             "weights of the resumed training that differ (0: equal to the bit)",
-            float(resumed.weights != whole.weights),
+            float(not deaths.equal),
             0,
             detail=f"{epochs} epochs of {WINDOWS_PER_EPOCH} windows, dropout, AdamW; against one never killed",
         ),
     ]
 
 
-def _killed_often(folder: Path, epochs: int, kills: int) -> tuple[int, int, Fate]:
-    """Kills that happened, checkpoints that were there before and not used afterwards, and the last process's fate."""
-    chance = random.Random(0)  # noqa: S311  no secret depends on it
-    killed = lost = newest = 0
+@final
+@dataclass(frozen=True, slots=True)
+class Deaths:
+    """What became of a training that was killed often.
+
+    Attributes:
+        killed: Kills that happened.
+        lost: Checkpoints that were there before one, and not used after it.
+        half_done: What the kills left half written, or half removed.
+        left: What of that is still there when the training has ended.
+        equal: Whether it ended with the weights of one that was never killed, to the bit.
+    """
+
+    killed: int
+    lost: int
+    half_done: int
+    left: int
+    equal: bool
+
+
+def epochs_for(kills: int) -> int:
+    """Epochs of a training that is killed so often before its end."""
+    return -(-kills * WINDOWS_PER_KILL // WINDOWS_PER_EPOCH)
+
+
+def killed_often(folder: Path, kills: int) -> Deaths:
+    """Train twice in a new folder: once left alone, and once killed at random moments and resumed."""
+    chance, epochs = random.Random(0), epochs_for(kills)  # noqa: S311  no secret depends on it
+    whole = _run(folder / "whole", epochs, killed_after=None)
+    killed = lost = newest = half_done = 0
     while True:
-        fate = _run(folder, epochs, killed_after=chance.randint(1, LONGEST_LIFE) if killed < kills else None)
+        life = chance.randint(1, LONGEST_LIFE) if killed < kills else None
+        fate = _run(folder / "killed", epochs, killed_after=life)
         lost += fate.first is not None and fate.first < newest
         newest = max(newest, fate.saved)
+        left = _half_done(folder / "killed")
         if fate.weights is not None:
-            return killed, lost, fate
-        killed += 1
+            return Deaths(killed, lost, half_done, left, fate.weights == whole.weights)
+        killed, half_done = killed + 1, half_done + left
+
+
+def _half_done(folder: Path) -> int:
+    return sum(path.name.startswith((DRAFT, REMOVED)) for path in folder.iterdir())
 
 
 def _run(folder: Path, epochs: int, *, killed_after: int | None) -> Fate:

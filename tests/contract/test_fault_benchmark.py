@@ -1,7 +1,11 @@
 """What `benchmarks.faults` sends and counts, against a real server in this process and by hand."""
 
 import asyncio
+import io
 import os
+import pickle
+import struct
+import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -10,6 +14,9 @@ from random import Random
 import grpc
 import numpy as np
 import pytest
+import safetensors
+import safetensors.torch
+import torch
 from canned_service import CannedService, forecast_of
 from google.protobuf.any_pb2 import Any as AnyMessage
 from google.protobuf.duration_pb2 import Duration
@@ -18,13 +25,17 @@ from google.rpc.status_pb2 import Status
 from serving import Served, serving
 
 from benchmarks.faults import __main__ as benchmark
-from benchmarks.faults import http2
+from benchmarks.faults import forgery, http2
 from benchmarks.faults.__main__ import findings
-from benchmarks.faults.calls import LIST, PREDICT, Ended, ask_once, retry_of
+from benchmarks.faults.calls import LIST, PREDICT, Ended, ask_once, open_channel, retry_of
 from benchmarks.faults.cases import Case, bar, changed, fault_of
+from benchmarks.faults.damaged import cut as shortened
+from benchmarks.faults.damaged import flipped
 from benchmarks.faults.deadlines import Wait, judged
 from benchmarks.faults.findings import Finding, lines
+from benchmarks.faults.flushed import Step, parsed, unflushed, unreadable
 from benchmarks.faults.inputs import among, refused_alone
+from benchmarks.faults.mix import RECONNECTED_AFTER, Cancelled, Done, Late, Load, Unary
 from benchmarks.faults.mutants import CHANGES, delimited, grouped, mutants, splice, tag, truncate, varint
 from benchmarks.faults.names import builders, stamps
 from benchmarks.faults.names import call as call_by_name
@@ -34,6 +45,8 @@ from benchmarks.faults.reloads import judged as judged_models
 from benchmarks.faults.served import NotServedError, Vitals
 from benchmarks.faults.served import serving as serving_process
 from benchmarks.faults.sizes import emptiest
+from benchmarks.faults.soak import Look, memory_rows, repeated, time_rows
+from benchmarks.faults.told import SYMBOL, TOKEN, VALUE, held, marked_bars, marks
 from benchmarks.faults.transport import GZIP, Packed, burst, messages, packed, send
 from benchmarks.report import at_most, shown, unmeasured
 from predictor._pb import prediction_pb2 as pb
@@ -399,3 +412,155 @@ def test_this_process_has_vitals() -> None:
     assert found.peak >= found.resident > 1 << 20
     assert found.threads > 0
     assert found.descriptors > 2
+
+
+# --- files that are damaged or made up
+
+
+def test_a_flipped_bit_is_one_bit_and_a_cut_file_its_beginning() -> None:
+    data = bytes(range(200))
+    for seed in range(20):
+        turned, cut = flipped(Random(seed), data), shortened(Random(seed), data)
+        assert sum((a ^ b).bit_count() for a, b in zip(turned, data, strict=True)) == 1
+        assert data.startswith(cut)
+        assert len(cut) < len(data)
+
+
+def test_the_pickle_that_acts_does_what_it_says(tmp_path: Path) -> None:
+    bare, archive = tmp_path / "bare", tmp_path / "archive"
+    pickle.loads(forgery.acting(bare))  # noqa: S301  it must do harm to prove the point
+    torch.load(io.BytesIO(forgery.archive_of(forgery.acting(archive), {})), weights_only=False)
+    assert bare.is_dir()
+    assert archive.is_dir()
+
+
+def test_forged_archives_are_what_torch_reads() -> None:
+    claims = torch.load(io.BytesIO(forgery.expanded(1 << 40)), weights_only=True)["a"]
+    zeros = torch.load(io.BytesIO(forgery.compressed(1 << 20)), weights_only=True)["a"]
+    assert claims.shape == (1 << 40,)
+    assert len(forgery.expanded(1 << 40)) < 1_000
+    assert (zeros.shape, float(zeros.abs().sum())) == ((1 << 18,), 0.0)
+    assert len(forgery.compressed(1 << 20)) < 10_000
+
+
+def test_a_poisoned_weight_is_no_number_and_the_others_are_as_before() -> None:
+    sound = {"a": torch.ones(3), "b": torch.ones(2)}
+    poisoned = safetensors.torch.load(forgery.not_a_number(safetensors.torch.save(sound)))
+    assert sum(int(tensor.isnan().sum()) for tensor in poisoned.values()) == 1
+    assert {name: tensor.shape for name, tensor in poisoned.items()} == {"a": (3,), "b": (2,)}
+
+
+@pytest.mark.parametrize(("what", "data"), list(forgery.lying()))
+def test_headers_that_lie_are_none_that_the_library_writes(what: str, data: bytes) -> None:
+    with pytest.raises((safetensors.SafetensorError, ValueError)):
+        safetensors.torch.load(data)
+    assert what
+
+
+# --- what is on the disk before it has its name
+
+TRACE = """\
+7 write(3</w/.draft/a>, "x", 1) = 1
+7 fsync(3</w/.draft/a>) = 0
+7 write(3</w/.draft/b>, "x", 1) = 1
+8 rename("/w/.draft", "/w/other") = -1 ENOENT (No such file or directory)
+7 fsync(4</w/.draft>) = 0
+7 rename("/w/.draft", "{target}") = 0
+"""
+
+
+def test_what_is_not_flushed_before_a_rename_is_named(tmp_path: Path) -> None:
+    target = tmp_path / "made"
+    target.mkdir()
+    for name in "ab":
+        (target / name).touch()
+    steps = list(parsed(TRACE.format(target=target).splitlines()))
+    assert unflushed(steps, target) == ["b", "the name of made"]
+    flushed_b = Step("flushed", "/w/.draft/b")
+    assert unflushed([*steps[:-1], flushed_b, steps[-1], Step("flushed", str(tmp_path))], target) == []
+    assert unflushed([*steps, flushed_b], target) == ["b", "the name of made"]
+    assert unflushed(steps[:-1], target) == ["made was written under its own name"]
+
+
+def test_what_others_cannot_read_is_named(tmp_path: Path) -> None:
+    made = tmp_path / "made"
+    made.mkdir(mode=0o755)
+    (made / "a").touch(mode=0o600)
+    (made / "b").touch(mode=0o644)
+    assert unreadable(made) == ["a: 0600"]
+
+
+# --- a load for long
+
+
+def test_a_mixed_load_reconnects_and_keeps_what_ended_otherwise(served: Served) -> None:
+    asked = Unary("asked", 3, LIST, b"")
+    refused = Unary("refused", 1, "/quantra.v1.PredictionService/GetModel", b"\xff")
+    given_up = Cancelled("given up", 1, LIST, b"", after_s=0.0)
+    load = Load(lambda: open_channel(served.target), [asked, refused, given_up])
+    asyncio.run(load.run(2, lambda: len(load.calls) >= 3 * RECONNECTED_AFTER))
+    assert load.connections >= 4
+    assert {one.part for one in load.calls} == {"asked", "refused", "given up"}
+    assert {one.unexpected for one in load.calls if one.part == "refused"} == {grpc.StatusCode.INVALID_ARGUMENT}
+    assert {one.unexpected for one in load.calls if one.part != "refused"} == {None}
+
+
+def test_a_late_call_may_be_reset_at_the_end_of_its_time_but_not_before_and_not_with_a_reason() -> None:
+    late, code = Late("late", 1, LIST, b"", timeout_s=0.01), grpc.StatusCode.CANCELLED
+    assert late.is_reset(Ended(code, took_s=0.0099))
+    assert not late.is_reset(Ended(code, took_s=0.004))
+    assert not late.is_reset(Ended(code, has_details=True, took_s=0.0099))
+    assert not late.is_reset(Ended(grpc.StatusCode.INTERNAL, took_s=0.0099))
+
+
+def looks(*pairs: tuple[int, float]) -> list[Look]:
+    return [Look(calls, Vitals(int(mib * (1 << 20)), 0, 1, 1, 0.0)) for calls, mib in pairs]
+
+
+def test_memory_is_judged_by_the_second_half_of_the_calls() -> None:
+    (grown,) = memory_rows(looks((0, 0.0), (4_000, 90.0), (5_000, 100.0), (7_500, 105.0), (10_000, 110.0)), judged=True)
+    assert grown.value == pytest.approx(2.0)
+    assert grown.ok is False
+    (kept,) = memory_rows(looks((0, 0.0), (5_000, 100.0), (10_000, 100.0)), judged=True)
+    assert (kept.value, kept.ok) == (0.0, True)
+
+
+def test_drift_compares_the_last_third_with_the_first() -> None:
+    calls = [Done("windows", at_s / 10, 0.010 if at_s < 600 else 0.013, None) for at_s in range(1000)]
+    drift = time_rows(calls, 100.0, judged=True)[0]
+    assert drift.value == pytest.approx(30.0)
+    assert drift.ok is False
+
+
+def test_what_is_done_beside_a_block_ends_with_it_and_its_errors_are_raised() -> None:
+    done = threading.Event()
+    with repeated(done.set, 0.0):
+        assert done.wait(10)
+
+    def broken() -> None:
+        done.set()
+        raise ZeroDivisionError
+
+    done.clear()
+    with pytest.raises(ZeroDivisionError), repeated(broken, 0.0):
+        assert done.wait(10)
+
+
+# --- what a log tells
+
+
+def test_lines_that_hold_a_mark_are_counted_by_what_it_is(tmp_path: Path) -> None:
+    lines = [f"refused {TOKEN}", f"close is {VALUE}", f"{SYMBOL} at {tmp_path}/x", "not served: stock/2"]
+    assert held(lines, marks(tmp_path)) == {"a token": 1, "a value": 1, "a symbol": 1, "a path": 1}
+
+
+def test_marked_bars_are_one_good_instance_and_three_bad_ones() -> None:
+    panel = pb.BarPanel(symbols=["A"], session_yyyymmdd=[20240102, 20240103])
+    for prices in ("open", "high", "low", "close"):
+        setattr(panel, prices, struct.pack("<2d", 1.0, 1.0))
+    made = [one.bars for one in marked_bars(pb.Instance(bars=panel))]
+    assert {bars.symbols[0] for bars in made} == {SYMBOL}
+    assert struct.unpack("<2d", made[0].close) == (1.0, VALUE)
+    assert np.isnan(struct.unpack("<2d", made[1].open)[0])
+    assert struct.unpack("<2d", made[2].close) == (-VALUE, VALUE)
+    assert struct.unpack("<2d", made[3].low) == (1.0, 2 * VALUE)

@@ -19,6 +19,7 @@ from audits import audit_record
 from cards import SENTENCE, full_card
 from market import without_last_bar
 from serving import serving
+from watched_logs import SUITE
 
 from predictor import canonical, golden
 from predictor.artifact import load, save
@@ -590,6 +591,7 @@ def test_serve_answers_until_it_is_told_to_stop(models: Path, bars: Path, capsys
         found = json_of(capsys, "predict", "--server", f"127.0.0.1:{ready['port']}", "--bars", bars)
         server.send_signal(signal.SIGTERM)
         _, log = server.communicate()
+    SUITE.note(log.splitlines())
 
     assert ready["ready"] is True
     assert found["symbols"] == ["AAPL", "GOOG"]

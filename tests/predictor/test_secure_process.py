@@ -12,6 +12,7 @@ import grpc
 import pytest
 from artifacts import recent_bars, small_models
 from serving import Process, server_process
+from watched_logs import token
 
 from predictor._pb import prediction_pb2 as pb
 from predictor._pb.prediction_pb2_grpc import ModelAdminServiceStub
@@ -21,7 +22,7 @@ from predictor.instance import Instance, Query
 from predictor.server.issuing import Issued, issue
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="Unix sockets")
-FIRST, SECOND, OPERATOR, OWN = "first" * 8, "second" * 8, "operator" * 5, "own" * 12
+FIRST, SECOND, OPERATOR, OWN = map(token, ("first", "second", "operator", "own"))
 
 
 @dataclass(frozen=True, slots=True)

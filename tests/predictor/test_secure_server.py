@@ -24,6 +24,7 @@ from canned_service import CannedService, forecast_of
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2_grpc
 from serving import Served, serving
+from watched_logs import token
 
 from predictor._pb import prediction_pb2 as pb
 from predictor._pb.prediction_pb2_grpc import PredictionServiceStub
@@ -44,7 +45,7 @@ from predictor.server.servicer import PREDICTION
 from predictor.wire import instances
 
 posix = pytest.mark.skipif(os.name != "posix", reason="of POSIX alone")
-PREDICTS, EXPLAINS, NEXT = "p" * 32, "e" * 32, "n" * 40
+PREDICTS, EXPLAINS, NEXT = map(token, ("predicts", "explains", "next"))
 TOKENS = f"desk predict {PREDICTS}\nresearch explain {EXPLAINS}\n"
 LONG_AGO = datetime(2020, 1, 1, tzinfo=UTC)
 BARS = recent_bars()
@@ -337,7 +338,7 @@ def test_a_token_is_good_for_its_roles(guarded: tuple[Secured, Path]) -> None:
             client.predict(BARS)
 
 
-@pytest.mark.parametrize("token", [None, "", "w" * 32, PREDICTS[:-1]])
+@pytest.mark.parametrize("token", [None, "", token("wrong"), PREDICTS[:-1]])
 def test_a_caller_without_a_known_token_is_refused(guarded: tuple[Secured, Path], token: str | None) -> None:
     credentials = ClientCredentials(token=token)
     with (

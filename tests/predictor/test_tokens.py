@@ -4,13 +4,14 @@ import hmac
 from collections.abc import Sequence
 
 import pytest
+from watched_logs import token
 
 from predictor._pb import prediction_pb2 as pb
 from predictor.errors import ConfigurationError, PermissionDeniedError, UnauthenticatedError
 from predictor.server.guard import NEEDS, Guard
 from predictor.server.tokens import MOST, Role, Token, Tokens
 
-A, B, C = ("a" * 32, "b" * 40, "c" * 32)
+A, B, C = map(token, "abc")
 FILE = f"""# who may ask
 desk predict {A}
 

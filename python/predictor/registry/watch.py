@@ -103,9 +103,9 @@ class Watch:
 
     def _troubled(self, registry: Registry, trouble: str) -> Change:
         """The registry as it is; told once."""
-        path, is_known = self._folder.path, self._seen.trouble == trouble
+        is_known = self._seen.trouble == trouble
         self._seen = replace(self._seen, trouble=trouble)
-        problem = ArtifactError(f"{path}: the folder of models cannot be read: {trouble}; what was served stays")
+        problem = ArtifactError(f"the folder of models cannot be read: {trouble}; what was served stays")
         return Change(registry=registry, problems=() if is_known else (problem,))
 
     def _followed(self, registry: Registry, name: str, before: LineState | None, now: LineState | None) -> Registry:

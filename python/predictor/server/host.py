@@ -70,11 +70,11 @@ class Loaded:
     @property
     def levels(self) -> Levels:
         """What can be read of them at any time."""
-        service = self.service
+        service, calls = self.service, self.calls
         return Levels(
             versions=lambda: service.served.versions,
             queues={"predictions": lambda: service.waiting, "explanations": lambda: service.explaining},
-            sessions=lambda: 0,  # there are none yet
+            sessions=lambda: calls.sessions_held[0],
         )
 
     def close(self) -> None:

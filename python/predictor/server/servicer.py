@@ -182,10 +182,9 @@ class Servicer:
         is_stream: bool = False,
     ) -> Any:
         """A handler that lets a call in, and whose every error ends as a status."""
-        has_many: bool = self._offer.service.methods_by_name[name].client_streaming
 
         async def answer(_requests: object, context: Context) -> Any:
-            call = self._watching.begin(self._offer.service.full_name, name, context, has_many=has_many)
+            call = self._watching.begin(self._offer.service.full_name, name, context, has_many=is_stream)
             deadline = Deadline.after(context.time_remaining(), call)
             try:
                 self._guard.check(name, context.invocation_metadata() or ())

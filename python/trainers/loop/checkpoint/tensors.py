@@ -15,12 +15,13 @@ from hashlib import sha256
 from pathlib import Path
 from pickle import UnpicklingError
 from typing import IO, Any, BinaryIO, cast, final
+from zipfile import ZIP_STORED, BadZipFile, ZipFile
 
 import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 
-from trainers.loop.checkpoint.folder import DamagedError
+from trainers.loop.checkpoint.folder import DamagedError, shown
 from trainers.loop.errors import CheckpointError
 
 READABLE = 0o644
@@ -35,6 +36,10 @@ VALUE_BYTES = 16
 CHARACTER_BYTES = 4
 ARCHIVE_BYTES = 4096
 SHOWN_VALUE = 60
+MAX_EXPANDED_BYTES = 64 << 20
+"""What tensors may take, written out in full, that are views of fewer numbers than they show."""
+MAX_HEADER_BYTES = 2 << 20
+"""Names, types and shapes of some 20 000 tensors; a reader takes seconds for a header of many more."""
 
 DTYPES: Mapping[torch.dtype, str] = {
     torch.float64: "F64",
@@ -122,7 +127,8 @@ def check_state(state: Mapping[str, Any]) -> None:
     """Check that a resumed training will be able to read the state back.
 
     Raises:
-        CheckpointError: A value of a type that it will not; the message names its place.
+        CheckpointError: A value of a type that it will not, whose place the message names; or expanded tensors that
+            would fill the memory.
     """
     for place, value in _leaves(state):
         if not _is_readable(value):
@@ -132,6 +138,12 @@ def check_state(state: Mapping[str, Any]) -> None:
                 "hold: resuming builds tensors and plain Python values only; make it one, with float(), int(), "
                 ".tolist() or torch.as_tensor(), or leave it out of the state_dict() it comes from"
             )
+    expanded = _expanded_bytes(state)
+    if expanded > MAX_EXPANDED_BYTES:
+        raise CheckpointError(
+            f"tensors of the state that show more numbers than they hold would take {shown(expanded)} in full, at most "
+            f"{shown(MAX_EXPANDED_BYTES)}; keep what was expanded, and expand it when it is needed"
+        )
 
 
 def state_bytes(state: Mapping[str, Any]) -> int:
@@ -171,12 +183,36 @@ def read_state(path: Path) -> dict[str, Any]:
     """The state, all tensors on the CPU. Nothing that the file names is imported or called.
 
     Raises:
-        DamagedError: It is no archive of tensors and plain Python values.
+        DamagedError: It is no archive of tensors and plain Python values, or would take far more than its own size.
     """
     try:
-        return torch.load(path, weights_only=True, map_location="cpu")
-    except (UnpicklingError, RuntimeError, EOFError) as error:
+        _check_archive(path)
+        state: object = torch.load(path, weights_only=True, map_location="cpu")
+    except (UnpicklingError, RuntimeError, EOFError, BadZipFile) as error:
         raise DamagedError(f"{path.name} holds more than tensors and plain values, or is not an archive") from error
+    if type(state) is not dict:
+        raise DamagedError(f"{path.name} holds no state but a {type(state).__name__}")
+    found = cast("dict[str, Any]", state)
+    expanded = _expanded_bytes(found)
+    if expanded > MAX_EXPANDED_BYTES:
+        raise DamagedError(f"{path.name} holds tensors that would take {shown(expanded)} in full")
+    return found
+
+
+def _check_archive(path: Path) -> None:
+    """Refuse an archive that unpacks to more than it is: torch writes what it holds as it is, one after the other."""
+    with ZipFile(path) as archive:
+        members = archive.infolist()
+    if any(member.compress_type != ZIP_STORED for member in members):
+        raise DamagedError(f"{path.name} is compressed, which no checkpoint is")
+    if sum(member.file_size for member in members) > path.stat().st_size:
+        raise DamagedError(f"{path.name} claims to hold more than its own size")
+
+
+def _expanded_bytes(state: Mapping[str, Any]) -> int:
+    """What those tensors would take in full that are views of fewer numbers than they show."""
+    tensors = [value for _, value in _leaves(state) if isinstance(value, Tensor) and value.layout is torch.strided]
+    return sum(tensor.nbytes for tensor in tensors if tensor.nbytes > tensor.untyped_storage().nbytes())
 
 
 def _leaves(state: Mapping[str, Any]) -> Iterator[tuple[str, object]]:
@@ -224,7 +260,8 @@ def check_group(group: str, tensors: Mapping[str, Tensor]) -> None:
     """Check that a safetensors file can hold every tensor, whatever its shape.
 
     Raises:
-        CheckpointError: One is sparse, without content, or of a type that the format does not know.
+        CheckpointError: One is sparse, without content, or of a type that the format does not know; or there are too
+            many of them.
     """
     for name, tensor in tensors.items():
         if tensor.layout is not torch.strided or tensor.is_meta or tensor.dtype not in DTYPES:
@@ -232,6 +269,11 @@ def check_group(group: str, tensors: Mapping[str, Tensor]) -> None:
                 f"{name!r} in {group!r} is {tensor.dtype}, {tensor.layout}, on {tensor.device}; a checkpoint holds "
                 "dense tensors of real numbers: keep this one in the state"
             )
+    if len(_header(tensors)) - LENGTH_BYTES > MAX_HEADER_BYTES:
+        raise CheckpointError(
+            f"the names and shapes of the {len(tensors)} tensors in {group!r} take more than "
+            f"{shown(MAX_HEADER_BYTES)}; put fewer and larger ones together in a module, or give them shorter names"
+        )
 
 
 def group_bytes(tensors: Mapping[str, Tensor]) -> int:
@@ -257,13 +299,21 @@ def read_group(path: Path) -> dict[str, Tensor]:
     They have memory of their own: the file may be removed while they are in use.
 
     Raises:
-        DamagedError: It is not a safetensors file.
+        DamagedError: It is not a safetensors file, or has a header that is larger than any that is written.
     """
+    _check_header(path)
     try:
         with safe_open(path, framework="pt") as file:  # pyright: ignore[reportUnknownVariableType]  typed as Any
             return {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118  it is no mapping
     except SafetensorError as error:
         raise DamagedError(f"{path.name} is not a safetensors file: {error}") from error
+
+
+def _check_header(path: Path) -> None:
+    with path.open("rb") as file:
+        length = int.from_bytes(file.read(LENGTH_BYTES), "little")
+    if length > MAX_HEADER_BYTES:
+        raise DamagedError(f"{path.name} is not a safetensors file of a checkpoint: its header claims {length} bytes")
 
 
 def _header(tensors: Mapping[str, Tensor]) -> bytes:

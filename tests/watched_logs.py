@@ -1,0 +1,89 @@
+"""What no line of a server's log may hold, watched over the whole suite: a token, a value in full, a path.
+
+A line is a record of one of the loggers `predictor.*`, whatever its level, or what a server process writes to stderr
+once it answers. A command that cannot start is another matter: on stderr it may name what its own command line named.
+"""
+
+import logging
+import os
+import re
+import tempfile
+from collections.abc import Collection, Generator, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+OURS = "predictor"
+MARK = "SECRET-TOKEN"
+"""In every token of the tests: it is no text that anything else has."""
+ROOT = Path(__file__).parents[1]
+PLACES = tuple(sorted({tempfile.gettempdir(), os.path.realpath(tempfile.gettempdir()), str(ROOT), str(Path.home())}))
+FORBIDDEN = {
+    "a token": re.compile(rf"{MARK}|\b[Bb]earer\s+\S|\bauthorization\b", re.IGNORECASE),
+    "a value in full": re.compile(r"(?<![\w.])\d+\.\d{6,}|(?<![\w.])\d\.\d+e[+-]?\d+"),
+    "a path": re.compile("|".join(rf"(?<![\w.]){re.escape(place)}(?:/|\b)" for place in PLACES)),
+}
+
+
+def token(name: str) -> str:
+    """A token for tests, of 32 characters: whatever logs it is found."""
+    return f"{MARK}-{name}-".ljust(32, "0")
+
+
+@dataclass(frozen=True, slots=True)
+class Breach:
+    """A line that holds what it may not."""
+
+    what: str
+    line: str
+    test: str
+    """Which ran when it was found."""
+
+    def __str__(self) -> str:
+        return f"{self.what} in {self.line[:300]!r}, found in {self.test}"
+
+
+def held(line: str) -> Iterator[str]:
+    """What a line holds that it may not."""
+    return (what for what, pattern in FORBIDDEN.items() if pattern.search(line))
+
+
+class WatchedLogs(logging.Handler):
+    """Takes every record of the suite and keeps the breaches."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lines = 0
+        self.breaches: list[Breach] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """The message alone; what becomes of an exception is the formatter's affair, and is in what processes write."""
+        self.note([record.getMessage()])
+
+    def note(self, lines: Iterable[str], *, allowed: Collection[str] = ()) -> None:
+        """Look at lines, wherever they come from; `allowed` are keys of FORBIDDEN."""
+        for line in lines:
+            self.lines += 1
+            test = os.environ.get("PYTEST_CURRENT_TEST", "no test")
+            self.breaches += (Breach(what, line, test) for what in held(line) if what not in allowed)
+
+    @contextmanager
+    def listening(self) -> Generator[None]:
+        """Hear all records within the block, of whatever level."""
+        logger = logging.getLogger(OURS)
+        before = logger.level
+        logger.addHandler(self)
+        logger.setLevel(logging.DEBUG)
+        try:
+            yield
+        finally:
+            logger.removeHandler(self)
+            logger.setLevel(before)
+
+    def told(self) -> str:
+        """All breaches, a line each."""
+        return "\n".join(map(str, self.breaches))
+
+
+SUITE = WatchedLogs()
+"""Of this run of the tests."""
