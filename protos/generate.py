@@ -28,7 +28,10 @@ SOURCES = ["predictor/_pb/prediction.proto", "predictor/_pb/inference.proto"]
 # Clients of the public protocol, such as tritonclient, register its names in protobuf's default pool, which takes each
 # name once in a process. Ours are therefore in a pool of their own.
 PUBLIC = "inference_pb2.py"
-DEFAULT_POOL, OWN_POOL = "_descriptor_pool.Default().AddSerializedFile(", "_descriptor_pool.DescriptorPool().AddSerializedFile("
+DEFAULT_POOL, OWN_POOL = (
+    "_descriptor_pool.Default().AddSerializedFile(",
+    "_descriptor_pool.DescriptorPool().AddSerializedFile(",
+)
 
 NO_ENVIRONMENT = 3
 """Exit status if pip could not install the generator."""
