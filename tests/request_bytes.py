@@ -1,6 +1,7 @@
 """Requests as bytes: good ones, and the same with bytes changed at random."""
 
-from typing import Final
+from collections.abc import Sequence
+from typing import Any, Final
 
 import numpy as np
 from artifacts import recent_bars, small_pipeline
@@ -61,10 +62,26 @@ REQUESTS: Final = (
 """Names of calls, and bytes that are answered by a folder of the models small, graph and tft."""
 
 
+def stream_request(**action: Any) -> bytes:
+    """One request of a stream."""
+    return pb.PredictStreamRequest(request_id="changed", timeout_s=100, **action).SerializeToString()
+
+
+_BARS: Final = instances.encode(Instance(input=recent_bars("AAPL", "IBM").last(PIPELINE.bars_needed)))
+STREAM_REQUESTS: Final = (
+    ("predict", stream_request(predict=pb.StreamPredict(model="small", instance=_BARS))),
+    ("open", stream_request(open=pb.OpenSession(session_id="s", model="small", instance=_BARS))),
+    ("push", stream_request(push=pb.PushBars(session_id="s", bars=_BARS.bars))),
+    ("close", stream_request(close=pb.CloseSession(session_id="s"))),
+    ("cancel", stream_request(cancel=pb.CancelRequest(request_id="before"))),
+)
+"""Names of actions, and bytes that are answered where the model small is served."""
+
+
 @st.composite
-def mutated(draw: st.DrawFn) -> tuple[str, bytes]:
+def mutated(draw: st.DrawFn, requests: Sequence[tuple[str, bytes]] = REQUESTS) -> tuple[str, bytes]:
     """A method, and its request with a few bytes changed, removed or added; often near the start, where lengths are."""
-    method, unchanged = draw(st.sampled_from(REQUESTS))
+    method, unchanged = draw(st.sampled_from(requests))
     body = bytearray(unchanged)
     for _ in range(draw(st.integers(1, 4))):
         reach = draw(st.sampled_from((40, 2000, len(body))))

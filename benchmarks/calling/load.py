@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Final, final
 import grpc.aio
 import numpy as np
 
-from benchmarks.calling.subject import PREDICT
+from benchmarks.calling.subject import PREDICT, PREDICT_STREAM
+from predictor._pb import prediction_pb2 as pb
 from predictor.arrays import FloatArray
 
 if TYPE_CHECKING:
@@ -35,6 +36,8 @@ class Turn:
     """Its name."""
     in_flight: int
     seconds: float
+    streams: int = 0
+    """Over how many streams; 0 = as unary calls."""
 
 
 @final
@@ -96,7 +99,8 @@ def answer_turns(target: str, requests: Mapping[str, bytes], told: "Connection[C
     """Take turns until the process is ended; runs in its own process."""
     while True:
         turn = told.recv()
-        told.send(asyncio.run(calls_of(target, requests[turn.request], turn)))
+        calls = streamed_calls_of if turn.streams else calls_of
+        told.send(asyncio.run(calls(target, requests[turn.request], turn)))
 
 
 async def calls_of(target: str, request: bytes, turn: Turn) -> Calls:
@@ -117,3 +121,46 @@ async def calls_of(target: str, request: bytes, turn: Turn) -> Calls:
     for channel in channels:
         await channel.close()
     return Calls(np.array(took_s), turn.seconds)
+
+
+async def streamed_calls_of(target: str, request: bytes, turn: Turn) -> Calls:
+    """The same over streams: as many requests are in flight, shared among them."""
+    channels = [grpc.aio.insecure_channel(target, options=_OPTIONS) for _ in range(min(turn.streams, MOST_CHANNELS))]
+    begin = time.perf_counter() + WARM_S
+    end, took_s = begin + turn.seconds, list[float]()
+    bodies = stream_requests(request, turn.in_flight // turn.streams)
+
+    async def talk(channel: grpc.aio.Channel) -> None:
+        call = channel.stream_stream(PREDICT_STREAM)()
+        asked, free = dict[bytes, float](), asyncio.Queue[bytes]()
+
+        async def ask() -> None:
+            while (name := await free.get()) and (now := time.perf_counter()) < end:
+                asked[name] = now
+                await call.write(bodies[name])
+            await call.done_writing()
+
+        for name in bodies:
+            free.put_nowait(name)
+        asking = asyncio.create_task(ask())
+        while (answer := await call.read()) is not grpc.aio.EOF:
+            name, answered = answer[2 : 2 + answer[1]], time.perf_counter()  # its first field
+            if asked[name] >= begin and answered <= end:
+                took_s.append(answered - asked[name])
+            free.put_nowait(name)
+        await asking
+
+    await asyncio.gather(*(talk(channels[place % len(channels)]) for place in range(turn.streams)))
+    for channel in channels:
+        await channel.close()
+    return Calls(np.array(took_s), turn.seconds)
+
+
+def stream_requests(request: bytes, count: int) -> dict[bytes, bytes]:
+    """The bytes of a PredictRequest of one instance as so many requests of a stream, by their ids."""
+    asked = pb.PredictRequest.FromString(request)
+    predict = pb.StreamPredict(model=asked.model, instance=asked.instances[0])
+    names = [str(place) for place in range(count)]
+    return {
+        name.encode(): pb.PredictStreamRequest(request_id=name, predict=predict).SerializeToString() for name in names
+    }
