@@ -1,12 +1,12 @@
 """Streams beside unary calls: one with many requests in flight, and many with one each."""
 
-from collections.abc import Callable, Sequence
+import statistics
+from collections.abc import Sequence
 from typing import Final
 
 from benchmarks.calling.load import Calls, Load, Turn
 from benchmarks.calling.rates import IN_FLIGHT, WINDOWS
 from benchmarks.report import Row, at_least, shown
-import statistics
 
 Cell = tuple[int, int]
 """How many requests are in flight, and over how many streams; 0 = as unary calls."""
@@ -20,7 +20,7 @@ def stream_rows(load: Load, rounds: int, seconds: float, *, judged: bool) -> lis
     """Requests a second over streams against as many unary calls."""
     most = IN_FLIGHT[-1]
     cells = [*((many, 0) for many in IN_FLIGHT), (most, 1), *((many, many) for many in IN_FLIGHT)]
-    found = stream_rounds(load, dict.fromkeys(cells), rounds, seconds)
+    found = stream_rounds(load, cells, rounds, seconds)
     detail = f"windows in, 1 symbol; medians of {rounds} rounds of {seconds:g} s each"
     return [
         at_least(
