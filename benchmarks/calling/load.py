@@ -9,7 +9,7 @@ import time
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, final
+from typing import TYPE_CHECKING, Any, Final, final
 
 import grpc.aio
 import numpy as np
@@ -131,7 +131,7 @@ async def streamed_calls_of(target: str, request: bytes, turn: Turn) -> Calls:
     bodies = stream_requests(request, turn.in_flight // turn.streams)
 
     async def talk(channel: grpc.aio.Channel) -> None:
-        call = channel.stream_stream(PREDICT_STREAM)()
+        call: Any = channel.stream_stream(PREDICT_STREAM)()
         asked, free = dict[bytes, float](), asyncio.Queue[bytes]()
 
         async def ask() -> None:
