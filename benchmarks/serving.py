@@ -21,6 +21,7 @@ from benchmarks.calling.rates import BARS, WINDOWS, rate_rows
 from benchmarks.calling.secured import secured_rows
 from benchmarks.calling.sessions import session_rows
 from benchmarks.calling.stages import stage_rows
+from benchmarks.calling.streams import stream_rows
 from benchmarks.calling.subject import Subject, server, subject_in
 from benchmarks.calling.watched import watched_rows
 from benchmarks.calling.wide import ROWS, rows_rows, start_rows, wide_rows
@@ -62,6 +63,7 @@ def served_rows(subject: Subject, work: Work, lengths: Lengths) -> Iterator[Row]
     with server(subject.models) as target, load(target, requests, methods={KSERVE: INFER}) as asking:
         yield from rate_rows(asking, rounds, seconds, judged=judged)
         yield from kserve_rows(asking, rounds, seconds, judged=judged)
+        yield from stream_rows(asking, rounds, seconds, judged=judged)
         yield from rows_rows(asking, _WIDE_WINDOWS, work.model, subject, rounds, judged=judged)
         with explaining(target) as told:
             yield from beside_rows(asking, told, rounds, seconds, judged=judged)

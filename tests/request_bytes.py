@@ -1,7 +1,7 @@
 """Requests as bytes: good ones, and the same with bytes changed at random."""
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from artifacts import recent_bars, small_pipeline
@@ -60,6 +60,22 @@ REQUESTS: Final = (
     ("GetModel", pb.GetModelRequest(model="small").SerializeToString()),
 )
 """Names of calls, and bytes that are answered by a folder of the models small, graph and tft."""
+
+
+def stream_request(**action: Any) -> bytes:
+    """One request of a stream."""
+    return pb.PredictStreamRequest(request_id="changed", timeout_s=100, **action).SerializeToString()
+
+
+_BARS: Final = instances.encode(Instance(input=recent_bars("AAPL", "IBM").last(PIPELINE.bars_needed)))
+STREAM_REQUESTS: Final = (
+    ("predict", stream_request(predict=pb.StreamPredict(model="small", instance=_BARS))),
+    ("open", stream_request(open=pb.OpenSession(session_id="s", model="small", instance=_BARS))),
+    ("push", stream_request(push=pb.PushBars(session_id="s", bars=_BARS.bars))),
+    ("close", stream_request(close=pb.CloseSession(session_id="s"))),
+    ("cancel", stream_request(cancel=pb.CancelRequest(request_id="before"))),
+)
+"""Names of actions, and bytes that are answered where the model small is served."""
 
 
 @st.composite

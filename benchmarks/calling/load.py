@@ -9,13 +9,14 @@ import time
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, final
+from typing import TYPE_CHECKING, Any, Final, final
 
 import grpc
 import grpc.aio
 import numpy as np
 
-from benchmarks.calling.subject import PREDICT
+from benchmarks.calling.subject import PREDICT, PREDICT_STREAM
+from predictor._pb import prediction_pb2 as pb
 from predictor.arrays import FloatArray
 
 if TYPE_CHECKING:
@@ -61,6 +62,8 @@ class Turn:
     """Its name."""
     in_flight: int
     seconds: float
+    streams: int = 0
+    """Over how many streams; 0 = as unary calls."""
 
 
 @final
@@ -147,6 +150,9 @@ def answer_turns(asked: Asked, told: "Connection[Calls, Turn]") -> None:
     """Take turns until the process is ended; runs in its own process."""
     while True:
         turn = told.recv()
+        if turn.streams:
+            told.send(asyncio.run(streamed_calls_of(asked.target, asked.requests[turn.request], turn, asked.access)))
+            continue
         method = asked.methods.get(turn.request, PREDICT)
         told.send(asyncio.run(calls_of(asked.target, method, asked.requests[turn.request], turn, asked.access)))
 
@@ -169,3 +175,46 @@ async def calls_of(target: str, method: str, request: bytes, turn: Turn, access:
     for channel in channels:
         await channel.close()
     return Calls(np.array(took_s), turn.seconds)
+
+
+async def streamed_calls_of(target: str, request: bytes, turn: Turn, access: Access = PLAIN) -> Calls:
+    """The same over streams: as many requests are in flight, shared among them."""
+    channels = [access.open(target) for _ in range(min(turn.streams, MOST_CHANNELS))]
+    begin = time.perf_counter() + WARM_S
+    end, took_s = begin + turn.seconds, list[float]()
+    bodies = stream_requests(request, turn.in_flight // turn.streams)
+
+    async def talk(channel: grpc.aio.Channel) -> None:
+        call: Any = channel.stream_stream(PREDICT_STREAM)()
+        asked, free = dict[bytes, float](), asyncio.Queue[bytes]()
+
+        async def ask() -> None:
+            while (name := await free.get()) and (now := time.perf_counter()) < end:
+                asked[name] = now
+                await call.write(bodies[name])
+            await call.done_writing()
+
+        for name in bodies:
+            free.put_nowait(name)
+        asking = asyncio.create_task(ask())
+        while (answer := await call.read()) is not grpc.aio.EOF:
+            name, answered = answer[2 : 2 + answer[1]], time.perf_counter()  # its first field
+            if asked[name] >= begin and answered <= end:
+                took_s.append(answered - asked[name])
+            free.put_nowait(name)
+        await asking
+
+    await asyncio.gather(*(talk(channels[place % len(channels)]) for place in range(turn.streams)))
+    for channel in channels:
+        await channel.close()
+    return Calls(np.array(took_s), turn.seconds)
+
+
+def stream_requests(request: bytes, count: int) -> dict[bytes, bytes]:
+    """The bytes of a PredictRequest of one instance as so many requests of a stream, by their ids."""
+    asked = pb.PredictRequest.FromString(request)
+    predict = pb.StreamPredict(model=asked.model, instance=asked.instances[0])
+    names = [str(place) for place in range(count)]
+    return {
+        name.encode(): pb.PredictStreamRequest(request_id=name, predict=predict).SerializeToString() for name in names
+    }
