@@ -447,8 +447,8 @@ def test_the_servers_own_token_stays_when_the_file_changes(tmp_path: Path) -> No
     rotation = Rotation(settings(tmp_path, tokens=path, token=NEXT))
     path.write_text(f"desk predict {EXPLAINS}")
     rotation.look()
-    for token in (EXPLAINS, NEXT):
-        rotation.guard.check("Predict", [("authorization", f"Bearer {token}")])
+    for known in (EXPLAINS, NEXT):
+        rotation.guard.check("Predict", [("authorization", f"Bearer {known}")])
     with pytest.raises(UnauthenticatedError):
         rotation.guard.check("Predict", [("authorization", f"Bearer {PREDICTS}")])
 
