@@ -30,6 +30,9 @@ _REFUSALS: Final[Mapping[grpc.StatusCode, tuple[type[QuantraError], str]]] = {
 }
 """By status, where the answer says nothing more: the error, and what to do."""
 
+_ENDED_WHILE_WRITING: Final = "Internal error from Core"
+"""What grpc.aio says instead of the server's status, where a stream ends just while a message is written to it."""
+
 
 def error_of(failure: grpc.RpcError, target: str, timeout_s: float) -> QuantraError:
     """The error that the server meant, or the network's."""
@@ -59,6 +62,8 @@ def _network_error(failure: grpc.RpcError, target: str, timeout_s: float) -> Qua
             return UnavailableError(f"no server answers at {target} ({details}); {_advice(target, details)}")
         case grpc.StatusCode.DEADLINE_EXCEEDED:
             return DeadlineExceededError(f"{target} gave no answer within {timeout_s:g} seconds; allow more time")
+        case grpc.StatusCode.INTERNAL if details == _ENDED_WHILE_WRITING:
+            return UnavailableError(f"{target} ended the stream while a request was being sent; open another one")
         case grpc.StatusCode.CANCELLED:
             return cancelled(target)
         case grpc.StatusCode.RESOURCE_EXHAUSTED if "larger than max" in details:

@@ -113,7 +113,6 @@ async def refuse(context: Context, error: QuantraError) -> Never:
     )
 
 
-@final
 async def _fail(call: WatchedCall, context: Context, error: QuantraError) -> Never:
     """End a call that was let in, or was not, as this error."""
     call.end(error)
