@@ -12,7 +12,7 @@ import pytest
 from artifacts import small_models
 
 from predictor.model import Model
-from predictor.server import Address, ServerSettings, run, serve
+from predictor.server import Address, ServerSettings, run, serve, tuning
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
 OURS = 0.00314
@@ -69,7 +69,7 @@ def test_a_server_that_was_stopped_leaves_signals_and_switch_interval_as_they_we
 ) -> None:
     seen = stop_when_ready(monkeypatch, number)
     assert serve(settings(models)) == 0
-    assert seen == [pytest.approx(run.SWITCH_INTERVAL_S)]
+    assert seen == [pytest.approx(tuning.SWITCH_INTERVAL_S)]
     check_as_before()
 
 
@@ -137,10 +137,10 @@ def test_ctrl_c_is_pythons_own_again_after_a_server(models: Path, monkeypatch: p
 def test_a_server_takes_as_many_descriptors_as_it_may_have() -> None:
     program = """
 import resource
-from predictor.server import run
+from predictor.server import tuning
 _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
 resource.setrlimit(resource.RLIMIT_NOFILE, (64, most))
-run._allow_connections()
+tuning._allow_connections()
 print(resource.getrlimit(resource.RLIMIT_NOFILE) == (most, most))
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)

@@ -36,6 +36,9 @@ def serve(  # noqa: PLR0913 - one argument a flag
         str | None,
         typer.Option(metavar="HOST:PORT", help="Where models can be loaded and unloaded; this machine only."),
     ] = None,
+    parent_watch: Annotated[
+        bool, typer.Option("--parent-watch", help="End when standard input does: with whoever started the server.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Log as JSON too; standard output always is.")] = False,
 ) -> None:
     """Serve models over gRPC until Ctrl+C or SIGTERM.
@@ -53,6 +56,7 @@ def serve(  # noqa: PLR0913 - one argument a flag
             lock=lock,
             watch=watch,
             admin_listen=None if admin_listen is None else Address.parse(admin_listen),
+            parent_watch=parent_watch,
         )
     except ConfigurationError as error:
         raise typer.BadParameter(error.message) from error

@@ -26,6 +26,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             lock=options.lock,
             watch=options.watch,
             admin_listen=None if options.admin_listen is None else Address.parse(options.admin_listen),
+            parent_watch=options.parent_watch,
         )
     except ConfigurationError as error:
         parser.error(error.message)
@@ -47,6 +48,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--lock", type=Path, help="what sha256sum */*/manifest.json printed in the folder of models")
     parser.add_argument("--watch", action="store_true", help="follow what changes in the folder of models")
     parser.add_argument("--admin-listen", help="HOST:PORT of this machine where models can be loaded and unloaded")
+    parser.add_argument("--parent-watch", action="store_true", help="end when standard input does")
     parser.add_argument("--log-level", default="info", choices=("debug", "info", "warning", "error"))
     return parser
 

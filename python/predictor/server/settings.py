@@ -135,6 +135,8 @@ class ServerSettings:
     admin_listen: Address | None = None
     """Where models can be loaded, unloaded and read again; None: nowhere. Nobody is asked who they are there, so this
     machine alone may reach it."""
+    parent_watch: bool = False
+    """End, within 5 seconds, when standard input does: with whoever started the server, however that dies."""
     limits: ServerLimits = field(default_factory=ServerLimits)
 
     def __post_init__(self) -> None:
