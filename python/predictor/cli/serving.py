@@ -1,9 +1,7 @@
 """`quantra serve`."""
 
-import json
-import logging
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated
 
 import typer
 
@@ -11,8 +9,7 @@ from predictor.cli.options import Device
 from predictor.errors import ConfigurationError
 from predictor.server import DEFAULT_ADDRESS, Address, ServerSettings
 from predictor.server import serve as serve_models
-
-_LINE: Final = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+from predictor.server.logs import LogSettings, write_log
 
 
 def serve(  # noqa: PLR0913 - one argument a flag
@@ -36,6 +33,7 @@ def serve(  # noqa: PLR0913 - one argument a flag
         str | None,
         typer.Option(metavar="HOST:PORT", help="Where models can be loaded and unloaded; this machine only."),
     ] = None,
+    processes: Annotated[int, typer.Option(min=1, help="Processes that answer on the one port; Linux.")] = 1,
     parent_watch: Annotated[
         bool, typer.Option("--parent-watch", help="End when standard input does: with whoever started the server.")
     ] = False,
@@ -56,26 +54,11 @@ def serve(  # noqa: PLR0913 - one argument a flag
             lock=lock,
             watch=watch,
             admin_listen=None if admin_listen is None else Address.parse(admin_listen),
+            processes=processes,
             parent_watch=parent_watch,
         )
     except ConfigurationError as error:
         raise typer.BadParameter(error.message) from error
-    handler = logging.StreamHandler()
-    handler.setFormatter(_JsonLine() if as_json else logging.Formatter(_LINE))
-    logging.basicConfig(level=logging.INFO, handlers=[handler])
-    raise typer.Exit(serve_models(settings))
-
-
-class _JsonLine(logging.Formatter):
-    """One JSON object per record."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        fields = {
-            "time": self.formatTime(record),
-            "level": record.levelname,
-            "logger": record.name,
-            "message": record.getMessage(),
-        }
-        if record.exc_info:
-            fields["exception"] = self.formatException(record.exc_info)
-        return json.dumps(fields, ensure_ascii=False)
+    log = LogSettings(as_json=as_json)
+    write_log(log)
+    raise typer.Exit(serve_models(settings, log))

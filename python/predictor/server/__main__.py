@@ -1,20 +1,21 @@
 """`python -m predictor.server`: the server with the core packages alone."""
 
 import argparse
-import logging
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from predictor.errors import ConfigurationError
 from predictor.server import DEFAULT_ADDRESS, Address, ServerSettings, serve
+from predictor.server.logs import LogSettings, write_log
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Read the command line and serve; the exit status is 0, 1 (could not start) or 2 (bad usage)."""
     parser = _parser()
     options = parser.parse_args(arguments)
-    logging.basicConfig(level=options.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    log = LogSettings(options.log_level.upper())
+    write_log(log)
     try:
         settings = ServerSettings(
             models=options.models,
@@ -26,11 +27,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
             lock=options.lock,
             watch=options.watch,
             admin_listen=None if options.admin_listen is None else Address.parse(options.admin_listen),
+            processes=options.processes,
             parent_watch=options.parent_watch,
         )
     except ConfigurationError as error:
         parser.error(error.message)
-    return serve(settings)
+    return serve(settings, log)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -48,6 +50,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--lock", type=Path, help="what sha256sum */*/manifest.json printed in the folder of models")
     parser.add_argument("--watch", action="store_true", help="follow what changes in the folder of models")
     parser.add_argument("--admin-listen", help="HOST:PORT of this machine where models can be loaded and unloaded")
+    parser.add_argument("--processes", type=int, default=1, help="that answer on the one port; Linux [%(default)s]")
     parser.add_argument("--parent-watch", action="store_true", help="end when standard input does")
     parser.add_argument("--log-level", default="info", choices=("debug", "info", "warning", "error"))
     return parser

@@ -10,13 +10,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, final
 
 from predictor.errors import InternalError, QuantraError
+from predictor.instance import NEVER
 from predictor.server.listener import Listener
 from predictor.server.servicer import ADMIN
 from predictor.server.settings import ServerSettings
 
 if TYPE_CHECKING:
     from predictor.calls import AdminCalls, Calls
-    from predictor.service import PredictionService
+    from predictor.service import PredictionService, Served
 
 WATCH_S: Final = 2.0
 """Seconds between two looks at the folder of models."""
@@ -59,17 +60,31 @@ class Loaded:
 class Host:
     """One server, on the running event loop: `bind`, `start`, `load`, `serve` and `drain` in this order.
 
-    `close` ends it at any time.
+    `close` ends it at any time. A worker loads first, and then binds, serves and starts: others answer meanwhile.
+
+    Args:
+        settings: of the server.
+        is_worker: whether it shares its port with others.
     """
 
-    def __init__(self, settings: ServerSettings) -> None:
+    def __init__(self, settings: ServerSettings, *, is_worker: bool = False) -> None:
         self._settings = settings
-        self._listener = Listener(settings.listen, settings.limits)
+        self._listener = Listener(settings.listen, settings.limits, shares_port=is_worker)
         address = settings.admin_listen
         self._admin = None if address is None else Listener(address, settings.limits, ADMIN)
         self._loaded: Loaded | None = None
         self._loop = asyncio.get_running_loop()
         self._tasks: set[asyncio.Task[None]] = set()
+
+    @property
+    def served(self) -> "Served":
+        """The models of this moment, once they are loaded."""
+        return self._there.service.served.now
+
+    @property
+    def _there(self) -> Loaded:
+        assert self._loaded is not None  # noqa: S101 - `load` came first
+        return self._loaded
 
     @property
     def _listeners(self) -> list[Listener]:
@@ -103,8 +118,7 @@ class Host:
 
     async def serve(self) -> None:
         """Answer calls with what was loaded."""
-        loaded = self._loaded
-        assert loaded is not None  # noqa: S101 - `load` came first
+        loaded = self._there
         _warn(loaded.service.problems)
         for name in loaded.service.without_champion:
             _log.warning("%s: no version has the alias champion, so the newest is served", name)
@@ -113,6 +127,15 @@ class Host:
             await self._admin.serve(loaded.admin, ())
         if self._settings.watch:
             self._begin(self._watch(loaded))
+
+    def change(self, name: str, request: bytes) -> "Future[bytes]":
+        """Answer a call of the admin service, once models are loaded; as `AdminCalls.call`."""
+        return self._there.admin.call(name, request, NEVER)
+
+    def restore(self, served: "Served") -> None:
+        """Serve what was served before a change."""
+        self._there.service.served.restore(served)
+        self._changed()
 
     async def drain(self) -> None:
         """Let calls in flight finish, take no more, and close."""

@@ -33,15 +33,23 @@ class Listener:
     """One address, on the running event loop.
 
     `bind` claims the address, `start` begins to answer that models are loading, `serve` to answer calls, `drain` ends
-    it; each is called once, in this order. `close` ends it at any time.
+    it; each is called once, in this order, but `serve` may come before `start`. `close` ends it at any time.
 
     Args:
         address: where it listens.
         limits: of what it lets in.
         service: whose calls it answers.
+        shares_port: whether other processes listen on the port too, which is then reserved for them and this one.
     """
 
-    def __init__(self, address: Address, limits: ServerLimits, service: "ServiceDescriptor" = PREDICTION) -> None:
+    def __init__(
+        self,
+        address: Address,
+        limits: ServerLimits,
+        service: "ServiceDescriptor" = PREDICTION,
+        *,
+        shares_port: bool = False,
+    ) -> None:
         self._whole = ("", service.full_name)
         """What health tells of beside models: the server and its service."""
         self._address = address
@@ -50,7 +58,8 @@ class Listener:
         self._servicer = Servicer(service, self._admission, self._arrivals, limits)
         self._health = health.aio.HealthServicer()  # pyright: ignore[reportAttributeAccessIssue] - the stubs lack it
         self._healthy: frozenset[str] = frozenset()
-        self._server = grpc.aio.server(options=_options(limits))
+        self._shares_port = shares_port
+        self._server = grpc.aio.server(options=_options(limits, shares_port=shares_port))
         self._has_begun = False
         self._moving: asyncio.Task[None] | None = None
 
@@ -63,7 +72,8 @@ class Listener:
         Raises:
             ConfigurationError: the address is in use, not allowed, or not this machine's.
         """
-        _check_free(self._address)
+        if not self._shares_port:
+            _check_free(self._address)
         try:
             return self._server.add_insecure_port(str(self._address))
         except RuntimeError:
@@ -79,7 +89,8 @@ class Listener:
             reflecting = reflection.aio.ReflectionServicer(names)
             reflection_pb2_grpc.add_ServerReflectionServicer_to_server(reflecting, adopting)
         for name in self._whole:
-            await self._health.set(name, health_pb2.HealthCheckResponse.NOT_SERVING)
+            if name not in self._healthy:
+                await self._health.set(name, health_pb2.HealthCheckResponse.NOT_SERVING)
         await self._server.start()
         self._has_begun = True
         self._moving = asyncio.create_task(self._arrivals.keep_moving())
@@ -121,7 +132,7 @@ class Listener:
         await self._stop(None)
 
 
-def _options(limits: ServerLimits) -> tuple[tuple[str, int], ...]:
+def _options(limits: ServerLimits, *, shares_port: bool) -> tuple[tuple[str, int], ...]:
     return (
         ("grpc.max_receive_message_length", limits.receive_bytes),
         ("grpc.max_send_message_length", limits.send_bytes),
@@ -137,7 +148,10 @@ def _options(limits: ServerLimits) -> tuple[tuple[str, int], ...]:
         ("grpc.max_connection_idle_ms", round(1000 * limits.idle_s)),
         # Else a fast connection is granted megabytes of each request before anybody reads it.
         ("grpc.http2.bdp_probe", 0),
-        ("grpc.so_reuseport", 0),  # a second server on the port must fail, not take part of the calls
+        (
+            "grpc.so_reuseport",
+            int(shares_port),
+        ),  # else a second server on the port must fail, not take part of the calls
     )
 
 
@@ -150,10 +164,11 @@ def _check_free(address: Address) -> None:
         try:
             probe.bind((address.host, address.port))
         except OSError as error:
-            raise ConfigurationError(_why(address, error)) from None
+            raise ConfigurationError(why_not(address, error)) from None
 
 
-def _why(address: Address, error: OSError) -> str:
+def why_not(address: Address, error: OSError) -> str:
+    """What keeps a server from listening there, and what to do."""
     if error.errno == errno.EADDRINUSE:
         return f"{address} is in use; stop the server there, or listen on another port (port 0 picks a free one)"
     if error.errno == errno.EACCES:

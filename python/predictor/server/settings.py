@@ -1,6 +1,7 @@
 """A server's settings, and the bounds that it keeps."""
 
 import ipaddress
+import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
@@ -114,7 +115,8 @@ class ServerSettings:
     """Everything about one server.
 
     Raises:
-        ConfigurationError: an address that other machines reach, without `insecure_public`, or for changes at all.
+        ConfigurationError: an address that other machines reach, without `insecure_public`, or for changes at all;
+            several processes where the system does not share a port among them as Linux does.
     """
 
     models: Path
@@ -135,12 +137,20 @@ class ServerSettings:
     admin_listen: Address | None = None
     """Where models can be loaded, unloaded and read again; None: nowhere. Nobody is asked who they are there, so this
     machine alone may reach it."""
+    processes: int = 1
+    """How many answer on the one port; more than one on Linux alone. Each loads the models, and has the limits."""
     parent_watch: bool = False
     """End, within 5 seconds, when standard input does: with whoever started the server, however that dies."""
     limits: ServerLimits = field(default_factory=ServerLimits)
 
     def __post_init__(self) -> None:
         """Refuse to be public by accident."""
+        if self.processes < 1:
+            raise ConfigurationError(f"processes is {self.processes}, but must be at least 1")
+        if self.processes > 1 and sys.platform != "linux":
+            raise ConfigurationError(
+                "several processes on one port need Linux; here, start a server on each of several ports"
+            )
         if not self.listen.is_loopback and not self.insecure_public:
             raise ConfigurationError(
                 f"{self.listen} can be reached from other machines, without encryption or login; listen on 127.0.0.1, "

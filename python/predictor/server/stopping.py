@@ -46,13 +46,15 @@ class Stopping:
                 self._loop.call_soon_threadsafe(event.set)
 
     async def until(self, work: Coroutine[None, None, object]) -> bool:
-        """Whether the work was done, or raised its error, before the server was asked to end; then it goes on alone."""
+        """Whether the work was done before the server was asked to end; else it is cancelled. Raises as the work."""
         working, asked = asyncio.create_task(work), asyncio.create_task(self.asked.wait())
         await asyncio.wait({working, asked}, return_when="FIRST_COMPLETED")
         asked.cancel()
-        if working.done():
+        if not working.cancel():
             await working
-        return working.done()
+            return True
+        await asyncio.wait({working})
+        return False
 
     async def drained(self, drain: Coroutine[None, None, None]) -> None:
         """Drain to the end, or until the time of an orphan is over."""

@@ -15,7 +15,8 @@ interpreter hold each other up.
 
 from predictor.service.explanations import AskedGlobalQuery, AskedQuery
 from predictor.service.lanes import Asked, TurnLane
+from predictor.service.served import Served
 from predictor.service.service import PredictionService
 from predictor.service.waiting import Item, WorkQueue
 
-__all__ = ["Asked", "AskedGlobalQuery", "AskedQuery", "Item", "PredictionService", "TurnLane", "WorkQueue"]
+__all__ = ["Asked", "AskedGlobalQuery", "AskedQuery", "Item", "PredictionService", "Served", "TurnLane", "WorkQueue"]
