@@ -28,6 +28,7 @@ class Changes:
 
     def __init__(self, team: Team) -> None:
         self._team = team
+        self._turn = asyncio.Lock()
         self._under_way = set[asyncio.Task[None]]()
 
     def call(self, name: str, request: bytes, deadline: "Deadline") -> "Future[bytes]":
@@ -47,8 +48,9 @@ class Changes:
 
     async def _carry_out(self, name: str, request: bytes, deadline: "Deadline", answer: "Future[bytes]") -> None:
         try:
-            deadline.check()
-            made = await self._team.change(name, request)
+            async with self._turn:
+                deadline.check()
+                made = await self._team.change(name, request)
         except QuantraError as error:
             _end(answer, error)
         except Exception as error:  # noqa: BLE001 - a task's edge: the caller must hear of it

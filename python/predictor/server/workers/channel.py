@@ -50,3 +50,9 @@ class Channel:
     def close(self) -> None:
         """Let the other end know that this one is gone."""
         self._writer.close()
+
+    async def closed(self) -> None:
+        """Close this end, and wait until it is."""
+        self.close()
+        with contextlib.suppress(ConnectionError):
+            await self._writer.wait_closed()

@@ -85,8 +85,9 @@ class Refusal:
 @final
 @dataclass(frozen=True, slots=True)
 class Settle:
-    """To a worker, after the answer to a change: whether it stays."""
+    """To a worker, after the answer to a change: whether it stays. The answer to this is empty."""
 
+    number: int
     stays: bool
 
 

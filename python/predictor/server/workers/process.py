@@ -93,16 +93,15 @@ class Worker:
         Raises:
             QuantraError: the call's own error; UnavailableError if it ended meanwhile.
         """
-        ask = Ask(next(self._numbers), name, text_of(request))
-        if self._ended.done():
-            raise self._lost()
-        answer = self._asked[ask.number] = asyncio.get_running_loop().create_future()
-        await self._channel.send(ask)
-        return await answer
+        return await self._answered(Ask(next(self._numbers), name, text_of(request)))
 
     async def settle(self, *, stays: bool) -> None:
-        """Say whether the change that it has made stays, or is taken back."""
-        await self._channel.send(Settle(stays))
+        """Let the change that it has made stay, or have it taken back.
+
+        Raises:
+            UnavailableError: it ended meanwhile.
+        """
+        await self._answered(Settle(next(self._numbers), stays))
 
     async def ended(self) -> str:
         """Wait until it has ended; how, in words."""
@@ -118,10 +117,16 @@ class Worker:
         self._channel.close()
 
     async def kill(self) -> None:
-        """End it by force, if it has not ended, and give everything back."""
+        """End it by force, if it has not ended."""
         self._signal(signal.SIGKILL)
         await self.ended()
-        self._channel.close()
+
+    async def _answered(self, question: Ask | Settle) -> bytes:
+        if self._ended.done():
+            raise self._lost()
+        answer = self._asked[question.number] = asyncio.get_running_loop().create_future()
+        await self._channel.send(question)
+        return await answer
 
     def _signal(self, number: signal.Signals) -> None:
         with contextlib.suppress(ProcessLookupError):
@@ -142,6 +147,7 @@ class Worker:
             await self._read()
         finally:
             code = await self._process.wait()
+            await self._channel.closed()
             for answer in self._asked.values():
                 if not answer.done():
                     answer.set_exception(self._lost())

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, final
 
@@ -63,6 +64,11 @@ class Team:
         self._changes: dict[bytes, Change] = {}
         """What a worker that begins later must do too: the last change of each reference, oldest first."""
 
+    @property
+    def serving(self) -> Sequence[Worker]:
+        """Those that take calls now, by place."""
+        return [self._serving[place] for place in sorted(self._serving)]
+
     async def start(self) -> None:
         """Let all load, and then all serve.
 
@@ -100,12 +106,12 @@ class Team:
             QuantraError: one could not, and the message says which; the others have taken the change back.
         """
         async with self._turn:
-            workers = [self._serving[place] for place in sorted(self._serving)]
+            workers = self.serving
             answers = await asyncio.gather(*(worker.ask(name, request) for worker in workers), return_exceptions=True)
             made = {worker: one for worker, one in zip(workers, answers, strict=True) if isinstance(one, bytes)}
             failed = [one for one in answers if isinstance(one, BaseException)]
-            for worker in made:
-                await worker.settle(stays=not failed)
+            settling = (worker.settle(stays=not failed) for worker in made)
+            await asyncio.gather(*settling, return_exceptions=True)  # those that end now begin again as the others are
             if failed:
                 which = next(worker for worker in workers if worker not in made)
                 raise _named(which, failed[0]) if made else failed[0]

@@ -20,6 +20,7 @@ from predictor.server.workers.messages import (
     Listen,
     Listening,
     Loaded,
+    Message,
     Refusal,
     Settle,
     Start,
@@ -67,7 +68,7 @@ async def _work(end: socket.socket) -> int | None:
             return 1
         finally:
             await host.close()
-            channel.close()
+            await channel.closed()
 
 
 async def _serve(host: Host, channel: Channel, stopping: Stopping) -> int | None:
@@ -109,19 +110,24 @@ class Obedience:
 
     async def obey(self) -> None:
         """Do what comes, until nothing more comes."""
-        while (message := await self._channel.receive()) is not None:
-            match message:
-                case Listen():
-                    self.told_to_listen.set()
-                case Ask():
-                    task = asyncio.create_task(self._answer(message))
-                    self._answering.add(task)
-                    task.add_done_callback(self._answering.discard)
-                case Settle():
-                    await self._settle(stays=message.stays)
-                case _:
-                    _log.error("a supervisor says %s, which is for it to hear", type(message).__name__)
-        self._stopping.orphan()
+        try:
+            while (message := await self._channel.receive()) is not None:
+                await self._do(message)
+        finally:
+            self._stopping.orphan()
+
+    async def _do(self, message: Message) -> None:
+        match message:
+            case Listen():
+                self.told_to_listen.set()
+            case Ask():
+                task = asyncio.create_task(self._answer(message))
+                self._answering.add(task)
+                task.add_done_callback(self._answering.discard)
+            case Settle():
+                await self._settle(message)
+            case _:
+                _log.error("a supervisor says %s, which is for it to hear", type(message).__name__)
 
     async def _answer(self, ask: Ask) -> None:
         self._before = self._host.served
@@ -138,7 +144,8 @@ class Obedience:
         self._before = None
         await self._channel.send(Refusal(ask.number, text_of(errors.encode_details(error))))
 
-    async def _settle(self, *, stays: bool) -> None:
+    async def _settle(self, settle: Settle) -> None:
         before, self._before = self._before, None
-        if before is not None and not stays:
+        if before is not None and not settle.stays:
             await asyncio.to_thread(self._host.restore, before)
+        await self._channel.send(Answer(settle.number, ""))
