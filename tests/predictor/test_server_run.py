@@ -58,7 +58,7 @@ def stop_when_ready(monkeypatch: pytest.MonkeyPatch, number: signal.Signals) -> 
         seen.append(sys.getswitchinterval())
         signal.raise_signal(number)
 
-    monkeypatch.setattr(run, "_announce", announce)
+    monkeypatch.setattr(run, "announce", announce)
     return seen
 
 
@@ -91,7 +91,7 @@ def test_a_server_that_breaks_leaves_them_as_they_were(models: Path, monkeypatch
     def broken(_: int) -> None:
         raise ZeroDivisionError
 
-    monkeypatch.setattr(run, "_announce", broken)
+    monkeypatch.setattr(run, "announce", broken)
     with pytest.raises(ZeroDivisionError):
         serve(settings(models))
     check_as_before()
@@ -107,7 +107,7 @@ def test_the_collector_passes_over_what_is_imported_but_not_over_models(
         seen.append((gc.get_freeze_count(), is_looked_at))
         signal.raise_signal(signal.SIGTERM)
 
-    monkeypatch.setattr(run, "_announce", announce)
+    monkeypatch.setattr(run, "announce", announce)
     assert serve(settings(models)) == 0
     ((frozen, is_looked_at),) = seen
     assert frozen > 0

@@ -5,7 +5,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -32,7 +32,7 @@ def command(models: Path) -> list[str]:
 
 
 @contextmanager
-def watching(models: Path) -> "Iterator[subprocess.Popen[str]]":
+def watching(models: Path) -> "Generator[subprocess.Popen[str]]":
     """A server that has just been started, with this process as its parent."""
     pipe = subprocess.PIPE
     with subprocess.Popen(command(models), stdin=pipe, stdout=pipe, stderr=pipe, text=True) as popen:

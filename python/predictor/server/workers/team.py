@@ -193,5 +193,6 @@ def _named(worker: Worker, error: BaseException) -> BaseException:
     """The error of one worker beside others that had none."""
     if not isinstance(error, QuantraError):
         return error
-    message = f"{worker}: {error.message}; every worker serves what it served before"
+    said = error.message if str(worker) in error.message else f"{worker}: {error.message}"
+    message = f"{said}; every worker serves what it served before"
     return from_reason(answer_of(error).reason, message, error.metadata)
