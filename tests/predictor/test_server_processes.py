@@ -1,4 +1,4 @@
-"""`quantra serve --processes`: real workers on one port, that die, change their models, and end with their supervisor."""
+"""`quantra serve --processes`: real workers on one port, which die, change models, and end with their supervisor."""
 
 import json
 import os
@@ -12,6 +12,7 @@ import threading
 from collections.abc import Generator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import Any
 
 import grpc
 import pytest
@@ -71,15 +72,17 @@ class Team:
 
 def children_of(process: int) -> list[int]:
     """Processes whose parent this is, and which have not ended."""
-    found: list[int] = []
-    for place in Path("/proc").glob("[0-9]*"):
-        try:
-            state, parent = place.joinpath("stat").read_text().rpartition(")")[2].split()[:2]
-        except (FileNotFoundError, ProcessLookupError):
-            continue
-        if int(parent) == process and state != "Z":
-            found.append(int(place.name))
-    return sorted(found)
+    every = (int(place.name) for place in Path("/proc").glob("[0-9]*"))
+    return sorted(one for one in every if parent_of(one) == process)
+
+
+def parent_of(process: int) -> int | None:
+    """None if the process has ended."""
+    try:
+        state, parent = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[:2]
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    return None if state == "Z" else int(parent)
 
 
 def gone(process: int) -> int:
@@ -123,7 +126,7 @@ def team(models: Path) -> Generator[Team]:
         rest = popen.stdout.read()
     assert popen.returncode == 0, log.read_text()
     assert not rest
-    assert not [one for one in workers if Path(f"/proc/{one}").exists()]
+    assert [parent_of(one) for one in workers] == [None, None]
     assert "Traceback" not in log.read_text()
 
 
@@ -162,7 +165,8 @@ def test_every_worker_forecasts_the_same(team: Team) -> None:
 def test_every_worker_says_that_it_is_well(team: Team) -> None:
     for _ in range(CONNECTIONS):
         with team.connection() as channel:
-            answer = health_pb2_grpc.HealthStub(channel).Check(health_pb2.HealthCheckRequest(service="small"))
+            stub: Any = health_pb2_grpc.HealthStub(channel)  # the stubs lack its methods
+            answer = stub.Check(health_pb2.HealthCheckRequest(service="small"))
             assert answer.status == health_pb2.HealthCheckResponse.SERVING
 
 
@@ -242,7 +246,7 @@ def test_workers_end_with_a_supervisor_that_is_killed(models: Path) -> None:
         popen.kill()
         popen.stderr.read()  # ends when the last that could write there has
     assert len(workers) == 2
-    assert not [one for one in workers if Path(f"/proc/{one}").exists()]
+    assert [parent_of(one) for one in workers] == [None, None]
 
 
 def test_a_signal_while_workers_load_ends_them_all_without_a_word(models: Path) -> None:

@@ -27,7 +27,7 @@ ResultT = TypeVar("ResultT")
 
 EVERYTHING = ServerSettings(
     models=Path("a folder/with ümlauts"),
-    listen=Address("0.0.0.0", 5),
+    listen=Address("192.0.2.1", 5),
     insecure_public=True,
     device="cuda:3",
     max_batch_rows=7,
@@ -193,7 +193,7 @@ def test_a_team_begins_when_all_have_loaded(folder: Path) -> None:
     assert heard(folder, "Listen()") == 2
 
 
-@pytest.mark.parametrize(("what", "message"), [("fails", "^no model here$"), ("dies", "worker . .* signal SIGKILL")])
+@pytest.mark.parametrize(("what", "message"), [("fails", r"^no model here$"), ("dies", r"worker . .* signal SIGKILL")])
 def test_a_team_that_cannot_begin_says_why(folder: Path, what: str, message: str) -> None:
     (folder / what).touch()
 
@@ -212,7 +212,7 @@ def test_a_worker_that_dies_is_replaced_and_repeats_the_changes(folder: Path) ->
         with pytest.raises(UnavailableError):
             await team.change("Die", b"")
         while heard(folder, "Listen()") < 4 or len(team.serving) < 2:
-            await asyncio.sleep(0)
+            await asyncio.sleep(0)  # noqa: ASYNC110 - workers have no event to wait for here
         keeping.cancel()
 
     with_team(folder, kill_one)
@@ -262,7 +262,7 @@ def test_what_one_refuses_the_others_take_back(folder: Path) -> None:
 
 def test_what_all_refuse_is_told_as_one_says_it(folder: Path) -> None:
     async def load(team: Team) -> None:
-        with pytest.raises(ModelNotFoundError, match="^not there$"):
+        with pytest.raises(ModelNotFoundError, match=r"^not there$"):
             await team.change("Fail", b"request")
 
     with_team(folder, load)
