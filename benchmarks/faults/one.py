@@ -8,7 +8,19 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from benchmarks.faults import beside, burst, deadlines, gone, mutated, reloads, sizes, stopping
+from benchmarks.faults import (
+    beside,
+    burst,
+    deadlines,
+    gone,
+    mutated,
+    orphans,
+    reloads,
+    restarts,
+    sizes,
+    stopping,
+    workers,
+)
 from benchmarks.faults.fault import Fault, Place
 from benchmarks.faults.models import Material
 
@@ -21,6 +33,9 @@ FAULTS: Final[Mapping[str, Fault]] = {
     "gone": gone.run,
     "stopping": stopping.run,
     "reloads": reloads.run,
+    "workers": workers.run,
+    "orphans": orphans.run,
+    "restarts": restarts.run,
 }
 """Every fault by its name, in the order in which they are run."""
 ALONE: Final = frozenset({"deadlines"})

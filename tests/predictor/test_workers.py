@@ -211,8 +211,8 @@ def test_a_worker_that_dies_is_replaced_and_repeats_the_changes(folder: Path) ->
         keeping = asyncio.create_task(team.keep())
         with pytest.raises(UnavailableError):
             await team.change("Die", b"")
-        while heard(folder, "Listen()") < 4 or len(team.serving) < 2:
-            await asyncio.sleep(0)  # noqa: ASYNC110 - workers have no event to wait for here
+        while heard(folder, "Listen()") < 4 or len(team.serving) < 2:  # noqa: ASYNC110 - there is no event of it
+            await asyncio.sleep(0)
         keeping.cancel()
 
     with_team(folder, kill_one)

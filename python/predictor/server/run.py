@@ -22,7 +22,7 @@ def serve(settings: ServerSettings, log: LogSettings | None = None) -> int:
 
     Must be called on the main thread. Signal handlers, switch interval and what the garbage collector looks at are
     restored at the end. A signal while models are loading ends the process itself, with status 0, for nothing
-    interrupts what loads them. So does the end of standard input with `parent_watch`.
+    interrupts what loads them. So does the end of standard input with `parent_watch`, once calls in flight have ended.
 
     Args:
         settings: of the server.
@@ -34,25 +34,24 @@ def serve(settings: ServerSettings, log: LogSettings | None = None) -> int:
     """
     try:
         with tuned():
-            is_loading = asyncio.run(_serve_alone(settings) if settings.processes == 1 else _supervise(settings, log))
+            ends_at_once = asyncio.run(_serve_alone(settings) if settings.processes == 1 else _supervise(settings, log))
     except QuantraError as error:
         sys.stderr.write(f"{one_line(error)}\n")
         return 1
-    if is_loading:
+    if ends_at_once:
         end_at_once()
     return 0
 
 
 async def _supervise(settings: ServerSettings, log: LogSettings | None) -> bool:
-    """Never whether models were loading: workers do that."""
+    """Whether the process itself shall end."""
     from predictor.server.workers.supervisor import supervise
 
-    await supervise(settings, log or LogSettings())
-    return False
+    return await supervise(settings, log or LogSettings())
 
 
 async def _serve_alone(settings: ServerSettings) -> bool:
-    """Whether it was asked to end while models were loading."""
+    """Whether the process itself shall end: models are still being loaded, or nobody is left to wait for it."""
     host, stopping = Host(settings), Stopping()
     with stop_signals(stopping):
         try:
@@ -70,12 +69,12 @@ async def _serve_alone(settings: ServerSettings) -> bool:
             await stopping.drained(host.drain())
         finally:
             await host.close()
-    return False
+    return stopping.orphaned.is_set()
 
 
-def end_at_once() -> NoReturn:
-    """End although a thread is loading: ending in order would wait for it, and nothing of it is worth keeping."""
+def end_at_once(status: int = 0) -> NoReturn:
+    """End without what an orderly end waits for: threads that load, and the second that Python takes to undo torch."""
     logging.shutdown()
     sys.stdout.flush()
     sys.stderr.flush()
-    os._exit(0)
+    os._exit(status)

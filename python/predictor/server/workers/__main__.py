@@ -5,4 +5,4 @@ import sys
 from predictor.server.workers.worker import work
 
 if __name__ == "__main__":
-    sys.exit(work(int(sys.argv[1])))
+    work(int(sys.argv[1]))

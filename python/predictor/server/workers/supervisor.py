@@ -18,8 +18,11 @@ from predictor.server.workers.team import Team
 _log = logging.getLogger(__name__)
 
 
-async def supervise(settings: ServerSettings, log: LogSettings) -> None:
+async def supervise(settings: ServerSettings, log: LogSettings) -> bool:
     """Serve with `settings.processes` workers until this process is told to end.
+
+    Returns:
+        Whether whoever started it is gone.
 
     Raises:
         ConfigurationError: an address is in use, or workers cannot serve.
@@ -52,3 +55,4 @@ async def supervise(settings: ServerSettings, log: LogSettings) -> None:
             await team.close()
             if admin is not None:
                 await admin.close()
+    return stopping.orphaned.is_set()

@@ -4,7 +4,7 @@ import asyncio
 import logging
 import os
 import socket
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING, NoReturn, final
 
 from predictor.errors import InternalError, QuantraError
 from predictor.server.host import Host, one_line
@@ -35,24 +35,19 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 
-def work(descriptor: int) -> int:
-    """Serve until a signal, or until the supervisor is gone.
+def work(descriptor: int) -> NoReturn:
+    """Serve until a signal, or until the supervisor is gone; the exit status is 1 if it could not serve.
 
     Args:
         descriptor: of this worker's end of the pair of sockets.
-
-    Returns:
-        The exit status: 1 if it could not serve.
     """
     with tuned():
         status = asyncio.run(_work(socket.socket(fileno=descriptor)))
-    if status is None:
-        end_at_once()
-    return status
+    end_at_once(status)
 
 
-async def _work(end: socket.socket) -> int | None:
-    """The exit status; None if models are still being loaded."""
+async def _work(end: socket.socket) -> int:
+    """The exit status."""
     stopping = Stopping()
     with stop_signals(stopping):
         channel = await Channel.over(end)
@@ -62,20 +57,21 @@ async def _work(end: socket.socket) -> int | None:
         write_log(start.log)
         host = Host(start.settings, is_worker=True)
         try:
-            return await _serve(host, channel, stopping)
+            await _serve(host, channel, stopping)
         except QuantraError as error:
             await channel.send(Failed(one_line(error)))
             return 1
         finally:
             await host.close()
             await channel.closed()
+    return 0
 
 
-async def _serve(host: Host, channel: Channel, stopping: Stopping) -> int | None:
+async def _serve(host: Host, channel: Channel, stopping: Stopping) -> None:
     obedience = Obedience(host, channel, stopping)
     listening = asyncio.create_task(obedience.obey())
     if not await stopping.until(host.load()):
-        return None
+        return
     await channel.send(Loaded())
     if await stopping.until(obedience.told_to_listen.wait()):
         host.bind()
@@ -86,7 +82,6 @@ async def _serve(host: Host, channel: Channel, stopping: Stopping) -> int | None
         _log.info("worker %d is stopping: calls in flight may finish", os.getpid())
         await stopping.drained(host.drain())
     listening.cancel()
-    return 0
 
 
 @final
