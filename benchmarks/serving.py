@@ -17,6 +17,7 @@ from benchmarks.calling.bare import client_rows
 from benchmarks.calling.beside import beside_rows, explaining
 from benchmarks.calling.load import load
 from benchmarks.calling.rates import BARS, WINDOWS, rate_rows
+from benchmarks.calling.secured import secured_rows
 from benchmarks.calling.stages import stage_rows
 from benchmarks.calling.subject import Subject, server, subject_in
 from benchmarks.calling.wide import ROWS, rows_rows, start_rows, wide_rows
@@ -75,6 +76,7 @@ def main() -> int:
                 *lone_rows(work, lengths.calls, judged=judged),
                 *wide_rows(work.model, subject, lengths.calls // 10, judged=judged),
             ]
+        rows += secured_rows(subject, Path(folder) / "certs", lengths.rounds, lengths.seconds, judged=judged)
         rows += start_rows(subject, lengths.rounds // 2, judged=judged)
         rows += stage_rows(subject, Path(folder) / "log", lengths.seconds)
     return publish(rows, arguments.json)

@@ -6,16 +6,19 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
+import grpc
+
 from predictor.calls import Calls
 from predictor.calls.calls import Service
-from predictor.server import Address, ServerLimits
+from predictor.server import Address, Listening, ServerLimits
+from predictor.server.guard import Guard
 from predictor.server.listener import Listener
 
 ANY_PORT = Address("127.0.0.1", 0)
@@ -37,10 +40,21 @@ class Served:
 
 
 @contextmanager
-def serving(service: Service, limits: ServerLimits | None = None) -> Generator[Served]:
-    """Serve on a free port of 127.0.0.1 until the block ends."""
+def serving(
+    service: Service,
+    limits: ServerLimits | None = None,
+    *,
+    address: Listening = ANY_PORT,
+    guard: Guard | None = None,
+    credentials: grpc.ServerCredentials | None = None,
+) -> Generator[Served]:
+    """Serve until the block ends; on a free port of 127.0.0.1, if no other address is given."""
     ready: Future[Served] = Future()
-    thread = threading.Thread(target=asyncio.run, args=(_serve(service, limits or ServerLimits(), ready),))
+
+    def listener() -> Listener:
+        return Listener(address, limits or ServerLimits(), guard=guard, credentials=credentials)
+
+    thread = threading.Thread(target=asyncio.run, args=(_serve(service, address, listener, ready),))
     thread.start()
     served = ready.result()
     try:
@@ -51,13 +65,14 @@ def serving(service: Service, limits: ServerLimits | None = None) -> Generator[S
         thread.join()
 
 
-async def _serve(service: Service, limits: ServerLimits, ready: "Future[Served]") -> None:
-    listener = Listener(ANY_PORT, limits)
+async def _serve(service: Service, address: Listening, made: Callable[[], Listener], ready: "Future[Served]") -> None:
+    listener = made()
     port = listener.bind()
+    target = str(Address(address.host, port)) if isinstance(address, Address) else str(address)
     await listener.start()
     calls = Calls(service)
     await listener.serve(calls, [info.name for info in service.models()])
-    served = Served(f"127.0.0.1:{port}", asyncio.get_running_loop(), asyncio.Event(), asyncio.Event(), Future())
+    served = Served(target, asyncio.get_running_loop(), asyncio.Event(), asyncio.Event(), Future())
     ready.set_result(served)
     await served.stopping.wait()
     await listener.drain()

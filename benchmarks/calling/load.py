@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, final
 
+import grpc
 import grpc.aio
 import numpy as np
 
@@ -24,6 +25,30 @@ SPAWN: Final = multiprocessing.get_context("spawn")
 MOST_CHANNELS: Final = 4
 WARM_S: Final = 0.2
 _OPTIONS: Final = (("grpc.use_local_subchannel_pool", 1), ("grpc.max_receive_message_length", 16 << 20))
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Access:
+    """How the server is reached."""
+
+    authority: bytes
+    """PEM; empty: plain text."""
+    token: str = ""
+
+    def open(self, target: str) -> grpc.aio.Channel:
+        """A connection of its own."""
+        if not self.authority:
+            return grpc.aio.insecure_channel(target, options=_OPTIONS)
+        return grpc.aio.secure_channel(target, grpc.ssl_channel_credentials(self.authority), options=_OPTIONS)
+
+    @property
+    def headers(self) -> tuple[tuple[str, str], ...]:
+        """Of each call."""
+        return (("authorization", f"Bearer {self.token}"),) if self.token else ()
+
+
+PLAIN: Final = Access(b"")
 
 
 @final
@@ -79,10 +104,10 @@ class Load:
 
 
 @contextmanager
-def load(target: str, requests: Mapping[str, bytes]) -> Generator[Load]:
+def load(target: str, requests: Mapping[str, bytes], access: Access = PLAIN) -> Generator[Load]:
     """Start the process that asks the server at `target`, with these requests by name."""
     here, there = SPAWN.Pipe()
-    process = SPAWN.Process(target=answer_turns, args=(target, dict(requests), there), daemon=True)
+    process = SPAWN.Process(target=answer_turns, args=(target, dict(requests), access, there), daemon=True)
     process.start()
     there.close()
     try:
@@ -92,23 +117,23 @@ def load(target: str, requests: Mapping[str, bytes]) -> Generator[Load]:
         process.join()
 
 
-def answer_turns(target: str, requests: Mapping[str, bytes], told: "Connection[Calls, Turn]") -> None:
+def answer_turns(target: str, requests: Mapping[str, bytes], access: Access, told: "Connection[Calls, Turn]") -> None:
     """Take turns until the process is ended; runs in its own process."""
     while True:
         turn = told.recv()
-        told.send(asyncio.run(calls_of(target, requests[turn.request], turn)))
+        told.send(asyncio.run(calls_of(target, requests[turn.request], turn, access)))
 
 
-async def calls_of(target: str, request: bytes, turn: Turn) -> Calls:
+async def calls_of(target: str, request: bytes, turn: Turn, access: Access = PLAIN) -> Calls:
     """Call for as long as the turn takes, after a little time that does not count."""
-    channels = [grpc.aio.insecure_channel(target, options=_OPTIONS) for _ in range(min(turn.in_flight, MOST_CHANNELS))]
+    channels = [access.open(target) for _ in range(min(turn.in_flight, MOST_CHANNELS))]
     begin = time.perf_counter() + WARM_S
     end, took_s = begin + turn.seconds, list[float]()
 
     async def caller(channel: grpc.aio.Channel) -> None:
         predict = channel.unary_unary(PREDICT)
         while (asked := time.perf_counter()) < end:
-            await predict(request)
+            await predict(request, metadata=access.headers)
             answered = time.perf_counter()
             if asked >= begin and answered <= end:
                 took_s.append(answered - asked)

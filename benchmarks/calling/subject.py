@@ -107,11 +107,12 @@ def request_bytes(asked: BarPanel | FeatureWindow) -> bytes:
 
 
 @contextmanager
-def server(models: Path, *, level: str = "error", log: Path | None = None) -> Generator[str]:
+def server(models: Path, *options: str, level: str = "error", log: Path | None = None) -> Generator[str]:
     """The address of a server process that answers.
 
     Args:
         models: the folder.
+        options: further ones of its command line.
         level: what it logs.
         log: where to; None: as this process.
     """
@@ -120,7 +121,7 @@ def server(models: Path, *, level: str = "error", log: Path | None = None) -> Ge
     with (
         Path(os.devnull if log is None else log).open("wb") as errors,
         subprocess.Popen(
-            [*command, "--log-level", level],
+            [*command, *options, "--log-level", level],
             stdout=subprocess.PIPE,
             stderr=None if log is None else errors,
             env=environment,

@@ -53,10 +53,12 @@ def open_channel(target: str) -> grpc.aio.Channel:
     return grpc.aio.insecure_channel(target, options=[*UNBOUNDED, ("grpc.use_local_subchannel_pool", 1)])
 
 
-async def ask(channel: grpc.aio.Channel, path: str, body: bytes, timeout_s: float = 30.0) -> Ended:
+async def ask(
+    channel: grpc.aio.Channel, path: str, body: bytes, timeout_s: float = 30.0, headers: Sequence[tuple[str, str]] = ()
+) -> Ended:
     """One call that sends one message and gets one; a failure is an end too."""
     start = time.perf_counter()
-    call: Any = channel.unary_unary(path)(body, timeout=timeout_s)
+    call: Any = channel.unary_unary(path)(body, timeout=timeout_s, metadata=tuple(headers))
     try:
         answer = await call
     except grpc.aio.AioRpcError as refused:

@@ -13,7 +13,7 @@ import pytest
 from predictor.errors import ArtifactError, ConfigurationError, ModelNotFoundError, UnavailableError
 from predictor.instance import Deadline
 from predictor.limits import QueueLimits, ServiceLimits
-from predictor.server import Address, ServerLimits, ServerSettings
+from predictor.server import Address, ServerLimits, ServerSettings, TlsFiles
 from predictor.server.logs import LogSettings
 from predictor.server.workers import process
 from predictor.server.workers.changes import Changes
@@ -29,6 +29,9 @@ EVERYTHING = ServerSettings(
     models=Path("a folder/with ümlauts"),
     listen=Address("192.0.2.1", 5),
     insecure_public=True,
+    tls=TlsFiles(Path("cert.pem"), Path("key.pem"), Path("ca.pem")),
+    token_file=Path("tokens"),
+    token="x" * 32,
     device="cuda:3",
     max_batch_rows=7,
     threads=2,

@@ -49,6 +49,12 @@ COMMANDS: Final = (
         "Example: quantra alias demo champion 2 --models models",
     ),
     Command(
+        "certs",
+        "predictor.cli.certs:certs",
+        "Make certificates for development: an authority, a server's and a client's.",
+        "Example: quantra certs certs --host server.example.com",
+    ),
+    Command(
         "doctor",
         "predictor.cli.doctor:doctor",
         "Check Python, packages, device, network and disk, and with --artifact a whole prediction.",

@@ -41,6 +41,7 @@ OPTIONAL: Final = {
     "onnx": "onnx",
     "optuna": "tune",
     "tensorboard": "tensorboard",
+    "cryptography": "tls",
 }
 """The extra that installs each distribution."""
 

@@ -23,7 +23,7 @@ from predictor.cli.output import (
     write_charts,
     write_json,
 )
-from predictor.client import QuantraClient
+from predictor.client import ClientCredentials, QuantraClient
 from predictor.covariates import Covariates
 from predictor.forecast import Attribution, Explanation, Forecast, TargetPoint
 from predictor.instance import Instance, Query
@@ -64,11 +64,16 @@ class SourceFlags:
     """Where a request goes: an artifact in this process, or a server."""
 
     artifact: Annotated[Path | None, typer.Option(metavar="DIR", help="Artifact folder, such as models/demo/1.")] = None
-    server: Annotated[str, typer.Option(metavar="HOST:PORT", help="Ask this server instead of an artifact.")] = ""
+    server: Annotated[str, typer.Option(metavar="HOST:PORT", help="Ask this server; also unix:PATH.")] = ""
     model: Annotated[
         str,
         typer.Option(metavar="NAME[@VERSION]", help="The server's model; optional if it has only one."),
     ] = ""
+    tls_ca: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="The server has TLS: authorities that vouch for it, PEM.")
+    ] = None
+    tls_cert: Annotated[Path | None, typer.Option(metavar="FILE", help="Certificate to show the server, PEM.")] = None
+    tls_key: Annotated[Path | None, typer.Option(metavar="FILE", help="Its private key, PEM.")] = None
     device: Device = "auto"
 
     def open(self) -> Answerer:
@@ -81,7 +86,10 @@ class SourceFlags:
         if (self.artifact is None) == (not self.server):
             raise typer.BadParameter("give either --artifact DIR or --server HOST:PORT")
         if self.artifact is None:
-            return QuantraClient(self.server, self.model)
+            credentials = ClientCredentials(ca=self.tls_ca, cert=self.tls_cert, key=self.tls_key)
+            return QuantraClient(self.server, self.model, credentials=credentials)
+        if self.tls_ca or self.tls_cert or self.tls_key:
+            raise typer.BadParameter("--tls-ca, --tls-cert and --tls-key go with --server")
         if self.model:
             raise typer.BadParameter("--model goes with --server; an artifact is one model already")
         with loading():

@@ -1,5 +1,6 @@
 """`quantra serve`."""
 
+import os
 from pathlib import Path
 from typing import Annotated
 
@@ -7,7 +8,7 @@ import typer
 
 from predictor.cli.options import Device
 from predictor.errors import ConfigurationError
-from predictor.server import DEFAULT_ADDRESS, Address, ServerSettings
+from predictor.server import DEFAULT_ADDRESS, ServerSettings, TlsFiles, parse_listening
 from predictor.server import serve as serve_models
 from predictor.server.logs import LogSettings, write_log
 
@@ -15,13 +16,26 @@ from predictor.server.logs import LogSettings, write_log
 def serve(  # noqa: PLR0913 - one argument a flag
     *,
     models: Annotated[Path, typer.Option(metavar="DIR", help="Folder of NAME/VERSION artifacts.")],
-    listen: Annotated[str, typer.Option(metavar="HOST:PORT", help="Port 0 picks a free one.")] = str(DEFAULT_ADDRESS),
+    listen: Annotated[str, typer.Option(metavar="HOST:PORT", help="Or unix:PATH. Port 0 picks a free one.")] = str(
+        DEFAULT_ADDRESS
+    ),
     device: Device = "auto",
     max_batch_rows: Annotated[int, typer.Option(min=1, help="Rows per forward pass at most.")] = 256,
     threads: Annotated[int, typer.Option(min=1, help="CPU threads per forward pass.")] = 1,
     insecure_public: Annotated[
         bool, typer.Option("--insecure-public", help="Allow an address that other machines can reach, unencrypted.")
     ] = False,
+    tls_cert: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Encrypt: the server's certificate, PEM; read again on change.")
+    ] = None,
+    tls_key: Annotated[Path | None, typer.Option(metavar="FILE", help="Its private key, PEM.")] = None,
+    tls_client_ca: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Take calls only with certificates of these authorities, PEM.")
+    ] = None,
+    token_file: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Who may call what: lines of NAME ROLE[,ROLE] TOKEN; read again on change."),
+    ] = None,
     lock: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="Serve only versions that sha256sum */*/manifest.json listed in this file."),
@@ -31,7 +45,7 @@ def serve(  # noqa: PLR0913 - one argument a flag
     ] = False,
     admin_listen: Annotated[
         str | None,
-        typer.Option(metavar="HOST:PORT", help="Where models can be loaded and unloaded; this machine only."),
+        typer.Option(metavar="HOST:PORT", help="Where models can be loaded and unloaded, or unix:PATH."),
     ] = None,
     processes: Annotated[int, typer.Option(min=1, help="Processes that answer on the one port; Linux.")] = 1,
     parent_watch: Annotated[
@@ -46,14 +60,17 @@ def serve(  # noqa: PLR0913 - one argument a flag
     try:
         settings = ServerSettings(
             models=models,
-            listen=Address.parse(listen),
+            listen=parse_listening(listen),
             insecure_public=insecure_public,
+            tls=TlsFiles.of(tls_cert, tls_key, tls_client_ca),
+            token_file=token_file,
+            token=os.environ.get("QUANTRA_TOKEN", ""),
             device=device,
             max_batch_rows=max_batch_rows,
             threads=threads,
             lock=lock,
             watch=watch,
-            admin_listen=None if admin_listen is None else Address.parse(admin_listen),
+            admin_listen=None if admin_listen is None else parse_listening(admin_listen),
             processes=processes,
             parent_watch=parent_watch,
         )

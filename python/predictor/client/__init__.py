@@ -9,5 +9,6 @@ Errors are the same exceptions as in-process ones. UnavailableError means that n
 from predictor.client.asynchronous import AsyncQuantraClient
 from predictor.client.blocking import QuantraClient
 from predictor.client.calls import DEFAULT_TIMEOUT_S, LONGEST_TIMEOUT_S
+from predictor.client.credentials import ClientCredentials
 
-__all__ = ["DEFAULT_TIMEOUT_S", "LONGEST_TIMEOUT_S", "AsyncQuantraClient", "QuantraClient"]
+__all__ = ["DEFAULT_TIMEOUT_S", "LONGEST_TIMEOUT_S", "AsyncQuantraClient", "ClientCredentials", "QuantraClient"]

@@ -7,7 +7,8 @@ import grpc
 
 from predictor._pb.prediction_pb2_grpc import PredictionServiceStub
 from predictor.catalog import ModelInfo
-from predictor.client.calls import DEFAULT_TIMEOUT_S, OPTIONS, UnaryCall, checked_timeout, read
+from predictor.client.calls import DEFAULT_TIMEOUT_S, UnaryCall, checked_timeout, read
+from predictor.client.credentials import ClientCredentials, Connecting, connecting
 from predictor.client.failures import closed, error_of
 from predictor.covariates import Covariates
 from predictor.forecast import Attribution, Explanation, Forecast, Outcome, forecast_or_raise
@@ -23,20 +24,35 @@ class QuantraClient:
     """Asks a server and waits for its answers; safe to use from many threads.
 
     Args:
-        target: "HOST:PORT".
+        target: "HOST:PORT", or "unix:PATH".
         model: "NAME", "NAME@VERSION" or "NAME@ALIAS"; empty = the only model that the server has.
-        timeout_s: Seconds that one call may take: above 0, at most LONGEST_TIMEOUT_S.
+        timeout_s: Seconds that one call may take: above 0, at most LONGEST_TIMEOUT_S. Each method takes another one.
+        credentials: what vouches for the server and for the client; None: plain text, and QUANTRA_TOKEN if it is set.
+        channel: the caller's own, in place of credentials; then the target is for messages alone, no token is added,
+            and to close the client leaves it open.
 
     Raises:
-        ConfigurationError: the timeout is out of range.
+        ConfigurationError: the timeout is out of range, both credentials and a channel are given, or see
+            `ClientCredentials`.
     """
 
-    def __init__(self, target: str, model: str = "", timeout_s: float = DEFAULT_TIMEOUT_S) -> None:
+    def __init__(
+        self,
+        target: str,
+        model: str = "",
+        timeout_s: float = DEFAULT_TIMEOUT_S,
+        *,
+        credentials: ClientCredentials | None = None,
+        channel: grpc.Channel | None = None,
+    ) -> None:
         self._target = target
         self._model = model
         self._timeout_s = checked_timeout(timeout_s)
         self._closed = False
-        self._channel = grpc.insecure_channel(target, options=OPTIONS)
+        how = connecting(target, credentials, has_channel=channel is not None)
+        self._headers = how.headers
+        self._is_own = channel is None
+        self._channel = _opened(target, how) if channel is None else channel
         self._stub = PredictionServiceStub(self._channel)
 
     def __enter__(self) -> Self:
@@ -48,71 +64,97 @@ class QuantraClient:
         self.close()
 
     def close(self) -> None:
-        """Close the connection; calls under way end as CallCancelledError, later ones as UnavailableError."""
-        self._closed = True
-        self._channel.close()
+        """Close the connection; calls under way end as CallCancelledError, later ones as UnavailableError.
 
-    def predict(self, bars: Question, covariates: Covariates | None = None) -> Forecast:
+        A channel of the caller's stays open, and so do calls under way.
+        """
+        self._closed = True
+        if self._is_own:
+            self._channel.close()
+
+    def predict(
+        self, bars: Question, covariates: Covariates | None = None, *, timeout_s: float | None = None
+    ) -> Forecast:
         """The forecast for one panel.
 
         Args:
             bars: the panel, or an instance that holds all that there is to say.
             covariates: what the model reads beside a panel, such as `CovariateSource.read([...]).for_model(...)`.
+            timeout_s: seconds that this call may take; None: as many as the client's.
 
         Raises:
             QuantraError: the server refused, as in-process; UnavailableError or DeadlineExceededError if it is silent.
         """
-        return forecast_or_raise(self.predict_many([instance_of(bars, covariates)])[0])
+        return forecast_or_raise(self.predict_many([instance_of(bars, covariates)], timeout_s=timeout_s)[0])
 
-    def predict_many(self, instances: Sequence[Question]) -> tuple[Outcome, ...]:
+    def predict_many(self, instances: Sequence[Question], *, timeout_s: float | None = None) -> tuple[Outcome, ...]:
         """Each instance's forecast, or the error that it alone has, in order.
 
         Raises:
             QuantraError: the whole call failed.
         """
-        return self._ask(UnaryCall.predict(self._model, instances))
+        return self._ask(UnaryCall.predict(self._model, instances), timeout_s)
 
     def feature_importance(
-        self, bars: Question, horizon: int = 5, quantile: float = 0.5, covariates: Covariates | None = None
+        self,
+        bars: Question,
+        horizon: int = 5,
+        quantile: float = 0.5,
+        covariates: Covariates | None = None,
+        *,
+        timeout_s: float | None = None,
     ) -> Attribution:
         """How much each input moved one quantile of one horizon; raises as `predict`."""
-        return self.explain(importance_query(bars, horizon, quantile, covariates)).attributions[0]
+        return self.explain(importance_query(bars, horizon, quantile, covariates), timeout_s=timeout_s).attributions[0]
 
-    def explain(self, query: Query) -> Explanation:
+    def explain(self, query: Query, *, timeout_s: float | None = None) -> Explanation:
         """The reasons behind a forecast; raises as `predict`."""
-        return self._ask(UnaryCall.explain(self._model, query))
+        return self._ask(UnaryCall.explain(self._model, query), timeout_s)
 
-    def explain_global(self, query: GlobalQuery) -> Iterator[GlobalImportance]:
+    def explain_global(self, query: GlobalQuery, *, timeout_s: float | None = None) -> Iterator[GlobalImportance]:
         """What moves the forecasts of many instances: what is known after some of them, the last time after all.
 
         Raises:
             QuantraError: as `predict`, at any step.
         """
         request = global_importance.encode_query(query, self._model)
-        call = self._stub.ExplainGlobal(request, timeout=self._timeout_s)
+        limit_s = self._limit_s(timeout_s)
+        call = self._stub.ExplainGlobal(request, timeout=limit_s, metadata=self._headers)
         try:
             for known in call:
                 yield global_importance.decode(known)
         except grpc.RpcError as failure:
-            raise error_of(failure, self._target, self._timeout_s) from failure
+            raise error_of(failure, self._target, limit_s) from failure
         finally:
             call.cancel()  # whoever stops to read has no use for the rest
 
-    def models(self) -> tuple[ModelInfo, ...]:
+    def models(self, *, timeout_s: float | None = None) -> tuple[ModelInfo, ...]:
         """Every version that the server has."""
-        return self._ask(UnaryCall.models())
+        return self._ask(UnaryCall.models(), timeout_s)
 
-    def model(self, reference: str = "") -> ModelInfo:
+    def model(self, reference: str = "", *, timeout_s: float | None = None) -> ModelInfo:
         """One version; the client's own model if none is named."""
-        return self._ask(UnaryCall.model(reference or self._model))
+        return self._ask(UnaryCall.model(reference or self._model), timeout_s)
 
-    def _ask(self, call: UnaryCall[ValueT]) -> ValueT:
+    def _ask(self, call: UnaryCall[ValueT], timeout_s: float | None) -> ValueT:
+        limit_s = self._limit_s(timeout_s)
+        if self._closed:
+            raise closed(self._target)
         try:
-            answer = call.method(self._stub)(call.request, timeout=self._timeout_s)
+            answer = call.method(self._stub)(call.request, timeout=limit_s, metadata=self._headers)
         except grpc.RpcError as failure:
-            raise error_of(failure, self._target, self._timeout_s) from failure
+            raise error_of(failure, self._target, limit_s) from failure
         except ValueError as error:
             if not self._closed:
                 raise
             raise closed(self._target) from error  # asked here and not before: another thread may close at any time
         return read(self._target, call, answer)
+
+    def _limit_s(self, timeout_s: float | None) -> float:
+        return self._timeout_s if timeout_s is None else checked_timeout(timeout_s)
+
+
+def _opened(target: str, how: Connecting) -> grpc.Channel:
+    if how.credentials is None:
+        return grpc.insecure_channel(target, options=how.options)
+    return grpc.secure_channel(target, how.credentials, options=how.options)

@@ -1,6 +1,18 @@
 """The gRPC server: translates between the wire and predictor.service, and keeps the process's bounds."""
 
+from predictor.server.address import DEFAULT_ADDRESS, Address, Listening, SocketAddress, parse_listening
+from predictor.server.certificates import TlsFiles
 from predictor.server.run import serve
-from predictor.server.settings import DEFAULT_ADDRESS, Address, ServerLimits, ServerSettings
+from predictor.server.settings import ServerLimits, ServerSettings
 
-__all__ = ["DEFAULT_ADDRESS", "Address", "ServerLimits", "ServerSettings", "serve"]
+__all__ = [
+    "DEFAULT_ADDRESS",
+    "Address",
+    "Listening",
+    "ServerLimits",
+    "ServerSettings",
+    "SocketAddress",
+    "TlsFiles",
+    "parse_listening",
+    "serve",
+]

@@ -10,7 +10,6 @@ from predictor.server.host import Ports
 
 def announce(ports: Ports) -> None:
     """Say so."""
-    line = {"ready": True, "port": ports.calls, "pid": os.getpid(), "version": version("quantra")}
-    admin = {} if ports.admin is None else {"admin_port": ports.admin}
-    sys.stdout.write(json.dumps({**line, **admin}) + "\n")
+    line = {"ready": True, **ports.told(), "pid": os.getpid(), "version": version("quantra")}
+    sys.stdout.write(json.dumps(line) + "\n")
     sys.stdout.flush()

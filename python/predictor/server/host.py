@@ -4,18 +4,23 @@ import asyncio
 import gc
 import logging
 import threading
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Final, final
 
 from predictor.errors import InternalError, QuantraError
 from predictor.instance import NEVER
+from predictor.server.address import Address, Listening, SocketAddress
 from predictor.server.listener import Listener
-from predictor.server.servicer import ADMIN
+from predictor.server.rotation import Rotation
+from predictor.server.servicer import ADMIN, PREDICTION
 from predictor.server.settings import ServerSettings
 
 if TYPE_CHECKING:
+    from google.protobuf.descriptor import ServiceDescriptor
+
     from predictor.calls import AdminCalls, Calls
     from predictor.service import PredictionService, Served
 
@@ -31,8 +36,20 @@ class Ports:
     """Where a server listens."""
 
     calls: int
+    """0 for a Unix socket."""
     admin: int | None
     """For changes of the models; None = nowhere."""
+    socket: Path | None = None
+    """In place of the port for calls."""
+    admin_socket: Path | None = None
+    """In place of the other."""
+
+    def told(self) -> Mapping[str, int | str]:
+        """As the ready line has them."""
+        here = {"port": self.calls} if self.socket is None else {"socket": str(self.socket)}
+        if self.admin_socket is not None:
+            return {**here, "admin_socket": str(self.admin_socket)}
+        return here if self.admin is None else {**here, "admin_port": self.admin}
 
 
 @final
@@ -65,16 +82,26 @@ class Host:
     Args:
         settings: of the server.
         is_worker: whether it shares its port with others.
+
+    Raises:
+        ConfigurationError: certificates or tokens cannot be used.
     """
 
     def __init__(self, settings: ServerSettings, *, is_worker: bool = False) -> None:
         self._settings = settings
-        self._listener = Listener(settings.listen, settings.limits, shares_port=is_worker)
-        address = settings.admin_listen
-        self._admin = None if address is None else Listener(address, settings.limits, ADMIN)
+        self._is_worker = is_worker
+        self._rotation = Rotation(settings)
+        self._listener = self._listening(settings.listen, PREDICTION)
+        self._admin = None if settings.admin_listen is None else self._listening(settings.admin_listen, ADMIN)
         self._loaded: Loaded | None = None
         self._loop = asyncio.get_running_loop()
         self._tasks: set[asyncio.Task[None]] = set()
+
+    def _listening(self, address: Listening, service: "ServiceDescriptor") -> Listener:
+        credentials = self._rotation.credentials() if isinstance(address, Address) else None
+        return Listener(
+            address, self._settings.limits, service, self._rotation.guard, credentials, is_shared=self._is_worker
+        )
 
     @property
     def served(self) -> "Served":
@@ -92,12 +119,15 @@ class Host:
 
     def bind(self) -> Ports:
         """Claim the addresses before anything is loaded; raises as `Listener.bind`."""
-        return Ports(self._listener.bind(), None if self._admin is None else self._admin.bind())
+        return ports_of(self._settings, self._listener.bind(), None if self._admin is None else self._admin.bind())
 
     async def start(self) -> None:
         """Answer that models are loading."""
         for listener in self._listeners:
             await listener.start()
+        if self._settings.is_open:
+            _log.warning("other machines reach this server, and whoever does may ask; --token-file says who may")
+        self._begin(self._rotation.follow())
 
     async def load(self) -> None:
         """Load the models on a thread of their own.
@@ -171,6 +201,15 @@ class Host:
         task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+
+
+def ports_of(settings: ServerSettings, calls: int, admin: int | None) -> Ports:
+    """The ports that were claimed, and the sockets in their place."""
+    return Ports(calls, admin, socket=_path(settings.listen), admin_socket=_path(settings.admin_listen))
+
+
+def _path(address: Listening | None) -> Path | None:
+    return address.path if isinstance(address, SocketAddress) else None
 
 
 def _load(settings: ServerSettings, changed: Callable[[], None]) -> Loaded:

@@ -1,9 +1,6 @@
 """A gRPC server around a service: it claims an address, serves, and drains."""
 
 import asyncio
-import errno
-import os
-import socket
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final, final
 
@@ -12,11 +9,13 @@ import grpc.aio
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection, reflection_pb2_grpc
 
-from predictor.errors import ConfigurationError
+from predictor.server.address import Listening
 from predictor.server.admission import Admission, Arrivals
 from predictor.server.adopted import Adopting
+from predictor.server.binding import Claim
+from predictor.server.guard import Guard
 from predictor.server.servicer import PREDICTION, Calls, Servicer
-from predictor.server.settings import Address, ServerLimits
+from predictor.server.settings import ServerLimits
 
 if TYPE_CHECKING:
     from google.protobuf.descriptor import ServiceDescriptor
@@ -39,45 +38,37 @@ class Listener:
         address: where it listens.
         limits: of what it lets in.
         service: whose calls it answers.
-        shares_port: whether other processes listen on the port too, which is then reserved for them and this one.
+        guard: who may call what; None: everybody.
+        credentials: for an address of the network; None: without TLS.
+        is_shared: as `Claim` has it.
     """
 
     def __init__(
         self,
-        address: Address,
+        address: Listening,
         limits: ServerLimits,
         service: "ServiceDescriptor" = PREDICTION,
+        guard: Guard | None = None,
+        credentials: "grpc.ServerCredentials | None" = None,
         *,
-        shares_port: bool = False,
+        is_shared: bool = False,
     ) -> None:
         self._whole = ("", service.full_name)
         """What health tells of beside models: the server and its service."""
         self._address = address
+        self._claim = Claim(address, credentials, is_shared=is_shared)
         self._limits = limits
         self._admission, self._arrivals = Admission(limits), Arrivals(limits)
-        self._servicer = Servicer(service, self._admission, self._arrivals, limits)
+        self._servicer = Servicer(service, guard or Guard(), self._admission, self._arrivals, limits)
         self._health = health.aio.HealthServicer()  # pyright: ignore[reportAttributeAccessIssue] - the stubs lack it
         self._healthy: frozenset[str] = frozenset()
-        self._shares_port = shares_port
-        self._server = grpc.aio.server(options=_options(limits, shares_port=shares_port))
+        self._server = grpc.aio.server(options=_options(limits, has_tls=credentials is not None, is_shared=is_shared))
         self._has_begun = False
         self._moving: asyncio.Task[None] | None = None
 
     def bind(self) -> int:
-        """Claim the address before models are loaded, so that a conflict shows at once.
-
-        Returns:
-            The port.
-
-        Raises:
-            ConfigurationError: the address is in use, not allowed, or not this machine's.
-        """
-        if not self._shares_port:
-            _check_free(self._address)
-        try:
-            return self._server.add_insecure_port(str(self._address))
-        except RuntimeError:
-            raise ConfigurationError(f"cannot listen on {self._address}; choose another address") from None
+        """Claim the address before models are loaded, so that a conflict shows at once; as `Claim.bind`."""
+        return self._claim.bind(self._server)
 
     async def start(self) -> None:
         """Answer that models are loading: UNAVAILABLE to calls, NOT_SERVING to questions about health."""
@@ -124,6 +115,7 @@ class Listener:
         if self._moving is not None:
             self._moving.cancel()
         await self._server.stop(grace_s)
+        self._claim.release()
 
     async def close(self) -> None:
         """Give the address back at once, in whatever state the listener is."""
@@ -132,8 +124,10 @@ class Listener:
         await self._stop(None)
 
 
-def _options(limits: ServerLimits, *, shares_port: bool) -> tuple[tuple[str, int], ...]:
+def _options(limits: ServerLimits, *, has_tls: bool, is_shared: bool) -> tuple[tuple[str, int], ...]:
+    age = (("grpc.max_connection_age_ms", round(1000 * limits.age_s)),) if has_tls else ()
     return (
+        *age,
         ("grpc.max_receive_message_length", limits.receive_bytes),
         ("grpc.max_send_message_length", limits.send_bytes),
         ("grpc.max_metadata_size", limits.metadata_bytes),
@@ -148,29 +142,5 @@ def _options(limits: ServerLimits, *, shares_port: bool) -> tuple[tuple[str, int
         ("grpc.max_connection_idle_ms", round(1000 * limits.idle_s)),
         # Else a fast connection is granted megabytes of each request before anybody reads it.
         ("grpc.http2.bdp_probe", 0),
-        (
-            "grpc.so_reuseport",
-            int(shares_port),
-        ),  # else a second server on the port must fail, not take part of the calls
+        ("grpc.so_reuseport", int(is_shared)),  # else a second server on the port must fail, not take some calls
     )
-
-
-def _check_free(address: Address) -> None:
-    """Ask the system, whose errors tell why; gRPC's do not."""
-    family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
-    with socket.socket(family, socket.SOCK_STREAM) as probe:
-        if os.name == "posix":  # elsewhere the option would allow what this is to find out
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((address.host, address.port))
-        except OSError as error:
-            raise ConfigurationError(why_not(address, error)) from None
-
-
-def why_not(address: Address, error: OSError) -> str:
-    """What keeps a server from listening there, and what to do."""
-    if error.errno == errno.EADDRINUSE:
-        return f"{address} is in use; stop the server there, or listen on another port (port 0 picks a free one)"
-    if error.errno == errno.EACCES:
-        return f"{address} needs more rights than this user has; choose port 1024 or above"
-    return f"cannot listen on {address}: {error.strerror}; choose an address of this machine"

@@ -18,6 +18,7 @@ from predictor._pb import prediction_pb2 as pb
 from predictor.errors import InternalError, QuantraError, RequestTooLargeError, Status, UnavailableError, answer_of
 from predictor.instance import Deadline
 from predictor.server.admission import Admission, Arrivals, Context, Peer
+from predictor.server.guard import Guard
 from predictor.server.settings import ServerLimits
 from predictor.wire import errors
 
@@ -111,9 +112,10 @@ class Servicer:
     """Lets the calls of a service in, reads them, and sends their answers. Until it serves, each is UNAVAILABLE."""
 
     def __init__(
-        self, service: "ServiceDescriptor", admission: Admission, arrivals: Arrivals, limits: ServerLimits
+        self, service: "ServiceDescriptor", guard: Guard, admission: Admission, arrivals: Arrivals, limits: ServerLimits
     ) -> None:
         self._service = service
+        self._guard = guard
         self._admission = admission
         self._arrivals = arrivals
         self._limits = limits
@@ -142,6 +144,7 @@ class Servicer:
             started_s = time.perf_counter()
             deadline = Deadline.after(context.time_remaining())
             try:
+                self._guard.check(name, context.invocation_metadata() or ())
                 peer = self._admission.enter(context)
                 return await work(name, self._ready(), context, peer, deadline)
             except asyncio.CancelledError:

@@ -1,13 +1,13 @@
 """A server's settings, and the bounds that it keeps."""
 
-import ipaddress
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Self
 
 from predictor.errors import ConfigurationError
 from predictor.limits import ServiceLimits
+from predictor.server.address import DEFAULT_ADDRESS, Address, Listening
+from predictor.server.certificates import TlsFiles
 
 _MIB = 1024 * 1024
 _COUNTS = (
@@ -42,7 +42,8 @@ class ServerLimits:
     """As many of them may come over one connection."""
     arriving: int = 6
     """Requests that are taken in at once, each of up to `receive_bytes`; others wait for a place, and one that takes
-    longer than a second meanwhile is QUEUE_FULL. gRPC copies each on the thread that answers health: 16 MiB in 15 ms."""
+    longer than a second meanwhile is QUEUE_FULL. gRPC copies each on the thread that answers health,
+    16 MiB in 15 ms."""
     arriving_per_peer: int = 3
     """As many of them may come over one connection."""
     request_s: float = 30.0
@@ -54,6 +55,9 @@ class ServerLimits:
     """Seconds in which a connection must begin to speak HTTP/2."""
     idle_s: float = 300.0
     """Seconds after which a connection without a call ends; clients open another one when they need it."""
+    age_s: float = 3600.0
+    """Seconds after which a connection with TLS takes no further call, and clients open another one: what a certificate
+    was good for when it was made, it is good for so long after the certificate was taken away."""
     drain_s: float = 30.0
     """How long calls in flight may finish after the signal to stop."""
     service: ServiceLimits = field(default_factory=ServiceLimits)
@@ -65,7 +69,7 @@ class ServerLimits:
             value: int = getattr(self, name)
             if value < 1:
                 raise ConfigurationError(f"{name} is {value}, but must be at least 1")
-        for name in ("request_s", "handshake_s", "idle_s"):
+        for name in ("request_s", "handshake_s", "idle_s", "age_s"):
             seconds: float = getattr(self, name)
             if not seconds > 0:
                 raise ConfigurationError(f"{name} is {seconds:g} seconds, but must be above 0")
@@ -73,57 +77,27 @@ class ServerLimits:
             raise ConfigurationError(f"drain_s is {self.drain_s:g} seconds, but must be 0 or more")
 
 
-@dataclass(frozen=True, slots=True)
-class Address:
-    """Where a server listens."""
-
-    host: str
-    port: int
-    """0 = any free one."""
-
-    @classmethod
-    def parse(cls, text: str) -> Self:
-        """Read "HOST:PORT", with brackets around an IPv6 host.
-
-        Raises:
-            ConfigurationError: it is not such a text.
-        """
-        host, _, port = text.rpartition(":")
-        host = host.removeprefix("[").removesuffix("]")
-        if not host or not port.isascii() or not port.isdigit() or int(port) > _LAST_PORT:
-            raise ConfigurationError(f"the address {text[:80]!r} is not HOST:PORT, such as 127.0.0.1:50051")
-        return cls(host, int(port))
-
-    @property
-    def is_loopback(self) -> bool:
-        """Whether only this machine reaches it; a host name other than localhost counts as public."""
-        try:
-            return ipaddress.ip_address(self.host).is_loopback
-        except ValueError:
-            return self.host == "localhost"
-
-    def __str__(self) -> str:
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
-
-
-_LAST_PORT = 65535
-DEFAULT_ADDRESS = Address("127.0.0.1", 50051)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerSettings:
     """Everything about one server.
 
     Raises:
-        ConfigurationError: an address that other machines reach, without `insecure_public`, or for changes at all;
-            several processes where the system does not share a port among them as Linux does.
+        ConfigurationError: an address that other machines reach, without TLS or `insecure_public`, or for changes
+            without TLS and tokens; TLS without an address that has it; several processes where the system does not
+            share a port among them as Linux does, or without a port.
     """
 
     models: Path
     """Folder of NAME/VERSION artifacts."""
-    listen: Address = DEFAULT_ADDRESS
+    listen: Listening = DEFAULT_ADDRESS
     insecure_public: bool = False
-    """Allow an address that other machines reach: everybody on that network can then ask, unencrypted."""
+    """Allow an address that other machines reach without TLS: whoever is between can read and change what is said."""
+    tls: TlsFiles | None = None
+    """What the server shows of itself, on every address but Unix sockets; None: nothing is encrypted."""
+    token_file: Path | None = None
+    """Who may call what, a token a line; None: whoever reaches the server may, unless there is `token`."""
+    token: str = field(default="", repr=False)
+    """One more token, good to predict and explain; empty: none."""
     device: str = "auto"
     """`auto`, `cpu`, `cuda` or `cuda:N`."""
     max_batch_rows: int = 256
@@ -134,9 +108,9 @@ class ServerSettings:
     """What `sha256sum */*/manifest.json` printed in the folder of models: versions that may be served; None: all."""
     watch: bool = False
     """Serve what comes into the folder, and no more what leaves it."""
-    admin_listen: Address | None = None
-    """Where models can be loaded, unloaded and read again; None: nowhere. Nobody is asked who they are there, so this
-    machine alone may reach it."""
+    admin_listen: Listening | None = None
+    """Where models can be loaded, unloaded and read again; None: nowhere. Without `token_file` nobody is asked who they
+    are there."""
     processes: int = 1
     """How many answer on the one port; more than one on Linux alone. Each loads the models, and has the limits."""
     parent_watch: bool = False
@@ -145,19 +119,35 @@ class ServerSettings:
 
     def __post_init__(self) -> None:
         """Refuse to be public by accident."""
+        self._check_processes()
+        if not self.listen.is_loopback and self.tls is None and not self.insecure_public:
+            raise ConfigurationError(
+                f"{self.listen} can be reached from other machines, without encryption; listen on 127.0.0.1, give "
+                "--tls-cert and --tls-key, or pass --insecure-public if that is meant"
+            )
+        is_public = self.admin_listen is not None and not self.admin_listen.is_loopback
+        if is_public and (self.tls is None or self.token_file is None):
+            raise ConfigurationError(
+                f"{self.admin_listen} can be reached from other machines, and who reaches it can change the models; "
+                "listen for changes on 127.0.0.1, or give --tls-cert, --tls-key and --token-file"
+            )
+        if self.tls is not None and not any(isinstance(one, Address) for one in (self.listen, self.admin_listen)):
+            raise ConfigurationError("a Unix socket has no TLS; take --tls-cert away, or listen on HOST:PORT")
+
+    def _check_processes(self) -> None:
         if self.processes < 1:
             raise ConfigurationError(f"processes is {self.processes}, but must be at least 1")
         if self.processes > 1 and sys.platform != "linux":
             raise ConfigurationError(
                 "several processes on one port need Linux; here, start a server on each of several ports"
             )
-        if not self.listen.is_loopback and not self.insecure_public:
-            raise ConfigurationError(
-                f"{self.listen} can be reached from other machines, without encryption or login; listen on 127.0.0.1, "
-                "or pass --insecure-public if that is meant"
-            )
-        if self.admin_listen is not None and not self.admin_listen.is_loopback:
-            raise ConfigurationError(
-                f"{self.admin_listen} can be reached from other machines, and who reaches it can change the models; "
-                "listen for changes on 127.0.0.1"
-            )
+        if self.processes > 1 and not isinstance(self.listen, Address):
+            raise ConfigurationError("several processes share a port, and no Unix socket; listen on HOST:PORT")
+
+    @property
+    def is_open(self) -> bool:
+        """Whether other machines reach it, and whoever does may ask."""
+        asks = (
+            self.token_file is not None or bool(self.token) or (self.tls is not None and self.tls.client_ca is not None)
+        )
+        return not self.listen.is_loopback and not asks

@@ -6,8 +6,8 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from predictor.errors import ConfigurationError
-from predictor.server.listener import why_not
-from predictor.server.settings import Address
+from predictor.server.address import Address
+from predictor.server.binding import why_not
 
 
 @contextmanager

@@ -3,14 +3,13 @@
 import logging
 from dataclasses import replace
 
+from predictor.server.address import Address
 from predictor.server.announcement import announce
-from predictor.server.host import Ports
-from predictor.server.listener import Listener
+from predictor.server.host import ports_of
 from predictor.server.logs import LogSettings
-from predictor.server.servicer import ADMIN
 from predictor.server.settings import ServerSettings
 from predictor.server.stopping import Stopping, stop_signals, watch_parent
-from predictor.server.workers.changes import Changes
+from predictor.server.workers.door import Door
 from predictor.server.workers.messages import Start
 from predictor.server.workers.port import reserved
 from predictor.server.workers.team import Team
@@ -28,31 +27,36 @@ async def supervise(settings: ServerSettings, log: LogSettings) -> bool:
         ConfigurationError: an address is in use, or workers cannot serve.
     """
     stopping = Stopping()
-    with stop_signals(stopping), reserved(settings.listen) as address:
+    with stop_signals(stopping), reserved(_port_of(settings)) as address:
         if settings.parent_watch:
             watch_parent(stopping)
         own = replace(settings, listen=address, admin_listen=None, processes=1, parent_watch=False)
         team = Team(Start(own, log), settings.processes)
-        admin = None if settings.admin_listen is None else Listener(settings.admin_listen, settings.limits, ADMIN)
+        door = None if settings.admin_listen is None else Door(settings.admin_listen, settings)
         try:
-            ports = Ports(address.port, None if admin is None else admin.bind())
-            if admin is not None:
-                await admin.start()
+            ports = ports_of(settings, address.port, None if door is None else door.bind())
+            if door is not None:
+                await door.start()
             _log.info("starting %d workers", settings.processes)
             try:
                 if await stopping.until(team.start()):
-                    if admin is not None:
-                        await admin.serve(Changes(team), ())
+                    if door is not None:
+                        await door.serve(team)
                     announce(ports)
                     await stopping.until(team.keep())
             finally:
                 if stopping.asked.is_set():
                     _log.info("stopping: calls in flight may finish")
-                if admin is not None:
-                    await stopping.drained(admin.drain())
+                if door is not None:
+                    await stopping.drained(door.drain())
                 await team.drain(stopping.orphaned)
         finally:
             await team.close()
-            if admin is not None:
-                await admin.close()
+            if door is not None:
+                await door.close()
     return stopping.orphaned.is_set()
+
+
+def _port_of(settings: ServerSettings) -> Address:
+    assert isinstance(settings.listen, Address)  # noqa: S101 - the settings refuse others for several processes
+    return settings.listen

@@ -1,0 +1,67 @@
+"""What TLS and a token take of the throughput: two servers of one model, asked in turn."""
+
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from benchmarks.calling.load import Access, Load, Turn, load
+from benchmarks.calling.rates import IN_FLIGHT, WINDOWS, Round, middle, ratio
+from benchmarks.calling.subject import Subject, server
+from benchmarks.report import Row, at_least
+from predictor.server.issuing import issue
+
+REACH: Final = 0.85
+PLAIN, SECURED = "plain", "TLS and token"
+TOKEN: Final = "t" * 64
+OTHER_TOKENS: Final = 9
+"""Beside it in the file: each call is compared with all of them."""
+
+
+def secured_rows(subject: Subject, folder: Path, rounds: int, seconds: float, *, judged: bool) -> list[Row]:
+    """Calls a second with TLS and a token against without, windows in.
+
+    Args:
+        subject: what is served and asked.
+        folder: for certificates and tokens; it is made.
+        rounds: of every pair of turns; every other one goes backwards.
+        seconds: of one turn.
+        judged: whether the figures count.
+    """
+    requests = {WINDOWS: subject.asked_with_windows()}
+    with server(subject.models) as target, load(target, requests) as plain, secured(subject, folder) as safe:
+        loads = {PLAIN: plain, SECURED: safe}
+        found = [_round(loads, seconds, is_backwards=count % 2 == 1) for count in range(rounds)]
+    return [_row(found, many, seconds, judged=judged) for many in IN_FLIGHT]
+
+
+@contextmanager
+def secured(subject: Subject, folder: Path) -> Generator[Load]:
+    """Callers of a server that has both."""
+    issued, tokens = issue(folder), folder / "tokens.txt"
+    others = "".join(f"other predict {number:040}\n" for number in range(OTHER_TOKENS))
+    tokens.write_text(f"{others}load predict {TOKEN}\n", encoding="utf-8")
+    tokens.chmod(0o600)
+    options = ("--tls-cert", str(issued.server), "--tls-key", str(issued.server_key), "--token-file", str(tokens))
+    access = Access(issued.ca.read_bytes(), TOKEN)
+    with (
+        server(subject.models, *options) as target,
+        load(target, {WINDOWS: subject.asked_with_windows()}, access) as asking,
+    ):
+        yield asking
+
+
+def _round(loads: dict[str, Load], seconds: float, *, is_backwards: bool) -> Round:
+    cells = [(name, many) for many in IN_FLIGHT for name in loads]
+    order = cells[::-1] if is_backwards else cells
+    return {(name, many): loads[name].run(Turn(WINDOWS, many, seconds)) for name, many in order}
+
+
+def _row(found: list[Round], many: int, seconds: float, *, judged: bool) -> Row:
+    kept = ratio(found, (SECURED, many), (PLAIN, many), lambda one: one.per_second)
+    rates = [middle(found, (name, many), lambda one: one.per_second) for name in (SECURED, PLAIN)]
+    detail = (
+        f"windows, {rates[0]:.0f} and {rates[1]:.0f} calls/s, one of {OTHER_TOKENS + 1} tokens; medians of "
+        f"{len(found)} rounds of {seconds:g} s each"
+    )
+    return at_least(f"TLS and token / plain, {many} in flight, calls/s", kept, REACH, detail=detail, judged=judged)

@@ -1,0 +1,134 @@
+"""What a client shows of itself, and by what it knows the server."""
+
+import ipaddress
+import os
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final, Self, final
+
+import grpc
+
+from predictor.client.calls import OPTIONS
+from predictor.errors import ConfigurationError
+from predictor.pem import check_authorities, check_pair, read_bytes
+
+VARIABLE: Final = "QUANTRA_TOKEN"
+"""The environment variable of the token that is sent where none is given."""
+_LOCAL_SCHEMES: Final = ("unix:", "unix-abstract:")
+_SCHEME: Final = re.compile(r"dns:(///)?|ipv4:|ipv6:")
+_BRACKETED: Final = re.compile(r"\[([^]]*)\](:\d+)?")
+_SENDABLE: Final = re.compile(r"[!-~]*")
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientCredentials:
+    """How a client connects.
+
+    Attributes:
+        ca: PEM file of the authorities that may vouch for the server, which makes the connection TLS; for those that a
+            system knows, its own file, such as /etc/ssl/certs/ca-certificates.crt. None: the connection is plain text.
+        cert: PEM file of the client's certificate, where a server asks for one.
+        key: PEM file of its private key.
+        token: to send with each call; None: the environment's QUANTRA_TOKEN, if there is one; "": none.
+    """
+
+    ca: Path | None = None
+    cert: Path | None = None
+    key: Path | None = None
+    token: str | None = field(default=None, repr=False)
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Connecting:
+    """What a channel is made of.
+
+    Attributes:
+        credentials: of TLS; None: plain text.
+        headers: of each call.
+        options: of the channel.
+    """
+
+    credentials: grpc.ChannelCredentials | None
+    headers: tuple[tuple[str, str], ...] = field(repr=False)
+    options: tuple[tuple[str, int], ...] = OPTIONS
+
+    @classmethod
+    def to(cls, target: str, given: ClientCredentials) -> Self:
+        """What is needed for this target.
+
+        Raises:
+            ConfigurationError: a file cannot be read, a certificate is without its key, the reverse, or both are
+                without an authority; a token would go over a network in plain text, or cannot be sent at all.
+        """
+        token = _token(given)
+        if given.ca is None and (given.cert is not None or given.key is not None):
+            raise ConfigurationError("a client's certificate needs TLS: give ca= (--tls-ca) beside it")
+        if (given.cert is None) != (given.key is None):
+            raise ConfigurationError("cert= and key= (--tls-cert, --tls-key) belong together; give both or neither")
+        if not token:
+            return cls(_tls(given), ())
+        if given.ca is None and not is_local(target):
+            raise ConfigurationError(
+                f"the token would go to {target} in plain text; give ca= (--tls-ca), or send none: "
+                f"token='', or no {VARIABLE} in the environment"
+            )
+        # gRPC takes proxies from the environment, even for addresses of this machine.
+        direct = () if given.ca is not None else (("grpc.enable_http_proxy", 0),)
+        return cls(_tls(given), (("authorization", f"Bearer {token}"),), (*OPTIONS, *direct))
+
+
+def connecting(target: str, given: ClientCredentials | None, *, has_channel: bool) -> Connecting:
+    """What a client needs for this target.
+
+    Args:
+        target: as gRPC names it.
+        given: by the caller; None: nothing.
+        has_channel: the caller has a channel already.
+
+    Raises:
+        ConfigurationError: credentials for a channel that has its own; or see `Connecting.to`.
+    """
+    if not has_channel:
+        return Connecting.to(target, given or ClientCredentials())
+    if given is not None:
+        raise ConfigurationError("credentials= are of a channel that the client opens; give them or channel=, not both")
+    return Connecting(None, ())
+
+
+def is_local(target: str) -> bool:
+    """Whether gRPC's name of a target means this machine."""
+    if target.startswith(_LOCAL_SCHEMES):
+        return True
+    return all(map(_is_loopback, target[found.end() if (found := _SCHEME.match(target)) else 0 :].split(",")))
+
+
+def _is_loopback(address: str) -> bool:
+    bracketed = _BRACKETED.fullmatch(address)
+    host = bracketed[1] if bracketed else address.partition(":")[0] if address.count(":") <= 1 else address
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _token(given: ClientCredentials) -> str:
+    token = os.environ.get(VARIABLE, "") if given.token is None else given.token
+    if not _SENDABLE.fullmatch(token):
+        raise ConfigurationError(
+            f"the token has a character that no header can have; look for a blank or line end in token= or {VARIABLE}"
+        )
+    return token
+
+
+def _tls(given: ClientCredentials) -> grpc.ChannelCredentials | None:
+    if given.ca is None:
+        return None
+    check_authorities("--tls-ca", given.ca)
+    key, cert = None, None
+    if given.key is not None and given.cert is not None:
+        check_pair(given.cert, given.key)
+        key, cert = read_bytes("--tls-key", given.key), read_bytes("--tls-cert", given.cert)
+    return grpc.ssl_channel_credentials(read_bytes("--tls-ca", given.ca), key, cert)

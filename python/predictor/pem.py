@@ -1,0 +1,64 @@
+"""Certificates and keys in PEM files: read, and checked before anything is done with them."""
+
+import ssl
+from pathlib import Path
+from typing import Final
+
+from predictor.errors import ConfigurationError
+
+_LARGEST: Final = 1 << 20
+_NO_PASSWORD: Final = ""
+"""Else OpenSSL would ask for one on the terminal."""
+
+
+def read_bytes(flag: str, path: Path) -> bytes:
+    """The contents of a small file.
+
+    Args:
+        flag: names the file in messages.
+        path: of it.
+
+    Raises:
+        ConfigurationError: it cannot be read, or has over 1 MiB; the message has the flag and the file's name.
+    """
+    try:
+        with path.open("rb") as file:
+            found = file.read(_LARGEST + 1)
+    except OSError as error:
+        raise ConfigurationError(f"{flag} {path.name}: {error.strerror}; name a file that can be read") from None
+    if len(found) > _LARGEST:
+        raise ConfigurationError(f"{flag} {path.name} has over {_LARGEST} bytes; name another file")
+    return found
+
+
+def check_pair(cert: Path, key: Path) -> None:
+    """Hold that a key is that of a certificate.
+
+    Raises:
+        ConfigurationError: it is not, or one of the files is something else or cannot be read.
+    """
+    told = f"--tls-cert {cert.name} and --tls-key {key.name}"
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(cert, key, _NO_PASSWORD)
+    except ssl.SSLError as error:
+        if error.reason == "KEY_VALUES_MISMATCH":
+            raise ConfigurationError(f"{told}: the key is of another certificate; name both of one pair") from None
+        raise ConfigurationError(
+            f"{told} are no certificate and key in PEM, the key without a password; quantra certs DIR makes a pair"
+        ) from None
+    except OSError as error:
+        raise ConfigurationError(f"{told}: {error.strerror}; name files that can be read") from None
+
+
+def check_authorities(flag: str, path: Path) -> None:
+    """Hold that a file has certificates.
+
+    Raises:
+        ConfigurationError: it has none, or cannot be read.
+    """
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(path)
+    except ssl.SSLError:
+        raise ConfigurationError(f"{flag} {path.name} has no certificate in PEM; name another file") from None
+    except OSError as error:
+        raise ConfigurationError(f"{flag} {path.name}: {error.strerror}; name a file that can be read") from None

@@ -1,0 +1,144 @@
+"""Claims the place where a server listens, and tells why it cannot."""
+
+import errno
+import os
+import socket
+import stat
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, final
+
+from predictor.errors import ConfigurationError
+from predictor.server.address import Address, Listening, SocketAddress
+
+if TYPE_CHECKING:
+    import grpc
+    import grpc.aio
+
+_OTHERS: Final = 0o077
+_OWN_FOLDER: Final = 0o700
+_ANSWER_S: Final = 1.0
+
+
+@final
+class Claim:
+    """One place where a server listens.
+
+    Args:
+        address: the place.
+        credentials: for addresses of the network; None: without TLS.
+        is_shared: whether other processes listen on the port too, which is then reserved for them and this one.
+    """
+
+    def __init__(
+        self, address: Listening, credentials: "grpc.ServerCredentials | None", *, is_shared: bool = False
+    ) -> None:
+        self._address = address
+        self._credentials = credentials
+        self._is_shared = is_shared
+        self._made: tuple[Path, tuple[int, int]] | None = None
+        """The socket that gRPC has made, and which one it is."""
+
+    def bind(self, server: "grpc.aio.Server") -> int:
+        """Claim it for the server.
+
+        Returns:
+            The port; 0 for a Unix socket.
+
+        Raises:
+            ConfigurationError: it is in use, not allowed, or not this machine's; a socket's folder is open to others.
+        """
+        try:
+            if isinstance(self._address, SocketAddress):
+                return self._bind_socket(server, self._address)
+            return self._bind_port(server, self._address)
+        except RuntimeError:
+            raise ConfigurationError(f"cannot listen on {self._address}; choose another address") from None
+
+    def release(self) -> None:
+        """Remove the socket, unless another server's is in its place."""
+        if self._made is not None:
+            path, which = self._made
+            if _which(path) == which:
+                path.unlink(missing_ok=True)
+
+    def _bind_port(self, server: "grpc.aio.Server", address: Address) -> int:
+        if not self._is_shared:
+            _check_free(address)
+        if self._credentials is None:
+            return server.add_insecure_port(str(address))
+        return server.add_secure_port(str(address), self._credentials)
+
+    def _bind_socket(self, server: "grpc.aio.Server", address: SocketAddress) -> int:
+        _make_folder(address.path.parent)
+        _make_room(address)
+        server.add_insecure_port(str(address))
+        self._made = (address.path, _which(address.path))
+        return 0
+
+
+def _check_free(address: Address) -> None:
+    """Ask the system, whose errors tell why; gRPC's do not."""
+    family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as probe:
+        if os.name == "posix":  # elsewhere the option would allow what this is to find out
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((address.host, address.port))
+        except OSError as error:
+            raise ConfigurationError(why_not(address, error)) from None
+
+
+def why_not(address: Address, error: OSError) -> str:
+    """What keeps a server from listening there, and what to do."""
+    if error.errno == errno.EADDRINUSE:
+        return f"{address} is in use; stop the server there, or listen on another port (port 0 picks a free one)"
+    if error.errno == errno.EACCES:
+        return f"{address} needs more rights than this user has; choose port 1024 or above"
+    return f"cannot listen on {address}: {error.strerror}; choose an address of this machine"
+
+
+def _make_folder(folder: Path) -> None:
+    """A folder that this user alone can enter: whoever can connect to a socket is whoever can enter its folder."""
+    try:
+        folder.mkdir(_OWN_FOLDER, parents=True, exist_ok=True)
+        found = folder.stat()
+    except OSError as error:
+        raise ConfigurationError(
+            f"cannot make the folder {folder.name!r} of the socket: {error.strerror}; choose another one"
+        ) from None
+    if found.st_uid != os.geteuid():
+        raise ConfigurationError(f"the folder {folder.name!r} of the socket is another user's; choose one of your own")
+    if found.st_mode & _OTHERS:
+        raise ConfigurationError(
+            f"others can enter the folder {folder.name!r} of the socket (mode {stat.S_IMODE(found.st_mode):04o}); "
+            "choose a folder for it alone, or chmod 700 that one"
+        )
+
+
+def _make_room(address: SocketAddress) -> None:
+    """Remove the socket of a server that is dead. gRPC would take the place of one that lives, too."""
+    try:
+        if not stat.S_ISSOCK(address.path.lstat().st_mode):
+            raise ConfigurationError(f"{address.path.name} is there and is no socket; listen on another path")
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+            probe.settimeout(_ANSWER_S)
+            probe.connect(str(address.path))
+    except FileNotFoundError:
+        return
+    except ConnectionRefusedError:
+        address.path.unlink(missing_ok=True)
+        return
+    except OSError as error:
+        raise ConfigurationError(
+            f"cannot listen on the socket {address.path.name}: {error.strerror or error}; listen on another path"
+        ) from None
+    raise ConfigurationError(f"the socket {address.path.name} is in use; stop the server there, or choose another path")
+
+
+def _which(path: Path) -> tuple[int, int]:
+    """Tells one socket from a later one of the same name: inode and time of change; zeros if there is none."""
+    try:
+        found = path.lstat()
+    except OSError:
+        return 0, 0
+    return found.st_ino, found.st_ctime_ns

@@ -1,0 +1,185 @@
+"""Certificates for development: an authority of one's own, and what it vouches for, in a folder.
+
+Needs the package cryptography, of the extra tls.
+"""
+
+import ipaddress
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Final, Self, final
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from predictor.errors import ConfigurationError
+
+LOCAL: Final = ("localhost", "127.0.0.1", "::1")
+"""What every server certificate is good for."""
+VALID: Final = timedelta(days=365)
+_EARLIER: Final = timedelta(hours=1)
+"""Clocks differ."""
+_PRIVATE: Final = 0o600
+_PUBLIC: Final = 0o644
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Issued:
+    """The files of a folder, all PEM."""
+
+    folder: Path
+
+    @property
+    def ca(self) -> Path:
+        """The authority's certificate: for clients, and for servers that ask clients for theirs."""
+        return self.folder / "ca.pem"
+
+    @property
+    def ca_key(self) -> Path:
+        """The authority's key: whoever has it can be anybody."""
+        return self.folder / "ca.key"
+
+    @property
+    def server(self) -> Path:
+        """The server's certificate."""
+        return self.folder / "server.pem"
+
+    @property
+    def server_key(self) -> Path:
+        """The server's key."""
+        return self.folder / "server.key"
+
+    @property
+    def client(self) -> Path:
+        """A client's certificate."""
+        return self.folder / "client.pem"
+
+    @property
+    def client_key(self) -> Path:
+        """That client's key."""
+        return self.folder / "client.key"
+
+    @property
+    def all(self) -> tuple[Path, ...]:
+        """All of them."""
+        return self.ca, self.ca_key, self.server, self.server_key, self.client, self.client_key
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """A certificate and its key."""
+
+    cert: x509.Certificate
+    key: ec.EllipticCurvePrivateKey
+
+    @classmethod
+    def authority(cls, begin: datetime) -> Self:
+        """One that vouches for itself and for others."""
+        key, name = _new_key(), _name("quantra development authority")
+        usage = x509.BasicConstraints(ca=True, path_length=0)
+        built = _builder(name, name, key, begin).add_extension(usage, critical=True)
+        built = built.add_extension(_signing(), critical=True)
+        own = x509.SubjectKeyIdentifier.from_public_key(key.public_key())
+        return cls(_sign(built.add_extension(own, critical=False), key), key)
+
+    def issue(self, name: str, purpose: x509.ObjectIdentifier, hosts: Sequence[str], begin: datetime) -> "Identity":
+        """One that this one vouches for."""
+        key = _new_key()
+        usage = x509.BasicConstraints(ca=False, path_length=None)
+        built = _builder(_name(name), self.cert.subject, key, begin).add_extension(usage, critical=True)
+        built = built.add_extension(x509.ExtendedKeyUsage([purpose]), critical=False)
+        above = x509.AuthorityKeyIdentifier.from_issuer_public_key(self.key.public_key())
+        built = built.add_extension(above, critical=False)
+        if hosts:
+            built = built.add_extension(x509.SubjectAlternativeName(list(map(_host, hosts))), critical=False)
+        return Identity(_sign(built, self.key), key)
+
+    def write(self, cert: Path, key: Path) -> None:
+        """Write both; the key is for this user alone."""
+        body = self.key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+        _write(key, body, _PRIVATE)
+        _write(cert, self.cert.public_bytes(Encoding.PEM), _PUBLIC)
+
+
+def issue(folder: Path, hosts: Iterable[str] = (), begin: datetime | None = None) -> Issued:
+    """Make an authority, and certificates of a server and of a client, good for a year.
+
+    Args:
+        folder: where to; made if it is missing.
+        hosts: names and addresses of the server beside those of this machine.
+        begin: from when they are good; None: from now on.
+
+    Raises:
+        ConfigurationError: one of the files is there already, or a host is no name.
+        OSError: they cannot be written.
+    """
+    files = Issued(folder)
+    if there := [path.name for path in files.all if path.exists()]:
+        raise ConfigurationError(f"{folder} has {', '.join(there)} already; name another folder, or remove them")
+    since = datetime.now(UTC) - _EARLIER if begin is None else begin
+    authority = Identity.authority(since)
+    server = authority.issue("quantra server", ExtendedKeyUsageOID.SERVER_AUTH, (*LOCAL, *hosts), since)
+    client = authority.issue("quantra client", ExtendedKeyUsageOID.CLIENT_AUTH, (), since)
+    folder.mkdir(0o700, parents=True, exist_ok=True)
+    authority.write(files.ca, files.ca_key)
+    server.write(files.server, files.server_key)
+    client.write(files.client, files.client_key)
+    return files
+
+
+def _new_key() -> ec.EllipticCurvePrivateKey:
+    return ec.generate_private_key(ec.SECP256R1())
+
+
+def _name(text: str) -> x509.Name:
+    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, text)])
+
+
+def _host(text: str) -> x509.GeneralName:
+    try:
+        return x509.IPAddress(ipaddress.ip_address(text))
+    except ValueError:
+        pass
+    if not text or not text.isascii() or any(c in text for c in " :/,"):
+        raise ConfigurationError(f"--host {text[:80]!r} is no name of a host, such as server.example.com")
+    return x509.DNSName(text)
+
+
+def _signing() -> x509.KeyUsage:
+    """Signs certificates, and nothing else."""
+    return x509.KeyUsage(
+        digital_signature=False,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        key_cert_sign=True,
+        crl_sign=True,
+        encipher_only=False,
+        decipher_only=False,
+    )
+
+
+def _builder(
+    name: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePrivateKey, begin: datetime
+) -> x509.CertificateBuilder:
+    empty = x509.CertificateBuilder().subject_name(name).issuer_name(issuer).public_key(key.public_key())
+    numbered = empty.serial_number(x509.random_serial_number())
+    return numbered.not_valid_before(begin).not_valid_after(begin + VALID)
+
+
+def _sign(builder: x509.CertificateBuilder, key: ec.EllipticCurvePrivateKey) -> x509.Certificate:
+    return builder.sign(key, hashes.SHA256())
+
+
+def _write(path: Path, body: bytes, mode: int) -> None:
+    """Write a file that is not there yet, with these rights from its first moment on."""
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
+        file.write(body)

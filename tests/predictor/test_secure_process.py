@@ -1,0 +1,138 @@
+"""A server process with TLS, tokens and a Unix socket for changes, from its first line to its log."""
+
+import os
+import re
+import signal
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import grpc
+import pytest
+from artifacts import recent_bars, small_models
+from serving import Process, server_process
+
+from predictor._pb import prediction_pb2 as pb
+from predictor._pb.prediction_pb2_grpc import ModelAdminServiceStub
+from predictor.client import ClientCredentials, QuantraClient
+from predictor.errors import PermissionDeniedError, QuantraError, UnauthenticatedError
+from predictor.instance import Instance, Query
+from predictor.server.issuing import Issued, issue
+
+pytestmark = pytest.mark.skipif(os.name != "posix", reason="Unix sockets")
+FIRST, SECOND, OPERATOR, OWN = "first" * 8, "second" * 8, "operator" * 5, "own" * 12
+
+
+@dataclass(frozen=True, slots=True)
+class Life:
+    """What one process answered, and what it wrote."""
+
+    ready: dict[str, object]
+    answers: dict[str, str]
+    socket_is_left: bool
+    status: int
+    log: str
+    secrets: tuple[str, ...]
+
+
+@pytest.fixture(scope="module")
+def life(tmp_path_factory: pytest.TempPathFactory) -> Life:
+    folder = tmp_path_factory.mktemp("secured")
+    models = small_models(folder / "models")
+    certs, tokens, place = issue(folder / "certs"), folder / "tokens.txt", folder / "run" / "admin.sock"
+    tokens.write_text(f"desk predict {FIRST}\nops admin {OPERATOR}\n")
+    options = ("--tls-cert", str(certs.server), "--tls-key", str(certs.server_key), "--token-file", str(tokens))
+    log = folder / "server.log"
+    with pytest.MonkeyPatch.context() as environment, log.open("w") as file:
+        environment.setenv("QUANTRA_TOKEN", OWN)
+        further = ("--admin-listen", f"unix:{place}", "--log-level", "debug")
+        with server_process(models, file, *options, *further) as process:
+            answers = dict(asked(process, certs, tokens, place))
+            process.popen.send_signal(signal.SIGTERM)
+            status = process.popen.wait()
+    secrets = (FIRST, SECOND, OPERATOR, OWN, str(folder))
+    return Life(process.ready, answers, place.exists(), status, log.read_text(), secrets)
+
+
+def asked(process: Process, certs: Issued, tokens: Path, place: Path) -> Iterator[tuple[str, str]]:
+    """Ask for everything that must be answered or refused."""
+
+    @contextmanager
+    def client(token: str) -> Generator[QuantraClient]:
+        with QuantraClient(process.target, credentials=ClientCredentials(ca=certs.ca, token=token)) as made:
+            yield made
+
+    with client(FIRST) as desk, client(OWN) as own, client(SECOND) as unknown:
+        yield "predict", ended(lambda: desk.predict(recent_bars()))
+        yield "explain", ended(lambda: desk.explain(Query(instance=Instance(input=recent_bars()))))
+        yield "own predicts", ended(lambda: own.predict(recent_bars()))
+        yield "unknown", ended(unknown.models)
+        yield "too few", ended(lambda: desk.predict(recent_bars().last(3)))
+        yield "change", reloaded(place, OPERATOR)
+        yield "change with a token that predicts", reloaded(place, FIRST)
+        yield "change without a token", reloaded(place, "")
+        tokens.write_text("broken\n")
+        tokens.write_text(f"desk predict {SECOND}\n")
+        while ended(unknown.models) != "answered":
+            pass  # the server looks at the file once a second
+        yield "the earlier token", ended(desk.models)
+
+
+def ended(call: Callable[[], object]) -> str:
+    try:
+        call()
+    except QuantraError as error:
+        return type(error).__name__
+    return "answered"
+
+
+def reloaded(place: Path, token: str) -> str:
+    with grpc.insecure_channel(f"unix:{place}") as channel:
+        try:
+            ModelAdminServiceStub(channel).ReloadModel(
+                pb.ReloadModelRequest(model="small"), metadata=(("authorization", f"Bearer {token}"),)
+            )
+        except grpc.RpcError as failure:
+            return failure.code().name
+    return "answered"
+
+
+def test_calls_are_answered_and_refused_by_token(life: Life) -> None:
+    assert life.answers == {
+        "predict": "answered",
+        "explain": PermissionDeniedError.__name__,
+        "own predicts": "answered",
+        "unknown": UnauthenticatedError.__name__,
+        "too few": "TooFewBarsError",
+        "change": "answered",
+        "change with a token that predicts": "PERMISSION_DENIED",
+        "change without a token": "UNAUTHENTICATED",
+        "the earlier token": UnauthenticatedError.__name__,
+    }
+
+
+def test_the_first_line_has_a_socket_in_the_place_of_its_port(life: Life) -> None:
+    assert str(life.ready["admin_socket"]).endswith("run/admin.sock")
+    assert "admin_port" not in life.ready
+
+
+def test_the_socket_is_gone_at_the_end(life: Life) -> None:
+    assert not life.socket_is_left
+    assert life.status == 0
+
+
+def test_the_log_tells_of_tokens_without_showing_one(life: Life) -> None:
+    assert "others may read tokens.txt" in life.log
+    assert "tokens have changed; the new ones are in force" in life.log
+
+
+def test_the_log_has_no_token_no_path_and_no_price(life: Life) -> None:
+    """At its most talkative, with calls that were answered, refused and wrong."""
+    assert "Predict: " in life.log
+    assert [secret for secret in life.secrets if secret in life.log] == []
+    bars = recent_bars()
+    written = set(re.findall(r"\d+\.\d+", life.log))
+    prices = {f"{price:.{digits}f}" for price in bars.close[0, -20:] for digits in (2, 3, 4)}
+    assert not written & prices
+    assert "Traceback" not in life.log

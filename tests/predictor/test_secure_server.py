@@ -1,0 +1,709 @@
+"""Servers with TLS, tokens and Unix sockets: real handshakes, real files that change, and who is refused."""
+
+import asyncio
+import os
+import shutil
+import socket
+import stat
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+from artifacts import recent_bars
+from canned_service import CannedService, forecast_of
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from serving import Served, serving
+
+from predictor.client import AsyncQuantraClient, ClientCredentials, QuantraClient
+from predictor.errors import (
+    ConfigurationError,
+    PermissionDeniedError,
+    RetryableError,
+    UnauthenticatedError,
+    UnavailableError,
+)
+from predictor.instance import Instance, Query
+from predictor.server import Address, ServerLimits, ServerSettings, SocketAddress, TlsFiles, parse_listening, serve
+from predictor.server.issuing import Issued, issue
+from predictor.server.rotation import Rotation
+from predictor.server.servicer import PREDICTION
+
+posix = pytest.mark.skipif(os.name != "posix", reason="of POSIX alone")
+PREDICTS, EXPLAINS, NEXT = "p" * 32, "e" * 32, "n" * 40
+TOKENS = f"desk predict {PREDICTS}\nresearch explain {EXPLAINS}\n"
+LONG_AGO = datetime(2020, 1, 1, tzinfo=UTC)
+BARS = recent_bars()
+
+
+@pytest.fixture(autouse=True)
+def without_token(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("QUANTRA_TOKEN", raising=False)
+
+
+@pytest.fixture(scope="module")
+def ours(tmp_path_factory: pytest.TempPathFactory) -> Issued:
+    return issue(tmp_path_factory.mktemp("ours") / "certs")
+
+
+@pytest.fixture(scope="module")
+def others(tmp_path_factory: pytest.TempPathFactory) -> Issued:
+    return issue(tmp_path_factory.mktemp("others") / "certs")
+
+
+@pytest.fixture
+def service() -> CannedService:
+    return CannedService(forecast_of)
+
+
+def settings(folder: Path, tls: TlsFiles | None = None, tokens: Path | None = None, token: str = "") -> ServerSettings:
+    return ServerSettings(models=folder, tls=tls, token_file=tokens, token=token)
+
+
+def tls_of(issued: Issued, *, asks_clients: bool = False) -> TlsFiles:
+    return TlsFiles(issued.server, issued.server_key, issued.ca if asks_clients else None)
+
+
+def token_file(folder: Path, text: str = TOKENS) -> Path:
+    path = folder / "tokens.txt"
+    path.write_text(text, encoding="utf-8")
+    path.chmod(0o600)
+    return path
+
+
+def known_by(issued: Issued, **further: Path | str) -> ClientCredentials:
+    """A client that knows servers by this authority."""
+    return replace(ClientCredentials(ca=issued.ca), **further)
+
+
+def shown_by(issued: Issued) -> ClientCredentials:
+    """The same, with its client certificate."""
+    return ClientCredentials(ca=issued.ca, cert=issued.client, key=issued.client_key)
+
+
+@dataclass(frozen=True, slots=True)
+class Secured:
+    """A server of this process, with its files followed by hand."""
+
+    served: Served
+    rotation: Rotation
+
+    def models(self, credentials: ClientCredentials | None = None) -> tuple[str, ...]:
+        """What a client over a connection of its own is told."""
+        with QuantraClient(self.served.target, credentials=credentials) as client:
+            return tuple(info.name for info in client.models())
+
+
+@pytest.fixture
+def tls(ours: Issued, tmp_path: Path, service: CannedService) -> Iterator[tuple[Secured, TlsFiles]]:
+    """A server with TLS whose files can be replaced."""
+    for path in ours.all:
+        shutil.copy(path, tmp_path)
+    files = tls_of(Issued(tmp_path))
+    rotation = Rotation(settings(tmp_path, files))
+    with serving(service, credentials=rotation.credentials()) as served:
+        yield Secured(served, rotation), files
+
+
+@pytest.fixture
+def mutual(ours: Issued, service: CannedService, tmp_path: Path) -> Iterator[Secured]:
+    """A server that asks clients for certificates."""
+    rotation = Rotation(settings(tmp_path, tls_of(ours, asks_clients=True)))
+    with serving(service, credentials=rotation.credentials()) as served:
+        yield Secured(served, rotation)
+
+
+@pytest.fixture
+def guarded(service: CannedService, tmp_path: Path) -> Iterator[tuple[Secured, Path]]:
+    """A server that asks for tokens, without TLS."""
+    path = token_file(tmp_path)
+    rotation = Rotation(settings(tmp_path, tokens=path))
+    with serving(service, guard=rotation.guard) as served:
+        yield Secured(served, rotation), path
+
+
+# --- TLS
+
+
+def test_a_forecast_comes_over_tls(tls: tuple[Secured, TlsFiles], ours: Issued) -> None:
+    with QuantraClient(tls[0].served.target, credentials=known_by(ours)) as client:
+        assert client.predict(BARS).symbols == BARS.symbols
+
+
+def test_a_forecast_comes_over_tls_to_asyncio(tls: tuple[Secured, TlsFiles], ours: Issued) -> None:
+    async def ask() -> tuple[str, ...]:
+        async with AsyncQuantraClient(tls[0].served.target, credentials=known_by(ours)) as client:
+            return (await client.predict(BARS)).symbols
+
+    assert asyncio.run(ask()) == BARS.symbols
+
+
+def refused_by(secured: Secured, credentials: ClientCredentials | None) -> str:
+    with pytest.raises(UnavailableError) as refused:
+        secured.models(credentials)
+    assert isinstance(refused.value.__cause__, grpc.RpcError)
+    return refused.value.message
+
+
+def test_a_client_without_tls_is_told_that_it_may_need_it(tls: tuple[Secured, TlsFiles]) -> None:
+    assert "a server with TLS does so unless there is ca= (--tls-ca)" in refused_by(tls[0], None)
+
+
+def test_a_client_with_tls_is_told_that_the_server_has_none(service: CannedService, ours: Issued) -> None:
+    with serving(service) as plain, pytest.raises(UnavailableError, match="speaks plain text: take ca="):
+        Secured(plain, Rotation(settings(ours.folder))).models(known_by(ours))
+
+
+def test_a_client_of_another_authority_is_told_which_file_to_give(
+    tls: tuple[Secured, TlsFiles], others: Issued
+) -> None:
+    assert "no authority in ca= (--tls-ca) vouches for its certificate" in refused_by(tls[0], known_by(others))
+
+
+def test_an_expired_certificate_is_told(tmp_path: Path, service: CannedService) -> None:
+    old = issue(tmp_path / "old", begin=LONG_AGO)
+    rotation = Rotation(settings(tmp_path, tls_of(old)))
+    with serving(service, credentials=rotation.credentials()) as served:
+        assert "has expired" in refused_by(Secured(served, rotation), known_by(old))
+
+
+def test_a_certificate_of_another_name_is_told(tmp_path: Path, service: CannedService) -> None:
+    issued = issue(tmp_path / "named", ["server.example.com"])
+    rotation = Rotation(settings(tmp_path, tls_of(issued)))
+    address = Address("127.0.0.2", 0)  # of this machine, and not in the certificate
+    with serving(service, address=address, credentials=rotation.credentials()) as served:
+        assert "its certificate is for other names" in refused_by(Secured(served, rotation), known_by(issued))
+
+
+def test_a_server_that_asks_for_certificates_answers_who_shows_one(mutual: Secured, ours: Issued) -> None:
+    assert mutual.models(shown_by(ours)) == ("canned",)
+
+
+def test_a_server_that_asks_for_certificates_refuses_who_shows_none(mutual: Secured, ours: Issued) -> None:
+    assert "unless its authorities vouch for cert= and key=" in refused_by(mutual, known_by(ours))
+
+
+def test_a_server_that_asks_for_certificates_refuses_those_of_others(
+    mutual: Secured, ours: Issued, others: Issued
+) -> None:
+    refused_by(mutual, replace(shown_by(others), ca=ours.ca))
+
+
+def test_a_server_that_asks_for_certificates_refuses_expired_ones(
+    service: CannedService, ours: Issued, tmp_path: Path
+) -> None:
+    """The authority and the client's certificate are of long ago, the server's own is good."""
+    old = issue(tmp_path / "old", begin=LONG_AGO)
+    rotation = Rotation(settings(tmp_path, TlsFiles(ours.server, ours.server_key, old.ca)))
+    with serving(service, credentials=rotation.credentials()) as served:
+        refused_by(Secured(served, rotation), replace(shown_by(old), ca=ours.ca))
+
+
+def test_certificates_change_while_the_server_runs(tls: tuple[Secured, TlsFiles], ours: Issued, others: Issued) -> None:
+    secured, files = tls
+    with QuantraClient(secured.served.target, credentials=known_by(ours)) as before:
+        assert before.models()
+        shutil.copy(others.server, files.cert)
+        shutil.copy(others.server_key, files.key)
+        secured.rotation.look()
+        assert secured.models(known_by(others)) == ("canned",)
+        refused_by(secured, known_by(ours))
+        assert before.models()  # its connection was made before
+
+
+def test_a_broken_certificate_leaves_the_last_good_one_in_force_and_is_told_once(
+    tls: tuple[Secured, TlsFiles], ours: Issued, others: Issued, caplog: pytest.LogCaptureFixture
+) -> None:
+    secured, files = tls
+    shutil.copy(others.server, files.cert)
+    for _ in range(3):
+        secured.rotation.look()
+    assert secured.models(known_by(ours)) == ("canned",)
+    (told,) = [record.message for record in caplog.records if record.levelname == "WARNING"]
+    assert "the key is of another certificate" in told
+    files.cert.unlink()
+    secured.rotation.look()
+    assert "No such file" in caplog.records[-1].message
+    shutil.copy(ours.server, files.cert)
+    secured.rotation.look()
+    assert secured.models(known_by(ours)) == ("canned",)
+    assert str(files.cert.parent) not in caplog.text
+
+
+def test_a_client_whose_authority_was_taken_away_is_refused(
+    service: CannedService, ours: Issued, others: Issued, tmp_path: Path
+) -> None:
+    authorities = tmp_path / "authorities.pem"
+    shutil.copy(ours.ca, authorities)
+    rotation = Rotation(settings(tmp_path, TlsFiles(ours.server, ours.server_key, authorities)))
+    with serving(service, credentials=rotation.credentials()) as served:
+        secured = Secured(served, rotation)
+        assert secured.models(shown_by(ours))
+        shutil.copy(others.ca, authorities)
+        rotation.look()
+        refused_by(secured, shown_by(ours))
+        assert secured.models(replace(shown_by(others), ca=ours.ca))
+
+
+def first_refusal(client: QuantraClient) -> str:
+    """Ask until nobody answers."""
+    while True:
+        try:
+            client.models()
+        except UnavailableError as error:
+            return error.message
+
+
+def test_a_connection_with_tls_ends_after_its_time_and_no_call_is_lost(
+    service: CannedService, ours: Issued, others: Issued, tmp_path: Path
+) -> None:
+    """So that a certificate that was taken away is good for an hour at most, and for ten milliseconds here."""
+    authorities = tmp_path / "authorities.pem"
+    shutil.copy(ours.ca, authorities)
+    rotation = Rotation(settings(tmp_path, TlsFiles(ours.server, ours.server_key, authorities)))
+    limits = ServerLimits(age_s=0.01)
+    with (
+        serving(service, limits, credentials=rotation.credentials()) as served,
+        QuantraClient(served.target, credentials=shown_by(ours)) as client,
+    ):
+        assert all(client.models() for _ in range(300))
+        shutil.copy(others.ca, authorities)
+        rotation.look()
+        assert "hung up" in first_refusal(client)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"cert": Path("away.pem")}, "--tls-cert away.pem: No such file or directory"),
+        ({"key": "of others"}, "the key is of another certificate"),
+        ({"cert": "a key"}, "are no certificate and key in PEM"),
+        ({"key": "locked"}, "the key without a password"),
+        ({"client_ca": "a key"}, "--tls-client-ca server.key has no certificate in PEM"),
+        ({"client_ca": Path("away.pem")}, "--tls-client-ca away.pem: No such file"),
+        ({"cert": "a folder"}, "Is a directory"),
+    ],
+)
+@posix
+def test_a_server_does_not_start_with_files_that_are_no_pair(
+    ours: Issued,
+    others: Issued,
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+    change: dict[str, Path | str],
+    message: str,
+) -> None:
+    locked = tmp_path / "locked.key"
+    locked.write_text("-----BEGIN ENCRYPTED PRIVATE KEY-----\nMIGbMFc=\n-----END ENCRYPTED PRIVATE KEY-----\n")
+    known = {"of others": others.server_key, "a key": ours.server_key, "locked": locked, "a folder": tmp_path}
+    wrong = {field: known[path] if isinstance(path, str) else path for field, path in change.items()}
+    files = replace(tls_of(ours), **wrong)
+    assert serve(ServerSettings(models=tmp_path, listen=Address("127.0.0.1", 0), tls=files)) == 1
+    told = capfd.readouterr()
+    assert not told.out
+    (line,) = told.err.splitlines()
+    assert message in line
+
+
+# --- tokens
+
+
+def test_a_token_is_good_for_its_roles(guarded: tuple[Secured, Path]) -> None:
+    target = guarded[0].served.target
+    with QuantraClient(target, credentials=ClientCredentials(token=PREDICTS)) as client:
+        assert client.predict(BARS).symbols == BARS.symbols
+        assert client.model().name == "canned"
+        with pytest.raises(PermissionDeniedError, match="the token of desk is good for predict; Explain needs") as told:
+            client.explain(Query(instance=Instance(input=BARS)))
+        assert told.value.metadata == {"role": "explain"}
+    with QuantraClient(target, credentials=ClientCredentials(token=EXPLAINS)) as client:
+        assert client.explain(Query(instance=Instance(input=BARS))).attributions
+        with pytest.raises(PermissionDeniedError):
+            client.predict(BARS)
+
+
+@pytest.mark.parametrize("token", [None, "", "w" * 32, PREDICTS[:-1]])
+def test_a_caller_without_a_known_token_is_refused(guarded: tuple[Secured, Path], token: str | None) -> None:
+    credentials = ClientCredentials(token=token)
+    with (
+        QuantraClient(guarded[0].served.target, credentials=credentials) as client,
+        pytest.raises(UnauthenticatedError) as refused,
+    ):
+        client.models()
+    assert not isinstance(refused.value, RetryableError)
+
+
+def test_clients_take_the_token_of_the_environment(
+    guarded: tuple[Secured, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("QUANTRA_TOKEN", PREDICTS)
+    assert guarded[0].models() == ("canned",)
+    with pytest.raises(UnauthenticatedError):
+        guarded[0].models(ClientCredentials(token=""))
+
+
+def test_health_needs_no_token(guarded: tuple[Secured, Path]) -> None:
+    with grpc.insecure_channel(guarded[0].served.target) as channel:
+        stub: Any = health_pb2_grpc.HealthStub(channel)
+        answer = stub.Check(health_pb2.HealthCheckRequest())
+    assert answer.status == health_pb2.HealthCheckResponse.SERVING
+
+
+def test_a_caller_without_a_token_is_refused_before_its_request_is_read(guarded: tuple[Secured, Path]) -> None:
+    """It never comes, so that whoever waited for it would wait until the call's time is over."""
+    released = threading.Event()
+
+    def never() -> Iterator[bytes]:
+        released.wait(30)
+        yield b""
+
+    with grpc.insecure_channel(guarded[0].served.target) as channel:
+        with pytest.raises(grpc.RpcError) as refused:
+            channel.stream_unary(f"/{PREDICTION.full_name}/Predict")(never(), timeout=20)
+        released.set()
+    failure: Any = refused.value
+    assert failure.code() is grpc.StatusCode.UNAUTHENTICATED
+
+
+def test_tokens_change_while_the_server_runs(guarded: tuple[Secured, Path]) -> None:
+    secured, path = guarded
+    with QuantraClient(secured.served.target, credentials=ClientCredentials(token=PREDICTS)) as before:
+        assert before.models()
+        path.write_text(f"desk predict {NEXT}\n")
+        secured.rotation.look()
+        assert secured.models(ClientCredentials(token=NEXT)) == ("canned",)
+        with pytest.raises(UnauthenticatedError):
+            before.models()  # tokens are asked for at every call, connections that are there or not
+
+
+@pytest.mark.parametrize("broken", [b"", b"# nothing\n", b"desk predict short\n", b"\xff\xfe", b"x" * 2_000_000, None])
+def test_a_broken_file_of_tokens_leaves_the_last_good_one_in_force_and_is_told_once(
+    guarded: tuple[Secured, Path], caplog: pytest.LogCaptureFixture, broken: bytes | None
+) -> None:
+    secured, path = guarded
+    if broken is None:
+        path.unlink()
+    else:
+        path.write_bytes(broken)
+    for _ in range(3):
+        secured.rotation.look()
+    assert secured.models(ClientCredentials(token=PREDICTS)) == ("canned",)
+    (told,) = [record.message for record in caplog.records if record.levelname == "WARNING"]
+    assert "the earlier ones stay in force: --token-file tokens.txt" in told
+    assert "short" not in told
+    token_file(path.parent)
+    secured.rotation.look()
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+
+
+def test_the_servers_own_token_predicts_and_explains_and_no_more(tmp_path: Path) -> None:
+    guard = Rotation(settings(tmp_path, token=NEXT)).guard
+    headers = [("authorization", f"Bearer {NEXT}")]
+    for name in ("Predict", "ExplainGlobal", "GetModel"):
+        guard.check(name, headers)
+    with pytest.raises(PermissionDeniedError):
+        guard.check("LoadModel", headers)
+
+
+def test_the_servers_own_token_stays_when_the_file_changes(tmp_path: Path) -> None:
+    path = token_file(tmp_path)
+    rotation = Rotation(settings(tmp_path, tokens=path, token=NEXT))
+    path.write_text(f"desk predict {EXPLAINS}")
+    rotation.look()
+    for token in (EXPLAINS, NEXT):
+        rotation.guard.check("Predict", [("authorization", f"Bearer {token}")])
+    with pytest.raises(UnauthenticatedError):
+        rotation.guard.check("Predict", [("authorization", f"Bearer {PREDICTS}")])
+
+
+def test_a_token_of_the_environment_that_is_too_short_is_told_without_it(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="QUANTRA_TOKEN: the token has 6 characters") as refused:
+        Rotation(settings(tmp_path, token=PREDICTS[:6]))
+    assert PREDICTS[:6] not in refused.value.message
+
+
+@posix
+@pytest.mark.parametrize(("mode", "is_told"), [(0o600, False), (0o640, True), (0o604, True)])
+def test_who_may_read_the_tokens_is_told(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, mode: int, *, is_told: bool
+) -> None:
+    path = token_file(tmp_path)
+    path.chmod(mode)
+
+    async def begin() -> None:
+        following = asyncio.create_task(Rotation(settings(tmp_path, tokens=path)).follow())
+        await asyncio.sleep(0)
+        following.cancel()
+
+    asyncio.run(begin())
+    assert ["others may read tokens.txt" in line for line in caplog.messages] == [True] * is_told
+
+
+def test_a_file_that_windows_wrote_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "tokens.txt"
+    path.write_bytes(b"\xef\xbb\xbf" + TOKENS.replace("\n", "\r\n").encode())
+    Rotation(settings(tmp_path, tokens=path)).guard.check("Predict", [("authorization", f"Bearer {PREDICTS}")])
+
+
+# --- what clients refuse to do
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        "server.example.com:50051",
+        "10.0.0.1:50051",
+        "0.0.0.0:50051",
+        "localhost.example.com:50051",
+        "127.0.0.1.example.com:50051",
+        "dns://evil.example.com/localhost:50051",
+        "dns:///server.example.com:50051",
+        "ipv4:127.0.0.1:50051,10.0.0.1:50051",
+        "[2001:db8::1]:50051",
+        "xds:///localhost",
+        "http://localhost:50051",
+    ],
+)
+def test_a_token_is_never_sent_over_a_network_in_plain_text(target: str, ours: Issued) -> None:
+    with pytest.raises(ConfigurationError, match="in plain text; give ca=") as refused:
+        QuantraClient(target, credentials=ClientCredentials(token=PREDICTS))
+    assert PREDICTS not in refused.value.message
+    QuantraClient(target, credentials=known_by(ours, token=PREDICTS)).close()
+    QuantraClient(target, credentials=ClientCredentials(token="")).close()
+
+
+LOCAL = """localhost:1 127.0.0.1:1 127.1.2.3:1 [::1]:1 dns:///localhost:1 dns:localhost:1 ipv4:127.0.0.1:1
+ipv6:[::1]:1 unix:some.sock unix:///run/some.sock"""
+
+
+@pytest.mark.parametrize("target", LOCAL.split())
+def test_a_token_may_go_to_this_machine_in_plain_text(target: str) -> None:
+    QuantraClient(target, credentials=ClientCredentials(token=PREDICTS)).close()
+
+
+def test_a_token_for_this_machine_goes_through_no_proxy(
+    guarded: tuple[Secured, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """gRPC would hand it to whomever the environment names, for addresses of this machine too."""
+    with socket.create_server(("127.0.0.1", 0)) as proxy:
+        monkeypatch.setenv("http_proxy", f"http://127.0.0.1:{proxy.getsockname()[1]}")
+        assert guarded[0].models(ClientCredentials(token=PREDICTS)) == ("canned",)
+        proxy.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            proxy.accept()
+
+
+@pytest.mark.parametrize("token", ["two words", "line\n", "caf\N{LATIN SMALL LETTER E WITH ACUTE}"])
+def test_a_token_that_no_header_can_have_is_refused_before_a_call(token: str) -> None:
+    with pytest.raises(ConfigurationError, match="no header can have") as refused:
+        QuantraClient("localhost:1", credentials=ClientCredentials(token=token))
+    assert token not in refused.value.message
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        (("cert", "key"), "a client's certificate needs TLS"),
+        (("ca", "cert"), "belong together"),
+        (("ca", "key"), "belong together"),
+    ],
+)
+def test_credentials_that_are_not_whole_are_refused(ours: Issued, fields: tuple[str, ...], message: str) -> None:
+    files = {"ca": ours.ca, "cert": ours.client, "key": ours.client_key}
+    with pytest.raises(ConfigurationError, match=message):
+        QuantraClient("localhost:1", credentials=replace(ClientCredentials(), **{name: files[name] for name in fields}))
+
+
+def test_files_that_are_none_are_refused_before_a_call(ours: Issued, others: Issued) -> None:
+    with pytest.raises(ConfigurationError, match=r"--tls-ca away\.pem"):
+        QuantraClient("localhost:1", credentials=ClientCredentials(ca=Path("away.pem")))
+    with pytest.raises(ConfigurationError, match="no certificate in PEM"):
+        QuantraClient("localhost:1", credentials=ClientCredentials(ca=ours.client_key))
+    with pytest.raises(ConfigurationError, match="the key is of another certificate"):
+        QuantraClient("localhost:1", credentials=replace(shown_by(ours), key=others.client_key))
+
+
+def test_a_token_is_not_in_what_is_shown_of_credentials() -> None:
+    assert PREDICTS not in repr(ClientCredentials(token=PREDICTS))
+
+
+# --- a channel of the caller's own
+
+
+def test_a_channel_of_the_callers_is_used_and_stays_open(service: CannedService) -> None:
+    with serving(service) as served, grpc.insecure_channel(served.target) as channel:
+        with QuantraClient("the desk's server", channel=channel) as client:
+            assert client.models()
+        with pytest.raises(UnavailableError, match="this client of the desk's server is closed"):
+            client.models()
+        assert QuantraClient("again", channel=channel).models()
+
+
+def test_a_channel_of_the_callers_gets_no_token(guarded: tuple[Secured, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody here knows where it leads."""
+    monkeypatch.setenv("QUANTRA_TOKEN", PREDICTS)
+    with grpc.insecure_channel(guarded[0].served.target) as channel, pytest.raises(UnauthenticatedError):
+        QuantraClient("mine", channel=channel).models()
+
+
+def test_a_channel_and_credentials_are_too_much() -> None:
+    with grpc.insecure_channel("localhost:1") as channel, pytest.raises(ConfigurationError, match="not both"):
+        QuantraClient("mine", channel=channel, credentials=ClientCredentials())
+
+
+# --- Unix sockets
+
+
+@pytest.fixture
+def place(tmp_path_factory: pytest.TempPathFactory) -> SocketAddress:
+    """A path that is short enough."""
+    return SocketAddress.parse(f"unix:{tmp_path_factory.mktemp('s')}/run/q.sock")
+
+
+@posix
+def test_a_forecast_comes_over_a_unix_socket_of_this_user_alone(service: CannedService, place: SocketAddress) -> None:
+    with serving(service, address=place) as served, QuantraClient(served.target) as client:
+        assert client.predict(BARS).symbols == BARS.symbols
+        assert stat.S_IMODE(place.path.parent.stat().st_mode) == 0o700
+    assert list(place.path.parent.iterdir()) == []
+
+
+@posix
+def test_a_socket_needs_its_token_too(service: CannedService, place: SocketAddress, tmp_path: Path) -> None:
+    rotation = Rotation(settings(tmp_path, tokens=token_file(tmp_path)))
+    with serving(service, address=place, guard=rotation.guard) as served:
+        secured = Secured(served, rotation)
+        assert secured.models(ClientCredentials(token=PREDICTS)) == ("canned",)
+        with pytest.raises(UnauthenticatedError):
+            secured.models()
+
+
+def start_at(place: SocketAddress, models: Path) -> int:
+    return serve(ServerSettings(models=models, listen=place))
+
+
+@posix
+@pytest.mark.parametrize("mode", [0o755, 0o710, 0o701, 0o777])
+def test_a_folder_that_others_can_enter_is_refused(
+    place: SocketAddress, tmp_path: Path, capfd: pytest.CaptureFixture[str], mode: int
+) -> None:
+    place.path.parent.mkdir()
+    place.path.parent.chmod(mode)
+    assert start_at(place, tmp_path) == 1
+    (line,) = capfd.readouterr().err.splitlines()
+    assert f"others can enter the folder 'run' of the socket (mode {mode:04o})" in line
+
+
+@posix
+def test_the_socket_of_a_dead_server_is_replaced(service: CannedService, place: SocketAddress) -> None:
+    place.path.parent.mkdir(0o700)
+    with socket.socket(socket.AF_UNIX) as dead:
+        dead.bind(str(place.path))
+    with serving(service, address=place) as served:
+        assert Secured(served, Rotation(settings(place.path.parent))).models() == ("canned",)
+
+
+@posix
+def test_the_socket_of_a_live_server_is_left_alone(
+    service: CannedService, place: SocketAddress, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with serving(service, address=place) as served:
+        assert start_at(place, tmp_path) == 1
+        (line,) = capfd.readouterr().err.splitlines()
+        assert "the socket q.sock is in use" in line
+        assert Secured(served, Rotation(settings(tmp_path))).models() == ("canned",)
+
+
+@posix
+def test_a_file_in_the_place_of_a_socket_is_left_alone(
+    place: SocketAddress, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    place.path.parent.mkdir(0o700)
+    place.path.write_text("mine")
+    assert start_at(place, tmp_path) == 1
+    assert "q.sock is there and is no socket" in capfd.readouterr().err
+    assert place.path.read_text() == "mine"
+
+
+@posix
+@pytest.mark.parametrize("text", ["unix:", "unix:run/", "unix:" + "x" * 120, "unix:a\0b"])
+def test_an_address_that_is_no_socket_is_refused(text: str) -> None:
+    with pytest.raises(ConfigurationError, match="unix:"):
+        parse_listening(text)
+
+
+@posix
+def test_a_socket_has_the_same_address_however_it_is_written() -> None:
+    here = SocketAddress(Path.cwd() / "run" / "q.sock")
+    assert parse_listening("unix:run/q.sock") == parse_listening(f"unix://{here.path}") == here
+
+
+# --- what a public address needs
+
+PUBLIC = Address("0.0.0.0", 0)  # noqa: S104 - to be refused
+
+
+def test_a_public_address_needs_tls_or_a_flag(ours: Issued, tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="--tls-cert and --tls-key, or pass --insecure-public"):
+        ServerSettings(models=tmp_path, listen=PUBLIC, token="x" * 32)
+    assert ServerSettings(models=tmp_path, listen=PUBLIC, tls=tls_of(ours)).is_open
+    assert ServerSettings(models=tmp_path, listen=PUBLIC, insecure_public=True).is_open
+    assert not ServerSettings(models=tmp_path, listen=PUBLIC, tls=tls_of(ours, asks_clients=True)).is_open
+    assert not ServerSettings(models=tmp_path, listen=PUBLIC, tls=tls_of(ours), token_file=tmp_path / "t").is_open
+
+
+def test_changes_over_a_public_address_need_tls_and_tokens(ours: Issued, tmp_path: Path) -> None:
+    held = ServerSettings(models=tmp_path, tls=tls_of(ours), token_file=tmp_path / "tokens", admin_listen=PUBLIC)
+    for less in ({"tls": None}, {"token_file": None, "token": "x" * 32}):
+        with pytest.raises(ConfigurationError, match="can change the models"):
+            replace(held, **less)
+
+
+def test_a_certificate_without_its_key_is_refused(ours: Issued) -> None:
+    assert TlsFiles.of(None, None, None) is None
+    for files in ((ours.server, None, None), (None, ours.server_key, None), (None, None, ours.ca)):
+        with pytest.raises(ConfigurationError, match="both of them"):
+            TlsFiles.of(*files)
+
+
+@posix
+def test_tls_on_sockets_alone_is_refused(ours: Issued, place: SocketAddress, tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="a Unix socket has no TLS"):
+        ServerSettings(models=tmp_path, listen=place, tls=tls_of(ours))
+
+
+# --- certificates for development
+
+
+@posix
+def test_keys_are_for_this_user_alone_whatever_the_mask_and_nothing_is_overwritten(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        issued = issue(tmp_path / "certs")
+    finally:
+        os.umask(before)
+    modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in issued.all}
+    assert {modes[name] for name in ("ca.key", "server.key", "client.key")} == {0o600}
+    contents = [path.read_bytes() for path in issued.all]
+    with pytest.raises(ConfigurationError, match=r"has ca\.pem, ca\.key"):
+        issue(tmp_path / "certs")
+    assert [path.read_bytes() for path in issued.all] == contents
+
+
+@pytest.mark.parametrize("host", ["", "two words", "http://host", "a,b"])
+def test_a_host_that_is_no_name_is_refused_and_nothing_written(tmp_path: Path, host: str) -> None:
+    with pytest.raises(ConfigurationError, match="no name of a host"):
+        issue(tmp_path / "certs", [host])
+    assert not (tmp_path / "certs").exists()
+
+
+def test_servers_and_clients_need_no_cryptography() -> None:
+    """Certificates may come from elsewhere."""
+    program = "import sys; sys.modules['cryptography'] = None; import predictor.server, predictor.client"
+    subprocess.run([sys.executable, "-c", program], check=True)
