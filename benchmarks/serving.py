@@ -20,6 +20,7 @@ from benchmarks.calling.rates import BARS, WINDOWS, rate_rows
 from benchmarks.calling.secured import secured_rows
 from benchmarks.calling.stages import stage_rows
 from benchmarks.calling.subject import Subject, server, subject_in
+from benchmarks.calling.watched import watched_rows
 from benchmarks.calling.wide import ROWS, rows_rows, start_rows, wide_rows
 from benchmarks.preparing import Work, lone_rows, opened
 from benchmarks.report import Row, parse_arguments, publish
@@ -77,6 +78,7 @@ def main() -> int:
                 *wide_rows(work.model, subject, lengths.calls // 10, judged=judged),
             ]
         rows += secured_rows(subject, Path(folder) / "certs", lengths.rounds, lengths.seconds, judged=judged)
+        rows += watched_rows(subject, lengths.rounds, lengths.seconds, judged=judged)
         rows += start_rows(subject, lengths.rounds // 2, judged=judged)
         rows += stage_rows(subject, Path(folder) / "log", lengths.seconds)
     return publish(rows, arguments.json)

@@ -20,6 +20,7 @@ from predictor.calls.calls import Service
 from predictor.server import Address, Listening, ServerLimits
 from predictor.server.guard import Guard
 from predictor.server.listener import Listener
+from predictor.server.watching import Watching
 
 ANY_PORT = Address("127.0.0.1", 0)
 
@@ -43,6 +44,7 @@ class Served:
 def serving(
     service: Service,
     limits: ServerLimits | None = None,
+    watching: Watching | None = None,
     *,
     address: Listening = ANY_PORT,
     guard: Guard | None = None,
@@ -52,7 +54,7 @@ def serving(
     ready: Future[Served] = Future()
 
     def listener() -> Listener:
-        return Listener(address, limits or ServerLimits(), guard=guard, credentials=credentials)
+        return Listener(address, limits or ServerLimits(), guard=guard, credentials=credentials, watching=watching)
 
     thread = threading.Thread(target=asyncio.run, args=(_serve(service, address, listener, ready),))
     thread.start()

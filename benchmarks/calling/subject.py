@@ -4,7 +4,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -108,11 +108,20 @@ def request_bytes(asked: BarPanel | FeatureWindow) -> bytes:
 
 @contextmanager
 def server(models: Path, *options: str, level: str = "error", log: Path | None = None) -> Generator[str]:
-    """The address of a server process that answers.
+    """The address of a server process that answers; the rest is as `started` has it."""
+    with started(models, *options, level=level, log=log) as told:
+        yield str(told["target"])
+
+
+@contextmanager
+def started(
+    models: Path, *options: str, level: str = "error", log: Path | None = None
+) -> Generator[Mapping[str, object]]:
+    """What a server process says once it answers, and under `target` its address.
 
     Args:
         models: the folder.
-        options: further ones of its command line.
+        options: further ones.
         level: what it logs.
         log: where to; None: as this process.
     """
@@ -129,6 +138,7 @@ def server(models: Path, *options: str, level: str = "error", log: Path | None =
     ):
         assert process.stdout is not None
         try:
-            yield f"127.0.0.1:{json.loads(process.stdout.readline())['port']}"
+            told = json.loads(process.stdout.readline())
+            yield {**told, "target": f"127.0.0.1:{told['port']}"}
         finally:
             process.terminate()

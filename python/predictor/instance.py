@@ -13,6 +13,7 @@ from predictor.bars import BarPanel
 from predictor.covariates import NO_COVARIATES, Covariates
 from predictor.errors import CallCancelledError, CovariatesError, DeadlineExceededError, QuantraError
 from predictor.forecast import Detail, TargetPoint
+from predictor.observation import Observer
 
 
 class GapPolicy(StrEnum):
@@ -89,11 +90,13 @@ class Deadline:
 
     expires_at_s: float | None = None
     cancelled: threading.Event = field(default_factory=threading.Event)
+    observer: Observer | None = None
+    """The caller's own, told of each request that has this deadline."""
 
     @classmethod
-    def after(cls, seconds: float | None) -> "Deadline":
+    def after(cls, seconds: float | None, observer: Observer | None = None) -> "Deadline":
         """Expire `seconds` from now; None never expires."""
-        return cls(None if seconds is None else time.monotonic() + seconds)
+        return cls(None if seconds is None else time.monotonic() + seconds, observer=observer)
 
     def is_over(self, now_s: float) -> bool:
         """Whether nobody can use the result any more at this time of the monotonic clock."""

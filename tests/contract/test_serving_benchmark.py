@@ -6,7 +6,7 @@ import pytest
 from benchmarks.calling.load import Calls, together
 from benchmarks.calling.rates import BARS, WINDOWS, ratio
 from benchmarks.calling.stages import batches_of
-from predictor.service.lanes import StageTimes
+from predictor.service.observing import StageTimes
 
 
 def calls(*took_ms: float, seconds: float = 1.0) -> Calls:

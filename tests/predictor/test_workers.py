@@ -38,6 +38,8 @@ EVERYTHING = ServerSettings(
     lock=Path("models.lock"),
     watch=True,
     admin_listen=Address("::1", 6),
+    metrics_port=7,
+    otel=True,
     processes=3,
     parent_watch=True,
     limits=ServerLimits(drain_s=0.5, service=ServiceLimits(explanations=QueueLimits(size=9))),
@@ -124,7 +126,7 @@ def heard(folder: Path, part: str) -> int:
 def test_a_worker_has_every_setting_of_its_server() -> None:
     plain = ServerSettings(models=Path())
     assert all(getattr(EVERYTHING, one.name) != getattr(plain, one.name) for one in fields(ServerSettings))
-    start = Start(EVERYTHING, LogSettings("DEBUG", as_json=True))
+    start = Start(EVERYTHING, LogSettings("debug", as_json=True))
     assert read(line_of(start)) == start
 
 

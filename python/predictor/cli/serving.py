@@ -2,15 +2,16 @@
 
 import os
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
 from predictor.cli.options import Device
 from predictor.errors import ConfigurationError
-from predictor.server import DEFAULT_ADDRESS, ServerSettings, TlsFiles, parse_listening
+from predictor.server import DEFAULT_ADDRESS, ServerSettings, TlsFiles, logs, parse_listening
 from predictor.server import serve as serve_models
-from predictor.server.logs import LogSettings, write_log
+
+LogLevel = Literal["debug", "info", "warning", "error"]
 
 
 def serve(  # noqa: PLR0913 - one argument a flag
@@ -51,6 +52,13 @@ def serve(  # noqa: PLR0913 - one argument a flag
     parent_watch: Annotated[
         bool, typer.Option("--parent-watch", help="End when standard input does: with whoever started the server.")
     ] = False,
+    metrics_port: Annotated[
+        int | None, typer.Option(metavar="PORT", help="Where Prometheus reads, on 127.0.0.1; 0 picks a free one.")
+    ] = None,
+    otel: Annotated[
+        bool, typer.Option("--otel", help="A span of each call for OpenTelemetry, sent as the variables OTEL_* say.")
+    ] = False,
+    log_level: Annotated[LogLevel, typer.Option(help="At debug, a line for every call.")] = "info",
     as_json: Annotated[bool, typer.Option("--json", help="Log as JSON too; standard output always is.")] = False,
 ) -> None:
     """Serve models over gRPC until Ctrl+C or SIGTERM.
@@ -73,9 +81,11 @@ def serve(  # noqa: PLR0913 - one argument a flag
             admin_listen=None if admin_listen is None else parse_listening(admin_listen),
             processes=processes,
             parent_watch=parent_watch,
+            metrics_port=metrics_port,
+            otel=otel,
         )
     except ConfigurationError as error:
         raise typer.BadParameter(error.message) from error
-    log = LogSettings(as_json=as_json)
-    write_log(log)
+    log = logs.LogSettings(log_level, as_json=as_json)
+    logs.set_up(log)
     raise typer.Exit(serve_models(settings, log))

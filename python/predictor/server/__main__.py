@@ -7,16 +7,15 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from predictor.errors import ConfigurationError
-from predictor.server import DEFAULT_ADDRESS, ServerSettings, TlsFiles, parse_listening, serve
-from predictor.server.logs import LogSettings, write_log
+from predictor.server import DEFAULT_ADDRESS, ServerSettings, TlsFiles, logs, parse_listening, serve
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Read the command line and serve; the exit status is 0, 1 (could not start) or 2 (bad usage)."""
     parser = _parser()
     options = parser.parse_args(arguments)
-    log = LogSettings(options.log_level.upper())
-    write_log(log)
+    log = logs.LogSettings(options.log_level, as_json=options.json)
+    logs.set_up(log)
     try:
         settings = ServerSettings(
             models=options.models,
@@ -33,6 +32,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             admin_listen=None if options.admin_listen is None else parse_listening(options.admin_listen),
             processes=options.processes,
             parent_watch=options.parent_watch,
+            metrics_port=options.metrics_port,
+            otel=options.otel,
         )
     except ConfigurationError as error:
         parser.error(error.message)
@@ -60,7 +61,10 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--admin-listen", help="HOST:PORT or unix:PATH where models can be loaded and unloaded")
     parser.add_argument("--processes", type=int, default=1, help="that answer on the one port; Linux [%(default)s]")
     parser.add_argument("--parent-watch", action="store_true", help="end when standard input does")
-    parser.add_argument("--log-level", default="info", choices=("debug", "info", "warning", "error"))
+    parser.add_argument("--metrics-port", type=int, help="port of 127.0.0.1 where Prometheus reads; 0 picks one")
+    parser.add_argument("--otel", action="store_true", help="a span of each call, sent as the variables OTEL_* say")
+    parser.add_argument("--log-level", default="info", choices=logs.LEVELS, help="of what is logged [%(default)s]")
+    parser.add_argument("--json", action="store_true", help="log as JSON too; standard output always is")
     return parser
 
 

@@ -8,7 +8,7 @@ from typing import Final, Self, TypeAlias, final
 
 from predictor.errors import ConfigurationError
 
-_LAST_PORT: Final = 65535
+LAST_PORT: Final = 65535
 _SCHEME: Final = "unix:"
 _LONGEST_PATH: Final = 100
 """Bytes. The system's own limit is 108 on Linux and 104 on macOS, with a byte of their own."""
@@ -32,7 +32,7 @@ class Address:
         """
         host, _, port = text.rpartition(":")
         host = host.removeprefix("[").removesuffix("]")
-        if not host or not port.isascii() or not port.isdigit() or int(port) > _LAST_PORT:
+        if not host or not port.isascii() or not port.isdigit() or int(port) > LAST_PORT:
             raise ConfigurationError(f"the address {text[:80]!r} is not HOST:PORT, such as 127.0.0.1:50051")
         return cls(host, int(port))
 

@@ -12,11 +12,13 @@ from typing import TYPE_CHECKING, Final, final
 
 from predictor.errors import InternalError, QuantraError
 from predictor.instance import NEVER
+from predictor.observation import Observer
 from predictor.server.address import Address, Listening, SocketAddress
 from predictor.server.listener import Listener
 from predictor.server.rotation import Rotation
 from predictor.server.servicer import ADMIN, PREDICTION
 from predictor.server.settings import ServerSettings
+from predictor.server.watching import Instruments, Levels
 
 if TYPE_CHECKING:
     from google.protobuf.descriptor import ServiceDescriptor
@@ -39,6 +41,8 @@ class Ports:
     """0 for a Unix socket."""
     admin: int | None
     """For changes of the models; None = nowhere."""
+    metrics: int | None
+    """For Prometheus; None = nowhere."""
     socket: Path | None = None
     """In place of the port for calls."""
     admin_socket: Path | None = None
@@ -46,10 +50,14 @@ class Ports:
 
     def told(self) -> Mapping[str, int | str]:
         """As the ready line has them."""
-        here = {"port": self.calls} if self.socket is None else {"socket": str(self.socket)}
-        if self.admin_socket is not None:
-            return {**here, "admin_socket": str(self.admin_socket)}
-        return here if self.admin is None else {**here, "admin_port": self.admin}
+        told = {
+            "port": None if self.socket is not None else self.calls,
+            "socket": None if self.socket is None else str(self.socket),
+            "admin_port": None if self.admin_socket is not None else self.admin,
+            "admin_socket": None if self.admin_socket is None else str(self.admin_socket),
+            "metrics_port": self.metrics,
+        }
+        return {name: place for name, place in told.items() if place is not None}
 
 
 @final
@@ -65,6 +73,16 @@ class Loaded:
     def names(self) -> list[str]:
         """Of the models that are served."""
         return [info.name for info in self.service.models()]
+
+    @property
+    def levels(self) -> Levels:
+        """What can be read of them at any time."""
+        service = self.service
+        return Levels(
+            versions=lambda: service.served.versions,
+            queues={"predictions": lambda: service.waiting, "explanations": lambda: service.explaining},
+            sessions=lambda: 0,  # there are none yet
+        )
 
     def close(self) -> None:
         """Finish what waits, and take no more."""
@@ -90,6 +108,7 @@ class Host:
     def __init__(self, settings: ServerSettings, *, is_worker: bool = False) -> None:
         self._settings = settings
         self._is_worker = is_worker
+        self._instruments = Instruments(settings.metrics_port, traces=settings.otel, has_port=not is_worker)
         self._rotation = Rotation(settings)
         self._listener = self._listening(settings.listen, PREDICTION)
         self._admin = None if settings.admin_listen is None else self._listening(settings.admin_listen, ADMIN)
@@ -99,9 +118,9 @@ class Host:
 
     def _listening(self, address: Listening, service: "ServiceDescriptor") -> Listener:
         credentials = self._rotation.credentials() if isinstance(address, Address) else None
-        return Listener(
-            address, self._settings.limits, service, self._rotation.guard, credentials, is_shared=self._is_worker
-        )
+        watching = self._instruments.watching
+        limits, guard = self._settings.limits, self._rotation.guard
+        return Listener(address, limits, service, guard, credentials, watching=watching, is_shared=self._is_worker)
 
     @property
     def served(self) -> "Served":
@@ -118,11 +137,14 @@ class Host:
         return [self._listener] if self._admin is None else [self._listener, self._admin]
 
     def bind(self) -> Ports:
-        """Claim the addresses before anything is loaded; raises as `Listener.bind`."""
-        return ports_of(self._settings, self._listener.bind(), None if self._admin is None else self._admin.bind())
+        """Claim the addresses before anything is loaded; raises as `Listener.bind` and `Instruments.bind`."""
+        calls = self._listener.bind()
+        admin = None if self._admin is None else self._admin.bind()
+        return ports_of(self._settings, calls, admin, self._instruments.bind())
 
     async def start(self) -> None:
         """Answer that models are loading."""
+        await self._instruments.start()
         for listener in self._listeners:
             await listener.start()
         if self._settings.is_open:
@@ -139,7 +161,7 @@ class Host:
 
         def load() -> None:
             try:
-                loaded.set_result(_load(self._settings, self._changed))
+                loaded.set_result(_load(self._settings, self._changed, self._instruments.observer))
             except Exception as error:  # noqa: BLE001 - a thread's edge: whoever waits raises it
                 loaded.set_exception(error)
 
@@ -149,6 +171,7 @@ class Host:
     async def serve(self) -> None:
         """Answer calls with what was loaded."""
         loaded = self._there
+        self._instruments.read(loaded.levels)
         _warn(loaded.service.problems)
         for name in loaded.service.without_champion:
             _log.warning("%s: no version has the alias champion, so the newest is served", name)
@@ -157,6 +180,10 @@ class Host:
             await self._admin.serve(loaded.admin, ())
         if self._settings.watch:
             self._begin(self._watch(loaded))
+
+    def numbers(self) -> bytes:
+        """What was counted for Prometheus, as text."""
+        return self._instruments.numbers()
 
     def change(self, name: str, request: bytes) -> "Future[bytes]":
         """Answer a call of the admin service, once models are loaded; as `AdminCalls.call`."""
@@ -177,6 +204,7 @@ class Host:
         """Give everything back at once, in whatever state the server is."""
         for listener in self._listeners:
             await listener.close()
+        await self._instruments.close()
         if self._loaded is not None:
             self._loaded.close()
 
@@ -203,16 +231,16 @@ class Host:
         task.add_done_callback(self._tasks.discard)
 
 
-def ports_of(settings: ServerSettings, calls: int, admin: int | None) -> Ports:
+def ports_of(settings: ServerSettings, calls: int, admin: int | None, metrics: int | None) -> Ports:
     """The ports that were claimed, and the sockets in their place."""
-    return Ports(calls, admin, socket=_path(settings.listen), admin_socket=_path(settings.admin_listen))
+    return Ports(calls, admin, metrics, socket=_path(settings.listen), admin_socket=_path(settings.admin_listen))
 
 
 def _path(address: Listening | None) -> Path | None:
     return address.path if isinstance(address, SocketAddress) else None
 
 
-def _load(settings: ServerSettings, changed: Callable[[], None]) -> Loaded:
+def _load(settings: ServerSettings, changed: Callable[[], None], observer: Observer | None) -> Loaded:
     from predictor.calls import AdminCalls, Calls  # imports torch, which an address in use need not wait for
     from predictor.service import PredictionService
 
@@ -226,6 +254,7 @@ def _load(settings: ServerSettings, changed: Callable[[], None]) -> Loaded:
         threads=settings.threads,
         limits=settings.limits.service,
         lock=settings.lock,
+        observer=observer,
     )
     return Loaded(service, Calls(service, settings.limits.service), AdminCalls(service.served, changed))
 

@@ -16,6 +16,7 @@ from predictor.server.binding import Claim
 from predictor.server.guard import Guard
 from predictor.server.servicer import PREDICTION, Calls, Servicer
 from predictor.server.settings import ServerLimits
+from predictor.server.watching import AccessLog, Watching
 
 if TYPE_CHECKING:
     from google.protobuf.descriptor import ServiceDescriptor
@@ -40,6 +41,7 @@ class Listener:
         service: whose calls it answers.
         guard: who may call what; None: everybody.
         credentials: for an address of the network; None: without TLS.
+        watching: who is told of its calls; None = the log.
         is_shared: as `Claim` has it.
     """
 
@@ -51,6 +53,7 @@ class Listener:
         guard: Guard | None = None,
         credentials: "grpc.ServerCredentials | None" = None,
         *,
+        watching: Watching | None = None,
         is_shared: bool = False,
     ) -> None:
         self._whole = ("", service.full_name)
@@ -59,7 +62,8 @@ class Listener:
         self._claim = Claim(address, credentials, is_shared=is_shared)
         self._limits = limits
         self._admission, self._arrivals = Admission(limits), Arrivals(limits)
-        self._servicer = Servicer(service, guard or Guard(), self._admission, self._arrivals, limits)
+        watched = watching or Watching([AccessLog()])
+        self._servicer = Servicer(service, guard or Guard(), self._admission, self._arrivals, limits, watched)
         self._health = health.aio.HealthServicer()  # pyright: ignore[reportAttributeAccessIssue] - the stubs lack it
         self._healthy: frozenset[str] = frozenset()
         self._server = grpc.aio.server(options=_options(limits, has_tls=credentials is not None, is_shared=is_shared))

@@ -1,40 +1,81 @@
-"""How a server process writes its log."""
+"""What the log of a server process looks like. For commands: the library itself sets nothing up."""
 
+import copy
 import json
 import logging
+import traceback
+from collections.abc import Iterator
 from dataclasses import dataclass
+from types import TracebackType
 from typing import Final, final
 
+from predictor.server.watching.access import FIELDS
+
+LEVELS: Final = ("debug", "info", "warning", "error")
+
 _LINE: Final = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+_OURS: Final = "predictor"
+
+ExcInfo = tuple[type[BaseException], BaseException, TracebackType | None] | tuple[None, None, None]
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class LogSettings:
-    """Of a process's log, on stderr."""
+    """Of the log of a process."""
 
-    level: str = "INFO"
+    level: str = "info"
+    """One of LEVELS, of our own lines; those of gRPC, asyncio and others begin at info in any case."""
     as_json: bool = False
     """One JSON object a line."""
 
 
-def write_log(settings: LogSettings) -> None:
-    """Write this process's log so, unless it is written somewhere already."""
+def set_up(settings: LogSettings) -> None:
+    """Log to stderr, unless logging has been set up."""
+    number = logging.getLevelNamesMapping()[settings.level.upper()]
     handler = logging.StreamHandler()
-    handler.setFormatter(_JsonLine() if settings.as_json else logging.Formatter(_LINE))
-    logging.basicConfig(level=settings.level, handlers=[handler])
+    handler.setFormatter(JsonLine() if settings.as_json else TextLine(_LINE))
+    logging.basicConfig(level=max(number, logging.INFO), handlers=[handler])
+    logging.getLogger(_OURS).setLevel(number)
 
 
-class _JsonLine(logging.Formatter):
-    """One JSON object per record."""
+@final
+class TextLine(logging.Formatter):
+    """A line of text. Of an exception it tells where it was raised, and not its message, which may hold values."""
 
     def format(self, record: logging.LogRecord) -> str:
-        fields = {
+        """The line; what another formatter made of the exception is not used."""
+        told = copy.copy(record)
+        told.exc_text = None
+        return super().format(told)
+
+    def formatException(self, ei: ExcInfo) -> str:  # noqa: N802 - the name is logging's
+        """Types, modules and lines."""
+        return "\n".join(places(ei[1]))
+
+
+@final
+class JsonLine(logging.Formatter):
+    """One JSON object per record, with the facts of a call by name; of exceptions as `TextLine`."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The line."""
+        told: dict[str, object] = {
             "time": self.formatTime(record),
             "level": record.levelname,
             "logger": record.name,
             "message": record.getMessage(),
+            **record.__dict__.get(FIELDS, {}),
         }
         if record.exc_info:
-            fields["exception"] = self.formatException(record.exc_info)
-        return json.dumps(fields, ensure_ascii=False)
+            told["exception"] = list(places(record.exc_info[1]))
+        return json.dumps(told, ensure_ascii=False)
+
+
+def places(error: BaseException | None) -> Iterator[str]:
+    """An exception and what led to it, last first: types, and the modules and lines that they passed."""
+    while error is not None:
+        yield f"{type(error).__module__}.{type(error).__qualname__}, raised in"
+        for frame, line in traceback.walk_tb(error.__traceback__):
+            yield f"  {frame.f_globals.get('__name__', '?')}:{line}, {frame.f_code.co_name}"
+        error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)

@@ -6,7 +6,6 @@ does not wait for ever.
 
 import asyncio
 import logging
-import time
 from collections import deque
 from collections.abc import Awaitable, Callable
 from functools import partial
@@ -15,11 +14,20 @@ from typing import TYPE_CHECKING, Any, Final, Never, Protocol, final
 import grpc
 
 from predictor._pb import prediction_pb2 as pb
-from predictor.errors import InternalError, QuantraError, RequestTooLargeError, Status, UnavailableError, answer_of
+from predictor.errors import (
+    CallCancelledError,
+    InternalError,
+    QuantraError,
+    RequestTooLargeError,
+    Status,
+    UnavailableError,
+    answer_of,
+)
 from predictor.instance import Deadline
 from predictor.server.admission import Admission, Arrivals, Context, Peer
 from predictor.server.guard import Guard
 from predictor.server.settings import ServerLimits
+from predictor.server.watching import WatchedCall, Watching
 from predictor.wire import errors
 
 if TYPE_CHECKING:
@@ -57,7 +65,7 @@ async def refuse(context: Context, error: QuantraError) -> Never:
     await context.abort(
         STATUS_CODES[answer_of(error).status],
         errors.shortened(error.message, errors.MAX_CALL_MESSAGE),
-        ((errors.DETAILS_KEY, errors.encode_details(error)), *pushback),
+        (*context.trailing_metadata(), (errors.DETAILS_KEY, errors.encode_details(error)), *pushback),
     )
 
 
@@ -107,15 +115,37 @@ def _settle(waiting: "asyncio.Future[bytes]", answer: "Future[bytes]") -> None:
         waiting.set_result(answer.result())
 
 
+async def _fail(call: WatchedCall, context: Context, error: QuantraError) -> Never:
+    """End a call that was let in, or was not, as this error."""
+    call.end(error)
+    await refuse(context, error)
+
+
+def _why_gone(deadline: Deadline) -> QuantraError:
+    """What ended a call whose caller no longer waits: its time, or the caller."""
+    try:
+        deadline.check()
+    except QuantraError as error:
+        return error
+    return CallCancelledError("the caller went away")
+
+
 @final
 class Servicer:
     """Lets the calls of a service in, reads them, and sends their answers. Until it serves, each is UNAVAILABLE."""
 
     def __init__(
-        self, service: "ServiceDescriptor", guard: Guard, admission: Admission, arrivals: Arrivals, limits: ServerLimits
+        self,
+        service: "ServiceDescriptor",
+        guard: Guard,
+        admission: Admission,
+        arrivals: Arrivals,
+        limits: ServerLimits,
+        watching: Watching,
     ) -> None:
         self._service = service
         self._guard = guard
+        self._watching = watching
         self._admission = admission
         self._arrivals = arrivals
         self._limits = limits
@@ -139,23 +169,26 @@ class Servicer:
 
     def _guarded(self, name: str, work: Callable[[str, Calls, Context, Peer, Deadline], Awaitable[Any]]) -> Any:
         """A handler that lets a call in, and whose every error ends as a status."""
+        has_many: bool = self._service.methods_by_name[name].client_streaming
 
         async def answer(_requests: object, context: Context) -> Any:
-            started_s = time.perf_counter()
-            deadline = Deadline.after(context.time_remaining())
+            call = self._watching.begin(self._service.full_name, name, context, has_many=has_many)
+            deadline = Deadline.after(context.time_remaining(), call)
             try:
                 self._guard.check(name, context.invocation_metadata() or ())
                 peer = self._admission.enter(context)
-                return await work(name, self._ready(), context, peer, deadline)
+                answered = await work(name, self._ready(), context, peer, deadline)
             except asyncio.CancelledError:
+                call.end(_why_gone(deadline))
                 deadline.cancelled.set()
                 raise
             except QuantraError as error:
-                await refuse(context, error)
+                await _fail(call, context, error)
             except Exception as error:  # noqa: BLE001 - the process's edge: our own bug must not end in the caller's hands
-                await refuse(context, InternalError.of(name, error, _log))
-            finally:
-                _log.debug("%s: %.1f ms", name, 1e3 * (time.perf_counter() - started_s))
+                await _fail(call, context, InternalError.of(name, error, _log))
+            else:
+                call.end(None)
+                return answered
 
         return answer
 

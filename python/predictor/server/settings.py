@@ -6,7 +6,7 @@ from pathlib import Path
 
 from predictor.errors import ConfigurationError
 from predictor.limits import ServiceLimits
-from predictor.server.address import DEFAULT_ADDRESS, Address, Listening
+from predictor.server.address import DEFAULT_ADDRESS, LAST_PORT, Address, Listening
 from predictor.server.certificates import TlsFiles
 
 _MIB = 1024 * 1024
@@ -84,7 +84,7 @@ class ServerSettings:
     Raises:
         ConfigurationError: an address that other machines reach, without TLS or `insecure_public`, or for changes
             without TLS and tokens; TLS without an address that has it; several processes where the system does not
-            share a port among them as Linux does, or without a port.
+            share a port among them as Linux does, or without a port; a port that is none.
     """
 
     models: Path
@@ -111,6 +111,10 @@ class ServerSettings:
     admin_listen: Listening | None = None
     """Where models can be loaded, unloaded and read again; None: nowhere. Without `token_file` nobody is asked who they
     are there."""
+    metrics_port: int | None = None
+    """Where Prometheus reads, on 127.0.0.1 alone, in [0, 65535]; 0 = any free port; None: nowhere."""
+    otel: bool = False
+    """Make a span of each call for OpenTelemetry; where they go is told by the variables OTEL_*."""
     processes: int = 1
     """How many answer on the one port; more than one on Linux alone. Each loads the models, and has the limits."""
     parent_watch: bool = False
@@ -120,6 +124,8 @@ class ServerSettings:
     def __post_init__(self) -> None:
         """Refuse to be public by accident."""
         self._check_processes()
+        if self.metrics_port is not None and not 0 <= self.metrics_port <= LAST_PORT:
+            raise ConfigurationError(f"the port {self.metrics_port} for metrics is none; use 0 to {LAST_PORT}")
         if not self.listen.is_loopback and self.tls is None and not self.insecure_public:
             raise ConfigurationError(
                 f"{self.listen} can be reached from other machines, without encryption; listen on 127.0.0.1, give "

@@ -4,6 +4,7 @@
     served.py      which models are served, and how others take their place
     waiting.py     what waits: one queue, bounded in calls, rows and bytes
     lanes.py       the threads that answer
+    observing.py   what is noted of a request, for whoever observes it
     explanations.py  what the explaining thread works on
     traffic.py     how explanations give way to predictions
 
@@ -13,10 +14,22 @@ for an explanation. While predictions come, explanations pause between their ste
 interpreter hold each other up.
 """
 
+from predictor.observation import Observation, Observer
 from predictor.service.explanations import AskedGlobalQuery, AskedQuery
 from predictor.service.lanes import Asked, TurnLane
 from predictor.service.served import Served
 from predictor.service.service import PredictionService
 from predictor.service.waiting import Item, WorkQueue
 
-__all__ = ["Asked", "AskedGlobalQuery", "AskedQuery", "Item", "PredictionService", "Served", "TurnLane", "WorkQueue"]
+__all__ = [
+    "Asked",
+    "AskedGlobalQuery",
+    "AskedQuery",
+    "Item",
+    "Observation",
+    "Observer",
+    "PredictionService",
+    "Served",
+    "TurnLane",
+    "WorkQueue",
+]

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextvars import Context
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from itertools import islice, pairwise
+from itertools import islice
 from typing import Any, Protocol, TypeVar, final
 
 from predictor.errors import QuantraError
@@ -18,6 +18,7 @@ from predictor.forecast import Outcome
 from predictor.inference import is_plain_thread
 from predictor.instance import Cancellation, Deadline, ReadInstance
 from predictor.model import Answering
+from predictor.service.observing import StageTimes
 from predictor.service.waiting import Item, Line, WorkQueue
 
 ResultT_co = TypeVar("ResultT_co", covariant=True)
@@ -97,6 +98,7 @@ class PredictionLane:
 
     def put(self, item: Prediction) -> None:
         """Let a call wait for this model; raises as `WorkQueue.put`."""
+        self._note(item)
         self._queue.put(self._line, item)
         _begin(self._thread, self._begin)
 
@@ -108,6 +110,7 @@ class PredictionLane:
         """
         if not (is_plain_thread() and self._queue.begin_alone(self._line, item)):
             return False
+        self._note(item)
         try:
             if item.begin():
                 Context().run(self._answer, [item])
@@ -118,6 +121,10 @@ class PredictionLane:
     def close(self) -> None:
         """Take no more; what waits is still answered."""
         self._queue.close_line(self._line)
+
+    def _note(self, item: Prediction) -> None:
+        if item.record is not None:
+            item.record.reached(self._model.identity.name, self._model.identity.version)
 
     def _run(self) -> None:
         while items := self._queue.take(self._line, self._most_rows):
@@ -145,17 +152,18 @@ class PredictionLane:
                     self._answer_read([one], begun_s)
 
     def _answer_together(self, read: Sequence[Read], begun_s: float) -> None:
-        read_s = time.perf_counter()
+        times = StageTimes(read[0][0].asked_at_s, begun_s, time.perf_counter())
+        _note_times([item for item, _ in read], times)
         everything = [instance for _, instances in read for instance in instances]
         deadline = AnyWanted([item.deadline for item, _ in read])
         batch = self._model.prepare_batch(everything, self._clock(), deadline)
-        prepared_s = time.perf_counter()
+        times.prepared_s = time.perf_counter()
         wanted = [(item, places) for item, places in _places(read) if item.is_wanted()]
         outcomes = batch.outcomes([place for _, places in wanted for place in places], deadline)
-        forecast_s = time.perf_counter()
+        times.forecast_s = time.perf_counter()
         _set_outcomes(wanted, outcomes)
         if _log.isEnabledFor(logging.DEBUG):
-            times = StageTimes(read[0][0].asked_at_s, begun_s, read_s, prepared_s, forecast_s, time.perf_counter())
+            times.encoded_s = time.perf_counter()
             _log.debug("%s: %d calls, %d instances, %s", self._model.identity.name, len(read), len(everything), times)
 
 
@@ -166,6 +174,15 @@ def _read(item: Prediction) -> Sequence[ReadInstance] | None:
     except Exception as error:  # noqa: BLE001 - a thread's edge: the error is the caller's answer
         item.answer.set_exception(error)
         return None
+
+
+def _note_times(items: Sequence[Prediction], times: StageTimes) -> None:
+    """Let each request that is observed know of its batch, whose times are still to come."""
+    records = [item.record for item in items if item.record is not None]
+    if records:
+        times.rows = sum(item.asked.rows for item in items)
+    for record in records:
+        record.times = times
 
 
 def _places(read: Sequence[Read]) -> Iterator[tuple[Prediction, range]]:
@@ -180,26 +197,6 @@ def _set_outcomes(wanted: Sequence[tuple[Prediction, range]], outcomes: Sequence
     left = iter(outcomes)
     for item, places in wanted:
         item.answer.set_result(tuple(islice(left, len(places))))
-
-
-@final
-@dataclass(frozen=True, slots=True)
-class StageTimes:
-    """When each stage of a batch ended, in seconds of one clock; `asked_s` is its first call's."""
-
-    asked_s: float
-    begun_s: float
-    read_s: float
-    prepared_s: float
-    forecast_s: float
-    encoded_s: float
-
-    def __str__(self) -> str:
-        """How long each took."""
-        ends = (self.asked_s, self.begun_s, self.read_s, self.prepared_s, self.forecast_s, self.encoded_s)
-        names = ("queue", "decode", "prepare", "forward", "encode")
-        spans = zip(names, pairwise(ends), strict=True)
-        return ", ".join(f"{name} {1e3 * (end - begin):.2f} ms" for name, (begin, end) in spans)
 
 
 @final
@@ -275,6 +272,8 @@ class TurnLane:
 
     def _is_done(self, item: Item[Any, Any]) -> bool:
         """Whether the item has its answer after another step."""
+        if item.record is not None:
+            item.record.begin()
         try:
             deadline = self._deadline_of(item.deadline)
             deadline.check()

@@ -57,6 +57,11 @@ class ServedModels:
         """What is served at this moment."""
         return self._now
 
+    @property
+    def versions(self) -> frozenset[tuple[str, int]]:
+        """Name and version of every model."""
+        return frozenset((model.identity.name, model.identity.version) for model in self._now.lanes)
+
     def infos(self) -> tuple[ModelInfo, ...]:
         """Every version of every model."""
         return self._now.registry.infos()

@@ -7,16 +7,17 @@ from concurrent.futures import Future
 from datetime import datetime
 from pathlib import Path
 from types import TracebackType
-from typing import Self, TypeVar
+from typing import Any, Self, TypeVar
 
 from predictor.catalog import ModelInfo
-from predictor.errors import ArtifactError
+from predictor.errors import ArtifactError, QuantraError
 from predictor.forecast import Explanation, Outcome
 from predictor.global_importance import GlobalImportance, GlobalQuery
 from predictor.inference import choose_device, use_threads
 from predictor.instance import Deadline, Query, ReadInstance
 from predictor.limits import ServiceLimits
 from predictor.model import Answering
+from predictor.observation import Observer
 from predictor.registry import Lock, ModelsFolder, Registry, Runtime, Watch
 from predictor.service.explanations import (
     AskedGlobalQuery,
@@ -28,9 +29,10 @@ from predictor.service.explanations import (
     SingleExplanation,
 )
 from predictor.service.lanes import Asked, Given, Prediction, PredictionLane, TurnLane, now
+from predictor.service.observing import Record
 from predictor.service.served import ServedModels
 from predictor.service.traffic import Limited, Traffic, Yielding
-from predictor.service.waiting import Item, LineClosedError, WorkQueue
+from predictor.service.waiting import Item, LineClosedError, Sized, WorkQueue
 
 ResultT = TypeVar("ResultT")
 
@@ -45,6 +47,7 @@ class PredictionService:
         most_rows: rows of one forward; a lane takes about as many at once.
         folder: where the models come from; None if they cannot change.
         watch: made before the folder was opened.
+        observer: told of every request that reaches a model, beside the one that its deadline has.
     """
 
     def __init__(
@@ -56,8 +59,10 @@ class PredictionService:
         most_rows: int = 256,
         folder: ModelsFolder | None = None,
         watch: Watch | None = None,
+        observer: Observer | None = None,
     ) -> None:
         limits = limits or ServiceLimits()
+        self._observer = observer
         self._clock = clock
         self._most_rows = most_rows
         self._traffic = Traffic()
@@ -84,6 +89,7 @@ class PredictionService:
         threads: int | None = None,
         limits: ServiceLimits | None = None,
         lock: Path | None = None,
+        observer: Observer | None = None,
     ) -> Self:
         """Verify every model of a folder, and build what each plain name means: it answers its golden instance first.
 
@@ -94,6 +100,7 @@ class PredictionService:
             threads: CPU threads of one forward, for the whole process; None leaves torch's setting as it is.
             limits: of what waits.
             lock: file that pins the manifests of those versions that may be served; None lets all be served.
+            observer: told of every request that reaches a model.
 
         Raises:
             ConfigurationError: no such folder, device or lock, or no model that can be served.
@@ -103,7 +110,9 @@ class PredictionService:
         runtime = Runtime(choose_device(device), max_batch_rows)
         folder = ModelsFolder(models, runtime, None if lock is None else Lock.read(lock))
         watch = Watch(folder)
-        return cls(folder.open(), limits=limits, most_rows=max_batch_rows, folder=folder, watch=watch)
+        return cls(
+            folder.open(), limits=limits, most_rows=max_batch_rows, folder=folder, watch=watch, observer=observer
+        )
 
     @property
     def problems(self) -> tuple[ArtifactError, ...]:
@@ -119,6 +128,11 @@ class PredictionService:
     def waiting(self) -> tuple[int, int, int]:
         """Calls, symbols and request bytes of predictions that have no answer yet."""
         return self._predictions.held
+
+    @property
+    def explaining(self) -> tuple[int, int, int]:
+        """As `waiting`, of explanations."""
+        return self._explanations.held
 
     def models(self) -> tuple[ModelInfo, ...]:
         """Every version of every model."""
@@ -143,7 +157,8 @@ class PredictionService:
         Raises:
             ModelNotFoundError, VersionNotFoundError, QueueFullError, UnavailableError: at once.
         """
-        item: Prediction = Item(Given(asked) if isinstance(asked, Sequence) else asked, deadline)
+        given = Given(asked) if isinstance(asked, Sequence) else asked
+        item: Prediction = Item(given, deadline, record=self._record("Predict", given, deadline))
         self._put(reference, item)
         traffic = self._traffic  # not the service itself: whoever lets go of it while calls wait must not keep it
         traffic.begin()
@@ -158,7 +173,8 @@ class PredictionService:
         Raises:
             QuantraError: as `predict`, or what ends the whole call.
         """
-        item: Prediction = Item(Given(instances), deadline)
+        given = Given(instances)
+        item: Prediction = Item(given, deadline, record=self._record("Predict", given, deadline))
         self._traffic.begin()
         try:
             if not self.served.now.lane(reference).answer_alone(item):
@@ -175,8 +191,9 @@ class PredictionService:
         """
         model = self.served.now.registry.find(reference)
         query = GivenQuery(asked) if isinstance(asked, Query) else asked
-        item: Item[SingleExplanation, Explanation] = Item(SingleExplanation(model, query), deadline)
-        self._explaining.put(model.identity.name, item)
+        record = self._record("Explain", query, deadline)
+        item: Item[SingleExplanation, Explanation] = Item(SingleExplanation(model, query), deadline, record=record)
+        self._put_explanation(model, item)
         return item.answer
 
     def explain_global(
@@ -195,8 +212,9 @@ class PredictionService:
         """
         model = self.served.now.registry.find(reference)
         query = GivenGlobalQuery(asked) if isinstance(asked, GlobalQuery) else asked
-        item: Item[GlobalExplanation, GlobalImportance] = Item(GlobalExplanation(model, query, report), deadline)
-        self._explaining.put(model.identity.name, item)
+        work, record = GlobalExplanation(model, query, report), self._record("ExplainGlobal", query, deadline)
+        item: Item[GlobalExplanation, GlobalImportance] = Item(work, deadline, record=record)
+        self._put_explanation(model, item)
         return item.answer
 
     def close(self) -> None:
@@ -211,13 +229,30 @@ class PredictionService:
     ) -> None:
         self.close()
 
+    def _record(self, method: str, asked: Sized, deadline: Deadline) -> Record | None:
+        """For a request that somebody observes."""
+        observers = [one for one in (self._observer, deadline.observer) if one is not None]
+        return Record(method, asked.rows, observers) if observers else None
+
     def _put(self, reference: str, item: Prediction) -> None:
         while True:
             try:
                 self.served.now.lane(reference).put(item)
             except LineClosedError:  # the model was replaced between these two steps: ask its successor
                 continue
+            except QuantraError as error:
+                item.answer.set_exception(error)  # whoever observes hears of it
+                raise
             return
+
+    def _put_explanation(self, model: Answering, item: Item[Any, Any]) -> None:
+        if item.record is not None:
+            item.record.reached(model.identity.name, model.identity.version)
+        try:
+            self._explaining.put(model.identity.name, item)
+        except QuantraError as error:
+            item.answer.set_exception(error)
+            raise
 
     def _lane(self, model: Answering) -> PredictionLane:
         return PredictionLane(model, self._predictions, self._clock, most_rows=self._most_rows)

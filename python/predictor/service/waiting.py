@@ -16,6 +16,7 @@ from weakref import WeakSet
 from predictor.errors import QuantraError, QueueFullError, UnavailableError
 from predictor.instance import Deadline
 from predictor.limits import QueueLimits
+from predictor.service.observing import Record
 
 
 class Sized(Protocol):
@@ -45,6 +46,13 @@ class Item(Generic[AskedT, AnswerT]):
     deadline: Deadline
     answer: "Future[AnswerT]" = field(default_factory=Future)
     asked_at_s: float = field(default_factory=time.perf_counter)
+    record: Record | None = None
+    """What is noted of it; None = nobody observes."""
+
+    def __post_init__(self) -> None:
+        """Have its record told of the answer, before anybody else is."""
+        if self.record is not None:
+            self.answer.add_done_callback(self.record.told)
 
     def begin(self) -> bool:
         """Whether work on it may begin, or go on: from then on it can no longer be cancelled by its future."""

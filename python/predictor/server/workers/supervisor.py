@@ -34,7 +34,7 @@ async def supervise(settings: ServerSettings, log: LogSettings) -> bool:
         team = Team(Start(own, log), settings.processes)
         door = None if settings.admin_listen is None else Door(settings.admin_listen, settings)
         try:
-            ports = ports_of(settings, address.port, None if door is None else door.bind())
+            ports = ports_of(settings, address.port, None if door is None else door.bind(), None)
             if door is not None:
                 await door.start()
             _log.info("starting %d workers", settings.processes)

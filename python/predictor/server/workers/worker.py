@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NoReturn, final
 
 from predictor.errors import InternalError, QuantraError
 from predictor.server.host import Host, one_line
-from predictor.server.logs import write_log
+from predictor.server.logs import set_up
 from predictor.server.run import end_at_once
 from predictor.server.stopping import Stopping, stop_signals
 from predictor.server.tuning import tuned
@@ -54,7 +54,7 @@ async def _work(end: socket.socket) -> int:
         start = await channel.receive()
         if not isinstance(start, Start):
             return 0
-        write_log(start.log)
+        set_up(start.log)
         host = Host(start.settings, is_worker=True)
         try:
             await _serve(host, channel, stopping)

@@ -1,0 +1,19 @@
+"""How a server is watched: what is kept of its calls, and who is told.
+
+    instruments.py  all of it, put together
+    calls.py        a call from its arrival to its end, and whoever is told of it
+    access.py       one line of the log a call
+    metrics.py      numbers for Prometheus
+    scrape.py       where they are read
+    tracing.py      spans for OpenTelemetry
+
+Nothing that callers send becomes a label, and no value, token or path is kept: models are named as they are loaded,
+calls as the protocol names them.
+"""
+
+from predictor.server.watching.access import AccessLog
+from predictor.server.watching.calls import ArrivedCall, EndedCall, WatchedCall, Watcher, Watching
+from predictor.server.watching.instruments import Instruments
+from predictor.server.watching.metrics import Levels
+
+__all__ = ["AccessLog", "ArrivedCall", "EndedCall", "Instruments", "Levels", "WatchedCall", "Watcher", "Watching"]

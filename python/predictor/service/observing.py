@@ -1,0 +1,126 @@
+"""What is noted of a request while it travels through the service, for whoever observes it."""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, Final, final
+
+from predictor.errors import Answer, CallCancelledError, InternalError, QuantraError, answer_of
+from predictor.observation import OK, Observation, Observer
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
+
+    from predictor.forecast import Outcome
+
+ENGINE: Final = "torch"
+"""What computes every answer; there is no other."""
+
+
+@final
+@dataclass(slots=True)
+class StageTimes:
+    """When each stage of a batch ended, in seconds of one clock; 0 = not yet. `asked_s` is its first request's."""
+
+    asked_s: float
+    begun_s: float
+    read_s: float = 0.0
+    prepared_s: float = 0.0
+    forecast_s: float = 0.0
+    encoded_s: float = 0.0
+    rows: int = 0
+    """Symbols of the batch."""
+
+    @property
+    def prepare_s(self) -> float | None:
+        """Seconds from instances to the network's inputs; None if that did not end."""
+        return self.prepared_s - self.read_s if self.prepared_s else None
+
+    @property
+    def forward_s(self) -> float | None:
+        """Seconds in the network; None if that did not end."""
+        return self.forecast_s - self.prepared_s if self.forecast_s else None
+
+    def __str__(self) -> str:
+        """How long each took."""
+        ends = (self.asked_s, self.begun_s, self.read_s, self.prepared_s, self.forecast_s, self.encoded_s)
+        names = ("queue", "decode", "prepare", "forward", "encode")
+        spans = zip(names, pairwise(ends), strict=True)
+        return ", ".join(f"{name} {1e3 * (end - begin):.2f} ms" for name, (begin, end) in spans)
+
+
+@final
+class Record:
+    """One request on its way. It is told once, when `told` hears of its answer, and not at all if it reached no model.
+
+    Args:
+        method: what is asked.
+        rows: symbols that it asks about.
+        observers: whoever is told.
+    """
+
+    __slots__ = ("_asked_at_s", "_asked_s", "_method", "_model", "_observers", "_rows", "_version", "times")
+
+    def __init__(self, method: str, rows: int, observers: Sequence[Observer]) -> None:
+        self._method = method
+        self._rows = rows
+        self._observers = observers
+        self._model, self._version = "", 0
+        self._asked_at_s, self._asked_s = time.time(), time.perf_counter()
+        self.times: StageTimes | None = None
+        """Of the batch that it is answered in, or of its first step; None until its turn comes."""
+
+    def reached(self, model: str, version: int) -> None:
+        """It is about to wait for this model."""
+        self._model, self._version = model, version
+        for observer in self._observers:
+            observer.reached(model, version)
+
+    def begin(self) -> None:
+        """Its first step begins; the later ones change nothing."""
+        if self.times is None:
+            self.times = StageTimes(self._asked_s, time.perf_counter())
+
+    def told(self, answer: "Future[Any]") -> None:
+        """It has its answer, was refused, or was cancelled."""
+        if not self._model:
+            return
+        observation = self._observation(answer)
+        for observer in self._observers:
+            observer.observed(observation)
+
+    def _observation(self, answer: "Future[Any]") -> Observation:
+        times, error = self.times, _error(answer)
+        return Observation(
+            asked_at_s=self._asked_at_s,
+            method=self._method,
+            model=self._model,
+            version=self._version,
+            rows=self._rows,
+            engine=ENGINE,
+            code=OK if error is None else error.status.value,
+            reason="" if error is None else error.reason,
+            refused=() if error is not None else _refused(answer.result()),
+            took_s=time.perf_counter() - self._asked_s,
+            queue_s=None if times is None else times.begun_s - self._asked_s,
+            prepare_s=None if times is None else times.prepare_s,
+            forward_s=None if times is None else times.forward_s,
+            batch_rows=0 if times is None else times.rows,
+        )
+
+
+def _error(answer: "Future[Any]") -> Answer | None:
+    """How the error looks from outside; None if there is none."""
+    if answer.cancelled():
+        return answer_of(CallCancelledError(""))
+    error = answer.exception()
+    if error is None:
+        return None
+    return answer_of(error if isinstance(error, QuantraError) else InternalError(""))
+
+
+def _refused(result: object) -> tuple[str, ...]:
+    """The reasons of the instances that could not be forecast; explanations are one whole."""
+    outcomes: Sequence[Outcome] = result if isinstance(result, tuple) else ()
+    return tuple(answer_of(one).reason for one in outcomes if isinstance(one, QuantraError))

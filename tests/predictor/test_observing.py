@@ -1,0 +1,193 @@
+"""Whoever observes the service hears of each request that reaches a model once, with its outcome and its times."""
+
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import final
+
+import pytest
+from artifacts import recent_bars, small_artifact, small_model
+
+from predictor.errors import ModelNotFoundError, QueueFullError, UnavailableError
+from predictor.forecast import Forecast, TargetPoint
+from predictor.global_importance import GlobalQuery
+from predictor.instance import Deadline, Instance, Query
+from predictor.limits import QueueLimits, ServiceLimits
+from predictor.model import Model
+from predictor.observation import Observation
+from predictor.registry import ModelLine, Registry
+from predictor.service import PredictionService
+
+SOON_S = 30
+"""A test that fails must not hold its process."""
+
+
+@final
+@dataclass
+class Heard:
+    """An observer that keeps what it hears."""
+
+    reached_models: list[tuple[str, int]] = field(default_factory=list)
+    observations: list[Observation] = field(default_factory=list)
+
+    def reached(self, model: str, version: int) -> None:
+        self.reached_models.append((model, version))
+
+    def observed(self, observation: Observation) -> None:
+        self.observations.append(observation)
+
+
+@final
+class Waits:
+    """An instance whose reading waits, and so holds its model's thread."""
+
+    rows, size = 1, 10
+
+    def __init__(self) -> None:
+        self.begun, self.may_go_on = threading.Event(), threading.Event()
+
+    def instances(self) -> tuple[Instance, ...]:
+        self.begun.set()
+        self.may_go_on.wait(SOON_S)
+        return (Instance(input=recent_bars()),)
+
+
+@pytest.fixture(scope="module")
+def model() -> Model:
+    return small_model(small_artifact())
+
+
+@pytest.fixture
+def heard() -> Heard:
+    return Heard()
+
+
+@pytest.fixture
+def service(model: Model, heard: Heard) -> Iterator[PredictionService]:
+    with service_of(model, heard) as opened:
+        yield opened
+
+
+def service_of(model: Model, heard: Heard | None, limits: ServiceLimits | None = None) -> PredictionService:
+    registry = Registry(lines={"small": ModelLine(versions={1: model}, aliases={})}, problems=())
+    return PredictionService(registry, observer=heard, limits=limits)
+
+
+def test_a_forecast_is_observed_with_its_model_rows_and_times(service: PredictionService, heard: Heard) -> None:
+    service.predict("", [Instance(input=recent_bars("AAPL", "IBM"))], Deadline()).result(SOON_S)
+    (seen,) = heard.observations
+    assert heard.reached_models == [("small", 1)]
+    assert (seen.method, seen.model, seen.version, seen.rows, seen.batch_rows) == ("Predict", "small", 1, 2, 2)
+    assert (seen.engine, seen.code, seen.reason, seen.refused) == ("torch", "OK", "", ())
+    stages = (seen.queue_s, seen.prepare_s, seen.forward_s)
+    assert all(seconds is not None and seconds > 0 for seconds in stages)
+    assert sum(seconds or 0 for seconds in stages) <= seen.took_s
+
+
+def test_the_deadlines_own_observer_hears_of_its_request_alone(model: Model) -> None:
+    mine, everybodys = Heard(), Heard()
+    with service_of(model, everybodys) as service:
+        for observer in (mine, None):
+            service.predict_here("", [Instance(input=recent_bars())], Deadline(observer=observer))
+    assert len(everybodys.observations) == 2
+    assert mine.observations == everybodys.observations[:1]
+
+
+def test_a_request_is_observed_before_its_answer_is_told(service: PredictionService, heard: Heard) -> None:
+    told: list[int] = []
+    held = Waits()
+    answer = service.predict("", held, Deadline())
+    answer.add_done_callback(lambda _: told.append(len(heard.observations)))
+    held.may_go_on.set()
+    answer.result(SOON_S)
+    assert told == [1]
+
+
+def test_a_bad_instance_of_several_is_counted_by_its_reason_and_the_request_is_ok(
+    service: PredictionService, heard: Heard
+) -> None:
+    asked = [Instance(input=recent_bars()), Instance(input=recent_bars().last(2))]
+    service.predict("", asked, Deadline()).result(SOON_S)
+    (seen,) = heard.observations
+    assert (seen.code, seen.refused) == ("OK", ("TOO_FEW_BARS",))
+
+
+def test_calls_that_are_answered_together_have_the_rows_of_their_batch(
+    service: PredictionService, heard: Heard
+) -> None:
+    first, two, three = Waits(), recent_bars("AAPL", "IBM"), recent_bars("AAPL", "IBM", "MSFT")
+    answers = [service.predict("", first, Deadline())]
+    first.begun.wait(SOON_S)
+    answers += [service.predict("", [Instance(input=bars)], Deadline()) for bars in (two, three)]
+    first.may_go_on.set()
+    assert [len(answer.result(SOON_S)) for answer in answers] == [1, 1, 1]
+    assert [(seen.rows, seen.batch_rows) for seen in heard.observations] == [(1, 1), (2, 5), (3, 5)]
+
+
+def test_a_call_that_is_cancelled_in_the_queue_has_no_turn(service: PredictionService, heard: Heard) -> None:
+    first = Waits()
+    answered = service.predict("", first, Deadline())
+    first.begun.wait(SOON_S)
+    service.predict("", [Instance(input=recent_bars())], Deadline()).cancel()
+    first.may_go_on.set()
+    answered.result(SOON_S)
+    cancelled, done = heard.observations
+    assert (cancelled.code, cancelled.reason, cancelled.queue_s) == ("CANCELLED", "CANCELLED", None)
+    assert done.code == "OK"
+
+
+def test_a_call_whose_time_is_over_in_the_midst_is_observed_with_what_was_done(
+    service: PredictionService, heard: Heard
+) -> None:
+    held, deadline = Waits(), Deadline()
+    answer = service.predict("", held, deadline)
+    held.begun.wait(SOON_S)
+    object.__setattr__(deadline, "expires_at_s", 0.0)  # its time passes just now
+    held.may_go_on.set()
+    assert answer.exception(SOON_S) is not None
+    (seen,) = heard.observations
+    assert (seen.code, seen.forward_s) == ("DEADLINE_EXCEEDED", None)
+    assert seen.queue_s is not None
+
+
+def test_a_request_that_the_queue_refuses_is_observed(model: Model, heard: Heard) -> None:
+    first = Waits()
+    with service_of(model, heard, ServiceLimits(predictions=QueueLimits(calls=1))) as service:
+        answered = service.predict("", first, Deadline())
+        first.begun.wait(SOON_S)
+        with pytest.raises(QueueFullError):
+            service.predict("", [Instance(input=recent_bars())], Deadline())
+        first.may_go_on.set()
+        answered.result(SOON_S)
+    refused = heard.observations[0]
+    assert (refused.model, refused.code, refused.reason) == ("small", "RESOURCE_EXHAUSTED", "QUEUE_FULL")
+
+
+def test_explanations_are_observed_once_whatever_their_steps(service: PredictionService, heard: Heard) -> None:
+    instance, targets = Instance(input=recent_bars()), (TargetPoint(1, 0.5),)
+    service.explain("", Query(instance=instance, targets=targets), Deadline()).result(SOON_S)
+    query = GlobalQuery(instances=(instance, instance), targets=targets)
+    service.explain_global("", query, lambda _: None, Deadline()).result(SOON_S)
+    assert [(seen.method, seen.rows, seen.code) for seen in heard.observations] == [
+        ("Explain", 1, "OK"),
+        ("ExplainGlobal", 2, "OK"),
+    ]
+    assert all(seen.queue_s is not None and seen.forward_s is None for seen in heard.observations)
+
+
+def test_a_closed_service_is_observed_and_a_model_that_there_is_not_is_not(model: Model, heard: Heard) -> None:
+    service = service_of(model, heard)
+    with pytest.raises(ModelNotFoundError):
+        service.predict("other", [Instance(input=recent_bars())], Deadline())
+    assert not heard.observations
+    service.close()
+    with pytest.raises(UnavailableError):
+        service.explain("", Query(instance=Instance(input=recent_bars())), Deadline())
+    assert [(seen.method, seen.code) for seen in heard.observations] == [("Explain", "UNAVAILABLE")]
+
+
+def test_where_nobody_observes_nothing_is_noted(model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("predictor.service.service.Record", None)  # to make one would raise
+    with service_of(model, None) as service:
+        (answer,) = service.predict("", [Instance(input=recent_bars())], Deadline()).result(SOON_S)
+    assert isinstance(answer, Forecast)
