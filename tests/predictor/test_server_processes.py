@@ -13,6 +13,7 @@ from collections.abc import Generator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
+from urllib.request import urlopen
 
 import grpc
 import pytest
@@ -57,6 +58,12 @@ class Team:
     def connection(self) -> grpc.Channel:
         """One that is shared with nobody: by itself, gRPC has one a process."""
         return grpc.insecure_channel(self.target, options=[("grpc.use_local_subchannel_pool", 1)])
+
+    def number(self, sample: str) -> float:
+        """What Prometheus reads; 0 for what has not happened yet."""
+        with urlopen(f"http://127.0.0.1:{self.ready['metrics_port']}/metrics") as page:
+            lines = page.read().decode().splitlines()
+        return sum(float(line.rpartition(" ")[2]) for line in lines if line.startswith(sample))
 
     def change(self, method: str, model: str) -> str:
         """The status of a call of the admin service, and what it says."""
@@ -112,11 +119,12 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def team(models: Path) -> Generator[Team]:
     """With a log that nobody reads until the end."""
     log = models / "log"
-    options = ["--models", str(models), "--listen", "127.0.0.1:0", "--processes", "2", "--admin-listen", "127.0.0.1:0"]
+    ports = ["--admin-listen", "127.0.0.1:0", "--metrics-port", "0"]
+    options = ["--models", str(models), "--listen", "127.0.0.1:0", "--processes", "2"]
     with (
         log.open("w") as file,
         subprocess.Popen(
-            [sys.executable, "-m", "predictor.server", *options], stdout=subprocess.PIPE, stderr=file, text=True
+            [sys.executable, "-m", "predictor.server", *options, *ports], stdout=subprocess.PIPE, stderr=file, text=True
         ) as popen,
     ):
         assert popen.stdout is not None
@@ -168,6 +176,13 @@ def test_every_worker_says_that_it_is_well(team: Team) -> None:
             stub: Any = health_pb2_grpc.HealthStub(channel)  # the stubs lack its methods
             answer = stub.Check(health_pb2.HealthCheckRequest(service="small"))
             assert answer.status == health_pb2.HealthCheckResponse.SERVING
+
+
+def test_the_numbers_of_both_are_one_page(team: Team) -> None:
+    asked = 'quantra_requests_total{code="OK",method="ListModels",model="",reason="",version=""}'
+    before = team.number(asked)
+    team.everywhere()
+    assert team.number(asked) - before == CONNECTIONS
 
 
 def test_a_change_is_in_force_everywhere_once_it_is_answered(team: Team, models: Path) -> None:
@@ -252,7 +267,7 @@ def test_workers_end_with_a_supervisor_that_is_killed(models: Path) -> None:
 def test_a_signal_while_workers_load_ends_them_all_without_a_word(models: Path) -> None:
     with begun(models) as popen:
         assert popen.stderr is not None
-        assert "starting 2 workers" in popen.stderr.readline()
+        assert "starting the workers" in popen.stderr.readline()
         popen.send_signal(signal.SIGTERM)
         told, _ = popen.communicate()
     assert (popen.returncode, told) == (0, "")

@@ -19,6 +19,7 @@ from predictor.server.workers import process
 from predictor.server.workers.changes import Changes
 from predictor.server.workers.messages import Start, line_of, read, text_of
 from predictor.server.workers.port import reserved
+from predictor.server.workers.sums import Sums
 from predictor.server.workers.team import Patience, Team
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="several processes on one port need Linux")
@@ -82,6 +83,8 @@ for line in end:
             say(Refusal(message.number, text_of(encode_details(ModelNotFoundError("not there")))))
         case Ask(name="FailInOne") if min(map(int, (one.name for one in folder.iterdir()))) == os.getpid():
             say(Refusal(message.number, text_of(encode_details(ModelNotFoundError("not there")))))
+        case Count():
+            say(Answer(message.number, text_of((folder / "page").read_bytes())))
         case Settle():
             say(Answer(message.number, ""))
         case Ask():
@@ -242,6 +245,49 @@ def test_a_worker_that_cannot_be_replaced_ends_the_server(folder: Path) -> None:
 
 def test_between_tries_there_is_more_and_more_time() -> None:
     assert [Patience().delay_s(failed) for failed in range(6)] == [0, 1, 2, 4, 8, 16]
+
+
+# --- numbers
+
+
+PAGE = """# HELP calls_total Calls.
+# TYPE calls_total counter
+calls_total{model="a"} 2.0
+# TYPE waiting gauge
+waiting 1.0
+# TYPE process_max_fds gauge
+process_max_fds 100.0
+# TYPE seconds histogram
+seconds_bucket{le="+Inf"} 3.0
+seconds_count 3.0
+seconds_sum 0.5
+"""
+
+
+def value(page: bytes, sample: str) -> float:
+    """Of one line of a page."""
+    return float(next(line for line in page.decode().splitlines() if line.startswith(sample)).rpartition(" ")[2])
+
+
+def test_numbers_of_workers_are_added_and_those_of_the_dead_still_count(folder: Path) -> None:
+    (folder / "page").write_text(PAGE)
+
+    async def read_twice(team: Team) -> tuple[bytes, bytes]:
+        sums = Sums(team, asyncio.get_running_loop())
+        before, _ = await asyncio.to_thread(sums.page, "")
+        keeping = asyncio.create_task(team.keep())
+        with pytest.raises(UnavailableError):
+            await team.change("Die", b"")
+        while heard(folder, "Listen()") < 4 or len(team.serving) < 2:  # noqa: ASYNC110 - there is no event of it
+            await asyncio.sleep(0)
+        after, _ = await asyncio.to_thread(sums.page, "")
+        keeping.cancel()
+        return before, after
+
+    before, after = with_team(folder, read_twice)
+    samples = ('calls_total{model="a"}', "waiting", "process_max_fds", "seconds_count", "seconds_sum")
+    assert [value(before, one) for one in samples] == [4, 2, 100, 6, 1]
+    assert [value(after, one) for one in samples] == [8, 2, 100, 12, 2]
 
 
 # --- changes

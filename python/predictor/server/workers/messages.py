@@ -91,10 +91,18 @@ class Settle:
     stays: bool
 
 
-Message: TypeAlias = Start | Loaded | Listen | Listening | Failed | Ask | Answer | Refusal | Settle
+@final
+@dataclass(frozen=True, slots=True)
+class Count:
+    """To a worker: tell what was counted for Prometheus, as the text of the answer."""
+
+    number: int
+
+
+Message: TypeAlias = Start | Loaded | Listen | Listening | Failed | Ask | Answer | Refusal | Settle | Count
 
 _KINDS: Final[Mapping[str, type[Message]]] = {
-    kind.__name__: kind for kind in (Start, Loaded, Listen, Listening, Failed, Ask, Answer, Refusal, Settle)
+    kind.__name__: kind for kind in (Start, Loaded, Listen, Listening, Failed, Ask, Answer, Refusal, Settle, Count)
 }
 _SOURCE: Final = "a message between processes"
 

@@ -14,6 +14,7 @@ from predictor.server.workers.channel import Channel
 from predictor.server.workers.messages import (
     Answer,
     Ask,
+    Count,
     Failed,
     Listen,
     Listening,
@@ -95,6 +96,14 @@ class Worker:
         """
         return await self._answered(Ask(next(self._numbers), name, text_of(request)))
 
+    async def numbers(self) -> bytes:
+        """What it has counted for Prometheus.
+
+        Raises:
+            UnavailableError: it ended meanwhile.
+        """
+        return await self._answered(Count(next(self._numbers)))
+
     async def settle(self, *, stays: bool) -> None:
         """Let the change that it has made stay, or have it taken back.
 
@@ -121,7 +130,7 @@ class Worker:
         self._signal(signal.SIGKILL)
         await self.ended()
 
-    async def _answered(self, question: Ask | Settle) -> bytes:
+    async def _answered(self, question: Ask | Settle | Count) -> bytes:
         if self._ended.done():
             raise self._lost()
         answer = self._asked[question.number] = asyncio.get_running_loop().create_future()

@@ -5,11 +5,11 @@ from dataclasses import replace
 
 from predictor.server.address import Address
 from predictor.server.announcement import announce
-from predictor.server.host import ports_of
+from predictor.server.host import Ports
 from predictor.server.logs import LogSettings
 from predictor.server.settings import ServerSettings
 from predictor.server.stopping import Stopping, stop_signals, watch_parent
-from predictor.server.workers.door import Door
+from predictor.server.workers.front import Front
 from predictor.server.workers.messages import Start
 from predictor.server.workers.port import reserved
 from predictor.server.workers.team import Team
@@ -27,36 +27,35 @@ async def supervise(settings: ServerSettings, log: LogSettings) -> bool:
         ConfigurationError: an address is in use, or workers cannot serve.
     """
     stopping = Stopping()
-    with stop_signals(stopping), reserved(_port_of(settings)) as address:
+    with stop_signals(stopping), reserved(_address_of(settings)) as address:
         if settings.parent_watch:
             watch_parent(stopping)
         own = replace(settings, listen=address, admin_listen=None, processes=1, parent_watch=False)
         team = Team(Start(own, log), settings.processes)
-        door = None if settings.admin_listen is None else Door(settings.admin_listen, settings)
+        front = Front(settings, team)
         try:
-            ports = ports_of(settings, address.port, None if door is None else door.bind(), None)
-            if door is not None:
-                await door.start()
-            _log.info("starting %d workers", settings.processes)
-            try:
-                if await stopping.until(team.start()):
-                    if door is not None:
-                        await door.serve(team)
-                    announce(ports)
-                    await stopping.until(team.keep())
-            finally:
-                if stopping.asked.is_set():
-                    _log.info("stopping: calls in flight may finish")
-                if door is not None:
-                    await stopping.drained(door.drain())
-                await team.drain(stopping.orphaned)
+            await _serve(team, front, front.bind(address.port), stopping)
         finally:
             await team.close()
-            if door is not None:
-                await door.close()
+            await front.close()
     return stopping.orphaned.is_set()
 
 
-def _port_of(settings: ServerSettings) -> Address:
+async def _serve(team: Team, front: Front, ports: Ports, stopping: Stopping) -> None:
+    await front.start()
+    _log.info("starting the workers")
+    try:
+        if await stopping.until(team.start()):
+            await front.serve()
+            announce(ports)
+            await stopping.until(team.keep())
+    finally:
+        if stopping.asked.is_set():
+            _log.info("stopping: calls in flight may finish")
+        await stopping.drained(front.drain())
+        await team.drain(stopping.orphaned)
+
+
+def _address_of(settings: ServerSettings) -> Address:
     assert isinstance(settings.listen, Address)  # noqa: S101 - the settings refuse others for several processes
     return settings.listen

@@ -2,11 +2,11 @@
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, final
 
-from predictor.errors import ConfigurationError, QuantraError, answer_of, from_reason
+from predictor.errors import ConfigurationError, QuantraError, UnavailableError, answer_of, from_reason
 from predictor.server.stopping import ORPHAN_DRAIN_S
 from predictor.server.workers.messages import Start
 from predictor.server.workers.process import Worker
@@ -118,6 +118,18 @@ class Team:
             self._changes.pop(request, None)
             self._changes[request] = Change(name, request)
             return next(iter(made.values()))
+
+    async def numbers(self, within_s: float) -> Mapping[Worker, bytes | None]:
+        """What each worker that serves has counted for Prometheus; None if it did not tell in time."""
+
+        async def told(worker: Worker) -> bytes | None:
+            try:
+                return await asyncio.wait_for(worker.numbers(), within_s)
+            except (TimeoutError, UnavailableError):
+                return None
+
+        workers = self.serving
+        return dict(zip(workers, await asyncio.gather(*map(told, workers)), strict=True))
 
     async def drain(self, orphaned: asyncio.Event) -> None:
         """Have them all finish their calls and end: in their own time, or soon once this process is orphaned."""

@@ -16,6 +16,7 @@ from predictor.server.workers.channel import Channel
 from predictor.server.workers.messages import (
     Answer,
     Ask,
+    Count,
     Failed,
     Listen,
     Listening,
@@ -121,6 +122,9 @@ class Obedience:
                 task.add_done_callback(self._answering.discard)
             case Settle():
                 await self._settle(message)
+            case Count():
+                numbers = await asyncio.to_thread(self._host.numbers)
+                await self._channel.send(Answer(message.number, text_of(numbers)))
             case _:
                 _log.error("a supervisor says %s, which is for it to hear", type(message).__name__)
 
