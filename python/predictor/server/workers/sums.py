@@ -23,7 +23,7 @@ _COUNTED: Final = frozenset({"counter", "histogram"})
 
 Families: TypeAlias = Mapping[str, Metric]
 """By their names."""
-_Sample: TypeAlias = tuple[str, tuple[tuple[str, str], ...]]
+Sample: TypeAlias = tuple[str, tuple[tuple[str, str], ...]]
 """Its name and labels."""
 
 
@@ -67,9 +67,7 @@ def families_of(page: bytes) -> Families:
 def added(pages: Iterable[Families]) -> Families:
     """Samples of the same name and labels as one; their sum, or of those that are no amounts the largest."""
     found: dict[str, Metric] = {}
-    values: dict[str, dict[tuple[str, tuple[tuple[str, str], ...]], list[float]]] = defaultdict(
-        lambda: defaultdict(list)
-    )
+    values: dict[str, dict[Sample, list[float]]] = defaultdict(lambda: defaultdict(list))
     for page in pages:
         for name, family in page.items():
             found.setdefault(name, Metric(name, family.documentation, family.type, family.unit))
