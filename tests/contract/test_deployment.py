@@ -50,7 +50,11 @@ def test_every_file_parses(path: Path) -> None:
 def test_every_flag_exists() -> None:
     known = set(_parser()._option_string_actions)
     dockerfile = (DEPLOY / "docker" / "Dockerfile").read_text()
-    given = [word for line in re.findall(r"^(?:ENTRYPOINT|CMD) (.*)$", dockerfile, re.MULTILINE) for word in yaml.safe_load(line)]
+    given = [
+        word
+        for line in re.findall(r"^(?:ENTRYPOINT|CMD) (.*)$", dockerfile, re.MULTILINE)
+        for word in yaml.safe_load(line)
+    ]
     (compose,) = documents(DEPLOY / "docker" / "compose.yaml")
     given += compose["services"]["quantra"]["command"]
     deployment = next(documents(DEPLOY / "kubernetes" / "deployment.yaml"))
@@ -73,7 +77,9 @@ def test_the_health_check_of_the_image_is_right_about_a_real_server() -> None:
 
 
 def test_nothing_in_them_is_root_or_writes() -> None:
-    for container in next(documents(DEPLOY / "kubernetes" / "deployment.yaml"))["spec"]["template"]["spec"]["containers"]:
+    for container in next(documents(DEPLOY / "kubernetes" / "deployment.yaml"))["spec"]["template"]["spec"][
+        "containers"
+    ]:
         assert container["securityContext"]["readOnlyRootFilesystem"]
         assert not container["securityContext"]["allowPrivilegeEscalation"]
     assert re.search(r"^USER \d+$", (DEPLOY / "docker" / "Dockerfile").read_text(), re.MULTILINE)

@@ -17,7 +17,9 @@ _PATIENCE_S: Final = 3.0
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Ask once; the exit status is 0, 1 (not well) or 2 (bad usage)."""
-    parser = argparse.ArgumentParser(prog="python -m predictor.server.check", description="Ask a server for its health.")
+    parser = argparse.ArgumentParser(
+        prog="python -m predictor.server.check", description="Ask a server for its health."
+    )
     parser.add_argument("address", help="HOST:PORT or unix:PATH")
     parser.add_argument("--tls-ca", type=Path, help="PEM file: who must have signed the server's certificate")
     parser.add_argument("--model", default="", help="one model alone")
