@@ -1,4 +1,4 @@
-"""The files in `deploy`: they parse, their commands and flags exist, and the health check is run against a real server."""
+"""The files in `deploy`: they parse, their flags exist, and the health check is run against a real server."""
 
 import re
 import subprocess
