@@ -126,7 +126,7 @@ def started(
         level: what it logs.
         log: where to; None: as this process.
     """
-    command = [sys.executable, "-m", "predictor.server", "--models", models, "--listen", "127.0.0.1:0", *options]
+    command = [sys.executable, "-m", "predictor.server", "--models", models, "--listen", "127.0.0.1:0"]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     with (
         Path(os.devnull if log is None else log).open("wb") as errors,

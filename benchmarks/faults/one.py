@@ -18,13 +18,16 @@ from benchmarks.faults import (
     gone,
     inputs,
     mutated,
+    orphans,
     reloads,
+    restarts,
     rotation,
     shortage,
     sizes,
     soak,
     stopping,
     told,
+    workers,
 )
 from benchmarks.faults.fault import Fault, Place
 from benchmarks.faults.models import Material
@@ -46,6 +49,9 @@ FAULTS: Final[Mapping[str, Fault]] = {
     "checkpoints": checkpoints.run,
     "soak": soak.run,
     "logs": told.run,
+    "workers": workers.run,
+    "orphans": orphans.run,
+    "restarts": restarts.run,
 }
 """Every fault by its name, in the order in which they are run."""
 ALONE: Final = frozenset({"deadlines"})

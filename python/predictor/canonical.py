@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, fields
 from enum import StrEnum
 from math import isfinite
+from pathlib import Path
 from types import UnionType
 from typing import TYPE_CHECKING, Any, Final, NoReturn, Self, TypeVar, final, get_args, get_origin, get_type_hints
 
@@ -236,8 +237,8 @@ def read_as(
 
     Args:
         record: the object.
-        kind: a dataclass of texts, numbers, truth values, enumerations, other such dataclasses, and tuples of these. A
-            field that has a default may be missing; one of type `X | None` may be null.
+        kind: a dataclass of texts, paths, numbers, truth values, enumerations, other such dataclasses, and tuples of
+            these. A field that has a default may be missing; one of type `X | None` may be null.
         absent: values of further fields that may be missing.
         strict: whether keys that the dataclass lacks are refused.
 
@@ -279,6 +280,7 @@ _PLAIN: Final[Mapping[object, Callable[[Record, str], object]]] = {
     int: Record.integer,
     float: Record.number,
     bool: Record.flag,
+    Path: lambda record, key: Path(record.text(key)),
     tuple[str, ...]: Record.texts,
     tuple[int, ...]: Record.integers,
     tuple[float, ...]: Record.numbers,

@@ -12,7 +12,7 @@ import pytest
 from artifacts import small_models
 
 from predictor.model import Model
-from predictor.server import Address, ServerSettings, run, serve
+from predictor.server import Address, ServerSettings, run, serve, tuning
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
 OURS = 0.00314
@@ -58,7 +58,7 @@ def stop_when_ready(monkeypatch: pytest.MonkeyPatch, number: signal.Signals) -> 
         seen.append(sys.getswitchinterval())
         signal.raise_signal(number)
 
-    monkeypatch.setattr(run, "_announce", announce)
+    monkeypatch.setattr(run, "announce", announce)
     return seen
 
 
@@ -69,7 +69,7 @@ def test_a_server_that_was_stopped_leaves_signals_and_switch_interval_as_they_we
 ) -> None:
     seen = stop_when_ready(monkeypatch, number)
     assert serve(settings(models)) == 0
-    assert seen == [pytest.approx(run.SWITCH_INTERVAL_S)]
+    assert seen == [pytest.approx(tuning.SWITCH_INTERVAL_S)]
     check_as_before()
 
 
@@ -91,7 +91,7 @@ def test_a_server_that_breaks_leaves_them_as_they_were(models: Path, monkeypatch
     def broken(_: int) -> None:
         raise ZeroDivisionError
 
-    monkeypatch.setattr(run, "_announce", broken)
+    monkeypatch.setattr(run, "announce", broken)
     with pytest.raises(ZeroDivisionError):
         serve(settings(models))
     check_as_before()
@@ -107,7 +107,7 @@ def test_the_collector_passes_over_what_is_imported_but_not_over_models(
         seen.append((gc.get_freeze_count(), is_looked_at))
         signal.raise_signal(signal.SIGTERM)
 
-    monkeypatch.setattr(run, "_announce", announce)
+    monkeypatch.setattr(run, "announce", announce)
     assert serve(settings(models)) == 0
     ((frozen, is_looked_at),) = seen
     assert frozen > 0
@@ -137,10 +137,10 @@ def test_ctrl_c_is_pythons_own_again_after_a_server(models: Path, monkeypatch: p
 def test_a_server_takes_as_many_descriptors_as_it_may_have() -> None:
     program = """
 import resource
-from predictor.server import run
+from predictor.server import tuning
 _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
 resource.setrlimit(resource.RLIMIT_NOFILE, (64, most))
-run._allow_connections()
+tuning._allow_connections()
 print(resource.getrlimit(resource.RLIMIT_NOFILE) == (most, most))
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)

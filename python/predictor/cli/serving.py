@@ -52,6 +52,10 @@ def serve(  # noqa: PLR0913 - one argument a flag
         str | None,
         typer.Option(metavar="HOST:PORT", help="Where models can be loaded and unloaded, or unix:PATH."),
     ] = None,
+    processes: Annotated[int, typer.Option(min=1, help="Processes that answer on the one port; Linux.")] = 1,
+    parent_watch: Annotated[
+        bool, typer.Option("--parent-watch", help="End when standard input does: with whoever started the server.")
+    ] = False,
     metrics_port: Annotated[
         int | None, typer.Option(metavar="PORT", help="Where Prometheus reads, on 127.0.0.1; 0 picks a free one.")
     ] = None,
@@ -80,10 +84,13 @@ def serve(  # noqa: PLR0913 - one argument a flag
             watch=watch,
             max_age_sessions=max_age,
             admin_listen=None if admin_listen is None else parse_listening(admin_listen),
+            processes=processes,
+            parent_watch=parent_watch,
             metrics_port=metrics_port,
             otel=otel,
         )
     except ConfigurationError as error:
         raise typer.BadParameter(error.message) from error
-    logs.set_up(log_level, as_json=as_json)
-    raise typer.Exit(serve_models(settings))
+    log = logs.LogSettings(log_level, as_json=as_json)
+    logs.set_up(log)
+    raise typer.Exit(serve_models(settings, log))

@@ -59,11 +59,11 @@ def _network_error(failure: grpc.RpcError, target: str, timeout_s: float) -> Qua
     code, details = failure.code(), failure.details() or ""
     match code:
         case grpc.StatusCode.UNAVAILABLE:
-            return UnavailableError(f"no server answers at {target} ({details}); {_advice(target, details)}")
+            problem = f"no server answers at {target} ({details}); {_advice(target, details)}"
+        case grpc.StatusCode.INTERNAL if details == _ENDED_WHILE_WRITING:
+            problem = f"{target} ended the stream while a request was being sent; open another one"
         case grpc.StatusCode.DEADLINE_EXCEEDED:
             return DeadlineExceededError(f"{target} gave no answer within {timeout_s:g} seconds; allow more time")
-        case grpc.StatusCode.INTERNAL if details == _ENDED_WHILE_WRITING:
-            return UnavailableError(f"{target} ended the stream while a request was being sent; open another one")
         case grpc.StatusCode.CANCELLED:
             return cancelled(target)
         case grpc.StatusCode.RESOURCE_EXHAUSTED if "larger than max" in details:
@@ -73,6 +73,7 @@ def _network_error(failure: grpc.RpcError, target: str, timeout_s: float) -> Qua
             return kind(f"{target} refused the call: {details}; {advice}")
         case _:
             return QuantraError(f"{target} answered {code.name}: {details}; is it a Quantra server of this version?")
+    return UnavailableError(problem)
 
 
 def _advice(target: str, details: str) -> str:

@@ -14,7 +14,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Read the command line and serve; the exit status is 0, 1 (could not start) or 2 (bad usage)."""
     parser = _parser()
     options = parser.parse_args(arguments)
-    logs.set_up(options.log_level, as_json=options.json)
+    log = logs.LogSettings(options.log_level, as_json=options.json)
+    logs.set_up(log)
     try:
         settings = ServerSettings(
             models=options.models,
@@ -30,12 +31,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
             watch=options.watch,
             max_age_sessions=options.max_age,
             admin_listen=None if options.admin_listen is None else parse_listening(options.admin_listen),
+            processes=options.processes,
+            parent_watch=options.parent_watch,
             metrics_port=options.metrics_port,
             otel=options.otel,
         )
     except ConfigurationError as error:
         parser.error(error.message)
-    return serve(settings)
+    return serve(settings, log)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -58,6 +61,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--watch", action="store_true", help="follow what changes in the folder of models")
     parser.add_argument("--max-age", type=int, help="sessions that may have closed since the last bar of a prediction")
     parser.add_argument("--admin-listen", help="HOST:PORT or unix:PATH where models can be loaded and unloaded")
+    parser.add_argument("--processes", type=int, default=1, help="that answer on the one port; Linux [%(default)s]")
+    parser.add_argument("--parent-watch", action="store_true", help="end when standard input does")
     parser.add_argument("--metrics-port", type=int, help="port of 127.0.0.1 where Prometheus reads; 0 picks one")
     parser.add_argument("--otel", action="store_true", help="a span of each call, sent as the variables OTEL_* say")
     parser.add_argument("--log-level", default="info", choices=logs.LEVELS, help="of what is logged [%(default)s]")

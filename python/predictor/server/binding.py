@@ -19,13 +19,20 @@ _OWN_FOLDER: Final = 0o700
 _ANSWER_S: Final = 1.0
 
 
-def bind(server: "grpc.aio.Server", address: Listening, credentials: "grpc.ServerCredentials | None") -> int:
+def bind(
+    server: "grpc.aio.Server",
+    address: Listening,
+    credentials: "grpc.ServerCredentials | None",
+    *,
+    is_shared: bool = False,
+) -> int:
     """Claim a place for a server. gRPC removes a Unix socket when the server stops.
 
     Args:
         server: that will listen there.
         address: the place.
         credentials: for addresses of the network; None: without TLS.
+        is_shared: whether other processes listen on the port too, which is then reserved for them and this one.
 
     Returns:
         The port; of a Unix socket, a number that says nothing.
@@ -36,7 +43,7 @@ def bind(server: "grpc.aio.Server", address: Listening, credentials: "grpc.Serve
     if isinstance(address, SocketAddress):
         _make_folder(address.path.parent)
         _check_unused(address)
-    else:
+    elif not is_shared:
         _check_free(address)
     try:
         if credentials is None or isinstance(address, SocketAddress):
@@ -55,10 +62,11 @@ def _check_free(address: Address) -> None:
         try:
             probe.bind((address.host, address.port))
         except OSError as error:
-            raise ConfigurationError(_why(address, error)) from None
+            raise ConfigurationError(why_not(address, error)) from None
 
 
-def _why(address: Address, error: OSError) -> str:
+def why_not(address: Address, error: OSError) -> str:
+    """What the system's error about an address means, and what to do."""
     if error.errno == errno.EADDRINUSE:
         return f"{address} is in use; stop the server there, or listen on another port (port 0 picks a free one)"
     if error.errno == errno.EACCES:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, final
 
 from predictor.errors import InternalError, QuantraError
+from predictor.instance import NEVER
 from predictor.observation import Observer
 from predictor.server.address import Address, Listening, SocketAddress
 from predictor.server.listener import Listener
@@ -21,7 +22,7 @@ from predictor.server.watching import Instruments, Levels
 
 if TYPE_CHECKING:
     from predictor.calls import AdminCalls, Calls
-    from predictor.service import PredictionService
+    from predictor.service import PredictionService, Served
 
 WATCH_S: Final = 2.0
 """Seconds between two looks at the folder of models."""
@@ -47,10 +48,14 @@ class Ports:
 
     def told(self) -> Mapping[str, int | str]:
         """As the ready line has them."""
-        here = {"port": self.calls} if self.socket is None else {"socket": str(self.socket)}
-        admin = {"admin_port": self.admin} if self.admin_socket is None else {"admin_socket": str(self.admin_socket)}
-        others = {**admin, "metrics_port": self.metrics}
-        return {**here, **{name: where for name, where in others.items() if where is not None}}
+        told = {
+            "port": None if self.socket is not None else self.calls,
+            "socket": None if self.socket is None else str(self.socket),
+            "admin_port": None if self.admin_socket is not None else self.admin,
+            "admin_socket": None if self.admin_socket is None else str(self.admin_socket),
+            "metrics_port": self.metrics,
+        }
+        return {name: place for name, place in told.items() if place is not None}
 
 
 @final
@@ -88,15 +93,20 @@ class Loaded:
 class Host:
     """One server, on the running event loop: `bind`, `start`, `load`, `serve` and `drain` in this order.
 
-    `close` ends it at any time.
+    `close` ends it at any time. A worker loads first, and then binds, serves and starts: others answer meanwhile.
+
+    Args:
+        settings: of the server.
+        is_worker: whether it shares its port with others.
 
     Raises:
         ConfigurationError: certificates or tokens cannot be used.
     """
 
-    def __init__(self, settings: ServerSettings) -> None:
+    def __init__(self, settings: ServerSettings, *, is_worker: bool = False) -> None:
         self._settings = settings
-        self._instruments = Instruments(settings.metrics_port, traces=settings.otel)
+        self._is_worker = is_worker
+        self._instruments = Instruments(settings.metrics_port, traces=settings.otel, has_port=not is_worker)
         self._rotation = Rotation(settings)
         self._listener = self._listening(settings.listen, CALLS)
         self._admin = None if settings.admin_listen is None else self._listening(settings.admin_listen, CHANGES)
@@ -106,9 +116,19 @@ class Host:
 
     def _listening(self, address: Listening, offers: Sequence[Offer]) -> Listener:
         credentials = self._rotation.credentials() if isinstance(address, Address) else None
-        return Listener(
-            address, self._settings.limits, offers, self._rotation.guard, credentials, self._instruments.watching
-        )
+        watching = self._instruments.watching
+        limits, guard = self._settings.limits, self._rotation.guard
+        return Listener(address, limits, offers, guard, credentials, watching=watching, is_shared=self._is_worker)
+
+    @property
+    def served(self) -> "Served":
+        """The models of this moment, once they are loaded."""
+        return self._there.service.served.now
+
+    @property
+    def _there(self) -> Loaded:
+        assert self._loaded is not None  # noqa: S101 - `load` came first
+        return self._loaded
 
     @property
     def _listeners(self) -> list[Listener]:
@@ -118,8 +138,7 @@ class Host:
         """Claim the addresses before anything is loaded; raises as `Listener.bind` and `Instruments.bind`."""
         calls = self._listener.bind()
         admin = None if self._admin is None else self._admin.bind()
-        sockets = [_path(address) for address in (self._settings.listen, self._settings.admin_listen)]
-        return Ports(calls, admin, self._instruments.bind(), *sockets)
+        return ports_of(self._settings, calls, admin, self._instruments.bind())
 
     async def start(self) -> None:
         """Answer that models are loading."""
@@ -149,8 +168,7 @@ class Host:
 
     async def serve(self) -> None:
         """Answer calls with what was loaded."""
-        loaded = self._loaded
-        assert loaded is not None  # noqa: S101 - `load` came first
+        loaded = self._there
         self._instruments.read(loaded.levels)
         _warn(loaded.service.problems)
         for name in loaded.service.without_champion:
@@ -160,6 +178,19 @@ class Host:
             await self._admin.serve(loaded.admin, ())
         if self._settings.watch:
             self._begin(self._watch(loaded))
+
+    def numbers(self) -> bytes:
+        """What was counted for Prometheus, as text."""
+        return self._instruments.numbers()
+
+    def change(self, name: str, request: bytes) -> "Future[bytes]":
+        """Answer a call of the admin service, once models are loaded; as `AdminCalls.call`."""
+        return self._there.admin.call(name, request, NEVER)
+
+    def restore(self, served: "Served") -> None:
+        """Serve what was served before a change."""
+        self._there.service.served.restore(served)
+        self._changed()
 
     async def drain(self) -> None:
         """Let calls in flight finish, take no more, and close."""
@@ -171,9 +202,9 @@ class Host:
         """Give everything back at once, in whatever state the server is."""
         for listener in self._listeners:
             await listener.close()
+        await self._instruments.close()
         if self._loaded is not None:
             self._loaded.close()
-        await self._instruments.close()
 
     async def _watch(self, loaded: Loaded) -> None:
         while True:
@@ -196,6 +227,11 @@ class Host:
         task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+
+
+def ports_of(settings: ServerSettings, calls: int, admin: int | None, metrics: int | None) -> Ports:
+    """The ports that were claimed, and the sockets in their place."""
+    return Ports(calls, admin, metrics, socket=_path(settings.listen), admin_socket=_path(settings.admin_listen))
 
 
 def _path(address: Listening | None) -> Path | None:

@@ -31,7 +31,7 @@ class Listener:
     """One address, on the running event loop.
 
     `bind` claims the address, `start` begins to answer that models are loading, `serve` to answer calls, `drain` ends
-    it; each is called once, in this order. `close` ends it at any time.
+    it; each is called once, in this order, but `serve` may come before `start`. `close` ends it at any time.
 
     Args:
         address: where it listens.
@@ -40,6 +40,7 @@ class Listener:
         guard: who may call what; None: everybody.
         credentials: for an address of the network; None: without TLS.
         watching: who is told of its calls; None = the log.
+        is_shared: as `bind` has it.
     """
 
     def __init__(
@@ -49,11 +50,14 @@ class Listener:
         offers: Sequence[Offer] = CALLS,
         guard: Guard | None = None,
         credentials: "grpc.ServerCredentials | None" = None,
+        *,
         watching: Watching | None = None,
+        is_shared: bool = False,
     ) -> None:
         self._services = tuple(offer.service.full_name for offer in offers)
         self._address = address
         self._credentials = credentials
+        self._is_shared = is_shared
         self._limits = limits
         self._admission, self._arrivals = Admission(limits), Arrivals(limits)
         watching, guard = watching or Watching([AccessLog()]), guard or Guard()
@@ -62,13 +66,13 @@ class Listener:
         ]
         self._health = health.aio.HealthServicer()  # pyright: ignore[reportAttributeAccessIssue] - the stubs lack it
         self._healthy: frozenset[str] = frozenset()
-        self._server = grpc.aio.server(options=_options(limits, has_tls=credentials is not None))
+        self._server = grpc.aio.server(options=_options(limits, has_tls=credentials is not None, is_shared=is_shared))
         self._has_begun = False
         self._moving: asyncio.Task[None] | None = None
 
     def bind(self) -> int:
         """Claim the address before models are loaded, so that a conflict shows at once; as `binding.bind`."""
-        return bind(self._server, self._address, self._credentials)
+        return bind(self._server, self._address, self._credentials, is_shared=self._is_shared)
 
     async def start(self) -> None:
         """Answer that models are loading: UNAVAILABLE to calls, NOT_SERVING to questions about health."""
@@ -80,7 +84,8 @@ class Listener:
             reflecting = reflection.aio.ReflectionServicer(names, pool=described())
             reflection_pb2_grpc.add_ServerReflectionServicer_to_server(reflecting, adopting)
         for name in self._whole:
-            await self._health.set(name, health_pb2.HealthCheckResponse.NOT_SERVING)
+            if name not in self._healthy:
+                await self._health.set(name, health_pb2.HealthCheckResponse.NOT_SERVING)
         await self._server.start()
         self._has_begun = True
         self._moving = asyncio.create_task(self._arrivals.keep_moving())
@@ -133,7 +138,7 @@ class Listener:
         await self._stop(None)
 
 
-def _options(limits: ServerLimits, *, has_tls: bool) -> tuple[tuple[str, int], ...]:
+def _options(limits: ServerLimits, *, has_tls: bool, is_shared: bool) -> tuple[tuple[str, int], ...]:
     age = (("grpc.max_connection_age_ms", round(1000 * limits.age_s)),) if has_tls else ()
     return (
         *age,
@@ -154,5 +159,5 @@ def _options(limits: ServerLimits, *, has_tls: bool) -> tuple[tuple[str, int], .
         ("grpc.http2.ping_timeout_ms", round(1000 * limits.silence_s)),  # else a minute, whatever the line above says
         # Else a fast connection is granted megabytes of each request before anybody reads it.
         ("grpc.http2.bdp_probe", 0),
-        ("grpc.so_reuseport", 0),  # a second server on the port must fail, not take part of the calls
+        ("grpc.so_reuseport", int(is_shared)),  # else a second server on the port must fail, not take some calls
     )

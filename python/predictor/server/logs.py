@@ -5,6 +5,7 @@ import json
 import logging
 import traceback
 from collections.abc import Iterator
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Final, final
 
@@ -18,16 +19,22 @@ _OURS: Final = "predictor"
 ExcInfo = tuple[type[BaseException], BaseException, TracebackType | None] | tuple[None, None, None]
 
 
-def set_up(level: str, *, as_json: bool) -> None:
-    """Log to stderr, unless logging has been set up.
+@final
+@dataclass(frozen=True, slots=True)
+class LogSettings:
+    """Of the log of a process."""
 
-    Args:
-        level: one of LEVELS, of our own lines; those of gRPC, asyncio and others begin at info in any case.
-        as_json: one JSON object a line.
-    """
-    number = logging.getLevelNamesMapping()[level.upper()]
+    level: str = "info"
+    """One of LEVELS, of our own lines; those of gRPC, asyncio and others begin at info in any case."""
+    as_json: bool = False
+    """One JSON object a line."""
+
+
+def set_up(settings: LogSettings) -> None:
+    """Log to stderr, unless logging has been set up."""
+    number = logging.getLevelNamesMapping()[settings.level.upper()]
     handler = logging.StreamHandler()
-    handler.setFormatter(JsonLine() if as_json else TextLine(_LINE))
+    handler.setFormatter(JsonLine() if settings.as_json else TextLine(_LINE))
     logging.basicConfig(level=max(number, logging.INFO), handlers=[handler])
     logging.getLogger(_OURS).setLevel(number)
 

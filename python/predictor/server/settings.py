@@ -1,5 +1,6 @@
 """A server's settings, and the bounds that it keeps."""
 
+import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -92,7 +93,8 @@ class ServerSettings:
 
     Raises:
         ConfigurationError: an address that other machines reach, without TLS or `insecure_public`, or for changes
-            without TLS and tokens; TLS without an address that has it; a port that is none.
+            without TLS and tokens; TLS without an address that has it; several processes where the system does not
+            share a port among them as Linux does, or without a port; a port that is none.
     """
 
     models: Path
@@ -125,10 +127,15 @@ class ServerSettings:
     """Where Prometheus reads, on 127.0.0.1 alone, in [0, 65535]; 0 = any free port; None: nowhere."""
     otel: bool = False
     """Make a span of each call for OpenTelemetry; where they go is told by the variables OTEL_*."""
+    processes: int = 1
+    """How many answer on the one port; more than one on Linux alone. Each loads the models, and has the limits."""
+    parent_watch: bool = False
+    """End, within 5 seconds, when standard input does: with whoever started the server, however that dies."""
     limits: ServerLimits = field(default_factory=ServerLimits)
 
     def __post_init__(self) -> None:
         """Refuse to be public by accident."""
+        self._check_processes()
         if self.metrics_port is not None and not 0 <= self.metrics_port <= LAST_PORT:
             raise ConfigurationError(f"the port {self.metrics_port} for metrics is none; use 0 to {LAST_PORT}")
         if self.max_age_sessions is not None and self.max_age_sessions < 0:
@@ -146,6 +153,16 @@ class ServerSettings:
             )
         if self.tls is not None and not any(isinstance(one, Address) for one in (self.listen, self.admin_listen)):
             raise ConfigurationError("a Unix socket has no TLS; take --tls-cert away, or listen on HOST:PORT")
+
+    def _check_processes(self) -> None:
+        if self.processes < 1:
+            raise ConfigurationError(f"processes is {self.processes}, but must be at least 1")
+        if self.processes > 1 and sys.platform != "linux":
+            raise ConfigurationError(
+                "several processes on one port need Linux; here, start a server on each of several ports"
+            )
+        if self.processes > 1 and not isinstance(self.listen, Address):
+            raise ConfigurationError("several processes share a port, and no Unix socket; listen on HOST:PORT")
 
     @property
     def is_open(self) -> bool:

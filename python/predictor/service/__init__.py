@@ -17,6 +17,7 @@ interpreter hold each other up.
 from predictor.observation import Observation, Observer
 from predictor.service.explanations import AskedGlobalQuery, AskedQuery
 from predictor.service.lanes import Asked, TurnLane
+from predictor.service.served import Served
 from predictor.service.service import PredictionService
 from predictor.service.waiting import Item, WorkQueue
 
@@ -28,6 +29,7 @@ __all__ = [
     "Observation",
     "Observer",
     "PredictionService",
+    "Served",
     "TurnLane",
     "WorkQueue",
 ]

@@ -81,6 +81,11 @@ class ServedModels:
         with self._changing:
             self._serve(self._source().reload(self._now.registry, reference))
 
+    def restore(self, served: Served) -> None:
+        """Serve what was served at an earlier moment."""
+        with self._changing:
+            self._serve(served.registry)
+
     def refresh(self) -> tuple[ArtifactError, ...]:
         """Do what has changed in the folder since the last time.
 

@@ -15,5 +15,16 @@ from predictor.server.watching.access import AccessLog
 from predictor.server.watching.calls import ArrivedCall, EndedCall, WatchedCall, Watcher, Watching
 from predictor.server.watching.instruments import Instruments
 from predictor.server.watching.metrics import Levels
+from predictor.server.watching.scrape import MetricsPort
 
-__all__ = ["AccessLog", "ArrivedCall", "EndedCall", "Instruments", "Levels", "WatchedCall", "Watcher", "Watching"]
+__all__ = [
+    "AccessLog",
+    "ArrivedCall",
+    "EndedCall",
+    "Instruments",
+    "Levels",
+    "MetricsPort",
+    "WatchedCall",
+    "Watcher",
+    "Watching",
+]

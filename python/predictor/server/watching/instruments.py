@@ -19,14 +19,17 @@ class Instruments:
     Args:
         metrics_port: where Prometheus reads; 0 = any free port; None = nowhere, and nothing is counted.
         traces: whether calls become spans.
+        has_port: whether the numbers are read here; else whoever asks for them gets them by `numbers`.
 
     Raises:
         MissingPackageError: spans are wanted, and OpenTelemetry is not installed.
     """
 
-    def __init__(self, metrics_port: int | None, *, traces: bool) -> None:
+    def __init__(self, metrics_port: int | None, *, traces: bool, has_port: bool = True) -> None:
         self._metrics = None if metrics_port is None else Metrics()
-        self._port = None if metrics_port is None or self._metrics is None else MetricsPort(self._metrics, metrics_port)
+        self._port = None
+        if has_port and metrics_port is not None and self._metrics is not None:
+            self._port = MetricsPort(self._metrics, metrics_port)
         self._tracing = None
         if traces:
             from predictor.server.watching.tracing import Tracing  # needs packages that not everybody has
@@ -54,6 +57,10 @@ class Instruments:
         """Read these at each scrape, from now on."""
         if self._metrics is not None:
             self._metrics.read(levels)
+
+    def numbers(self) -> bytes:
+        """What was counted, in Prometheus' text format; empty if nothing is."""
+        return b"" if self._metrics is None else self._metrics.page("")[0]
 
     async def close(self) -> None:
         """Give the port back, and send the last spans."""

@@ -1,0 +1,186 @@
+"""A worker, as its supervisor sees it."""
+
+import asyncio
+import contextlib
+import os
+import signal
+import socket
+import sys
+from asyncio.subprocess import DEVNULL, Process
+from typing import Final, Self, final
+
+from predictor.errors import ConfigurationError, QuantraError, UnavailableError
+from predictor.server.workers.channel import Channel
+from predictor.server.workers.messages import (
+    Answer,
+    Ask,
+    Count,
+    Failed,
+    Listen,
+    Listening,
+    Loaded,
+    Refusal,
+    Settle,
+    Start,
+    bytes_of,
+    text_of,
+)
+from predictor.wire import errors
+
+PROGRAM: Final = ("-P", "-m", "predictor.server.workers")
+"""What Python runs; modules come from where this process has them, and from nowhere else."""
+_STDERR: Final = 2
+
+
+@final
+class Worker:
+    """One process, on the running event loop; `Worker.begin` starts it.
+
+    Args:
+        place: its number among the workers, from 1; one that is started in its stead has it too.
+        process: the process.
+        channel: to it.
+    """
+
+    def __init__(self, place: int, process: Process, channel: Channel) -> None:
+        self.place = place
+        self._process = process
+        self._channel = channel
+        self._problem = ""
+        """Why it could not serve, in its own words."""
+        self._is_loaded, self._is_listening = asyncio.Event(), asyncio.Event()
+        self._asked: dict[int, asyncio.Future[bytes]] = {}
+        self._numbers = iter(range(1 << 62))
+        self._ended = asyncio.create_task(self._read_to_the_end())
+
+    @classmethod
+    async def begin(cls, place: int, start: Start) -> Self:
+        """Start a process and have it load the models."""
+        here, there = socket.socketpair()
+        with there:
+            process = await asyncio.create_subprocess_exec(
+                sys.executable,
+                *PROGRAM,
+                str(there.fileno()),
+                stdin=DEVNULL,
+                stdout=_STDERR,  # standard output has the ready line alone
+                pass_fds=(there.fileno(),),
+                start_new_session=True,  # Ctrl+C in a terminal is the supervisor's
+                env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+            )
+        worker = cls(place, process, await Channel.over(here))
+        await worker._channel.send(start)
+        return worker
+
+    def __str__(self) -> str:
+        return f"worker {self.place} (process {self._process.pid})"
+
+    async def loaded(self) -> None:
+        """Wait until its models are there.
+
+        Raises:
+            ConfigurationError: it ended without; the message says how.
+        """
+        await self._reach(self._is_loaded)
+
+    async def listen(self) -> None:
+        """Have it take its share of the calls, and wait until it does; raises as `loaded`."""
+        await self._channel.send(Listen())
+        await self._reach(self._is_listening)
+
+    async def ask(self, name: str, request: bytes) -> bytes:
+        """Its answer to a call of the admin service.
+
+        Raises:
+            QuantraError: the call's own error; UnavailableError if it ended meanwhile.
+        """
+        return await self._answered(Ask(next(self._numbers), name, text_of(request)))
+
+    async def numbers(self) -> bytes:
+        """What it has counted for Prometheus.
+
+        Raises:
+            UnavailableError: it ended meanwhile.
+        """
+        return await self._answered(Count(next(self._numbers)))
+
+    async def settle(self, *, stays: bool) -> None:
+        """Let the change that it has made stay, or have it taken back.
+
+        Raises:
+            UnavailableError: it ended meanwhile.
+        """
+        await self._answered(Settle(next(self._numbers), stays))
+
+    async def ended(self) -> str:
+        """Wait until it has ended; how, in words."""
+        code = await asyncio.shield(self._ended)
+        return f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
+
+    def terminate(self) -> None:
+        """Tell it to let calls in flight finish and to end."""
+        self._signal(signal.SIGTERM)
+
+    def leave(self) -> None:
+        """Tell it that nobody waits for it any more."""
+        self._channel.close()
+
+    async def kill(self) -> None:
+        """End it by force, if it has not ended."""
+        self._signal(signal.SIGKILL)
+        await self.ended()
+
+    async def _answered(self, question: Ask | Settle | Count) -> bytes:
+        if self._ended.done():
+            raise self._lost()
+        answer = self._asked[question.number] = asyncio.get_running_loop().create_future()
+        await self._channel.send(question)
+        return await answer
+
+    def _signal(self, number: signal.Signals) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            self._process.send_signal(number)
+
+    async def _reach(self, state: asyncio.Event) -> None:
+        reached = asyncio.create_task(state.wait())
+        try:
+            await asyncio.wait({reached, self._ended}, return_when="FIRST_COMPLETED")
+        finally:
+            reached.cancel()
+        if not state.is_set():
+            raise ConfigurationError(self._problem or f"{self} ended with {await self.ended()} before it served")
+
+    async def _read_to_the_end(self) -> int:
+        """Hear what it says until it is gone; its exit code."""
+        try:
+            await self._read()
+        finally:
+            code = await self._process.wait()
+            await self._channel.closed()
+            for answer in self._asked.values():
+                if not answer.done():
+                    answer.set_exception(self._lost())
+        return code
+
+    async def _read(self) -> None:
+        while (message := await self._channel.receive()) is not None:
+            match message:
+                case Loaded():
+                    self._is_loaded.set()
+                case Listening():
+                    self._is_listening.set()
+                case Failed():
+                    self._problem = message.message
+                case Answer():
+                    self._asked.pop(message.number).set_result(bytes_of(message.answer))
+                case Refusal():
+                    self._asked.pop(message.number).set_exception(_meant(message))
+                case _:
+                    raise ConfigurationError(f"{self} says {type(message).__name__}, which is for it to hear")
+
+    def _lost(self) -> UnavailableError:
+        return UnavailableError(f"{self} ended before it answered; another takes its place")
+
+
+def _meant(refusal: Refusal) -> QuantraError:
+    return errors.decode_details(bytes_of(refusal.details)) or QuantraError("a worker refused, and not why")

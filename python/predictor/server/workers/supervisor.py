@@ -1,0 +1,61 @@
+"""A server of several processes, from start to end."""
+
+import logging
+from dataclasses import replace
+
+from predictor.server.address import Address
+from predictor.server.announcement import announce
+from predictor.server.host import Ports
+from predictor.server.logs import LogSettings
+from predictor.server.settings import ServerSettings
+from predictor.server.stopping import Stopping, stop_signals, watch_parent
+from predictor.server.workers.front import Front
+from predictor.server.workers.messages import Start
+from predictor.server.workers.port import reserved
+from predictor.server.workers.team import Team
+
+_log = logging.getLogger(__name__)
+
+
+async def supervise(settings: ServerSettings, log: LogSettings) -> bool:
+    """Serve with `settings.processes` workers until this process is told to end.
+
+    Returns:
+        Whether whoever started it is gone.
+
+    Raises:
+        ConfigurationError: an address is in use, or workers cannot serve.
+    """
+    stopping = Stopping()
+    with stop_signals(stopping), reserved(_address_of(settings)) as address:
+        if settings.parent_watch:
+            watch_parent(stopping)
+        own = replace(settings, listen=address, admin_listen=None, processes=1, parent_watch=False)
+        team = Team(Start(own, log), settings.processes)
+        front = Front(settings, team)
+        try:
+            await _serve(team, front, front.bind(address.port), stopping)
+        finally:
+            await team.close()
+            await front.close()
+    return stopping.orphaned.is_set()
+
+
+async def _serve(team: Team, front: Front, ports: Ports, stopping: Stopping) -> None:
+    await front.start()
+    _log.info("starting the workers")
+    try:
+        if await stopping.until(team.start()):
+            await front.serve()
+            announce(ports)
+            await stopping.until(team.keep())
+    finally:
+        if stopping.asked.is_set():
+            _log.info("stopping: calls in flight may finish")
+        await stopping.drained(front.drain())
+        await team.drain(stopping.orphaned)
+
+
+def _address_of(settings: ServerSettings) -> Address:
+    assert isinstance(settings.listen, Address)  # noqa: S101 - the settings refuse others for several processes
+    return settings.listen

@@ -1,0 +1,150 @@
+"""A worker, from its first message to its exit status."""
+
+import asyncio
+import logging
+import os
+import socket
+from typing import TYPE_CHECKING, NoReturn, final
+
+from predictor.errors import InternalError, QuantraError
+from predictor.server.host import Host, one_line
+from predictor.server.logs import set_up
+from predictor.server.run import end_at_once
+from predictor.server.stopping import Stopping, stop_signals
+from predictor.server.tuning import tuned
+from predictor.server.workers.channel import Channel
+from predictor.server.workers.messages import (
+    Answer,
+    Ask,
+    Count,
+    Failed,
+    Listen,
+    Listening,
+    Loaded,
+    Message,
+    Refusal,
+    Settle,
+    Start,
+    bytes_of,
+    text_of,
+)
+from predictor.wire import errors
+
+if TYPE_CHECKING:
+    from predictor.service import Served
+
+_log = logging.getLogger(__name__)
+
+
+def work(descriptor: int) -> NoReturn:
+    """Serve until a signal, or until the supervisor is gone; the exit status is 1 if it could not serve.
+
+    Args:
+        descriptor: of this worker's end of the pair of sockets.
+    """
+    with tuned():
+        status = asyncio.run(_work(socket.socket(fileno=descriptor)))
+    end_at_once(status)
+
+
+async def _work(end: socket.socket) -> int:
+    """The exit status."""
+    stopping = Stopping()
+    with stop_signals(stopping):
+        channel = await Channel.over(end)
+        start = await channel.receive()
+        if not isinstance(start, Start):
+            return 0
+        set_up(start.log)
+        host = Host(start.settings, is_worker=True)
+        try:
+            await _serve(host, channel, stopping)
+        except QuantraError as error:
+            await channel.send(Failed(one_line(error)))
+            return 1
+        finally:
+            await host.close()
+            await channel.closed()
+    return 0
+
+
+async def _serve(host: Host, channel: Channel, stopping: Stopping) -> None:
+    obedience = Obedience(host, channel, stopping)
+    listening = asyncio.create_task(obedience.obey())
+    if not await stopping.until(host.load()):
+        return
+    await channel.send(Loaded())
+    if await stopping.until(obedience.told_to_listen.wait()):
+        host.bind()
+        await host.serve()
+        await host.start()
+        await channel.send(Listening())
+        await stopping.asked.wait()
+        _log.info("worker %d is stopping: calls in flight may finish", os.getpid())
+        await stopping.drained(host.drain())
+    listening.cancel()
+
+
+@final
+class Obedience:
+    """What the supervisor says is done here; once it is gone, the worker ends.
+
+    Args:
+        host: what serves.
+        channel: to the supervisor.
+        stopping: told when the supervisor is gone.
+    """
+
+    def __init__(self, host: Host, channel: Channel, stopping: Stopping) -> None:
+        self.told_to_listen = asyncio.Event()
+        self._host = host
+        self._channel = channel
+        self._stopping = stopping
+        self._before: Served | None = None
+        """What was served before the last change, until that is settled."""
+        self._answering = set[asyncio.Task[None]]()
+
+    async def obey(self) -> None:
+        """Do what comes, until nothing more comes."""
+        try:
+            while (message := await self._channel.receive()) is not None:
+                await self._do(message)
+        finally:
+            self._stopping.orphan()
+
+    async def _do(self, message: Message) -> None:
+        match message:
+            case Listen():
+                self.told_to_listen.set()
+            case Ask():
+                task = asyncio.create_task(self._answer(message))
+                self._answering.add(task)
+                task.add_done_callback(self._answering.discard)
+            case Settle():
+                await self._settle(message)
+            case Count():
+                numbers = await asyncio.to_thread(self._host.numbers)
+                await self._channel.send(Answer(message.number, text_of(numbers)))
+            case _:
+                _log.error("a supervisor says %s, which is for it to hear", type(message).__name__)
+
+    async def _answer(self, ask: Ask) -> None:
+        self._before = self._host.served
+        try:
+            answer = await asyncio.wrap_future(self._host.change(ask.name, bytes_of(ask.request)))
+        except QuantraError as error:
+            await self._refuse(ask, error)
+        except Exception as error:  # noqa: BLE001 - a task's edge: whoever asked must hear of it
+            await self._refuse(ask, InternalError.of(ask.name, error, _log))
+        else:
+            await self._channel.send(Answer(ask.number, text_of(answer)))
+
+    async def _refuse(self, ask: Ask, error: QuantraError) -> None:
+        self._before = None
+        await self._channel.send(Refusal(ask.number, text_of(errors.encode_details(error))))
+
+    async def _settle(self, settle: Settle) -> None:
+        before, self._before = self._before, None
+        if before is not None and not settle.stays:
+            await asyncio.to_thread(self._host.restore, before)
+        await self._channel.send(Answer(settle.number, ""))

@@ -1,0 +1,85 @@
+"""The files in `deploy`: they parse, their flags exist, and the health check is run against a real server."""
+
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from canned_service import CannedService, forecast_of
+from serving import serving
+
+from predictor.server.__main__ import _parser
+from predictor.server.check import main as check
+
+DEPLOY = Path(__file__).parents[2] / "deploy"
+MANIFESTS = sorted((DEPLOY / "kubernetes").glob("*.yaml"))
+
+
+def documents(path: Path) -> Iterator[dict[str, Any]]:
+    return (one for one in yaml.safe_load_all(path.read_text()) if one)
+
+
+def words(value: Any) -> Iterator[str]:
+    """Every text in a document."""
+    if isinstance(value, dict):
+        for one in value.values():
+            yield from words(one)
+    elif isinstance(value, list):
+        for one in value:
+            yield from words(one)
+    elif isinstance(value, str):
+        yield value
+
+
+@pytest.mark.parametrize("path", MANIFESTS, ids=lambda path: path.name)
+def test_manifests_are_what_kubernetes_reads(path: Path) -> None:
+    validate = pytest.importorskip("kubernetes_validate")
+    for document in documents(path):
+        validate.validate(document, "1.31", strict=True)
+
+
+@pytest.mark.parametrize("path", sorted(DEPLOY.rglob("*.yaml")), ids=lambda path: path.name)
+def test_every_file_parses(path: Path) -> None:
+    assert list(documents(path))
+
+
+def test_every_flag_exists() -> None:
+    known = set(_parser()._option_string_actions)
+    dockerfile = (DEPLOY / "docker" / "Dockerfile").read_text()
+    given = [
+        word
+        for line in re.findall(r"^(?:ENTRYPOINT|CMD) (.*)$", dockerfile, re.MULTILINE)
+        for word in yaml.safe_load(line)
+    ]
+    (compose,) = documents(DEPLOY / "docker" / "compose.yaml")
+    given += compose["services"]["quantra"]["command"]
+    deployment = next(documents(DEPLOY / "kubernetes" / "deployment.yaml"))
+    given += deployment["spec"]["template"]["spec"]["containers"][0]["args"]
+    (runtime,) = documents(DEPLOY / "kserve" / "runtime.yaml")
+    given += runtime["spec"]["containers"][0]["args"]
+    flags = {word for word in given if word.startswith("--")}
+    assert flags >= {"--models", "--metrics-port"}
+    assert not flags - known
+
+
+def test_the_health_check_of_the_image_is_right_about_a_real_server() -> None:
+    dockerfile = (DEPLOY / "docker" / "Dockerfile").read_text()
+    (told,) = re.findall(r"HEALTHCHECK .*CMD (\[.*\])", dockerfile)
+    _, *command, _ = yaml.safe_load(told)
+    with serving(CannedService(forecast_of)) as served:
+        assert subprocess.run([sys.executable, *command, served.target], check=False).returncode == 0
+        assert check([served.target, "--model", "nonsense"]) == 1
+    assert check([served.target]) == 1
+
+
+def test_nothing_in_them_is_root_or_writes() -> None:
+    for container in next(documents(DEPLOY / "kubernetes" / "deployment.yaml"))["spec"]["template"]["spec"][
+        "containers"
+    ]:
+        assert container["securityContext"]["readOnlyRootFilesystem"]
+        assert not container["securityContext"]["allowPrivilegeEscalation"]
+    assert re.search(r"^USER \d+$", (DEPLOY / "docker" / "Dockerfile").read_text(), re.MULTILINE)

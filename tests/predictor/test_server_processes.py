@@ -1,0 +1,298 @@
+"""`quantra serve --processes`: real workers on one port, which die, change models, and end with their supervisor."""
+
+import json
+import os
+import re
+import select
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Generator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.request import urlopen
+
+import grpc
+import pytest
+from artifacts import recent_bars, save_small_artifact, small_models
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from serving import failed_start, lines_of
+
+from predictor._pb import prediction_pb2 as pb
+from predictor._pb.prediction_pb2_grpc import ModelAdminServiceStub, PredictionServiceStub
+from predictor.instance import Instance
+from predictor.wire import instances
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="several processes on one port need Linux")
+
+CONNECTIONS = 24
+"""So many meet both of two workers, but for one time in eight million."""
+
+
+class Team:
+    """A server of two processes, seen from outside."""
+
+    def __init__(self, popen: "subprocess.Popen[str]", ready: dict[str, object]) -> None:
+        self.popen = popen
+        self.ready = ready
+        self.target = f"127.0.0.1:{ready['port']}"
+        self.admin = f"127.0.0.1:{ready.get('admin_port')}"
+
+    def workers(self) -> Sequence[int]:
+        """The processes that it has started and that live."""
+        return children_of(self.popen.pid)
+
+    def everywhere(self) -> list[frozenset[str]]:
+        """The models that each of many connections finds."""
+        return [self.names() for _ in range(CONNECTIONS)]
+
+    def names(self, timeout_s: float = 30.0) -> frozenset[str]:
+        """The models that one more connection finds."""
+        with self.connection() as channel:
+            found = PredictionServiceStub(channel).ListModels(pb.ListModelsRequest(), timeout=timeout_s)
+            return frozenset(f"{info.name}@{info.version}" for info in found.models)
+
+    def connection(self) -> grpc.Channel:
+        """One that is shared with nobody: by itself, gRPC has one a process."""
+        return grpc.insecure_channel(self.target, options=[("grpc.use_local_subchannel_pool", 1)])
+
+    def number(self, sample: str) -> float:
+        """What Prometheus reads; 0 for what has not happened yet."""
+        with urlopen(f"http://127.0.0.1:{self.ready['metrics_port']}/metrics") as page:
+            lines = page.read().decode().splitlines()
+        return sum(float(line.rpartition(" ")[2]) for line in lines if line.startswith(sample))
+
+    def change(self, method: str, model: str) -> str:
+        """The status of a call of the admin service, and what it says."""
+        request = {"Load": pb.LoadModelRequest, "Unload": pb.UnloadModelRequest, "Reload": pb.ReloadModelRequest}
+        with grpc.insecure_channel(self.admin) as channel:
+            try:
+                getattr(ModelAdminServiceStub(channel), f"{method}Model")(request[method](model=model))
+            except grpc.RpcError as error:
+                failed: grpc.Call = error  # type: ignore[assignment]
+                return f"{failed.code().name}: {failed.details()}"
+        return "OK"
+
+
+def children_of(process: int) -> list[int]:
+    """Processes whose parent this is, and which have not ended."""
+    every = (int(place.name) for place in Path("/proc").glob("[0-9]*"))
+    return sorted(one for one in every if parent_of(one) == process)
+
+
+def parent_of(process: int) -> int | None:
+    """None if the process has ended."""
+    try:
+        state, parent = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[:2]
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    return None if state == "Z" else int(parent)
+
+
+def gone(process: int) -> int:
+    """A descriptor that can be read once the process has ended."""
+    return os.pidfd_open(process)
+
+
+@contextmanager
+def begun(models: Path, *options: str) -> "Generator[subprocess.Popen[str]]":
+    """A server of two processes that has just been started; its log is a pipe that its workers hold too."""
+    command = [sys.executable, "-m", "predictor.server", "--models", str(models), "--processes", "2", *options]
+    listen = [] if "--listen" in options else ["--listen", "127.0.0.1:0"]
+    pipe = subprocess.PIPE
+    with subprocess.Popen([*command, *listen], stdin=pipe, stdout=pipe, stderr=pipe, text=True) as popen:
+        try:
+            yield popen
+        finally:
+            popen.kill()
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return small_models(tmp_path_factory.mktemp("models"))
+
+
+@pytest.fixture(scope="module")
+def team(models: Path) -> Generator[Team]:
+    """With a log that nobody reads until the end."""
+    log = models / "log"
+    ports = ["--admin-listen", "127.0.0.1:0", "--metrics-port", "0"]
+    options = ["--models", str(models), "--listen", "127.0.0.1:0", "--processes", "2"]
+    with (
+        log.open("w") as file,
+        subprocess.Popen(
+            [sys.executable, "-m", "predictor.server", *options, *ports], stdout=subprocess.PIPE, stderr=file, text=True
+        ) as popen,
+    ):
+        assert popen.stdout is not None
+        yield Team(popen, json.loads(popen.stdout.readline()))
+        workers = children_of(popen.pid)
+        popen.send_signal(signal.SIGTERM)
+        rest = popen.stdout.read()
+    assert popen.returncode == 0, log.read_text()
+    assert not rest
+    assert [parent_of(one) for one in workers] == [None, None]
+    assert "Traceback" not in log.read_text()
+
+
+def test_the_supervisor_says_when_all_are_ready_and_answers_nothing_itself(team: Team) -> None:
+    assert team.ready["pid"] == team.popen.pid
+    assert len(team.workers()) == 2
+    listening = {pid for pid in (*team.workers(), team.popen.pid) if listens(pid, int(str(team.ready["port"])))}
+    assert listening == set(team.workers())
+
+
+def listens(process: int, port: int) -> bool:
+    """Whether one of the process's sockets takes connections of this port."""
+    inodes = set[str]()
+    for one in Path(f"/proc/{process}/fd").iterdir():
+        try:
+            inodes.add(one.readlink().name)
+        except FileNotFoundError:
+            continue
+    lines = [
+        line.split() for file in ("tcp", "tcp6") for line in Path(f"/proc/net/{file}").read_text().splitlines()[1:]
+    ]
+    found = {f"socket:[{line[9]}]" for line in lines if line[3] == "0A" and line[1].endswith(f":{port:04X}")}
+    return bool(found & inodes)
+
+
+def test_every_worker_forecasts_the_same(team: Team) -> None:
+    bars = instances.encode(Instance(input=recent_bars()))
+    answers = set[bytes]()
+    for _ in range(CONNECTIONS):
+        with team.connection() as channel:
+            (result,) = PredictionServiceStub(channel).Predict(pb.PredictRequest(instances=[bars])).results
+            answers.add(result.forecast.values)
+    assert len(answers) == 1
+
+
+def test_every_worker_says_that_it_is_well(team: Team) -> None:
+    for _ in range(CONNECTIONS):
+        with team.connection() as channel:
+            stub: Any = health_pb2_grpc.HealthStub(channel)  # the stubs lack its methods
+            answer = stub.Check(health_pb2.HealthCheckRequest(service="small"))
+            assert answer.status == health_pb2.HealthCheckResponse.SERVING
+
+
+def test_the_numbers_of_both_are_one_page(team: Team) -> None:
+    asked = 'quantra_requests_total{code="OK",method="ListModels",model="",reason="",version=""}'
+    before = team.number(asked)
+    team.everywhere()
+    assert team.number(asked) - before == CONNECTIONS
+
+
+def test_a_change_is_in_force_everywhere_once_it_is_answered(team: Team, models: Path) -> None:
+    save_small_artifact(models / "other" / "1", seed=1)
+    assert team.change("Load", "other") == "OK"
+    assert all("other@1" in found for found in team.everywhere())
+    assert team.change("Unload", "other") == "OK"
+    assert not any("other@1" in found for found in team.everywhere())
+
+
+def test_a_change_that_all_refuse_is_told_as_by_one_process(team: Team) -> None:
+    told = team.change("Load", "nonsense")
+    assert told.startswith("NOT_FOUND: ")
+    assert "worker" not in told
+
+
+def test_a_change_in_whose_midst_a_worker_dies_is_taken_back(team: Team, models: Path) -> None:
+    if not (models / "other").exists():
+        save_small_artifact(models / "other" / "1", seed=1)
+        team.change("Unload", "other")
+    stopped = team.workers()[1]
+    watching = gone(stopped)
+    os.kill(stopped, signal.SIGSTOP)
+    told: list[str] = []
+    asking = threading.Thread(target=lambda: told.append(team.change("Load", "other")))
+    asking.start()
+    while not is_served(team, "other@1"):
+        pass  # until the worker that runs has made the change
+    os.kill(stopped, signal.SIGKILL)
+    asking.join()
+    assert re.match(
+        r"UNAVAILABLE: worker \d \(process \d+\) ended .*; every worker serves what it served before", told[0]
+    )
+    select.select([watching], [], [])
+    os.close(watching)
+    wait_for_two(team, without=stopped)
+    assert not any("other@1" in found for found in team.everywhere())
+
+
+def is_served(team: Team, name: str) -> bool:
+    """Whether a connection that is answered soon finds the model; the others met a worker that is stopped."""
+    try:
+        return name in team.names(timeout_s=0.5)
+    except grpc.RpcError:
+        return False
+
+
+def wait_for_two(team: Team, without: int) -> None:
+    """Until two workers listen, of which none is that one."""
+    port = int(str(team.ready["port"]))
+    while sum(listens(pid, port) for pid in team.workers() if pid != without) < 2:
+        assert team.popen.poll() is None
+
+
+def test_a_worker_that_is_killed_is_replaced_and_calls_of_others_are_answered(team: Team) -> None:
+    before = team.workers()
+    with ExitStack() as open_ones:
+        stubs = [PredictionServiceStub(open_ones.enter_context(team.connection())) for _ in range(CONNECTIONS)]
+        for stub in stubs:
+            stub.ListModels(pb.ListModelsRequest())
+        os.kill(before[0], signal.SIGKILL)
+        wait_for_two(team, without=before[0])
+        for stub in stubs:  # those whose worker died open another connection
+            assert stub.ListModels(pb.ListModelsRequest(), wait_for_ready=True).models
+    after = team.workers()
+    assert before[1] in after
+    assert len(after) == 2
+
+
+def test_workers_end_with_a_supervisor_that_is_killed(models: Path) -> None:
+    with begun(models) as popen:
+        assert popen.stdout is not None
+        assert popen.stderr is not None
+        popen.stdout.readline()
+        workers = children_of(popen.pid)
+        popen.kill()
+        popen.stderr.read()  # ends when the last that could write there has
+    assert len(workers) == 2
+    assert [parent_of(one) for one in workers] == [None, None]
+
+
+def test_a_signal_while_workers_load_ends_them_all_without_a_word(models: Path) -> None:
+    with begun(models) as popen:
+        assert popen.stderr is not None
+        assert "starting the workers" in popen.stderr.readline()
+        popen.send_signal(signal.SIGTERM)
+        told, _ = popen.communicate()
+    assert (popen.returncode, told) == (0, "")
+
+
+def test_the_end_of_standard_input_while_workers_load_ends_them_all(models: Path) -> None:
+    with begun(models, "--parent-watch") as popen:
+        told, _ = popen.communicate()
+    assert (popen.returncode, told) == (0, "")
+
+
+def test_workers_that_cannot_begin_are_told_in_one_line(tmp_path: Path) -> None:
+    done = failed_start(
+        "--models", str(tmp_path), "--listen", "127.0.0.1:0", "--processes", "2", "--log-level", "error"
+    )
+    assert done.returncode == 1
+    assert not done.stdout
+    (line,) = lines_of(done.stderr)
+    assert "holds no model that can be served" in line
+
+
+def test_a_port_in_use_is_told_in_one_line(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0), reuse_port=True) as other:
+        address = f"127.0.0.1:{other.getsockname()[1]}"
+        done = failed_start("--models", str(tmp_path), "--listen", address, "--processes", "2")
+    assert done.returncode == 1
+    (line,) = lines_of(done.stderr)
+    assert line.startswith(f"{address} is in use")

@@ -1,0 +1,150 @@
+"""How a server ends with whoever started it, and how long calls may then take."""
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Generator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from artifacts import recent_bars, small_models
+from serving import lines_of
+
+from predictor.client import QuantraClient
+from predictor.forecast import Explanation
+from predictor.instance import Instance, Query
+from predictor.server import stopping
+from predictor.server.stopping import Stopping, watch_parent
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return small_models(tmp_path_factory.mktemp("models"))
+
+
+def command(models: Path) -> list[str]:
+    options = ["--models", str(models), "--listen", "127.0.0.1:0", "--parent-watch"]
+    return [sys.executable, "-m", "predictor.server", *options]
+
+
+@contextmanager
+def watching(models: Path) -> Generator["subprocess.Popen[str]"]:
+    """A server that has just been started, with this process as its parent."""
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command(models), stdin=pipe, stdout=pipe, stderr=pipe, text=True) as popen:
+        try:
+            yield popen
+        finally:
+            popen.kill()
+
+
+def test_at_the_end_of_standard_input_calls_in_flight_finish_and_the_server_ends(models: Path) -> None:
+    with watching(models) as popen:
+        assert popen.stdin is not None
+        assert popen.stdout is not None
+        popen.stdin.write("no end yet\n" * 10_000)
+        popen.stdin.flush()
+        port = json.loads(popen.stdout.readline())["port"]
+        query = Query(instance=Instance(input=recent_bars()))
+        with QuantraClient(f"127.0.0.1:{port}", "small") as client, ThreadPoolExecutor(1) as caller:
+            asked = caller.submit(client.explain, query)
+            client.models()
+            popen.stdin.close()
+            popen.stdin = None
+            assert isinstance(asked.result(), Explanation)
+        _, log = popen.communicate()
+    assert popen.returncode == 0
+    assert "whoever started the server is gone" in log
+    assert "Traceback" not in log
+
+
+def test_a_server_whose_standard_input_ends_while_models_load_ends_without_a_word(models: Path) -> None:
+    with watching(models) as popen:
+        told, _ = popen.communicate()
+    assert popen.returncode == 0
+    assert not told
+
+
+def test_a_server_does_not_outlive_a_parent_that_is_killed(models: Path) -> None:
+    program = f"""
+import subprocess
+with subprocess.Popen({command(models)!r}, stdin=subprocess.PIPE) as server:
+    server.wait()
+"""
+    pipe = subprocess.PIPE
+    with subprocess.Popen([sys.executable, "-c", program], stdout=pipe, stderr=subprocess.DEVNULL, text=True) as parent:
+        assert parent.stdout is not None
+        ready = json.loads(parent.stdout.readline())
+        parent.kill()
+        assert parent.stdout.read() == ""  # whoever held the other end, the server too, has ended
+    assert ready["pid"] != parent.pid
+
+
+def test_without_standard_input_there_is_no_parent_to_watch(models: Path) -> None:
+    closing = f"import os; os.close(0); os.execv({sys.executable!r}, {command(models)!r})"
+    done = subprocess.run([sys.executable, "-c", closing], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    (line,) = lines_of(done.stderr)
+    assert "--parent-watch waits for the end of standard input, which is closed" in line
+
+
+def test_calls_have_little_time_once_the_parent_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stopping, "ORPHAN_DRAIN_S", 0.01)
+
+    async def orphaned_while_draining() -> bool:
+        ended, told = False, Stopping()
+
+        async def drain() -> None:
+            nonlocal ended
+            try:
+                told.orphan()
+                await asyncio.Event().wait()
+            except asyncio.CancelledError:
+                ended = True
+                raise
+
+        await told.drained(drain())
+        await asyncio.sleep(0)
+        return ended
+
+    assert asyncio.run(orphaned_while_draining())
+
+
+def test_a_drain_that_ends_by_itself_is_waited_for() -> None:
+    async def drained() -> list[str]:
+        told, order = Stopping(), list[str]()
+
+        async def drain() -> None:
+            await asyncio.sleep(0)
+            order.append("drained")
+
+        await told.drained(drain())
+        return [*order, "back"]
+
+    assert asyncio.run(drained()) == ["drained", "back"]
+
+
+def test_an_error_of_a_drain_is_not_lost() -> None:
+    async def broken() -> None:
+        raise ZeroDivisionError
+
+    async def drained() -> None:
+        await Stopping().drained(broken())
+
+    with pytest.raises(ZeroDivisionError):
+        asyncio.run(drained())
+
+
+def test_a_parent_may_go_when_the_server_has_gone_before() -> None:
+    here, there = os.pipe()
+
+    async def watched() -> None:
+        watch_parent(Stopping(), here)
+
+    asyncio.run(watched())
+    os.close(there)
+    os.close(here)

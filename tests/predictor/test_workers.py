@@ -1,0 +1,360 @@
+"""What a supervisor and its workers say to each other, and what a team of workers does, with workers made up here."""
+
+import asyncio
+import socket
+import sys
+from collections.abc import Awaitable, Callable
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import TypeVar
+
+import pytest
+
+from predictor.errors import ArtifactError, ConfigurationError, ModelNotFoundError, UnavailableError
+from predictor.instance import Deadline
+from predictor.limits import QueueLimits, ServiceLimits
+from predictor.server import Address, ServerLimits, ServerSettings, TlsFiles
+from predictor.server.logs import LogSettings
+from predictor.server.workers import process
+from predictor.server.workers.changes import Changes
+from predictor.server.workers.messages import Start, line_of, read, text_of
+from predictor.server.workers.port import reserved
+from predictor.server.workers.sums import Sums
+from predictor.server.workers.team import Patience, Team
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="several processes on one port need Linux")
+
+ResultT = TypeVar("ResultT")
+
+EVERYTHING = ServerSettings(
+    models=Path("a folder/with ümlauts"),
+    listen=Address("192.0.2.1", 5),
+    insecure_public=True,
+    tls=TlsFiles(Path("cert.pem"), Path("key.pem"), Path("ca.pem")),
+    token_file=Path("tokens"),
+    token="x" * 32,
+    device="cuda:3",
+    max_batch_rows=7,
+    threads=2,
+    lock=Path("models.lock"),
+    watch=True,
+    admin_listen=Address("::1", 6),
+    metrics_port=7,
+    otel=True,
+    processes=3,
+    parent_watch=True,
+    limits=ServerLimits(drain_s=0.5, service=ServiceLimits(explanations=QueueLimits(size=9))),
+)
+"""No field as it is by default."""
+
+WORKER = """
+import os, socket, sys
+from pathlib import Path
+from predictor.errors import ModelNotFoundError
+from predictor.server.workers.messages import *
+from predictor.wire.errors import encode_details
+
+end = socket.socket(fileno=int(sys.argv[1])).makefile("rwb", buffering=0)
+start = read(end.readline())
+folder = start.settings.models
+mine = folder / str(os.getpid())
+
+
+def say(message):
+    end.write(line_of(message))
+
+
+if (folder / "fails").exists():
+    say(Failed("no model here"))
+    sys.exit(1)
+if (folder / "dies").exists():
+    os.kill(os.getpid(), 9)
+say(Loaded())
+for line in end:
+    message = read(line)
+    with mine.open("a") as heard:
+        heard.write(f"{message}\\n")
+    match message:
+        case Listen():
+            say(Listening())
+        case Ask(name="Die"):
+            os._exit(3)
+        case Ask(name="Fail"):
+            say(Refusal(message.number, text_of(encode_details(ModelNotFoundError("not there")))))
+        case Ask(name="FailInOne") if min(map(int, (one.name for one in folder.iterdir()))) == os.getpid():
+            say(Refusal(message.number, text_of(encode_details(ModelNotFoundError("not there")))))
+        case Count():
+            say(Answer(message.number, text_of((folder / "page").read_bytes())))
+        case Settle():
+            say(Answer(message.number, ""))
+        case Ask():
+            say(Answer(message.number, message.request))
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where workers made up here write what they hear, and read what they do."""
+    program = tmp_path / "worker.py"
+    program.write_text(WORKER)
+    monkeypatch.setattr(process, "PROGRAM", (str(program),))
+    made = tmp_path / "heard"
+    made.mkdir()
+    return made
+
+
+def with_team(folder: Path, work: Callable[[Team], Awaitable[ResultT]]) -> ResultT:
+    """Do it with a team of two that serves."""
+
+    async def run() -> ResultT:
+        start = Start(ServerSettings(models=folder), LogSettings())
+        team = Team(start, 2, Patience(tries=2, first_s=0.0))
+        try:
+            await team.start()
+            return await work(team)
+        finally:
+            await team.close()
+
+    return asyncio.run(run())
+
+
+def heard(folder: Path, part: str) -> int:
+    """How many workers heard a message with it."""
+    return sum(part in one.read_text() for one in folder.iterdir() if one.name.isdigit())
+
+
+# --- messages
+
+
+def test_a_worker_has_every_setting_of_its_server() -> None:
+    plain = ServerSettings(models=Path())
+    assert all(getattr(EVERYTHING, one.name) != getattr(plain, one.name) for one in fields(ServerSettings))
+    start = Start(EVERYTHING, LogSettings("debug", as_json=True))
+    assert read(line_of(start)) == start
+
+
+def test_a_message_is_one_line_whatever_it_holds() -> None:
+    start = Start(replace(EVERYTHING, models=Path("two\nlines")), LogSettings())
+    assert line_of(start).count(b"\n") == 1
+    assert read(line_of(start)) == start
+
+
+@pytest.mark.parametrize("line", [b"", b"hello\n", b"{}\n", b'{"is": "Listening ears"}\n', b'{"is": "Settle"}\n'])
+def test_what_is_no_message_is_refused(line: bytes) -> None:
+    with pytest.raises(ArtifactError):
+        read(line)
+
+
+# --- the port
+
+
+def test_a_port_that_another_server_shares_with_its_own_is_in_use() -> None:
+    """With SO_REUSEPORT alone, this one would take part of the other's calls."""
+    with socket.socket() as other:
+        other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        with pytest.raises(ConfigurationError, match="is in use"), reserved(Address(*other.getsockname())):
+            pass
+
+
+def test_a_port_is_reserved_before_anybody_listens() -> None:
+    with (
+        reserved(Address("127.0.0.1", 0)) as address,
+        pytest.raises(ConfigurationError, match="is in use"),
+        reserved(address),
+    ):
+        pass
+
+
+def test_workers_may_listen_on_a_reserved_port_and_nobody_else() -> None:
+    with reserved(Address("127.0.0.1", 0)) as address, socket.socket() as worker, socket.socket() as stranger:
+        worker.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        worker.bind((address.host, address.port))
+        worker.listen()
+        with pytest.raises(OSError, match="in use"):
+            stranger.bind((address.host, address.port))
+        socket.create_connection((address.host, address.port)).close()
+
+
+@pytest.mark.parametrize("count", [0, -1])
+def test_a_server_has_at_least_one_process(count: int) -> None:
+    with pytest.raises(ConfigurationError, match="at least 1"):
+        ServerSettings(models=Path(), processes=count)
+
+
+def test_other_systems_are_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "platform", "win32")
+    with pytest.raises(ConfigurationError, match="need Linux"):
+        ServerSettings(models=Path(), processes=2)
+    assert ServerSettings(models=Path()).processes == 1
+
+
+# --- a team
+
+
+def test_a_team_begins_when_all_have_loaded(folder: Path) -> None:
+    async def nothing(_: Team) -> None:
+        pass
+
+    with_team(folder, nothing)
+    assert heard(folder, "Listen()") == 2
+
+
+@pytest.mark.parametrize(("what", "message"), [("fails", r"^no model here$"), ("dies", r"worker . .* signal SIGKILL")])
+def test_a_team_that_cannot_begin_says_why(folder: Path, what: str, message: str) -> None:
+    (folder / what).touch()
+
+    async def nothing(_: Team) -> None:
+        pass
+
+    with pytest.raises(ConfigurationError, match=message):
+        with_team(folder, nothing)
+
+
+def test_a_worker_that_dies_is_replaced_and_repeats_the_changes(folder: Path) -> None:
+    async def kill_one(team: Team) -> None:
+        await team.change("LoadModel", b"one")
+        await team.change("UnloadModel", b"one")
+        keeping = asyncio.create_task(team.keep())
+        with pytest.raises(UnavailableError):
+            await team.change("Die", b"")
+        while heard(folder, "Listen()") < 4 or len(team.serving) < 2:  # noqa: ASYNC110 - there is no event of it
+            await asyncio.sleep(0)
+        keeping.cancel()
+
+    with_team(folder, kill_one)
+    told = [one.read_text() for one in folder.iterdir()]
+    assert len(told) == 4
+    repeated = [one for one in told if "'LoadModel'" not in one]
+    assert len(repeated) == 2
+    assert all(one.index("UnloadModel") < one.index("Listen()") for one in repeated)
+
+
+def test_a_worker_that_cannot_be_replaced_ends_the_server(folder: Path) -> None:
+    async def kill_all(team: Team) -> None:
+        keeping = asyncio.create_task(team.keep())
+        (folder / "fails").touch()
+        with pytest.raises(UnavailableError):
+            await team.change("Die", b"")
+        await keeping
+
+    with pytest.raises(ConfigurationError, match="could not be started again in 2 tries"):
+        with_team(folder, kill_all)
+
+
+def test_between_tries_there_is_more_and_more_time() -> None:
+    assert [Patience().delay_s(failed) for failed in range(6)] == [0, 1, 2, 4, 8, 16]
+
+
+# --- numbers
+
+
+PAGE = """# HELP calls_total Calls.
+# TYPE calls_total counter
+calls_total{model="a"} 2.0
+# TYPE waiting gauge
+waiting 1.0
+# TYPE process_max_fds gauge
+process_max_fds 100.0
+# TYPE seconds histogram
+seconds_bucket{le="+Inf"} 3.0
+seconds_count 3.0
+seconds_sum 0.5
+"""
+
+
+def value(page: bytes, sample: str) -> float:
+    """Of one line of a page."""
+    return float(next(line for line in page.decode().splitlines() if line.startswith(sample)).rpartition(" ")[2])
+
+
+def test_numbers_of_workers_are_added_and_those_of_the_dead_still_count(folder: Path) -> None:
+    (folder / "page").write_text(PAGE)
+
+    async def read_twice(team: Team) -> tuple[bytes, bytes]:
+        sums = Sums(team, asyncio.get_running_loop())
+        before, _ = await asyncio.to_thread(sums.page, "")
+        keeping = asyncio.create_task(team.keep())
+        with pytest.raises(UnavailableError):
+            await team.change("Die", b"")
+        while heard(folder, "Listen()") < 4 or len(team.serving) < 2:  # noqa: ASYNC110 - there is no event of it
+            await asyncio.sleep(0)
+        after, _ = await asyncio.to_thread(sums.page, "")
+        keeping.cancel()
+        return before, after
+
+    before, after = with_team(folder, read_twice)
+    samples = ('calls_total{model="a"}', "waiting", "process_max_fds", "seconds_count", "seconds_sum")
+    assert [value(before, one) for one in samples] == [4, 2, 100, 6, 1]
+    assert [value(after, one) for one in samples] == [8, 2, 100, 12, 2]
+
+
+# --- changes
+
+
+def test_a_change_is_made_by_all(folder: Path) -> None:
+    async def load(team: Team) -> bytes:
+        return await team.change("LoadModel", b"request")
+
+    assert with_team(folder, load) == b"request"
+    assert heard(folder, "stays=True") == 2
+
+
+def test_what_one_refuses_the_others_take_back(folder: Path) -> None:
+    async def load(team: Team) -> None:
+        with pytest.raises(ModelNotFoundError, match=r"worker . \(process .*: not there; every worker serves what it "):
+            await team.change("FailInOne", b"request")
+        await team.change("LoadModel", b"request")  # what comes later comes after what was taken back
+
+    with_team(folder, load)
+    assert heard(folder, "stays=False") == 1
+
+
+def test_what_all_refuse_is_told_as_one_says_it(folder: Path) -> None:
+    async def load(team: Team) -> None:
+        with pytest.raises(ModelNotFoundError, match=r"^not there$"):
+            await team.change("Fail", b"request")
+
+    with_team(folder, load)
+    assert heard(folder, "stays=False") == 0
+
+
+def test_changes_of_several_callers_come_one_after_the_other(folder: Path) -> None:
+    async def load(team: Team) -> list[bytes]:
+        changes = Changes(team)
+        asked = [changes.call("LoadModel", str(n).encode(), Deadline()) for n in range(5)]
+        return await asyncio.gather(*map(asyncio.wrap_future, asked))
+
+    assert with_team(folder, load) == [b"0", b"1", b"2", b"3", b"4"]
+    for one in folder.iterdir():
+        names = [line.partition("(")[0] for line in one.read_text().splitlines()]
+        assert names == ["Listen", *["Ask", "Settle"] * 5]
+
+
+def test_a_change_whose_caller_has_gone_before_its_turn_is_not_made(folder: Path) -> None:
+    async def leave(team: Team) -> None:
+        changes, gone = Changes(team), Deadline()
+        first = changes.call("LoadModel", b"first", Deadline())
+        second = changes.call("LoadModel", b"second", gone)
+        gone.cancelled.set()
+        second.cancel()
+        await asyncio.wrap_future(first)
+        await team.change("LoadModel", b"third")
+
+    with_team(folder, leave)
+    told = "".join(one.read_text() for one in folder.iterdir())
+    assert text_of(b"third") in told
+    assert text_of(b"second") not in told
+
+
+def test_more_changes_than_may_wait_are_refused(folder: Path) -> None:
+    async def many(team: Team) -> int:
+        changes = Changes(team)
+        asked = [changes.call("LoadModel", str(n).encode(), Deadline()) for n in range(20)]
+        return sum(
+            isinstance(one, bytes)
+            for one in await asyncio.gather(*map(asyncio.wrap_future, asked), return_exceptions=True)
+        )
+
+    assert with_team(folder, many) == 16
