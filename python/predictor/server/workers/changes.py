@@ -6,7 +6,8 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Final, final
 
-from predictor.errors import InternalError, MalformedRequestError, QuantraError, QueueFullError
+from predictor.errors import MalformedRequestError, QuantraError, QueueFullError
+from predictor.memory import error_of
 from predictor.server.workers.team import Team
 
 if TYPE_CHECKING:
@@ -42,9 +43,18 @@ class Changes:
         task.add_done_callback(self._under_way.discard)
         return answer
 
-    def open(self, name: str, deadline: "Deadline", emit: Callable[[bytes], None]) -> "OpenCall":  # noqa: ARG002
+    def open(
+        self,
+        name: str,
+        deadline: "Deadline",  # noqa: ARG002
+        emit: Callable[[bytes], object],  # noqa: ARG002
+        most_bytes: int | None = None,  # noqa: ARG002
+    ) -> "OpenCall":
         """A call whose answer is a stream: there is none."""
         raise MalformedRequestError(f"{name} is no call whose answer is a stream")
+
+    def drain(self) -> None:
+        """There is no stream to end."""
 
     async def _carry_out(self, name: str, request: bytes, deadline: "Deadline", answer: "Future[bytes]") -> None:
         try:
@@ -54,7 +64,7 @@ class Changes:
         except QuantraError as error:
             _end(answer, error)
         except Exception as error:  # noqa: BLE001 - a task's edge: the caller must hear of it
-            _end(answer, InternalError.of(name, error, _log))
+            _end(answer, error_of(name, error, _log))
         else:
             _end(answer, made)
 

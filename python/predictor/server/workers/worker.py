@@ -6,7 +6,8 @@ import os
 import socket
 from typing import TYPE_CHECKING, NoReturn, final
 
-from predictor.errors import InternalError, QuantraError
+from predictor.errors import QuantraError
+from predictor.memory import error_of
 from predictor.server.host import Host, one_line
 from predictor.server.logs import set_up
 from predictor.server.run import end_at_once
@@ -135,7 +136,7 @@ class Obedience:
         except QuantraError as error:
             await self._refuse(ask, error)
         except Exception as error:  # noqa: BLE001 - a task's edge: whoever asked must hear of it
-            await self._refuse(ask, InternalError.of(ask.name, error, _log))
+            await self._refuse(ask, error_of(ask.name, error, _log))
         else:
             await self._channel.send(Answer(ask.number, text_of(answer)))
 
