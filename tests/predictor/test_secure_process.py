@@ -130,7 +130,7 @@ def test_the_log_tells_of_tokens_without_showing_one(life: Life) -> None:
 
 def test_the_log_has_no_token_no_path_and_no_price(life: Life) -> None:
     """At its most talkative, with calls that were answered, refused and wrong."""
-    assert "Predict: " in life.log
+    assert " Predict " in life.log
     assert [secret for secret in life.secrets if secret in life.log] == []
     bars = recent_bars()
     written = set(re.findall(r"\d+\.\d+", life.log))

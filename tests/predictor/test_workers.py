@@ -39,6 +39,7 @@ EVERYTHING = ServerSettings(
     lock=Path("models.lock"),
     watch=True,
     admin_listen=Address("::1", 6),
+    max_age_sessions=4,
     metrics_port=7,
     otel=True,
     processes=3,

@@ -42,6 +42,7 @@ OPTIONAL: Final = {
     "optuna": "tune",
     "tensorboard": "tensorboard",
     "cryptography": "tls",
+    "opentelemetry-sdk": "otel",
 }
 """The extra that installs each distribution."""
 
