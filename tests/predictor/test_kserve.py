@@ -33,6 +33,8 @@ from predictor.calls.counting import AT_ONCE
 from predictor.covariates import CovariateSource
 from predictor.errors import (
     BarsError,
+    BarsStaleError,
+    CalendarEndedError,
     FeatureMismatchError,
     MalformedRequestError,
     ModelNotFoundError,
@@ -208,6 +210,18 @@ def test_gaps_are_read_as_the_parameter_says(calls: Calls) -> None:
     assert np.isfinite(told["values"]).all()
     error = refusal(calls, infer_request(tensors, parameters=parameters(gap_policy="ignore", calendar="XLON")))
     assert "XLON" in error.message
+
+
+def test_bars_that_are_too_old_are_refused_as_the_parameter_says(calls: Calls) -> None:
+    asked = infer_request(bars(a_panel()), parameters=parameters(max_age_sessions=0))
+    assert isinstance(refusal(calls, asked), BarsStaleError | CalendarEndedError)
+
+
+def test_windows_without_a_date_have_no_age(calls: Calls) -> None:
+    dated = a_window()
+    undated = {name: values for name, values in dated.items() if name != "date"}
+    asked = infer_request(undated, parameters=parameters(max_age_sessions=9))
+    assert isinstance(refusal(calls, asked), BarsStaleError)
 
 
 def test_dates_of_an_answer_are_days_since_1970(calls: Calls) -> None:

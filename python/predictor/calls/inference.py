@@ -96,7 +96,7 @@ class EncodedRows:
         assert request is not None  # noqa: S101 - it is called once
         if self._info is not None:
             self.places = [_ONLY] * request.count
-            return [*windows.read_windows(request.tensors, self._info, self._choices.schema_hash)]
+            return [*windows.read_windows(request.tensors, self._info, self._choices)]
         arrays = bars.read_bars(request.tensors)
         self.places = bars.places_of(arrays)
         return [bars.instance_of(arrays, row, places, self._choices) for row, places in enumerate(self.places)]

@@ -100,6 +100,7 @@ def instance_of(arrays: BarArrays, row: int, places: PositionArray, choices: Cho
             covariates=_covariates(arrays, row, places),
             allow_incomplete_last_bar=choices.allow_incomplete_last_bar,
             gap_policy=choices.gap_policy,
+            max_age_sessions=choices.max_age_sessions,
         )
     except QuantraError as error:
         return error

@@ -13,8 +13,9 @@ _BARS: Final[Mapping[str, str]] = {
     "allow_incomplete_last_bar": "bool_param",
     "calendar": "string_param",
     "gap_policy": "string_param",
+    "max_age_sessions": "int64_param",
 }
-_WINDOWS: Final[Mapping[str, str]] = {"schema_hash": "string_param"}
+_WINDOWS: Final[Mapping[str, str]] = {"schema_hash": "string_param", "max_age_sessions": "int64_param"}
 """The parameters of a request, and the kind of each."""
 
 
@@ -27,6 +28,8 @@ class Choices:
     calendar: str = ""
     """The exchange's code of the bars; empty = unknown."""
     gap_policy: GapPolicy = GapPolicy.REFUSE
+    max_age_sessions: int | None = None
+    """As `Instance.max_age_sessions`."""
     schema_hash: str = ""
     """Of windows; empty = whatever the model reads."""
 
@@ -48,6 +51,7 @@ def choices_of(head: pb.ModelInferRequest, *, are_bars: bool) -> Choices:
         allow_incomplete_last_bar=parameters["allow_incomplete_last_bar"].bool_param,
         calendar=_text(head, "calendar"),
         gap_policy=_policy(_text(head, "gap_policy")),
+        max_age_sessions=parameters["max_age_sessions"].int64_param if "max_age_sessions" in parameters else None,
         schema_hash=_text(head, "schema_hash"),
     )
 

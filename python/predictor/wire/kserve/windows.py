@@ -10,6 +10,7 @@ from predictor.arrays import FloatArray
 from predictor.catalog import ModelInfo
 from predictor.errors import MalformedRequestError
 from predictor.instance import FeatureWindow, Instance
+from predictor.wire.kserve.choices import Choices
 from predictor.wire.kserve.requests import WINDOWS
 from predictor.wire.kserve.tensors import Tensor
 
@@ -19,13 +20,13 @@ _LEVEL_AXES: Final = (1, 2)
 _GROUP_AXES: Final[Mapping[str, int]] = {"known": 3, "static": 2}
 
 
-def read_windows(tensors: Mapping[str, Tensor], info: ModelInfo, schema_hash: str) -> list[Instance]:
+def read_windows(tensors: Mapping[str, Tensor], info: ModelInfo, choices: Choices) -> list[Instance]:
     """Each row.
 
     Args:
         tensors: the inputs.
         info: the model; an input that it reads nothing of may be left out.
-        schema_hash: as the caller sent it; empty = the model's.
+        choices: for all rows.
 
     Raises:
         MalformedRequestError: an input is missing, unknown, of another type, or does not fit `observed`.
@@ -52,10 +53,11 @@ def read_windows(tensors: Mapping[str, Tensor], info: ModelInfo, schema_hash: st
                 mask=mask[row : row + 1],
                 location=location[row : row + 1],
                 scale=scale[row : row + 1],
-                schema_hash=schema_hash or info.schema_hash,
+                schema_hash=choices.schema_hash or info.schema_hash,
                 anchor_price=None if anchors is None else anchors[row : row + 1],
                 as_of_session=dates[row],
-            )
+            ),
+            max_age_sessions=choices.max_age_sessions,
         )
         for row in range(rows)
     ]
