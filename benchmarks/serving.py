@@ -15,18 +15,19 @@ from typing import Final, final
 
 from benchmarks.calling.bare import client_rows
 from benchmarks.calling.beside import beside_rows, explaining
-from benchmarks.calling.kserve import INFER, KSERVE, infer_bytes, kserve_rows
+from benchmarks.calling.kserve import KSERVE, infer_bytes, kserve_rows
 from benchmarks.calling.load import load
 from benchmarks.calling.rates import BARS, WINDOWS, rate_rows
+from benchmarks.calling.rival import rival_rows
 from benchmarks.calling.secured import secured_rows
 from benchmarks.calling.sessions import session_rows
 from benchmarks.calling.stages import stage_rows
 from benchmarks.calling.streams import stream_rows
-from benchmarks.calling.subject import Subject, server, subject_in
+from benchmarks.calling.subject import INFER, Subject, server, subject_in
 from benchmarks.calling.watched import watched_rows
 from benchmarks.calling.wide import ROWS, rows_rows, start_rows, wide_rows
 from benchmarks.preparing import Work, lone_rows, opened
-from benchmarks.report import Row, parse_arguments, publish
+from benchmarks.report import Row, common_options, publish
 from predictor.client import QuantraClient
 from predictor.inference import use_threads
 
@@ -73,7 +74,9 @@ def served_rows(subject: Subject, work: Work, lengths: Lengths) -> Iterator[Row]
 
 
 def main() -> int:
-    arguments = parse_arguments("What the server adds to a forecast.")
+    parser = common_options("What the server adds to a forecast.")
+    parser.add_argument("--peers", action="store_true", help="Triton too, in an environment of its own (2 GB)")
+    arguments = parser.parse_args()
     lengths = QUICK if arguments.quick else FULL
     use_threads(1)
     with tempfile.TemporaryDirectory() as folder:
@@ -86,6 +89,7 @@ def main() -> int:
             ]
         rows += secured_rows(subject, Path(folder) / "certs", lengths.rounds, lengths.seconds, judged=judged)
         rows += watched_rows(subject, lengths.rounds, lengths.seconds, judged=judged)
+        rows += rival_rows(subject, lengths.rounds, lengths.seconds, judged=judged) if arguments.peers else []
         rows += start_rows(subject, lengths.rounds // 2, judged=judged)
         rows += stage_rows(subject, Path(folder) / "log", lengths.seconds)
     return publish(rows, arguments.json)

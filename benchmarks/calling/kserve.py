@@ -1,5 +1,6 @@
 """The public inference protocol beside ours: the same windows, in turn, to the same server."""
 
+from collections.abc import Collection
 from typing import Final
 
 import numpy as np
@@ -13,17 +14,16 @@ from predictor._pb import inference_pb2 as pb
 from predictor.instance import FeatureWindow
 
 KSERVE: Final = "KServe windows"
-INFER: Final = "/inference.GRPCInferenceService/ModelInfer"
 IN_FLIGHT: Final = (1, 8, 32)
 REACH: Final = 0.9
 _DATATYPES: Final = {"float32": "FP32", "float64": "FP64", "bool": "BOOL", "int64": "INT64"}
 _GROUPS: Final = ("observed", "known", "static", "mask", "location", "scale", "anchor_price")
 
 
-def infer_bytes(subject: Subject) -> bytes:
+def infer_bytes(subject: Subject, without: Collection[str] = ()) -> bytes:
     """What a client of the public protocol sends of the windows that `Subject.asked_with_windows` sends."""
     window = window_of(subject.bars, subject.pipeline)
-    tensors = _tensors(window)
+    tensors = {name: values for name, values in _tensors(window).items() if name not in without}
     request = pb.ModelInferRequest(
         model_name="stock",
         inputs=[

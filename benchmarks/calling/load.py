@@ -6,7 +6,7 @@ Requests and answers are bytes, so that the client's own work is gRPC alone.
 import asyncio
 import multiprocessing
 import time
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, final
@@ -15,7 +15,8 @@ import grpc
 import grpc.aio
 import numpy as np
 
-from benchmarks.calling.subject import PREDICT, PREDICT_STREAM
+from benchmarks.calling.subject import INFER, PREDICT, PREDICT_STREAM
+from predictor._pb import inference_pb2 as inference_pb
 from predictor._pb import prediction_pb2 as pb
 from predictor.arrays import FloatArray
 
@@ -150,11 +151,9 @@ def answer_turns(asked: Asked, told: "Connection[Calls, Turn]") -> None:
     """Take turns until the process is ended; runs in its own process."""
     while True:
         turn = told.recv()
-        if turn.streams:
-            told.send(asyncio.run(streamed_calls_of(asked.target, asked.requests[turn.request], turn, asked.access)))
-            continue
         method = asked.methods.get(turn.request, PREDICT)
-        told.send(asyncio.run(calls_of(asked.target, method, asked.requests[turn.request], turn, asked.access)))
+        calls = streamed_calls_of if turn.streams else calls_of
+        told.send(asyncio.run(calls(asked.target, method, asked.requests[turn.request], turn, asked.access)))
 
 
 async def calls_of(target: str, method: str, request: bytes, turn: Turn, access: Access = PLAIN) -> Calls:
@@ -177,15 +176,16 @@ async def calls_of(target: str, method: str, request: bytes, turn: Turn, access:
     return Calls(np.array(took_s), turn.seconds)
 
 
-async def streamed_calls_of(target: str, request: bytes, turn: Turn, access: Access = PLAIN) -> Calls:
+async def streamed_calls_of(target: str, method: str, request: bytes, turn: Turn, access: Access = PLAIN) -> Calls:
     """The same over streams: as many requests are in flight, shared among them."""
+    talking = _TALKS[method]
     channels = [access.open(target) for _ in range(min(turn.streams, MOST_CHANNELS))]
     begin = time.perf_counter() + WARM_S
     end, took_s = begin + turn.seconds, list[float]()
-    bodies = stream_requests(request, turn.in_flight // turn.streams)
+    bodies = talking.requests(request, turn.in_flight // turn.streams)
 
     async def talk(channel: grpc.aio.Channel) -> None:
-        call: Any = channel.stream_stream(PREDICT_STREAM)()
+        call: Any = channel.stream_stream(talking.path)()
         asked, free = dict[bytes, float](), asyncio.Queue[bytes]()
 
         async def ask() -> None:
@@ -198,7 +198,7 @@ async def streamed_calls_of(target: str, request: bytes, turn: Turn, access: Acc
             free.put_nowait(name)
         asking = asyncio.create_task(ask())
         while (answer := await call.read()) is not grpc.aio.EOF:
-            name, answered = answer[2 : 2 + answer[1]], time.perf_counter()  # its first field
+            name, answered = talking.name_of(answer), time.perf_counter()
             if asked[name] >= begin and answered <= end:
                 took_s.append(answered - asked[name])
             free.put_nowait(name)
@@ -218,3 +218,36 @@ def stream_requests(request: bytes, count: int) -> dict[bytes, bytes]:
     return {
         name.encode(): pb.PredictStreamRequest(request_id=name, predict=predict).SerializeToString() for name in names
     }
+
+
+def infer_requests(request: bytes, count: int) -> dict[bytes, bytes]:
+    """The bytes of a ModelInferRequest as so many requests of a stream, by their ids."""
+    asked = inference_pb.ModelInferRequest.FromString(request)
+    found: dict[bytes, bytes] = {}
+    for place in range(count):
+        asked.id = str(place)
+        found[asked.id.encode()] = asked.SerializeToString()
+    return found
+
+
+def _infer_name(answer: bytes) -> bytes:
+    return inference_pb.ModelStreamInferResponse.FromString(answer).infer_response.id.encode()
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Talk:
+    """How requests of one kind go over a stream."""
+
+    path: str
+    requests: Callable[[bytes, int], dict[bytes, bytes]]
+    """Of a unary call's request, so many for a stream, by their ids."""
+    name_of: Callable[[bytes], bytes]
+    """The id in an answer."""
+
+
+_TALKS: Final[Mapping[str, Talk]] = {
+    PREDICT: Talk(PREDICT_STREAM, stream_requests, lambda answer: answer[2 : 2 + answer[1]]),  # its first field
+    INFER: Talk("/inference.GRPCInferenceService/ModelStreamInfer", infer_requests, _infer_name),
+}
+"""By the path of the unary call."""

@@ -26,6 +26,7 @@ from trainers.stock.training import train
 from trainers.stock.training_data import Material
 
 PREDICT = "/quantra.v1.PredictionService/Predict"
+INFER = "/inference.GRPCInferenceService/ModelInfer"
 PREDICT_STREAM = "/quantra.v1.PredictionService/PredictStream"
 
 
