@@ -343,7 +343,7 @@ def test_the_asynchronous_client_raises_what_ends_the_stream(canned: CannedServi
             await anext(stream)
             running.begin_drain()
             # grpc.aio loses the server's words where the stream ends just while a request is written to it.
-            with pytest.raises(UnavailableError, match="stopping|ended the stream while a request was being sent"):
+            with pytest.raises(UnavailableError, match=r"stopping|ended the stream while a request was being sent"):
                 await rest(stream)
 
     with serving(canned) as running:
