@@ -310,14 +310,14 @@ def _per_time(contributions: Contributions) -> FloatArray:
 
 def _forecast_id(source: AnswerSource, prepared: Prepared) -> str:
     """Sixteen hex digits of a SHA-256 over everything that the forecast follows from."""
-    groups = [group.numpy() for group in prepared.inputs]
-    arrays = (prepared.usable, *groups, *(() if prepared.anchor is None else (prepared.anchor,)))
-    # In one piece: to hash some lets other threads have the interpreter, and each time it has to be got back.
     parts = [
         f"{source.fingerprint}|{prepared.as_of}|".encode(),
         *(symbol.encode() + b"\0" for symbol in prepared.symbols),
-        *(np.ascontiguousarray(array).data for array in arrays),
+        prepared.usable.tobytes(),
+        *(group.numpy().tobytes() for group in prepared.inputs),
+        b"" if prepared.anchor is None else prepared.anchor.tobytes(),
     ]
+    # In one piece: to hash some lets other threads have the interpreter, and each time it has to be got back.
     return hashlib.sha256(b"".join(parts)).hexdigest()[:16]
 
 
@@ -327,7 +327,7 @@ def _on_symbols(rows: FloatArray, usable: BoolArray) -> FloatArray:
 
 def _placed(rows: NDArray[ScalarT], usable: BoolArray, *, fill: float) -> NDArray[ScalarT]:
     """[S, …] with the usable symbols' rows in their places."""
-    if usable.all():
+    if len(rows) == len(usable):
         return rows
     placed = np.full((len(usable), *rows.shape[1:]), fill, dtype=rows.dtype)
     placed[usable] = rows
