@@ -75,6 +75,35 @@ public sealed class QuantraClientTests(Doors doors)
         Assert.Equal((StatusCode.ResourceExhausted, reason), (refusal.Code, refusal.Reason));
     }
 
+    [Theory]
+    [InlineData(StatusCode.Unauthenticated, QuantraReason.Unauthenticated)]
+    [InlineData(StatusCode.PermissionDenied, QuantraReason.PermissionDenied)]
+    [InlineData(StatusCode.Internal, QuantraReason.Internal)]
+    public async Task A_refusal_of_a_proxy_has_the_reason_of_its_code(StatusCode code, string reason)
+    {
+        var refusal = await RefusalAsync(new RpcException(new Status(code, "denied")));
+        Assert.Equal((code, reason), (refusal.Code, refusal.Reason));
+    }
+
+    [Theory]
+    [InlineData("The remote certificate is invalid because of errors in the certificate chain: NotTimeValid", "has expired")]
+    [InlineData("An error occurred while sending the request.", "check the address")]
+    public async Task A_connection_that_gRPC_calls_INTERNAL_is_UNAVAILABLE_and_says_what_to_do(string detail, string told)
+    {
+        var cause = new InvalidOperationException("wrapped", new HttpRequestException(detail));
+        var refusal = await RefusalAsync(new RpcException(new Status(StatusCode.Internal, detail, cause)));
+        Assert.Equal((StatusCode.Unavailable, QuantraReason.Unavailable), (refusal.Code, refusal.Reason));
+        Assert.Contains(told, refusal.Message, StringComparison.Ordinal);
+    }
+
+    [Fact]
+    public async Task An_answer_that_is_no_message_is_INTERNAL()
+    {
+        var cause = new IOException("no message"); // protobuf's exception is one
+        var refusal = await RefusalAsync(new RpcException(new Status(StatusCode.Internal, "unreadable", cause)));
+        Assert.Equal((StatusCode.Internal, QuantraReason.Internal), (refusal.Code, refusal.Reason));
+    }
+
     [Fact]
     public async Task An_answer_with_too_few_results_is_INTERNAL()
     {

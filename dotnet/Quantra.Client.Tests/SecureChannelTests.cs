@@ -1,4 +1,6 @@
+using System.Net;
 using System.Net.Security;
+using System.Net.Sockets;
 using System.Security.Cryptography.X509Certificates;
 using Grpc.Core;
 using Grpc.Net.Client;
@@ -64,6 +66,52 @@ public sealed class SecureChannelTests(Doors doors, SecureServers servers) : ICl
         Assert.Equal(doors.Expected.Of("one").Bits("values"), await ForecastAsync(channel));
     }
 
+    [Fact]
+    public async Task Who_shows_no_certificate_where_one_is_asked_for_is_told()
+    {
+        using var channel = Channel(MutualAddress, SecureServers.Predicts, Trust());
+        await AssertUnavailableAsync(channel, "--tls-client-ca");
+    }
+
+    [Fact]
+    public async Task Plain_text_to_a_server_with_TLS_is_told()
+    {
+        using var channel = GrpcChannel.ForAddress($"http://127.0.0.1:{servers.Port}");
+        await AssertUnavailableAsync(channel, "should be https://");
+    }
+
+    [Fact]
+    public async Task TLS_to_a_server_without_is_told()
+    {
+        using var channel = Channel($"https://{doors.Address.Authority}", SecureServers.Predicts, Trust());
+        await AssertUnavailableAsync(channel, "speaks no TLS; use http://");
+    }
+
+    [Fact]
+    public async Task A_server_of_another_authority_is_told()
+    {
+        using var channel = Channel(Address, SecureServers.Predicts, new SslClientAuthenticationOptions());
+        await AssertUnavailableAsync(channel, "trusts no authority that vouches for its certificate");
+    }
+
+    [Fact]
+    public async Task A_certificate_of_another_name_is_told()
+    {
+        using var redirected = new SocketsHttpHandler
+        {
+            SslOptions = Trust(),
+            UseProxy = false,
+            ConnectCallback = async (_, cancelled) =>
+            {
+                var socket = new Socket(SocketType.Stream, ProtocolType.Tcp);
+                await socket.ConnectAsync(IPAddress.Loopback, servers.Port, cancelled);
+                return new NetworkStream(socket, ownsSocket: true);
+            },
+        };
+        using var channel = GrpcChannel.ForAddress("https://elsewhere.example", new GrpcChannelOptions { HttpHandler = redirected });
+        await AssertUnavailableAsync(channel, "its certificate is for other names");
+    }
+
     /// <summary>TLS that trusts the authority of the servers and no other.</summary>
     private SslClientAuthenticationOptions Trust()
     {
@@ -85,7 +133,7 @@ public sealed class SecureChannelTests(Doors doors, SecureServers servers) : ICl
         });
         return GrpcChannel.ForAddress(address, new GrpcChannelOptions
         {
-            HttpHandler = new SocketsHttpHandler { SslOptions = tls },
+            HttpHandler = new SocketsHttpHandler { SslOptions = tls, UseProxy = false },
             DisposeHttpClient = true,
             Credentials = ChannelCredentials.Create(ChannelCredentials.SecureSsl, sent),
         });
@@ -100,4 +148,11 @@ public sealed class SecureChannelTests(Doors doors, SecureServers servers) : ICl
 
     private Task<QuantraException> RefusalAsync(GrpcChannel channel) =>
         Assert.ThrowsAsync<QuantraException>(() => ForecastAsync(channel));
+
+    private async Task AssertUnavailableAsync(GrpcChannel channel, string told)
+    {
+        var failure = await RefusalAsync(channel);
+        Assert.Equal((StatusCode.Unavailable, QuantraReason.Unavailable), (failure.Code, failure.Reason));
+        Assert.Contains(told, failure.Message, StringComparison.Ordinal);
+    }
 }
