@@ -22,6 +22,17 @@ public sealed class QuantraClientTests(Doors doors)
         Assert.Equal((StatusCode.Unavailable, QuantraReason.Unavailable), (failure.Code, failure.Reason));
     }
 
+    [Theory]
+    [InlineData("localhost:50051", "write http://localhost:50051, or https://")]
+    [InlineData("grpc://10.0.0.7:50051", "write http://10.0.0.7:50051, or https://")]
+    [InlineData("desktop", "write http://desktop, or https://")]
+    public void An_address_without_http_is_refused_at_once(string address, string told)
+    {
+        var failure = Assert.Throws<ArgumentException>(() => new QuantraClient(new Uri(address, UriKind.RelativeOrAbsolute)));
+        Assert.Equal("address", failure.ParamName);
+        Assert.Contains(told, failure.Message, StringComparison.Ordinal);
+    }
+
     [Fact]
     public async Task A_borrowed_channel_stays_open()
     {

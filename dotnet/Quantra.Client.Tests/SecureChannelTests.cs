@@ -112,6 +112,10 @@ public sealed class SecureChannelTests(Doors doors, SecureServers servers) : ICl
         await AssertUnavailableAsync(channel, "its certificate is for other names");
     }
 
+    [Fact]
+    public void Credentials_of_calls_are_not_sent_in_plain_text() =>
+        Assert.Throws<InvalidOperationException>(() => Channel($"http://127.0.0.1:{servers.Port}", SecureServers.Predicts, Trust()));
+
     /// <summary>TLS that trusts the authority of the servers and no other.</summary>
     private SslClientAuthenticationOptions Trust()
     {
