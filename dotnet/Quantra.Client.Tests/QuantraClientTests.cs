@@ -1,4 +1,6 @@
 using System.Globalization;
+using System.Net;
+using System.Net.Sockets;
 using System.Reflection;
 using Google.Protobuf;
 using Google.Protobuf.WellKnownTypes;
@@ -31,6 +33,30 @@ public sealed class QuantraClientTests(Doors doors)
         var failure = Assert.Throws<ArgumentException>(() => new QuantraClient(new Uri(address, UriKind.RelativeOrAbsolute)));
         Assert.Equal("address", failure.ParamName);
         Assert.Contains(told, failure.Message, StringComparison.Ordinal);
+    }
+
+    [Fact]
+    public async Task A_connection_that_dies_silently_is_noticed_and_replaced()
+    {
+        await using var relay = new Relay(doors.Address);
+        var hasty = new QuantraClientOptions { PingInterval = TimeSpan.FromSeconds(1), PingTimeout = TimeSpan.FromSeconds(1) };
+        await using var client = new QuantraClient(relay.Address, hasty);
+        await client.ListModelsAsync(Token);
+        relay.FallSilent();
+        var failure = await Assert.ThrowsAsync<QuantraException>(() => client.ListModelsAsync(Token));
+        Assert.Equal((StatusCode.Unavailable, QuantraReason.Unavailable), (failure.Code, failure.Reason));
+        Assert.NotEmpty(await client.ListModelsAsync(Token));
+    }
+
+    [Fact]
+    public async Task A_server_that_lets_nobody_in_is_UNAVAILABLE()
+    {
+        using var listener = new TcpListener(IPAddress.Loopback, 0);
+        listener.Start();
+        var hasty = new QuantraClientOptions { ConnectTimeout = TimeSpan.FromSeconds(1) };
+        await using var client = new QuantraClient(new Uri($"https://{listener.LocalEndpoint}"), hasty);
+        var failure = await Assert.ThrowsAsync<QuantraException>(() => client.ListModelsAsync(Token));
+        Assert.Equal((StatusCode.Unavailable, QuantraReason.Unavailable), (failure.Code, failure.Reason));
     }
 
     [Fact]
@@ -134,6 +160,9 @@ public sealed class QuantraClientTests(Doors doors)
         Assert.Throws<ArgumentOutOfRangeException>(() => new QuantraClientOptions { Timeout = TimeSpan.Zero });
         Assert.Throws<ArgumentOutOfRangeException>(() => new QuantraClientOptions { Timeout = TimeSpan.MaxValue });
         Assert.Throws<ArgumentOutOfRangeException>(() => new QuantraClientOptions { MaxMessageBytes = 0 });
+        Assert.Throws<ArgumentOutOfRangeException>(() => new QuantraClientOptions { ConnectTimeout = TimeSpan.Zero });
+        Assert.Throws<ArgumentOutOfRangeException>(() => new QuantraClientOptions { PingInterval = TimeSpan.FromSeconds(0.9) });
+        Assert.Throws<ArgumentOutOfRangeException>(() => new QuantraClientOptions { PingTimeout = TimeSpan.FromDays(2) });
     }
 
     [Fact]

@@ -142,6 +142,9 @@ public sealed class QuantraClient : IStockPredictor
             {
                 UseProxy = !address.IsLoopback,
                 EnableMultipleHttp2Connections = true,
+                ConnectTimeout = options.ConnectTimeout,
+                KeepAlivePingDelay = options.PingInterval,
+                KeepAlivePingTimeout = options.PingTimeout,
             },
             DisposeHttpClient = true,
             MaxReceiveMessageSize = options.MaxMessageBytes,

@@ -28,14 +28,23 @@ internal static class TransportError
     /// <param name="timeout">How long the client waited.</param>
     public static QuantraError Of(Status status, string target, TimeSpan timeout)
     {
-        var isBroken = status.StatusCode == StatusCode.Internal && IsOfConnection(status.DebugException);
-        var code = isBroken ? StatusCode.Unavailable : status.StatusCode;
+        var code = CodeOf(status);
         return QuantraError.Of(code, ReasonOf(code, status.Detail), MessageOf(code, status.Detail, target, timeout));
     }
 
-    /// <summary>Whether a connection broke or never came about, some cases of which gRPC calls INTERNAL.</summary>
-    private static bool IsOfConnection(Exception? cause) =>
-        cause is HttpRequestException or HttpIOException || (cause is not null && IsOfConnection(cause.InnerException));
+    /// <summary>UNAVAILABLE where a connection broke or never came about, some cases of which gRPC calls by other names.</summary>
+    private static StatusCode CodeOf(Status status) => status.StatusCode switch
+    {
+        StatusCode.Internal when Causes(status).Any(cause => cause is HttpRequestException or HttpIOException) => StatusCode.Unavailable,
+        StatusCode.Cancelled when Causes(status).Any(cause => cause is TimeoutException) => StatusCode.Unavailable, // of connecting
+        var code => code,
+    };
+
+    private static IEnumerable<Exception> Causes(Status status)
+    {
+        for (var cause = status.DebugException; cause is not null; cause = cause.InnerException)
+            yield return cause;
+    }
 
     private static string ReasonOf(StatusCode code, string detail) => code switch
     {
