@@ -59,7 +59,9 @@ public sealed class SecureChannelTests(Doors doors, SecureServers servers) : ICl
     [Fact]
     public async Task A_forecast_comes_to_who_shows_a_certificate()
     {
-        using var certificate = X509Certificate2.CreateFromPemFile(servers.ClientCertificate, servers.ClientKey);
+        using var read = X509Certificate2.CreateFromPemFile(servers.ClientCertificate, servers.ClientKey);
+        // Read once more, because Windows shows no certificate whose key is in memory alone.
+        using var certificate = X509CertificateLoader.LoadPkcs12(read.Export(X509ContentType.Pkcs12), null);
         var shown = Trust();
         shown.ClientCertificates = [certificate];
         using var channel = Channel(MutualAddress, SecureServers.Predicts, shown);
