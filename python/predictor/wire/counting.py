@@ -63,8 +63,8 @@ _CONTINUED: Final = bytes(range(LONG, 256))
 
 
 SMALL: Final = 16 * 1024
-"""Bytes of a request that need not be counted: the emptiest of so many is parsed in a fifth of a millisecond, into a megabyte
-that is free again at once, and holds fewer of anything than MOST allows."""
+"""Bytes of a request that need not be counted: the emptiest of so many is parsed in a fifth of a millisecond, into a
+megabyte that is free again at once. It may hold too many instances, or axes of a tensor: whoever reads it looks."""
 
 MessageT = TypeVar("MessageT", bound=Message)
 
