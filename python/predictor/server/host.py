@@ -23,6 +23,7 @@ from predictor.server.watching import Instruments, Levels
 if TYPE_CHECKING:
     from predictor.calls import AdminCalls, Calls
     from predictor.service import PredictionService, Served
+    from predictor.service.served import ServedModels
 
 WATCH_S: Final = 2.0
 """Seconds between two looks at the folder of models."""
@@ -121,9 +122,9 @@ class Host:
         return Listener(address, limits, offers, guard, credentials, watching=watching, is_shared=self._is_worker)
 
     @property
-    def served(self) -> "Served":
-        """The models of this moment, once they are loaded."""
-        return self._there.service.served.now
+    def models(self) -> "ServedModels":
+        """What is served, once it is loaded."""
+        return self._there.service.served
 
     @property
     def _there(self) -> Loaded:
@@ -177,7 +178,7 @@ class Host:
         if self._admin is not None:
             await self._admin.serve(loaded.admin, ())
         if self._settings.watch:
-            self._begin(self._watch(loaded))
+            self._begin(self._watch())
 
     def numbers(self) -> bytes:
         """What was counted for Prometheus, as text."""
@@ -189,8 +190,14 @@ class Host:
 
     def restore(self, served: "Served") -> None:
         """Serve what was served before a change."""
-        self._there.service.served.restore(served)
+        self.models.restore(served)
         self._changed()
+
+    def refresh(self) -> None:
+        """Look at the folder of models, if it is followed; not on the event loop's thread, for it may load models."""
+        if self._settings.watch:
+            _warn(self.models.refresh())
+            self._changed()
 
     async def drain(self) -> None:
         """Let calls in flight finish, take no more, and close."""
@@ -206,14 +213,13 @@ class Host:
         if self._loaded is not None:
             self._loaded.close()
 
-    async def _watch(self, loaded: Loaded) -> None:
+    async def _watch(self) -> None:
         while True:
             await asyncio.sleep(WATCH_S)
             try:
-                _warn(await asyncio.to_thread(loaded.service.served.refresh))
+                await asyncio.to_thread(self.refresh)
             except Exception as error:  # noqa: BLE001 - a task's edge: the next look may do better
                 _log.warning("%s", InternalError.of("watching the models", error, _log).message)
-            await self._tell_health()
 
     def _changed(self) -> None:
         """The models have changed; called on the thread that changed them."""
