@@ -4,6 +4,7 @@ import json
 import os
 import re
 import select
+import shutil
 import signal
 import socket
 import subprocess
@@ -18,10 +19,13 @@ from urllib.request import urlopen
 import grpc
 import pytest
 from artifacts import recent_bars, save_small_artifact, small_models
+from google.protobuf.message import Message
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from serving import failed_start, lines_of
 
+from predictor._pb import inference_pb2 as inference_pb
 from predictor._pb import prediction_pb2 as pb
+from predictor._pb.inference_pb2_grpc import GRPCInferenceServiceStub
 from predictor._pb.prediction_pb2_grpc import ModelAdminServiceStub, PredictionServiceStub
 from predictor.instance import Instance
 from predictor.wire import instances
@@ -35,8 +39,9 @@ CONNECTIONS = 24
 class Team:
     """A server of two processes, seen from outside."""
 
-    def __init__(self, popen: "subprocess.Popen[str]", ready: dict[str, object]) -> None:
+    def __init__(self, popen: "subprocess.Popen[str]", ready: dict[str, object], models: Path) -> None:
         self.popen = popen
+        self.models = models
         self.ready = ready
         self.target = f"127.0.0.1:{ready['port']}"
         self.admin = f"127.0.0.1:{ready.get('admin_port')}"
@@ -71,6 +76,16 @@ class Team:
         with grpc.insecure_channel(self.admin) as channel:
             try:
                 getattr(ModelAdminServiceStub(channel), f"{method}Model")(request[method](model=model))
+            except grpc.RpcError as error:
+                failed: grpc.Call = error  # type: ignore[assignment]
+                return f"{failed.code().name}: {failed.details()}"
+        return "OK"
+
+    def repository(self, method: str, request: Message) -> str:
+        """The status of a call of the public protocol at the address for changes, and what it says."""
+        with grpc.insecure_channel(self.admin) as channel:
+            try:
+                getattr(GRPCInferenceServiceStub(channel), method)(request)
             except grpc.RpcError as error:
                 failed: grpc.Call = error  # type: ignore[assignment]
                 return f"{failed.code().name}: {failed.details()}"
@@ -128,7 +143,7 @@ def team(models: Path) -> Generator[Team]:
         ) as popen,
     ):
         assert popen.stdout is not None
-        yield Team(popen, json.loads(popen.stdout.readline()))
+        yield Team(popen, json.loads(popen.stdout.readline()), models)
         workers = children_of(popen.pid)
         popen.send_signal(signal.SIGTERM)
         rest = popen.stdout.read()
@@ -193,6 +208,36 @@ def test_a_change_is_in_force_everywhere_once_it_is_answered(team: Team, models:
     assert not any("other@1" in found for found in team.everywhere())
 
 
+def test_the_public_protocol_changes_models_in_every_worker(team: Team, models: Path) -> None:
+    save_small_artifact(models / "third" / "1", seed=1)
+    asked = inference_pb.RepositoryModelLoadRequest(model_name="third")
+    assert team.repository("RepositoryModelLoad", asked) == "OK"
+    assert all("third@1" in found for found in team.everywhere())
+    assert "third" in indexed(team)
+    unload = inference_pb.RepositoryModelUnloadRequest(model_name="third")
+    assert team.repository("RepositoryModelUnload", unload) == "OK"
+    assert not any("third@1" in found for found in team.everywhere())
+    assert "third" not in indexed(team)
+    shutil.rmtree(models / "third")
+    assert team.repository("RepositoryModelLoad", asked).startswith("NOT_FOUND: there is no model 'third'")
+
+
+def indexed(team: Team) -> set[str]:
+    """The models that the address for changes lists."""
+    with grpc.insecure_channel(team.admin) as channel:
+        stub = GRPCInferenceServiceStub(channel)
+        assert stub.ServerLive(inference_pb.ServerLiveRequest()).live
+        assert stub.ServerReady(inference_pb.ServerReadyRequest()).ready
+        return {one.name for one in stub.RepositoryIndex(inference_pb.RepositoryIndexRequest()).models}
+
+
+def test_the_public_protocol_asks_for_no_forecast_where_models_are_changed(team: Team) -> None:
+    with grpc.insecure_channel(team.admin) as channel, pytest.raises(grpc.RpcError) as refused:
+        GRPCInferenceServiceStub(channel).ModelInfer(inference_pb.ModelInferRequest())
+    failed: Any = refused.value
+    assert failed.code() is grpc.StatusCode.UNIMPLEMENTED
+
+
 def test_a_change_that_all_refuse_is_told_as_by_one_process(team: Team) -> None:
     told = team.change("Load", "nonsense")
     assert told.startswith("NOT_FOUND: ")
@@ -250,6 +295,62 @@ def test_a_worker_that_is_killed_is_replaced_and_calls_of_others_are_answered(te
     after = team.workers()
     assert before[1] in after
     assert len(after) == 2
+
+
+IMPATIENT = """
+import sys
+from pathlib import Path
+from predictor.server import Address, ServerLimits, ServerSettings, serve
+
+any_port = Address("127.0.0.1", 0)
+limits = ServerLimits(stuck_s=3.0)
+settings = ServerSettings(
+    models=Path(sys.argv[1]), listen=any_port, admin_listen=any_port, processes=2, watch=True, limits=limits
+)
+sys.exit(serve(settings))
+"""
+"""A server that follows its folder, and does not wait long for a worker."""
+
+
+@pytest.fixture(scope="module")
+def impatient(tmp_path_factory: pytest.TempPathFactory) -> Generator[Team]:
+    folder = small_models(tmp_path_factory.mktemp("watched"))
+    command = [sys.executable, "-c", IMPATIENT, str(folder)]
+    with (
+        (folder.parent / "watched.log").open("w") as log,
+        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True) as popen,
+    ):
+        assert popen.stdout is not None
+        yield Team(popen, json.loads(popen.stdout.readline()), folder)
+        popen.terminate()
+
+
+def test_a_worker_that_is_stuck_is_replaced(impatient: Team) -> None:
+    stuck, other = impatient.workers()
+    os.kill(stuck, signal.SIGSTOP)
+    wait_for_two(impatient, without=stuck)
+    assert other in impatient.workers()
+    assert stuck not in impatient.workers()
+
+
+def test_what_a_worker_serves_that_begins_later_is_what_the_others_do(impatient: Team) -> None:
+    """The model was unloaded by hand, and came back with a version that the folder has since."""
+    save_small_artifact(impatient.models / "other" / "1", seed=1)
+    wait_until_all_serve(impatient, {"small@1", "other@1"})
+    assert impatient.change("Unload", "other") == "OK"
+    save_small_artifact(impatient.models / "other" / "2", seed=2)
+    wait_until_all_serve(impatient, {"small@1", "other@1", "other@2"})
+    assert impatient.change("Unload", "other@1") == "OK"
+    died = impatient.workers()[0]
+    os.kill(died, signal.SIGKILL)
+    wait_for_two(impatient, without=died)
+    assert set(impatient.everywhere()) == {frozenset({"small@1", "other@2"})}
+
+
+def wait_until_all_serve(team: Team, names: set[str]) -> None:
+    """Until many connections find these models and no others."""
+    while set(team.everywhere()) != {frozenset(names)}:
+        assert team.popen.poll() is None
 
 
 def test_workers_end_with_a_supervisor_that_is_killed(models: Path) -> None:

@@ -323,14 +323,14 @@ def test_a_worker_that_stood_still_with_its_supervisor_is_not_killed(folder: Pat
         keeping = asyncio.create_task(team.keep())
         before = list(team.serving)
         signal_all(folder, signal.SIGSTOP)
-        time.sleep(1.0)  # noqa: ASYNC251 - twice as long as a worker may be silent
+        time.sleep(1.2)  # noqa: ASYNC251 - longer than a worker may be silent
         signal_all(folder, signal.SIGCONT)
         await team.change("LoadModel", about("one"))
         assert list(team.serving) == before
         keeping.cancel()
         await asyncio.wait([keeping])
 
-    with_team(folder, suspend_all, stuck_s=0.5)
+    with_team(folder, suspend_all, stuck_s=1.0)
 
 
 def test_an_answer_for_which_nobody_waits_any_more_is_let_go(folder: Path) -> None:
