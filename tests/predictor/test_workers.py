@@ -20,11 +20,11 @@ from predictor.errors import ArtifactError, ConfigurationError, ModelNotFoundErr
 from predictor.instance import Deadline
 from predictor.limits import QueueLimits, ServiceLimits
 from predictor.server import Address, ServerLimits, ServerSettings, TlsFiles
+from predictor.server.binding import reserved
 from predictor.server.logs import LogSettings
 from predictor.server.workers import process
 from predictor.server.workers.changes import Changes
 from predictor.server.workers.messages import Start, line_of, read, text_of
-from predictor.server.workers.port import reserved
 from predictor.server.workers.sums import Sums
 from predictor.server.workers.team import Patience, Team
 

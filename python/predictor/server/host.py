@@ -4,17 +4,17 @@ import asyncio
 import gc
 import logging
 import threading
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Final, final
 
 from predictor.errors import InternalError, QuantraError
 from predictor.instance import NEVER
 from predictor.observation import Observer
-from predictor.server.address import Address, Listening, SocketAddress
+from predictor.server.address import Address, Listening
 from predictor.server.listener import Listener
+from predictor.server.ports import Ports, ports_of
 from predictor.server.rotation import Rotation
 from predictor.server.servicer import CALLS, CHANGES, Offer
 from predictor.server.settings import ServerSettings
@@ -29,34 +29,6 @@ WATCH_S: Final = 2.0
 """Seconds between two looks at the folder of models."""
 
 _log = logging.getLogger(__name__)
-
-
-@final
-@dataclass(frozen=True, slots=True)
-class Ports:
-    """Where a server listens."""
-
-    calls: int
-    """0 for a Unix socket."""
-    admin: int | None
-    """For changes of the models; None = nowhere."""
-    metrics: int | None = None
-    """For Prometheus; None = nowhere."""
-    socket: Path | None = None
-    """In place of the port for calls."""
-    admin_socket: Path | None = None
-    """In place of the other."""
-
-    def told(self) -> Mapping[str, int | str]:
-        """As the ready line has them."""
-        told = {
-            "port": None if self.socket is not None else self.calls,
-            "socket": None if self.socket is None else str(self.socket),
-            "admin_port": None if self.admin_socket is not None else self.admin,
-            "admin_socket": None if self.admin_socket is None else str(self.admin_socket),
-            "metrics_port": self.metrics,
-        }
-        return {name: place for name, place in told.items() if place is not None}
 
 
 @final
@@ -233,15 +205,6 @@ class Host:
         task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-
-
-def ports_of(settings: ServerSettings, calls: int, admin: int | None, metrics: int | None) -> Ports:
-    """The ports that were claimed, and the sockets in their place."""
-    return Ports(calls, admin, metrics, socket=_path(settings.listen), admin_socket=_path(settings.admin_listen))
-
-
-def _path(address: Listening | None) -> Path | None:
-    return address.path if isinstance(address, SocketAddress) else None
 
 
 def _load(settings: ServerSettings, changed: Callable[[], None], observer: Observer | None) -> Loaded:

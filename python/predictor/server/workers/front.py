@@ -4,8 +4,8 @@ import asyncio
 from typing import final
 
 from predictor.server.address import Address, Listening
-from predictor.server.host import Ports, ports_of
 from predictor.server.listener import Listener
+from predictor.server.ports import Ports, ports_of
 from predictor.server.rotation import Rotation
 from predictor.server.servicer import CHANGES
 from predictor.server.settings import ServerSettings
