@@ -86,6 +86,18 @@ def test_other_weights_under_the_same_version_are_told(models: Path, others: Ser
     assert problems == ["other@1 has changed in the folder since the others read it; reload other"]
 
 
+def test_what_came_between_a_change_and_its_taking_back_is_served_again(
+    models: Path, others: ServedModels, saved: Path
+) -> None:
+    before = others.now
+    others.unload("small")
+    shutil.copytree(saved / "0", models / "other" / "2")
+    others.refresh()
+    others.restore(before)
+    others.refresh()
+    assert [f"{one.name}@{one.version}" for one in others.infos()] == ["other@1", "other@2", "small@1", "small@2"]
+
+
 def test_another_champion_is_told(models: Path, others: ServedModels) -> None:
     set_alias(models / "small", "champion", 2)
     _, problems = begun(models, others)
