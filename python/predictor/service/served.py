@@ -84,7 +84,7 @@ class ServedModels:
             self._serve(self._source().reload(self._now.registry, reference))
 
     def restore(self, served: Served) -> None:
-        """Serve what was served at an earlier moment; what the folder has had since then comes with the next refresh."""
+        """Serve what was served at an earlier moment; what the folder has had since comes with the next refresh."""
         with self._changing:
             if self._watch is not None and served.seen is not None:
                 self._watch.forget_since(served.seen)
