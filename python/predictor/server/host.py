@@ -132,7 +132,7 @@ class Host:
 
         def load() -> None:
             try:
-                loaded.set_result(_load(self._settings, self._changed, self._instruments.observer))
+                loaded.set_result(_load(self._settings, self._changed, self.refresh, self._instruments.observer))
             except Exception as error:  # noqa: BLE001 - a thread's edge: whoever waits raises it
                 loaded.set_exception(error)
 
@@ -207,7 +207,9 @@ class Host:
         task.add_done_callback(self._tasks.discard)
 
 
-def _load(settings: ServerSettings, changed: Callable[[], None], observer: Observer | None) -> Loaded:
+def _load(
+    settings: ServerSettings, changed: Callable[[], None], look: Callable[[], None], observer: Observer | None
+) -> Loaded:
     from predictor.calls import AdminCalls, Calls  # imports torch, which an address in use need not wait for
     from predictor.service import PredictionService
 
@@ -224,7 +226,8 @@ def _load(settings: ServerSettings, changed: Callable[[], None], observer: Obser
         max_age_sessions=settings.max_age_sessions,
         observer=observer,
     )
-    return Loaded(service, Calls(service, settings.limits.service), AdminCalls(service.served, changed))
+    admin = AdminCalls(service.served, changed, look)
+    return Loaded(service, Calls(service, settings.limits.service), admin)
 
 
 def _warn(problems: Iterable[QuantraError]) -> None:
