@@ -151,7 +151,7 @@ class Worker:
         self._signal(signal.SIGTERM)
 
     def leave(self) -> None:
-        """Tell it that nobody waits for it any more, and listen to it no more."""
+        """Tell it that nobody waits for it any more, and let it be as silent as it likes."""
         self._watching.cancel()
         self._channel.close()
 
