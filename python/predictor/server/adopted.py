@@ -1,14 +1,23 @@
-"""Services of gRPC's own packages, whose requests are parsed here: bytes that are none get an answer that says so.
+"""Services of gRPC's own packages, health and reflection, whose requests are parsed here: bytes that are none get an
+answer that says so.
 
 What gRPC parses itself ends as UNKNOWN where it cannot be parsed.
 """
 
 from collections.abc import AsyncIterator, Callable, Sequence
-from typing import Any, Never, final
+from typing import TYPE_CHECKING, Any, Never, final
 
 import grpc
 import grpc.aio
+from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.message import DecodeError
+from grpc_health.v1 import health_pb2
+from grpc_reflection.v1alpha import reflection_pb2
+
+from predictor._pb import inference_pb2, prediction_pb2
+
+if TYPE_CHECKING:
+    from google.protobuf.descriptor import FileDescriptor
 
 Context = grpc.aio.ServicerContext[Any, Any]
 
@@ -79,3 +88,24 @@ async def _refuse(context: Context, size: int) -> Never:
         grpc.StatusCode.INVALID_ARGUMENT,
         f"the {size} bytes of the request are not what this method reads; encode it from the service's own .proto",
     )
+
+
+def described() -> DescriptorPool:
+    """What reflection tells of: the files of every service, in one pool.
+
+    The public inference protocol has a pool of its own, beside the default one of the others.
+    """
+    pool, known = DescriptorPool(), set[str]()
+    for module in (prediction_pb2, inference_pb2, health_pb2, reflection_pb2):
+        _add(module.DESCRIPTOR, pool, known)
+    return pool
+
+
+def _add(file: "FileDescriptor", pool: DescriptorPool, known: set[str]) -> None:
+    """Add a file after those that it imports."""
+    if file.name in known:
+        return
+    known.add(file.name)
+    for imported in file.dependencies:
+        _add(imported, pool, known)
+    pool.AddSerializedFile(file.serialized_pb)

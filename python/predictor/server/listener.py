@@ -11,9 +11,8 @@ from grpc_reflection.v1alpha import reflection, reflection_pb2_grpc
 
 from predictor.server.address import Listening
 from predictor.server.admission import Admission, Arrivals
-from predictor.server.adopted import Adopting
+from predictor.server.adopted import Adopting, described
 from predictor.server.binding import bind
-from predictor.server.descriptors import described
 from predictor.server.guard import Guard
 from predictor.server.servicer import CALLS, Calls, Offer, Servicer
 from predictor.server.settings import ServerLimits

@@ -68,6 +68,9 @@ class ServerLimits:
     silence_s: float = 60.0
     """Seconds after which a connection on which nothing moves is asked whether it is there; one that does not say so
     within as many more ends, with its streams."""
+    stuck_s: float = 30.0
+    """Seconds after which one of several processes, whose event loop answers nothing meanwhile, is killed and replaced.
+    Forwards do not hold it up: long before, its health and its calls have no answer."""
     drain_s: float = 30.0
     """How long calls in flight may finish after the signal to stop."""
     service: ServiceLimits = field(default_factory=ServiceLimits)
@@ -79,7 +82,7 @@ class ServerLimits:
             value: int = getattr(self, name)
             if value < 1:
                 raise ConfigurationError(f"{name} is {value}, but must be at least 1")
-        for name in ("request_s", "handshake_s", "idle_s", "age_s", "silence_s"):
+        for name in ("request_s", "handshake_s", "idle_s", "age_s", "silence_s", "stuck_s"):
             seconds: float = getattr(self, name)
             if not seconds > 0:
                 raise ConfigurationError(f"{name} is {seconds:g} seconds, but must be above 0")
