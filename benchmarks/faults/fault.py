@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias, final
 
+from benchmarks.faults.door import Door
 from benchmarks.faults.findings import Finding
 from benchmarks.faults.models import Material
 
@@ -18,11 +19,13 @@ class Place:
         material: Models and requests.
         work: A folder of its own, for logs and copies.
         quick: Few calls, and times are not judged.
+        door: How callers reach the server and ask it; faults that have one way alone do not look at it.
     """
 
     material: Material
     work: Path
     quick: bool
+    door: Door
 
     @property
     def log(self) -> Path:
