@@ -15,6 +15,7 @@ from typing import Final, Self, final
 DATA, HEADERS, RST_STREAM, SETTINGS, PING, GOAWAY, WINDOW_UPDATE, CONTINUATION = 0, 1, 3, 4, 6, 7, 8, 9
 _END_STREAM, _ACK, _END_HEADERS, _PADDED, _PRIORITY = 0x1, 0x1, 0x4, 0x8, 0x20
 _TABLE_SIZE, _INITIAL_WINDOW = 1, 4
+_CANCEL: Final = 8
 _PREFACE: Final = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 _FIRST_WINDOW: Final = 65_535
 WHOLE_WINDOW: Final = 16 << 20
@@ -244,6 +245,10 @@ class Connection:
                 self._block.clear()
         if kind in {DATA, HEADERS} and flags & _END_STREAM:
             stream.ended = stream.ended or "closed"
+
+    def cancel(self, stream: Stream) -> None:
+        """Give a call up."""
+        self._socket.sendall(frame(RST_STREAM, _CANCEL.to_bytes(4, "big"), stream=stream.number))
 
     def reset(self) -> None:
         """Go away without a word: the server gets a TCP reset."""

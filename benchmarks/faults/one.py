@@ -10,11 +10,13 @@ from pathlib import Path
 from typing import Final
 
 from benchmarks.faults import (
+    abandoned,
     beside,
     burst,
     checkpoints,
     damaged,
     deadlines,
+    draining,
     forged,
     gone,
     inputs,
@@ -42,6 +44,8 @@ FAULTS: Final[Mapping[str, Fault]] = {
     "deadlines": deadlines.run,
     "gone": gone.run,
     "stopping": stopping.run,
+    "draining": draining.run,
+    "abandoned": abandoned.run,
     "reloads": reloads.run,
     "rotation": rotation.run,
     "inputs": inputs.run,
