@@ -66,6 +66,7 @@ def _finding(
     answered_s = asyncio.run(until_answered(server.target, PREDICT, request, PATIENCE_S))
     wait_for(lambda: not any(levels(server).values()), settle_s)
     after, _ = server.settled(between, settle_s)
+    log = server.log.read_text(encoding="utf-8")
     return Finding(
         fault=fault,
         done=f"twice {count} {done}",
@@ -73,10 +74,8 @@ def _finding(
         wrong=int(not server.is_alive),
         lost=unanswered + int(answered_s is None),
         rows=[
-            *(
-                at_most(f"{name} left over", level, 0, detail="by its metrics")
-                for name, level in levels(server).items()
-            ),
+            *(at_most(f"{name} left over", held, 0, detail="by its metrics") for name, held in levels(server).items()),
+            at_most("incidents in the server's log", log.count("incident"), 0, detail=""),
             *_left(count, between, after, judged=not place.quick),
             shown("a call answered again, s", PATIENCE_S if answered_s is None else answered_s, detail=""),
         ],
@@ -99,9 +98,12 @@ def levels(server: Server) -> dict[str, float]:
     """What the server says that it holds: open sessions, and what waits for an answer."""
     with urlopen(f"http://127.0.0.1:{server.ready['metrics_port']}/metrics") as answer:
         told = answer.read().decode()
-    return {
-        name: sum(map(float, re.findall(rf"^quantra_{name}(?:{{.*}})? (\S+)$", told, re.MULTILINE))) for name in _LEVELS
-    }
+    return {name: _total(told, name) for name in _LEVELS}
+
+
+def _total(told: str, name: str) -> float:
+    """Of a metric, whatever its labels."""
+    return sum(map(float, re.findall(rf"^quantra_{name}(?:{{.*}})? (\S+)$", told, re.MULTILINE)))
 
 
 _LEVELS: Final = ("sessions", "queue_calls", "queue_bytes")

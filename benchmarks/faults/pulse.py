@@ -1,6 +1,7 @@
 """A process of its own that asks a server every 20 ms whether it is well, and tells how long it had to wait.
 
-Run as `python -m benchmarks.faults.pulse PORT [FOLDER]`, with the folder of certificates and tokens; it ends when its input does, and then prints one line of JSON.
+Run as `python -m benchmarks.faults.pulse PORT [FOLDER]`, with the folder of certificates and tokens; it ends when its
+input does, and then prints one line of JSON.
 """
 
 import json

@@ -1,5 +1,6 @@
 """Requests of a stream: forecasts, sessions, and pushes of a bar."""
 
+from functools import partial
 from typing import Final
 
 from benchmarks.faults.models import NAME
@@ -7,7 +8,7 @@ from predictor._pb import prediction_pb2 as pb
 
 NOBODY: Final = "nobody"
 """A session that was never opened."""
-_COLUMNS: Final = ("open", "high", "low", "close", "volume")
+_COLUMNS: Final = ("open", "high", "low", "close", "volume", "adj_close", "split_ratio", "cash_dividend")
 _FLOAT64: Final = 8
 
 
@@ -36,10 +37,10 @@ def asking_nobody(request_id: str) -> bytes:
 
 
 def last_bars(panel: pb.BarPanel) -> pb.BarPanel:
-    """Those of the last session, without columns of adjustments."""
+    """Those of the last session."""
     symbols, sessions = len(panel.symbols), len(panel.session_yyyymmdd)
     last = pb.BarPanel(symbols=panel.symbols, session_yyyymmdd=panel.session_yyyymmdd[-1:])
-    for name in _COLUMNS:
+    for name in filter(partial(getattr, panel), _COLUMNS):
         values = memoryview(getattr(panel, name)).cast("B")
         rows = (values[_FLOAT64 * sessions * row :][: _FLOAT64 * sessions] for row in range(symbols))
         setattr(last, name, b"".join(bytes(row[-_FLOAT64:]) for row in rows))
