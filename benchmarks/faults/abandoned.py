@@ -61,6 +61,7 @@ def _finding(
     settle_s = QUICK_SETTLE_S if place.quick else SETTLE_S
     before = server.vitals()
     unanswered = abandon(server, place.material, count)  # so that all threads and buffers are there
+    levels(server)
     between, _ = server.settled(before, settle_s)
     unanswered += abandon(server, place.material, count)
     answered_s = asyncio.run(until_answered(server.target, PREDICT, request, PATIENCE_S))

@@ -22,7 +22,7 @@ from benchmarks.faults.target import Target
 from benchmarks.report import at_least, at_most
 from predictor._pb import prediction_pb2 as pb
 
-CALLS, QUICK_CALLS = 10_000, 400
+CALLS, QUICK_CALLS, ELSEWHERE = 10_000, 200, 5_000
 CALLERS: Final = 4
 PATIENCE_S: Final = 30.0
 
@@ -35,7 +35,9 @@ def run(place: Place) -> Iterator[Finding]:
     with serving(place.material.small, place.log, *options, secured=secured) as server:
         (before,) = asyncio.run(_predict(server.target, speech.predict, request, 1))
         with _explaining(server.target, place) as explained:
-            ends = asyncio.run(_predict(server.target, speech.predict, request, place.count(CALLS, QUICK_CALLS)))
+            ends = asyncio.run(
+                _predict(server.target, speech.predict, request, place.count(CALLS, QUICK_CALLS, ELSEWHERE))
+            )
         (after,) = asyncio.run(_predict(server.target, speech.predict, request, 1))
     told = explained[0] if explained else "0 0"
     count, different = map(int, told.split())

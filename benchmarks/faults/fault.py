@@ -32,9 +32,11 @@ class Place:
         """Where servers write."""
         return self.work / "server.log"
 
-    def count(self, full: int, quick: int) -> int:
-        """How many, in this run."""
-        return quick if self.quick else full
+    def count(self, full: int, quick: int, elsewhere: int | None = None) -> int:
+        """How many, in this run; `elsewhere` in a full one through another door than the plain one."""
+        if self.quick:
+            return quick
+        return full if elsewhere is None or self.door.is_plain else elsewhere
 
 
 Fault: TypeAlias = Callable[[Place], Iterator[Finding]]

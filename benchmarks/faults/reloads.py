@@ -20,7 +20,7 @@ from benchmarks.faults.speech import Facts, Speech
 from benchmarks.faults.target import Target
 from benchmarks.report import at_least, at_most, shown
 
-RELOADS, QUICK_RELOADS = 1_000, 10
+RELOADS, QUICK_RELOADS, ELSEWHERE = 1_000, 4, 50
 CALLERS, INSTANCES = 4, 4
 PATIENCE_S: Final = 30.0
 FAULT: Final = "reloads under load"
@@ -92,7 +92,7 @@ def _finding(place: Place, server: Server, exchange: Exchange, admin: Admin) -> 
     for _ in range(2):
         known.add(speech.facts_of(asyncio.run(ask_once(server.target, path, request)).body))
         reload()
-    count = place.count(RELOADS, QUICK_RELOADS)
+    count = place.count(RELOADS, QUICK_RELOADS, ELSEWHERE)
     ends = asyncio.run(_load(server.target, path, request, lambda: repeat(reload, count)))
     failed = sum(end.code is not grpc.StatusCode.OK for end in ends)
     mixed, seen = judged(map(speech.facts_of, answers_of(ends)), known)

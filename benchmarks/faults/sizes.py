@@ -140,7 +140,7 @@ def _nothing(place: Place, server: Server) -> Finding:
 def _emptiest(what: str) -> Callable[[Place, Server], Finding]:
     def fault(place: Place, server: Server) -> Finding:
         path, body = place.door.speech.emptiest(LARGEST)[what]
-        count = place.count(2 * AT_ONCE, 1)
+        count = place.count(2 * AT_ONCE, 1, AT_ONCE)
         found = watched(place, server, lambda: asyncio.run(_all(server.target, path, [body] * count, _patience(place))))
         done = f"{count} requests of {len(body) / MIB:.0f} MiB, {min(count, AT_ONCE)} at a time"
         return _finding(place, f"16 MiB of {what}", done, found)
@@ -216,7 +216,7 @@ def half(target: Target, path: str, held_s: float) -> str:
 
 def _cancelled(place: Place, server: Server) -> Finding:
     """Large calls that their callers leave while they send them."""
-    count = place.count(100, 8)
+    count = place.count(100, 8, 50)
     path, meant = place.door.speech.predict, place.door.speech.request(place.material.one_stock())
     body = delimited(UNKNOWN, bytes(PART)) + meant
     found = watched(place, server, lambda: asyncio.run(_leave(server.target, path, body, meant, count)))

@@ -22,9 +22,9 @@ from benchmarks.faults.speech import Native
 from benchmarks.faults.target import Target
 from benchmarks.report import Row, at_least, at_most, shown
 
-FULL_S, QUICK_S = 600.0, 30.0
-WARM_S: Final = 3.0
-WARM_RELOADS: Final = 10
+FULL_S, QUICK_S = 600.0, 6.0
+WARM_S, QUICK_WARM_S = 3.0, 1.0
+WARM_RELOADS, QUICK_WARM_RELOADS = 10, 2
 CALLERS: Final = 4
 SETTLE_S, QUICK_SETTLE_S = 60.0, 2.0
 """As `benchmarks.faults.gone` waits for gRPC's own threads."""
@@ -95,8 +95,11 @@ def soaked(place: Place, server: Server, exchange: Exchange, admin: Admin) -> Fi
 
 def _warm(server: Server, place: Place, exchange: Exchange, admin: Admin) -> None:
     """The same load for a moment, and some reloads: all threads and buffers that there will be have begun then."""
-    load, end = Load(server.target.channel, parts_of(place.material)), time.monotonic() + WARM_S
-    for _ in range(WARM_RELOADS):
+    load, end = (
+        Load(server.target.channel, parts_of(place.material)),
+        time.monotonic() + (QUICK_WARM_S if place.quick else WARM_S),
+    )
+    for _ in range(place.count(WARM_RELOADS, QUICK_WARM_RELOADS)):
         _reload(exchange, admin, Counter())
     asyncio.run(load.once_each())
     asyncio.run(load.run(2 * CALLERS, lambda: time.monotonic() > end))

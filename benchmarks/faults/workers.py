@@ -19,7 +19,7 @@ from benchmarks.faults.served import Server, serving, wait_for
 from benchmarks.faults.target import Target
 from benchmarks.report import at_least, at_most, shown
 
-KILLS, QUICK_KILLS = 20, 2
+KILLS, QUICK_KILLS = 20, 1
 CALLERS: Final = 8
 PATIENCE_S: Final = 30.0
 BACK_S: Final = 3.0
