@@ -102,6 +102,7 @@ def _warm(server: Server, place: Place, exchange: Exchange, admin: Admin) -> Non
     for _ in range(place.count(WARM_RELOADS, QUICK_WARM_RELOADS)):
         _reload(exchange, admin, Counter())
     asyncio.run(load.once_each())
+    end = time.monotonic() + warm_s
     asyncio.run(load.run(2 * CALLERS, lambda: time.monotonic() > end))
 
 
