@@ -95,14 +95,11 @@ def soaked(place: Place, server: Server, exchange: Exchange, admin: Admin) -> Fi
 
 def _warm(server: Server, place: Place, exchange: Exchange, admin: Admin) -> None:
     """The same load for a moment, and some reloads: all threads and buffers that there will be have begun then."""
-    load, end = (
-        Load(server.target.channel, parts_of(place.material)),
-        time.monotonic() + (QUICK_WARM_S if place.quick else WARM_S),
-    )
+    load, lasting_s = Load(server.target.channel, parts_of(place.material)), QUICK_WARM_S if place.quick else WARM_S
     for _ in range(place.count(WARM_RELOADS, QUICK_WARM_RELOADS)):
         _reload(exchange, admin, Counter())
     asyncio.run(load.once_each())
-    end = time.monotonic() + warm_s
+    end = time.monotonic() + lasting_s
     asyncio.run(load.run(2 * CALLERS, lambda: time.monotonic() > end))
 
 

@@ -1,7 +1,7 @@
 """Connections that a server cuts as it ends.
 
-gRPC ends calls that arrive while it stops as CANCELLED, which nobody may repeat. Where the connection is gone first, they
-are UNAVAILABLE, which callers ask elsewhere.
+gRPC ends calls that arrive while it stops as CANCELLED, which nobody repeats. Where the connection is gone first, they
+are UNAVAILABLE, and callers ask elsewhere.
 """
 
 import os

@@ -13,8 +13,8 @@ from predictor.server.address import Listening, SocketAddress
 from predictor.server.admission import Admission, Arrivals
 from predictor.server.adopted import Adopting
 from predictor.server.binding import bind
-from predictor.server.descriptors import described
 from predictor.server.cutting import cut
+from predictor.server.descriptors import described
 from predictor.server.guard import Guard
 from predictor.server.servicer import CALLS, Calls, Offer, Servicer
 from predictor.server.settings import ServerLimits
