@@ -1,5 +1,6 @@
 """Requests of a stream: forecasts, sessions, and pushes of a bar."""
 
+from collections.abc import Sequence
 from functools import partial
 from typing import Final
 
@@ -28,6 +29,12 @@ def pushing(request_id: str, session_id: str, instance: pb.Instance) -> bytes:
     """The last bars of the history once more, which take the place of those that are there: a forecast answers it."""
     pushed = pb.PushBars(session_id=session_id, bars=last_bars(instance.bars), flush=True)
     return pb.PredictStreamRequest(request_id=request_id, push=pushed).SerializeToString()
+
+
+def session(instance: pb.Instance) -> Sequence[bytes]:
+    """One from its opening to its end, and a forecast beside it."""
+    closed = pb.PredictStreamRequest(request_id="d", close=pb.CloseSession(session_id="s")).SerializeToString()
+    return [opening("a", "s", instance), predict("b", instance), pushing("c", "s", instance), closed]
 
 
 def asking_nobody(request_id: str) -> bytes:

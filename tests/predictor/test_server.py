@@ -458,7 +458,7 @@ def test_draining_finishes_calls_in_flight_and_takes_no_more() -> None:
         running.drained.result(10)
 
 
-def test_draining_gives_up_after_its_time_and_what_is_in_flight_may_be_asked_again() -> None:
+def test_draining_gives_up_after_its_time() -> None:
     service = CannedService(forecast_of)
     service.predictions_released.clear()
     with serving(service, ServerLimits(drain_s=0)) as running, grpc.insecure_channel(running.target) as channel:
