@@ -13,15 +13,15 @@ _COLUMNS: Final = ("open", "high", "low", "close", "volume", "adj_close", "split
 _FLOAT64: Final = 8
 
 
-def predict(request_id: str, instance: pb.Instance) -> bytes:
+def predict(request_id: str, instance: pb.Instance, model: str = NAME) -> bytes:
     """A forecast."""
-    asked = pb.StreamPredict(model=NAME, instance=instance)
+    asked = pb.StreamPredict(model=model, instance=instance)
     return pb.PredictStreamRequest(request_id=request_id, predict=asked).SerializeToString()
 
 
-def opening(request_id: str, session_id: str, instance: pb.Instance) -> bytes:
+def opening(request_id: str, session_id: str, instance: pb.Instance, model: str = NAME) -> bytes:
     """A session with this history."""
-    opened = pb.OpenSession(session_id=session_id, model=NAME, instance=instance)
+    opened = pb.OpenSession(session_id=session_id, model=model, instance=instance)
     return pb.PredictStreamRequest(request_id=request_id, open=opened).SerializeToString()
 
 
@@ -31,10 +31,10 @@ def pushing(request_id: str, session_id: str, instance: pb.Instance) -> bytes:
     return pb.PredictStreamRequest(request_id=request_id, push=pushed).SerializeToString()
 
 
-def session(instance: pb.Instance) -> Sequence[bytes]:
+def session(instance: pb.Instance, model: str = NAME) -> Sequence[bytes]:
     """One from its opening to its end, and a forecast beside it."""
     closed = pb.PredictStreamRequest(request_id="d", close=pb.CloseSession(session_id="s")).SerializeToString()
-    return [opening("a", "s", instance), predict("b", instance), pushing("c", "s", instance), closed]
+    return [opening("a", "s", instance, model), predict("b", instance, model), pushing("c", "s", instance), closed]
 
 
 def asking_nobody(request_id: str) -> bytes:
