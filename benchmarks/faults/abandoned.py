@@ -27,8 +27,9 @@ LEFT_S: Final = 0.3
 PATIENCE_S: Final = 30.0
 SETTLE_S, QUICK_SETTLE_S = 60.0, 2.0
 """As `benchmarks.faults.gone` waits for gRPC's own threads."""
-MOST_KEPT_KIB: Final = 4.0
-"""A stream, once memory has been used before: a session of one symbol alone keeps 10 KiB."""
+SESSION_KIB, UNREAD_KIB = 5.0, 20.0
+"""What a stream may leave behind once memory has been used before: half of what it held, which are a session's bars, or
+its questions of 10 KiB each."""
 
 Leave = Callable[[http2.Connection, Sequence[http2.Stream]], None]
 """How a caller goes away."""
@@ -44,6 +45,7 @@ def run(place: Place) -> Iterator[Finding]:
             _abandon_sessions,
             "sessions that are abandoned",
             "streams with an open session and a push under way: the connection is reset, closed, or the call cancelled",
+            SESSION_KIB,
         )
         yield _finding(
             place,
@@ -51,11 +53,17 @@ def run(place: Place) -> Iterator[Finding]:
             _never_read,
             "streams whose callers never read",
             f"streams of {QUESTIONS} questions each, with a window of 0; then the callers hang up",
+            UNREAD_KIB,
         )
 
 
 def _finding(
-    place: Place, server: Server, abandon: Callable[[Server, Material, int], int], fault: str, done: str
+    place: Place,
+    server: Server,
+    abandon: Callable[[Server, Material, int], int],
+    fault: str,
+    done: str,
+    most_kib: float,
 ) -> Finding:
     count, request = place.count(STREAMS, QUICK_STREAMS), predict_request(place.material.one_stock(), model=NAME)
     settle_s = QUICK_SETTLE_S if place.quick else SETTLE_S
@@ -77,20 +85,20 @@ def _finding(
         rows=[
             *(at_most(f"{name} left over", held, 0, detail="by its metrics") for name, held in levels(server).items()),
             at_most("incidents in the server's log", log.count("incident"), 0, detail=""),
-            *_left(count, between, after, judged=not place.quick),
+            *_left(count, between, after, most_kib, judged=not place.quick),
             shown("a call answered again, s", PATIENCE_S if answered_s is None else answered_s, detail=""),
         ],
         naive="naive: a server without bounds and keepalive keeps each until its connection is known to be dead",
     )
 
 
-def _left(count: int, between: Vitals, after: Vitals, *, judged: bool) -> list[Row]:
+def _left(count: int, between: Vitals, after: Vitals, most_kib: float, *, judged: bool) -> list[Row]:
     detail = f"after the first time {between}; after the second {after}"
     kept_kib = (after.resident - between.resident) / 1024 / count
     return [
         at_most("threads left over", after.threads - between.threads, 0, detail=detail, judged=judged),
         at_most("descriptors left over", after.descriptors - between.descriptors, 0, detail=detail),
-        at_most("memory kept, KiB a stream", kept_kib, MOST_KEPT_KIB, detail=detail, judged=judged),
+        at_most("memory kept, KiB a stream", kept_kib, most_kib, detail=detail, judged=judged),
         shown("memory at most, MiB", after.peak / MIB, detail="of the process"),
     ]
 

@@ -53,8 +53,9 @@ class Stopped:
 
 def run(place: Place) -> Iterator[Finding]:
     """While it loads, then while it answers."""
-    yield _early(place)
-    yield _loading(place)
+    if place.door.is_plain or not place.quick:
+        yield _early(place)
+        yield _loading(place)
     yield _answering(place)
 
 
