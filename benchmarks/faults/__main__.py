@@ -1,7 +1,7 @@
 """What a server survives: each fault is done to a real server process, and what came of it is counted.
 
 The server is seen from outside alone: its answers, its health, its memory, threads and descriptors (Linux). Every fault
-runs in a process of its own and within a time, so that one that hangs is a verdict. A full run takes an hour.
+runs in a process of its own and within a time, so that one that hangs is a verdict. A full run takes about 90 minutes.
 """
 
 import os
