@@ -1,5 +1,3 @@
-using System.Diagnostics;
-using System.Text.Json;
 using Quantra.Client.Embedded;
 using Quantra.Client.Tests;
 
@@ -12,7 +10,7 @@ namespace Quantra.Client.Tests;
 public sealed class Doors : IAsyncLifetime
 {
     private readonly string _folder = Directory.CreateTempSubdirectory("quantra-").FullName;
-    private Process? _server;
+    private PythonServer? _server;
     private QuantraClient? _grpc;
     private EmbeddedPredictor? _embedded;
     private Expected? _expected;
@@ -38,19 +36,10 @@ public sealed class Doors : IAsyncLifetime
 
     public async ValueTask InitializeAsync()
     {
-        var script = Path.Combine(Repository(), "tests", "contract", "dotnet_fixture.py");
-        using (var fixture = Python([script, _folder]))
-        {
-            await fixture.WaitForExitAsync();
-            Assert.Equal(0, fixture.ExitCode);
-        }
-
+        await PythonServer.RunAsync(Path.Combine(Repository(), "tests", "contract", "dotnet_fixture.py"), _folder);
         _expected = Expected.Read(PathOf("expected.json"));
-        string[] quiet = ["--device", "cpu", "--log-level", "error"];
-        _server = Python(["-m", "predictor.server", "--models", Models, "--listen", "127.0.0.1:0", .. quiet]);
-        var ready = await _server.StandardOutput.ReadLineAsync()
-            ?? throw new InvalidOperationException("the Python server ended before it was ready; see its errors above");
-        Address = new Uri($"http://127.0.0.1:{JsonDocument.Parse(ready).RootElement.GetProperty("port").GetInt32()}");
+        _server = await PythonServer.StartAsync(Models);
+        Address = new Uri($"http://127.0.0.1:{_server.Port}");
         _grpc = new QuantraClient(Address);
         _embedded = await EmbeddedPredictor.OpenAsync(EmbeddedOptions);
     }
@@ -62,28 +51,8 @@ public sealed class Doors : IAsyncLifetime
         if (_grpc is not null)
             await _grpc.DisposeAsync();
         if (_server is not null)
-        {
-            _server.Kill();
-            await _server.WaitForExitAsync();
-            _server.Dispose();
-        }
-
+            await _server.DisposeAsync();
         Directory.Delete(_folder, recursive: true);
-    }
-
-    private static Process Python(string[] arguments) =>
-        Process.Start(new ProcessStartInfo(Interpreter(), arguments) { RedirectStandardOutput = true })!;
-
-    private static string Interpreter()
-    {
-        if (Environment.GetEnvironmentVariable("QUANTRA_PYTHON") is { Length: > 0 } python)
-            return python;
-        var environment = Environment.GetEnvironmentVariable("VIRTUAL_ENV")
-            ?? throw new InvalidOperationException(
-                "these tests need a Python with quantra: activate its virtual environment, or set QUANTRA_PYTHON to its python");
-        return OperatingSystem.IsWindows()
-            ? Path.Combine(environment, "Scripts", "python.exe")
-            : Path.Combine(environment, "bin", "python");
     }
 
     public static string Repository()

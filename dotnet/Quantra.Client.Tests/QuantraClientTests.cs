@@ -1,4 +1,6 @@
 using System.Globalization;
+using System.Net;
+using System.Net.Sockets;
 using System.Reflection;
 using Google.Protobuf;
 using Google.Protobuf.WellKnownTypes;
@@ -18,6 +20,41 @@ public sealed class QuantraClientTests(Doors doors)
     public async Task A_server_that_is_not_there_is_UNAVAILABLE()
     {
         await using var client = new QuantraClient(Nobody);
+        var failure = await Assert.ThrowsAsync<QuantraException>(() => client.ListModelsAsync(Token));
+        Assert.Equal((StatusCode.Unavailable, QuantraReason.Unavailable), (failure.Code, failure.Reason));
+    }
+
+    [Theory]
+    [InlineData("localhost:50051", "write http://localhost:50051, or https://")]
+    [InlineData("grpc://10.0.0.7:50051", "write http://10.0.0.7:50051, or https://")]
+    [InlineData("desktop", "write http://desktop, or https://")]
+    public void An_address_without_http_is_refused_at_once(string address, string told)
+    {
+        var failure = Assert.Throws<ArgumentException>(() => new QuantraClient(new Uri(address, UriKind.RelativeOrAbsolute)));
+        Assert.Equal("address", failure.ParamName);
+        Assert.Contains(told, failure.Message, StringComparison.Ordinal);
+    }
+
+    [Fact]
+    public async Task A_connection_that_dies_silently_is_noticed_and_replaced()
+    {
+        await using var relay = new Relay(doors.Address);
+        var hasty = new QuantraClientOptions { PingInterval = TimeSpan.FromSeconds(1), PingTimeout = TimeSpan.FromSeconds(1) };
+        await using var client = new QuantraClient(relay.Address, hasty);
+        await client.ListModelsAsync(Token);
+        relay.FallSilent();
+        var failure = await Assert.ThrowsAsync<QuantraException>(() => client.ListModelsAsync(Token));
+        Assert.Equal((StatusCode.Unavailable, QuantraReason.Unavailable), (failure.Code, failure.Reason));
+        Assert.NotEmpty(await client.ListModelsAsync(Token));
+    }
+
+    [Fact]
+    public async Task A_server_that_lets_nobody_in_is_UNAVAILABLE()
+    {
+        using var listener = new TcpListener(IPAddress.Loopback, 0);
+        listener.Start();
+        var hasty = new QuantraClientOptions { ConnectTimeout = TimeSpan.FromSeconds(1) };
+        await using var client = new QuantraClient(new Uri($"https://{listener.LocalEndpoint}"), hasty);
         var failure = await Assert.ThrowsAsync<QuantraException>(() => client.ListModelsAsync(Token));
         Assert.Equal((StatusCode.Unavailable, QuantraReason.Unavailable), (failure.Code, failure.Reason));
     }
@@ -75,6 +112,35 @@ public sealed class QuantraClientTests(Doors doors)
         Assert.Equal((StatusCode.ResourceExhausted, reason), (refusal.Code, refusal.Reason));
     }
 
+    [Theory]
+    [InlineData(StatusCode.Unauthenticated, QuantraReason.Unauthenticated)]
+    [InlineData(StatusCode.PermissionDenied, QuantraReason.PermissionDenied)]
+    [InlineData(StatusCode.Internal, QuantraReason.Internal)]
+    public async Task A_refusal_of_a_proxy_has_the_reason_of_its_code(StatusCode code, string reason)
+    {
+        var refusal = await RefusalAsync(new RpcException(new Status(code, "denied")));
+        Assert.Equal((code, reason), (refusal.Code, refusal.Reason));
+    }
+
+    [Theory]
+    [InlineData("The remote certificate is invalid because of errors in the certificate chain: NotTimeValid", "has expired")]
+    [InlineData("An error occurred while sending the request.", "check the address")]
+    public async Task A_connection_that_gRPC_calls_INTERNAL_is_UNAVAILABLE_and_says_what_to_do(string detail, string told)
+    {
+        var cause = new InvalidOperationException("wrapped", new HttpRequestException(detail));
+        var refusal = await RefusalAsync(new RpcException(new Status(StatusCode.Internal, detail, cause)));
+        Assert.Equal((StatusCode.Unavailable, QuantraReason.Unavailable), (refusal.Code, refusal.Reason));
+        Assert.Contains(told, refusal.Message, StringComparison.Ordinal);
+    }
+
+    [Fact]
+    public async Task An_answer_that_is_no_message_is_INTERNAL()
+    {
+        var cause = new IOException("no message"); // protobuf's exception is one
+        var refusal = await RefusalAsync(new RpcException(new Status(StatusCode.Internal, "unreadable", cause)));
+        Assert.Equal((StatusCode.Internal, QuantraReason.Internal), (refusal.Code, refusal.Reason));
+    }
+
     [Fact]
     public async Task An_answer_with_too_few_results_is_INTERNAL()
     {
@@ -94,6 +160,9 @@ public sealed class QuantraClientTests(Doors doors)
         Assert.Throws<ArgumentOutOfRangeException>(() => new QuantraClientOptions { Timeout = TimeSpan.Zero });
         Assert.Throws<ArgumentOutOfRangeException>(() => new QuantraClientOptions { Timeout = TimeSpan.MaxValue });
         Assert.Throws<ArgumentOutOfRangeException>(() => new QuantraClientOptions { MaxMessageBytes = 0 });
+        Assert.Throws<ArgumentOutOfRangeException>(() => new QuantraClientOptions { ConnectTimeout = TimeSpan.Zero });
+        Assert.Throws<ArgumentOutOfRangeException>(() => new QuantraClientOptions { PingInterval = TimeSpan.FromSeconds(0.9) });
+        Assert.Throws<ArgumentOutOfRangeException>(() => new QuantraClientOptions { PingTimeout = TimeSpan.FromDays(2) });
     }
 
     [Fact]

@@ -23,6 +23,7 @@ public sealed class QuantraClient : IStockPredictor
 
     /// <summary>Opens a channel of its own; nothing is sent before the first call.</summary>
     /// <param name="address">For example http://127.0.0.1:50051.</param>
+    /// <exception cref="ArgumentException">The address begins with neither http:// nor https://.</exception>
     public QuantraClient(Uri address)
         : this(address, new QuantraClientOptions())
     {
@@ -31,10 +32,12 @@ public sealed class QuantraClient : IStockPredictor
     /// <summary>Opens a channel of its own; nothing is sent before the first call.</summary>
     /// <param name="address">For example http://127.0.0.1:50051.</param>
     /// <param name="options">Timeout and limits.</param>
+    /// <exception cref="ArgumentException">The address begins with neither http:// nor https://.</exception>
     public QuantraClient(Uri address, QuantraClientOptions options)
     {
         ArgumentNullException.ThrowIfNull(address);
         ArgumentNullException.ThrowIfNull(options);
+        CheckScheme(address);
         _ownChannel = OpenChannel(address, options);
         _stub = new Stub(_ownChannel);
         _target = address.Authority;
@@ -121,6 +124,17 @@ public sealed class QuantraClient : IStockPredictor
         return ValueTask.CompletedTask;
     }
 
+    /// <summary>Refuses what .NET takes for an address and no call could use: in localhost:50051, localhost is the scheme.</summary>
+    private static void CheckScheme(Uri address)
+    {
+        if (address.IsAbsoluteUri && address.Scheme is ("http" or "https"))
+            return;
+        var (given, rest) = (address.OriginalString, address.OriginalString.Split("://")[^1]);
+        throw new ArgumentException(
+            $"'{given}' begins with neither http:// nor https://; write http://{rest}, or https://{rest} if the server has TLS",
+            nameof(address));
+    }
+
     private static GrpcChannel OpenChannel(Uri address, QuantraClientOptions options) =>
         GrpcChannel.ForAddress(address, new GrpcChannelOptions
         {
@@ -128,6 +142,9 @@ public sealed class QuantraClient : IStockPredictor
             {
                 UseProxy = !address.IsLoopback,
                 EnableMultipleHttp2Connections = true,
+                ConnectTimeout = options.ConnectTimeout,
+                KeepAlivePingDelay = options.PingInterval,
+                KeepAlivePingTimeout = options.PingTimeout,
             },
             DisposeHttpClient = true,
             MaxReceiveMessageSize = options.MaxMessageBytes,

@@ -3,6 +3,7 @@
 import json
 import re
 import shlex
+import shutil
 import socket
 import subprocess
 from contextlib import ExitStack
@@ -18,7 +19,7 @@ from google.protobuf import json_format
 from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.message_factory import GetMessageClass
 from grpc_reflection.v1alpha.proto_reflection_descriptor_database import ProtoReflectionDescriptorDatabase
-from shown_commands import ROOT, run_command, run_python, running
+from shown_commands import ROOT, run_command, run_csharp, run_python, running
 
 from predictor.errors import ANSWERS, Status
 from predictor.explain import cost
@@ -28,7 +29,7 @@ from trainers.cli.commands import app
 
 PAGE = (ROOT / "docs" / "serving.md").read_text(encoding="utf-8")
 SECURITY = (ROOT / "SECURITY.md").read_text(encoding="utf-8")
-BLOCKS = re.findall(r"^```(bash|python)\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+BLOCKS = re.findall(r"^```(bash|python|csharp)\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
 PORTS: tuple[str, ...] = ("50051", "50052", "50053", "50054")
 UNITS = {"": 1, "s": 1, "symbols": 1, "KiB": 1024, "MiB": 1024**2}
 
@@ -61,6 +62,8 @@ def test_the_pages_blocks_run_in_order(folder: Path) -> None:
             code = re.sub("|".join(PORTS), lambda port: free[port[0]], text)
             if language == "python":
                 assert run_python(code, folder).strip()
+            elif language == "csharp":
+                assert shutil.which("dotnet") is None or "AAPL" in run_csharp(code, folder, folder / "Ask")
             else:
                 answers += [answer for line in code.strip().splitlines() for answer in run_line(line, folder, servers)]
     assert answers == [{"status": "SERVING"}, [1], [1, 2], [1, 2]]

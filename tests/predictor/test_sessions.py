@@ -56,6 +56,13 @@ def test_new_york_is_closed_on_holidays_and_in_disasters(day: int) -> None:
     assert not NYSE.is_session(day)
 
 
+def test_the_last_days_of_a_calendar_may_be_none_of_its_sessions() -> None:
+    calendar = SessionCalendar.weekdays(20200101, 20200531)
+    assert [calendar.is_session(day) for day in (20200529, 20200530, 20200531)] == [True, False, False]
+    with pytest.raises(CalendarEndedError):
+        calendar.is_session(20200601)
+
+
 def test_new_york_trades_around_its_closures() -> None:
     assert all(NYSE.is_session(day) for day in (20010910, 20010917, 20121026, 20121031, 20181206, 20240328))
 

@@ -2,6 +2,7 @@
 
 import tracemalloc
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
@@ -18,14 +19,16 @@ from serving import serving
 from predictor import artifact
 from predictor._pb import prediction_pb2 as pb
 from predictor.bars import BarPanel, files
+from predictor.calls import Calls
+from predictor.calls.requests import PlainInstances
 from predictor.errors import BarsError, MalformedRequestError, QuantraError, RequestTooLargeError, TooFewBarsError
 from predictor.forecast import Forecast
 from predictor.golden import LONG_AFTER
-from predictor.instance import NEVER, GapPolicy, Instance, Query
+from predictor.instance import NEVER, Deadline, GapPolicy, Instance, Query
 from predictor.model import Answering
 from predictor.service import PredictionService
 from predictor.wire import instances
-from predictor.wire.counting import MOST, count_parts
+from predictor.wire.counting import MOST, SMALL, count_parts, parsed_if_plain
 from predictor.wire.limits import MAX_INSTANCES, MAX_ROWS
 from predictor.wire.tags import TooManyPartsError
 
@@ -34,6 +37,7 @@ LARGEST = 16 << 20
 SYMBOLS = 2000
 DAYS = recent_bars("AAPL").sessions
 LAST = int(DAYS[-1])
+SOON_S = 30
 TIMES = 20
 """How many times its bytes a request of nothing may take while it is answered."""
 
@@ -292,3 +296,60 @@ def test_the_server_refuses_the_emptiest_request_as_too_large(tmp_path: Path) ->
     info = error_details_pb2.ErrorInfo()
     assert status.details[0].Unpack(info)
     assert (info.reason, info.metadata["field"]) == ("REQUEST_TOO_LARGE", "instances")
+
+
+def plain_and_counted(body: bytes, monkeypatch: pytest.MonkeyPatch, folder: Path) -> tuple[bytes, bytes]:
+    """The answer to a small request, and to the same where none is taken for small."""
+    with PredictionService.open(small_models(folder), device="cpu") as service:
+        calls = Calls(service)
+        plain = calls.call("Predict", body, Deadline()).result(SOON_S)
+        with monkeypatch.context() as patched:
+            patched.setattr("predictor.wire.counting.SMALL", 0)
+            counted = calls.call("Predict", body, Deadline()).result(SOON_S)
+        calls.close()
+    return plain, counted
+
+
+def test_a_small_request_is_answered_as_one_that_is_counted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    two = replace(recent_bars("AAPL"), symbols=("OTHER",))
+    questions = [Instance(input=bars, request_id=str(k)) for k, bars in enumerate((recent_bars("AAPL"), two))]
+    bad = pb.Instance(request_id="bad", bars=pb.BarPanel(symbols=["A", "B"]))
+    request = pb.PredictRequest(instances=[instances.encode(questions[0]), bad, instances.encode(questions[1])])
+    plain, counted = plain_and_counted(request.SerializeToString(), monkeypatch, tmp_path)
+    results = pb.PredictResponse.FromString(plain).results
+    assert [(one.request_id, one.WhichOneof("outcome")) for one in results] == [
+        ("0", "forecast"),
+        ("bad", "error"),
+        ("1", "forecast"),
+    ]
+    assert plain == counted
+
+
+def test_a_small_request_of_more_instances_than_are_parsed_at_once_is_counted(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    body = pb.PredictRequest(instances=[pb.Instance()] * (MAX_INSTANCES + 1)).SerializeToString()
+    assert len(body) < SMALL
+    with pytest.raises(RequestTooLargeError, match=f"more than {MAX_INSTANCES}"):
+        plain_and_counted(body, monkeypatch, tmp_path)
+
+
+def test_a_small_tensor_of_many_axes_is_refused() -> None:
+    window = pb.FeatureWindow(symbols=["A"], observed=pb.Tensor(type=pb.DATA_TYPE_FLOAT32, shape=[1] * 10_000))
+    with pytest.raises(MalformedRequestError, match=r"has shape \[1, 1, 1, 1, 1, 1, 1, 1, 1\], need 3 axes"):
+        instances.decode(pb.Instance(window=window))
+
+
+def test_the_symbols_of_a_small_request_count_as_rows() -> None:
+    window = pb.Instance(window=pb.FeatureWindow(symbols=["A", "B"]))
+    request = pb.PredictRequest(instances=[window, pb.Instance(bars=pb.BarPanel(symbols=["C"])), pb.Instance()])
+    body = request.SerializeToString()
+    assert PlainInstances(body, request.instances, lambda _: []).rows == 3
+    assert PlainInstances(body, request.instances, lambda _: []).size == len(body)
+
+
+@pytest.mark.parametrize("more", [b"", b"\x0a\x01x"], ids=["as it is", "its id twice"])
+def test_a_request_that_says_something_twice_is_not_plain(more: bytes) -> None:
+    body = pb.PredictStreamRequest(request_id="1", timeout_s=1).SerializeToString() + more
+    assert (parsed_if_plain(body, pb.PredictStreamRequest) is None) == bool(more)
+    assert parsed_if_plain(body.ljust(SMALL + 1, b"\0"), pb.PredictStreamRequest) is None

@@ -23,6 +23,7 @@ from predictor.calls.requests import (
     EncodedGlobalQuery,
     EncodedInstances,
     EncodedQuery,
+    PlainInstances,
     checked_reference,
     parsed,
 )
@@ -37,9 +38,12 @@ from predictor.instance import Deadline
 from predictor.limits import ServiceLimits
 from predictor.service import Asked, AskedGlobalQuery, AskedQuery
 from predictor.wire import attributions, errors, forecasts, global_importance, models
-from predictor.wire.counting import Counted
+from predictor.wire.counting import Counted, parsed_if_plain
 
 SERVICE_NAME: Final = pb.DESCRIPTOR.services_by_name["PredictionService"].full_name
+
+MOST_PLAIN: Final = 64
+"""Instances of a request that is parsed without being counted."""
 
 ReadT = TypeVar("ReadT")
 
@@ -133,12 +137,12 @@ class Calls:
         methods = {
             "ListModels": Method(pb.ListModelsRequest, self._list_models),
             "GetModel": Method(pb.GetModelRequest, self._get_model),
-            "Predict": Method(pb.PredictRequest, self._predict),
             "Explain": Method(pb.ExplainRequest, self._explain),
         }
         self._inference = InferenceCalls(service, self._counting)
         self._unary: dict[str, Begin] = {
             **{name: partial(self._begin, name, method) for name, method in methods.items()},
+            "Predict": self._begin_predict,
             **self._inference.unary,
         }
 
@@ -209,6 +213,14 @@ class Calls:
         else:
             follow(name, counted, answer, lambda counted: method.begin(request, counted, deadline, answer))
 
+    def _begin_predict(self, request: bytes, deadline: Deadline, answer: "Future[bytes]") -> None:
+        plain = parsed_if_plain(request, pb.PredictRequest)
+        if plain is not None and 0 < len(plain.instances) <= MOST_PLAIN:
+            asked = PlainInstances(request, plain.instances, _instances_of)
+            self._ask(plain.model, asked, deadline, answer)
+        else:
+            self._begin("Predict", Method(pb.PredictRequest, self._predict), request, deadline, answer)
+
     def _list_models(self, body: bytes, _counted: Counted, _deadline: Deadline, answer: "Future[bytes]") -> None:
         parsed(body, pb.ListModelsRequest)
         infos = self._service.models()
@@ -221,8 +233,12 @@ class Calls:
 
     def _predict(self, body: bytes, counted: Counted, deadline: Deadline, answer: "Future[bytes]") -> None:
         asked = EncodedInstances(body, counted)
-        model = checked_reference(parsed(counted.head, pb.PredictRequest).model)
-        outcomes = self._service.predict(model, asked, deadline)
+        self._ask(parsed(counted.head, pb.PredictRequest).model, asked, deadline, answer)
+
+    def _ask(
+        self, model: str, asked: EncodedInstances | PlainInstances, deadline: Deadline, answer: "Future[bytes]"
+    ) -> None:
+        outcomes = self._service.predict(checked_reference(model), asked, deadline)
         chain("Predict", outcomes, answer, lambda done: encode_results(asked.request_ids, done))
 
     def _explain(self, body: bytes, counted: Counted, deadline: Deadline, answer: "Future[bytes]") -> None:
@@ -240,6 +256,10 @@ class Calls:
 
         known = self._service.explain_global(asked.model, asked, report, deadline)
         chain("ExplainGlobal", known, answer, encode_known)
+
+
+def _instances_of(body: bytes) -> Sequence[pb.Instance]:
+    return pb.PredictRequest.FromString(body).instances
 
 
 def encode_known(known: GlobalImportance) -> bytes:

@@ -12,7 +12,7 @@ from predictor._pb import prediction_pb2 as pb
 from predictor.calls.chaining import fail, quantra_error, settle
 from predictor.calls.counting import AT_ONCE, Counting, Uncounted
 from predictor.calls.flow import Flow
-from predictor.calls.requests import EncodedInstances, checked_reference, parsed
+from predictor.calls.requests import EncodedInstances, PlainInstances, checked_reference, parsed
 from predictor.calls.sessions import Said, SessionQuestion, Sessions, SessionStep
 from predictor.calls.streams import Emit
 from predictor.errors import (
@@ -28,7 +28,7 @@ from predictor.service import Asked
 from predictor.wire import errors, forecasts
 from predictor.wire.counting import Counted, TooManyPartsError, count_parts, no_message
 from predictor.wire.limits import MAX_TEXT, check_text
-from predictor.wire.stream_requests import StreamRequest, read_request
+from predictor.wire.stream_requests import StreamRequest, instance_of, read_request
 
 CALL: Final = "PredictStream"
 
@@ -176,6 +176,10 @@ class PredictStream:
         return True
 
     def _begin(self, request: UnderWay, read: StreamRequest, body: bytes) -> None:
+        if read.plain is not None:
+            model = checked_reference(read.plain.model)
+            self._ask(request, model, PlainInstances(body, (read.plain.instance,), instance_of), _itself)
+            return
         action, within = read.action()
         match action:
             case "predict":

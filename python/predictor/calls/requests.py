@@ -1,6 +1,6 @@
 """Requests that were counted, and that are read only when their turn comes: bytes wait in less memory than arrays."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TypeVar, final
 
@@ -61,6 +61,36 @@ class EncodedInstances:
     @property
     def request_ids(self) -> Sequence[str]:
         """Of each instance, once they were read; empty where it could not be."""
+        return self._ids
+
+
+@final
+class PlainInstances:
+    """The instances of a request that is parsed whole, because it is small. Until its turn it waits as bytes.
+
+    Args:
+        body: the request.
+        found: its instances.
+        read: finds them once more.
+    """
+
+    def __init__(
+        self, body: bytes, found: Sequence[pb.Instance], read: Callable[[bytes], Sequence[pb.Instance]]
+    ) -> None:
+        self._body, self._read = body, read
+        self._ids: tuple[str, ...] = ()
+        self.rows = sum(len(one.bars.symbols) + len(one.window.symbols) for one in found)
+        self.size = len(body)
+
+    def instances(self) -> tuple[ReadInstance, ...]:
+        """Each instance, or what is wrong with it; called once, for the bytes are let go then."""
+        messages, self._body = self._read(self._body), b""
+        self._ids = tuple(one.request_id for one in messages)
+        return instances.decode_each(messages)
+
+    @property
+    def request_ids(self) -> Sequence[str]:
+        """Of each instance, once they were read."""
         return self._ids
 
 

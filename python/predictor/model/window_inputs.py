@@ -5,8 +5,9 @@ step: a batch that is joined first waits once where its instances would wait one
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import chain
-from typing import NamedTuple
+from typing import NamedTuple, Self, final
 
 import numpy as np
 import torch
@@ -66,7 +67,8 @@ def check_form(pipeline: Pipeline, window: FeatureWindow) -> None:
         WindowShapeError: a group has another shape or type than the model reads.
         InvalidInputError: a symbol, price or date is invalid.
     """
-    _check_features(window.features, pipeline.features.features.names)
+    if window.features:
+        _check_features(window.features, pipeline.features.features.names)
     ours = pipeline.features.schema_hash
     if window.schema_hash != ours:
         names = [f.name for f in pipeline.features.features.observed]
@@ -93,7 +95,10 @@ def windows_prepared(pipeline: Pipeline, windows: Sequence[FeatureWindow]) -> li
     fault = _fault(groups, tuple(chain.from_iterable(window.symbols for window in windows)))
     if fault is None:
         inputs = _split(groups, [len(window.symbols) for window in windows])
-        return [_prepared(pipeline, window, own) for window, own in zip(windows, inputs, strict=True)]
+        dates = {as_of: _Dates.of(pipeline, as_of) for as_of in {window.as_of_session for window in windows}}
+        return [
+            _prepared(window, dates[window.as_of_session], own) for window, own in zip(windows, inputs, strict=True)
+        ]
     if len(windows) == 1:
         return [fault]
     return [one for window in windows for one in windows_prepared(pipeline, [window])]
@@ -104,8 +109,9 @@ def _joined(pipeline: Pipeline, windows: Sequence[FeatureWindow]) -> Groups:
     horizons = len(pipeline.target.horizons)
 
     def levels(name: str) -> FloatArray:
-        sent: list[FloatArray] = [getattr(window, name) for window in windows]
-        return np.concatenate([np.broadcast_to(one.reshape(len(one), -1), (len(one), horizons)) for one in sent])
+        sent: FloatArray = np.concatenate([getattr(window, name) for window in windows])
+        columns = sent.reshape(len(sent), -1)
+        return columns if columns.shape[1] == horizons else np.repeat(columns, horizons, axis=1)
 
     return Groups(
         observed=np.concatenate([window.observed for window in windows]),
@@ -144,23 +150,37 @@ def _split(groups: Groups, sizes: Sequence[int]) -> Iterator[Inputs]:
     return (Inputs(*own) for own in zip(*parts, strict=True))
 
 
-def _prepared(pipeline: Pipeline, window: FeatureWindow, inputs: Inputs) -> Prepared:
-    as_of, unknown = window.as_of_session, np.zeros(0, np.int32)
+@final
+@dataclass(frozen=True, slots=True)
+class _Dates:
+    """What follows from a window's last session; several windows of a batch mostly have the same."""
+
+    target_sessions: NDArray[np.int32]
+    base_session: int
+
+    @classmethod
+    def of(cls, pipeline: Pipeline, as_of: int) -> Self:
+        if not as_of:
+            return cls(np.zeros(0, np.int32), 0)
+        return cls(pipeline.target_sessions(as_of), pipeline.base_session(as_of))
+
+
+def _prepared(window: FeatureWindow, dates: _Dates, inputs: Inputs) -> Prepared:
     return Prepared(
         symbols=window.symbols,
         usable=np.ones(len(window.symbols), np.bool_),
         inputs=inputs,
-        sessions=unknown,
-        as_of=as_of,
-        target_sessions=pipeline.target_sessions(as_of) if as_of else unknown,
-        base_session=pipeline.base_session(as_of) if as_of else 0,
+        sessions=np.zeros(0, np.int32),
+        as_of=window.as_of_session,
+        target_sessions=dates.target_sessions.copy(),
+        base_session=dates.base_session,
         anchor=window.anchor_price,
         warnings=(),
     )
 
 
 def _check_features(given: tuple[str, ...], ours: tuple[str, ...]) -> None:
-    """The caller's feature names, if it sent any, against the model's."""
+    """The caller's feature names against the model's."""
     known, sent = frozenset(ours), frozenset(given)
     unknown = [name for name in given if name not in known]
     if unknown:
@@ -168,7 +188,7 @@ def _check_features(given: tuple[str, ...], ours: tuple[str, ...]) -> None:
             f"features {unknown[:5]} are not the model's; it reads {list(ours)}",
             metadata={"unknown": ",".join(unknown[:5])},
         )
-    if given and given != ours:
+    if given != ours:
         missing = [name for name in ours if name not in sent]
         raise FeatureMismatchError(
             f"the features are in another order than the model's, or some are missing: missing {missing}; "

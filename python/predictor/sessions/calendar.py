@@ -180,7 +180,9 @@ class SessionCalendar:
         Raises:
             CalendarEndedError: the calendar does not cover the date.
         """
-        return self.sessions(day, day).size == 1
+        self._require_covered(day, day)
+        place = int(np.searchsorted(self._table.sessions, day))
+        return place < self._table.sessions.size and bool(self._table.sessions[place] == day)
 
     def following(self, session: int, count: int) -> NDArray[np.int32]:
         """The `count` sessions after a date, which need not be a session itself; int32 [count] (read-only).

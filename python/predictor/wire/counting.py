@@ -2,16 +2,17 @@
 
 An empty message takes two bytes on the wire and some hundred in memory, and parsing holds the interpreter, so that the
 largest request of the emptiest content would stop the process for seconds. Counting looks at tags and lengths alone,
-stops at the first limit, and finds where each instance lies, so that each is parsed by itself.
+stops at the first limit, and finds where each instance lies, so that each is parsed by itself. What is small and plain
+is parsed without: that takes less time than to count it.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import Final, cast, final
+from typing import Final, TypeVar, cast, final
 
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
-from google.protobuf.message import Message
+from google.protobuf.message import DecodeError, Message
 
 from predictor._pb import prediction_pb2 as pb
 from predictor.errors import MalformedRequestError, QuantraError, RequestTooLargeError
@@ -59,6 +60,27 @@ _INSTANCES: Final = {
 """The field whose elements are parsed one by one, in their turn."""
 
 _CONTINUED: Final = bytes(range(LONG, 256))
+
+
+SMALL: Final = 16 * 1024
+"""Bytes of a request that need not be counted: the emptiest of so many is parsed in a fifth of a millisecond, into a
+megabyte that is free again at once. It may hold too many instances, or axes of a tensor: whoever reads it looks."""
+
+MessageT = TypeVar("MessageT", bound=Message)
+
+
+def parsed_if_plain(body: bytes, kind: type[MessageT]) -> MessageT | None:
+    """The message of a small request; None where counting has to say what it holds, or what is wrong with it.
+
+    That is so where something comes twice that should come once, too, of which parsing would keep the last alone.
+    """
+    if len(body) > SMALL:
+        return None
+    try:
+        message = kind.FromString(body)
+    except DecodeError:
+        return None
+    return message if message.ByteSize() == len(body) else None
 
 
 @final

@@ -1,6 +1,7 @@
 """Forecasts on the wire, and the skill of their model."""
 
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Final
 
 from predictor._pb import prediction_pb2 as pb
@@ -17,8 +18,12 @@ _VERDICTS: Final[Mapping[Verdict, pb.SkillVerdict]] = {
 
 def encode_skill(skill: Skill | None) -> pb.Skill | None:
     """The message of a skill; the field stays absent where nothing is known."""
-    if skill is None:
-        return None
+    return None if skill is None else _skill_message(skill)
+
+
+@lru_cache(maxsize=256)
+def _skill_message(skill: Skill) -> pb.Skill:
+    """Every forecast of a model has the same; nobody changes it."""
     return pb.Skill(
         rival=skill.rival,
         improvement=skill.improvement,

@@ -18,7 +18,15 @@ from predictor.errors import MalformedRequestError, QuantraError
 from predictor.instance import FeatureWindow, GapPolicy, Instance
 from predictor.wire import arrays
 from predictor.wire.arrays import FLOAT32, FLOAT64, Shape
-from predictor.wire.limits import MAX_CELLS, MAX_FEATURES, MAX_SESSIONS, MAX_SYMBOLS, check_count, check_text
+from predictor.wire.limits import (
+    MAX_AXES,
+    MAX_CELLS,
+    MAX_FEATURES,
+    MAX_SESSIONS,
+    MAX_SYMBOLS,
+    check_count,
+    check_text,
+)
 
 _DAILY = frozenset({pb.BAR_INTERVAL_UNSPECIFIED, pb.BAR_INTERVAL_DAY})
 
@@ -323,19 +331,18 @@ def _features(message: pb.FeatureWindow) -> tuple[str, ...]:
 
 def _float32(message: pb.FeatureWindow, name: str, rank: int, rows: int) -> NDArray[np.float32]:
     tensor = _checked(message, name, pb.DATA_TYPE_FLOAT32)
-    return arrays.decode_float32(tensor.data, _shape(tensor, name, rank, rows), f"window.{name}")
+    return arrays.decode_float32(tensor.data, _shape(tensor, name, (rank,), rows), f"window.{name}")
 
 
 def _float64(message: pb.FeatureWindow, name: str, rows: int) -> NDArray[np.float64]:
     """Levels: one per symbol, or one per symbol and horizon."""
     tensor = _checked(message, name, pb.DATA_TYPE_FLOAT64)
-    rank = 2 if len(tensor.shape) == 2 else 1  # noqa: PLR2004 - symbols and horizons
-    return arrays.decode_float64(tensor.data, _shape(tensor, name, rank, rows), f"window.{name}")
+    return arrays.decode_float64(tensor.data, _shape(tensor, name, (1, 2), rows), f"window.{name}")
 
 
 def _mask(message: pb.FeatureWindow, shape: Shape) -> NDArray[np.bool_]:
     if not message.HasField("mask"):
-        return np.ones(shape, np.bool_)
+        return np.frombuffer(b"\x01" * prod(shape), np.bool_).reshape(shape)
     tensor = _checked(message, "mask", pb.DATA_TYPE_BOOL)
     if tuple(tensor.shape) != shape:
         raise MalformedRequestError(
@@ -369,15 +376,15 @@ def _checked(message: pb.FeatureWindow, name: str, kind: pb.DataType) -> pb.Tens
     return tensor
 
 
-def _shape(tensor: pb.Tensor, name: str, rank: int, rows: int) -> Shape:
-    """The tensor's shape, sound by itself: the right rank, one row per symbol, no axis below 0 or too long."""
-    shape = tuple(tensor.shape[: rank + 1])
-    if len(shape) != rank or shape[0] != rows or min(shape) < 0:
+def _shape(tensor: pb.Tensor, name: str, ranks: tuple[int, ...], rows: int) -> Shape:
+    """The tensor's shape, sound by itself: of a right rank, one row per symbol, no axis below 0 or too long."""
+    shape = tuple(tensor.shape[: MAX_AXES + 1])
+    if len(shape) not in ranks or shape[0] != rows or min(shape) < 0:
         raise MalformedRequestError(
-            f"window.{name}: has shape {list(shape)}, need {rank} axes, the first of length {rows}, one row per symbol",
+            f"window.{name}: has shape {list(shape)}, need {ranks[0]} axes, the first of length {rows}, one row per "
+            "symbol",
             metadata={"field": f"window.{name}", "need": str(rows)},
         )
-    for length in shape[1:]:
-        check_count(f"window.{name}", length, MAX_SESSIONS)
+    check_count(f"window.{name}", max(shape), MAX_SESSIONS)
     check_count(f"window.{name}: values", prod(shape), MAX_CELLS)
     return shape

@@ -1,0 +1,75 @@
+using System.Net;
+using System.Net.Sockets;
+
+namespace Quantra.Client.Tests;
+
+/// <summary>Passes connections on to a server of this machine, until it is told to swallow what comes over them.</summary>
+internal sealed class Relay : IAsyncDisposable
+{
+    private readonly TcpListener _listener = new(IPAddress.Loopback, 0);
+    private readonly List<TcpClient> _sockets = [];
+    private readonly List<Task> _working = [];
+    private readonly int _port;
+    private CancellationTokenSource _silence = new();
+
+    public Relay(Uri server)
+    {
+        _port = server.Port;
+        _listener.Start();
+        _working.Add(AcceptAsync());
+    }
+
+    public Uri Address => new($"http://{_listener.LocalEndpoint}");
+
+    /// <summary>From now on nothing comes through the connections that there are, which stay open; new ones work.</summary>
+    public void FallSilent()
+    {
+        _silence.Cancel();
+        _silence = new CancellationTokenSource();
+    }
+
+    public async ValueTask DisposeAsync()
+    {
+        _listener.Dispose();
+        await _working[0];
+        _sockets.ForEach(socket => socket.Dispose());
+        await Task.WhenAll(_working);
+        _silence.Dispose();
+    }
+
+    private async Task AcceptAsync()
+    {
+        try
+        {
+            while (true)
+            {
+                var caller = await _listener.AcceptTcpClientAsync();
+                var server = new TcpClient("127.0.0.1", _port);
+                _sockets.AddRange([caller, server]);
+                _working.Add(PassOnAsync(caller, server, _silence.Token));
+                _working.Add(PassOnAsync(server, caller, _silence.Token));
+            }
+        }
+        catch (SocketException)
+        {
+            // the listener was disposed
+        }
+    }
+
+    private static async Task PassOnAsync(TcpClient from, TcpClient to, CancellationToken silence)
+    {
+        var buffer = new byte[1 << 16];
+        try
+        {
+            while (await from.GetStream().ReadAsync(buffer, CancellationToken.None) is > 0 and var count)
+            {
+                if (!silence.IsCancellationRequested)
+                    await to.GetStream().WriteAsync(buffer.AsMemory(0, count), CancellationToken.None);
+            }
+        }
+        catch (Exception failure) when (failure is IOException or ObjectDisposedException or InvalidOperationException)
+        {
+            // one of both ends is closed
+        }
+    }
+}

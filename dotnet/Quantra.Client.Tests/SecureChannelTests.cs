@@ -1,0 +1,164 @@
+using System.Net;
+using System.Net.Security;
+using System.Net.Sockets;
+using System.Security.Cryptography.X509Certificates;
+using Grpc.Core;
+using Grpc.Net.Client;
+
+namespace Quantra.Client.Tests;
+
+/// <summary>Channels of the caller's own, to servers with TLS and tokens.</summary>
+public sealed class SecureChannelTests(Doors doors, SecureServers servers) : IClassFixture<SecureServers>
+{
+    private static CancellationToken Token => TestContext.Current.CancellationToken;
+
+    private string Address => $"https://127.0.0.1:{servers.Port}";
+
+    private string MutualAddress => $"https://127.0.0.1:{servers.MutualPort}";
+
+    private PredictionRequest Request => new("small", BarPanel.ReadCsv(doors.PathOf("bars.csv")).Select("AAPL"));
+
+    [Fact]
+    public async Task A_forecast_comes_to_a_known_token_over_TLS()
+    {
+        using var channel = Channel(Address, SecureServers.Predicts, Trust());
+        Assert.Equal(doors.Expected.Of("one").Bits("values"), await ForecastAsync(channel));
+    }
+
+    [Fact]
+    public async Task Without_a_known_token_a_call_is_UNAUTHENTICATED()
+    {
+        foreach (var token in (string[])["", SecureServers.Predicts + "x"])
+        {
+            using var channel = Channel(Address, token, Trust());
+            var failure = await RefusalAsync(channel);
+            Assert.Equal((StatusCode.Unauthenticated, QuantraReason.Unauthenticated), (failure.Code, failure.Reason));
+        }
+    }
+
+    [Fact]
+    public async Task A_token_without_the_role_is_PERMISSION_DENIED()
+    {
+        using var channel = Channel(Address, SecureServers.Explains, Trust());
+        var failure = await RefusalAsync(channel);
+        Assert.Equal((StatusCode.PermissionDenied, QuantraReason.PermissionDenied), (failure.Code, failure.Reason));
+        await using var client = new QuantraClient(channel, new QuantraClientOptions());
+        Assert.NotEmpty((await client.ExplainAsync(new ExplanationRequest(Request, 5), Token)).RowNames);
+    }
+
+    [Fact]
+    public async Task A_token_is_asked_for_at_each_call()
+    {
+        var token = SecureServers.Explains;
+        using var channel = Channel(Address, () => token, Trust());
+        await RefusalAsync(channel);
+        token = SecureServers.Predicts;
+        Assert.NotEmpty(await ForecastAsync(channel));
+    }
+
+    [Fact]
+    public async Task A_forecast_comes_to_who_shows_a_certificate()
+    {
+        using var read = X509Certificate2.CreateFromPemFile(servers.ClientCertificate, servers.ClientKey);
+        // Read once more, because Windows shows no certificate whose key is in memory alone.
+        using var certificate = X509CertificateLoader.LoadPkcs12(read.Export(X509ContentType.Pkcs12), null);
+        var shown = Trust();
+        shown.ClientCertificates = [certificate];
+        using var channel = Channel(MutualAddress, SecureServers.Predicts, shown);
+        Assert.Equal(doors.Expected.Of("one").Bits("values"), await ForecastAsync(channel));
+    }
+
+    [Fact]
+    public async Task Who_shows_no_certificate_where_one_is_asked_for_is_told()
+    {
+        using var channel = Channel(MutualAddress, SecureServers.Predicts, Trust());
+        await AssertUnavailableAsync(channel, "--tls-client-ca");
+    }
+
+    [Fact]
+    public async Task Plain_text_to_a_server_with_TLS_is_told()
+    {
+        using var channel = GrpcChannel.ForAddress($"http://127.0.0.1:{servers.Port}");
+        await AssertUnavailableAsync(channel, "should be https://");
+    }
+
+    [Fact]
+    public async Task TLS_to_a_server_without_is_told()
+    {
+        using var channel = Channel($"https://{doors.Address.Authority}", SecureServers.Predicts, Trust());
+        await AssertUnavailableAsync(channel, "speaks no TLS; use http://");
+    }
+
+    [Fact]
+    public async Task A_server_of_another_authority_is_told()
+    {
+        using var channel = Channel(Address, SecureServers.Predicts, new SslClientAuthenticationOptions());
+        await AssertUnavailableAsync(channel, "trusts no authority that vouches for its certificate");
+    }
+
+    [Fact]
+    public async Task A_certificate_of_another_name_is_told()
+    {
+        using var redirected = new SocketsHttpHandler
+        {
+            SslOptions = Trust(),
+            UseProxy = false,
+            ConnectCallback = async (_, cancelled) =>
+            {
+                var socket = new Socket(SocketType.Stream, ProtocolType.Tcp);
+                await socket.ConnectAsync(IPAddress.Loopback, servers.Port, cancelled);
+                return new NetworkStream(socket, ownsSocket: true);
+            },
+        };
+        using var channel = GrpcChannel.ForAddress("https://elsewhere.example", new GrpcChannelOptions { HttpHandler = redirected });
+        await AssertUnavailableAsync(channel, "its certificate is for other names");
+    }
+
+    [Fact]
+    public void Credentials_of_calls_are_not_sent_in_plain_text() =>
+        Assert.Throws<InvalidOperationException>(() => Channel($"http://127.0.0.1:{servers.Port}", SecureServers.Predicts, Trust()));
+
+    /// <summary>TLS that trusts the authority of the servers and no other.</summary>
+    private SslClientAuthenticationOptions Trust()
+    {
+        var policy = new X509ChainPolicy { TrustMode = X509ChainTrustMode.CustomRootTrust, RevocationMode = X509RevocationMode.NoCheck };
+        policy.CustomTrustStore.ImportFromPemFile(servers.Authority);
+        return new SslClientAuthenticationOptions { CertificateChainPolicy = policy };
+    }
+
+    private static GrpcChannel Channel(string address, string token, SslClientAuthenticationOptions tls) =>
+        Channel(address, () => token, tls);
+
+    private static GrpcChannel Channel(string address, Func<string> token, SslClientAuthenticationOptions tls)
+    {
+        var sent = CallCredentials.FromInterceptor((_, headers) =>
+        {
+            if (token() is { Length: > 0 } one)
+                headers.Add("authorization", $"Bearer {one}");
+            return Task.CompletedTask;
+        });
+        return GrpcChannel.ForAddress(address, new GrpcChannelOptions
+        {
+            HttpHandler = new SocketsHttpHandler { SslOptions = tls, UseProxy = false },
+            DisposeHttpClient = true,
+            Credentials = ChannelCredentials.Create(ChannelCredentials.SecureSsl, sent),
+        });
+    }
+
+    /// <summary>The numbers of a forecast, asked for over the channel, which stays open.</summary>
+    private async Task<long[]> ForecastAsync(GrpcChannel channel)
+    {
+        await using var client = new QuantraClient(channel, new QuantraClientOptions());
+        return Expected.BitsOf((await client.PredictAsync(Request, Token)).Values);
+    }
+
+    private Task<QuantraException> RefusalAsync(GrpcChannel channel) =>
+        Assert.ThrowsAsync<QuantraException>(() => ForecastAsync(channel));
+
+    private async Task AssertUnavailableAsync(GrpcChannel channel, string told)
+    {
+        var failure = await RefusalAsync(channel);
+        Assert.Equal((StatusCode.Unavailable, QuantraReason.Unavailable), (failure.Code, failure.Reason));
+        Assert.Contains(told, failure.Message, StringComparison.Ordinal);
+    }
+}
