@@ -10,10 +10,11 @@ from typing import Final
 import grpc
 import grpc.aio
 
-from benchmarks.faults.calls import NO_ANSWER, PREDICT, Ended, ask_all, ask_once, codes, open_channel, predict_request
+from benchmarks.faults.calls import NO_ANSWER, PREDICT, Ended, ask_all, ask_once, codes
 from benchmarks.faults.fault import Place
 from benchmarks.faults.findings import Finding
 from benchmarks.faults.served import Server, serving
+from benchmarks.faults.target import Target
 from benchmarks.report import Row, at_most, shown
 
 CALLS, QUICK_CALLS = 10_000, 1_200
@@ -26,17 +27,17 @@ _TAKEN: Final = frozenset({grpc.StatusCode.OK, grpc.StatusCode.RESOURCE_EXHAUSTE
 def run(place: Place) -> Iterator[Finding]:
     """Over one connection, then over four."""
     calls = place.count(CALLS, QUICK_CALLS)
-    naive = f"naive: a grpc.aio server with default options, in the same run: {_plain(calls)}"
-    with serving(place.material.small, place.log, "--log-level", "error") as server:
+    naive = _naive(calls) if place.door.is_plain else ""
+    with serving(place.material.small, place.log, "--log-level", "error", secured=place.door.secured) as server:
         for connections in (1, 4):
             yield _finding(place, server, calls, connections, naive if connections == 1 else "")
 
 
 def _finding(place: Place, server: Server, calls: int, connections: int, naive: str) -> Finding:
-    body = predict_request(place.material.one_stock())
+    path, body = place.door.speech.predict, place.door.speech.request(place.material.one_stock())
     before = server.vitals()
-    ends = asyncio.run(_burst(server.target, [body] * calls, connections))
-    after = [asyncio.run(ask_once(server.target, PREDICT, body)) for _ in range(10)]
+    ends = asyncio.run(_burst(server.target, path, [body] * calls, connections))
+    after = [asyncio.run(ask_once(server.target, path, body)) for _ in range(10)]
     strange = sum(end.code not in _TAKEN | NO_ANSWER for end in ends)
     refused = [end for end in ends if end.code is grpc.StatusCode.RESOURCE_EXHAUSTED]
     silent = sum(end.retry_s is None or not end.has_pushback for end in refused)
@@ -75,27 +76,30 @@ def _memory(server: Server, before: int) -> Row:
     return shown("memory kept afterwards, MiB", grown, detail="of the server process, beyond what it had before")
 
 
-async def _burst(target: str, bodies: Sequence[bytes], connections: int) -> list[Ended]:
-    channels = [open_channel(target) for _ in range(connections)]
+async def _burst(target: Target, path: str, bodies: Sequence[bytes], connections: int) -> list[Ended]:
+    channels = [target.channel() for _ in range(connections)]
     try:
-        return await ask_all(channels, PREDICT, bodies, PATIENCE_S)
+        return await ask_all(channels, path, bodies, PATIENCE_S)
     finally:
         for channel in channels:
             await channel.close()
 
 
-def _plain(calls: int) -> str:
+def _naive(calls: int) -> str:
+    """What becomes of them at a server with gRPC's own settings."""
     with _plain_server() as target:
-        return codes(asyncio.run(_burst(target, [b""] * calls, 1)))
+        return "naive: a grpc.aio server with default options, in the same run: " + codes(
+            asyncio.run(_burst(target, PREDICT, [b""] * calls, 1))
+        )
 
 
 @contextmanager
-def _plain_server() -> Generator[str]:
+def _plain_server() -> Generator[Target]:
     command = [sys.executable, "-m", "benchmarks.faults.burst"]
     with Popen(command, stdout=PIPE, text=True) as popen:
         try:
             assert popen.stdout is not None
-            yield f"127.0.0.1:{int(popen.stdout.readline())}"
+            yield Target(int(popen.stdout.readline()))
         finally:
             popen.kill()
 

@@ -13,14 +13,15 @@ from google.protobuf.message import DecodeError
 from google.rpc.error_details_pb2 import RetryInfo
 from google.rpc.status_pb2 import Status
 
+from benchmarks.faults.target import Target
 from predictor._pb import prediction_pb2 as pb
 
 PREDICT: Final = "/quantra.v1.PredictionService/Predict"
 EXPLAIN: Final = "/quantra.v1.PredictionService/Explain"
+STREAM: Final = "/quantra.v1.PredictionService/PredictStream"
 LIST: Final = "/quantra.v1.PredictionService/ListModels"
 DETAILS: Final = "grpc-status-details-bin"
 PUSHBACK: Final = "grpc-retry-pushback-ms"
-UNBOUNDED: Final = (("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1))
 OUR_FAULT: Final = frozenset({grpc.StatusCode.UNKNOWN, grpc.StatusCode.INTERNAL})
 NO_ANSWER: Final = frozenset({grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED})
 """What a call ends with whose server is gone, or has not answered in the time that the caller allows."""
@@ -46,11 +47,6 @@ class Ended:
     def is_bare(self) -> bool:
         """Cancelled, but by nobody and for no reason."""
         return self.code is grpc.StatusCode.CANCELLED and not self.has_details
-
-
-def open_channel(target: str) -> grpc.aio.Channel:
-    """A connection of its own, with no bounds on messages."""
-    return grpc.aio.insecure_channel(target, options=[*UNBOUNDED, ("grpc.use_local_subchannel_pool", 1)])
 
 
 async def ask(
@@ -90,13 +86,13 @@ def retry_of(details: bytes) -> float | None:
     return info.retry_delay.seconds + info.retry_delay.nanos / 1e9 if found else None
 
 
-async def ask_once(target: str, path: str, body: bytes, timeout_s: float = 30.0) -> Ended:
+async def ask_once(target: Target, path: str, body: bytes, timeout_s: float = 30.0) -> Ended:
     """One call over a connection of its own."""
-    async with open_channel(target) as channel:
+    async with target.channel() as channel:
         return await ask(channel, path, body, timeout_s)
 
 
-async def until_answered(target: str, path: str, body: bytes, within_s: float) -> float | None:
+async def until_answered(target: Target, path: str, body: bytes, within_s: float) -> float | None:
     """Seconds until a call is answered, each over a connection of its own; None if it is not in time."""
     start = time.perf_counter()
     while (left := start + within_s - time.perf_counter()) > 0:

@@ -18,6 +18,8 @@ from benchmarks.faults.loader import Kind, Loader, Read, loading
 from benchmarks.faults.models import NAME, WEIGHTS
 from benchmarks.faults.reloads import Admin
 from benchmarks.faults.served import Server, free_port, serving
+from benchmarks.faults.speech import Native
+from benchmarks.faults.target import Target
 from benchmarks.report import at_most
 from predictor._pb import prediction_pb2 as pb
 
@@ -155,7 +157,7 @@ def _served(place: Place) -> Finding:
         before = _forecast(server, place, NAME)
         path = models / NAME / "1" / WEIGHTS
         path.write_bytes(flipped(dice, path.read_bytes()))
-        reload = Admin(f"127.0.0.1:{port}").reload()
+        reload = Admin(Target(port), Native()).reload()
         stayed = values_of(_forecast(server, place, NAME).body) == values_of(before.body)
     unrefused = int(not reload.startswith("DATA_LOSS"))
     return Finding(

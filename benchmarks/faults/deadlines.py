@@ -8,7 +8,7 @@ from typing import Final, final
 
 import grpc
 
-from benchmarks.faults.calls import PREDICT, Ended, ask, ask_once, codes, open_channel, predict_request
+from benchmarks.faults.calls import Ended, ask, ask_once, codes
 from benchmarks.faults.fault import Place
 from benchmarks.faults.findings import Finding
 from benchmarks.faults.served import Server, serving
@@ -42,9 +42,11 @@ class Wait:
 def run(place: Place) -> Iterator[Finding]:
     """Rounds without calls in between, with calls that expire, and with calls that do not."""
     calls = place.count(CALLS, QUICK_CALLS)
-    with serving(place.material.heavy, place.log, "--log-level", "error") as server:
+    with serving(place.material.heavy, place.log, "--log-level", "error", secured=place.door.secured) as server:
         rounds = place.count(ROUNDS, QUICK_ROUNDS)
-        asked = Asked(server, predict_request(place.material.one_stock()), long_request(place, server))
+        speech = place.door.speech
+        request = speech.request(place.material.one_stock())
+        asked = Asked(server, speech.predict, request, long_request(place, server))
         alone = _quickest([asyncio.run(asked.round(0, PATIENCE_S)) for _ in range(rounds)])
         expired = _quickest([asyncio.run(asked.round(calls, DEADLINE_S)) for _ in range(rounds)])
         patient = asyncio.run(asked.round(calls, PATIENCE_S))
@@ -54,9 +56,10 @@ def run(place: Place) -> Iterator[Finding]:
 def long_request(place: Place, server: Server) -> bytes:
     """As many instances as keep the model busy long enough."""
     one, wanted_s = place.material.one_stock(), QUICK_LONG_S if place.quick else LONG_S
-    tried = predict_request(*[one] * TRIED_ROWS)
-    took_s = min(asyncio.run(ask_once(server.target, PREDICT, tried, PATIENCE_S)).took_s for _ in range(2))
-    return predict_request(*[one] * min(MOST_ROWS, math.ceil(TRIED_ROWS * wanted_s / took_s)))
+    speech = place.door.speech
+    tried = speech.request(*[one] * TRIED_ROWS)
+    took_s = min(asyncio.run(ask_once(server.target, speech.predict, tried, PATIENCE_S)).took_s for _ in range(2))
+    return speech.request(*[one] * min(MOST_ROWS, math.ceil(TRIED_ROWS * wanted_s / took_s)))
 
 
 def _quickest(rounds: list[Wait]) -> Wait:
@@ -94,6 +97,7 @@ class Asked:
     """What is sent in each round."""
 
     server: Server
+    path: str
     request: bytes
     long: bytes
 
@@ -102,14 +106,14 @@ class Asked:
         used = self.server.vitals().cpu_s
         loop = asyncio.get_running_loop()
         start_s = loop.time()
-        async with open_channel(self.server.target) as channel:
-            first = asyncio.ensure_future(ask(channel, PREDICT, self.long, PATIENCE_S))
+        async with self.server.target.channel() as channel:
+            first = asyncio.ensure_future(ask(channel, self.path, self.long, PATIENCE_S))
             answered: asyncio.Future[float] = loop.create_future()
             first.add_done_callback(lambda _: answered.set_result(loop.time()))
             await asyncio.sleep(LEAD_S)
-            between = [asyncio.ensure_future(ask(channel, PREDICT, self.request, timeout_s)) for _ in range(calls)]
+            between = [asyncio.ensure_future(ask(channel, self.path, self.request, timeout_s)) for _ in range(calls)]
             await asyncio.sleep(2 * DEADLINE_S)
-            await ask(channel, PREDICT, self.request, PATIENCE_S)
+            await ask(channel, self.path, self.request, PATIENCE_S)
             after_s = loop.time()
             ends = await asyncio.gather(*between)
             begun_s = await answered

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias, final
 
+from benchmarks.faults.door import Door
 from benchmarks.faults.findings import Finding
 from benchmarks.faults.models import Material
 
@@ -18,20 +19,24 @@ class Place:
         material: Models and requests.
         work: A folder of its own, for logs and copies.
         quick: Few calls, and times are not judged.
+        door: How callers reach the server and ask it; faults that have one way alone do not look at it.
     """
 
     material: Material
     work: Path
     quick: bool
+    door: Door
 
     @property
     def log(self) -> Path:
         """Where servers write."""
         return self.work / "server.log"
 
-    def count(self, full: int, quick: int) -> int:
-        """How many, in this run."""
-        return quick if self.quick else full
+    def count(self, full: int, quick: int, elsewhere: int | None = None) -> int:
+        """How many, in this run; `elsewhere` in a full one through another door than the plain one."""
+        if self.quick:
+            return quick
+        return full if elsewhere is None or self.door.is_plain else elsewhere
 
 
 Fault: TypeAlias = Callable[[Place], Iterator[Finding]]

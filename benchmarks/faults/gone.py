@@ -6,17 +6,19 @@ import threading
 import time
 from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final, final
 
 from benchmarks.faults import http2
-from benchmarks.faults.calls import EXPLAIN, LIST, PREDICT, ask_once, codes, predict_request, until_answered
+from benchmarks.faults.calls import EXPLAIN, ask_once, codes, until_answered
 from benchmarks.faults.fault import Place
 from benchmarks.faults.findings import Finding
 from benchmarks.faults.models import NAME
 from benchmarks.faults.served import MIB, Server, Vitals, forget_peak, serving
 from benchmarks.faults.sizes import BUDGET_MIB, LARGEST, PART, SLACK
+from benchmarks.faults.target import Target
 from benchmarks.report import Row, at_most, shown
 from predictor._pb import prediction_pb2 as pb
 
@@ -68,12 +70,12 @@ class Recovery:
 
 def recovered(place: Place, server: Server, do: Callable[[], None]) -> Recovery:
     """Do it, then wait until the server is as it was."""
-    request = _request(place)
-    asyncio.run(ask_once(server.target, PREDICT, request))  # so that all threads there are have begun
+    path, request = place.door.speech.predict, _request(place)
+    asyncio.run(ask_once(server.target, path, request))  # so that all threads there are have begun
     before = server.vitals()
     forget_peak(server.popen.pid)
     do()
-    answered_s = asyncio.run(until_answered(server.target, PREDICT, request, PATIENCE_S))
+    answered_s = asyncio.run(until_answered(server.target, path, request, PATIENCE_S))
     time.sleep(RECOVERY_S)
     after, settled_s = server.settled(before, QUICK_SETTLE_S if place.quick else SETTLE_S)
     return Recovery(before, after.peak, answered_s, after, RECOVERY_S + settled_s)
@@ -81,18 +83,22 @@ def recovered(place: Place, server: Server, do: Callable[[], None]) -> Recovery:
 
 def run(place: Place) -> Iterator[Finding]:
     """Each with a server of its own, or in a short run with one for all."""
+    material = place.material
+    explained = [(_explaining, material.heavy)] if place.door.explains else []
+    faults = [(_sending, material.small), *explained, (_unread, material.many), (_silent, material.small)]
     if place.quick:
-        with serving(place.material.many, place.log, "--log-level", "error", descriptors=DESCRIPTORS) as server:
-            yield from (fault(place, server) for fault in (_sending, _explaining, _unread, _silent))
+        with _served(place, material.many) as server:
+            yield from (fault(place, server) for fault, _ in faults)
         return
-    with serving(place.material.small, place.log, "--log-level", "error") as server:
-        yield _sending(place, server)
-    with serving(place.material.heavy, place.log, "--log-level", "error") as server:
-        yield _explaining(place, server)
-    with serving(place.material.many, place.log, "--log-level", "error") as server:
-        yield _unread(place, server)
-    with serving(place.material.small, place.log, "--log-level", "error", descriptors=DESCRIPTORS) as server:
-        yield _silent(place, server)
+    for fault, models in faults:
+        with _served(place, models) as server:
+            yield fault(place, server)
+
+
+def _served(place: Place, models: Path) -> AbstractContextManager[Server]:
+    """With so few descriptors that a leak of them shows."""
+    secured = place.door.secured
+    return serving(models, place.log, "--log-level", "error", secured=secured, descriptors=DESCRIPTORS)
 
 
 def _sending(place: Place, server: Server) -> Finding:
@@ -101,7 +107,7 @@ def _sending(place: Place, server: Server) -> Finding:
     start = b"\0" + LARGEST.to_bytes(4, "big") + bytes(PART // 2)
 
     def do() -> None:
-        reset_together(server.port, PREDICT, start, count)
+        reset_together(server.target, place.door.speech.predict, start, count)
 
     do()  # gRPC has another thread ever after; what a caller leaves behind shows the second time too
     found = recovered(place, server, do)
@@ -116,16 +122,16 @@ def _sending(place: Place, server: Server) -> Finding:
 
 
 def _request(place: Place) -> bytes:
-    return predict_request(place.material.one_stock(), model=NAME)
+    return place.door.speech.request(place.material.one_stock(), model=NAME)
 
 
-def reset_together(port: int, path: str, content: bytes, count: int, *, whole: bool = False) -> None:
+def reset_together(target: Target, path: str, content: bytes, count: int, *, whole: bool = False) -> None:
     """Send content over as many connections, leave it some time, and go away without a word, all at once."""
     together = threading.Barrier(count)
 
     def one() -> None:
         try:
-            with http2.Connection(port, timeout_s=PATIENCE_S) as connection:
+            with target.connection(timeout_s=PATIENCE_S) as connection:
                 connection.send(connection.call(path), content, last=whole)
                 together.wait(PATIENCE_S)
                 time.sleep(LEFT_S)
@@ -144,7 +150,7 @@ def _explaining(place: Place, server: Server) -> Finding:
     question = pb.ExplainRequest(model=NAME, instance=place.material.bars()).SerializeToString()
     whole = asyncio.run(ask_once(server.target, EXPLAIN, question)).took_s
     sent = http2.message(question)
-    found = recovered(place, server, lambda: reset_together(server.port, EXPLAIN, sent, count, whole=True))
+    found = recovered(place, server, lambda: reset_together(server.target, EXPLAIN, sent, count, whole=True))
     used_before = server.vitals().cpu_s
     time.sleep(BUSY_S)
     busy = (server.vitals().cpu_s - used_before) / BUSY_S
@@ -165,25 +171,26 @@ def _explaining(place: Place, server: Server) -> Finding:
 def _unread(place: Place, server: Server) -> Finding:
     """Callers that read nothing, beside one who does."""
     count = place.count(CALLERS, QUICK_CALLERS)
-    request = _request(place)
-    size = len(asyncio.run(ask_once(server.target, LIST, b"")).body)
+    path, request = place.door.speech.predict, _request(place)
+    wordy, question = place.door.speech.wordy(place.material)
+    size = len(asyncio.run(ask_once(server.target, wordy, question)).body)
     meanwhile: list[float | None] = []
 
     def do() -> None:
         with ExitStack() as readers:
             for _ in range(count):
-                connection = readers.enter_context(http2.Connection(server.port, window=0))
-                stream = connection.call(LIST)
-                connection.send(stream, http2.message(b""), last=True)
+                connection = readers.enter_context(server.target.connection(window=0))
+                stream = connection.call(wordy)
+                connection.send(stream, http2.message(question), last=True)
                 while not stream.headers:  # the answer has begun
                     connection.read()
             time.sleep(LEFT_S)
-            meanwhile.append(asyncio.run(until_answered(server.target, PREDICT, request, PATIENCE_S)))
+            meanwhile.append(asyncio.run(until_answered(server.target, path, request, PATIENCE_S)))
 
     found = recovered(place, server, do)
     return Finding(
         fault="callers that never read",
-        done=f"{count} answers of {size / MIB:.1f} MiB begun, with a window of 0; then they hang up",
+        done=f"{count} answers of {size:,} bytes begun, with a window of 0; then they hang up",
         calls=count + 2,
         wrong=int(not server.is_alive),
         lost=sum(taken is None for taken in (*meanwhile, found.answered_s)),
@@ -204,12 +211,12 @@ def _unread(place: Place, server: Server) -> Finding:
 
 def _silent(place: Place, server: Server) -> Finding:
     """More connections than the server has descriptors, of callers that say nothing."""
-    request = _request(place)
+    path, request = place.door.speech.predict, _request(place)
     meanwhile: list[str] = []
 
     def do() -> None:
         with connected(server.port, SILENT):
-            end = asyncio.run(ask_once(server.target, PREDICT, request, RECOVERY_S))
+            end = asyncio.run(ask_once(server.target, path, request, RECOVERY_S))
             meanwhile.append(codes([end]))
 
     found = recovered(place, server, do)

@@ -5,15 +5,21 @@ off; a value in Huffman code is read as empty.
 """
 
 import socket
+import ssl
 import struct
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Final, Self, final
 
 DATA, HEADERS, RST_STREAM, SETTINGS, PING, GOAWAY, WINDOW_UPDATE, CONTINUATION = 0, 1, 3, 4, 6, 7, 8, 9
 _END_STREAM, _ACK, _END_HEADERS, _PADDED, _PRIORITY = 0x1, 0x1, 0x4, 0x8, 0x20
 _TABLE_SIZE, _INITIAL_WINDOW = 1, 4
+_CANCEL: Final = 8
 _PREFACE: Final = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 _FIRST_WINDOW: Final = 65_535
+WHOLE_WINDOW: Final = 16 << 20
+"""Room for an answer as large as any."""
 _LARGEST_FRAME: Final = 16_384
 _STATUS_NAMES: Final = range(8, 15)
 """Entries of HPACK's static table whose name is :status."""
@@ -118,14 +124,26 @@ class Connection:
         port: Of 127.0.0.1.
         window: How much of each answer the server may send before it is asked for more; no more is ever asked for.
         timeout_s: How long the server may leave the client waiting for a frame, or not take one.
+        tls: By whom it knows the server; None: nothing is encrypted.
+        headers: Of each call, beside its own.
 
     Raises:
         OSError: no connection, or it ended.
         TimeoutError: the server took too long.
     """
 
-    def __init__(self, port: int, *, window: int = 16 << 20, timeout_s: float = 10.0) -> None:
-        self._socket = socket.create_connection(("127.0.0.1", port), timeout=timeout_s)
+    def __init__(
+        self,
+        port: int,
+        *,
+        window: int = WHOLE_WINDOW,
+        timeout_s: float = 10.0,
+        tls: ssl.SSLContext | None = None,
+        headers: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
+        bare = socket.create_connection(("127.0.0.1", port), timeout=timeout_s)
+        self._socket = bare if tls is None else tls.wrap_socket(bare, server_hostname="127.0.0.1")
+        self._headers = {":scheme": "http" if tls is None else "https", **headers}
         self._answers = self._socket.makefile("rb")
         self._streams: dict[int, Stream] = {}
         self._window, self._stream_window = _FIRST_WINDOW, _FIRST_WINDOW
@@ -144,7 +162,7 @@ class Connection:
         """Begin a call; further headers are named with _ for -."""
         number = 2 * len(self._streams) + 1
         stream = self._streams[number] = Stream(number, self._stream_window)
-        headers = {":method": "POST", ":scheme": "http", ":path": path, ":authority": "127.0.0.1"}
+        headers = {":method": "POST", ":path": path, ":authority": "127.0.0.1", **self._headers}
         named = {name.replace("_", "-"): value for name, value in further.items()}
         block = encoded({**headers, "te": "trailers", "content-type": "application/grpc", **named})
         self._socket.sendall(frame(HEADERS, block, flags=_END_HEADERS, stream=number))
@@ -227,6 +245,10 @@ class Connection:
                 self._block.clear()
         if kind in {DATA, HEADERS} and flags & _END_STREAM:
             stream.ended = stream.ended or "closed"
+
+    def cancel(self, stream: Stream) -> None:
+        """Give a call up."""
+        self._socket.sendall(frame(RST_STREAM, _CANCEL.to_bytes(4, "big"), stream=stream.number))
 
     def reset(self) -> None:
         """Go away without a word: the server gets a TCP reset."""

@@ -9,7 +9,7 @@ import grpc
 import numpy as np
 
 from benchmarks.faults import names, transport
-from benchmarks.faults.calls import NO_ANSWER, OUR_FAULT, PREDICT, Ended, ask, open_channel, predict_request
+from benchmarks.faults.calls import NO_ANSWER, OUR_FAULT, PREDICT, Ended, ask, predict_request
 from benchmarks.faults.cases import COLUMNS, Case, bar, changed, dates, fault_of, features, is_finite, numbers, shapes
 from benchmarks.faults.fault import Place
 from benchmarks.faults.findings import Finding
@@ -78,14 +78,14 @@ def groups_of(material: Material, known: Sequence[str]) -> tuple[Group, ...]:
 
 async def _feature_names(server: Server) -> list[str]:
     body = pb.GetModelRequest(model=NAME).SerializeToString()
-    async with open_channel(server.target) as channel:
+    async with server.target.channel() as channel:
         answer = await ask(channel, "/quantra.v1.PredictionService/GetModel", body)
     return [feature.name for feature in pb.GetModelResponse.FromString(answer.body).model.observed_features]
 
 
 async def _alone(server: Server, group: Group) -> Finding:
     """Each case in a call of its own."""
-    async with open_channel(server.target) as channel:
+    async with server.target.channel() as channel:
         ends = [await ask(channel, PREDICT, predict_request(case.instance), PATIENCE_S) for case in group.cases]
     told = [fault for case, end in zip(group.cases, ends, strict=True) if (fault := _told(case, end))]
     return Finding(
@@ -113,7 +113,7 @@ async def _in_panels(server: Server, material: Material) -> Finding:
     wild = changed(pair, bar(("open", "high", "low", "close", "adj_close"), 1e38))
     false = [changed(pair, bar([name], np.nan)) for name in COLUMNS]
     bodies = [predict_request(one) for one in (pair, missing, wild, *false)]
-    async with open_channel(server.target) as channel:
+    async with server.target.channel() as channel:
         ends = [await ask(channel, PREDICT, body, PATIENCE_S) for body in bodies]
     results = [pb.PredictResponse.FromString(end.body).results[0] for end in ends if end.code is grpc.StatusCode.OK]
     if len(results) < len(ends):
@@ -152,7 +152,7 @@ async def _among_others(place: Place, server: Server, cases: Sequence[Case]) -> 
     sent = cases[::QUICK_EVERY] if place.quick else cases
     bad, good = int(PLACE * many), place.material.one_stock()
     ended: list[tuple[Case, Ended]] = []
-    async with open_channel(server.target) as channel:
+    async with server.target.channel() as channel:
         expected = await ask(channel, PREDICT, predict_request(*[good] * 2), PATIENCE_S)
         for case in sent:
             body = predict_request(*[good] * bad, case.instance, *[good] * (many - bad - 1))

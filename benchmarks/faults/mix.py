@@ -14,8 +14,10 @@ from typing import Any, Final, Protocol, TypeAlias, final
 import grpc
 import grpc.aio
 
-from benchmarks.faults.calls import EXPLAIN, NO_ANSWER, PREDICT, Ended, ask, predict_request
+from benchmarks.faults.calls import EXPLAIN, NO_ANSWER, PREDICT, STREAM, Ended, ask, predict_request
+from benchmarks.faults.kserve import INFER, KServe
 from benchmarks.faults.models import NAME, Material
+from benchmarks.faults.talks import session
 from predictor._pb import prediction_pb2 as pb
 
 Connect: TypeAlias = Callable[[], grpc.aio.Channel]
@@ -111,8 +113,31 @@ class Late:
         return end.is_bare and end.took_s >= ALMOST * self.timeout_s
 
 
+@final
+@dataclass(frozen=True, slots=True)
+class Conversed:
+    """A stream that is asked for several things at once and then ended by its caller."""
+
+    name: str
+    share: int
+    requests: Sequence[bytes]
+    """Each must be answered, and with no error."""
+
+    async def once(self, channel: grpc.aio.Channel) -> grpc.StatusCode | None:
+        """Ask, and look at every answer; an error among them counts as the stream's."""
+        call: Any = channel.stream_stream(STREAM)(iter(self.requests), timeout=PATIENCE_S)
+        try:
+            answers = [pb.PredictStreamResponse.FromString(one) async for one in call]
+        except grpc.aio.AioRpcError as failure:
+            return failure.code()
+        errors = [one.error.code for one in answers if one.HasField("error")]
+        if len(answers) < len(self.requests):
+            return grpc.StatusCode.UNKNOWN
+        return next((code for code in grpc.StatusCode if errors and code.value[0] == errors[0]), None)
+
+
 def parts_of(material: Material) -> tuple[Part, ...]:
-    """Windows, bars, panels, explanations, bad requests, cancelled and late calls."""
+    """Windows, bars, panels, sessions, explanations, bad requests, cancelled and late calls."""
     window, bars, panel = material.window(), material.one_stock(), material.bars()
     question = pb.ExplainRequest(model=NAME, instance=bars, tolerance=0.05).SerializeToString()
     whole = predict_request(panel, bars, model=NAME)
@@ -121,6 +146,8 @@ def parts_of(material: Material) -> tuple[Part, ...]:
         Unary("windows", 40, PREDICT, predict_request(window, model=NAME)),
         Unary("bars", 20, PREDICT, predict_request(bars, model=NAME)),
         Unary("panels", 10, PREDICT, predict_request(*[panel] * 4, model=NAME)),
+        Unary("KServe windows", 10, INFER, KServe().request(window)),
+        Conversed("sessions", 4, session(bars)),
         Unary("explanations", 2, EXPLAIN, question),
         Unary("cut messages", 6, PREDICT, whole[: len(whole) // 2], frozenset({bad})),
         Unary("models that are not there", 6, PREDICT, predict_request(bars, model="../none"), frozenset({bad, none})),

@@ -76,6 +76,11 @@ class Material:
         """The folder of a small training: two checkpoints, after window 1 and window 2."""
         return self.folder / "checkpoints"
 
+    @property
+    def certificates(self) -> Path:
+        """The folder of a server's certificates and tokens, as `target.Secured` reads them."""
+        return self.folder / "certificates"
+
     def networks(self) -> str:
         """What the small model's network consists of, in words."""
         return (self.folder / "networks.txt").read_text(encoding="utf-8")
@@ -87,6 +92,7 @@ def write(folder: Path) -> None:
     from safetensors.torch import load_file
 
     from benchmarks.faults.artifacts import Parts
+    from benchmarks.faults.target import Secured
 
     material, parts = Material(folder), Parts.fitted()
     parts.save(material.small / NAME / "1", hidden=SMALL_HIDDEN, layers=2, seed=0)
@@ -102,6 +108,7 @@ def write(folder: Path) -> None:
         (folder / f"{name}.bin").write_bytes(instance.SerializeToString())
     (folder / "networks.txt").write_text(parts.networks(), encoding="utf-8")
     write_checkpoints(material.checkpoints)
+    Secured(material.certificates).write()
 
 
 def write_checkpoints(folder: Path) -> None:

@@ -13,35 +13,26 @@ import grpc.aio
 from google.rpc.code_pb2 import Code
 from grpc_reflection.v1alpha import reflection_pb2
 
-from benchmarks.faults.calls import (
-    NO_ANSWER,
-    OUR_FAULT,
-    PREDICT,
-    UNBOUNDED,
-    Ended,
-    ask,
-    ask_once,
-    ended,
-    open_channel,
-    predict_request,
-    values_of,
-)
+from benchmarks.faults.calls import NO_ANSWER, OUR_FAULT, PREDICT, STREAM, Ended, ask, ask_once, ended, predict_request
+from benchmarks.faults.door import Door
 from benchmarks.faults.fault import Place
 from benchmarks.faults.findings import Finding
+from benchmarks.faults.kserve import KServe
 from benchmarks.faults.models import NAME, Material
 from benchmarks.faults.mutants import mutants
 from benchmarks.faults.reflected import Method, filled, methods
 from benchmarks.faults.served import serving
+from benchmarks.faults.target import Target
 from benchmarks.report import at_most, shown
 from predictor._pb import prediction_pb2 as pb
 
-CALLS, QUICK_CALLS = 100_000, 2_000
+CALLS, QUICK_CALLS, ELSEWHERE = 100_000, 1_000, 20_000
 CALLERS: Final = 8
 """As many explanations as may wait, so that few are refused unread."""
 PATIENCE_S: Final = 60.0
 SEED: Final = 20_260_101
 PREDICT_SHARE: Final = 4
-"""How often Predict is chosen for each time that another method is."""
+"""How often the method that forecasts is chosen for each time that another method is."""
 MADE_UP: Final = 4
 MOST_EXAMPLES, SHOWN_BYTES = 3, 40
 _NOTED: Final = frozenset({"bare", *(code.name for code in OUR_FAULT)})
@@ -69,14 +60,15 @@ class Sent:
 
 def run(place: Place) -> Iterator[Finding]:
     """Send messages, and then one that is meant."""
-    with serving(place.material.small, place.log, "--log-level", "error") as server:
-        with grpc.insecure_channel(server.target) as channel:
+    speech = place.door.speech
+    with serving(place.material.small, place.log, "--log-level", "error", secured=place.door.secured) as server:
+        with server.target.blocking_channel() as channel:
             known = methods(channel)
-        request = predict_request(place.material.bars())
-        before = asyncio.run(ask_once(server.target, PREDICT, request))
-        calls = place.count(CALLS, QUICK_CALLS)
-        sent = asyncio.run(_send(server.target, known, valid_messages(place.material), calls))
-        after = asyncio.run(ask_once(server.target, PREDICT, request))
+        path, request, values_of = speech.predict, speech.request(place.material.bars()), speech.values_of
+        before = asyncio.run(ask_once(server.target, path, request))
+        calls = place.count(CALLS, QUICK_CALLS, ELSEWHERE)
+        sent = asyncio.run(_send(server.target, place.door, known, valid_messages(place.material), calls))
+        after = asyncio.run(ask_once(server.target, path, request))
         is_same = is_answered(before) and is_answered(after) and values_of(after.body) == values_of(before.body)
         died = not server.is_alive
     yield _finding(sent, known, is_same=is_same, died=died, traces=place.log.read_text().count("Traceback"))
@@ -115,7 +107,7 @@ def told(ends: Counter[str]) -> str:
 
 def valid_messages(material: Material) -> Mapping[str, Sequence[bytes]]:
     """Real requests, by the full name of what they are."""
-    both, one, window = material.bars(), material.one_stock(), material.window()
+    both, one, window, public = material.bars(), material.one_stock(), material.window(), KServe()
     targets = [pb.ExplainTarget(horizon=5, quantile=0.5)]
     health: Any = b"\x0a\x05" + NAME.encode()
     asked = [
@@ -132,10 +124,30 @@ def valid_messages(material: Material) -> Mapping[str, Sequence[bytes]]:
             pb.ExplainRequest(model=NAME, instance=window, targets=targets).SerializeToString(),
             pb.ExplainRequest(instance=one, targets=targets).SerializeToString(),
         ],
+        "quantra.v1.ExplainGlobalRequest": [pb.ExplainGlobalRequest(instances=[window, one]).SerializeToString()],
+        "quantra.v1.PredictStreamRequest": [one.SerializeToString() for one in stream_requests(material)],
+        "inference.ModelInferRequest": [public.request(both), public.request(window), public.request(one, one)],
         "grpc.health.v1.HealthCheckRequest": [b"", health],
         "grpc.reflection.v1alpha.ServerReflectionRequest": reflection,
         "grpc.reflection.v1.ServerReflectionRequest": reflection,
     }
+
+
+def stream_requests(material: Material) -> Sequence[pb.PredictStreamRequest]:
+    """One of each kind."""
+    one, made = material.one_stock(), pb.PredictStreamRequest
+    last = pb.BarPanel()
+    last.CopyFrom(one.bars)
+    del last.session_yyyymmdd[:-1]
+    for name in ("open", "high", "low", "close", "volume"):
+        setattr(last, name, getattr(last, name)[-8:])
+    return [
+        made(request_id="a", predict=pb.StreamPredict(instance=material.window())),
+        made(request_id="b", open=pb.OpenSession(session_id="s", instance=one)),
+        made(request_id="c", push=pb.PushBars(session_id="s", bars=last, flush=True)),
+        made(request_id="d", close=pb.CloseSession(session_id="s")),
+        made(request_id="e", cancel=pb.CancelRequest()),
+    ]
 
 
 def messages_for(method: Method, valid: Mapping[str, Sequence[bytes]], random: Random) -> Sequence[bytes]:
@@ -145,16 +157,18 @@ def messages_for(method: Method, valid: Mapping[str, Sequence[bytes]], random: R
     return [*known, *known, *made, *(one + other for one in known for other in made[:2])]
 
 
-async def _send(target: str, known: Sequence[Method], valid: Mapping[str, Sequence[bytes]], calls: int) -> Sent:
+async def _send(
+    target: Target, door: Door, known: Sequence[Method], valid: Mapping[str, Sequence[bytes]], calls: int
+) -> Sent:
     random = Random(SEED)  # noqa: S311 - a run that can be repeated
     messages = {method.path: messages_for(method, valid, random) for method in known}
     others = [message for some in messages.values() for message in some]
     sources = {path: mutants(random, some, others) for path, some in messages.items()}
-    weights = [PREDICT_SHARE if method.path == PREDICT else 1 for method in known]
+    weights = [PREDICT_SHARE if method.path == door.speech.predict else 1 for method in known]
     plan = iter(random.choices(known, weights, k=calls))
     sent = Sent()
-    with grpc.insecure_channel(target, options=UNBOUNDED) as plain:
-        async with open_channel(target) as channel:
+    with target.blocking_channel() as plain:
+        async with target.channel() as channel:
 
             async def caller() -> None:
                 for method in plan:
@@ -198,7 +212,9 @@ def ask_stream(channel: grpc.Channel, method: Method, bodies: Sequence[bytes]) -
             call = channel.stream_stream(method.path)(iter(bodies), timeout=PATIENCE_S)
         else:
             call = channel.unary_stream(method.path)(bodies[0], timeout=PATIENCE_S)
-        for _ in call:
+        for answer in call:
+            if method.path == STREAM and pb.PredictStreamResponse.FromString(answer).error.code in _OUR_FAULT_CODES:
+                return Ended(grpc.StatusCode.INTERNAL, answer)
             if not method.takes_many:
                 call.cancel()
                 break

@@ -11,7 +11,6 @@ from benchmarks.faults.calls import (
     NO_ANSWER,
     OUR_FAULT,
     PREDICT,
-    UNBOUNDED,
     Ended,
     ask_once,
     codes,
@@ -23,6 +22,7 @@ from benchmarks.faults.fault import Place
 from benchmarks.faults.findings import Finding
 from benchmarks.faults.models import NAME
 from benchmarks.faults.served import Server
+from benchmarks.faults.target import Target
 from benchmarks.report import at_most
 from predictor._pb import prediction_pb2 as pb
 
@@ -93,8 +93,8 @@ def unknown(place: Place, server: Server) -> Finding:
     asked = builders(place.material.one_stock())
     ends: dict[tuple[str, str], Ended] = {}
     with (
-        grpc.insecure_channel(server.target, options=UNBOUNDED) as calls,
-        grpc.insecure_channel(f"127.0.0.1:{server.ready['admin_port']}", options=UNBOUNDED) as admin,
+        server.target.blocking_channel() as calls,
+        Target(int(str(server.ready["admin_port"]))).blocking_channel() as admin,
     ):
         for path, build in asked.items():
             channel = admin if path.startswith(ADMIN) else calls

@@ -1,19 +1,22 @@
-"""One fault in a process of its own: `python -m benchmarks.faults.one NAME MATERIAL WORK [--quick]`.
+"""One fault in a process of its own: `python -m benchmarks.faults.one NAME MATERIAL WORK [--door NAME] [--quick]`.
 
 Prints its findings as lines of JSON, each as soon as it is there.
 """
 
 import argparse
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 from benchmarks.faults import (
+    abandoned,
     beside,
     burst,
     checkpoints,
     damaged,
     deadlines,
+    draining,
     forged,
     gone,
     inputs,
@@ -29,6 +32,7 @@ from benchmarks.faults import (
     told,
     workers,
 )
+from benchmarks.faults.door import NAMES, PLAIN, Door
 from benchmarks.faults.fault import Fault, Place
 from benchmarks.faults.models import Material
 
@@ -40,6 +44,8 @@ FAULTS: Final[Mapping[str, Fault]] = {
     "deadlines": deadlines.run,
     "gone": gone.run,
     "stopping": stopping.run,
+    "draining": draining.run,
+    "abandoned": abandoned.run,
     "reloads": reloads.run,
     "rotation": rotation.run,
     "inputs": inputs.run,
@@ -54,6 +60,8 @@ FAULTS: Final[Mapping[str, Fault]] = {
     "restarts": restarts.run,
 }
 """Every fault by its name, in the order in which they are run."""
+DOORED: Final = frozenset({"mutated", "burst", "sizes", "beside", "deadlines", "gone", "stopping", "reloads"})
+"""Those that come through every door; the others have a way of their own."""
 ALONE: Final = frozenset({"deadlines"})
 """Those that tell from times what happened: nothing may run beside them, and they come last."""
 
@@ -63,10 +71,13 @@ def main() -> None:
     parser.add_argument("name", choices=FAULTS)
     parser.add_argument("material", type=Path)
     parser.add_argument("work", type=Path)
+    parser.add_argument("--door", choices=NAMES, default=PLAIN)
     parser.add_argument("--quick", action="store_true")
     given = parser.parse_args()
-    for finding in FAULTS[given.name](Place(Material(given.material), given.work, given.quick)):
-        print(finding.to_line(), flush=True)
+    material = Material(given.material)
+    door = Door.of(given.door, material)
+    for finding in FAULTS[given.name](Place(material, given.work, given.quick, door)):
+        print(replace(finding, fault=f"{finding.fault}{door.said}").to_line(), flush=True)
 
 
 if __name__ == "__main__":

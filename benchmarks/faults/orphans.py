@@ -16,7 +16,7 @@ from benchmarks.faults.served import NotServedError, server_command, wait_for
 from benchmarks.faults.workers import children_of, is_alive
 from benchmarks.report import at_most, shown
 
-TIMES, QUICK_TIMES = 20, 2
+TIMES, QUICK_TIMES = 20, 1
 LEFT_S: Final = 2.0
 """After which nothing may be left."""
 PATIENCE_S: Final = 30.0

@@ -1,6 +1,7 @@
 """A process of its own that asks a server every 20 ms whether it is well, and tells how long it had to wait.
 
-Run as `python -m benchmarks.faults.pulse HOST:PORT`; it ends when its input does, and then prints one line of JSON.
+Run as `python -m benchmarks.faults.pulse PORT [FOLDER]`, with the folder of certificates and tokens; it ends when its
+input does, and then prints one line of JSON.
 """
 
 import json
@@ -11,10 +12,12 @@ import time
 from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Final, final
 
 import grpc
 
+from benchmarks.faults.target import Secured, Target
 from benchmarks.report import Row, at_most
 
 EVERY_S: Final = 0.02
@@ -62,9 +65,10 @@ class Pulse:
 
 
 @contextmanager
-def asking(target: str) -> Generator[Pulse]:
+def asking(target: Target) -> Generator[Pulse]:
     """A process that asks from now on; it has had its first answer."""
-    command = [sys.executable, "-m", "benchmarks.faults.pulse", target]
+    command = [sys.executable, "-m", "benchmarks.faults.pulse", str(target.port)]
+    command += [] if target.secured is None else [str(target.secured.folder)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as popen:
         try:
             assert popen.stdout is not None
@@ -74,11 +78,11 @@ def asking(target: str) -> Generator[Pulse]:
             popen.kill()
 
 
-def ask_until_told(target: str) -> Waits:
+def ask_until_told(target: Target) -> Waits:
     """Ask until the input ends."""
     asked = unanswered = 0
     longest_s = 0.0
-    with grpc.insecure_channel(target) as channel:
+    with target.blocking_channel() as channel:
         check = channel.unary_unary(CHECK)
         sys.stdout.write("begun\n" if is_well(check) else "nothing answers\n")
         sys.stdout.flush()
@@ -98,4 +102,8 @@ def is_well(check: "grpc.UnaryUnaryMultiCallable[bytes, bytes]") -> bool:
 
 
 if __name__ == "__main__":
-    print(json.dumps(asdict(ask_until_told(sys.argv[1]))))
+    print(
+        json.dumps(
+            asdict(ask_until_told(Target(int(sys.argv[1]), *(Secured(Path(folder)) for folder in sys.argv[2:]))))
+        )
+    )

@@ -4,29 +4,26 @@ import asyncio
 import shutil
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, TypeAlias, final
+from typing import Any, Final, final
 
 import grpc
 
-from benchmarks.faults.calls import PREDICT, Ended, ask, ask_once, codes, open_channel, predict_request
+from benchmarks.faults.calls import Ended, ask, ask_once, codes
 from benchmarks.faults.fault import Place
 from benchmarks.faults.findings import Finding
 from benchmarks.faults.models import NAME
 from benchmarks.faults.served import Server, free_port, serving
+from benchmarks.faults.speech import Facts, Speech
+from benchmarks.faults.target import Target
 from benchmarks.report import at_least, at_most, shown
-from predictor._pb import prediction_pb2 as pb
-from predictor._pb.prediction_pb2_grpc import ModelAdminServiceStub
 
-RELOADS, QUICK_RELOADS = 1_000, 10
+RELOADS, QUICK_RELOADS, ELSEWHERE = 1_000, 4, 50
 CALLERS, INSTANCES = 4, 4
 PATIENCE_S: Final = 30.0
 FAULT: Final = "reloads under load"
-
-Facts: TypeAlias = frozenset[tuple[str, int, str, bytes]]
-"""Of each forecast in an answer: model, version, hash of its weights, values."""
 
 
 def run(place: Place) -> Iterator[Finding]:
@@ -38,8 +35,9 @@ def run(place: Place) -> Iterator[Finding]:
     port = free_port()
     # One row a forward, so that a forecast has the same bits whatever is asked beside it.
     options = ("--log-level", "error", "--max-batch-rows", "1", "--admin-listen", f"127.0.0.1:{port}")
-    with serving(models, place.log, *options) as server:
-        yield _finding(place, server, exchange, Admin(f"127.0.0.1:{port}"))
+    with serving(models, place.log, *options, secured=place.door.secured) as server:
+        admin = Admin(Target(port, place.door.secured), place.door.speech)
+        yield _finding(place, server, exchange, admin)
 
 
 @final
@@ -65,28 +63,26 @@ class Exchange:
 class Admin:
     """Tells the server to read its model again."""
 
-    target: str
+    target: Target
     """Where it listens for that."""
+    speech: Speech
+    """In which protocol it is told."""
 
     def reload(self) -> str:
         """The status, and what it says beside it."""
-        with grpc.insecure_channel(self.target) as channel:
+        path, body = self.speech.reload()
+        with self.target.blocking_channel() as channel:
             try:
-                ModelAdminServiceStub(channel).ReloadModel(pb.ReloadModelRequest(model=NAME), timeout=PATIENCE_S)
+                channel.unary_unary(path)(body, timeout=PATIENCE_S)
             except grpc.RpcError as error:
                 failure: Any = error
                 return f"{failure.code().name}: {str(failure.details())[:120]}"
         return "OK"
 
 
-def facts_of(answer: bytes) -> Facts:
-    """What an answer says of where it comes from, and its numbers."""
-    forecasts = [result.forecast for result in pb.PredictResponse.FromString(answer).results]
-    return frozenset((one.model, one.version, one.weights_hash, one.values) for one in forecasts)
-
-
 def _finding(place: Place, server: Server, exchange: Exchange, admin: Admin) -> Finding:
-    request = predict_request(*[place.material.one_stock()] * INSTANCES)
+    speech = place.door.speech
+    path, request = speech.predict, speech.request(*[place.material.one_stock()] * INSTANCES)
     known, told = set[Facts](), Counter[str]()
 
     def reload() -> None:
@@ -94,11 +90,12 @@ def _finding(place: Place, server: Server, exchange: Exchange, admin: Admin) -> 
         told[admin.reload()] += 1
 
     for _ in range(2):
-        known.add(facts_of(asyncio.run(ask_once(server.target, PREDICT, request)).body))
+        known.add(speech.facts_of(asyncio.run(ask_once(server.target, path, request)).body))
         reload()
-    ends = asyncio.run(_load(server.target, request, lambda: repeat(reload, place.count(RELOADS, QUICK_RELOADS))))
+    count = place.count(RELOADS, QUICK_RELOADS, ELSEWHERE)
+    ends = asyncio.run(_load(server.target, path, request, lambda: repeat(reload, count)))
     failed = sum(end.code is not grpc.StatusCode.OK for end in ends)
-    mixed, seen = judged(ends, known)
+    mixed, seen = judged(map(speech.facts_of, answers_of(ends)), known)
     refused = told.total() - told["OK"]
     return Finding(
         fault=FAULT,
@@ -118,9 +115,14 @@ def _finding(place: Place, server: Server, exchange: Exchange, admin: Admin) -> 
     )
 
 
-def judged(ends: Sequence[Ended], known: set[Facts]) -> tuple[int, int]:
+def answers_of(ends: Iterable[Ended]) -> Iterator[bytes]:
+    """Of those calls that have one."""
+    return (end.body for end in ends if end.code is grpc.StatusCode.OK)
+
+
+def judged(told: Iterable[Facts], known: set[Facts]) -> tuple[int, int]:
     """How many answers are none of those that one model gives, and how many models gave the others."""
-    answers = Counter(facts_of(end.body) for end in ends if end.code is grpc.StatusCode.OK)
+    answers = Counter(told)
     return sum(count for facts, count in answers.items() if facts not in known), len(answers.keys() & known)
 
 
@@ -130,14 +132,14 @@ def repeat(do: Callable[[], None], count: int) -> None:
         do()
 
 
-async def _load(target: str, request: bytes, work: Callable[[], None]) -> list[Ended]:
+async def _load(target: Target, path: str, request: bytes, work: Callable[[], None]) -> list[Ended]:
     """Ask from several connections while the work is done in a thread of its own."""
     done, ends = threading.Event(), list[Ended]()
 
     async def caller() -> None:
-        async with open_channel(target) as channel:
+        async with target.channel() as channel:
             while not done.is_set():
-                ends.append(await ask(channel, PREDICT, request, PATIENCE_S))
+                ends.append(await ask(channel, path, request, PATIENCE_S))
 
     async def worker() -> None:
         try:

@@ -10,10 +10,11 @@ from typing import Final
 import grpc
 import grpc.aio
 
-from benchmarks.faults.calls import PREDICT, Ended, ask, codes, open_channel, predict_request
+from benchmarks.faults.calls import PREDICT, Ended, ask, codes, predict_request
 from benchmarks.faults.fault import Place
 from benchmarks.faults.findings import Finding
 from benchmarks.faults.served import START_S, NotServedError, Server, begin, end, first_line, free_port
+from benchmarks.faults.target import Target
 from benchmarks.report import at_least, at_most, shown
 
 ROUNDS, QUICK_ROUNDS = 10, 1
@@ -28,7 +29,7 @@ def run(place: Place) -> Iterator[Finding]:
     ports = (free_port(), free_port())
     servers = [started(place, port) for port in ports]
     try:
-        yield _finding(place, servers, [f"127.0.0.1:{port}" for port in ports])
+        yield _finding(place, servers, [Target(port) for port in ports])
     finally:
         for server in servers:
             end(server)
@@ -42,7 +43,7 @@ def started(place: Place, port: int) -> Server:
     return server
 
 
-def _finding(place: Place, servers: list[Server], targets: list[str]) -> Finding:
+def _finding(place: Place, servers: list[Server], targets: list[Target]) -> Finding:
     rounds = place.count(ROUNDS, QUICK_ROUNDS)
     codes_at_end: list[int] = []
 
@@ -51,7 +52,7 @@ def _finding(place: Place, servers: list[Server], targets: list[str]) -> Finding
             for number, target in enumerate(targets):
                 servers[number].popen.send_signal(signal.SIGTERM)
                 codes_at_end.append(_ended(servers[number]))
-                servers[number] = started(place, int(target.rpartition(":")[2]))
+                servers[number] = started(place, target.port)
 
     request = predict_request(place.material.one_stock())
     calls = asyncio.run(_load(targets, request, exchange))
@@ -87,12 +88,12 @@ def _ended(server: Server) -> int:
     return code
 
 
-async def _load(targets: list[str], request: bytes, work: Callable[[], None]) -> list[tuple[Ended, int]]:
+async def _load(targets: list[Target], request: bytes, work: Callable[[], None]) -> list[tuple[Ended, int]]:
     """Ask while the work is done in a thread of its own: each call's end, and how often it was tried."""
     done, calls = threading.Event(), list[tuple[Ended, int]]()
 
     async def caller(first: int) -> None:
-        channels = [open_channel(target) for target in targets]
+        channels = [target.channel() for target in targets]
         while not done.is_set():
             calls.append(await _try(channels, first, request))
         for channel in channels:

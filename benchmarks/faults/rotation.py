@@ -15,10 +15,11 @@ from typing import Final, final
 import grpc
 import grpc.aio
 
-from benchmarks.faults.calls import PREDICT, UNBOUNDED, Ended, ask, codes, predict_request
+from benchmarks.faults.calls import PREDICT, Ended, ask, codes, predict_request
 from benchmarks.faults.fault import Place
 from benchmarks.faults.findings import Finding
 from benchmarks.faults.served import serving
+from benchmarks.faults.target import UNBOUNDED, Target
 from benchmarks.report import at_most, shown
 from predictor.server.issuing import Issued, issue
 
@@ -41,13 +42,13 @@ class Shown:
     issued: Issued
     authorities: Path
 
-    def channel(self, target: str) -> grpc.aio.Channel:
+    def channel(self, target: Target) -> grpc.aio.Channel:
         """A connection of its own."""
         tls = grpc.ssl_channel_credentials(
             self.authorities.read_bytes(), self.issued.client_key.read_bytes(), self.issued.client.read_bytes()
         )
         options = [*UNBOUNDED, ("grpc.use_local_subchannel_pool", 1)]
-        return grpc.aio.secure_channel(target, tls, options=options)
+        return grpc.aio.secure_channel(str(target), tls, options=options)
 
     @property
     def headers(self) -> tuple[tuple[str, str]]:
@@ -124,7 +125,7 @@ class Callers:
         shown: at first.
     """
 
-    def __init__(self, target: str, request: bytes, shown: Shown) -> None:
+    def __init__(self, target: Target, request: bytes, shown: Shown) -> None:
         self.target = target
         self.shown = shown
         self.counted = Counted()

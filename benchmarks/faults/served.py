@@ -16,6 +16,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final, Self, final
 
+from benchmarks.faults.target import Secured, Target
+
 START_S: Final = 120.0
 """How long a server may take to its first line."""
 STOP_S: Final = 15.0
@@ -80,6 +82,8 @@ class Server:
     log: Path
     ready: dict[str, object]
     """Its first line; empty while it loads."""
+    secured: Secured | None = None
+    """What it reads; None: nothing is encrypted."""
 
     @property
     def port(self) -> int:
@@ -87,9 +91,9 @@ class Server:
         return int(str(self.ready["port"]))
 
     @property
-    def target(self) -> str:
-        """For gRPC."""
-        return f"127.0.0.1:{self.port}"
+    def target(self) -> Target:
+        """For callers."""
+        return Target(self.port, self.secured)
 
     @property
     def is_alive(self) -> bool:
@@ -134,6 +138,7 @@ def begin(
     log: Path,
     *options: str,
     listen: str = "127.0.0.1:0",
+    secured: Secured | None = None,
     descriptors: int | None = None,
     environment: Mapping[str, str] = MappingProxyType({}),
 ) -> Server:
@@ -144,16 +149,18 @@ def begin(
         log: Where its stderr goes, behind what is there.
         options: Further ones of its command line.
         listen: Its address.
+        secured: Its certificates and tokens; None: nothing is encrypted.
         descriptors: How many it may have; None for this process's own limit.
         environment: Variables beside those of this process.
     """
     most = descriptors or resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     limited = ["sh", "-c", f'ulimit -n {most}; ulimit -d {MOST_DATA_KIB}; exec "$@"', "sh"]
-    command = [*limited, *server_command("--models", str(models), "--listen", listen, *options)]
+    safe = () if secured is None else secured.options
+    command = [*limited, *server_command("--models", str(models), "--listen", listen, *safe, *options)]
     with log.open("a", encoding="utf-8") as file:
         variables = {**os.environ, "OMP_NUM_THREADS": "1", **environment}
         popen = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=file, text=True, env=variables)
-    return Server(popen, log, {})
+    return Server(popen, log, {}, secured)
 
 
 def server_command(*options: str) -> Sequence[str]:
@@ -174,6 +181,7 @@ def serving(
     models: Path,
     log: Path,
     *options: str,
+    secured: Secured | None = None,
     descriptors: int | None = None,
     environment: Mapping[str, str] = MappingProxyType({}),
 ) -> Generator[Server]:
@@ -182,12 +190,12 @@ def serving(
     Raises:
         NotServedError: it did not begin in time.
     """
-    begun = begin(models, log, *options, descriptors=descriptors, environment=environment)
+    begun = begin(models, log, *options, secured=secured, descriptors=descriptors, environment=environment)
     try:
         line = first_line(begun, START_S)
         if not line:
             raise NotServedError(f"no server in {START_S:g} s: {log.read_text(encoding='utf-8')[-500:]}")
-        yield Server(begun.popen, log, json.loads(line))
+        yield Server(begun.popen, log, json.loads(line), secured)
     finally:
         end(begun)
 

@@ -4,6 +4,7 @@ import asyncio
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from itertools import repeat
 from random import Random
@@ -13,27 +14,24 @@ import grpc
 import grpc.aio
 import numpy as np
 
-from benchmarks.faults import http2
 from benchmarks.faults.calls import (
-    EXPLAIN,
     NO_ANSWER,
     OUR_FAULT,
-    PREDICT,
     Ended,
     ask,
     ask_all,
     ask_once,
     codes,
     ended,
-    open_channel,
-    predict_request,
 )
 from benchmarks.faults.fault import Place
 from benchmarks.faults.findings import Finding
 from benchmarks.faults.models import flat_panel
-from benchmarks.faults.mutants import delimited, group, tag, varint
+from benchmarks.faults.mutants import delimited
 from benchmarks.faults.pulse import Waits, asking
 from benchmarks.faults.served import MIB, Server, forget_peak, serving, wait_for
+from benchmarks.faults.speech import UNKNOWN
+from benchmarks.faults.target import Target
 from benchmarks.report import Row, at_most, shown
 from predictor._pb import prediction_pb2 as pb
 
@@ -52,40 +50,8 @@ SETTLE_S, QUICK_SETTLE_S = 3.0, 0.2
 AT_ONCE: Final = 8
 PANEL_SYMBOLS: Final = 10_000
 SEED: Final = 20_260_102
-_INSTANCES: Final = pb.PredictRequest.INSTANCES_FIELD_NUMBER
-_BARS: Final = pb.Instance.BARS_FIELD_NUMBER
-_SYMBOLS: Final = pb.BarPanel.SYMBOLS_FIELD_NUMBER
-_SESSIONS: Final = pb.BarPanel.SESSION_YYYYMMDD_FIELD_NUMBER
-_TARGETS: Final = pb.ExplainRequest.TARGETS_FIELD_NUMBER
-_UNKNOWN: Final = 1000
-
-
-def filled(part: bytes, size: int = LARGEST) -> bytes:
-    """As many of it as fit."""
-    return part * (size // len(part))
-
-
-def within(content: bytes, *fields: int) -> bytes:
-    """The content in a field within fields."""
-    for field in reversed(fields):
-        content = delimited(field, content)
-    return content
-
-
-def emptiest(size: int = LARGEST) -> dict[str, tuple[str, bytes]]:
-    """The method and the request, by what it consists of."""
-    empty = delimited(_INSTANCES, b"")
-    room = size - 64
-    return {
-        "empty instances": (PREDICT, filled(empty, size)),
-        "instances of empty bars": (PREDICT, filled(within(b"", _INSTANCES, _BARS), size)),
-        "one instance of empty symbols": (PREDICT, within(filled(delimited(_SYMBOLS, b""), room), _INSTANCES, _BARS)),
-        "packed sessions of one byte": (PREDICT, within(b"\x01" * room, _INSTANCES, _BARS, _SESSIONS)),
-        "unknown fields": (PREDICT, filled(tag(_UNKNOWN, 0) + varint(1), size)),
-        "a group, then empty instances": (PREDICT, group(_UNKNOWN) + filled(empty, size - 8)),
-        "groups alone": (PREDICT, filled(group(_UNKNOWN), size)),
-        "a group, then empty targets": (EXPLAIN, group(_UNKNOWN) + filled(delimited(_TARGETS, b""), size - 8)),
-    }
+QUICK_ELSEWHERE: Final = 3
+"""Contents that a short run sends through the other doors."""
 
 
 @final
@@ -128,15 +94,21 @@ def watched(place: Place, server: Server, do: Callable[[], list[Ended]]) -> tupl
 
 def run(place: Place) -> Iterator[Finding]:
     """Each of them with a server of its own, or in a short run with one for all."""
-    contents = map(_emptiest, emptiest(1000))
+    contents = [_emptiest(what) for what in place.door.speech.emptiest(1000)]
+    if place.quick and not place.door.is_plain:
+        del contents[QUICK_ELSEWHERE:]
     faults: list[Callable[[Place, Server], Finding]] = [_nothing, *contents, _panels, _halves, _cancelled]
     if place.quick:
-        with serving(place.material.small, place.log, "--log-level", "error") as server:
+        with _served(place) as server:
             yield from (fault(place, server) for fault in faults)
         return
     for fault in faults:
-        with serving(place.material.small, place.log, "--log-level", "error") as server:
+        with _served(place) as server:
             yield fault(place, server)
+
+
+def _served(place: Place) -> AbstractContextManager[Server]:
+    return serving(place.material.small, place.log, "--log-level", "error", secured=place.door.secured)
 
 
 def _finding(place: Place, fault: str, done: str, found: tuple[list[Ended], Watched], detail: str = "") -> Finding:
@@ -171,8 +143,8 @@ def _nothing(place: Place, server: Server) -> Finding:
 
 def _emptiest(what: str) -> Callable[[Place, Server], Finding]:
     def fault(place: Place, server: Server) -> Finding:
-        path, body = emptiest()[what]
-        count = place.count(2 * AT_ONCE, 1)
+        path, body = place.door.speech.emptiest(LARGEST)[what]
+        count = place.count(2 * AT_ONCE, 1, AT_ONCE)
         found = watched(place, server, lambda: asyncio.run(_all(server.target, path, [body] * count, _patience(place))))
         done = f"{count} requests of {len(body) / MIB:.0f} MiB, {min(count, AT_ONCE)} at a time"
         return _finding(place, f"16 MiB of {what}", done, found)
@@ -184,10 +156,10 @@ def _patience(place: Place) -> float:
     return QUICK_PATIENCE_S if place.quick else PATIENCE_S
 
 
-async def _all(target: str, path: str, bodies: Sequence[bytes], patience_s: float) -> list[Ended]:
+async def _all(target: Target, path: str, bodies: Sequence[bytes], patience_s: float) -> list[Ended]:
     """Some at a time, all over one connection."""
     free = asyncio.Semaphore(AT_ONCE)
-    async with open_channel(target) as channel:
+    async with target.channel() as channel:
 
         async def one(body: bytes) -> Ended:
             async with free:
@@ -201,28 +173,28 @@ def _panels(place: Place, server: Server) -> Finding:
     sessions = np.array(place.material.bars().bars.session_yyyymmdd[-30:], np.int32)
     panel = flat_panel(sessions, PANEL_SYMBOLS)
     panel.gap_policy = pb.GAP_POLICY_MASK
-    body = predict_request(pb.Instance(bars=panel))
+    path, body = place.door.speech.predict, place.door.speech.request(pb.Instance(bars=panel))
     count = place.count(30, 3)
-    found = watched(place, server, lambda: asyncio.run(_at_once(server.target, [body] * count, _patience(place))))
+    found = watched(place, server, lambda: asyncio.run(_at_once(server.target, path, [body] * count, _patience(place))))
     done = f"{count} at once, {len(body) / MIB:.0f} MiB each: {PANEL_SYMBOLS} symbols, {len(sessions)} bars"
     return _finding(place, "panels of many symbols and few bars", done, found)
 
 
-async def _at_once(target: str, bodies: Sequence[bytes], patience_s: float) -> list[Ended]:
-    async with open_channel(target) as channel:
-        return await ask_all([channel], PREDICT, bodies, patience_s)
+async def _at_once(target: Target, path: str, bodies: Sequence[bytes], patience_s: float) -> list[Ended]:
+    async with target.channel() as channel:
+        return await ask_all([channel], path, bodies, patience_s)
 
 
 def _halves(place: Place, server: Server) -> Finding:
     """Streams whose callers send most of a request, and then nothing."""
     count, held_s = place.count(40, 4), QUICK_HELD_S if place.quick else HELD_S
-    sent: list[str] = []
+    sent, speech = list[str](), place.door.speech
 
     def do() -> list[Ended]:
         with ThreadPoolExecutor(count) as pool:
-            sent.extend(pool.map(half, repeat(server.port, count), repeat(held_s)))
-        body = predict_request(place.material.one_stock())
-        return [asyncio.run(ask_once(server.target, PREDICT, body, QUICK_PATIENCE_S))]
+            sent.extend(pool.map(half, repeat(server.target, count), repeat(speech.predict), repeat(held_s)))
+        body = speech.request(place.material.one_stock())
+        return [asyncio.run(ask_once(server.target, speech.predict, body, QUICK_PATIENCE_S))]
 
     found = watched(place, server, do)
     done = f"{count} connections that send {PART / MIB:.0f} of 16 MiB, wait for {held_s:g} s and close; then one call"
@@ -230,11 +202,11 @@ def _halves(place: Place, server: Server) -> Finding:
     return _finding(place, "requests that never become whole", done, found, f"the streams: {told}")
 
 
-def half(port: int, held_s: float) -> str:
+def half(target: Target, path: str, held_s: float) -> str:
     """Send most of a request, wait, and go away; how the server took it."""
     try:
-        with http2.Connection(port, timeout_s=held_s) as connection:
-            stream = connection.call(PREDICT)
+        with target.connection(timeout_s=held_s) as connection:
+            stream = connection.call(path)
             start = b"\0" + LARGEST.to_bytes(4, "big")
             if not connection.send(stream, start + bytes(PART)):
                 return f"ended by the server ({stream.status or stream.ended})"
@@ -248,30 +220,30 @@ def half(port: int, held_s: float) -> str:
 
 def _cancelled(place: Place, server: Server) -> Finding:
     """Large calls that their callers leave while they send them."""
-    count = place.count(100, 8)
-    meant = predict_request(place.material.one_stock())
-    body = delimited(_UNKNOWN, bytes(PART)) + meant
-    found = watched(place, server, lambda: asyncio.run(_leave(server.target, body, meant, count)))
+    count = place.count(100, 8, 50)
+    path, meant = place.door.speech.predict, place.door.speech.request(place.material.one_stock())
+    body = delimited(UNKNOWN, bytes(PART)) + meant
+    found = watched(place, server, lambda: asyncio.run(_leave(server.target, path, body, meant, count)))
     done = f"{count} calls of {len(body) / MIB:.0f} MiB, 64 at a time, left after 0 to 50 ms; then one call"
     return _finding(place, "large calls cancelled at once", done, found)
 
 
-async def _leave(target: str, body: bytes, meant: bytes, count: int) -> list[Ended]:
+async def _leave(target: Target, path: str, body: bytes, meant: bytes, count: int) -> list[Ended]:
     """The calls that were answered before they were left, and one that is meant at the end."""
     random, free = Random(SEED), asyncio.Semaphore(64)  # noqa: S311 - a run that can be repeated
     ends: list[Ended] = []
-    async with open_channel(target) as channel:
+    async with target.channel() as channel:
 
         async def one(after_s: float) -> None:
             async with free:
-                call: Any = channel.unary_unary(PREDICT)(body, timeout=QUICK_PATIENCE_S)
+                call: Any = channel.unary_unary(path)(body, timeout=QUICK_PATIENCE_S)
                 done, _ = await asyncio.wait([asyncio.ensure_future(call.code())], timeout=after_s)
                 call.cancel()
                 if done:
                     ends.append(await _end_of(call))
 
         await asyncio.gather(*(one(random.uniform(0, 0.05)) for _ in range(count)))
-    return [*ends, await ask_once(target, PREDICT, meant, QUICK_PATIENCE_S)]
+    return [*ends, await ask_once(target, path, meant, QUICK_PATIENCE_S)]
 
 
 async def _end_of(call: Any) -> Ended:

@@ -12,18 +12,19 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final, final
 
-from benchmarks.faults.calls import open_channel
 from benchmarks.faults.fault import Place
 from benchmarks.faults.findings import Finding
 from benchmarks.faults.mix import Done, Load, parts_of
 from benchmarks.faults.models import NAME
 from benchmarks.faults.reloads import Admin, Exchange
 from benchmarks.faults.served import MIB, Server, Vitals, free_port, serving
+from benchmarks.faults.speech import Native
+from benchmarks.faults.target import Target
 from benchmarks.report import Row, at_least, at_most, shown
 
-FULL_S, QUICK_S = 600.0, 30.0
-WARM_S: Final = 3.0
-WARM_RELOADS: Final = 10
+FULL_S, QUICK_S = 600.0, 6.0
+WARM_S, QUICK_WARM_S = 3.0, 1.0
+WARM_RELOADS, QUICK_WARM_RELOADS = 10, 2
 CALLERS: Final = 4
 SETTLE_S, QUICK_SETTLE_S = 60.0, 2.0
 """As `benchmarks.faults.gone` waits for gRPC's own threads."""
@@ -55,12 +56,12 @@ def run(place: Place) -> Iterator[Finding]:
     port = free_port()
     options = ("--log-level", "error", "--admin-listen", f"127.0.0.1:{port}")
     with serving(models, place.log, *options) as server:
-        yield soaked(place, server, exchange, Admin(f"127.0.0.1:{port}"))
+        yield soaked(place, server, exchange, Admin(Target(port), Native()))
 
 
 def soaked(place: Place, server: Server, exchange: Exchange, admin: Admin) -> Finding:
     """Load it for the time of this run, and look at it meanwhile."""
-    load = Load(lambda: open_channel(server.target), parts_of(place.material))
+    load = Load(server.target.channel, parts_of(place.material))
     lasting_s = QUICK_S if place.quick else FULL_S
     _warm(server, place, exchange, admin)
     before, looks, reloads = server.vitals(), list[Look](), Counter[str]()
@@ -94,10 +95,11 @@ def soaked(place: Place, server: Server, exchange: Exchange, admin: Admin) -> Fi
 
 def _warm(server: Server, place: Place, exchange: Exchange, admin: Admin) -> None:
     """The same load for a moment, and some reloads: all threads and buffers that there will be have begun then."""
-    load, end = Load(lambda: open_channel(server.target), parts_of(place.material)), time.monotonic() + WARM_S
-    for _ in range(WARM_RELOADS):
+    load, lasting_s = Load(server.target.channel, parts_of(place.material)), QUICK_WARM_S if place.quick else WARM_S
+    for _ in range(place.count(WARM_RELOADS, QUICK_WARM_RELOADS)):
         _reload(exchange, admin, Counter())
     asyncio.run(load.once_each())
+    end = time.monotonic() + lasting_s
     asyncio.run(load.run(2 * CALLERS, lambda: time.monotonic() > end))
 
 

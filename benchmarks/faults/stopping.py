@@ -11,12 +11,13 @@ from typing import Final, final
 
 import grpc
 
-from benchmarks.faults.calls import EXPLAIN, PREDICT, Ended, ask, ask_once, codes, open_channel, predict_request
+from benchmarks.faults.calls import EXPLAIN, Ended, ask, ask_once, codes
 from benchmarks.faults.fault import Place
 from benchmarks.faults.findings import Finding
 from benchmarks.faults.models import NAME
 from benchmarks.faults.pulse import CHECK
 from benchmarks.faults.served import START_S, Server, begin, end, first_line, free_port, serving, wait_for
+from benchmarks.faults.target import Target
 from benchmarks.report import Row, at_least, at_most, shown
 from predictor._pb import prediction_pb2 as pb
 
@@ -52,15 +53,18 @@ class Stopped:
 
 def run(place: Place) -> Iterator[Finding]:
     """While it loads, then while it answers."""
-    yield _early(place)
-    yield _loading(place)
+    if place.door.is_plain or not place.quick:
+        yield _early(place)
+        yield _loading(place)
     yield _answering(place)
 
 
 def claimed(place: Place) -> tuple[Server, int]:
     """A server that has begun to load: it has claimed an address, which is known although it has not said so."""
     port = free_port()
-    server = begin(place.material.many, place.log, "--log-level", "error", listen=f"127.0.0.1:{port}")
+    server = begin(
+        place.material.many, place.log, "--log-level", "error", listen=f"127.0.0.1:{port}", secured=place.door.secured
+    )
     wait_for(lambda: is_open(port) or not server.is_alive, START_S)
     return server, port
 
@@ -75,7 +79,7 @@ def _early(place: Place) -> Finding:
     """Calls from when the address is claimed to the server's first line."""
     server, port = claimed(place)
     try:
-        ends = asyncio.run(_ask_until_ready(server, f"127.0.0.1:{port}", _request(place)))
+        ends = asyncio.run(_ask_until_ready(place, server, Target(port, place.door.secured)))
     finally:
         end(server)
     answered = {grpc.StatusCode.OK, grpc.StatusCode.UNAVAILABLE}
@@ -92,14 +96,14 @@ def _early(place: Place) -> Finding:
 
 
 def _request(place: Place) -> bytes:
-    return predict_request(place.material.one_stock(), model=NAME)
+    return place.door.speech.request(place.material.one_stock(), model=NAME)
 
 
-async def _ask_until_ready(server: Server, target: str, request: bytes) -> list[Ended]:
-    calls: list[asyncio.Task[Ended]] = []
+async def _ask_until_ready(place: Place, server: Server, target: Target) -> list[Ended]:
+    calls, path, request = list[asyncio.Task[Ended]](), place.door.speech.predict, _request(place)
     ready = asyncio.ensure_future(asyncio.to_thread(first_line, server, START_S))
     while not ready.done():
-        calls.append(asyncio.ensure_future(ask_once(target, PREDICT, request, CALL_S)))
+        calls.append(asyncio.ensure_future(ask_once(target, path, request, CALL_S)))
         await asyncio.wait([ready], timeout=0.05)
     return await asyncio.gather(*calls)
 
@@ -147,7 +151,7 @@ def stopped_after(place: Place, delay_s: float) -> Stopped:
 def _answering(place: Place) -> Finding:
     """The signal while predictions and explanations are under way."""
     count = place.count(PREDICTIONS, QUICK_PREDICTIONS)
-    with serving(place.material.heavy, place.log, "--log-level", "error") as server:
+    with serving(place.material.heavy, place.log, "--log-level", "error", secured=place.door.secured) as server:
         ends, waiting, took_s = asyncio.run(_stop_within(server, place, count))
         try:
             code = server.popen.wait(PATIENCE_S)
@@ -174,10 +178,11 @@ def _answering(place: Place) -> Finding:
 async def _stop_within(server: Server, place: Place, count: int) -> tuple[list[Ended], int, float]:
     """The calls' ends, how many there were when the signal came, and how long after it the last answer did."""
     question = pb.ExplainRequest(model=NAME, instance=place.material.bars()).SerializeToString()
-    async with open_channel(server.target) as channel:
-        await ask(channel, PREDICT, _request(place))
+    path = place.door.speech.predict
+    async with server.target.channel() as channel:
+        await ask(channel, path, _request(place))
         reasons = (ask(channel, EXPLAIN, question, PATIENCE_S) for _ in range(EXPLANATIONS))
-        forecasts = (ask(channel, PREDICT, _request(place), PATIENCE_S) for _ in range(count))
+        forecasts = (ask(channel, path, _request(place), PATIENCE_S) for _ in range(count))
         calls = [asyncio.ensure_future(one) for one in (*reasons, *forecasts)]
         await asyncio.sleep(0)  # all have been sent; the connection keeps their order
         await ask(channel, CHECK, b"", PATIENCE_S)

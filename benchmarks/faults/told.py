@@ -10,7 +10,7 @@ from typing import Final
 import grpc
 import grpc.aio
 
-from benchmarks.faults.calls import EXPLAIN, PREDICT, Ended, codes, ended, open_channel
+from benchmarks.faults.calls import EXPLAIN, PREDICT, Ended, codes, ended
 from benchmarks.faults.fault import Place
 from benchmarks.faults.findings import Finding
 from benchmarks.faults.models import NAME, WEIGHTS
@@ -113,7 +113,7 @@ async def _calls(server: Server, place: Place, each: int) -> list[Ended]:
         (f"/quantra.v1.PredictionService/{TOKEN}", b""),
     ]
     ends: list[Ended] = []
-    async with open_channel(server.target) as channel:
+    async with server.target.channel() as channel:
         for path, body in requests * each:
             call = channel.unary_unary(path)(
                 body, timeout=PATIENCE_S, metadata=(("authorization", f"Bearer {TOKEN}"), ("x-token", TOKEN))

@@ -20,12 +20,12 @@ from benchmarks.faults.calls import (
     ask,
     ask_once,
     codes,
-    open_channel,
     predict_request,
 )
 from benchmarks.faults.fault import Place
 from benchmarks.faults.findings import Finding
 from benchmarks.faults.served import MIB, Server, forget_peak
+from benchmarks.faults.target import Target
 from benchmarks.report import Row, at_most, shown
 
 LARGE: Final = 64 * MIB
@@ -52,7 +52,7 @@ def faults(place: Place, server: Server) -> Iterator[Finding]:
 
 def _large(place: Place, server: Server) -> Finding:
     """Messages of four times the limit, at three methods of two addresses."""
-    admin = f"127.0.0.1:{server.ready['admin_port']}"
+    admin = Target(int(str(server.ready["admin_port"])))
     targets = ((server.target, PREDICT), (server.target, EXPLAIN), (admin, ADMIN_LOAD))
     before, body = _watch(server), bytes(LARGE)
     ends = [
@@ -195,7 +195,7 @@ def _streams(place: Place, server: Server) -> Finding:
 
 async def _again(server: Server, place: Place) -> list[Ended]:
     body = predict_request(place.material.one_stock())
-    async with open_channel(server.target) as channel:
+    async with server.target.channel() as channel:
         return [await ask(channel, PREDICT, body) for _ in range(3)]
 
 

@@ -12,13 +12,14 @@ from typing import Final, final
 
 import grpc
 
-from benchmarks.faults.calls import PREDICT, Ended, ask, codes, open_channel, predict_request
+from benchmarks.faults.calls import PREDICT, Ended, ask, codes, predict_request
 from benchmarks.faults.fault import Place
 from benchmarks.faults.findings import Finding
 from benchmarks.faults.served import Server, serving, wait_for
+from benchmarks.faults.target import Target
 from benchmarks.report import at_least, at_most, shown
 
-KILLS, QUICK_KILLS = 20, 2
+KILLS, QUICK_KILLS = 20, 1
 CALLERS: Final = 8
 PATIENCE_S: Final = 30.0
 BACK_S: Final = 3.0
@@ -140,14 +141,14 @@ def listens(process: int, port: int) -> bool:
     return any(f"socket:[{inode}]" in held for table in tables for inode in pattern.findall(table))
 
 
-async def _load(target: str, request: bytes, work: Callable[[], None]) -> list[Ended]:
+async def _load(target: Target, request: bytes, work: Callable[[], None]) -> list[Ended]:
     """Ask from several connections while the work is done in a thread of its own."""
     working = asyncio.create_task(asyncio.to_thread(work))
     ends: list[Ended] = []
 
     async def caller() -> None:
         while not working.done():
-            async with open_channel(target) as channel:  # another one where the last has lost its worker
+            async with target.channel() as channel:  # another one where the last has lost its worker
                 while not working.done():
                     ends.append(await ask(channel, PREDICT, request, PATIENCE_S))
                     if ends[-1].code is not grpc.StatusCode.OK:

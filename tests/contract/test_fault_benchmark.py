@@ -25,31 +25,44 @@ from google.rpc.status_pb2 import Status
 from serving import Served, serving
 
 from benchmarks.faults import __main__ as benchmark
-from benchmarks.faults import forgery, http2
-from benchmarks.faults.__main__ import findings
-from benchmarks.faults.calls import LIST, PREDICT, Ended, ask_once, open_channel, retry_of
+from benchmarks.faults import forgery, http2, talks
+from benchmarks.faults.__main__ import findings, runs_of
+from benchmarks.faults.calls import LIST, PREDICT, STREAM, Ended, ask_once, retry_of
 from benchmarks.faults.cases import Case, bar, changed, fault_of
 from benchmarks.faults.damaged import cut as shortened
 from benchmarks.faults.damaged import flipped
 from benchmarks.faults.deadlines import Wait, judged
+from benchmarks.faults.door import NAMES
 from benchmarks.faults.findings import Finding, lines
 from benchmarks.faults.flushed import Step, parsed, unflushed, unreadable
 from benchmarks.faults.inputs import among, refused_alone
-from benchmarks.faults.mix import RECONNECTED_AFTER, Cancelled, Done, Late, Load, Unary
+from benchmarks.faults.kserve import KServe
+from benchmarks.faults.mix import RECONNECTED_AFTER, Cancelled, Conversed, Done, Late, Load, Unary
 from benchmarks.faults.mutants import CHANGES, delimited, grouped, mutants, splice, tag, truncate, varint
 from benchmarks.faults.names import builders, stamps
 from benchmarks.faults.names import call as call_by_name
 from benchmarks.faults.reflected import filled, methods
-from benchmarks.faults.reloads import facts_of
+from benchmarks.faults.reloads import answers_of
 from benchmarks.faults.reloads import judged as judged_models
 from benchmarks.faults.served import NotServedError, Vitals
 from benchmarks.faults.served import serving as serving_process
-from benchmarks.faults.sizes import emptiest
 from benchmarks.faults.soak import Look, memory_rows, repeated, time_rows
+from benchmarks.faults.speech import Native
+from benchmarks.faults.target import Secured, Target
 from benchmarks.faults.told import SYMBOL, TOKEN, VALUE, held, marked_bars, marks
 from benchmarks.faults.transport import GZIP, Packed, burst, messages, packed, send
 from benchmarks.report import at_most, shown, unmeasured
+from predictor._pb import inference_pb2
 from predictor._pb import prediction_pb2 as pb
+from predictor.bars import BarPanel
+from predictor.instance import Instance
+from predictor.server.guard import Guard
+from predictor.server.issuing import Issued
+from predictor.server.tokens import Tokens
+from predictor.wire import instances
+from predictor.wire.kserve import bars
+from predictor.wire.kserve.choices import choices_of
+from predictor.wire.kserve.requests import read_request
 
 VALID = pb.GetModelRequest(model="stock@champion").SerializeToString()
 OTHER = pb.ExplainRequest(model="another", tolerance=0.25).SerializeToString()
@@ -125,7 +138,7 @@ def test_numbers_are_written_as_protobuf_writes_them(number: int) -> None:
 
 
 def test_the_emptiest_requests_are_what_they_are_called() -> None:
-    parsed = {what: body for what, (path, body) in emptiest(9_000).items() if path == PREDICT}
+    parsed = {what: body for what, (path, body) in Native().emptiest(9_000).items() if path == PREDICT}
     requests = {what: pb.PredictRequest.FromString(body) for what, body in parsed.items() if what != "groups alone"}
     assert len(requests["empty instances"].instances) == 4500
     assert len(requests["instances of empty bars"].instances) == 2250
@@ -223,7 +236,7 @@ def test_a_caller_sees_when_to_ask_again() -> None:
     server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, handlers),))
     port = server.add_insecure_port("127.0.0.1:0")
     server.start()
-    end = asyncio.run(ask_once(f"127.0.0.1:{port}", PREDICT, b""))
+    end = asyncio.run(ask_once(Target(port), PREDICT, b""))
     server.stop(None)
     assert (end.code, end.retry_s, end.has_pushback) == (grpc.StatusCode.RESOURCE_EXHAUSTED, 0.25, True)
 
@@ -249,10 +262,11 @@ def answer(*forecasts: tuple[str, bytes]) -> Ended:
 
 def test_an_answer_of_two_models_is_found() -> None:
     one, other = answer(("a", b"1"), ("a", b"2")), answer(("b", b"3"), ("b", b"4"))
+    facts_of = Native().facts_of
     known = {facts_of(one.body), facts_of(other.body)}
     of_two, renamed = answer(("a", b"1"), ("b", b"4")), answer(("b", b"1"), ("b", b"2"))
-    assert judged_models([one, other, one], known) == (0, 2)
-    assert judged_models([one, of_two, renamed], known) == (2, 1)
+    assert judged_models(map(facts_of, answers_of([one, other, one])), known) == (0, 2)
+    assert judged_models(map(facts_of, answers_of([one, of_two, renamed])), known) == (2, 1)
 
 
 def result(*numbers: float, reason: str = "", code: int = 3, warning: str = "") -> pb.Result:
@@ -490,14 +504,122 @@ def test_what_others_cannot_read_is_named(tmp_path: Path) -> None:
     assert unreadable(made) == ["a: 0600"]
 
 
+# --- the doors
+
+
+def panel(symbols: int = 2, sessions: int = 3) -> pb.BarPanel:
+    values = np.arange(1.0, symbols * sessions + 1).tobytes()
+    made = pb.BarPanel(symbols=[f"S{row}" for row in range(symbols)], gap_policy=pb.GAP_POLICY_MASK, calendar="XNYS")
+    made.session_yyyymmdd.extend(range(20240102, 20240102 + sessions))
+    for name in ("open", "high", "low", "close", "volume"):
+        setattr(made, name, values)
+    return made
+
+
+def test_the_public_protocol_asks_about_the_same_bars() -> None:
+    sent = pb.Instance(bars=panel())
+    request = read_request(KServe().request(sent, sent))
+    arrays, choices = bars.read_bars(request.tensors), choices_of(request.head, are_bars=request.are_bars)
+    places = bars.places_of(arrays)
+    told = [bars.instance_of(arrays, row, place, choices) for row, place in enumerate(places)]
+    expected = instances.decode(sent)
+    assert len(told) == 2
+    for one in told:
+        assert isinstance(one, Instance)
+        assert isinstance(one.input, BarPanel)
+        assert one.gap_policy == expected.gap_policy
+        assert (one.input.symbols, one.input.calendar) == (expected.input.symbols, "XNYS")
+        assert one.input.sessions.tolist() == list(sent.bars.session_yyyymmdd)
+        assert one.input.close.tobytes() == sent.bars.close
+
+
+def test_answers_of_the_public_protocol_are_compared_by_their_numbers_and_weights() -> None:
+    def told(weights: str, values: bytes, name: str = "values") -> bytes:
+        return inference_pb2.ModelInferResponse(
+            model_name="stock",
+            model_version="1",
+            id=weights,
+            parameters={"weights_hash": inference_pb2.InferParameter(string_param=weights)},
+            outputs=[inference_pb2.ModelInferResponse.InferOutputTensor(name=name)],
+            raw_output_contents=[values],
+        ).SerializeToString()
+
+    speech = KServe()
+    assert speech.values_of(told("a", b"1")) == speech.values_of(told("b", b"1")) != speech.values_of(told("a", b"2"))
+    assert speech.values_of(told("a", b"1", "as_of")) == b""
+    assert speech.facts_of(told("a", b"1")) != speech.facts_of(told("b", b"1"))
+
+
+def test_the_emptiest_requests_of_the_public_protocol_are_what_they_are_called() -> None:
+    made = {what: body for what, (_, body) in KServe().emptiest(9_000).items()}
+    requests = {
+        what: inference_pb2.ModelInferRequest.FromString(body) for what, body in made.items() if what != "groups alone"
+    }
+    assert len(requests["empty inputs"].inputs) == 4500
+    assert len(requests["empty raw values"].raw_input_contents) > 2000
+    assert len(requests["one input of empty texts"].inputs[0].contents.bytes_contents) > 4000
+    assert len(requests["packed days of one byte"].inputs[0].contents.int64_contents) > 8000
+    assert not requests["unknown fields"].ListFields()
+    assert all(8_000 < len(body) <= 9_000 for body in made.values())
+
+
+def test_callers_of_a_secured_server_show_their_token_over_tls(tmp_path: Path) -> None:
+    secured = Secured(tmp_path / "secured")
+    secured.write()
+    issued = Issued(secured.folder)
+    credentials = grpc.ssl_server_credentials([(issued.server_key.read_bytes(), issued.server.read_bytes())])
+    guard = Guard(Tokens.parse((secured.folder / "tokens.txt").read_text(encoding="utf-8")))
+    with serving(CannedService(forecast_of), guard=guard, credentials=credentials) as running:
+        safe, bare = Target(port_of(running), secured), Target(port_of(running))
+        assert asyncio.run(ask_once(safe, LIST, b"")).code is grpc.StatusCode.OK
+        assert asyncio.run(ask_once(bare, LIST, b"", timeout_s=1.0)).code is not grpc.StatusCode.OK
+        with safe.blocking_channel() as channel:
+            assert channel.unary_unary(LIST)(b"")
+        with safe.connection() as connection:
+            stream = connection.call(LIST)
+            connection.send(stream, http2.message(b""), last=True)
+            assert connection.finish(stream).status == "0"
+
+
+def test_the_first_faults_come_through_every_door_and_the_others_through_one() -> None:
+    runs = runs_of(["burst", "orphans"], NAMES)
+    assert runs == [("burst", "plain"), ("orphans", "plain"), ("burst", "tls"), ("burst", "kserve")]
+
+
+def test_a_call_that_is_given_up_by_hand_is_cancelled(served: Served) -> None:
+    with Target(port_of(served)).connection() as connection:
+        stream, other = connection.call(STREAM), connection.call(LIST)
+        connection.cancel(stream)
+        connection.send(other, http2.message(b""), last=True)
+        assert connection.finish(other).status == "0"
+
+
+def test_the_last_bars_of_a_panel_are_those_of_its_last_session() -> None:
+    last = talks.last_bars(panel(symbols=2, sessions=3))
+    assert list(last.session_yyyymmdd) == [20240104]
+    assert np.frombuffer(last.close).tolist() == [3.0, 6.0]
+    assert not last.adj_close
+
+
 # --- a load for long
+
+
+def test_a_conversation_counts_errors_and_what_was_not_answered(served: Served) -> None:
+    async def end_of(*requests: bytes) -> grpc.StatusCode | None:
+        async with Target(port_of(served)).channel() as channel:
+            return await Conversed("talk", 1, requests).once(channel)
+
+    cancel = pb.PredictStreamRequest(request_id="a", cancel=pb.CancelRequest()).SerializeToString()
+    assert asyncio.run(end_of(cancel)) is None
+    assert asyncio.run(end_of(cancel, talks.asking_nobody("b"))) is grpc.StatusCode.INVALID_ARGUMENT
+    assert asyncio.run(end_of(b"\xff")) is grpc.StatusCode.INVALID_ARGUMENT
 
 
 def test_a_mixed_load_reconnects_and_keeps_what_ended_otherwise(served: Served) -> None:
     asked = Unary("asked", 3, LIST, b"")
     refused = Unary("refused", 1, "/quantra.v1.PredictionService/GetModel", b"\xff")
     given_up = Cancelled("given up", 1, LIST, b"", after_s=0.0)
-    load = Load(lambda: open_channel(served.target), [asked, refused, given_up])
+    load = Load(Target(port_of(served)).channel, [asked, refused, given_up])
     asyncio.run(load.run(2, lambda: len(load.calls) >= 3 * RECONNECTED_AFTER))
     assert load.connections >= 4
     assert {one.part for one in load.calls} == {"asked", "refused", "given up"}

@@ -5,6 +5,7 @@ import logging
 import subprocess
 import sys
 import threading
+import time
 import weakref
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
@@ -20,6 +21,7 @@ from predictor._pb import prediction_pb2 as pb
 from predictor.calls import Calls
 from predictor.catalog import ModelInfo
 from predictor.errors import (
+    CallCancelledError,
     DeadlineExceededError,
     InternalError,
     MalformedRequestError,
@@ -50,6 +52,7 @@ class Watched:
         self.released = threading.Event()
         self.released.set()
         self.begun = threading.Event()
+        self.before: Callable[[], object] = lambda: None
         self.meanwhile: Callable[[], object] = lambda: None
         self.breaks_at: Instance | None = None
         self.breaks_at_symbol = ""
@@ -58,6 +61,7 @@ class Watched:
         self.batches.append(len(instances))
         self.begun.set()
         self.released.wait(SOON_S)
+        self.before()
         if self.breaks_at is not None and any(one is self.breaks_at for one in instances):
             raise ZeroDivisionError
         if any(self.breaks_at_symbol in one.input.symbols for one in instances if isinstance(one, Instance)):
@@ -263,6 +267,24 @@ def test_a_batch_of_which_nobody_waits_any_more_ends_between_two_steps(watched: 
         watched.released.set()
         assert all(isinstance(answer.exception(SOON_S), QuantraError) for answer in answers)
     assert watched.forwards in ([1], [1, 0])  # the batch itself may not get that far
+
+
+def test_of_a_batch_that_nobody_waits_for_each_call_is_told_its_own_reason(watched: Watched) -> None:
+    good, gone, late = Instance(input=recent_bars("AAPL")), Deadline(), Deadline.after(0.3)
+
+    def lose_both() -> None:
+        if len(watched.batches) == 2:
+            gone.cancelled.set()
+            while not late.is_over(time.monotonic()):
+                pass
+
+    with PredictionService(registry_of(watched)) as service:
+        held(service, watched)
+        answers = [service.predict("", [good], deadline) for deadline in (gone, late)]
+        watched.before = lose_both
+        watched.released.set()
+        errors = [answer.exception(SOON_S) for answer in answers]
+    assert [type(error) for error in errors] == [CallCancelledError, DeadlineExceededError]
 
 
 def test_where_the_time_of_a_batch_went_is_in_the_log(watched: Watched, caplog: pytest.LogCaptureFixture) -> None:

@@ -6,7 +6,7 @@ import socket
 import threading
 from collections.abc import Callable, Iterator
 from queue import SimpleQueue
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, cast
 
 import grpc
 import grpc.aio
@@ -466,8 +466,31 @@ def test_draining_gives_up_after_its_time() -> None:
         service.begun.wait()
         running.begin_drain()
         running.drained.result(10)
-        assert in_flight.code() in {grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED}
+        assert in_flight.code() is grpc.StatusCode.UNAVAILABLE
         service.predictions_released.set()
+
+
+def test_late_calls_of_a_server_that_ends_are_unavailable_and_never_cancelled() -> None:
+    async def until_cut(target: str) -> grpc.StatusCode:
+        options = (("grpc.use_local_subchannel_pool", 1),)
+        async with grpc.aio.insecure_channel(target, options=options) as channel:
+            stub: Any = PredictionServiceStub(channel)
+            while True:
+                try:
+                    await stub.Predict(request_of("AAPL"))
+                except grpc.aio.AioRpcError as failure:
+                    if rpc_status.from_call(cast("Any", failure)) is None:  # nobody says why: it is the end
+                        return failure.code()
+
+    async def codes_at_the_end(running: Served) -> set[grpc.StatusCode]:
+        callers = [asyncio.create_task(until_cut(running.target)) for _ in range(8)]
+        async with grpc.aio.insecure_channel(running.target) as channel:
+            await cast("Any", PredictionServiceStub(channel)).Predict(request_of("AAPL"))
+        running.begin_drain()
+        return set(await asyncio.gather(*callers))
+
+    with serving(CannedService(forecast_of)) as running:
+        assert asyncio.run(codes_at_the_end(running)) == {grpc.StatusCode.UNAVAILABLE}
 
 
 def test_a_port_in_use_is_an_error_that_says_what_to_do(served: Served) -> None:

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import socket
 import subprocess
 import sys
 from collections.abc import Generator
@@ -18,6 +19,7 @@ from predictor.client import QuantraClient
 from predictor.forecast import Explanation
 from predictor.instance import Instance, Query
 from predictor.server import stopping
+from predictor.server.cutting import cut
 from predictor.server.stopping import Stopping, watch_parent
 
 
@@ -148,3 +150,31 @@ def test_a_parent_may_go_when_the_server_has_gone_before() -> None:
     asyncio.run(watched())
     os.close(there)
     os.close(here)
+
+
+def test_the_connections_to_one_port_are_cut_and_no_others() -> None:
+    with (
+        socket.create_server(("127.0.0.1", 0)) as listening,
+        socket.create_server(("127.0.0.1", 0)) as other,
+        socket.create_connection(listening.getsockname()) as cut_off,
+        socket.create_connection(other.getsockname()) as kept,
+        listening.accept()[0],
+        other.accept()[0] as beyond,
+    ):
+        cut(listening.getsockname()[1])
+        assert cut_off.recv(1) == b""
+        beyond.sendall(b"x")
+        assert kept.recv(1) == b"x"
+        with socket.create_connection(listening.getsockname()), listening.accept()[0]:
+            pass
+
+
+def test_the_connections_to_a_socket_in_a_folder_are_cut(tmp_path: Path) -> None:
+    place = tmp_path / "socket"
+    with socket.socket(socket.AF_UNIX) as listening, socket.socket(socket.AF_UNIX) as client:
+        listening.bind(str(place))
+        listening.listen()
+        client.connect(str(place))
+        with listening.accept()[0]:
+            cut(str(place))
+            assert client.recv(1) == b""

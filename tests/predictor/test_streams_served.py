@@ -4,9 +4,11 @@ import asyncio
 import itertools
 import threading
 from collections.abc import AsyncIterator, Iterator
-from typing import Any
+from contextlib import closing
+from typing import Any, cast
 
 import grpc
+import grpc.aio
 import pytest
 from canned_service import CannedService, forecast_of
 from market import bokeh_panel
@@ -29,9 +31,11 @@ from predictor.errors import (
     UnavailableError,
 )
 from predictor.forecast import Forecast
-from predictor.instance import Instance, Question
+from predictor.instance import Deadline, Instance, Question
 from predictor.limits import ServiceLimits
 from predictor.server import ServerLimits
+from predictor.server.handover import Handover
+from predictor.server.messages import Messages
 from predictor.wire import instances
 
 BARS = bokeh_panel("AAPL").last(3)
@@ -202,6 +206,22 @@ def test_draining_gives_up_on_a_stream_that_is_not_read(canned: CannedService) -
         assert canned.begun.wait(SOON_S)
         running.begin_drain()
         running.drained.result(SOON_S)
+
+
+def test_a_caller_that_goes_away_while_an_answer_is_written_is_no_error_of_the_servers(canned: CannedService) -> None:
+    class Gone:
+        async def write(self, _message: bytes) -> None:
+            raise grpc.aio.InternalError("the stream has ended")
+
+    async def answer(calls: Calls, deadline: Deadline) -> None:
+        messages = Messages(cast("Any", Gone()), Handover(), lambda message: message)
+        await messages.answer(calls.open("PredictStream", deadline, messages.emit), asked("one"))
+
+    with closing(Calls(canned, ServiceLimits())) as calls:
+        deadline = Deadline()
+        with pytest.raises(asyncio.CancelledError):
+            asyncio.run(answer(calls, deadline))
+    assert deadline.cancelled.is_set()
 
 
 # --- the clients

@@ -9,21 +9,18 @@ import grpc.aio
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection, reflection_pb2_grpc
 
-from predictor.server.address import Listening
+from predictor.server.address import Listening, SocketAddress
 from predictor.server.admission import Admission, Arrivals
 from predictor.server.adopted import Adopting, described
 from predictor.server.binding import bind
+from predictor.server.cutting import cut
 from predictor.server.guard import Guard
 from predictor.server.servicer import CALLS, Calls, Offer, Servicer
 from predictor.server.settings import ServerLimits
 from predictor.server.watching import AccessLog, Watching
 
 _CLOSE_S: Final = 0.2
-"""How long answers may take to be sent, and health watchers to hang up, once no call is in flight.
-
-Connections are cut then: gRPC's own graceful end lets calls in that were on their way and ends them as CANCELLED, which
-nobody asks again; those of a connection that was cut are UNAVAILABLE.
-"""
+"""How long answers may take to be sent, and health watchers to hang up, once no call is in flight."""
 
 _PING_INTERVAL_MS: Final = 900
 """Pings at least so far apart are answered; a client that sends one a second has some that come a little early."""
@@ -71,11 +68,15 @@ class Listener:
         self._healthy: frozenset[str] = frozenset()
         self._server = grpc.aio.server(options=_options(limits, has_tls=credentials is not None, is_shared=is_shared))
         self._has_begun = False
+        self._place: int | str = 0
+        """Where callers connect, once it is claimed."""
         self._moving: asyncio.Task[None] | None = None
 
     def bind(self) -> int:
         """Claim the address before models are loaded, so that a conflict shows at once; as `binding.bind`."""
-        return bind(self._server, self._address, self._credentials, is_shared=self._is_shared)
+        port = bind(self._server, self._address, self._credentials, is_shared=self._is_shared)
+        self._place = str(self._address.path) if isinstance(self._address, SocketAddress) else port
+        return port
 
     async def start(self) -> None:
         """Answer that models are loading: UNAVAILABLE to calls, NOT_SERVING to questions about health."""
@@ -125,10 +126,11 @@ class Listener:
         try:
             await asyncio.wait_for(self._admission.idle(), self._limits.drain_s)
         except TimeoutError:
-            await self._stop(None)
+            pass
         else:
             await asyncio.sleep(_CLOSE_S)
-            await self._stop(None)
+        cut(self._place)
+        await self._stop(None)
 
     async def _stop(self, grace_s: float | None) -> None:
         if self._moving is not None:

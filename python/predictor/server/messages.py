@@ -80,7 +80,7 @@ class Messages:
         try:
             while await self._has_answer():
                 message = self._answers.popleft()
-                await self._context.write(self._sendable(message))  # as the caller takes it
+                await self._write(self._sendable(message))
                 if call.taken(len(message)):
                     self._has_room.set()
             if self._refusal is not None:
@@ -88,6 +88,13 @@ class Messages:
             call.ended.result()
         finally:
             call.cancel()  # whatever ended it here, nobody waits for the rest
+
+    async def _write(self, message: bytes) -> None:
+        """Send as the caller takes it."""
+        try:
+            await self._context.write(message)
+        except grpc.aio.InternalError:  # the caller went away, and gRPC has not cancelled this task yet
+            raise asyncio.CancelledError from None
 
     async def _has_answer(self) -> bool:
         """Wait for the next answer; False once the last was written."""

@@ -162,7 +162,7 @@ class PredictionLane:
             if len(read) > 1 and not isinstance(error, QuantraError):
                 return False
             for item, _ in read:
-                if not item.answer.done():
+                if not item.answer.done() and item.is_wanted():  # each that nobody waits for has its own reason
                     item.answer.set_exception(error)
         return True
 

@@ -1,0 +1,61 @@
+"""A server process under a mixed load for some seconds: every call ends as it must, and memory stays where it was."""
+
+import asyncio
+import time
+from pathlib import Path
+
+import grpc
+import pytest
+from artifacts import recent_bars, small_models
+from serving import server_process
+
+from benchmarks.faults.calls import EXPLAIN, PREDICT, predict_request
+from benchmarks.faults.kserve import INFER, KServe
+from benchmarks.faults.mix import Cancelled, Conversed, Late, Load, Part, Unary
+from benchmarks.faults.served import Vitals
+from benchmarks.faults.talks import session
+from benchmarks.faults.target import Target
+from predictor._pb import prediction_pb2 as pb
+from predictor.instance import Instance
+from predictor.wire import instances
+
+MODEL = "small"
+CALLERS = 4
+LASTING_S = 5.0
+"""Of each half."""
+MOST_KEPT = 24 << 20
+"""Bytes that the second half may add: a few KiB a call, where a request has ten."""
+
+
+def parts() -> tuple[Part, ...]:
+    """What callers do: all of it with one model."""
+    bars = instances.encode(Instance(input=recent_bars()))
+    question = pb.ExplainRequest(model=MODEL, instance=bars).SerializeToString()
+    asked = predict_request(bars, model=MODEL)
+    return (
+        Unary("bars", 8, PREDICT, asked),
+        Unary("several", 4, PREDICT, predict_request(*[bars] * 8, model=MODEL)),
+        Unary("KServe bars", 4, INFER, KServe().request(bars, model=MODEL)),
+        Conversed("sessions", 3, session(bars, MODEL)),
+        Unary("explanations", 1, EXPLAIN, question),
+        Unary("cut messages", 2, PREDICT, asked[:-3], frozenset({grpc.StatusCode.INVALID_ARGUMENT})),
+        Late("late calls", 2, PREDICT, asked, timeout_s=0.005),
+        Cancelled("cancelled calls", 2, PREDICT, asked, after_s=0.002),
+        Cancelled("cancelled explanations", 1, EXPLAIN, question, after_s=0.01),
+    )
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="memory is read from /proc")
+def test_under_a_mixed_load_no_call_fails_and_memory_does_not_grow(tmp_path: Path) -> None:
+    with (tmp_path / "server.log").open("w") as log, server_process(small_models(tmp_path / "models"), log) as process:
+        load = Load(Target(int(process.target.rpartition(":")[2])).channel, parts())
+        held: list[int] = []
+        for _ in range(2):
+            end = time.monotonic() + LASTING_S
+            asyncio.run(load.run(CALLERS, lambda end=end: time.monotonic() > end))
+            held.append(Vitals.of(process.popen.pid).resident)
+        assert process.popen.poll() is None
+    assert {one.part for one in load.calls} == {part.name for part in parts()}
+    assert [one for one in load.calls if one.unexpected is not None] == []
+    assert held[1] - held[0] < MOST_KEPT
+    assert "incident" not in (tmp_path / "server.log").read_text()
