@@ -1,11 +1,16 @@
 """The door for a program that hosts Python: requests' bytes in, answers' bytes or a google.rpc.Status out."""
 
+import gc
+import math
 import threading
+import weakref
 from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
+from queue import SimpleQueue
 
 import numpy as np
 import pytest
@@ -16,7 +21,7 @@ from google.rpc.status_pb2 import Status
 from request_bytes import explain_request, predict_request
 
 from predictor._pb import prediction_pb2 as pb
-from predictor.embed import Door, Pending, open_door
+from predictor.embed import Door, Pending, Stream, open_door
 from predictor.errors import (
     CallCancelledError,
     ConfigurationError,
@@ -307,3 +312,59 @@ def test_an_artifact_that_was_refused_is_a_problem(tmp_path: Path) -> None:
     request = pb.GetModelRequest(model="small@canary").SerializeToString()
     assert isinstance(error_of(door.call("GetModel", request, 30)), VersionNotFoundError)
     door.close()
+
+
+# --- streams that nobody says anything on
+
+
+def end_of(stream: Stream) -> Future[None]:
+    """Done when the stream has ended."""
+    ended: Future[None] = Future()
+    stream.when_done(lambda: ended.set_result(None))
+    return ended
+
+
+def nothing(message: bytes) -> None:
+    raise AssertionError(message)
+
+
+@pytest.mark.parametrize("name", ["PredictStream", "ModelStreamInfer", "ExplainGlobal"])
+def test_a_stream_on_which_nothing_is_said_ends_at_its_deadline(door: Door, name: str) -> None:
+    stream = door.open(name, 0.05, nothing)
+    end_of(stream).result(timeout=30)
+    status = Status.FromString(stream.status())
+    assert status.code == Code.Value("DEADLINE_EXCEEDED")
+
+
+def test_streams_end_in_the_order_of_their_deadlines_whenever_they_were_opened(door: Door) -> None:
+    ended: SimpleQueue[str] = SimpleQueue()
+    times_s = {"never": math.inf, "in a day": 86_400.0, "later": 0.3, "sooner": 0.05}
+    streams = {name: door.open("PredictStream", time_s, nothing) for name, time_s in times_s.items()}
+    for name, stream in streams.items():
+        stream.when_done(partial(ended.put, name))
+    assert [ended.get(timeout=30) for _ in range(2)] == ["sooner", "later"]
+    for name in ("in a day", "never"):
+        streams[name].end()
+        assert ended.get(timeout=30) == name
+
+
+def test_a_door_keeps_no_stream_that_has_ended_until_its_deadline(door: Door) -> None:
+    def heard(message: bytes) -> None:
+        del message
+
+    kept = weakref.ref(heard)
+    stream = door.open("PredictStream", 86_400.0, heard)
+    end_of(door.open("PredictStream", 0.05, nothing)).result(timeout=30)  # by then both are waited for
+    stream.end()
+    end_of(stream).result(timeout=30)
+    del stream, heard
+    gc.collect()
+    assert kept() is None
+
+
+def test_a_door_that_is_closed_leaves_no_thread(models: Path) -> None:
+    before = {*threading.enumerate()}
+    closing = opened(models)
+    closing.open("PredictStream", 86_400.0, nothing)
+    closing.close()
+    assert {*threading.enumerate()} <= before
