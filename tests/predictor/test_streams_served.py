@@ -4,6 +4,7 @@ import asyncio
 import itertools
 import threading
 from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
 from typing import Any
 
 import grpc
@@ -17,6 +18,8 @@ from benchmarks.faults.http2 import Connection, Stream, message
 from predictor._pb import prediction_pb2 as pb
 from predictor.bars import BarPanel
 from predictor.calls import Calls
+from predictor.cli import app, run
+from predictor.cli import serving as serve_command
 from predictor.client import Answered, AsyncQuantraClient, QuantraClient
 from predictor.errors import (
     CallCancelledError,
@@ -31,7 +34,8 @@ from predictor.errors import (
 from predictor.forecast import Forecast
 from predictor.instance import Instance, Question
 from predictor.limits import ServiceLimits
-from predictor.server import ServerLimits
+from predictor.server import ServerLimits, ServerSettings
+from predictor.server import __main__ as plain
 from predictor.wire import instances
 
 BARS = bokeh_panel("AAPL").last(3)
@@ -140,6 +144,51 @@ def test_an_idle_stream_takes_no_place_from_requests_that_arrive(canned: CannedS
         talk.send(asked("two"))
         assert talk.hear().HasField("forecast")
         talk.cancel()
+
+
+def test_half_requests_of_streams_are_as_many_as_streams_may_be(canned: CannedService) -> None:
+    limits = ServerLimits(streams=3, receive_bytes=1 << 20, request_s=0.2)
+    half = message(bytes(1 << 20))[: 1 << 19]
+    with serving(canned, limits) as running, Connection(port_of(running)) as connection:
+        idle = opened(connection, message(asked("one")))
+        halves = [opened(connection, half) for _ in range(2)]
+        refused = connection.call(METHOD)
+        connection.send(refused, half)
+        assert connection.finish(refused).status == "8"
+        assert not threading.Event().wait(0.4)  # what the idle caller does
+        assert connection.send(idle, message(asked("two")), last=True)
+        assert connection.finish(idle).status == "0"
+        assert [stream.ended for stream in halves] == ["", ""]
+
+
+def test_by_default_half_requests_of_streams_are_a_gibibyte_at_most() -> None:
+    limits = ServerLimits()
+    assert limits.streams * limits.receive_bytes == 1 << 30
+    assert limits.streams_per_peer * limits.receive_bytes == 1 << 29
+
+
+@pytest.mark.parametrize(("flags", "most"), [([], 64), (["--max-streams", "9"], 9)], ids=str)
+def test_serve_hands_the_number_of_streams_to_the_server(
+    flags: list[str], most: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[int] = []
+
+    def served(settings: ServerSettings, _log: object) -> int:
+        seen.append(settings.limits.streams)
+        return 0
+
+    monkeypatch.setattr(serve_command, "serve_models", served)
+    monkeypatch.setattr(plain, "serve", served)
+    with pytest.raises(SystemExit):
+        run(app, ["serve", "--models", str(tmp_path), *flags])
+    plain.main(["--models", str(tmp_path), *flags])
+    assert seen == [most, most]
+
+
+def test_a_request_of_a_stream_that_announces_too_much_is_refused_before_it_comes(canned: CannedService) -> None:
+    with serving(canned) as running, Connection(port_of(running)) as connection:
+        stream = opened(connection, message(bytes((16 << 20) + 1))[:1000])
+        assert connection.finish(stream).status == "8"
 
 
 def test_a_request_over_the_limit_ends_its_stream(canned: CannedService) -> None:

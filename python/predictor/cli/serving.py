@@ -8,7 +8,7 @@ import typer
 
 from predictor.cli.options import Device
 from predictor.errors import ConfigurationError
-from predictor.server import DEFAULT_ADDRESS, ServerSettings, TlsFiles, logs, parse_listening
+from predictor.server import DEFAULT_ADDRESS, ServerLimits, ServerSettings, TlsFiles, logs, parse_listening
 from predictor.server import serve as serve_models
 
 LogLevel = Literal["debug", "info", "warning", "error"]
@@ -53,6 +53,9 @@ def serve(  # noqa: PLR0913 - one argument a flag
         typer.Option(metavar="HOST:PORT", help="Where models can be loaded and unloaded, or unix:PATH."),
     ] = None,
     processes: Annotated[int, typer.Option(min=1, help="Processes that answer on the one port; Linux.")] = 1,
+    max_streams: Annotated[
+        int, typer.Option(min=1, help="Streams that may be open at once; each may hold 16 MiB of a request.")
+    ] = ServerLimits().streams,
     parent_watch: Annotated[
         bool, typer.Option("--parent-watch", help="End when standard input does: with whoever started the server.")
     ] = False,
@@ -88,6 +91,7 @@ def serve(  # noqa: PLR0913 - one argument a flag
             parent_watch=parent_watch,
             metrics_port=metrics_port,
             otel=otel,
+            limits=ServerLimits(streams=max_streams),
         )
     except ConfigurationError as error:
         raise typer.BadParameter(error.message) from error

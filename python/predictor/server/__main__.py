@@ -7,7 +7,15 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from predictor.errors import ConfigurationError
-from predictor.server import DEFAULT_ADDRESS, ServerSettings, TlsFiles, logs, parse_listening, serve
+from predictor.server import (
+    DEFAULT_ADDRESS,
+    ServerLimits,
+    ServerSettings,
+    TlsFiles,
+    logs,
+    parse_listening,
+    serve,
+)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -35,6 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             parent_watch=options.parent_watch,
             metrics_port=options.metrics_port,
             otel=options.otel,
+            limits=ServerLimits(streams=options.max_streams),
         )
     except ConfigurationError as error:
         parser.error(error.message)
@@ -62,6 +71,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--max-age", type=int, help="sessions that may have closed since the last bar of a prediction")
     parser.add_argument("--admin-listen", help="HOST:PORT or unix:PATH where models can be loaded and unloaded")
     parser.add_argument("--processes", type=int, default=1, help="that answer on the one port; Linux [%(default)s]")
+    most = ServerLimits().streams
+    parser.add_argument("--max-streams", type=int, default=most, help="that may be open at once [%(default)s]")
     parser.add_argument("--parent-watch", action="store_true", help="end when standard input does")
     parser.add_argument("--metrics-port", type=int, help="port of 127.0.0.1 where Prometheus reads; 0 picks one")
     parser.add_argument("--otel", action="store_true", help="a span of each call, sent as the variables OTEL_* say")
