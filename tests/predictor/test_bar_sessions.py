@@ -21,11 +21,13 @@ from serving import Served, serving
 
 from predictor.bars import BarPanel
 from predictor.client import AsyncQuantraClient, QuantraClient, Taken
+from predictor.client.sessions import SessionRequests
 from predictor.covariates import Covariates, CovariateSource
 from predictor.errors import (
     BarIncompleteError,
     BarsError,
     CovariateMissingError,
+    DeadlineExceededError,
     DuplicateIdError,
     QuantraError,
     ResubscribeError,
@@ -38,6 +40,7 @@ from predictor.forecast import Forecast
 from predictor.instance import GapPolicy, Instance
 from predictor.registry import Registry
 from predictor.service import PredictionService
+from predictor.subscription import Push
 
 PANEL = recent_bars(*UNIVERSE)
 DAYS = tuple(int(day) for day in PANEL.sessions)
@@ -340,6 +343,45 @@ def test_a_server_that_stops_ends_its_sessions_and_another_one_can_be_asked() ->
         session = client.open_session(BEFORE)
         first.begin_drain()
         assert isinstance(refusal(lambda: pushed_until_refused(session.push)), UnavailableError)
+
+
+def test_each_request_of_a_session_has_the_clients_time() -> None:
+    requests = SessionRequests("s", 7.0)
+    sent = (requests.open("m", Instance(input=BEFORE)), requests.push(Push(flush=True)), requests.close())
+    assert [(one.WhichOneof("action"), one.timeout_s) for one in sent] == [("open", 7), ("push", 7), ("close", 7)]
+
+
+def test_a_server_that_falls_silent_is_a_deadline_and_the_session_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    service = CannedService(forecast_of)
+    with serving(service) as running, QuantraClient(running.target, "canned", timeout_s=30.0) as client:
+        session = client.open_session(BEFORE)
+        service.predictions_released.clear()
+        monkeypatch.setattr("predictor.client.session_streams.GRACE_S", -29.9)
+        with pytest.raises(DeadlineExceededError, match="gave no answer"):
+            session.push(day_of(PANEL, DAYS[-AHEAD]))
+        assert session._stream._asked._answers == {}
+        monkeypatch.undo()
+        service.predictions_released.set()
+        assert isinstance(session.push(day_of(PANEL, DAYS[-AHEAD])), Forecast)
+
+
+def test_a_silent_server_is_a_deadline_of_asyncio_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    service = CannedService(forecast_of)
+
+    async def follow(target: str) -> None:
+        async with AsyncQuantraClient(target, "canned", timeout_s=30.0) as client:
+            session = await client.open_session(BEFORE)
+            service.predictions_released.clear()
+            monkeypatch.setattr("predictor.client.session_streams.GRACE_S", -29.9)
+            with pytest.raises(DeadlineExceededError, match="gave no answer"):
+                await session.push(day_of(PANEL, DAYS[-AHEAD]))
+            assert session._stream._asked._answers == {}
+            monkeypatch.undo()
+            service.predictions_released.set()
+            assert isinstance(await session.push(day_of(PANEL, DAYS[-AHEAD])), Forecast)
+
+    with serving(service) as running:
+        asyncio.run(follow(running.target))
 
 
 def pushed_until_refused(push: Callable[[BarPanel], object]) -> None:

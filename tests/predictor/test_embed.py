@@ -362,6 +362,14 @@ def test_a_door_keeps_no_stream_that_has_ended_until_its_deadline(door: Door) ->
     assert kept() is None
 
 
+def test_a_door_that_is_closed_ends_its_streams_as_unavailable(models: Path) -> None:
+    closing = opened(models)
+    stream = closing.open("PredictStream", math.inf, nothing)
+    closing.close()
+    end_of(stream).result(timeout=30)
+    assert Status.FromString(stream.status()).code == Code.Value("UNAVAILABLE")
+
+
 def test_a_door_that_is_closed_leaves_no_thread(models: Path) -> None:
     before = {*threading.enumerate()}
     closing = opened(models)

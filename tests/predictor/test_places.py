@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import pytest
 
-from predictor.errors import DeadlineExceededError
+from predictor.errors import DeadlineExceededError, QueueFullError
 from predictor.server import ServerLimits
 from predictor.server.admission import Arrivals, Peer, Places
 
@@ -134,6 +134,36 @@ def test_a_request_whose_time_is_over_when_the_slow_ones_are_looked_for_stops_no
         for task in (moving, second):
             task.cancel()
         await asyncio.wait({moving, second})
+
+    with asyncio.Runner(loop_factory=Clocked) as runner:
+        runner.run(work())
+
+
+class Speaking:
+    """A call whose request is there."""
+
+    async def read(self) -> bytes:
+        return b"whole"
+
+
+def test_a_request_that_has_come_is_not_ended_in_the_place_of_a_slow_one() -> None:
+    async def work() -> None:
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, Clocked)
+        arrivals, peer = Arrivals(ServerLimits(arriving=1)), Peer(3)
+        moving = asyncio.create_task(arrivals.keep_moving())
+        assert await arrivals.request(cast("Any", Speaking()), peer) == b"whole"
+        slow = asyncio.create_task(arrivals.request(cast("Any", Silent()), peer))
+        await settle()
+        waiting = asyncio.create_task(arrivals.request(cast("Any", Speaking()), peer))
+        await settle()
+        loop.ahead_s += 2
+        with pytest.raises(QueueFullError):
+            await slow
+        assert await waiting == b"whole"
+        assert not moving.done()
+        moving.cancel()
+        await asyncio.wait({moving})
 
     with asyncio.Runner(loop_factory=Clocked) as runner:
         runner.run(work())

@@ -433,6 +433,18 @@ def test_a_broken_file_of_tokens_leaves_the_last_good_one_in_force_and_is_told_o
     assert [record.levelname for record in caplog.records] == ["WARNING"]
 
 
+def test_a_file_of_tokens_that_breaks_twice_in_the_same_way_is_told_twice(
+    guarded: tuple[Secured, Path], caplog: pytest.LogCaptureFixture
+) -> None:
+    secured, path = guarded
+    for _ in range(2):
+        path.write_bytes(b"# nothing\n")
+        secured.rotation.look()
+        token_file(path.parent)
+        secured.rotation.look()
+    assert [record.levelname for record in caplog.records] == ["WARNING", "WARNING"]
+
+
 def test_the_servers_own_token_predicts_and_explains_and_no_more(tmp_path: Path) -> None:
     guard = Rotation(settings(tmp_path, token=NEXT)).guard
     headers = [("authorization", f"Bearer {NEXT}")]

@@ -5,6 +5,8 @@ import math
 import threading
 import weakref
 from collections.abc import Iterator
+from concurrent.futures import Future
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
@@ -16,6 +18,7 @@ from talks import SOON_S, Door, Talk, door_of
 
 from predictor._pb import prediction_pb2 as pb
 from predictor.calls import Calls, SessionQuestion
+from predictor.catalog import ModelInfo
 from predictor.errors import (
     DeadlineExceededError,
     MalformedRequestError,
@@ -27,6 +30,7 @@ from predictor.errors import (
 from predictor.forecast import Forecast, Outcome
 from predictor.instance import Deadline, Instance
 from predictor.limits import QueueLimits, ServiceLimits
+from predictor.server.watching import ArrivedCall, WatchedCall
 from predictor.service import PredictionService
 from predictor.service.lanes import Given
 from predictor.wire import forecasts, instances
@@ -425,6 +429,72 @@ def test_a_stream_that_is_cancelled_leaves_nothing_behind(canned: CannedService)
     gc.collect()
     assert not any(ref() for ref in freed)
     assert heard == []
+
+
+def test_work_for_a_stream_that_is_cancelled_is_told_that_nobody_waits(canned: CannedService) -> None:
+    calls = Calls(canned)
+    canned.predictions_released.clear()
+    stream = calls.open("PredictStream", Deadline(), lambda _: None)
+    stream.send(asked("one"))
+    assert canned.begun.wait(SOON_S)
+    assert not canned.deadlines[0].cancelled.is_set()
+    stream.cancel()
+    assert canned.deadlines[0].cancelled.is_set()
+    canned.predictions_released.set()
+    calls.close()
+
+
+def test_a_request_that_is_cancelled_while_a_model_is_being_asked_leaves_the_queue(canned: CannedService) -> None:
+    work: Future[tuple[Outcome, ...]] = Future()
+
+    @dataclass
+    class Asking:
+        """Hears of the cancellation before it gives the work away."""
+
+        def predict(self, reference: str, asked: object, deadline: Deadline) -> "Future[tuple[Outcome, ...]]":
+            del reference, asked, deadline
+            stream.send(cancelling("cancel", "one"))
+            return work
+
+        def model(self, reference: str) -> ModelInfo:
+            return canned.model(reference)
+
+        models, explain, explain_global = canned.models, canned.explain, canned.explain_global
+
+    heard: list[bytes] = []
+    calls = Calls(Asking())
+    stream = calls.open("PredictStream", Deadline(), heard.append)
+    stream.send(asked("one"))
+    assert work.cancelled()
+    responses = [pb.PredictStreamResponse.FromString(message) for message in heard]
+    assert {one.request_id: told(one) for one in responses} == {"cancel": "ack", "one": "CANCELLED"}
+    calls.close()
+
+
+def test_whoever_observes_the_call_observes_each_of_its_requests(canned: CannedService) -> None:
+    calls, observer = (
+        Calls(canned),
+        WatchedCall(
+            ArrivedCall(service="s.S", method="PredictStream", request_id="r", peer="p", trace={}), [], has_many=True
+        ),
+    )
+    stream = calls.open("PredictStream", Deadline(observer=observer), lambda _: None)
+    for timeout_s in (0, 50):
+        stream.send(asked(f"in {timeout_s}", timeout_s=timeout_s))
+    canned.settle()
+    assert [deadline.observer for deadline in canned.deadlines] == [observer, observer]
+    calls.close()
+
+
+@pytest.mark.parametrize("name", ["PredictStream", "ModelStreamInfer", "ExplainGlobal"])
+@pytest.mark.parametrize("is_late", [False, True], ids=["opened before", "opened after"])
+def test_closing_the_calls_ends_streams_as_unavailable(canned: CannedService, name: str, *, is_late: bool) -> None:
+    calls = Calls(canned)
+    if is_late:
+        calls.close()
+    stream = calls.open(name, Deadline(), lambda _: None)
+    calls.close()
+    assert isinstance(stream.ended.exception(SOON_S), UnavailableError)
 
 
 def test_a_call_whose_time_is_over_takes_no_more(canned: CannedService) -> None:

@@ -5,7 +5,8 @@ import itertools
 import threading
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
-from typing import Any
+from queue import SimpleQueue
+from typing import Any, final
 
 import grpc
 import pytest
@@ -21,6 +22,7 @@ from predictor.calls import Calls
 from predictor.cli import app, run
 from predictor.cli import serving as serve_command
 from predictor.client import Answered, AsyncQuantraClient, QuantraClient
+from predictor.client.streams import Asking
 from predictor.errors import (
     CallCancelledError,
     ConfigurationError,
@@ -36,6 +38,7 @@ from predictor.instance import Instance, Question
 from predictor.limits import ServiceLimits
 from predictor.server import ServerLimits, ServerSettings
 from predictor.server import __main__ as plain
+from predictor.server.watching import EndedCall, Watching
 from predictor.wire import instances
 
 BARS = bokeh_panel("AAPL").last(3)
@@ -144,6 +147,46 @@ def test_an_idle_stream_takes_no_place_from_requests_that_arrive(canned: CannedS
         talk.send(asked("two"))
         assert talk.hear().HasField("forecast")
         talk.cancel()
+
+
+def test_answers_that_were_read_make_room_for_as_many_requests(canned: CannedService) -> None:
+    limits = ServerLimits(service=ServiceLimits(requests_per_stream=2))
+    with serving(canned, limits) as running, grpc.insecure_channel(running.target) as channel:
+        talk, busy = GrpcTalk(channel, SOON_S), GrpcTalk(channel, SOON_S)
+        for request_id in ("one", "two"):
+            talk.send(asked(request_id))
+            assert talk.hear().request_id == request_id
+        canned.begun.clear()
+        canned.predictions_released.clear()
+        busy.send(asked("busy"))
+        assert canned.begun.wait(SOON_S)
+        talk.send(asked("three"))
+        cancel = pb.CancelRequest(request_id="three")
+        talk.send(pb.PredictStreamRequest(request_id="four", cancel=cancel).SerializeToString())
+        assert {talk.hear().request_id for _ in range(2)} == {"three", "four"}
+        for each in (talk, busy):
+            each.cancel()
+
+
+def test_a_stream_whose_time_is_over_counts_as_late_and_not_as_cancelled(canned: CannedService) -> None:
+    told = Told()
+    canned.predictions_released.clear()
+    with serving(canned, watching=Watching([told])) as running, Connection(port_of(running)) as connection:
+        stream = connection.call(METHOD, grpc_timeout="200m")
+        connection.send(stream, message(asked("one")))
+        assert connection.finish(stream).status == "4"
+        assert told.calls.get(timeout=SOON_S).code == "DEADLINE_EXCEEDED"
+
+
+@final
+class Told:
+    """A watcher that keeps what it hears."""
+
+    def __init__(self) -> None:
+        self.calls: SimpleQueue[EndedCall] = SimpleQueue()
+
+    def ended(self, call: EndedCall) -> None:
+        self.calls.put(call)
 
 
 def test_half_requests_of_streams_are_as_many_as_streams_may_be(canned: CannedService) -> None:
@@ -357,6 +400,30 @@ def test_a_server_that_falls_silent_is_a_deadline(canned: CannedService, monkeyp
 
 async def places(client: AsyncQuantraClient, questions: Any) -> list[int]:
     return sorted([answer.place async for answer in client.predict_stream(questions, in_flight=2)])
+
+
+def test_a_question_that_comes_while_its_answer_is_waited_for_has_its_own_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("predictor.client.streams.GRACE_S", 10.0)
+    now_s = [100.0]
+    monkeypatch.setattr("predictor.client.streams.time", Clock(now_s))
+    asking = Asking("there", "canned", timeout_s=1.0, in_flight=2)
+    asking.reads()
+    now_s[0] += 60  # the questions are slow
+    asking.request(BARS)
+    assert not asking.is_overdue()
+    now_s[0] += 12
+    assert asking.is_overdue()
+
+
+@final
+class Clock:
+    """What a test says that it is."""
+
+    def __init__(self, now_s: list[float]) -> None:
+        self._now_s = now_s
+
+    def monotonic(self) -> float:
+        return self._now_s[0]
 
 
 def test_the_asynchronous_client_answers_the_same(canned: CannedService) -> None:
