@@ -11,10 +11,12 @@ from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
+from typing import Any, cast
 
 import numpy as np
 import pytest
 from artifacts import recent_bars, save_small_artifact, small_models
+from canned_service import CannedService, forecast_of
 from google.rpc.code_pb2 import Code
 from google.rpc.error_details_pb2 import ErrorInfo, RetryInfo
 from google.rpc.status_pb2 import Status
@@ -257,6 +259,18 @@ def test_a_cancelled_call_that_is_worked_on_ends(models: Path, name: str) -> Non
         assert isinstance(error_of(pending), CallCancelledError)
         release()
         assert door.call(name, request, 30).answer()[1] == b""
+
+
+def test_work_on_a_call_that_the_host_cancels_is_told_that_nobody_waits() -> None:
+    canned = CannedService(forecast_of)
+    canned.predictions_released.clear()
+    door = Door(cast("Any", canned))
+    pending = door.call("Predict", predict_bytes(Instance(input=recent_bars()), model="canned"), 30)
+    assert canned.begun.wait(30)
+    pending.cancel()
+    assert canned.deadlines[0].cancelled.is_set()
+    canned.predictions_released.set()
+    canned.settle()
 
 
 def test_work_on_a_cancelled_call_is_told_so() -> None:

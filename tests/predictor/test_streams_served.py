@@ -168,6 +168,17 @@ def test_answers_that_were_read_make_room_for_as_many_requests(canned: CannedSer
             each.cancel()
 
 
+def test_a_stream_that_was_full_goes_on_as_its_answers_are_read(canned: CannedService) -> None:
+    limits = ServerLimits(service=ServiceLimits(requests_per_stream=2))
+    with serving(canned, limits) as running, grpc.insecure_channel(running.target) as channel:
+        talk = GrpcTalk(channel, SOON_S)
+        for count in range(9):
+            talk.send(asked(str(count)))
+        talk.end()
+        heard, error = talk.rest()
+        assert (len(heard), error) == (9, None)
+
+
 def test_a_stream_whose_time_is_over_counts_as_late_and_not_as_cancelled(canned: CannedService) -> None:
     told = Told()
     canned.predictions_released.clear()
@@ -409,7 +420,7 @@ def test_a_question_that_comes_while_its_answer_is_waited_for_has_its_own_time(m
     asking = Asking("there", "canned", timeout_s=1.0, in_flight=2)
     asking.reads()
     now_s[0] += 60  # the questions are slow
-    asking.request(BARS)
+    assert asking.request(BARS).timeout_s == 1.0
     assert not asking.is_overdue()
     now_s[0] += 12
     assert asking.is_overdue()
