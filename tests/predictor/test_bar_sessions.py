@@ -7,7 +7,10 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any, cast, final
 
+import grpc
+import grpc.aio
 import numpy as np
 import pytest
 from artifacts import UNIVERSE, recent_bars, save_artifact, save_small_artifact
@@ -19,9 +22,11 @@ from model_folders import RUNTIME
 from pushing import Sent, day_of, scaled
 from serving import Served, serving
 
+from predictor._pb import prediction_pb2 as pb
 from predictor.bars import BarPanel
+from predictor.calls import Calls
 from predictor.client import AsyncQuantraClient, QuantraClient, Taken
-from predictor.client.sessions import SessionRequests
+from predictor.client.sessions import AsyncBarSession, BarSession, SessionRequests
 from predictor.covariates import Covariates, CovariateSource
 from predictor.errors import (
     BarIncompleteError,
@@ -41,6 +46,7 @@ from predictor.instance import GapPolicy, Instance
 from predictor.registry import Registry
 from predictor.service import PredictionService
 from predictor.subscription import Push
+from predictor.wire import pushes
 
 PANEL = recent_bars(*UNIVERSE)
 DAYS = tuple(int(day) for day in PANEL.sessions)
@@ -343,6 +349,68 @@ def test_a_server_that_stops_ends_its_sessions_and_another_one_can_be_asked() ->
         session = client.open_session(BEFORE)
         first.begin_drain()
         assert isinstance(refusal(lambda: pushed_until_refused(session.push)), UnavailableError)
+
+
+@final
+class Written:
+    """A stream that keeps what it is asked."""
+
+    def __init__(self) -> None:
+        self.pushed: list[pb.PushBars] = []
+
+    def ask(self, request: pb.PredictStreamRequest) -> pb.PredictStreamResponse:
+        self.pushed.append(request.push)
+        return pb.PredictStreamResponse(ack=pb.Ack(waiting_for=["IBM"]))
+
+
+@final
+class AsyncWritten:
+    """The same for asyncio."""
+
+    def __init__(self) -> None:
+        self.written = Written()
+
+    async def ask(self, request: pb.PredictStreamRequest) -> pb.PredictStreamResponse:
+        return self.written.ask(request)
+
+
+def test_a_push_of_either_client_sends_bars_covariates_and_flush() -> None:
+    requests, nothing, bars = SessionRequests("s", 1.0), cast("Any", None), PANEL.last(1)
+    covariates = Covariates(observed={"o": np.full(bars.close.shape, 7.0)})
+    plain, own = Written(), AsyncWritten()
+    session = BarSession(cast("Any", plain), requests, nothing)
+    other = AsyncBarSession(cast("Any", own), requests, nothing)
+    for flush in (False, True):
+        assert session.push(bars, covariates, flush=flush) == Taken(("IBM",))
+        assert asyncio.run(other.push(bars, covariates, flush=flush)) == Taken(("IBM",))
+    session.flush()
+    asyncio.run(other.flush())
+    want = [pushes.encode("s", Push(bars=bars, covariates=covariates, flush=flush)) for flush in (False, True)]
+    assert plain.pushed == own.written.pushed == [*want, pushes.encode("s", Push(flush=True))]
+
+
+def test_a_client_that_is_closed_ends_its_sessions_on_a_channel_that_stays_open() -> None:
+    service = CannedService(forecast_of)
+    calls = Calls(service)
+    with serving(service, calls=calls) as running, grpc.insecure_channel(running.target) as channel:
+        with QuantraClient("there", "canned", channel=channel) as client:
+            client.open_session(BEFORE)
+        wait_for_none(calls, running.target)
+
+        async def open_and_close() -> None:
+            async with grpc.aio.insecure_channel(running.target) as own:
+                async with AsyncQuantraClient("there", "canned", channel=own) as client:
+                    await client.open_session(BEFORE)
+                await asyncio.to_thread(wait_for_none, calls, running.target)
+
+        asyncio.run(open_and_close())
+
+
+def wait_for_none(calls: Calls, target: str) -> None:
+    """Until no session is open."""
+    with QuantraClient(target) as other:
+        while calls.sessions_held[0]:
+            other.models()
 
 
 def test_each_request_of_a_session_has_the_clients_time() -> None:

@@ -93,6 +93,22 @@ def test_whoever_is_cancelled_cancels_the_answer_and_no_other() -> None:
     run(work)
 
 
+def test_an_answer_that_nobody_waits_for_any_more_stops_none_of_those_told_with_it() -> None:
+    async def work(handover: Handover) -> None:
+        first, second = Future[bytes](), Future[bytes]()
+        tasks = [asyncio.create_task(handover.result(answer)) for answer in (first, second)]
+        await begun(*tasks)
+        first.set_running_or_notify_cancel()  # it can no longer be cancelled
+        tasks[0].cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await tasks[0]
+        first.set_result(b"late")
+        second.set_result(b"there")
+        assert await asyncio.wait_for(tasks[1], 10) == b"there"
+
+    run(work)
+
+
 def test_an_answer_that_was_cancelled_elsewhere_ends_the_wait() -> None:
     async def work(handover: Handover) -> None:
         answer = Future[bytes]()

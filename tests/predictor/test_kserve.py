@@ -630,6 +630,11 @@ def test_a_head_that_would_grow_is_refused_before_it_is_parsed(calls: Calls) -> 
     assert isinstance(calls.call("ModelReady", told, Deadline()).exception(), RequestTooLargeError)
 
 
+def test_a_small_question_of_many_bytes_is_refused_before_it_is_parsed(calls: Calls) -> None:
+    body = pb.RepositoryIndexRequest(repository_name="x" * MAX_HEAD).SerializeToString()
+    assert isinstance(calls.call("RepositoryIndex", body, Deadline()).exception(), RequestTooLargeError)
+
+
 def test_more_days_ahead_than_a_panel_may_have_are_refused_by_their_shape(calls: Calls) -> None:
     request = infer_request(bars(a_panel()), is_raw=False)
     shape = (1, MAX_SESSIONS + 1)

@@ -15,6 +15,7 @@ from pushing import no_bar, push_of, scaled
 
 from predictor._pb import prediction_pb2 as pb
 from predictor.calls import Calls
+from predictor.calls.session_room import SessionRoom
 from predictor.catalog import ModelInfo
 from predictor.errors import ConfigurationError, NoUsableSymbolError, QueueFullError, SessionGapError, TooFewBarsError
 from predictor.forecast import Outcome
@@ -369,6 +370,19 @@ def test_all_streams_together_have_at_most_so_many_sessions(held: Held) -> None:
     streams[2].open()
     assert streams[2].told() == {}
     calls.close()
+
+
+def test_what_a_streams_room_refuses_takes_nothing_of_the_processs() -> None:
+    process = SessionRoom.of_process(ServiceLimits(sessions_per_stream=1, session_bytes_per_stream=100))
+    room = process.of_stream(ServiceLimits(sessions_per_stream=1, session_bytes_per_stream=100))
+    room.enter()
+    room.grow(60)
+    for refused in (room.enter, lambda: room.grow(41)):
+        with pytest.raises(QueueFullError):
+            refused()
+    assert process.held == room.held == (1, 60)
+    room.leave(60)
+    assert process.held == room.held == (0, 0)
 
 
 @pytest.mark.parametrize("limit", ["session_bytes", "session_bytes_per_stream"])

@@ -86,7 +86,7 @@ async def _one_request(adopting: Adopting, context: Context) -> bytes:
 
 
 async def _each_request(adopting: Adopting, context: Context) -> AsyncIterator[bytes]:
-    peer = adopting.admission.enter(context, is_stream=True)
+    peer = adopting.admission.enter(context)
 
     async def each() -> AsyncIterator[bytes]:
         while (body := await _allowed(context, adopting.arrivals.message(context, peer))) is not grpc.aio.EOF:
