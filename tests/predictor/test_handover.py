@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Future
 from contextvars import Context
+from functools import partial
 
 import pytest
 
@@ -66,6 +67,18 @@ def test_an_answer_that_comes_later_wakes_the_loop_again() -> None:
             assert await task == text
 
     assert run(work) == 2
+
+
+def test_what_is_told_before_the_loop_has_woken_is_done_in_its_order() -> None:
+    done: list[int] = []
+
+    async def work(handover: Handover) -> None:
+        for number in range(3):
+            handover.tell(partial(done.append, number))
+        await asyncio.sleep(0)
+
+    run(work)
+    assert done == [0, 1, 2]
 
 
 def test_an_error_is_raised_where_the_answer_is_awaited() -> None:

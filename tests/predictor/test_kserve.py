@@ -56,7 +56,7 @@ from predictor.service import PredictionService
 from predictor.wire import forecasts, instances
 from predictor.wire.kserve.requests import read_request
 from predictor.wire.kserve.tensors import Tensor, epoch_day, varints
-from predictor.wire.limits import MAX_HEAD, MAX_INPUTS, MAX_SESSIONS
+from predictor.wire.limits import MAX_HEAD, MAX_INPUTS, MAX_ROWS, MAX_SESSIONS
 from predictor.wire.tags import TooManyPartsError
 
 if TYPE_CHECKING:
@@ -628,6 +628,13 @@ def test_a_head_that_would_grow_is_refused_before_it_is_parsed(calls: Calls) -> 
     assert "an input beside its values: bytes: have 200" in refusal(calls, nested).message
     told = pb.ModelReadyRequest(name="x" * 20_000).SerializeToString()
     assert isinstance(calls.call("ModelReady", told, Deadline()).exception(), RequestTooLargeError)
+
+
+def test_more_symbols_in_all_rows_than_a_request_may_have_are_refused_by_their_shape(calls: Calls) -> None:
+    request = pb.ModelInferRequest(model_name="small")
+    shape = (2, MAX_ROWS // 2 + 1, 1)
+    request.inputs.append(pb.ModelInferRequest.InferInputTensor(name="close", datatype="FP64", shape=shape))
+    assert "symbols of all rows" in refusal(calls, request).message
 
 
 def test_a_small_question_of_many_bytes_is_refused_before_it_is_parsed(calls: Calls) -> None:
