@@ -350,6 +350,20 @@ def test_a_stream_on_which_nothing_is_said_ends_at_its_deadline(door: Door, name
     assert status.code == Code.Value("DEADLINE_EXCEEDED")
 
 
+def test_a_stream_that_the_host_cancels_ends_at_once_and_its_work_is_told() -> None:
+    canned = CannedService(forecast_of)
+    canned.predictions_released.clear()
+    stream = Door(cast("Any", canned)).open("PredictStream", math.inf, nothing)
+    predict = pb.StreamPredict(model="canned", instance=instances.encode(Instance(input=recent_bars())))
+    stream.send(pb.PredictStreamRequest(request_id="one", predict=predict).SerializeToString())
+    assert canned.begun.wait(30)
+    stream.cancel()
+    assert Status.FromString(stream.status()).code == Code.Value("CANCELLED")
+    assert canned.deadlines[0].cancelled.is_set()
+    canned.predictions_released.set()
+    canned.settle()
+
+
 def test_streams_end_in_the_order_of_their_deadlines_whenever_they_were_opened(door: Door) -> None:
     ended: SimpleQueue[str] = SimpleQueue()
     times_s = {"never": math.inf, "in a day": 86_400.0, "later": 0.3, "sooner": 0.05}

@@ -56,7 +56,7 @@ from predictor.service import PredictionService
 from predictor.wire import forecasts, instances
 from predictor.wire.kserve.requests import read_request
 from predictor.wire.kserve.tensors import Tensor, epoch_day, varints
-from predictor.wire.limits import MAX_HEAD, MAX_INPUTS, MAX_ROWS, MAX_SESSIONS
+from predictor.wire.limits import MAX_CELLS, MAX_HEAD, MAX_INPUTS, MAX_ROWS, MAX_SESSIONS
 from predictor.wire.tags import TooManyPartsError
 
 if TYPE_CHECKING:
@@ -592,6 +592,14 @@ def test_a_request_is_taken_apart_without_reading_a_value() -> None:
     typed = infer_request(a_window(), is_raw=False).SerializeToString()
     found = read_request(typed, AT_ONCE)
     assert {one.body is typed for one in found.tensors.values()} == {True}
+
+
+def test_an_input_of_more_values_than_a_request_may_have_is_refused_by_its_shape() -> None:
+    request = pb.ModelInferRequest(model_name="small")
+    shape = (1, 1, MAX_CELLS + 1)
+    request.inputs.append(pb.ModelInferRequest.InferInputTensor(name="observed", datatype="FP32", shape=shape))
+    with pytest.raises(RequestTooLargeError, match="observed: values"):
+        read_request(request.SerializeToString())
 
 
 def test_values_one_by_one_are_counted_on_a_thread_for_it() -> None:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from concurrent.futures import Future
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, final
 
 import pytest
 from artifacts import recent_bars, small_models
@@ -620,6 +620,45 @@ def test_sessions_end_once_when_their_stream_is_cancelled(canned: CannedService,
     calls.close()
     assert recorded.events[-1] == "end"
     assert recorded.events.count("end") == 1
+
+
+@final
+class Slow:
+    """Sessions that take their time over a push, and write down when they began, were done and ended."""
+
+    def __init__(self) -> None:
+        self.begun, self.may_go_on = threading.Event(), threading.Event()
+        self.events: list[str] = []
+
+    def open(self, request: pb.OpenSession) -> pb.Ack:
+        raise NotImplementedError(request)
+
+    def push(self, request: pb.PushBars) -> pb.Ack:
+        del request
+        self.events.append("begun")
+        self.begun.set()
+        self.may_go_on.wait(SOON_S)
+        self.events.append("done")
+        return pb.Ack()
+
+    def close(self, request: pb.CloseSession) -> pb.Ack:
+        raise NotImplementedError(request)
+
+    def end(self) -> None:
+        self.events.append("end")
+
+
+@pytest.mark.parametrize("how", ["cancel", "end"])
+def test_sessions_end_after_the_request_that_they_are_taking(canned: CannedService, how: str) -> None:
+    slow = Slow()
+    calls = Calls(canned, sessions=lambda: slow)
+    stream = calls.open("PredictStream", Deadline(), lambda _: None)
+    stream.send(pushing("wide", WIDE.bars))
+    assert slow.begun.wait(SOON_S)
+    getattr(stream, how)()
+    slow.may_go_on.set()
+    calls.close()
+    assert slow.events == ["begun", "done", "end"]
 
 
 # --- how much a stream holds
