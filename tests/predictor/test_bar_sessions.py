@@ -328,6 +328,7 @@ def test_sessions_work_the_same_from_asyncio(served: Served) -> None:
 def test_a_session_ends_with_its_client(served: Served) -> None:
     with QuantraClient(served.target, "lstm") as client:
         session = client.open_session(BEFORE)
+    assert not session._stream._thread.is_alive()
     assert isinstance(refusal(lambda: session.push(PANEL.last(1))), UnavailableError)
     session.close()
     with pytest.raises(UnavailableError, match="closed"):

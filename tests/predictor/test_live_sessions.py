@@ -331,6 +331,25 @@ def test_weights_that_came_between_are_asked_again_before_the_next_push(
     assert stream.told() == {f"push {BEGUN}": "forecast", f"push {BEGUN + 1}": "forecast"}
 
 
+def test_a_forecast_of_the_weights_that_were_asked_stands_though_others_have_come(stream: Stream, held: Held) -> None:
+    stream.push(BEGUN)
+    asked, answer = held.asked.get(timeout=SOON_S)
+    (instance,) = asked.instances()
+    made = replace(forecast_of(instance), version=held.info.version, weights_hash=held.info.weights_hash)  # type: ignore[arg-type]
+    held.info = replace(held.info, version=2, weights_hash="3" * 64)
+    answer.set_result((made,))
+    assert stream.told() == {f"push {BEGUN}": "forecast"}
+    assert held.asked.empty()
+
+
+def test_a_push_counts_in_the_queue_with_its_symbols_and_bytes(stream: Stream, held: Held) -> None:
+    push = push_of(PANEL, DAYS[BEGUN])
+    stream.send_push(push, "p")
+    asked, answer = held.asked.get(timeout=SOON_S)
+    assert (asked.rows, asked.size) == (len(SYMBOLS), pushes.encode("s", push).ByteSize())
+    answer.cancel()
+
+
 def test_a_champion_that_reads_more_asks_for_a_new_subscription(stream: Stream, held: Held) -> None:
     few = held.info
     held.info = replace(few, version=2, bars_needed=few.bars_needed + 10)

@@ -16,6 +16,7 @@ from canned_service import CannedService, forecast_of
 from google.rpc.code_pb2 import Code
 from talks import SOON_S, Door, Talk, door_of
 
+from benchmarks.faults.sizes import within
 from predictor._pb import prediction_pb2 as pb
 from predictor.calls import Calls, SessionQuestion
 from predictor.catalog import ModelInfo
@@ -146,6 +147,17 @@ def test_what_is_wrong_with_one_request_is_its_own_answer(door: Door, wrong: str
     for sent in (asked("before"), request, asked("after")):
         talk.send(sent)
     assert ends(talk) == {"before": "forecast", "bad": reason, "after": "forecast"}
+
+
+def test_two_instances_in_one_request_are_refused(door: Door) -> None:
+    part = pb.StreamPredict(model="canned", instance=ONE).SerializeToString()
+    twice = within(part + part, pb.PredictStreamRequest.PREDICT_FIELD_NUMBER)
+    talk = door.open()
+    talk.send(pb.PredictStreamRequest(request_id="two").SerializeToString() + twice)
+    response = talk.hear()
+    assert (response.request_id, told(response)) == ("two", "MALFORMED_REQUEST")
+    assert "instance: have 2, need 1" in response.error.message
+    assert ends(talk) == {}
 
 
 def test_a_request_without_an_id_is_told_so_without_one(door: Door) -> None:
