@@ -420,6 +420,23 @@ def test_each_request_of_a_session_has_the_clients_time() -> None:
     assert [(one.WhichOneof("action"), one.timeout_s) for one in sent] == [("open", 7), ("push", 7), ("close", 7)]
 
 
+def test_a_server_that_stops_ends_the_sessions_of_asyncio() -> None:
+    async def follow(running: Served) -> None:
+        async with AsyncQuantraClient(running.target, "canned") as client:
+            session = await client.open_session(BEFORE)
+            running.begin_drain()
+            with pytest.raises(UnavailableError):
+                await pushed_until_refused_here(session)
+
+    with serving(CannedService(forecast_of)) as running:
+        asyncio.run(asyncio.wait_for(follow(running), SOON_S))
+
+
+async def pushed_until_refused_here(session: AsyncBarSession) -> None:
+    while True:
+        await session.push(day_of(PANEL, DAYS[-AHEAD]))
+
+
 def test_a_server_that_falls_silent_is_a_deadline_and_the_session_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
     service = CannedService(forecast_of)
     with serving(service) as running, QuantraClient(running.target, "canned", timeout_s=30.0) as client:

@@ -1,10 +1,12 @@
 """Answers on their way from the threads that have them to the event loop of a server."""
 
 import asyncio
+from collections import deque
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Future
 from contextvars import Context
 from functools import partial
+from typing import final
 
 import pytest
 
@@ -66,6 +68,32 @@ def test_an_answer_that_comes_later_wakes_the_loop_again() -> None:
             answer.set_result(text)
             assert await task == text
 
+    assert run(work) == 2
+
+
+def test_what_is_told_just_when_the_loop_has_done_all_wakes_it_again() -> None:
+    @final
+    class Emptied(deque[Callable[[], None]]):
+        """Ready news; at the look that finds none, another thread tells some."""
+
+        told = False
+
+        def __len__(self) -> int:
+            count = super().__len__()
+            if not count and not self.told:
+                self.told = True
+                handovers[0].tell(done.set)
+            return count
+
+    handovers: list[Handover] = []
+
+    async def work(handover: Handover) -> None:
+        handovers.append(handover)
+        handover._ready = Emptied()
+        handover.tell(lambda: None)
+        await asyncio.wait_for(done.wait(), 10)
+
+    done = asyncio.Event()
     assert run(work) == 2
 
 

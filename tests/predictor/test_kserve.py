@@ -48,7 +48,7 @@ from predictor.errors import (
     VersionNotFoundError,
     WindowShapeError,
 )
-from predictor.forecast import Forecast
+from predictor.forecast import Forecast, Outcome
 from predictor.instance import Deadline, FeatureWindow, GapPolicy, Instance
 from predictor.networks import Target, TargetKind
 from predictor.registry import set_alias
@@ -193,6 +193,8 @@ def test_padding_may_stand_before_the_symbols(calls: Calls) -> None:
     assert_same_bits(told["values"][0, 1:], alone.values)
     assert np.isnan(told["values"][0, 0]).all()
     assert_same_bits(told["values"][1], both.values)
+    first = {name: values[:1] for name, values in tensors.items()}
+    assert_same_bits(outputs_in(infer(calls, infer_request(first, "graph")))["values"], told["values"][:1])
 
 
 @final
@@ -272,6 +274,30 @@ def test_each_row_of_bars_has_its_own_part_of_every_input_without_what_pads(adju
         assert (panel.calendar, instance.gap_policy, instance.max_age_sessions) == ("XNYS", GapPolicy.IGNORE, 0)
         assert instance.allow_incomplete_last_bar
     asked.calls.close()
+
+
+@final
+class Referred:
+    """Notes which model is asked."""
+
+    def __init__(self) -> None:
+        self.canned = CannedService(forecast_of)
+        self.models, self.model = self.canned.models, self.canned.model
+        self.explain, self.explain_global = self.canned.explain, self.canned.explain_global
+        self.references: list[str] = []
+
+    def predict(self, reference: str, asked: Any, deadline: Deadline) -> "Future[tuple[Outcome, ...]]":
+        self.references.append(reference)
+        return self.canned.predict("canned", asked, deadline)
+
+
+def test_windows_are_answered_by_the_version_whose_form_they_were_read_in_and_bars_by_the_champion() -> None:
+    service = Referred()
+    calls = Calls(service)
+    for tensors in (a_window(), bars(recent_bars("AAPL"))):
+        infer(calls, infer_request(tensors, "canned"))
+    assert service.references == ["canned@1", "canned"]
+    calls.close()
 
 
 def test_warnings_of_every_row_are_told_once() -> None:

@@ -220,3 +220,24 @@ def test_a_request_that_has_come_is_not_ended_in_the_place_of_a_slow_one() -> No
 
     with asyncio.Runner(loop_factory=Clocked) as runner:
         runner.run(work())
+
+
+def test_of_one_connections_slow_requests_as_many_end_as_wait_for_its_places() -> None:
+    async def work() -> None:
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, Clocked)
+        arrivals, peer = Arrivals(ServerLimits()), Peer(2)
+        moving = asyncio.create_task(arrivals.keep_moving())
+        slow = [asyncio.create_task(arrivals.request(cast("Any", Silent()), peer)) for _ in range(3)]
+        await settle()
+        loop.ahead_s += 2
+        with pytest.raises(QueueFullError):
+            await slow[0]
+        await settle()
+        assert [task.done() for task in slow] == [True, False, False]
+        for task in (moving, *slow[1:]):
+            task.cancel()
+        await asyncio.wait({moving, *slow[1:]})
+
+    with asyncio.Runner(loop_factory=Clocked) as runner:
+        runner.run(work())

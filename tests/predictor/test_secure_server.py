@@ -36,6 +36,7 @@ from predictor.errors import (
     UnauthenticatedError,
     UnavailableError,
 )
+from predictor.forecast import Forecast
 from predictor.instance import Instance, Query
 from predictor.server import Address, ServerLimits, ServerSettings, SocketAddress, TlsFiles, parse_listening, serve
 from predictor.server import rotation as rotation_module
@@ -356,6 +357,20 @@ def test_clients_take_the_token_of_the_environment(
     assert guarded[0].models() == ("canned",)
     with pytest.raises(UnauthenticatedError):
         guarded[0].models(ClientCredentials(token=""))
+
+
+def test_streams_and_sessions_of_both_clients_send_the_token(guarded: tuple[Secured, Path]) -> None:
+    target, credentials, bars = guarded[0].served.target, ClientCredentials(token=PREDICTS), recent_bars("AAPL")
+    with QuantraClient(target, "canned", credentials=credentials) as client:
+        assert isinstance(client.open_session(bars).forecast, Forecast)
+        assert [type(one.outcome) for one in client.predict_stream([bars])] == [Forecast]
+
+    async def follow() -> None:
+        async with AsyncQuantraClient(target, "canned", credentials=credentials) as client:
+            assert isinstance((await client.open_session(bars)).forecast, Forecast)
+            assert [type(one.outcome) async for one in client.predict_stream([bars])] == [Forecast]
+
+    asyncio.run(follow())
 
 
 def test_health_needs_no_token(guarded: tuple[Secured, Path]) -> None:

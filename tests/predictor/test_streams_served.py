@@ -22,7 +22,7 @@ from predictor.calls import Calls
 from predictor.cli import app, run
 from predictor.cli import serving as serve_command
 from predictor.client import Answered, AsyncQuantraClient, QuantraClient
-from predictor.client.streams import Asking
+from predictor.client.streams import Asking, Sending
 from predictor.errors import (
     CallCancelledError,
     ConfigurationError,
@@ -424,6 +424,17 @@ def test_a_question_that_comes_while_its_answer_is_waited_for_has_its_own_time(m
     assert not asking.is_overdue()
     now_s[0] += 12
     assert asking.is_overdue()
+
+
+def test_who_reads_no_more_lets_the_thread_go_that_waits_for_room() -> None:
+    sending = Sending(Asking("there", "canned", timeout_s=1.0, in_flight=1), itertools.repeat(BARS))
+    requests = sending.requests()
+    assert next(requests).HasField("predict")
+    waiting = threading.Thread(target=lambda: [*requests], daemon=True)
+    waiting.start()
+    sending.stop()
+    waiting.join(SOON_S)
+    assert not waiting.is_alive()
 
 
 @final
