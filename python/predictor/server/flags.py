@@ -9,7 +9,7 @@ from predictor.flags import Flag
 from predictor.server.address import DEFAULT_ADDRESS, parse_listening
 from predictor.server.certificates import TlsFiles
 from predictor.server.logs import LogSettings
-from predictor.server.settings import ServerSettings
+from predictor.server.settings import ServerLimits, ServerSettings
 
 
 @final
@@ -44,6 +44,9 @@ class ServeFlags:
         str | None, Flag("Where models can be loaded and unloaded, or unix:PATH.", metavar="HOST:PORT")
     ] = None
     processes: Annotated[int, Flag("Processes that answer on the one port; Linux.", minimum=1)] = 1
+    max_streams: Annotated[
+        int, Flag("Streams that may be open at once; each may hold 16 MiB of a request.", minimum=1)
+    ] = ServerLimits().streams
     parent_watch: Annotated[bool, Flag("End when standard input does: with whoever started the server.")] = False
     metrics_port: Annotated[
         int | None, Flag("Where Prometheus reads, on 127.0.0.1; 0 picks a free one.", metavar="PORT")
@@ -78,6 +81,7 @@ class ServeFlags:
             parent_watch=self.parent_watch,
             metrics_port=self.metrics_port,
             otel=self.otel,
+            limits=ServerLimits(streams=self.max_streams),
         )
 
     @property

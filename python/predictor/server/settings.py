@@ -42,11 +42,12 @@ class ServerLimits:
     """Calls that may be under way at once, from their arrival until their answer is sent; one more is QUEUE_FULL."""
     calls_per_peer: int = 512
     """As many of them may come over one connection."""
-    streams: int = 256
+    streams: int = 64
     """As many of them may be streams of requests, which stay for as long as they like; one more is QUEUE_FULL. gRPC
-    cannot tell a stream that is idle from one that has sent half a message, so each may hold one of `receive_bytes`."""
-    streams_per_peer: int = 64
-    """As many of them may come over one connection."""
+    cannot tell a stream that is idle from one that has sent half a message, so each may hold one of `receive_bytes`:
+    this number bounds that memory, and nothing else does."""
+    streams_per_peer: int = 32
+    """As many of them may come over one connection. A client needs one for all of its sessions."""
     arriving: int = 6
     """Requests that are taken in at once, each of up to `receive_bytes`; others wait for a place, and one that takes
     longer than a second meanwhile is QUEUE_FULL. gRPC copies each, 16 MiB in 15 ms, on the thread
