@@ -16,7 +16,7 @@ from canned_service import CannedService, forecast_of
 from google.rpc.code_pb2 import Code
 from talks import SOON_S, Door, Talk, door_of
 
-from benchmarks.faults.sizes import within
+from benchmarks.faults.speech import within
 from predictor._pb import prediction_pb2 as pb
 from predictor.calls import Calls, SessionQuestion
 from predictor.catalog import ModelInfo
