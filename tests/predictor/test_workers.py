@@ -8,9 +8,10 @@ import socket
 import sys
 import time
 from collections.abc import Awaitable, Callable
+from concurrent.futures import Future
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pytest
 
@@ -22,11 +23,14 @@ from predictor.limits import QueueLimits, ServiceLimits
 from predictor.server import Address, ServerLimits, ServerSettings, TlsFiles
 from predictor.server.binding import reserved
 from predictor.server.logs import LogSettings
+from predictor.server.stopping import Stopping
 from predictor.server.workers import process
 from predictor.server.workers.changes import Changes
-from predictor.server.workers.messages import Start, line_of, read, text_of
+from predictor.server.workers.channel import Channel
+from predictor.server.workers.messages import Answer, Ask, Settle, Start, line_of, read, text_of
 from predictor.server.workers.sums import Sums
 from predictor.server.workers.team import Patience, Team
+from predictor.server.workers.worker import Obedience
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="several processes on one port need Linux")
 
@@ -323,6 +327,7 @@ def test_a_worker_that_stood_still_with_its_supervisor_is_not_killed(folder: Pat
         keeping = asyncio.create_task(team.keep())
         before = list(team.serving)
         signal_all(folder, signal.SIGSTOP)
+        await asyncio.sleep(0.25)  # two looks of the ten that it takes
         time.sleep(1.2)  # noqa: ASYNC251 - longer than a worker may be silent
         signal_all(folder, signal.SIGCONT)
         await team.change("LoadModel", about("one"))
@@ -468,3 +473,51 @@ def test_more_changes_than_may_wait_are_refused(folder: Path) -> None:
         )
 
     assert with_team(folder, many) == 16
+
+
+# --- what a worker does
+
+
+class Changing:
+    """In the place of a host: what it serves is a number, and each change makes it one more."""
+
+    def __init__(self) -> None:
+        self.models = self
+        self.now = 0
+        self.restored: list[int] = []
+
+    def change(self, name: str, request: bytes) -> "Future[bytes]":
+        self.now += name != "RepositoryIndex"
+        answer: Future[bytes] = Future()
+        answer.set_result(request)
+        return answer
+
+    def restore(self, served: int) -> None:
+        self.restored.append(served)
+
+
+def test_a_look_between_a_change_and_its_taking_back_does_not_disturb_it() -> None:
+    host: Any = Changing()
+    asked = (
+        Ask(1, "LoadModel", "", is_change=True),
+        Ask(2, "RepositoryIndex", "", is_change=False),
+        Settle(3, stays=False),
+    )
+
+    async def ask() -> list[int]:
+        here, there = socket.socketpair()
+        supervisor, channel = await Channel.over(here), await Channel.over(there)
+        obeying = asyncio.create_task(Obedience(host, channel, Stopping()).obey())
+        answers: list[int] = []
+        for question in asked:
+            await supervisor.send(question)
+            answer = await supervisor.receive()
+            assert isinstance(answer, Answer)
+            answers.append(answer.number)
+        await supervisor.closed()
+        await obeying
+        await channel.closed()
+        return answers
+
+    assert asyncio.run(ask()) == [1, 2, 3]
+    assert host.restored == [0]
