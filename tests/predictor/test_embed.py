@@ -376,6 +376,15 @@ def test_streams_end_in_the_order_of_their_deadlines_whenever_they_were_opened(d
         assert ended.get(timeout=30) == name
 
 
+@pytest.mark.parametrize("time_s", [math.inf, math.nan])
+def test_a_stream_without_a_deadline_is_watched_by_nobody(time_s: float) -> None:
+    before = {*threading.enumerate()}
+    stream = Door(cast("Any", CannedService(forecast_of))).open("PredictStream", time_s, nothing)
+    assert {*threading.enumerate()} == before
+    stream.end()
+    end_of(stream).result(timeout=30)
+
+
 def test_a_door_keeps_no_stream_that_has_ended_until_its_deadline(door: Door) -> None:
     def heard(message: bytes) -> None:
         del message

@@ -690,6 +690,18 @@ def test_so_many_may_watch_health_and_other_calls_go_on(service: CannedService) 
             one.cancel()
 
 
+def test_a_stream_of_questions_about_services_counts_as_one_call(service: CannedService) -> None:
+    asked = SimpleQueue[Any]()
+    asked.put(reflection_pb2.ServerReflectionRequest(list_services=""))
+    with serving(service, ServerLimits(calls_in_flight=1)) as running, grpc.insecure_channel(running.target) as channel:
+        answers: Any = reflection_pb2_grpc.ServerReflectionStub(channel).ServerReflectionInfo(iter(asked.get, None))
+        assert next(answers).list_services_response.service
+        code, _, _ = refusal(lambda: health_of(channel).Check(health_pb2.HealthCheckRequest(), timeout=10))
+        assert code is grpc.StatusCode.RESOURCE_EXHAUSTED
+        asked.put(None)
+        assert list(answers) == []
+
+
 def test_health_is_told_while_every_place_for_requests_is_taken(service: CannedService) -> None:
     content = message(request_of("AAPL").SerializeToString())
     with serving(service, ServerLimits(arriving=1)) as running, Connection(port_of(running)) as connection:

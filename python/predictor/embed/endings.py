@@ -25,7 +25,7 @@ class Endings:
 
     def watch(self, call: OpenCall, deadline: Deadline) -> None:
         """Stop a call at its deadline, unless it ends before."""
-        if math.isinf(_ends_s(deadline)):
+        if not math.isfinite(_ends_s(deadline)):
             return
         with self._changed:
             self._ahead[call] = deadline
