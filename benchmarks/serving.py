@@ -17,6 +17,7 @@ from benchmarks.calling.bare import client_rows
 from benchmarks.calling.beside import beside_rows, explaining
 from benchmarks.calling.kserve import KSERVE, infer_bytes, kserve_rows
 from benchmarks.calling.load import load
+from benchmarks.calling.processes import process_rows
 from benchmarks.calling.rates import BARS, WINDOWS, rate_rows
 from benchmarks.calling.rival import rival_rows
 from benchmarks.calling.secured import secured_rows
@@ -89,6 +90,7 @@ def main() -> int:
             ]
         rows += secured_rows(subject, Path(folder) / "certs", lengths.rounds, lengths.seconds, judged=judged)
         rows += watched_rows(subject, lengths.rounds, lengths.seconds, judged=judged)
+        rows += process_rows(subject, lengths.rounds, lengths.seconds, judged=judged)
         rows += rival_rows(subject, lengths.rounds, lengths.seconds, judged=judged) if arguments.peers else []
         rows += start_rows(subject, lengths.rounds // 2, judged=judged)
         rows += stage_rows(subject, Path(folder) / "log", lengths.seconds)

@@ -7,7 +7,10 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any, cast, final
 
+import grpc
+import grpc.aio
 import numpy as np
 import pytest
 from artifacts import UNIVERSE, recent_bars, save_artifact, save_small_artifact
@@ -19,13 +22,17 @@ from model_folders import RUNTIME
 from pushing import Sent, day_of, scaled
 from serving import Served, serving
 
+from predictor._pb import prediction_pb2 as pb
 from predictor.bars import BarPanel
+from predictor.calls import Calls
 from predictor.client import AsyncQuantraClient, QuantraClient, Taken
+from predictor.client.sessions import AsyncBarSession, BarSession, SessionRequests
 from predictor.covariates import Covariates, CovariateSource
 from predictor.errors import (
     BarIncompleteError,
     BarsError,
     CovariateMissingError,
+    DeadlineExceededError,
     DuplicateIdError,
     QuantraError,
     ResubscribeError,
@@ -38,6 +45,8 @@ from predictor.forecast import Forecast
 from predictor.instance import GapPolicy, Instance
 from predictor.registry import Registry
 from predictor.service import PredictionService
+from predictor.subscription import Push
+from predictor.wire import pushes
 
 PANEL = recent_bars(*UNIVERSE)
 DAYS = tuple(int(day) for day in PANEL.sessions)
@@ -319,6 +328,7 @@ def test_sessions_work_the_same_from_asyncio(served: Served) -> None:
 def test_a_session_ends_with_its_client(served: Served) -> None:
     with QuantraClient(served.target, "lstm") as client:
         session = client.open_session(BEFORE)
+    assert not session._stream._thread.is_alive()
     assert isinstance(refusal(lambda: session.push(PANEL.last(1))), UnavailableError)
     session.close()
     with pytest.raises(UnavailableError, match="closed"):
@@ -340,6 +350,124 @@ def test_a_server_that_stops_ends_its_sessions_and_another_one_can_be_asked() ->
         session = client.open_session(BEFORE)
         first.begin_drain()
         assert isinstance(refusal(lambda: pushed_until_refused(session.push)), UnavailableError)
+
+
+@final
+class Written:
+    """A stream that keeps what it is asked."""
+
+    def __init__(self) -> None:
+        self.pushed: list[pb.PushBars] = []
+
+    def ask(self, request: pb.PredictStreamRequest) -> pb.PredictStreamResponse:
+        self.pushed.append(request.push)
+        return pb.PredictStreamResponse(ack=pb.Ack(waiting_for=["IBM"]))
+
+
+@final
+class AsyncWritten:
+    """The same for asyncio."""
+
+    def __init__(self) -> None:
+        self.written = Written()
+
+    async def ask(self, request: pb.PredictStreamRequest) -> pb.PredictStreamResponse:
+        return self.written.ask(request)
+
+
+def test_a_push_of_either_client_sends_bars_covariates_and_flush() -> None:
+    requests, nothing, bars = SessionRequests("s", 1.0), cast("Any", None), PANEL.last(1)
+    covariates = Covariates(observed={"o": np.full(bars.close.shape, 7.0)})
+    plain, own = Written(), AsyncWritten()
+    session = BarSession(cast("Any", plain), requests, nothing)
+    other = AsyncBarSession(cast("Any", own), requests, nothing)
+    for flush in (False, True):
+        assert session.push(bars, covariates, flush=flush) == Taken(("IBM",))
+        assert asyncio.run(other.push(bars, covariates, flush=flush)) == Taken(("IBM",))
+    session.flush()
+    asyncio.run(other.flush())
+    want = [pushes.encode("s", Push(bars=bars, covariates=covariates, flush=flush)) for flush in (False, True)]
+    assert plain.pushed == own.written.pushed == [*want, pushes.encode("s", Push(flush=True))]
+
+
+def test_a_client_that_is_closed_ends_its_sessions_on_a_channel_that_stays_open() -> None:
+    service = CannedService(forecast_of)
+    calls = Calls(service)
+    with serving(service, calls=calls) as running, grpc.insecure_channel(running.target) as channel:
+        with QuantraClient("there", "canned", channel=channel) as client:
+            client.open_session(BEFORE)
+        wait_for_none(calls, running.target)
+
+        async def open_and_close() -> None:
+            async with grpc.aio.insecure_channel(running.target) as own:
+                async with AsyncQuantraClient("there", "canned", channel=own) as client:
+                    await client.open_session(BEFORE)
+                await asyncio.to_thread(wait_for_none, calls, running.target)
+
+        asyncio.run(open_and_close())
+
+
+def wait_for_none(calls: Calls, target: str) -> None:
+    """Until no session is open."""
+    with QuantraClient(target) as other:
+        while calls.sessions_held[0]:
+            other.models()
+
+
+def test_each_request_of_a_session_has_the_clients_time() -> None:
+    requests = SessionRequests("s", 7.0)
+    sent = (requests.open("m", Instance(input=BEFORE)), requests.push(Push(flush=True)), requests.close())
+    assert [(one.WhichOneof("action"), one.timeout_s) for one in sent] == [("open", 7), ("push", 7), ("close", 7)]
+
+
+def test_a_server_that_stops_ends_the_sessions_of_asyncio() -> None:
+    async def follow(running: Served) -> None:
+        async with AsyncQuantraClient(running.target, "canned") as client:
+            session = await client.open_session(BEFORE)
+            running.begin_drain()
+            with pytest.raises(UnavailableError):
+                await pushed_until_refused_here(session)
+
+    with serving(CannedService(forecast_of)) as running:
+        asyncio.run(asyncio.wait_for(follow(running), SOON_S))
+
+
+async def pushed_until_refused_here(session: AsyncBarSession) -> None:
+    while True:
+        await session.push(day_of(PANEL, DAYS[-AHEAD]))
+
+
+def test_a_server_that_falls_silent_is_a_deadline_and_the_session_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    service = CannedService(forecast_of)
+    with serving(service) as running, QuantraClient(running.target, "canned", timeout_s=30.0) as client:
+        session = client.open_session(BEFORE)
+        service.predictions_released.clear()
+        monkeypatch.setattr("predictor.client.session_streams.GRACE_S", -29.9)
+        with pytest.raises(DeadlineExceededError, match="gave no answer"):
+            session.push(day_of(PANEL, DAYS[-AHEAD]))
+        assert session._stream._asked._answers == {}
+        monkeypatch.undo()
+        service.predictions_released.set()
+        assert isinstance(session.push(day_of(PANEL, DAYS[-AHEAD])), Forecast)
+
+
+def test_a_silent_server_is_a_deadline_of_asyncio_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    service = CannedService(forecast_of)
+
+    async def follow(target: str) -> None:
+        async with AsyncQuantraClient(target, "canned", timeout_s=30.0) as client:
+            session = await client.open_session(BEFORE)
+            service.predictions_released.clear()
+            monkeypatch.setattr("predictor.client.session_streams.GRACE_S", -29.9)
+            with pytest.raises(DeadlineExceededError, match="gave no answer"):
+                await session.push(day_of(PANEL, DAYS[-AHEAD]))
+            assert session._stream._asked._answers == {}
+            monkeypatch.undo()
+            service.predictions_released.set()
+            assert isinstance(await session.push(day_of(PANEL, DAYS[-AHEAD])), Forecast)
+
+    with serving(service) as running:
+        asyncio.run(follow(running.target))
 
 
 def pushed_until_refused(push: Callable[[BarPanel], object]) -> None:

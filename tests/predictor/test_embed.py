@@ -1,22 +1,29 @@
 """The door for a program that hosts Python: requests' bytes in, answers' bytes or a google.rpc.Status out."""
 
+import gc
+import math
 import threading
+import weakref
 from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
+from queue import SimpleQueue
+from typing import Any, cast
 
 import numpy as np
 import pytest
 from artifacts import recent_bars, save_small_artifact, small_models
+from canned_service import CannedService, forecast_of
 from google.rpc.code_pb2 import Code
 from google.rpc.error_details_pb2 import ErrorInfo, RetryInfo
 from google.rpc.status_pb2 import Status
 from request_bytes import explain_request, predict_request
 
 from predictor._pb import prediction_pb2 as pb
-from predictor.embed import Door, Pending, open_door
+from predictor.embed import Door, Pending, Stream, open_door
 from predictor.errors import (
     CallCancelledError,
     ConfigurationError,
@@ -254,6 +261,18 @@ def test_a_cancelled_call_that_is_worked_on_ends(models: Path, name: str) -> Non
         assert door.call(name, request, 30).answer()[1] == b""
 
 
+def test_work_on_a_call_that_the_host_cancels_is_told_that_nobody_waits() -> None:
+    canned = CannedService(forecast_of)
+    canned.predictions_released.clear()
+    door = Door(cast("Any", canned))
+    pending = door.call("Predict", predict_bytes(Instance(input=recent_bars()), model="canned"), 30)
+    assert canned.begun.wait(30)
+    pending.cancel()
+    assert canned.deadlines[0].cancelled.is_set()
+    canned.predictions_released.set()
+    canned.settle()
+
+
 def test_work_on_a_cancelled_call_is_told_so() -> None:
     deadline = Deadline()
     Pending(Future(), deadline).cancel()
@@ -307,3 +326,81 @@ def test_an_artifact_that_was_refused_is_a_problem(tmp_path: Path) -> None:
     request = pb.GetModelRequest(model="small@canary").SerializeToString()
     assert isinstance(error_of(door.call("GetModel", request, 30)), VersionNotFoundError)
     door.close()
+
+
+# --- streams that nobody says anything on
+
+
+def end_of(stream: Stream) -> Future[None]:
+    """Done when the stream has ended."""
+    ended: Future[None] = Future()
+    stream.when_done(lambda: ended.set_result(None))
+    return ended
+
+
+def nothing(message: bytes) -> None:
+    raise AssertionError(message)
+
+
+@pytest.mark.parametrize("name", ["PredictStream", "ModelStreamInfer", "ExplainGlobal"])
+def test_a_stream_on_which_nothing_is_said_ends_at_its_deadline(door: Door, name: str) -> None:
+    stream = door.open(name, 0.05, nothing)
+    end_of(stream).result(timeout=30)
+    status = Status.FromString(stream.status())
+    assert status.code == Code.Value("DEADLINE_EXCEEDED")
+
+
+def test_a_stream_that_the_host_cancels_ends_at_once_and_its_work_is_told() -> None:
+    canned = CannedService(forecast_of)
+    canned.predictions_released.clear()
+    stream = Door(cast("Any", canned)).open("PredictStream", math.inf, nothing)
+    predict = pb.StreamPredict(model="canned", instance=instances.encode(Instance(input=recent_bars())))
+    stream.send(pb.PredictStreamRequest(request_id="one", predict=predict).SerializeToString())
+    assert canned.begun.wait(30)
+    stream.cancel()
+    assert Status.FromString(stream.status()).code == Code.Value("CANCELLED")
+    assert canned.deadlines[0].cancelled.is_set()
+    canned.predictions_released.set()
+    canned.settle()
+
+
+def test_streams_end_in_the_order_of_their_deadlines_whenever_they_were_opened(door: Door) -> None:
+    ended: SimpleQueue[str] = SimpleQueue()
+    times_s = {"never": math.inf, "in a day": 86_400.0, "later": 0.3, "sooner": 0.05}
+    streams = {name: door.open("PredictStream", time_s, nothing) for name, time_s in times_s.items()}
+    for name, stream in streams.items():
+        stream.when_done(partial(ended.put, name))
+    assert [ended.get(timeout=30) for _ in range(2)] == ["sooner", "later"]
+    for name in ("in a day", "never"):
+        streams[name].end()
+        assert ended.get(timeout=30) == name
+
+
+def test_a_door_keeps_no_stream_that_has_ended_until_its_deadline(door: Door) -> None:
+    def heard(message: bytes) -> None:
+        del message
+
+    kept = weakref.ref(heard)
+    stream = door.open("PredictStream", 86_400.0, heard)
+    end_of(door.open("PredictStream", 0.05, nothing)).result(timeout=30)  # by then both are waited for
+    stream.end()
+    end_of(stream).result(timeout=30)
+    del stream, heard
+    gc.collect()
+    assert kept() is None
+
+
+def test_a_door_that_is_closed_ends_its_streams_as_unavailable(models: Path) -> None:
+    closing = opened(models)
+    stream = closing.open("PredictStream", math.inf, nothing)
+    closing.close()
+    end_of(stream).result(timeout=30)
+    assert Status.FromString(stream.status()).code == Code.Value("UNAVAILABLE")
+
+
+def test_a_door_that_is_closed_leaves_no_thread(models: Path) -> None:
+    before = {*threading.enumerate()}
+    closing = opened(models)
+    closing.open("PredictStream", 86_400.0, nothing)
+    closing.close()
+    assert {*threading.enumerate()} <= before

@@ -1,9 +1,12 @@
 """Answers on their way from the threads that have them to the event loop of a server."""
 
 import asyncio
+from collections import deque
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Future
 from contextvars import Context
+from functools import partial
+from typing import final
 
 import pytest
 
@@ -68,6 +71,44 @@ def test_an_answer_that_comes_later_wakes_the_loop_again() -> None:
     assert run(work) == 2
 
 
+def test_what_is_told_just_when_the_loop_has_done_all_wakes_it_again() -> None:
+    @final
+    class Emptied(deque[Callable[[], None]]):
+        """Ready news; at the look that finds none, another thread tells some."""
+
+        told = False
+
+        def __len__(self) -> int:
+            count = super().__len__()
+            if not count and not self.told:
+                self.told = True
+                handovers[0].tell(done.set)
+            return count
+
+    handovers: list[Handover] = []
+
+    async def work(handover: Handover) -> None:
+        handovers.append(handover)
+        handover._ready = Emptied()
+        handover.tell(lambda: None)
+        await asyncio.wait_for(done.wait(), 10)
+
+    done = asyncio.Event()
+    assert run(work) == 2
+
+
+def test_what_is_told_before_the_loop_has_woken_is_done_in_its_order() -> None:
+    done: list[int] = []
+
+    async def work(handover: Handover) -> None:
+        for number in range(3):
+            handover.tell(partial(done.append, number))
+        await asyncio.sleep(0)
+
+    run(work)
+    assert done == [0, 1, 2]
+
+
 def test_an_error_is_raised_where_the_answer_is_awaited() -> None:
     async def work(handover: Handover) -> None:
         answer = Future[bytes]()
@@ -89,6 +130,22 @@ def test_whoever_is_cancelled_cancels_the_answer_and_no_other() -> None:
         assert first.cancelled()
         second.set_result(b"there")
         assert await tasks[1] == b"there"
+
+    run(work)
+
+
+def test_an_answer_that_nobody_waits_for_any_more_stops_none_of_those_told_with_it() -> None:
+    async def work(handover: Handover) -> None:
+        first, second = Future[bytes](), Future[bytes]()
+        tasks = [asyncio.create_task(handover.result(answer)) for answer in (first, second)]
+        await begun(*tasks)
+        first.set_running_or_notify_cancel()  # it can no longer be cancelled
+        tasks[0].cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await tasks[0]
+        first.set_result(b"late")
+        second.set_result(b"there")
+        assert await asyncio.wait_for(tasks[1], 10) == b"there"
 
     run(work)
 

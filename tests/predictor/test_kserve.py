@@ -4,11 +4,12 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 import pytest
 from artifacts import recent_bars, save_small_artifact, small_artifact, small_models
+from canned_service import CannedService, forecast_of
 from covariate_files import bars as bars_beside_covariates
 from covariate_files import save_artifact_with, source
 from google.protobuf import descriptor_pool
@@ -16,6 +17,7 @@ from kserve_requests import (
     Values,
     a_window,
     bars,
+    days_of,
     infer_request,
     outputs_in,
     parameters,
@@ -46,15 +48,15 @@ from predictor.errors import (
     VersionNotFoundError,
     WindowShapeError,
 )
-from predictor.forecast import Forecast
-from predictor.instance import Deadline, FeatureWindow, Instance
+from predictor.forecast import Forecast, Outcome
+from predictor.instance import Deadline, FeatureWindow, GapPolicy, Instance
 from predictor.networks import Target, TargetKind
 from predictor.registry import set_alias
 from predictor.service import PredictionService
 from predictor.wire import forecasts, instances
 from predictor.wire.kserve.requests import read_request
 from predictor.wire.kserve.tensors import Tensor, epoch_day, varints
-from predictor.wire.limits import MAX_HEAD, MAX_INPUTS
+from predictor.wire.limits import MAX_CELLS, MAX_HEAD, MAX_INPUTS, MAX_ROWS, MAX_SESSIONS
 from predictor.wire.tags import TooManyPartsError
 
 if TYPE_CHECKING:
@@ -176,6 +178,133 @@ def test_each_row_is_forecast_by_itself_and_padding_changes_nothing(calls: Calls
     assert_same_bits(told["ranks"][1], both.ranks)
     assert_same_bits(told["scores"][0, :1], alone.scores)
     assert told["ranks"][0, 1].tolist() == [0] * 4
+
+
+def test_padding_may_stand_before_the_symbols(calls: Calls) -> None:
+    panels = (recent_bars("IBM"), a_panel())
+    tensors = bars(*panels)
+    for name, values in tensors.items():
+        if name != "date":
+            tensors[name] = values[:, ::-1]
+    told = outputs_in(infer(calls, infer_request(tensors, "graph")))
+    alone, both = predicted(
+        calls, "graph", Instance(input=panels[0]), Instance(input=a_panel().select(["IBM", "AAPL"]))
+    )
+    assert_same_bits(told["values"][0, 1:], alone.values)
+    assert np.isnan(told["values"][0, 0]).all()
+    assert_same_bits(told["values"][1], both.values)
+    first = {name: values[:1] for name, values in tensors.items()}
+    assert_same_bits(outputs_in(infer(calls, infer_request(first, "graph")))["values"], told["values"][:1])
+
+
+@final
+class Asked:
+    """What a service was asked, row by row; each answer warns with the symbols of its row."""
+
+    def __init__(self) -> None:
+        self.rows: list[Instance] = []
+        self.calls = Calls(CannedService(self._answer))
+
+    def _answer(self, instance: Instance) -> Forecast:
+        self.rows.append(instance)
+        return replace(forecast_of(instance), warnings=("of all", *instance.input.symbols))
+
+
+def test_each_row_of_windows_has_its_own_part_of_every_input() -> None:
+    draw, rows, asked = np.random.default_rng(5), 3, Asked()
+    days = np.array([[20130227], [20130228], [20130301]])
+    sent = {
+        "observed": draw.normal(size=(rows, 4, 2)).astype(np.float32),
+        "known": draw.normal(size=(rows, 6, 3)).astype(np.float32),
+        "static": draw.normal(size=(rows, 2)).astype(np.float32),
+        "mask": draw.random((rows, 4, 2)) < 0.5,
+        "location": draw.normal(size=rows),
+        "scale": draw.random(rows),
+        "anchor_price": draw.random(rows),
+    }
+    tensors = {**sent, "symbol": np.array([[b"A"], [b"B"], [b"C"]], np.object_), "date": days_of(days)}
+    chosen = parameters(schema_hash="7" * 64, max_age_sessions=0)
+    infer(asked.calls, infer_request(tensors, "canned", parameters=chosen))
+    for row, (instance, symbol, day) in enumerate(zip(asked.rows, "ABC", days[:, 0].tolist(), strict=True)):
+        window = instance.input
+        assert isinstance(window, FeatureWindow)
+        for name, values in sent.items():
+            assert np.array_equal(getattr(window, name), values[row : row + 1]), name
+        assert (window.symbols, window.as_of_session) == ((symbol,), day)
+        assert (window.schema_hash, instance.max_age_sessions) == ("7" * 64, 0)
+    asked.calls.close()
+
+
+@pytest.mark.parametrize("adjusting", [("adj_close",), ("split_ratio", "cash_dividend")], ids=str)
+def test_each_row_of_bars_has_its_own_part_of_every_input_without_what_pads(adjusting: tuple[str, ...]) -> None:
+    draw, asked = np.random.default_rng(5), Asked()
+    tensors = {name: draw.random((2, 3, 2)) + 1 for name in ("volume", *adjusting)}
+    tensors |= {
+        "observed.o": draw.random((2, 3, 2)),
+        "known.k": draw.random((2, 3, 4)),
+        "static.n": draw.random((2, 3)),
+    }
+    prices = draw.random((2, 3, 2)) + 10
+    tensors |= {name: prices + shift for name, shift in (("low", -1), ("open", 0), ("close", 0.5), ("high", 1))}
+    days = np.array([[20130227, 20130228], [20130228, 20130301]])
+    ahead = np.array([[20130301, 20130304], [20130304, 20130305]])
+    names = np.array([[b"A", b"", b"B"], [b"", b"C", b""]], np.object_)
+    texts = np.array([[b"x", b"", b"y"], [b"", b"z", b""]], np.object_)
+    beside = {"date": days_of(days), "future_date": days_of(ahead), "symbol": names, "static.c": texts}
+    chosen = parameters(gap_policy="ignore", calendar="XNYS", allow_incomplete_last_bar=True, max_age_sessions=0)
+    infer(asked.calls, infer_request({**tensors, **beside}, "canned", parameters=chosen))
+    for row, (instance, places) in enumerate(zip(asked.rows, ([0, 2], [1]), strict=True)):
+        panel, covariates = instance.input, instance.covariates
+        assert isinstance(panel, BarPanel)
+        assert panel.symbols == tuple(names[row, place].decode() for place in places)
+        for name in panel.columns:
+            assert np.array_equal(getattr(panel, name), tensors[name][row, places]), name
+        assert {*panel.columns} >= {*adjusting}
+        assert (panel.sessions.tolist(), covariates.future_sessions.tolist()) == (
+            days[row].tolist(),
+            ahead[row].tolist(),
+        )
+        for name, values in (
+            ("observed.o", covariates.observed),
+            ("known.k", covariates.known),
+            ("static.n", covariates.numbers),
+        ):
+            assert np.array_equal(values[name[-1]], tensors[name][row, places]), name
+        assert covariates.categories["c"] == tuple(texts[row, place].decode() for place in places)
+        assert (panel.calendar, instance.gap_policy, instance.max_age_sessions) == ("XNYS", GapPolicy.IGNORE, 0)
+        assert instance.allow_incomplete_last_bar
+    asked.calls.close()
+
+
+@final
+class Referred:
+    """Notes which model is asked."""
+
+    def __init__(self) -> None:
+        self.canned = CannedService(forecast_of)
+        self.models, self.model = self.canned.models, self.canned.model
+        self.explain, self.explain_global = self.canned.explain, self.canned.explain_global
+        self.references: list[str] = []
+
+    def predict(self, reference: str, asked: Any, deadline: Deadline) -> "Future[tuple[Outcome, ...]]":
+        self.references.append(reference)
+        return self.canned.predict("canned", asked, deadline)
+
+
+def test_windows_are_answered_by_the_version_whose_form_they_were_read_in_and_bars_by_the_champion() -> None:
+    service = Referred()
+    calls = Calls(service)
+    for tensors in (a_window(), bars(recent_bars("AAPL"))):
+        infer(calls, infer_request(tensors, "canned"))
+    assert service.references == ["canned@1", "canned"]
+    calls.close()
+
+
+def test_warnings_of_every_row_are_told_once() -> None:
+    asked = Asked()
+    answer = infer(asked.calls, infer_request(bars(recent_bars("AAPL"), recent_bars("IBM")), "canned"))
+    assert answer.parameters["warnings"].string_param == "of all\nAAPL\nIBM"
+    asked.calls.close()
 
 
 def test_covariates_have_the_bits_of_predict(calls: Calls, service: PredictionService, files: CovariateSource) -> None:
@@ -491,6 +620,14 @@ def test_a_request_is_taken_apart_without_reading_a_value() -> None:
     assert {one.body is typed for one in found.tensors.values()} == {True}
 
 
+def test_an_input_of_more_values_than_a_request_may_have_is_refused_by_its_shape() -> None:
+    request = pb.ModelInferRequest(model_name="small")
+    shape = (1, 1, MAX_CELLS + 1)
+    request.inputs.append(pb.ModelInferRequest.InferInputTensor(name="observed", datatype="FP32", shape=shape))
+    with pytest.raises(RequestTooLargeError, match="observed: values"):
+        read_request(request.SerializeToString())
+
+
 def test_values_one_by_one_are_counted_on_a_thread_for_it() -> None:
     """Packed they are one field of any length; unpacked each is a field, which takes time to go past."""
     unpacked = b"\x35\x00\x00\x80\x3f" * (AT_ONCE + 1)
@@ -525,6 +662,27 @@ def test_a_head_that_would_grow_is_refused_before_it_is_parsed(calls: Calls) -> 
     assert "an input beside its values: bytes: have 200" in refusal(calls, nested).message
     told = pb.ModelReadyRequest(name="x" * 20_000).SerializeToString()
     assert isinstance(calls.call("ModelReady", told, Deadline()).exception(), RequestTooLargeError)
+
+
+def test_more_symbols_in_all_rows_than_a_request_may_have_are_refused_by_their_shape(calls: Calls) -> None:
+    request = pb.ModelInferRequest(model_name="small")
+    shape = (2, MAX_ROWS // 2 + 1, 1)
+    request.inputs.append(pb.ModelInferRequest.InferInputTensor(name="close", datatype="FP64", shape=shape))
+    assert "symbols of all rows" in refusal(calls, request).message
+
+
+def test_a_small_question_of_many_bytes_is_refused_before_it_is_parsed(calls: Calls) -> None:
+    body = pb.RepositoryIndexRequest(repository_name="x" * MAX_HEAD).SerializeToString()
+    assert isinstance(calls.call("RepositoryIndex", body, Deadline()).exception(), RequestTooLargeError)
+
+
+def test_more_days_ahead_than_a_panel_may_have_are_refused_by_their_shape(calls: Calls) -> None:
+    request = infer_request(bars(a_panel()), is_raw=False)
+    shape = (1, MAX_SESSIONS + 1)
+    request.inputs.append(pb.ModelInferRequest.InferInputTensor(name="future_date", datatype="INT64", shape=shape))
+    error = refusal(calls, request)
+    assert isinstance(error, RequestTooLargeError)
+    assert "future_date: sessions" in error.message
 
 
 def test_many_texts_and_many_inputs_of_many_rows_are_refused_before_they_are_read(calls: Calls) -> None:

@@ -22,8 +22,8 @@ class Stream:
         self.begun: list[Future[bytes]] = []
         self.deadline = Deadline()
         self.emitted: list[bytes] = []
-        flow = Flow(MOST, 1 << 20)
-        self.call = InferStream(self._infer, self.deadline, self.emitted.append, flow, most_bytes)
+        self.flow = Flow(MOST, 1 << 20)
+        self.call = InferStream(self._infer, self.deadline, self.emitted.append, self.flow, most_bytes)
 
     def _infer(self, request: bytes, deadline: Deadline) -> "Future[bytes]":
         assert deadline is self.deadline
@@ -74,6 +74,17 @@ def test_requests_come_while_there_is_room_and_an_answer_makes_room_once_it_was_
     assert [stream.send(one) for one in "abc"] == [True, True, False]
     stream.answer(0, "a")
     assert stream.call.taken(len(stream.emitted[0]))
+
+
+def test_a_stream_holds_the_bytes_of_a_request_then_those_of_its_answer() -> None:
+    stream = Stream()
+    request = pb.ModelInferRequest(model_name="small", id="a").SerializeToString()
+    stream.call.send(request)
+    assert stream.flow.held == (1, len(request))
+    stream.answer(0, "a")
+    assert stream.flow.held == (1, len(stream.emitted[0])) != (1, len(request))
+    stream.call.taken(len(stream.emitted[0]))
+    assert stream.flow.held == (0, 0)
 
 
 def test_a_stream_ends_once_all_it_was_asked_is_answered() -> None:

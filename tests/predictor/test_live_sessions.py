@@ -1,8 +1,9 @@
 """Sessions of a stream: one request after the other, within bounds, and as they were after whatever fails."""
 
 import gc
+import inspect
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from queue import SimpleQueue
@@ -14,6 +15,7 @@ from pushing import no_bar, push_of, scaled
 
 from predictor._pb import prediction_pb2 as pb
 from predictor.calls import Calls
+from predictor.calls.session_room import SessionRoom
 from predictor.catalog import ModelInfo
 from predictor.errors import ConfigurationError, NoUsableSymbolError, QueueFullError, SessionGapError, TooFewBarsError
 from predictor.forecast import Outcome
@@ -68,7 +70,11 @@ class Stream:
     heard: list[pb.PredictStreamResponse] = field(default_factory=list[pb.PredictStreamResponse])
 
     def __post_init__(self) -> None:
-        self.call = self.calls.open("PredictStream", Deadline(), self._hear)
+        self.hear: Callable[[bytes], None] = self._hear
+        self.call = self.calls.open("PredictStream", Deadline(), self._told_one)
+
+    def _told_one(self, message: bytes) -> None:
+        self.hear(message)
 
     def _hear(self, message: bytes) -> None:
         self.heard.append(pb.PredictStreamResponse.FromString(message))
@@ -158,12 +164,31 @@ def test_a_push_behind_one_that_is_refused_meets_the_session_as_it_was(stream: S
 
 def test_many_pushes_that_fail_at_once_are_all_answered(stream: Stream, held: Held) -> None:
     stream.push(BEGUN)
-    for count in range(120):
+    for count in range(500):
         stream.send_push(push_of(PANEL, DAYS[BEGUN - 5]), f"late {count}")
     held.answer()
     told = stream.told()
-    assert len(told) == 121
+    assert len(told) == 501
     assert set(told.values()) == {"forecast", "BARS_INVALID"}
+
+
+def test_what_comes_while_an_answer_is_told_is_not_taken_within_it(stream: Stream, held: Held) -> None:
+    """Else a host that pushes where it hears would go one call deeper with each push."""
+    depths: list[int] = []
+
+    def push_again(message: bytes) -> None:
+        heard(message)
+        if len(depths) < 40:
+            depths.append(len(inspect.stack(0)))
+            stream.send_push(push_of(PANEL, DAYS[BEGUN - 5]), f"late {len(depths)}")
+
+    heard, stream.hear = stream.hear, push_again
+    for name in ("first", "second"):
+        stream.send_push(push_of(PANEL, DAYS[BEGUN]), name)
+    held.answer()
+    held.answer()
+    assert len(stream.told()) == 42
+    assert len({*depths[2:]}) == 1
 
 
 def test_a_session_may_be_pushed_to_before_it_has_answered(calls: Calls, held: Held) -> None:
@@ -289,15 +314,40 @@ def test_a_session_that_is_closed_is_unknown_and_its_id_is_free(stream: Stream, 
 # --- the model
 
 
-def test_a_version_that_came_between_is_asked_again(stream: Stream, held: Held) -> None:
+@pytest.mark.parametrize("version", [1, 2], ids=["new weights of the version", "another version"])
+def test_weights_that_came_between_are_asked_again_before_the_next_push(
+    stream: Stream, held: Held, version: int
+) -> None:
+    for day in (BEGUN, BEGUN + 1):
+        stream.push(day)
+    asked, answer = held.asked.get(timeout=SOON_S)
+    (instance,) = asked.instances()
+    held.info = replace(held.info, version=version, weights_hash="3" * 64)
+    answer.set_result((replace(forecast_of(instance), version=version, weights_hash="3" * 64),))  # type: ignore[arg-type]
+    assert stream.told() == {}
+    for day in (BEGUN, BEGUN + 1):
+        assert held.asked.qsize() == 1
+        assert int(held.answer().input.sessions[-1]) == DAYS[day]  # type: ignore[union-attr]
+    assert stream.told() == {f"push {BEGUN}": "forecast", f"push {BEGUN + 1}": "forecast"}
+
+
+def test_a_forecast_of_the_weights_that_were_asked_stands_though_others_have_come(stream: Stream, held: Held) -> None:
     stream.push(BEGUN)
     asked, answer = held.asked.get(timeout=SOON_S)
     (instance,) = asked.instances()
+    made = replace(forecast_of(instance), version=held.info.version, weights_hash=held.info.weights_hash)  # type: ignore[arg-type]
     held.info = replace(held.info, version=2, weights_hash="3" * 64)
-    answer.set_result((replace(forecast_of(instance), version=2, weights_hash="3" * 64),))  # type: ignore[arg-type]
-    assert stream.told() == {}
-    held.answer()
+    answer.set_result((made,))
     assert stream.told() == {f"push {BEGUN}": "forecast"}
+    assert held.asked.empty()
+
+
+def test_a_push_counts_in_the_queue_with_its_symbols_and_bytes(stream: Stream, held: Held) -> None:
+    push = push_of(PANEL, DAYS[BEGUN])
+    stream.send_push(push, "p")
+    asked, answer = held.asked.get(timeout=SOON_S)
+    assert (asked.rows, asked.size) == (len(SYMBOLS), pushes.encode("s", push).ByteSize())
+    answer.cancel()
 
 
 def test_a_champion_that_reads_more_asks_for_a_new_subscription(stream: Stream, held: Held) -> None:
@@ -339,6 +389,19 @@ def test_all_streams_together_have_at_most_so_many_sessions(held: Held) -> None:
     streams[2].open()
     assert streams[2].told() == {}
     calls.close()
+
+
+def test_what_a_streams_room_refuses_takes_nothing_of_the_processs() -> None:
+    process = SessionRoom.of_process(ServiceLimits(sessions_per_stream=1, session_bytes_per_stream=100))
+    room = process.of_stream(ServiceLimits(sessions_per_stream=1, session_bytes_per_stream=100))
+    room.enter()
+    room.grow(60)
+    for refused in (room.enter, lambda: room.grow(41)):
+        with pytest.raises(QueueFullError):
+            refused()
+    assert process.held == room.held == (1, 60)
+    room.leave(60)
+    assert process.held == room.held == (0, 0)
 
 
 @pytest.mark.parametrize("limit", ["session_bytes", "session_bytes_per_stream"])

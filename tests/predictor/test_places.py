@@ -1,14 +1,14 @@
 """Places for requests on their way: so many at once, in order, and none is lost to whoever goes away."""
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any, cast
 
 import pytest
 
-from predictor.errors import DeadlineExceededError
+from predictor.errors import DeadlineExceededError, QueueFullError
 from predictor.server import ServerLimits
-from predictor.server.admission import Arrivals, Peer, Places
+from predictor.server.admission import Admission, Arrivals, Peer, Places
 
 
 def run(work: Coroutine[Any, Any, None]) -> None:
@@ -134,6 +134,110 @@ def test_a_request_whose_time_is_over_when_the_slow_ones_are_looked_for_stops_no
         for task in (moving, second):
             task.cancel()
         await asyncio.wait({moving, second})
+
+    with asyncio.Runner(loop_factory=Clocked) as runner:
+        runner.run(work())
+
+
+class Speaking:
+    """A call whose request is there."""
+
+    def __init__(self, name: str = "") -> None:
+        self._name = name
+        self.end: Callable[[object], None] = lambda _: None
+
+    async def read(self) -> bytes:
+        return b"whole"
+
+    def peer(self) -> str:
+        return self._name
+
+    def add_done_callback(self, end: Callable[[object], None]) -> None:
+        self.end = end
+
+
+def test_requests_that_wait_for_a_place_of_their_connection_take_none_of_others() -> None:
+    async def work() -> None:
+        arrivals, greedy, modest = Arrivals(ServerLimits(arriving=2)), Peer(1), Peer(1)
+        slow = [asyncio.create_task(arrivals.request(cast("Any", Silent()), greedy)) for _ in range(3)]
+        await settle()
+        other = asyncio.create_task(arrivals.request(cast("Any", Speaking()), modest))
+        await settle()
+        assert other.done()
+        for task in slow:
+            task.cancel()
+        await asyncio.wait(slow)
+
+    run(work())
+
+
+def test_a_server_is_idle_once_the_last_call_has_left() -> None:
+    async def work() -> None:
+        admission, calls = Admission(ServerLimits()), [Speaking("a"), Speaking("b")]
+        for call in calls:
+            admission.enter(cast("Any", call))
+        idle = asyncio.create_task(admission.idle())
+        for call in calls:
+            await settle()
+            assert not idle.done()
+            call.end(call)
+        await asyncio.wait_for(idle, 10)
+
+    run(work())
+
+
+def test_a_connection_is_forgotten_with_its_last_call_and_a_stream_gives_its_room_back() -> None:
+    async def work() -> None:
+        admission, call = Admission(ServerLimits(streams=1, streams_per_peer=1)), Speaking("a")
+        for _ in range(2):
+            admission.enter(cast("Any", call), is_stream=True)
+            with pytest.raises(QueueFullError):
+                admission.enter(cast("Any", Speaking("b")), is_stream=True)
+            call.end(call)
+        assert admission._peers == {}
+
+    run(work())
+
+
+def test_a_request_that_has_come_is_not_ended_in_the_place_of_a_slow_one() -> None:
+    async def work() -> None:
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, Clocked)
+        arrivals, peer = Arrivals(ServerLimits(arriving=1)), Peer(3)
+        moving = asyncio.create_task(arrivals.keep_moving())
+        assert await arrivals.request(cast("Any", Speaking()), peer) == b"whole"
+        slow = asyncio.create_task(arrivals.request(cast("Any", Silent()), peer))
+        await settle()
+        waiting = asyncio.create_task(arrivals.request(cast("Any", Speaking()), peer))
+        await settle()
+        loop.ahead_s += 2
+        with pytest.raises(QueueFullError):
+            await slow
+        assert await waiting == b"whole"
+        assert not moving.done()
+        moving.cancel()
+        await asyncio.wait({moving})
+
+    with asyncio.Runner(loop_factory=Clocked) as runner:
+        runner.run(work())
+
+
+def test_of_one_connections_slow_requests_as_many_end_as_wait_for_its_places() -> None:
+    async def work() -> None:
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, Clocked)
+        arrivals, peer = Arrivals(ServerLimits()), Peer(2)
+        moving = asyncio.create_task(arrivals.keep_moving())
+        slow = [asyncio.create_task(arrivals.request(cast("Any", Silent()), peer)) for _ in range(3)]
+        await settle()
+        loop.ahead_s += 2
+        with pytest.raises(QueueFullError):
+            await slow[0]
+        await settle()
+        assert [task.done() for task in slow] == [True, False, False]
+        for task in (moving, *slow[1:]):
+            task.cancel()
+        await asyncio.wait({moving, *slow[1:]})
 
     with asyncio.Runner(loop_factory=Clocked) as runner:
         runner.run(work())

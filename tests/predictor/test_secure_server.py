@@ -36,6 +36,7 @@ from predictor.errors import (
     UnauthenticatedError,
     UnavailableError,
 )
+from predictor.forecast import Forecast
 from predictor.instance import Instance, Query
 from predictor.server import Address, ServerLimits, ServerSettings, SocketAddress, TlsFiles, parse_listening, serve
 from predictor.server import rotation as rotation_module
@@ -358,6 +359,20 @@ def test_clients_take_the_token_of_the_environment(
         guarded[0].models(ClientCredentials(token=""))
 
 
+def test_streams_and_sessions_of_both_clients_send_the_token(guarded: tuple[Secured, Path]) -> None:
+    target, credentials, bars = guarded[0].served.target, ClientCredentials(token=PREDICTS), recent_bars("AAPL")
+    with QuantraClient(target, "canned", credentials=credentials) as client:
+        assert isinstance(client.open_session(bars).forecast, Forecast)
+        assert [type(one.outcome) for one in client.predict_stream([bars])] == [Forecast]
+
+    async def follow() -> None:
+        async with AsyncQuantraClient(target, "canned", credentials=credentials) as client:
+            assert isinstance((await client.open_session(bars)).forecast, Forecast)
+            assert [type(one.outcome) async for one in client.predict_stream([bars])] == [Forecast]
+
+    asyncio.run(follow())
+
+
 def test_health_needs_no_token(guarded: tuple[Secured, Path]) -> None:
     with grpc.insecure_channel(guarded[0].served.target) as channel:
         stub: Any = health_pb2_grpc.HealthStub(channel)
@@ -431,6 +446,18 @@ def test_a_broken_file_of_tokens_leaves_the_last_good_one_in_force_and_is_told_o
     token_file(path.parent)
     secured.rotation.look()
     assert [record.levelname for record in caplog.records] == ["WARNING"]
+
+
+def test_a_file_of_tokens_that_breaks_twice_in_the_same_way_is_told_twice(
+    guarded: tuple[Secured, Path], caplog: pytest.LogCaptureFixture
+) -> None:
+    secured, path = guarded
+    for _ in range(2):
+        path.write_bytes(b"# nothing\n")
+        secured.rotation.look()
+        token_file(path.parent)
+        secured.rotation.look()
+    assert [record.levelname for record in caplog.records] == ["WARNING", "WARNING"]
 
 
 def test_the_servers_own_token_predicts_and_explains_and_no_more(tmp_path: Path) -> None:

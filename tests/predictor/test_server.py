@@ -84,6 +84,9 @@ def request_of(*symbols: str, model: str = "canned") -> pb.PredictRequest:
     return pb.PredictRequest(model=model, instances=map(instance_of, symbols))
 
 
+SERVING = health_pb2.HealthCheckResponse.SERVING
+
+
 def health_of(channel: grpc.Channel | grpc.aio.Channel) -> Any:
     """The health service, whose stub has no types."""
     return health_pb2_grpc.HealthStub(channel)
@@ -633,6 +636,69 @@ def test_requests_without_a_place_are_hardly_taken_in(service: CannedService) ->
         with pytest.raises(TimeoutError):
             second.send(waiting, message(bytes(1 << 20)))
         assert waiting.window == 0
+
+
+QUESTIONS = (
+    "grpc.health.v1.Health/Check",
+    "grpc.health.v1.Health/Watch",
+    "grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo",
+)
+"""Calls that need no token."""
+
+
+@pytest.mark.parametrize("method", QUESTIONS)
+def test_half_a_question_to_grpcs_own_services_ends_in_time(service: CannedService, method: str) -> None:
+    with serving(service, ServerLimits(request_s=0.2)) as running, Connection(port_of(running)) as connection:
+        stream = connection.call(f"/{method}")
+        assert connection.send(stream, message(bytes(1000))[:500])
+        assert connection.finish(stream).status == "4"
+
+
+@pytest.mark.parametrize("method", QUESTIONS)
+def test_questions_without_a_place_are_hardly_taken_in(service: CannedService, method: str) -> None:
+    with (
+        serving(service, ServerLimits(arriving=1)) as running,
+        Connection(port_of(running)) as first,
+        Connection(port_of(running), timeout_s=0.4) as second,
+    ):
+        assert first.send(first.call(f"/{method}"), message(bytes(1 << 20))[: 1 << 19])
+        waiting = second.call(f"/{method}")
+        with pytest.raises(TimeoutError):
+            second.send(waiting, message(bytes(1 << 20)))
+        assert waiting.window == 0
+
+
+def test_a_slow_question_about_health_ends_while_others_wait(service: CannedService) -> None:
+    limits = ServerLimits(arriving=1)
+    with serving(service, limits) as running, Connection(port_of(running)) as slow:
+        half = slow.call(f"/{QUESTIONS[0]}")
+        assert slow.send(half, message(bytes(1000))[:500])
+        with grpc.insecure_channel(running.target) as channel:
+            assert health_of(channel).Check(health_pb2.HealthCheckRequest(), timeout=10).status == SERVING
+        assert slow.finish(half).status == "8"
+
+
+def test_so_many_may_watch_health_and_other_calls_go_on(service: CannedService) -> None:
+    limits = ServerLimits(calls_in_flight=2)
+    with serving(service, limits) as running, grpc.insecure_channel(running.target) as channel:
+        watching: list[Any] = [health_of(channel).Watch(health_pb2.HealthCheckRequest()) for _ in range(2)]
+        assert [next(one).status for one in watching] == [SERVING, SERVING]
+        code, _, _ = refusal(lambda: health_of(channel).Check(health_pb2.HealthCheckRequest(), timeout=10))
+        assert code is grpc.StatusCode.RESOURCE_EXHAUSTED
+        assert PredictionServiceStub(channel).Predict(request_of("AAPL"), timeout=10).results
+        for one in watching:
+            one.cancel()
+
+
+def test_health_is_told_while_every_place_for_requests_is_taken(service: CannedService) -> None:
+    content = message(request_of("AAPL").SerializeToString())
+    with serving(service, ServerLimits(arriving=1)) as running, Connection(port_of(running)) as connection:
+        stream = begun(connection, content[:100])
+        assert not threading.Event().wait(1.1)  # what the slow caller does
+        with grpc.insecure_channel(running.target) as channel:
+            assert health_of(channel).Check(health_pb2.HealthCheckRequest(), timeout=10).status == SERVING
+        connection.send(stream, content[100:], last=True)
+        assert connection.finish(stream).status == "0"
 
 
 # --- overload

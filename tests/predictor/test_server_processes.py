@@ -3,12 +3,11 @@
 import json
 import os
 import re
-import select
+import shutil
 import signal
 import socket
 import subprocess
 import sys
-import threading
 from collections.abc import Generator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -18,10 +17,13 @@ from urllib.request import urlopen
 import grpc
 import pytest
 from artifacts import recent_bars, save_small_artifact, small_models
+from google.protobuf.message import Message
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from serving import failed_start, lines_of
 
+from predictor._pb import inference_pb2 as inference_pb
 from predictor._pb import prediction_pb2 as pb
+from predictor._pb.inference_pb2_grpc import GRPCInferenceServiceStub
 from predictor._pb.prediction_pb2_grpc import ModelAdminServiceStub, PredictionServiceStub
 from predictor.instance import Instance
 from predictor.wire import instances
@@ -76,6 +78,16 @@ class Team:
                 return f"{failed.code().name}: {failed.details()}"
         return "OK"
 
+    def repository(self, method: str, request: Message) -> str:
+        """The status of a call of the public protocol at the address for changes, and what it says."""
+        with grpc.insecure_channel(self.admin) as channel:
+            try:
+                getattr(GRPCInferenceServiceStub(channel), method)(request)
+            except grpc.RpcError as error:
+                failed: grpc.Call = error  # type: ignore[assignment]
+                return f"{failed.code().name}: {failed.details()}"
+        return "OK"
+
 
 def children_of(process: int) -> list[int]:
     """Processes whose parent this is, and which have not ended."""
@@ -115,16 +127,37 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return small_models(tmp_path_factory.mktemp("models"))
 
 
+IMPATIENT = """
+import sys
+from pathlib import Path
+from predictor.server import Address, ServerLimits, ServerSettings, serve
+
+any_port = Address("127.0.0.1", 0)
+sys.exit(
+    serve(
+        ServerSettings(
+            models=Path(sys.argv[1]),
+            listen=any_port,
+            admin_listen=any_port,
+            metrics_port=0,
+            processes=2,
+            watch=True,
+            limits=ServerLimits(stuck_s=4.0),
+        )
+    )
+)
+"""
+"""A server that follows its folder, and waits for a worker not as long as others."""
+
+
 @pytest.fixture(scope="module")
 def team(models: Path) -> Generator[Team]:
     """With a log that nobody reads until the end."""
     log = models / "log"
-    ports = ["--admin-listen", "127.0.0.1:0", "--metrics-port", "0"]
-    options = ["--models", str(models), "--listen", "127.0.0.1:0", "--processes", "2"]
     with (
         log.open("w") as file,
         subprocess.Popen(
-            [sys.executable, "-m", "predictor.server", *options, *ports], stdout=subprocess.PIPE, stderr=file, text=True
+            [sys.executable, "-c", IMPATIENT, str(models)], stdout=subprocess.PIPE, stderr=file, text=True
         ) as popen,
     ):
         assert popen.stdout is not None
@@ -193,41 +226,55 @@ def test_a_change_is_in_force_everywhere_once_it_is_answered(team: Team, models:
     assert not any("other@1" in found for found in team.everywhere())
 
 
+def test_the_public_protocol_changes_models_in_every_worker(team: Team, models: Path) -> None:
+    save_small_artifact(models / "third" / "1", seed=1)
+    asked = inference_pb.RepositoryModelLoadRequest(model_name="third")
+    assert team.repository("RepositoryModelLoad", asked) == "OK"
+    assert all("third@1" in found for found in team.everywhere())
+    assert "third" in indexed(team)
+    unload = inference_pb.RepositoryModelUnloadRequest(model_name="third")
+    assert team.repository("RepositoryModelUnload", unload) == "OK"
+    assert not any("third@1" in found for found in team.everywhere())
+    assert "third" not in indexed(team)
+    shutil.rmtree(models / "third")
+    assert team.repository("RepositoryModelLoad", asked).startswith("NOT_FOUND: there is no model 'third'")
+
+
+def indexed(team: Team) -> set[str]:
+    """The models that the address for changes lists."""
+    with grpc.insecure_channel(team.admin) as channel:
+        stub = GRPCInferenceServiceStub(channel)
+        assert stub.ServerLive(inference_pb.ServerLiveRequest()).live
+        assert stub.ServerReady(inference_pb.ServerReadyRequest()).ready
+        return {one.name for one in stub.RepositoryIndex(inference_pb.RepositoryIndexRequest()).models}
+
+
+def test_the_public_protocol_asks_for_no_forecast_where_models_are_changed(team: Team) -> None:
+    with grpc.insecure_channel(team.admin) as channel, pytest.raises(grpc.RpcError) as refused:
+        GRPCInferenceServiceStub(channel).ModelInfer(inference_pb.ModelInferRequest())
+    failed: Any = refused.value
+    assert failed.code() is grpc.StatusCode.UNIMPLEMENTED
+
+
 def test_a_change_that_all_refuse_is_told_as_by_one_process(team: Team) -> None:
     told = team.change("Load", "nonsense")
     assert told.startswith("NOT_FOUND: ")
     assert "worker" not in told
 
 
-def test_a_change_in_whose_midst_a_worker_dies_is_taken_back(team: Team, models: Path) -> None:
-    if not (models / "other").exists():
-        save_small_artifact(models / "other" / "1", seed=1)
-        team.change("Unload", "other")
-    stopped = team.workers()[1]
-    watching = gone(stopped)
-    os.kill(stopped, signal.SIGSTOP)
-    told: list[str] = []
-    asking = threading.Thread(target=lambda: told.append(team.change("Load", "other")))
-    asking.start()
-    while not is_served(team, "other@1"):
-        pass  # until the worker that runs has made the change
-    os.kill(stopped, signal.SIGKILL)
-    asking.join()
-    assert re.match(
-        r"UNAVAILABLE: worker \d \(process \d+\) ended .*; every worker serves what it served before", told[0]
-    )
-    select.select([watching], [], [])
-    os.close(watching)
-    wait_for_two(team, without=stopped)
-    assert not any("other@1" in found for found in team.everywhere())
-
-
-def is_served(team: Team, name: str) -> bool:
-    """Whether a connection that is answered soon finds the model; the others met a worker that is stopped."""
-    try:
-        return name in team.names(timeout_s=0.5)
-    except grpc.RpcError:
-        return False
+def test_a_worker_that_is_stuck_is_replaced_and_the_change_that_it_held_up_is_taken_back(
+    team: Team, models: Path
+) -> None:
+    save_small_artifact(models / "held" / "1", seed=1)
+    assert team.change("Unload", "held") == "OK"
+    stuck, well = team.workers()
+    os.kill(stuck, signal.SIGSTOP)
+    told = team.change("Load", "held")
+    assert re.match(r"UNAVAILABLE: worker \d \(process \d+\) ended .*; every worker serves what it served before", told)
+    wait_for_two(team, without=stuck)
+    assert well in team.workers()
+    assert stuck not in team.workers()
+    assert not any("held@1" in found for found in team.everywhere())
 
 
 def wait_for_two(team: Team, without: int) -> None:
@@ -250,6 +297,27 @@ def test_a_worker_that_is_killed_is_replaced_and_calls_of_others_are_answered(te
     after = team.workers()
     assert before[1] in after
     assert len(after) == 2
+
+
+def test_what_a_worker_serves_that_begins_later_is_what_the_others_do(team: Team, models: Path) -> None:
+    """The model was unloaded by hand, and came back with a version that the folder has since."""
+    save_small_artifact(models / "fourth" / "1", seed=1)
+    assert team.change("Unload", "fourth") == "OK"
+    save_small_artifact(models / "fourth" / "2", seed=2)
+    wait_until_all_serve(team, {"fourth@1", "fourth@2"})
+    assert team.change("Unload", "fourth@1") == "OK"
+    before = set(team.everywhere())
+    died = team.workers()[0]
+    os.kill(died, signal.SIGKILL)
+    wait_for_two(team, without=died)
+    assert set(team.everywhere()) == before
+    assert len(before) == 1
+
+
+def wait_until_all_serve(team: Team, names: set[str]) -> None:
+    """Until many connections find these models."""
+    while not all(names <= found for found in team.everywhere()):
+        assert team.popen.poll() is None
 
 
 def test_workers_end_with_a_supervisor_that_is_killed(models: Path) -> None:

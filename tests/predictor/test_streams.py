@@ -5,8 +5,10 @@ import math
 import threading
 import weakref
 from collections.abc import Iterator
+from concurrent.futures import Future
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, final
 
 import pytest
 from artifacts import recent_bars, small_models
@@ -14,8 +16,10 @@ from canned_service import CannedService, forecast_of
 from google.rpc.code_pb2 import Code
 from talks import SOON_S, Door, Talk, door_of
 
+from benchmarks.faults.speech import within
 from predictor._pb import prediction_pb2 as pb
 from predictor.calls import Calls, SessionQuestion
+from predictor.catalog import ModelInfo
 from predictor.errors import (
     DeadlineExceededError,
     MalformedRequestError,
@@ -27,6 +31,7 @@ from predictor.errors import (
 from predictor.forecast import Forecast, Outcome
 from predictor.instance import Deadline, Instance
 from predictor.limits import QueueLimits, ServiceLimits
+from predictor.server.watching import ArrivedCall, WatchedCall
 from predictor.service import PredictionService
 from predictor.service.lanes import Given
 from predictor.wire import forecasts, instances
@@ -142,6 +147,17 @@ def test_what_is_wrong_with_one_request_is_its_own_answer(door: Door, wrong: str
     for sent in (asked("before"), request, asked("after")):
         talk.send(sent)
     assert ends(talk) == {"before": "forecast", "bad": reason, "after": "forecast"}
+
+
+def test_two_instances_in_one_request_are_refused(door: Door) -> None:
+    part = pb.StreamPredict(model="canned", instance=ONE).SerializeToString()
+    twice = within(part + part, pb.PredictStreamRequest.PREDICT_FIELD_NUMBER)
+    talk = door.open()
+    talk.send(pb.PredictStreamRequest(request_id="two").SerializeToString() + twice)
+    response = talk.hear()
+    assert (response.request_id, told(response)) == ("two", "MALFORMED_REQUEST")
+    assert "instance: have 2, need 1" in response.error.message
+    assert ends(talk) == {}
 
 
 def test_a_request_without_an_id_is_told_so_without_one(door: Door) -> None:
@@ -427,6 +443,72 @@ def test_a_stream_that_is_cancelled_leaves_nothing_behind(canned: CannedService)
     assert heard == []
 
 
+def test_work_for_a_stream_that_is_cancelled_is_told_that_nobody_waits(canned: CannedService) -> None:
+    calls = Calls(canned)
+    canned.predictions_released.clear()
+    stream = calls.open("PredictStream", Deadline(), lambda _: None)
+    stream.send(asked("one"))
+    assert canned.begun.wait(SOON_S)
+    assert not canned.deadlines[0].cancelled.is_set()
+    stream.cancel()
+    assert canned.deadlines[0].cancelled.is_set()
+    canned.predictions_released.set()
+    calls.close()
+
+
+def test_a_request_that_is_cancelled_while_a_model_is_being_asked_leaves_the_queue(canned: CannedService) -> None:
+    work: Future[tuple[Outcome, ...]] = Future()
+
+    @dataclass
+    class Asking:
+        """Hears of the cancellation before it gives the work away."""
+
+        def predict(self, reference: str, asked: object, deadline: Deadline) -> "Future[tuple[Outcome, ...]]":
+            del reference, asked, deadline
+            stream.send(cancelling("cancel", "one"))
+            return work
+
+        def model(self, reference: str) -> ModelInfo:
+            return canned.model(reference)
+
+        models, explain, explain_global = canned.models, canned.explain, canned.explain_global
+
+    heard: list[bytes] = []
+    calls = Calls(Asking())
+    stream = calls.open("PredictStream", Deadline(), heard.append)
+    stream.send(asked("one"))
+    assert work.cancelled()
+    responses = [pb.PredictStreamResponse.FromString(message) for message in heard]
+    assert {one.request_id: told(one) for one in responses} == {"cancel": "ack", "one": "CANCELLED"}
+    calls.close()
+
+
+def test_whoever_observes_the_call_observes_each_of_its_requests(canned: CannedService) -> None:
+    calls, observer = (
+        Calls(canned),
+        WatchedCall(
+            ArrivedCall(service="s.S", method="PredictStream", request_id="r", peer="p", trace={}), [], has_many=True
+        ),
+    )
+    stream = calls.open("PredictStream", Deadline(observer=observer), lambda _: None)
+    for timeout_s in (0, 50):
+        stream.send(asked(f"in {timeout_s}", timeout_s=timeout_s))
+    canned.settle()
+    assert [deadline.observer for deadline in canned.deadlines] == [observer, observer]
+    calls.close()
+
+
+@pytest.mark.parametrize("name", ["PredictStream", "ModelStreamInfer", "ExplainGlobal"])
+@pytest.mark.parametrize("is_late", [False, True], ids=["opened before", "opened after"])
+def test_closing_the_calls_ends_streams_as_unavailable(canned: CannedService, name: str, *, is_late: bool) -> None:
+    calls = Calls(canned)
+    if is_late:
+        calls.close()
+    stream = calls.open(name, Deadline(), lambda _: None)
+    calls.close()
+    assert isinstance(stream.ended.exception(SOON_S), UnavailableError)
+
+
 def test_a_call_whose_time_is_over_takes_no_more(canned: CannedService) -> None:
     calls = Calls(canned)
     stream = calls.open("PredictStream", Deadline.after(0), lambda _: None)
@@ -550,6 +632,45 @@ def test_sessions_end_once_when_their_stream_is_cancelled(canned: CannedService,
     calls.close()
     assert recorded.events[-1] == "end"
     assert recorded.events.count("end") == 1
+
+
+@final
+class Slow:
+    """Sessions that take their time over a push, and write down when they began, were done and ended."""
+
+    def __init__(self) -> None:
+        self.begun, self.may_go_on = threading.Event(), threading.Event()
+        self.events: list[str] = []
+
+    def open(self, request: pb.OpenSession) -> pb.Ack:
+        raise NotImplementedError(request)
+
+    def push(self, request: pb.PushBars) -> pb.Ack:
+        del request
+        self.events.append("begun")
+        self.begun.set()
+        self.may_go_on.wait(SOON_S)
+        self.events.append("done")
+        return pb.Ack()
+
+    def close(self, request: pb.CloseSession) -> pb.Ack:
+        raise NotImplementedError(request)
+
+    def end(self) -> None:
+        self.events.append("end")
+
+
+@pytest.mark.parametrize("how", ["cancel", "end"])
+def test_sessions_end_after_the_request_that_they_are_taking(canned: CannedService, how: str) -> None:
+    slow = Slow()
+    calls = Calls(canned, sessions=lambda: slow)
+    stream = calls.open("PredictStream", Deadline(), lambda _: None)
+    stream.send(pushing("wide", WIDE.bars))
+    assert slow.begun.wait(SOON_S)
+    getattr(stream, how)()
+    slow.may_go_on.set()
+    calls.close()
+    assert slow.events == ["begun", "done", "end"]
 
 
 # --- how much a stream holds

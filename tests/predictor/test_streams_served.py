@@ -5,7 +5,9 @@ import itertools
 import threading
 from collections.abc import AsyncIterator, Iterator
 from contextlib import closing
-from typing import Any, cast
+from pathlib import Path
+from queue import SimpleQueue
+from typing import Any, cast, final
 
 import grpc
 import grpc.aio
@@ -19,7 +21,10 @@ from benchmarks.faults.http2 import Connection, Stream, message
 from predictor._pb import prediction_pb2 as pb
 from predictor.bars import BarPanel
 from predictor.calls import Calls
+from predictor.cli import app, run
+from predictor.cli import serving as serve_command
 from predictor.client import Answered, AsyncQuantraClient, QuantraClient
+from predictor.client.streams import Asking, Sending
 from predictor.errors import (
     CallCancelledError,
     ConfigurationError,
@@ -33,9 +38,11 @@ from predictor.errors import (
 from predictor.forecast import Forecast
 from predictor.instance import Deadline, Instance, Question
 from predictor.limits import ServiceLimits
-from predictor.server import ServerLimits
+from predictor.server import ServerLimits, ServerSettings
+from predictor.server import __main__ as plain
 from predictor.server.handover import Handover
 from predictor.server.messages import Messages
+from predictor.server.watching import EndedCall, Watching
 from predictor.wire import instances
 
 BARS = bokeh_panel("AAPL").last(3)
@@ -144,6 +151,102 @@ def test_an_idle_stream_takes_no_place_from_requests_that_arrive(canned: CannedS
         talk.send(asked("two"))
         assert talk.hear().HasField("forecast")
         talk.cancel()
+
+
+def test_answers_that_were_read_make_room_for_as_many_requests(canned: CannedService) -> None:
+    limits = ServerLimits(service=ServiceLimits(requests_per_stream=2))
+    with serving(canned, limits) as running, grpc.insecure_channel(running.target) as channel:
+        talk, busy = GrpcTalk(channel, SOON_S), GrpcTalk(channel, SOON_S)
+        for request_id in ("one", "two"):
+            talk.send(asked(request_id))
+            assert talk.hear().request_id == request_id
+        canned.begun.clear()
+        canned.predictions_released.clear()
+        busy.send(asked("busy"))
+        assert canned.begun.wait(SOON_S)
+        talk.send(asked("three"))
+        cancel = pb.CancelRequest(request_id="three")
+        talk.send(pb.PredictStreamRequest(request_id="four", cancel=cancel).SerializeToString())
+        assert {talk.hear().request_id for _ in range(2)} == {"three", "four"}
+        for each in (talk, busy):
+            each.cancel()
+
+
+def test_a_stream_that_was_full_goes_on_as_its_answers_are_read(canned: CannedService) -> None:
+    limits = ServerLimits(service=ServiceLimits(requests_per_stream=2))
+    with serving(canned, limits) as running, grpc.insecure_channel(running.target) as channel:
+        talk = GrpcTalk(channel, SOON_S)
+        for count in range(9):
+            talk.send(asked(str(count)))
+        talk.end()
+        heard, error = talk.rest()
+        assert (len(heard), error) == (9, None)
+
+
+def test_a_stream_whose_time_is_over_counts_as_late_and_not_as_cancelled(canned: CannedService) -> None:
+    told = Told()
+    canned.predictions_released.clear()
+    with serving(canned, watching=Watching([told])) as running, Connection(port_of(running)) as connection:
+        stream = connection.call(METHOD, grpc_timeout="200m")
+        connection.send(stream, message(asked("one")))
+        assert connection.finish(stream).status == "4"
+        assert told.calls.get(timeout=SOON_S).code == "DEADLINE_EXCEEDED"
+
+
+@final
+class Told:
+    """A watcher that keeps what it hears."""
+
+    def __init__(self) -> None:
+        self.calls: SimpleQueue[EndedCall] = SimpleQueue()
+
+    def ended(self, call: EndedCall) -> None:
+        self.calls.put(call)
+
+
+def test_half_requests_of_streams_are_as_many_as_streams_may_be(canned: CannedService) -> None:
+    limits = ServerLimits(streams=3, receive_bytes=1 << 20, request_s=0.2)
+    half = message(bytes(1 << 20))[: 1 << 19]
+    with serving(canned, limits) as running, Connection(port_of(running)) as connection:
+        idle = opened(connection, message(asked("one")))
+        halves = [opened(connection, half) for _ in range(2)]
+        refused = connection.call(METHOD)
+        connection.send(refused, half)
+        assert connection.finish(refused).status == "8"
+        assert not threading.Event().wait(0.4)  # what the idle caller does
+        assert connection.send(idle, message(asked("two")), last=True)
+        assert connection.finish(idle).status == "0"
+        assert [stream.ended for stream in halves] == ["", ""]
+
+
+def test_by_default_half_requests_of_streams_are_a_gibibyte_at_most() -> None:
+    limits = ServerLimits()
+    assert limits.streams * limits.receive_bytes == 1 << 30
+    assert limits.streams_per_peer * limits.receive_bytes == 1 << 29
+
+
+@pytest.mark.parametrize(("flags", "most"), [([], 64), (["--max-streams", "9"], 9)], ids=str)
+def test_serve_hands_the_number_of_streams_to_the_server(
+    flags: list[str], most: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[int] = []
+
+    def served(settings: ServerSettings, _log: object) -> int:
+        seen.append(settings.limits.streams)
+        return 0
+
+    monkeypatch.setattr(serve_command, "serve_models", served)
+    monkeypatch.setattr(plain, "serve", served)
+    with pytest.raises(SystemExit):
+        run(app, ["serve", "--models", str(tmp_path), *flags])
+    plain.main(["--models", str(tmp_path), *flags])
+    assert seen == [most, most]
+
+
+def test_a_request_of_a_stream_that_announces_too_much_is_refused_before_it_comes(canned: CannedService) -> None:
+    with serving(canned) as running, Connection(port_of(running)) as connection:
+        stream = opened(connection, message(bytes((16 << 20) + 1))[:1000])
+        assert connection.finish(stream).status == "8"
 
 
 def test_a_request_over_the_limit_ends_its_stream(canned: CannedService) -> None:
@@ -328,6 +431,41 @@ def test_a_server_that_falls_silent_is_a_deadline(canned: CannedService, monkeyp
 
 async def places(client: AsyncQuantraClient, questions: Any) -> list[int]:
     return sorted([answer.place async for answer in client.predict_stream(questions, in_flight=2)])
+
+
+def test_a_question_that_comes_while_its_answer_is_waited_for_has_its_own_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("predictor.client.streams.GRACE_S", 10.0)
+    now_s = [100.0]
+    monkeypatch.setattr("predictor.client.streams.time", Clock(now_s))
+    asking = Asking("there", "canned", timeout_s=1.0, in_flight=2)
+    asking.reads()
+    now_s[0] += 60  # the questions are slow
+    assert asking.request(BARS).timeout_s == 1.0
+    assert not asking.is_overdue()
+    now_s[0] += 12
+    assert asking.is_overdue()
+
+
+def test_who_reads_no_more_lets_the_thread_go_that_waits_for_room() -> None:
+    sending = Sending(Asking("there", "canned", timeout_s=1.0, in_flight=1), itertools.repeat(BARS))
+    requests = sending.requests()
+    assert next(requests).HasField("predict")
+    waiting = threading.Thread(target=lambda: [*requests], daemon=True)
+    waiting.start()
+    sending.stop()
+    waiting.join(SOON_S)
+    assert not waiting.is_alive()
+
+
+@final
+class Clock:
+    """What a test says that it is."""
+
+    def __init__(self, now_s: list[float]) -> None:
+        self._now_s = now_s
+
+    def monotonic(self) -> float:
+        return self._now_s[0]
 
 
 def test_the_asynchronous_client_answers_the_same(canned: CannedService) -> None:

@@ -1,8 +1,12 @@
 """What a supervisor and its workers say to each other, and what a team of workers does, with workers made up here."""
 
 import asyncio
+import os
+import re
+import signal
 import socket
 import sys
+import time
 from collections.abc import Awaitable, Callable
 from dataclasses import fields, replace
 from pathlib import Path
@@ -10,15 +14,17 @@ from typing import TypeVar
 
 import pytest
 
+from predictor._pb import inference_pb2 as inference_pb
+from predictor._pb import prediction_pb2 as pb
 from predictor.errors import ArtifactError, ConfigurationError, ModelNotFoundError, UnavailableError
 from predictor.instance import Deadline
 from predictor.limits import QueueLimits, ServiceLimits
 from predictor.server import Address, ServerLimits, ServerSettings, TlsFiles
+from predictor.server.binding import reserved
 from predictor.server.logs import LogSettings
 from predictor.server.workers import process
 from predictor.server.workers.changes import Changes
 from predictor.server.workers.messages import Start, line_of, read, text_of
-from predictor.server.workers.port import reserved
 from predictor.server.workers.sums import Sums
 from predictor.server.workers.team import Patience, Team
 
@@ -49,7 +55,7 @@ EVERYTHING = ServerSettings(
 """No field as it is by default."""
 
 WORKER = """
-import os, socket, sys
+import os, signal, socket, sys, time
 from pathlib import Path
 from predictor.errors import ModelNotFoundError
 from predictor.server.workers.messages import *
@@ -65,6 +71,10 @@ def say(message):
     end.write(line_of(message))
 
 
+def is_first():
+    return min(int(one.name) for one in folder.iterdir() if one.name.isdigit()) == os.getpid()
+
+
 if (folder / "fails").exists():
     say(Failed("no model here"))
     sys.exit(1)
@@ -73,6 +83,9 @@ if (folder / "dies").exists():
 say(Loaded())
 for line in end:
     message = read(line)
+    if isinstance(message, Ping):
+        say(Pong())
+        continue
     with mine.open("a") as heard:
         heard.write(f"{message}\\n")
     match message:
@@ -80,13 +93,21 @@ for line in end:
             say(Listening())
         case Ask(name="Die"):
             os._exit(3)
+        case Ask(name="Hang"):
+            signal.pause()
+        case Tell():
+            say(Answer(message.number, text_of(f"what {mine.name} serves".encode())))
         case Ask(name="Fail"):
             say(Refusal(message.number, text_of(encode_details(ModelNotFoundError("not there")))))
-        case Ask(name="FailInOne") if min(map(int, (one.name for one in folder.iterdir()))) == os.getpid():
+        case Ask(name="DieInOne") if is_first():
+            os._exit(3)
+        case Ask(name="FailInOne") if is_first():
             say(Refusal(message.number, text_of(encode_details(ModelNotFoundError("not there")))))
         case Count():
+            if (folder / "slow").exists():
+                time.sleep(0.2)
             say(Answer(message.number, text_of((folder / "page").read_bytes())))
-        case Settle():
+        case Settle() | Agree():
             say(Answer(message.number, ""))
         case Ask():
             say(Answer(message.number, message.request))
@@ -104,11 +125,11 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return made
 
 
-def with_team(folder: Path, work: Callable[[Team], Awaitable[ResultT]]) -> ResultT:
+def with_team(folder: Path, work: Callable[[Team], Awaitable[ResultT]], stuck_s: float = 30.0) -> ResultT:
     """Do it with a team of two that serves."""
 
     async def run() -> ResultT:
-        start = Start(ServerSettings(models=folder), LogSettings())
+        start = Start(ServerSettings(models=folder, limits=ServerLimits(stuck_s=stuck_s)), LogSettings())
         team = Team(start, 2, Patience(tries=2, first_s=0.0))
         try:
             await team.start()
@@ -117,6 +138,11 @@ def with_team(folder: Path, work: Callable[[Team], Awaitable[ResultT]]) -> Resul
             await team.close()
 
     return asyncio.run(run())
+
+
+def about(model: str) -> bytes:
+    """A request to change it."""
+    return pb.LoadModelRequest(model=model).SerializeToString()
 
 
 def heard(folder: Path, part: str) -> int:
@@ -213,23 +239,109 @@ def test_a_team_that_cannot_begin_says_why(folder: Path, what: str, message: str
         with_team(folder, nothing)
 
 
-def test_a_worker_that_dies_is_replaced_and_repeats_the_changes(folder: Path) -> None:
+async def replaced(team: Team, folder: Path, count: int) -> None:
+    """Keep the team until so many of its workers have begun, those that have ended included, and all serve."""
+    keeping = asyncio.create_task(team.keep())
+    while heard(folder, "Listen()") < count or len(team.serving) < 2:  # noqa: ASYNC110 - there is no event of it
+        await asyncio.sleep(0)
+    keeping.cancel()
+    await asyncio.wait([keeping])
+
+
+def test_a_worker_that_dies_is_replaced_and_comes_to_serve_what_another_does(folder: Path) -> None:
     async def kill_one(team: Team) -> None:
-        await team.change("LoadModel", b"one")
-        await team.change("UnloadModel", b"one")
-        keeping = asyncio.create_task(team.keep())
+        await team.change("UnloadModel", about("one"))
         with pytest.raises(UnavailableError):
-            await team.change("Die", b"")
-        while heard(folder, "Listen()") < 4 or len(team.serving) < 2:  # noqa: ASYNC110 - there is no event of it
-            await asyncio.sleep(0)
-        keeping.cancel()
+            await team.change("DieInOne", about(""))
+        await replaced(team, folder, 3)
 
     with_team(folder, kill_one)
-    told = [one.read_text() for one in folder.iterdir()]
-    assert len(told) == 4
-    repeated = [one for one in told if "'LoadModel'" not in one]
-    assert len(repeated) == 2
-    assert all(one.index("UnloadModel") < one.index("Listen()") for one in repeated)
+    told = {one.name: one.read_text().splitlines() for one in folder.iterdir()}
+    (begun,) = (lines for lines in told.values() if not any("UnloadModel" in line for line in lines))
+    other = max((name for name, lines in told.items() if lines is not begun), key=int)
+    assert [line.partition("(")[0] for line in begun] == ["Tell", "Agree", "Listen"]
+    assert text_of(f"what {other} serves".encode()) in begun[1]
+
+
+def test_where_all_have_died_the_first_that_begins_repeats_the_changes(folder: Path) -> None:
+    async def kill_all(team: Team) -> None:
+        await team.change("LoadModel", about("one"))
+        await team.change(
+            "RepositoryModelUnload", inference_pb.RepositoryModelUnloadRequest(model_name="one").SerializeToString()
+        )
+        with pytest.raises(UnavailableError):
+            await team.change("Die", about(""))
+        await replaced(team, folder, 4)
+
+    with_team(folder, kill_all)
+    begun = [one.read_text() for one in folder.iterdir() if "'Die'" not in one.read_text()]
+    assert len(begun) == 2
+    first, second = sorted(begun, key=lambda heard: "Agree" in heard)
+    assert "'LoadModel'" not in first
+    assert first.index("RepositoryModelUnload") < first.index("Listen()")
+    assert second.index("Agree") < second.index("Listen()")
+
+
+def test_changes_are_refused_while_no_worker_serves(folder: Path) -> None:
+    async def kill_all(team: Team) -> None:
+        keeping = asyncio.create_task(team.keep())
+        with pytest.raises(UnavailableError, match="ended before it answered"):
+            await team.change("Die", about(""))
+        while team.serving:  # noqa: ASYNC110 - there is no event of it
+            await asyncio.sleep(0)
+        for asked in (team.change, team.look):
+            with pytest.raises(UnavailableError, match="no worker serves at the moment"):
+                await asked("LoadModel", about("one"))
+        keeping.cancel()
+        await asyncio.wait([keeping])
+
+    with_team(folder, kill_all)
+
+
+def test_a_worker_that_hangs_is_killed_and_replaced(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+    async def hang_all(team: Team) -> None:
+        with pytest.raises(UnavailableError):
+            await team.change("Hang", about(""))
+        await replaced(team, folder, 4)
+
+    with_team(folder, hang_all, stuck_s=0.5)
+    assert [
+        line for line in caplog.messages if re.match(r"worker \d \(process \d+\) lives, but has said nothing", line)
+    ]
+
+
+def signal_all(folder: Path, number: signal.Signals) -> None:
+    """Send it to every worker."""
+    for one in folder.iterdir():
+        os.kill(int(one.name), number)
+
+
+def test_a_worker_that_stood_still_with_its_supervisor_is_not_killed(folder: Path) -> None:
+    """As when a machine is suspended: this process is the supervisor, and its loop stands still in `time.sleep`."""
+
+    async def suspend_all(team: Team) -> None:
+        keeping = asyncio.create_task(team.keep())
+        before = list(team.serving)
+        signal_all(folder, signal.SIGSTOP)
+        time.sleep(1.2)  # noqa: ASYNC251 - longer than a worker may be silent
+        signal_all(folder, signal.SIGCONT)
+        await team.change("LoadModel", about("one"))
+        assert list(team.serving) == before
+        keeping.cancel()
+        await asyncio.wait([keeping])
+
+    with_team(folder, suspend_all, stuck_s=1.0)
+
+
+def test_an_answer_for_which_nobody_waits_any_more_is_let_go(folder: Path) -> None:
+    (folder / "page").write_text("")
+    (folder / "slow").touch()
+
+    async def leave(team: Team) -> bytes:
+        assert set((await team.numbers(0.01)).values()) == {None}
+        return await team.change("LoadModel", about("one"))
+
+    assert with_team(folder, leave) == about("one")
 
 
 def test_a_worker_that_cannot_be_replaced_ends_the_server(folder: Path) -> None:
@@ -237,7 +349,7 @@ def test_a_worker_that_cannot_be_replaced_ends_the_server(folder: Path) -> None:
         keeping = asyncio.create_task(team.keep())
         (folder / "fails").touch()
         with pytest.raises(UnavailableError):
-            await team.change("Die", b"")
+            await team.change("Die", about(""))
         await keeping
 
     with pytest.raises(ConfigurationError, match="could not be started again in 2 tries"):
@@ -276,13 +388,10 @@ def test_numbers_of_workers_are_added_and_those_of_the_dead_still_count(folder: 
     async def read_twice(team: Team) -> tuple[bytes, bytes]:
         sums = Sums(team, asyncio.get_running_loop())
         before, _ = await asyncio.to_thread(sums.page, "")
-        keeping = asyncio.create_task(team.keep())
         with pytest.raises(UnavailableError):
-            await team.change("Die", b"")
-        while heard(folder, "Listen()") < 4 or len(team.serving) < 2:  # noqa: ASYNC110 - there is no event of it
-            await asyncio.sleep(0)
+            await team.change("Die", about(""))
+        await replaced(team, folder, 4)
         after, _ = await asyncio.to_thread(sums.page, "")
-        keeping.cancel()
         return before, after
 
     before, after = with_team(folder, read_twice)
@@ -296,17 +405,17 @@ def test_numbers_of_workers_are_added_and_those_of_the_dead_still_count(folder: 
 
 def test_a_change_is_made_by_all(folder: Path) -> None:
     async def load(team: Team) -> bytes:
-        return await team.change("LoadModel", b"request")
+        return await team.change("LoadModel", about("request"))
 
-    assert with_team(folder, load) == b"request"
+    assert with_team(folder, load) == about("request")
     assert heard(folder, "stays=True") == 2
 
 
 def test_what_one_refuses_the_others_take_back(folder: Path) -> None:
     async def load(team: Team) -> None:
         with pytest.raises(ModelNotFoundError, match=r"worker . \(process .*: not there; every worker serves what it "):
-            await team.change("FailInOne", b"request")
-        await team.change("LoadModel", b"request")  # what comes later comes after what was taken back
+            await team.change("FailInOne", about("request"))
+        await team.change("LoadModel", about("request"))  # what comes later comes after what was taken back
 
     with_team(folder, load)
     assert heard(folder, "stays=False") == 1
@@ -315,7 +424,7 @@ def test_what_one_refuses_the_others_take_back(folder: Path) -> None:
 def test_what_all_refuse_is_told_as_one_says_it(folder: Path) -> None:
     async def load(team: Team) -> None:
         with pytest.raises(ModelNotFoundError, match=r"^not there$"):
-            await team.change("Fail", b"request")
+            await team.change("Fail", about("request"))
 
     with_team(folder, load)
     assert heard(folder, "stays=False") == 0
@@ -324,35 +433,35 @@ def test_what_all_refuse_is_told_as_one_says_it(folder: Path) -> None:
 def test_changes_of_several_callers_come_one_after_the_other(folder: Path) -> None:
     async def load(team: Team) -> list[bytes]:
         changes = Changes(team)
-        asked = [changes.call("LoadModel", str(n).encode(), Deadline()) for n in range(5)]
+        asked = [changes.call("LoadModel", about(str(n)), Deadline()) for n in range(5)]
         return await asyncio.gather(*map(asyncio.wrap_future, asked))
 
-    assert with_team(folder, load) == [b"0", b"1", b"2", b"3", b"4"]
+    assert with_team(folder, load) == [about(str(n)) for n in range(5)]
     for one in folder.iterdir():
         names = [line.partition("(")[0] for line in one.read_text().splitlines()]
-        assert names == ["Listen", *["Ask", "Settle"] * 5]
+        assert [name for name in names if name in {"Ask", "Settle"}] == ["Ask", "Settle"] * 5
 
 
 def test_a_change_whose_caller_has_gone_before_its_turn_is_not_made(folder: Path) -> None:
     async def leave(team: Team) -> None:
         changes, gone = Changes(team), Deadline()
-        first = changes.call("LoadModel", b"first", Deadline())
-        second = changes.call("LoadModel", b"second", gone)
+        first = changes.call("LoadModel", about("first"), Deadline())
+        second = changes.call("LoadModel", about("second"), gone)
         gone.cancelled.set()
         second.cancel()
         await asyncio.wrap_future(first)
-        await team.change("LoadModel", b"third")
+        await team.change("LoadModel", about("third"))
 
     with_team(folder, leave)
     told = "".join(one.read_text() for one in folder.iterdir())
-    assert text_of(b"third") in told
-    assert text_of(b"second") not in told
+    assert text_of(about("third")) in told
+    assert text_of(about("second")) not in told
 
 
 def test_more_changes_than_may_wait_are_refused(folder: Path) -> None:
     async def many(team: Team) -> int:
         changes = Changes(team)
-        asked = [changes.call("LoadModel", str(n).encode(), Deadline()) for n in range(20)]
+        asked = [changes.call("LoadModel", about(str(n)), Deadline()) for n in range(20)]
         return sum(
             isinstance(one, bytes)
             for one in await asyncio.gather(*map(asyncio.wrap_future, asked), return_exceptions=True)

@@ -64,11 +64,14 @@ class Change:
     reference: str
     served: Callable[[], tuple[ModelInfo, ...]]
     changed: Callable[[], None]
+    look: Callable[[], None] | None
     rows: int = 0
     size: int = 0
 
     def step(self, now: datetime, deadline: Cancellation) -> bytes:  # noqa: ARG002 - once begun, a change is carried out
         """The answer."""
+        if self.look is not None:
+            self.look()
         self.method.change(self.reference)
         self.changed()
         name = self.reference.partition("@")[0]
@@ -82,11 +85,14 @@ class AdminCalls:
     Args:
         served: the models.
         changed: told after each change, on the thread that carried it out.
+        look: called before each, on that thread, where a folder of models is followed: what has come there by then is
+            older than the change.
     """
 
-    def __init__(self, served: Changeable, changed: Callable[[], None]) -> None:
+    def __init__(self, served: Changeable, changed: Callable[[], None], look: Callable[[], None] | None = None) -> None:
         self._served = served
         self._changed = changed
+        self._look = look
         self._queue = WorkQueue(_WAITING)
         self._lane = TurnLane("admin", self._queue)
         self._methods = {
@@ -140,7 +146,7 @@ class AdminCalls:
     def _begin(
         self, name: str, method: ChangeMethod, request: bytes, deadline: Deadline, answer: "Future[bytes]"
     ) -> None:
-        change = Change(method, method.reference(request), self._served.infos, self._changed)
+        change = Change(method, method.reference(request), self._served.infos, self._changed, self._look)
         item: Item[Change, bytes] = Item(change, deadline)
         self._lane.put(name, item)
         chain(name, item.answer, answer, lambda made: made)

@@ -162,15 +162,16 @@ class Calls:
             emit: takes each message.
             most_bytes: of one message; None = any. A larger answer to one request of several is an error of its own.
         """
+        stream = self._opened(name, deadline, emit, most_bytes)
+        self._open.add(stream)
+        return stream
+
+    def _opened(self, name: str, deadline: Deadline, emit: Emit, most_bytes: int | None) -> OpenCall:
         flow = Flow(self._limits.requests_per_stream, self._limits.bytes_per_stream)
         if name == INFER_STREAM:
-            infer_stream = InferStream(partial(self.call, INFER), deadline, emit, flow, most_bytes)
-            self._open.add(infer_stream)
-            return infer_stream
+            return InferStream(partial(self.call, INFER), deadline, emit, flow, most_bytes)
         if name == PREDICT_STREAM:
-            stream = PredictStream(self._service, self._sessions(), self._counting, deadline, emit, flow, most_bytes)
-            self._open.add(stream)
-            return stream
+            return PredictStream(self._service, self._sessions(), self._counting, deadline, emit, flow, most_bytes)
         explaining = Method(pb.ExplainGlobalRequest, partial(self._explain_global, emit))
         streams: dict[str, Begin] = {"ExplainGlobal": partial(self._begin, "ExplainGlobal", explaining)}
         return OneRequestCall(

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Final, final
 
 from predictor.calls import Calls, OpenCall
+from predictor.embed.endings import Endings
 from predictor.errors import CallCancelledError, ConfigurationError, InternalError, QuantraError
 from predictor.instance import Deadline
 from predictor.service import PredictionService
@@ -47,6 +48,7 @@ class Door:
     def __init__(self, service: PredictionService) -> None:
         self._service = service
         self._calls = Calls(service)
+        self._endings = Endings()
 
     def call(self, name: str, request: Any, timeout_s: float) -> "Pending":
         """Start a call.
@@ -64,16 +66,20 @@ class Door:
 
         Args:
             name: of the call, such as `PredictStream`.
-            timeout_s: seconds after which nobody waits any more; infinity = as long as the host likes.
+            timeout_s: seconds after which the call ends by itself; infinity = as long as the host likes.
             emit: takes the bytes of each message; called on any thread, perhaps on several at once. It must neither
                 wait nor raise.
         """
-        return Stream(self._calls.open(name, Deadline.after(timeout_s), emit))
+        deadline = Deadline.after(timeout_s)
+        call = self._calls.open(name, deadline, emit)
+        self._endings.watch(call, deadline)
+        return Stream(call)
 
     def close(self) -> None:
         """Finish what is under way and take no more; streams end once what they have asked already is answered."""
         self._calls.close()
         self._service.close()
+        self._endings.close()
 
 
 @final

@@ -83,6 +83,15 @@ class Watch:
         self._folder = folder
         self._seen = FolderState.of(folder.path)
 
+    @property
+    def seen(self) -> FolderState:
+        """What the folder looked like when it was looked at last."""
+        return self._seen
+
+    def forget_since(self, seen: FolderState) -> None:
+        """Do again at the next poll what has changed since the folder looked so."""
+        self._seen = seen
+
     def poll(self, registry: Registry) -> Change:
         """The registry that the folder makes of this one.
 

@@ -2,6 +2,7 @@
 
 from predictor.server.address import DEFAULT_ADDRESS, Address, Listening, SocketAddress, parse_listening
 from predictor.server.certificates import TlsFiles
+from predictor.server.flags import ServeFlags
 from predictor.server.run import serve
 from predictor.server.settings import ServerLimits, ServerSettings
 
@@ -9,6 +10,7 @@ __all__ = [
     "DEFAULT_ADDRESS",
     "Address",
     "Listening",
+    "ServeFlags",
     "ServerLimits",
     "ServerSettings",
     "SocketAddress",

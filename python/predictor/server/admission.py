@@ -171,18 +171,22 @@ class Arrivals:
             QueueFullError: others wait for its place, and it takes long.
             MalformedRequestError: the call ended without one.
         """
+        body = await self.message(context, peer)
+        if body is grpc.aio.EOF:
+            raise MalformedRequestError("the call ended without a request; send one message")
+        return body
+
+    async def message(self, context: Context, peer: Peer) -> Any:
+        """The call's next message, or `grpc.aio.EOF`; raises as `request`."""
         await peer.places.take()
         try:
             await self._places.take()
             try:
-                body = await self._read(context, peer)
+                return await self._read(context, peer)
             finally:
                 self._places.give()
         finally:
             peer.places.give()
-        if body is grpc.aio.EOF:
-            raise MalformedRequestError("the call ended without a request; send one message")
-        return body
 
     async def keep_moving(self) -> None:
         """End requests that take long while others wait for a place; runs until it is cancelled."""

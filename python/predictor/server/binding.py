@@ -4,6 +4,9 @@ import errno
 import os
 import socket
 import stat
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -51,6 +54,29 @@ def bind(
         return server.add_secure_port(str(address), credentials)
     except RuntimeError:
         raise ConfigurationError(f"cannot listen on {address}; choose another address") from None
+
+
+@contextmanager
+def reserved(address: Address) -> Generator[Address]:
+    """Keep an address for several processes of this user, and from others, while the block runs.
+
+    Yields it with the port that was chosen where it was 0. The socket never listens, so no connection comes to it.
+
+    Raises:
+        ConfigurationError: the address is in use, not allowed, or not this machine's.
+    """
+    family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as kept:
+        kept.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # connections of a server before may still be ending
+        try:
+            kept.bind((address.host, address.port))
+        except OSError as error:
+            raise ConfigurationError(why_not(address, error)) from None
+        # Claimed alone; only now may others join, of the same user. Asked for before, it would join another server.
+        kept.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 0)
+        kept.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        port: int = kept.getsockname()[1]
+        yield replace(address, port=port)
 
 
 def _check_free(address: Address) -> None:

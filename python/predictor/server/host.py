@@ -4,17 +4,17 @@ import asyncio
 import gc
 import logging
 import threading
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Final, final
 
 from predictor.errors import InternalError, QuantraError
 from predictor.instance import NEVER
 from predictor.observation import Observer
-from predictor.server.address import Address, Listening, SocketAddress
+from predictor.server.address import Address, Listening
 from predictor.server.listener import Listener
+from predictor.server.ports import Ports, ports_of
 from predictor.server.rotation import Rotation
 from predictor.server.servicer import CALLS, CHANGES, Offer
 from predictor.server.settings import ServerSettings
@@ -23,39 +23,12 @@ from predictor.server.watching import Instruments, Levels
 if TYPE_CHECKING:
     from predictor.calls import AdminCalls, Calls
     from predictor.service import PredictionService, Served
+    from predictor.service.served import ServedModels
 
 WATCH_S: Final = 2.0
 """Seconds between two looks at the folder of models."""
 
 _log = logging.getLogger(__name__)
-
-
-@final
-@dataclass(frozen=True, slots=True)
-class Ports:
-    """Where a server listens."""
-
-    calls: int
-    """0 for a Unix socket."""
-    admin: int | None
-    """For changes of the models; None = nowhere."""
-    metrics: int | None = None
-    """For Prometheus; None = nowhere."""
-    socket: Path | None = None
-    """In place of the port for calls."""
-    admin_socket: Path | None = None
-    """In place of the other."""
-
-    def told(self) -> Mapping[str, int | str]:
-        """As the ready line has them."""
-        told = {
-            "port": None if self.socket is not None else self.calls,
-            "socket": None if self.socket is None else str(self.socket),
-            "admin_port": None if self.admin_socket is not None else self.admin,
-            "admin_socket": None if self.admin_socket is None else str(self.admin_socket),
-            "metrics_port": self.metrics,
-        }
-        return {name: place for name, place in told.items() if place is not None}
 
 
 @final
@@ -121,9 +94,9 @@ class Host:
         return Listener(address, limits, offers, guard, credentials, watching=watching, is_shared=self._is_worker)
 
     @property
-    def served(self) -> "Served":
-        """The models of this moment, once they are loaded."""
-        return self._there.service.served.now
+    def models(self) -> "ServedModels":
+        """What is served, once it is loaded."""
+        return self._there.service.served
 
     @property
     def _there(self) -> Loaded:
@@ -159,7 +132,7 @@ class Host:
 
         def load() -> None:
             try:
-                loaded.set_result(_load(self._settings, self._changed, self._instruments.observer))
+                loaded.set_result(_load(self._settings, self._changed, self.refresh, self._instruments.observer))
             except Exception as error:  # noqa: BLE001 - a thread's edge: whoever waits raises it
                 loaded.set_exception(error)
 
@@ -177,7 +150,7 @@ class Host:
         if self._admin is not None:
             await self._admin.serve(loaded.admin, ())
         if self._settings.watch:
-            self._begin(self._watch(loaded))
+            self._begin(self._watch())
 
     def numbers(self) -> bytes:
         """What was counted for Prometheus, as text."""
@@ -189,8 +162,14 @@ class Host:
 
     def restore(self, served: "Served") -> None:
         """Serve what was served before a change."""
-        self._there.service.served.restore(served)
+        self.models.restore(served)
         self._changed()
+
+    def refresh(self) -> None:
+        """Look at the folder of models, if it is followed; not on the event loop's thread, for it may load models."""
+        if self._settings.watch:
+            _warn(self.models.refresh())
+            self._changed()
 
     async def drain(self) -> None:
         """Let calls in flight finish, take no more, and close."""
@@ -206,14 +185,13 @@ class Host:
         if self._loaded is not None:
             self._loaded.close()
 
-    async def _watch(self, loaded: Loaded) -> None:
+    async def _watch(self) -> None:
         while True:
             await asyncio.sleep(WATCH_S)
             try:
-                _warn(await asyncio.to_thread(loaded.service.served.refresh))
+                await asyncio.to_thread(self.refresh)
             except Exception as error:  # noqa: BLE001 - a task's edge: the next look may do better
                 _log.warning("%s", InternalError.of("watching the models", error, _log).message)
-            await self._tell_health()
 
     def _changed(self) -> None:
         """The models have changed; called on the thread that changed them."""
@@ -229,16 +207,9 @@ class Host:
         task.add_done_callback(self._tasks.discard)
 
 
-def ports_of(settings: ServerSettings, calls: int, admin: int | None, metrics: int | None) -> Ports:
-    """The ports that were claimed, and the sockets in their place."""
-    return Ports(calls, admin, metrics, socket=_path(settings.listen), admin_socket=_path(settings.admin_listen))
-
-
-def _path(address: Listening | None) -> Path | None:
-    return address.path if isinstance(address, SocketAddress) else None
-
-
-def _load(settings: ServerSettings, changed: Callable[[], None], observer: Observer | None) -> Loaded:
+def _load(
+    settings: ServerSettings, changed: Callable[[], None], look: Callable[[], None], observer: Observer | None
+) -> Loaded:
     from predictor.calls import AdminCalls, Calls  # imports torch, which an address in use need not wait for
     from predictor.service import PredictionService
 
@@ -255,7 +226,8 @@ def _load(settings: ServerSettings, changed: Callable[[], None], observer: Obser
         max_age_sessions=settings.max_age_sessions,
         observer=observer,
     )
-    return Loaded(service, Calls(service, settings.limits.service), AdminCalls(service.served, changed))
+    admin = AdminCalls(service.served, changed, look)
+    return Loaded(service, Calls(service, settings.limits.service), admin)
 
 
 def _warn(problems: Iterable[QuantraError]) -> None:

@@ -11,10 +11,9 @@ from grpc_reflection.v1alpha import reflection, reflection_pb2_grpc
 
 from predictor.server.address import Listening, SocketAddress
 from predictor.server.admission import Admission, Arrivals
-from predictor.server.adopted import Adopting
+from predictor.server.adopted import Adopting, described
 from predictor.server.binding import bind
 from predictor.server.cutting import cut
-from predictor.server.descriptors import described
 from predictor.server.guard import Guard
 from predictor.server.servicer import CALLS, Calls, Offer, Servicer
 from predictor.server.settings import ServerLimits
@@ -61,6 +60,7 @@ class Listener:
         self._is_shared = is_shared
         self._limits = limits
         self._admission, self._arrivals = Admission(limits), Arrivals(limits)
+        self._arrivals_of_grpc = Arrivals(limits)
         watching, guard = watching or Watching([AccessLog()]), guard or Guard()
         self._servicers = [
             Servicer(offer, guard, watching, self._admission, self._arrivals, limits) for offer in offers
@@ -71,7 +71,7 @@ class Listener:
         self._has_begun = False
         self._place: int | str = 0
         """Where callers connect, once it is claimed."""
-        self._moving: asyncio.Task[None] | None = None
+        self._moving: list[asyncio.Task[None]] = []
 
     def bind(self) -> int:
         """Claim the address before models are loaded, so that a conflict shows at once; as `binding.bind`."""
@@ -82,7 +82,7 @@ class Listener:
     async def start(self) -> None:
         """Answer that models are loading: UNAVAILABLE to calls, NOT_SERVING to questions about health."""
         self._server.add_generic_rpc_handlers([servicer.handler() for servicer in self._servicers])
-        adopting = Adopting(self._server)
+        adopting = Adopting(self._server, Admission(self._limits), self._arrivals_of_grpc)
         health_pb2_grpc.add_HealthServicer_to_server(self._health, adopting)
         if self._address.is_loopback:  # others need not learn what there is to attack
             names = (*self._services, health.SERVICE_NAME, reflection.SERVICE_NAME)
@@ -93,7 +93,9 @@ class Listener:
                 await self._health.set(name, health_pb2.HealthCheckResponse.NOT_SERVING)
         await self._server.start()
         self._has_begun = True
-        self._moving = asyncio.create_task(self._arrivals.keep_moving())
+        self._moving = [
+            asyncio.create_task(arrivals.keep_moving()) for arrivals in (self._arrivals, self._arrivals_of_grpc)
+        ]
 
     async def serve(self, calls: Calls, models: Iterable[str]) -> None:
         """Answer calls; health says SERVING for the server, for each service's name and for each of these models."""
@@ -134,8 +136,8 @@ class Listener:
         await self._stop(None)
 
     async def _stop(self, grace_s: float | None) -> None:
-        if self._moving is not None:
-            self._moving.cancel()
+        for moving in self._moving:
+            moving.cancel()
         await self._server.stop(grace_s)
 
     async def close(self) -> None:

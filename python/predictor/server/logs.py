@@ -11,8 +11,6 @@ from typing import Final, final
 
 from predictor.server.watching.access import FIELDS
 
-LEVELS: Final = ("debug", "info", "warning", "error")
-
 _LINE: Final = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 _OURS: Final = "predictor"
 
@@ -25,7 +23,7 @@ class LogSettings:
     """Of the log of a process."""
 
     level: str = "info"
-    """One of LEVELS, of our own lines; those of gRPC, asyncio and others begin at info in any case."""
+    """`debug`, `info`, `warning` or `error`, of our own lines; those of gRPC and others begin at info in any case."""
     as_json: bool = False
     """One JSON object a line."""
 

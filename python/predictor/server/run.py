@@ -7,9 +7,9 @@ import sys
 from typing import NoReturn
 
 from predictor.errors import QuantraError
-from predictor.server.announcement import announce
 from predictor.server.host import Host, one_line
 from predictor.server.logs import LogSettings
+from predictor.server.ports import announce
 from predictor.server.settings import ServerSettings
 from predictor.server.stopping import Stopping, stop_signals, watch_parent
 from predictor.server.tuning import tuned

@@ -122,7 +122,7 @@ async def _fail(call: WatchedCall, context: Context, error: QuantraError) -> Nev
 def _why_gone(deadline: Deadline) -> QuantraError:
     """What ended a call whose caller no longer waits: its time, or the caller."""
     try:
-        deadline.check()
+        Deadline(deadline.expires_at_s).check()  # that nobody waits any more, a stream has noted already
     except QuantraError as error:
         return error
     return CallCancelledError("the caller went away")

@@ -42,11 +42,12 @@ class ServerLimits:
     """Calls that may be under way at once, from their arrival until their answer is sent; one more is QUEUE_FULL."""
     calls_per_peer: int = 512
     """As many of them may come over one connection."""
-    streams: int = 256
+    streams: int = 64
     """As many of them may be streams of requests, which stay for as long as they like; one more is QUEUE_FULL. gRPC
-    cannot tell a stream that is idle from one that has sent half a message, so each may hold one of `receive_bytes`."""
-    streams_per_peer: int = 64
-    """As many of them may come over one connection."""
+    cannot tell a stream that is idle from one that has sent half a message, so each may hold one of `receive_bytes`:
+    this number bounds that memory, and nothing else does."""
+    streams_per_peer: int = 32
+    """As many of them may come over one connection. A client needs one for all of its sessions."""
     arriving: int = 6
     """Requests that are taken in at once, each of up to `receive_bytes`; others wait for a place, and one that takes
     longer than a second meanwhile is QUEUE_FULL. gRPC copies each, 16 MiB in 15 ms, on the thread
@@ -68,6 +69,9 @@ class ServerLimits:
     silence_s: float = 60.0
     """Seconds after which a connection on which nothing moves is asked whether it is there; one that does not say so
     within as many more ends, with its streams."""
+    stuck_s: float = 30.0
+    """Seconds after which one of several processes, whose event loop answers nothing meanwhile, is killed and replaced.
+    Forwards do not hold it up: long before, its health and its calls have no answer."""
     drain_s: float = 30.0
     """How long calls in flight may finish after the signal to stop."""
     service: ServiceLimits = field(default_factory=ServiceLimits)
@@ -79,7 +83,7 @@ class ServerLimits:
             value: int = getattr(self, name)
             if value < 1:
                 raise ConfigurationError(f"{name} is {value}, but must be at least 1")
-        for name in ("request_s", "handshake_s", "idle_s", "age_s", "silence_s"):
+        for name in ("request_s", "handshake_s", "idle_s", "age_s", "silence_s", "stuck_s"):
             seconds: float = getattr(self, name)
             if not seconds > 0:
                 raise ConfigurationError(f"{name} is {seconds:g} seconds, but must be above 0")

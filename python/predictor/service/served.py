@@ -8,7 +8,7 @@ from typing import final
 from predictor.catalog import ModelInfo
 from predictor.errors import ArtifactError, ConfigurationError
 from predictor.model import Answering
-from predictor.registry import ModelsFolder, Registry, Watch
+from predictor.registry import FolderState, ModelsFolder, Registry, Watch
 from predictor.service.lanes import PredictionLane
 
 
@@ -20,6 +20,8 @@ class Served:
     registry: Registry
     lanes: Mapping[Answering, PredictionLane]
     """By the model itself; models are equal only to themselves."""
+    seen: FolderState | None = None
+    """What their folder looked like to whoever follows it; None if nobody does."""
 
     def lane(self, reference: str) -> PredictionLane:
         """The lane of the model that this reference means; raises as `Registry.find`."""
@@ -82,8 +84,10 @@ class ServedModels:
             self._serve(self._source().reload(self._now.registry, reference))
 
     def restore(self, served: Served) -> None:
-        """Serve what was served at an earlier moment."""
+        """Serve what was served at an earlier moment; what the folder has had since comes with the next refresh."""
         with self._changing:
+            if self._watch is not None and served.seen is not None:
+                self._watch.forget_since(served.seen)
             self._serve(served.registry)
 
     def refresh(self) -> tuple[ArtifactError, ...]:
@@ -108,7 +112,8 @@ class ServedModels:
 
     def _served(self, registry: Registry, lanes: Mapping[Answering, PredictionLane]) -> Served:
         models = [model for line in registry.lines.values() for model in line.versions.values()]
-        return Served(registry, {model: lanes.get(model) or self._lane_of(model) for model in models})
+        seen = None if self._watch is None else self._watch.seen
+        return Served(registry, {model: lanes.get(model) or self._lane_of(model) for model in models}, seen)
 
     def _source(self) -> ModelsFolder:
         if self._folder is None:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Final, final
 
+from predictor._pb import inference_pb2 as inference_pb
 from predictor.errors import MalformedRequestError, QuantraError, QueueFullError
 from predictor.memory import error_of
 from predictor.server.workers.team import Team
@@ -33,14 +34,19 @@ class Changes:
         self._under_way = set[asyncio.Task[None]]()
 
     def call(self, name: str, request: bytes, deadline: "Deadline") -> "Future[bytes]":
-        """Carry out one change after the other; as `AdminCalls.call`."""
+        """Carry out one change after the other, or tell what is served; as `AdminCalls.call`."""
         answer: Future[bytes] = Future()
-        if len(self._under_way) >= _MOST_WAITING:
+        if name == "ServerLive":
+            answer.set_result(inference_pb.ServerLiveResponse(live=True).SerializeToString())
+        elif name == "ServerReady":
+            ready = bool(self._team.serving)
+            answer.set_result(inference_pb.ServerReadyResponse(ready=ready).SerializeToString())
+        elif len(self._under_way) >= _MOST_WAITING:
             answer.set_exception(QueueFullError.of("changes wait", len(self._under_way), _MOST_WAITING))
-            return answer
-        task = asyncio.create_task(self._carry_out(name, request, deadline, answer))
-        self._under_way.add(task)
-        task.add_done_callback(self._under_way.discard)
+        else:
+            task = asyncio.create_task(self._carry_out(name, request, deadline, answer))
+            self._under_way.add(task)
+            task.add_done_callback(self._under_way.discard)
         return answer
 
     def open(
@@ -58,15 +64,20 @@ class Changes:
 
     async def _carry_out(self, name: str, request: bytes, deadline: "Deadline", answer: "Future[bytes]") -> None:
         try:
-            async with self._turn:
-                deadline.check()
-                made = await self._team.change(name, request)
+            made = await self._made(name, request, deadline)
         except QuantraError as error:
             _end(answer, error)
         except Exception as error:  # noqa: BLE001 - a task's edge: the caller must hear of it
             _end(answer, error_of(name, error, _log))
         else:
             _end(answer, made)
+
+    async def _made(self, name: str, request: bytes, deadline: "Deadline") -> bytes:
+        if name == "RepositoryIndex":
+            return await self._team.look(name, request)
+        async with self._turn:
+            deadline.check()
+            return await self._team.change(name, request)
 
 
 def _end(answer: "Future[bytes]", outcome: bytes | QuantraError) -> None:

@@ -35,6 +35,11 @@ class Channel:
             self._writer.write(line_of(message))
             await self._writer.drain()
 
+    def put(self, message: Message) -> None:
+        """Send a short message without waiting until others before it have gone; nothing if this end is closed."""
+        if not self._writer.is_closing():
+            self._writer.write(line_of(message))
+
     async def receive(self) -> Message | None:
         """The next message; None once the other end is gone.
 

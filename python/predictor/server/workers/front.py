@@ -4,10 +4,10 @@ import asyncio
 from typing import final
 
 from predictor.server.address import Address, Listening
-from predictor.server.host import Ports, ports_of
 from predictor.server.listener import Listener
+from predictor.server.ports import Ports, ports_of
 from predictor.server.rotation import Rotation
-from predictor.server.servicer import ADMIN, Offer
+from predictor.server.servicer import CHANGES
 from predictor.server.settings import ServerSettings
 from predictor.server.watching import MetricsPort
 from predictor.server.workers.changes import Changes
@@ -40,7 +40,7 @@ class Front:
 
     def _listening(self, address: Listening) -> Listener:
         credentials = self._rotation.credentials() if isinstance(address, Address) else None
-        return Listener(address, self._settings.limits, (Offer.whole(ADMIN),), self._rotation.guard, credentials)
+        return Listener(address, self._settings.limits, CHANGES, self._rotation.guard, credentials)
 
     def bind(self, port: int) -> Ports:
         """Claim the addresses; those of the server, whose calls come to this port. Raises as `Host.bind`."""

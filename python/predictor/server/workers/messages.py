@@ -5,7 +5,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, TypeAlias, final
+from typing import TYPE_CHECKING, Final, TypeAlias, final, get_args
 
 from predictor.canonical import Record, read_as
 from predictor.server.logs import LogSettings
@@ -60,6 +60,8 @@ class Ask:
     name: str
     request: str
     """Bytes, as `text_of` writes them."""
+    is_change: bool
+    """Whether the answer is followed by `Settle`; else it changes nothing."""
 
 
 @final
@@ -99,11 +101,41 @@ class Count:
     number: int
 
 
-Message: TypeAlias = Start | Loaded | Listen | Listening | Failed | Ask | Answer | Refusal | Settle | Count
+@final
+@dataclass(frozen=True, slots=True)
+class Tell:
+    """To a worker: look at the folder of models if you follow it, and answer with what you serve."""
 
-_KINDS: Final[Mapping[str, type[Message]]] = {
-    kind.__name__: kind for kind in (Start, Loaded, Listen, Listening, Failed, Ask, Answer, Refusal, Settle, Count)
-}
+    number: int
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Agree:
+    """To a worker: serve what another does, as far as the folder has it. The answer is empty."""
+
+    number: int
+    served: str
+    """What that one answered to `Tell`."""
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Ping:
+    """To a worker: say `Pong` at once."""
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Pong:
+    """From a worker: its event loop runs."""
+
+
+Question: TypeAlias = Ask | Settle | Count | Tell | Agree
+"""What a worker answers, with the question's number."""
+Message: TypeAlias = Start | Loaded | Listen | Listening | Failed | Answer | Refusal | Ping | Pong | Question
+
+_KINDS: Final[Mapping[str, type[Message]]] = {kind.__name__: kind for kind in get_args(Message)}
 _SOURCE: Final = "a message between processes"
 
 

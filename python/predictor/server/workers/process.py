@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import logging
 import os
 import signal
 import socket
@@ -12,6 +13,7 @@ from typing import Final, Self, final
 from predictor.errors import ConfigurationError, QuantraError, UnavailableError
 from predictor.server.workers.channel import Channel
 from predictor.server.workers.messages import (
+    Agree,
     Answer,
     Ask,
     Count,
@@ -19,9 +21,13 @@ from predictor.server.workers.messages import (
     Listen,
     Listening,
     Loaded,
+    Ping,
+    Pong,
+    Question,
     Refusal,
     Settle,
     Start,
+    Tell,
     bytes_of,
     text_of,
 )
@@ -30,6 +36,10 @@ from predictor.wire import errors
 PROGRAM: Final = ("-P", "-m", "predictor.server.workers")
 """What Python runs; modules come from where this process has them, and from nowhere else."""
 _STDERR: Final = 2
+_LOOKS: Final = 10
+"""How many times in a row a worker must be found silent before it counts as stuck."""
+
+_log = logging.getLogger(__name__)
 
 
 @final
@@ -40,24 +50,30 @@ class Worker:
         place: its number among the workers, from 1; one that is started in its stead has it too.
         process: the process.
         channel: to it.
+        stuck_s: as `ServerLimits` has it.
     """
 
-    def __init__(self, place: int, process: Process, channel: Channel) -> None:
+    def __init__(self, place: int, process: Process, channel: Channel, stuck_s: float) -> None:
         self.place = place
         self._process = process
         self._channel = channel
+        self._stuck_s = stuck_s
         self._problem = ""
         """Why it could not serve, in its own words."""
         self._is_loaded, self._is_listening = asyncio.Event(), asyncio.Event()
         self._asked: dict[int, asyncio.Future[bytes]] = {}
         self._numbers = iter(range(1 << 62))
+        self._heard = 0
+        """Messages so far."""
         self._ended = asyncio.create_task(self._read_to_the_end())
+        self._watching = asyncio.create_task(self._end_when_stuck())
 
     @classmethod
     async def begin(cls, place: int, start: Start) -> Self:
         """Start a process and have it load the models."""
         here, there = socket.socketpair()
-        with there:
+        with there, contextlib.ExitStack() as undone:
+            undone.callback(here.close)
             process = await asyncio.create_subprocess_exec(
                 sys.executable,
                 *PROGRAM,
@@ -68,7 +84,8 @@ class Worker:
                 start_new_session=True,  # Ctrl+C in a terminal is the supervisor's
                 env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
             )
-        worker = cls(place, process, await Channel.over(here))
+            worker = cls(place, process, await Channel.over(here), start.settings.limits.stuck_s)
+            undone.pop_all()
         await worker._channel.send(start)
         return worker
 
@@ -88,13 +105,13 @@ class Worker:
         await self._channel.send(Listen())
         await self._reach(self._is_listening)
 
-    async def ask(self, name: str, request: bytes) -> bytes:
-        """Its answer to a call of the admin service.
+    async def ask(self, name: str, request: bytes, *, is_change: bool) -> bytes:
+        """Its answer to a call of the admin service, which is to be settled if it changes something.
 
         Raises:
             QuantraError: the call's own error; UnavailableError if it ended meanwhile.
         """
-        return await self._answered(Ask(next(self._numbers), name, text_of(request)))
+        return await self._answered(Ask(next(self._numbers), name, text_of(request), is_change))
 
     async def numbers(self) -> bytes:
         """What it has counted for Prometheus.
@@ -112,6 +129,18 @@ class Worker:
         """
         await self._answered(Settle(next(self._numbers), stays))
 
+    async def served(self) -> bytes:
+        """What it serves, as `agree` reads it, once it has looked at the folder of models, if it follows that.
+
+        Raises:
+            QuantraError: it could not look; UnavailableError if it ended meanwhile.
+        """
+        return await self._answered(Tell(next(self._numbers)))
+
+    async def agree(self, served: bytes) -> None:
+        """Have it serve what another does; what it cannot is in its log. Raises as `served`."""
+        await self._answered(Agree(next(self._numbers), text_of(served)))
+
     async def ended(self) -> str:
         """Wait until it has ended; how, in words."""
         code = await asyncio.shield(self._ended)
@@ -122,7 +151,8 @@ class Worker:
         self._signal(signal.SIGTERM)
 
     def leave(self) -> None:
-        """Tell it that nobody waits for it any more."""
+        """Tell it that nobody waits for it any more, and let it be as silent as it likes."""
+        self._watching.cancel()
         self._channel.close()
 
     async def kill(self) -> None:
@@ -130,12 +160,28 @@ class Worker:
         self._signal(signal.SIGKILL)
         await self.ended()
 
-    async def _answered(self, question: Ask | Settle | Count) -> bytes:
+    async def _answered(self, question: Question) -> bytes:
         if self._ended.done():
             raise self._lost()
         answer = self._asked[question.number] = asyncio.get_running_loop().create_future()
         await self._channel.send(question)
         return await answer
+
+    async def _end_when_stuck(self) -> None:
+        """Kill the process once its event loop answers no ping any more; from when it has loaded.
+
+        Silence is counted in looks of this loop and not by the clock: where both processes stood still, as when the
+        machine was suspended, one look has passed.
+        """
+        await self._is_loaded.wait()
+        silent = 0
+        while silent < _LOOKS:
+            before = self._heard
+            self._channel.put(Ping())
+            await asyncio.sleep(self._stuck_s / _LOOKS)
+            silent = silent + 1 if self._heard == before else 0
+        _log.warning("%s lives, but has said nothing for %g s: it is killed", self, self._stuck_s)
+        self._signal(signal.SIGKILL)
 
     def _signal(self, number: signal.Signals) -> None:
         with contextlib.suppress(ProcessLookupError):
@@ -156,6 +202,7 @@ class Worker:
             await self._read()
         finally:
             code = await self._process.wait()
+            self._watching.cancel()
             await self._channel.closed()
             for answer in self._asked.values():
                 if not answer.done():
@@ -164,19 +211,30 @@ class Worker:
 
     async def _read(self) -> None:
         while (message := await self._channel.receive()) is not None:
+            self._heard += 1
             match message:
+                case Pong():
+                    pass
                 case Loaded():
                     self._is_loaded.set()
                 case Listening():
                     self._is_listening.set()
                 case Failed():
                     self._problem = message.message
-                case Answer():
-                    self._asked.pop(message.number).set_result(bytes_of(message.answer))
-                case Refusal():
-                    self._asked.pop(message.number).set_exception(_meant(message))
+                case Answer() | Refusal():
+                    self._end(message)
                 case _:
                     raise ConfigurationError(f"{self} says {type(message).__name__}, which is for it to hear")
+
+    def _end(self, told: Answer | Refusal) -> None:
+        """End what was asked; whoever asked may have gone meanwhile."""
+        asked = self._asked.pop(told.number)
+        if asked.done():
+            return
+        if isinstance(told, Answer):
+            asked.set_result(bytes_of(told.answer))
+        else:
+            asked.set_exception(_meant(told))
 
     def _lost(self) -> UnavailableError:
         return UnavailableError(f"{self} ended before it answered; another takes its place")

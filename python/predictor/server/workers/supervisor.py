@@ -4,14 +4,13 @@ import logging
 from dataclasses import replace
 
 from predictor.server.address import Address
-from predictor.server.announcement import announce
-from predictor.server.host import Ports
+from predictor.server.binding import reserved
 from predictor.server.logs import LogSettings
+from predictor.server.ports import Ports, announce
 from predictor.server.settings import ServerSettings
 from predictor.server.stopping import Stopping, stop_signals, watch_parent
 from predictor.server.workers.front import Front
 from predictor.server.workers.messages import Start
-from predictor.server.workers.port import reserved
 from predictor.server.workers.team import Team
 
 _log = logging.getLogger(__name__)

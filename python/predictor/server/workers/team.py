@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, final
 
+from predictor._pb import inference_pb2 as inference_pb
+from predictor._pb import prediction_pb2 as pb
 from predictor.errors import ConfigurationError, QuantraError, UnavailableError, answer_of, from_reason
 from predictor.server.stopping import ORPHAN_DRAIN_S
 from predictor.server.workers.messages import Start
@@ -40,6 +42,15 @@ class Change:
     name: str
     request: bytes
 
+    @property
+    def reference(self) -> str:
+        """What it is about."""
+        match self.name:
+            case "RepositoryModelLoad" | "RepositoryModelUnload":
+                return inference_pb.RepositoryModelLoadRequest.FromString(self.request).model_name
+            case _:
+                return pb.LoadModelRequest.FromString(self.request).model
+
 
 @final
 class Team:
@@ -61,8 +72,8 @@ class Team:
         """By its place."""
         self._turn = asyncio.Lock()
         """One change at a time, and nobody begins to serve meanwhile."""
-        self._changes: dict[bytes, Change] = {}
-        """What a worker that begins later must do too: the last change of each reference, oldest first."""
+        self._changes: dict[str, Change] = {}
+        """What a worker must do that begins when no other serves: the last change by its reference, oldest first."""
 
     @property
     def serving(self) -> Sequence[Worker]:
@@ -97,17 +108,19 @@ class Team:
             await asyncio.gather(*keeping, return_exceptions=True)
 
     async def change(self, name: str, request: bytes) -> bytes:
-        """Have every worker answer a call of the admin service.
+        """Have every worker answer a call of the admin service that changes what is served.
 
         Returns:
             The answer, which is the same for all.
 
         Raises:
             QuantraError: one could not, and the message says which; the others have taken the change back.
+            UnavailableError: none serves.
         """
         async with self._turn:
-            workers = self.serving
-            answers = await asyncio.gather(*(worker.ask(name, request) for worker in workers), return_exceptions=True)
+            workers = self._some()
+            asking = (worker.ask(name, request, is_change=True) for worker in workers)
+            answers = await asyncio.gather(*asking, return_exceptions=True)
             made = {worker: one for worker, one in zip(workers, answers, strict=True) if isinstance(one, bytes)}
             failed = [one for one in answers if isinstance(one, BaseException)]
             settling = (worker.settle(stays=not failed) for worker in made)
@@ -115,9 +128,14 @@ class Team:
             if failed:
                 which = next(worker for worker in workers if worker not in made)
                 raise _named(which, failed[0]) if made else failed[0]
-            self._changes.pop(request, None)
-            self._changes[request] = Change(name, request)
+            change = Change(name, request)
+            self._changes.pop(change.reference, None)
+            self._changes[change.reference] = change
             return next(iter(made.values()))
+
+    async def look(self, name: str, request: bytes) -> bytes:
+        """One worker's answer to a call of the admin service that changes nothing; raises as `change`."""
+        return await self._some()[0].ask(name, request, is_change=False)
 
     async def numbers(self, within_s: float) -> Mapping[Worker, bytes | None]:
         """What each worker that serves has counted for Prometheus; None if it did not tell in time."""
@@ -158,10 +176,30 @@ class Team:
     async def _join(self, worker: Worker) -> None:
         """Let a worker that has loaded serve, as the others do now."""
         async with self._turn:
-            for change in self._changes.values():
-                await _repeat(worker, change)
+            if not await self._agrees(worker):
+                for change in self._changes.values():
+                    await _repeat(worker, change)
             await worker.listen()
             self._serving[worker.place] = worker
+
+    async def _agrees(self, worker: Worker) -> bool:
+        """Have it serve what another does; whether there is another."""
+        for other in self.serving:
+            try:
+                await worker.served()  # it looks first: of what it has found by then, the other has found all
+                served = await other.served()
+                await worker.agree(served)
+            except QuantraError as error:
+                _log.warning("%s does not come to serve what %s does: %s", worker, other, error.message)
+            else:
+                return True
+        return False
+
+    def _some(self) -> Sequence[Worker]:
+        """The workers that serve; at least one."""
+        if not self._serving:
+            raise UnavailableError("no worker serves at the moment; another takes its place, so ask again")
+        return self.serving
 
     async def _keep(self, worker: Worker) -> None:
         while True:
@@ -194,7 +232,7 @@ class Team:
 
 async def _repeat(worker: Worker, change: Change) -> None:
     try:
-        await worker.ask(change.name, change.request)
+        await worker.ask(change.name, change.request, is_change=True)
     except QuantraError as error:
         _log.warning("%s does not repeat %s: %s", worker, change.name, error.message)
     else:

@@ -13,8 +13,10 @@ from predictor.server.logs import set_up
 from predictor.server.run import end_at_once
 from predictor.server.stopping import Stopping, stop_signals
 from predictor.server.tuning import tuned
+from predictor.server.workers.agreement import agree, told
 from predictor.server.workers.channel import Channel
 from predictor.server.workers.messages import (
+    Agree,
     Answer,
     Ask,
     Count,
@@ -23,9 +25,13 @@ from predictor.server.workers.messages import (
     Listening,
     Loaded,
     Message,
+    Ping,
+    Pong,
+    Question,
     Refusal,
     Settle,
     Start,
+    Tell,
     bytes_of,
     text_of,
 )
@@ -109,43 +115,68 @@ class Obedience:
         """Do what comes, until nothing more comes."""
         try:
             while (message := await self._channel.receive()) is not None:
-                await self._do(message)
+                self._do(message)
         finally:
             self._stopping.orphan()
 
-    async def _do(self, message: Message) -> None:
+    def _do(self, message: Message) -> None:
+        """Begin to do it, so that the next message is heard at once."""
         match message:
             case Listen():
                 self.told_to_listen.set()
-            case Ask():
+            case Ping():
+                self._channel.put(Pong())
+            case Ask() | Settle() | Count() | Tell() | Agree():
                 task = asyncio.create_task(self._answer(message))
                 self._answering.add(task)
                 task.add_done_callback(self._answering.discard)
-            case Settle():
-                await self._settle(message)
-            case Count():
-                numbers = await asyncio.to_thread(self._host.numbers)
-                await self._channel.send(Answer(message.number, text_of(numbers)))
             case _:
                 _log.error("a supervisor says %s, which is for it to hear", type(message).__name__)
 
-    async def _answer(self, ask: Ask) -> None:
-        self._before = self._host.served
+    async def _answer(self, question: Question) -> None:
         try:
-            answer = await asyncio.wrap_future(self._host.change(ask.name, bytes_of(ask.request)))
+            answer = await self._answer_to(question)
         except QuantraError as error:
-            await self._refuse(ask, error)
+            await self._refuse(question, error)
         except Exception as error:  # noqa: BLE001 - a task's edge: whoever asked must hear of it
-            await self._refuse(ask, error_of(ask.name, error, _log))
+            await self._refuse(question, error_of(type(question).__name__, error, _log))
         else:
-            await self._channel.send(Answer(ask.number, text_of(answer)))
+            await self._channel.send(Answer(question.number, text_of(answer)))
 
-    async def _refuse(self, ask: Ask, error: QuantraError) -> None:
-        self._before = None
-        await self._channel.send(Refusal(ask.number, text_of(errors.encode_details(error))))
+    async def _answer_to(self, question: Question) -> bytes:
+        match question:
+            case Ask():
+                return await self._call(question)
+            case Settle():
+                return await self._settle(stays=question.stays)
+            case Count():
+                return await asyncio.to_thread(self._host.numbers)
+            case Tell():
+                return await asyncio.to_thread(self._tell)
+            case Agree():
+                return await asyncio.to_thread(self._agree, bytes_of(question.served))
 
-    async def _settle(self, settle: Settle) -> None:
+    async def _call(self, ask: Ask) -> bytes:
+        before = self._host.models.now
+        answer = await asyncio.wrap_future(self._host.change(ask.name, bytes_of(ask.request)))
+        if ask.is_change:
+            self._before = before
+        return answer
+
+    async def _settle(self, *, stays: bool) -> bytes:
         before, self._before = self._before, None
-        if before is not None and not settle.stays:
+        if before is not None and not stays:
             await asyncio.to_thread(self._host.restore, before)
-        await self._channel.send(Answer(settle.number, ""))
+        return b""
+
+    def _tell(self) -> bytes:
+        self._host.refresh()
+        return told(self._host.models)
+
+    def _agree(self, others: bytes) -> bytes:
+        for problem in agree(self._host.models, others):
+            _log.warning("worker %d: %s", os.getpid(), problem)
+        return b""
+
+    async def _refuse(self, question: Question, error: QuantraError) -> None:
+        await self._channel.send(Refusal(question.number, text_of(errors.encode_details(error))))

@@ -1,0 +1,112 @@
+"""What a second worker costs: CPU time a request of a server of two processes against one of one, asked in turn."""
+
+import statistics
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Self, final
+
+from benchmarks.calling.load import MOST_CHANNELS, WARM_S, Load, Turn, load
+from benchmarks.calling.rates import IN_FLIGHT, WINDOWS
+from benchmarks.calling.subject import Subject, started
+from benchmarks.faults.served import Vitals
+from benchmarks.report import Row, at_most, shown, unmeasured
+
+CPU_REACH: Final = 1.1
+RATE_REACH: Final = 0.85
+
+Cell = tuple[int, int]
+"""Of how many processes the server is, and how many calls are in flight."""
+_TWICE: Final = ((2, 16), (1, 8))
+"""As many calls a worker as the one process has."""
+_CELLS: Final[Sequence[Cell]] = (*((count, many) for many in IN_FLIGHT for count in (1, 2)), _TWICE[0])
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What a server did in a turn."""
+
+    request_ms: float
+    """CPU time of a request, all its processes together."""
+    most: float
+    """The part of it that the busiest process had, in (0, 1]."""
+
+    @classmethod
+    def of(cls, before: Mapping[int, float], after: Mapping[int, float], requests: float) -> Self:
+        """From the CPU time of each process before and after, in seconds."""
+        spent_s = [after[process] - before[process] for process in before]
+        return cls(1e3 * sum(spent_s) / requests, max(spent_s) / sum(spent_s))
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Side:
+    """A server, and who asks it."""
+
+    process: int
+    asking: Load
+
+    def run(self, in_flight: int, seconds: float) -> Work:
+        """One turn. What is asked before its time counts on both sides: in the CPU time, and at the turn's rate."""
+        before = cpu_s_of(self.process)
+        calls = self.asking.run(Turn(WINDOWS, in_flight, seconds))
+        return Work.of(before, cpu_s_of(self.process), calls.per_second * (WARM_S + seconds))
+
+
+def process_rows(subject: Subject, rounds: int, seconds: float, *, judged: bool) -> list[Row]:
+    """CPU time a request of `--processes 2` against one process, windows in, under the same load and under twice it.
+
+    Under the same load a worker has half the calls, and so smaller batches.
+    """
+    rate = unmeasured(
+        "--processes N / N times one process, calls/s",
+        "it needs 2 N cores, for the server and for those who ask",
+        reach=f">= {RATE_REACH:g}",
+    )
+    if sys.platform != "linux":
+        why = "several processes on one port need Linux"
+        return [unmeasured("--processes 2 / one process, CPU a request", why, reach=f"<= {CPU_REACH:g}"), rate]
+    requests = {WINDOWS: subject.asked_with_windows()}
+    with (
+        started(subject.models) as one,
+        started(subject.models, "--processes", "2") as two,
+        load(str(one["target"]), requests) as of_one,
+        load(str(two["target"]), requests) as of_two,
+    ):
+        sides = {1: Side(int(str(one["pid"])), of_one), 2: Side(int(str(two["pid"])), of_two)}
+        found = [_round(sides, count, seconds) for count in range(rounds)]
+    return [*_rows(found, f"medians of {rounds} rounds of {seconds:g} s each", judged=judged), rate]
+
+
+def cpu_s_of(process: int) -> Mapping[int, float]:
+    """CPU time so far of a process and of each that it has started and that lives, by process."""
+    listed = [one.read_text(encoding="ascii") for one in Path(f"/proc/{process}/task").glob("*/children")]
+    return {one: Vitals.of(one).cpu_s for one in (process, *map(int, " ".join(listed).split()))}
+
+
+def _round(sides: Mapping[int, Side], count: int, seconds: float) -> dict[Cell, Work]:
+    """Every cell's turn; every other round goes backwards."""
+    cells = _CELLS if count % 2 == 0 else _CELLS[::-1]
+    return {(processes, many): sides[processes].run(many, seconds) for processes, many in cells}
+
+
+def _rows(found: Sequence[Mapping[Cell, Work]], detail: str, *, judged: bool) -> list[Row]:
+    title = "--processes 2 / one process, {} in flight, CPU a request"
+    rows: list[Row] = []
+    for many in IN_FLIGHT:
+        cost, told = _compared(found, (2, many), (1, many))
+        rows.append(at_most(title.format(many), cost, CPU_REACH, detail=told + detail, judged=judged))
+    cost, told = _compared(found, *_TWICE)
+    return [*rows, shown(title.format("16 and 8"), cost, detail=told + detail)]
+
+
+def _compared(found: Sequence[Mapping[Cell, Work]], two: Cell, one: Cell) -> tuple[float, str]:
+    """Of two cells' CPU time a request the median ratio of a round, and what it is of."""
+    cost = statistics.median(each[two].request_ms / each[one].request_ms for each in found)
+    spent = [statistics.median(each[cell].request_ms for each in found) for cell in (two, one)]
+    most = statistics.median(each[two].most for each in found)
+    connections = min(two[1], MOST_CHANNELS)
+    told = f"{spent[0]:.3g} and {spent[1]:.3g} ms; {connections} connections, one worker did {most:.0%}; "
+    return cost, told

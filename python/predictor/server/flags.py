@@ -1,0 +1,90 @@
+"""What stands on the command line of a server: `quantra serve` and `python -m predictor.server` are made from it."""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal, final
+
+from predictor.flags import Flag
+from predictor.server.address import DEFAULT_ADDRESS, parse_listening
+from predictor.server.certificates import TlsFiles
+from predictor.server.logs import LogSettings
+from predictor.server.settings import ServerLimits, ServerSettings
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServeFlags:
+    """The flags."""
+
+    models: Annotated[Path, Flag("Folder of NAME/VERSION artifacts.", metavar="DIR")]
+    listen: Annotated[str, Flag("Or unix:PATH. Port 0 picks a free one.", metavar="HOST:PORT")] = str(DEFAULT_ADDRESS)
+    device: Annotated[str, Flag("Device to compute on: auto, cpu, cuda or cuda:N.")] = "auto"
+    max_batch_rows: Annotated[int, Flag("Rows per forward pass at most.", minimum=1)] = 256
+    threads: Annotated[int, Flag("CPU threads per forward pass.", minimum=1)] = 1
+    insecure_public: Annotated[bool, Flag("Allow an address that other machines can reach, unencrypted.")] = False
+    tls_cert: Annotated[
+        Path | None, Flag("Encrypt: the server's certificate, PEM; read again on change.", metavar="FILE")
+    ] = None
+    tls_key: Annotated[Path | None, Flag("Its private key, PEM.", metavar="FILE")] = None
+    tls_client_ca: Annotated[
+        Path | None, Flag("Take calls only with certificates of these authorities, PEM.", metavar="FILE")
+    ] = None
+    token_file: Annotated[
+        Path | None, Flag("Who may call what: lines of NAME ROLE[,ROLE] TOKEN; read again on change.", metavar="FILE")
+    ] = None
+    lock: Annotated[
+        Path | None, Flag("Serve only versions that sha256sum */*/manifest.json listed in this file.", metavar="FILE")
+    ] = None
+    watch: Annotated[bool, Flag("Serve what comes into the folder; drop what leaves it.")] = False
+    max_age: Annotated[
+        int | None, Flag("Refuse bars after whose last one more than N sessions have closed.", metavar="N", minimum=0)
+    ] = None
+    admin_listen: Annotated[
+        str | None, Flag("Where models can be loaded and unloaded, or unix:PATH.", metavar="HOST:PORT")
+    ] = None
+    processes: Annotated[int, Flag("Processes that answer on the one port; Linux.", minimum=1)] = 1
+    max_streams: Annotated[
+        int, Flag("Streams that may be open at once; each may hold 16 MiB of a request.", minimum=1)
+    ] = ServerLimits().streams
+    parent_watch: Annotated[bool, Flag("End when standard input does: with whoever started the server.")] = False
+    metrics_port: Annotated[
+        int | None, Flag("Where Prometheus reads, on 127.0.0.1; 0 picks a free one.", metavar="PORT")
+    ] = None
+    otel: Annotated[bool, Flag("A span of each call for OpenTelemetry, sent as the variables OTEL_* say.")] = False
+    log_level: Annotated[Literal["debug", "info", "warning", "error"], Flag("At debug, a line for every call.")] = (
+        "info"
+    )
+    as_json: Annotated[bool, Flag("Log as JSON too; standard output always is.", spelling="--json")] = False
+
+    def settings(self) -> ServerSettings:
+        """The server's settings, with the token that the variable QUANTRA_TOKEN has.
+
+        Raises:
+            ConfigurationError: an address is none, half of TLS is missing, or as `ServerSettings`.
+        """
+        return ServerSettings(
+            models=self.models,
+            listen=parse_listening(self.listen),
+            insecure_public=self.insecure_public,
+            tls=TlsFiles.of(self.tls_cert, self.tls_key, self.tls_client_ca),
+            token_file=self.token_file,
+            token=os.environ.get("QUANTRA_TOKEN", ""),
+            device=self.device,
+            max_batch_rows=self.max_batch_rows,
+            threads=self.threads,
+            lock=self.lock,
+            watch=self.watch,
+            max_age_sessions=self.max_age,
+            admin_listen=None if self.admin_listen is None else parse_listening(self.admin_listen),
+            processes=self.processes,
+            parent_watch=self.parent_watch,
+            metrics_port=self.metrics_port,
+            otel=self.otel,
+            limits=ServerLimits(streams=self.max_streams),
+        )
+
+    @property
+    def log(self) -> LogSettings:
+        """How the server writes its log."""
+        return LogSettings(self.log_level, as_json=self.as_json)

@@ -1,0 +1,112 @@
+"""What stands on a server's command line: the same for `quantra serve` and `python -m predictor.server`."""
+
+from collections.abc import Sequence
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from predictor.cli import commands, serving
+from predictor.server import Address, ServerSettings, TlsFiles, logs
+from predictor.server import __main__ as program
+
+TOKEN = "x" * 32
+EVERY = [
+    *("--models", "models", "--listen", "192.0.2.1:5", "--device", "cuda:3", "--max-batch-rows", "7", "--threads", "2"),
+    *("--tls-cert", "cert.pem", "--tls-key", "key.pem", "--tls-client-ca", "ca.pem", "--token-file", "tokens"),
+    *("--lock", "models.lock", "--watch", "--max-age", "4", "--admin-listen", "127.0.0.1:6", "--insecure-public"),
+    *("--processes", "3", "--parent-watch", "--metrics-port", "7", "--otel", "--log-level", "debug", "--json"),
+]
+ASKED = ServerSettings(
+    models=Path("models"),
+    listen=Address("192.0.2.1", 5),
+    insecure_public=True,
+    tls=TlsFiles(Path("cert.pem"), Path("key.pem"), Path("ca.pem")),
+    token_file=Path("tokens"),
+    token=TOKEN,
+    device="cuda:3",
+    max_batch_rows=7,
+    threads=2,
+    lock=Path("models.lock"),
+    watch=True,
+    admin_listen=Address("127.0.0.1", 6),
+    max_age_sessions=4,
+    metrics_port=7,
+    otel=True,
+    processes=3,
+    parent_watch=True,
+)
+
+
+def nothing(_: logs.LogSettings) -> None:
+    """In place of the log of this process."""
+
+
+@pytest.fixture(autouse=True)
+def served(monkeypatch: pytest.MonkeyPatch) -> list[tuple[ServerSettings, logs.LogSettings]]:
+    """What both programs would have served."""
+    monkeypatch.setenv("QUANTRA_TOKEN", TOKEN)
+    monkeypatch.setattr("sys.platform", "linux")
+    found: list[tuple[ServerSettings, logs.LogSettings]] = []
+
+    def serve(*asked: Any) -> int:
+        found.append(asked)
+        return 0
+
+    monkeypatch.setattr(program, "serve", serve)
+    monkeypatch.setattr(serving, "serve_models", serve)
+    monkeypatch.setattr(logs, "set_up", nothing)
+    return found
+
+
+def quantra(arguments: Sequence[str]) -> int:
+    """The exit code of `quantra serve`."""
+    return CliRunner().invoke(commands.app, ["serve", *arguments]).exit_code
+
+
+def plain(arguments: Sequence[str]) -> int:
+    """That of `python -m predictor.server`."""
+    try:
+        return program.main(arguments)
+    except SystemExit as ended:
+        return int(str(ended.code))
+
+
+BOTH = pytest.mark.parametrize("command", [quantra, plain])
+
+
+@BOTH
+def test_every_flag_reaches_the_server(command: Any, served: list[Any]) -> None:
+    unasked = ServerSettings(models=Path())
+    kept = {one.name for one in fields(ASKED) if getattr(ASKED, one.name) == getattr(unasked, one.name)}
+    assert kept == {"limits"}
+    assert command(EVERY) == 0
+    assert served == [(ASKED, logs.LogSettings("debug", as_json=True))]
+
+
+@BOTH
+def test_without_flags_a_server_is_as_its_settings_have_it(command: Any, served: list[Any]) -> None:
+    assert command(["--models", "models"]) == 0
+    assert served == [(ServerSettings(models=Path("models"), token=TOKEN), logs.LogSettings())]
+
+
+@BOTH
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        [],
+        ["--models"],
+        ["--models", "models", "--threads", "0"],
+        ["--models", "models", "--threads", "many"],
+        ["--models", "models", "--max-age", "-1"],
+        ["--models", "models", "--listen", "nowhere"],
+        ["--models", "models", "--tls-cert", "cert.pem"],
+        ["--models", "models", "--log-level", "loud"],
+        ["--models", "models", "--no-watch"],
+    ],
+)
+def test_bad_usage_has_the_exit_code_2(command: Any, arguments: list[str], served: list[Any]) -> None:
+    assert command(arguments) == 2
+    assert not served

@@ -1,0 +1,104 @@
+"""How a worker that begins later comes to serve what the others do: two services over one folder of models."""
+
+import shutil
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from model_folders import replace_version, save_seeds
+
+from predictor.registry import set_alias
+from predictor.server.workers.agreement import agree, told
+from predictor.service import PredictionService
+from predictor.service.served import ServedModels
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Artifacts 0 and 1 of different weights."""
+    return save_seeds(tmp_path_factory.mktemp("saved"), 0, 1)
+
+
+@pytest.fixture
+def models(saved: Path, tmp_path: Path) -> Path:
+    """Versions 1 and 2 of `small`, of which 1 is the champion, and version 1 of `other`."""
+    for version, seed in (("small/1", "0"), ("small/2", "1"), ("other/1", "1")):
+        shutil.copytree(saved / seed, tmp_path / "models" / version)
+    set_alias(tmp_path / "models" / "small", "champion", 1)
+    return tmp_path / "models"
+
+
+@pytest.fixture
+def others(models: Path) -> Iterator[ServedModels]:
+    """Of a worker that has begun first."""
+    with closing(PredictionService.open(models, device="cpu")) as service:
+        yield service.served
+
+
+def begun(models: Path, others: ServedModels) -> tuple[list[str], list[str]]:
+    """What a worker serves that begins now, once it has been told what the others do, and what is not as there."""
+    with closing(PredictionService.open(models, device="cpu")) as service:
+        problems = agree(service.served, told(others))
+        return [f"{one.name}@{one.version}" for one in service.served.infos()], problems
+
+
+def test_where_nothing_has_changed_nothing_is_done(models: Path, others: ServedModels) -> None:
+    assert begun(models, others) == (["other@1", "small@1", "small@2"], [])
+
+
+def test_what_the_others_have_unloaded_is_unloaded_a_model_with_its_champion_too(
+    models: Path, others: ServedModels
+) -> None:
+    others.unload("small")
+    assert begun(models, others) == (["other@1"], [])
+
+
+def test_a_version_that_the_others_do_not_serve_is_unloaded_alone(
+    models: Path, others: ServedModels, saved: Path
+) -> None:
+    others.unload("small@2")
+    shutil.copytree(saved / "0", models / "other" / "2")
+    set_alias(models / "other", "champion", 1)
+    others.load("other@1")
+    assert begun(models, others) == (["other@1", "small@1"], [])
+
+
+def test_what_the_others_serve_and_the_folder_has_again_is_loaded(models: Path, others: ServedModels) -> None:
+    away = models.parent / "away"
+    (models / "other").rename(away)
+    with closing(PredictionService.open(models, device="cpu")) as service:
+        away.rename(models / "other")
+        assert agree(service.served, told(others)) == []
+        assert "other" in {one.name for one in service.served.infos()}
+
+
+def test_what_the_folder_has_no_more_is_told(models: Path, others: ServedModels) -> None:
+    shutil.rmtree(models / "other")
+    served, (problem,) = begun(models, others)
+    assert served == ["small@1", "small@2"]
+    assert problem.startswith("other@1 is served by the others and not here: there is no model 'other'")
+
+
+def test_other_weights_under_the_same_version_are_told(models: Path, others: ServedModels, saved: Path) -> None:
+    replace_version(models / "other" / "1", saved / "0")
+    _, problems = begun(models, others)
+    assert problems == ["other@1 has changed in the folder since the others read it; reload other"]
+
+
+def test_what_came_between_a_change_and_its_taking_back_is_served_again(
+    models: Path, others: ServedModels, saved: Path
+) -> None:
+    before = others.now
+    others.unload("small")
+    shutil.copytree(saved / "0", models / "other" / "2")
+    others.refresh()
+    others.restore(before)
+    others.refresh()
+    assert [f"{one.name}@{one.version}" for one in others.infos()] == ["other@1", "other@2", "small@1", "small@2"]
+
+
+def test_another_champion_is_told(models: Path, others: ServedModels) -> None:
+    set_alias(models / "small", "champion", 2)
+    _, problems = begun(models, others)
+    assert problems == ["small means small@1 to the others and not here; load small, which reads its aliases"]
