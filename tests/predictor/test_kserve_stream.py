@@ -10,7 +10,8 @@ from predictor.calls.flow import Flow
 from predictor.calls.inference_stream import InferStream
 from predictor.errors import ModelNotFoundError, UnavailableError
 from predictor.instance import Deadline
-from predictor.wire.kserve.streams import encode_response, request_id_of
+from predictor.wire.errors import MAX_INSTANCE_MESSAGE
+from predictor.wire.kserve.streams import encode_error, encode_response, request_id_of
 
 MOST = 3
 
@@ -138,3 +139,8 @@ def test_the_id_of_a_request_is_found_without_reading_the_rest() -> None:
     assert request_id_of(infer_request(a_window()).SerializeToString()) == ""
     assert request_id_of(b"\xff\xff garbage") == ""
     assert len(request_id_of(pb.ModelInferRequest(id="7" * 9000).SerializeToString())) == 256
+
+
+def test_a_long_error_is_told_by_its_beginning() -> None:
+    told = pb.ModelStreamInferResponse.FromString(encode_error("a", UnavailableError("x" * 100_000)))
+    assert len(told.error_message) < 2 * MAX_INSTANCE_MESSAGE
