@@ -10,7 +10,8 @@ from predictor.calls.flow import Flow
 from predictor.calls.inference_stream import InferStream
 from predictor.errors import ModelNotFoundError, UnavailableError
 from predictor.instance import Deadline
-from predictor.wire.kserve.streams import encode_response, request_id_of
+from predictor.wire.errors import MAX_INSTANCE_MESSAGE
+from predictor.wire.kserve.streams import encode_error, encode_response, request_id_of
 
 MOST = 3
 
@@ -138,3 +139,30 @@ def test_the_id_of_a_request_is_found_without_reading_the_rest() -> None:
     assert request_id_of(infer_request(a_window()).SerializeToString()) == ""
     assert request_id_of(b"\xff\xff garbage") == ""
     assert len(request_id_of(pb.ModelInferRequest(id="7" * 9000).SerializeToString())) == 256
+
+
+def test_a_long_error_is_told_by_its_beginning() -> None:
+    told = pb.ModelStreamInferResponse.FromString(encode_error("a", UnavailableError("x" * 100_000)))
+    assert len(told.error_message) < 2 * MAX_INSTANCE_MESSAGE
+
+
+def test_a_request_that_is_being_begun_while_its_stream_is_cancelled_is_dropped() -> None:
+    work: Future[bytes] = Future()
+
+    def infer(request: bytes, deadline: Deadline) -> "Future[bytes]":
+        del request, deadline
+        call.cancel()
+        return work
+
+    call = InferStream(infer, Deadline(), [].append, Flow(MOST, 1 << 20))
+    assert not call.send(b"")
+    assert work.cancelled()
+
+
+def test_a_stream_that_its_caller_has_ended_ends_in_order_though_the_server_stops() -> None:
+    stream = Stream()
+    stream.send("a")
+    stream.call.end()
+    stream.call.stop(UnavailableError("the server is stopping"))
+    stream.answer(0, "a")
+    assert stream.call.ended.exception(0) is None

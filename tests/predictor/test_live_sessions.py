@@ -311,6 +311,14 @@ def test_a_session_that_is_closed_is_unknown_and_its_id_is_free(stream: Stream, 
     assert stream.told() == {"open s": "forecast"}
 
 
+def test_a_session_that_is_closed_twice_is_unknown_the_second_time(stream: Stream, held: Held) -> None:
+    stream.push(BEGUN)
+    stream.close()
+    stream._send("again", close=pb.CloseSession(session_id="s"))
+    held.answer()
+    assert stream.told() == {f"push {BEGUN}": "forecast", "close s": "ack", "again": "UNKNOWN_SESSION"}
+
+
 # --- the model
 
 

@@ -241,3 +241,23 @@ def test_of_one_connections_slow_requests_as_many_end_as_wait_for_its_places() -
 
     with asyncio.Runner(loop_factory=Clocked) as runner:
         runner.run(work())
+
+
+def test_a_request_has_a_second_to_come_though_others_wait_for_its_place() -> None:
+    async def work() -> None:
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, Clocked)
+        arrivals, peer = Arrivals(ServerLimits(arriving=1)), Peer(3)
+        tasks: list[asyncio.Task[Any]] = [asyncio.create_task(arrivals.keep_moving())]
+        tasks += [asyncio.create_task(arrivals.request(cast("Any", Silent()), peer)) for _ in range(2)]
+        await settle()
+        loop.ahead_s += 0.7  # one look
+        await settle()
+        await settle()
+        assert not any(task.done() for task in tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
+
+    with asyncio.Runner(loop_factory=Clocked) as runner:
+        runner.run(work())

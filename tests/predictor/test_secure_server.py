@@ -40,9 +40,11 @@ from predictor.forecast import Forecast
 from predictor.instance import Instance, Query
 from predictor.server import Address, ServerLimits, ServerSettings, SocketAddress, TlsFiles, parse_listening, serve
 from predictor.server import rotation as rotation_module
+from predictor.server.guard import Guard
 from predictor.server.issuing import Issued, issue
 from predictor.server.rotation import Rotation
 from predictor.server.servicer import PREDICTION
+from predictor.server.tokens import Tokens
 from predictor.wire import instances
 
 posix = pytest.mark.skipif(os.name != "posix", reason="of POSIX alone")
@@ -371,6 +373,27 @@ def test_streams_and_sessions_of_both_clients_send_the_token(guarded: tuple[Secu
             assert [type(one.outcome) async for one in client.predict_stream([bars])] == [Forecast]
 
     asyncio.run(follow())
+
+
+def test_a_caller_without_a_token_is_told_so_by_a_full_server_too(service: CannedService) -> None:
+    guard = Guard(Tokens.parse(f"desk predict {PREDICTS}\n"))
+    service.predictions_released.clear()
+    limits = ServerLimits(calls_in_flight=1)
+    with serving(service, limits, guard=guard) as running, grpc.insecure_channel(running.target) as channel:
+        stub, headers = PredictionServiceStub(channel), (("authorization", f"Bearer {PREDICTS}"),)
+        asked = pb.PredictRequest(instances=[instances.encode(Instance(input=BARS))])
+        held: Any = stub.Predict.future(asked, metadata=headers)
+        assert service.begun.wait(30)
+        for sent, code in ((None, "UNAUTHENTICATED"), (headers, "RESOURCE_EXHAUSTED")):
+            with pytest.raises(grpc.RpcError) as refused:
+                stub.Predict(asked, metadata=sent)
+            assert _code(refused.value) == code
+        service.predictions_released.set()
+        assert held.result(30).results
+
+
+def _code(failure: Any) -> str:
+    return failure.code().name
 
 
 def test_health_needs_no_token(guarded: tuple[Secured, Path]) -> None:

@@ -694,7 +694,8 @@ def test_a_stream_of_questions_about_services_counts_as_one_call(service: Canned
     asked = SimpleQueue[Any]()
     asked.put(reflection_pb2.ServerReflectionRequest(list_services=""))
     with serving(service, ServerLimits(calls_in_flight=1)) as running, grpc.insecure_channel(running.target) as channel:
-        answers: Any = reflection_pb2_grpc.ServerReflectionStub(channel).ServerReflectionInfo(iter(asked.get, None))
+        stub: Any = reflection_pb2_grpc.ServerReflectionStub(channel)
+        answers = stub.ServerReflectionInfo(iter(asked.get, None))
         assert next(answers).list_services_response.service
         code, _, _ = refusal(lambda: health_of(channel).Check(health_pb2.HealthCheckRequest(), timeout=10))
         assert code is grpc.StatusCode.RESOURCE_EXHAUSTED

@@ -433,7 +433,9 @@ async def places(client: AsyncQuantraClient, questions: Any) -> list[int]:
     return sorted([answer.place async for answer in client.predict_stream(questions, in_flight=2)])
 
 
-def test_a_question_that_comes_while_its_answer_is_waited_for_has_its_own_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_silence_counts_from_the_question_and_from_the_look_for_its_answer_whichever_is_later(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr("predictor.client.streams.GRACE_S", 10.0)
     now_s = [100.0]
     monkeypatch.setattr("predictor.client.streams.time", Clock(now_s))
@@ -444,6 +446,8 @@ def test_a_question_that_comes_while_its_answer_is_waited_for_has_its_own_time(m
     assert not asking.is_overdue()
     now_s[0] += 12
     assert asking.is_overdue()
+    asking.reads()  # whoever comes late to read waits from then on
+    assert not asking.is_overdue()
 
 
 def test_who_reads_no_more_lets_the_thread_go_that_waits_for_room() -> None:

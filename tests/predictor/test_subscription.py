@@ -92,6 +92,11 @@ def test_what_is_kept_does_not_hold_on_to_the_history_that_was_sent() -> None:
         kept = after(kept, push_of(PANEL, DAYS[-1], "AAPL"))
 
 
+def test_what_is_asked_after_a_push_has_not_the_name_of_the_first_question() -> None:
+    kept = Subscription.of(Instance(input=PANEL.until(DAYS[-2]), request_id="the first"), NEED)
+    assert after(kept, push_of(PANEL, DAYS[-1])).instance().request_id == ""
+
+
 def test_the_size_counts_bars_and_covariates() -> None:
     plain, covered = subscribed(), subscribed_with_covariates()
     cells = len(SYMBOLS) * NEED * 8
