@@ -57,7 +57,7 @@ internal sealed class BarsCsv
         var sessions = _bars.Values.SelectMany(bars => bars.Keys).Distinct().Order().ToArray();
         return new BarPanel
         {
-            Symbols = _symbols,
+            Symbols = [.. _symbols],
             Sessions = sessions,
             Open = Spread("open", sessions),
             High = Spread("high", sessions),

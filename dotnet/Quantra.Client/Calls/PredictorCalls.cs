@@ -66,7 +66,7 @@ internal static class PredictorCalls
         var failures = await Task.WhenAll(calls).ConfigureAwait(false);
         if (failures is [{ } first, ..] && failures.All(failure => failure is not null))
             ExceptionDispatchInfo.Throw(first);
-        return results;
+        return results.AsReadOnly();
 
         async Task<QuantraException?> FillAsync(IGrouping<ModelReference, int> places)
         {

@@ -1,3 +1,5 @@
+using System.Collections.ObjectModel;
+
 namespace Quantra.Client;
 
 /// <summary>What a model reads with a panel of bars: values by name, aligned with its S symbols and T sessions.</summary>
@@ -32,5 +34,5 @@ public sealed record Covariates
     /// <summary>Whether there are none.</summary>
     public bool IsEmpty => Observed.Count + Known.Count + Numbers.Count + Categories.Count == 0;
 
-    private static Dictionary<string, T> Empty<T>() => [];
+    private static ReadOnlyDictionary<string, T> Empty<T>() => ReadOnlyDictionary<string, T>.Empty;
 }
