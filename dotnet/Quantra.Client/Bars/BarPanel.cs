@@ -81,6 +81,16 @@ public sealed record BarPanel
         };
     }
 
+    /// <inheritdoc/>
+    public bool Equals(BarPanel? other) => other is not null && ByValue.Same(Parts(), other.Parts());
+
+    /// <inheritdoc/>
+    public override int GetHashCode() => ByValue.Hash(Parts());
+
+    /// <summary>One line, the same in every culture.</summary>
+    /// <returns>Such as "bars of AAPL, IBM; 200 sessions, 2012-05-14 to 2013-03-01".</returns>
+    public override string ToString() => $"bars of {Listed.Symbols(Symbols)}; {Listed.Days(Sessions.Span)}";
+
     private int RowOf(string symbol)
     {
         for (var row = 0; row < Symbols.Count; row++)
@@ -94,4 +104,20 @@ public sealed record BarPanel
 
     private ReadOnlyMemory<double> Row(ReadOnlyMemory<double> column, int row) =>
         column.IsEmpty ? column : column.Slice(row * Sessions.Length, Sessions.Length);
+
+    private object?[] Parts() =>
+    [
+        ByValue.Of(Symbols),
+        ByValue.Of(Sessions),
+        ByValue.Of(Open),
+        ByValue.Of(High),
+        ByValue.Of(Low),
+        ByValue.Of(Close),
+        ByValue.Of(Volume),
+        ByValue.Of(AdjustedClose),
+        ByValue.Of(SplitRatio),
+        ByValue.Of(CashDividend),
+        Calendar,
+        Currency,
+    ];
 }
