@@ -22,12 +22,17 @@ internal sealed class BarsCsv
 
     /// <summary>Reads a whole file.</summary>
     /// <param name="path">The file; its name is the symbol if no column is.</param>
-    public static BarPanel Read(string path)
+    /// <param name="cancellationToken">Stops the reading between two rows.</param>
+    public static BarPanel Read(string path, CancellationToken cancellationToken)
     {
         var table = CsvTable.Open(path, QuantraReason.BarsInvalid);
         var bars = new BarsCsv(table);
         foreach (var row in table.Rows())
+        {
+            cancellationToken.ThrowIfCancellationRequested();
             bars.Add(row, Path.GetFileNameWithoutExtension(path).ToUpperInvariant());
+        }
+
         return bars.ToPanel();
     }
 
