@@ -49,7 +49,7 @@ public sealed class EmbeddedPredictor : IStockPredictor
         var host = await PythonHost.StartAsync(environment).ConfigureAwait(false);
         var (door, statuses) = await host.RunAsync(() => Open(options, environment)).ConfigureAwait(false);
         var problems = Array.ConvertAll(statuses, PythonBytes.Error);
-        return door is null ? throw problems[0].ToException() : new EmbeddedPredictor(host, door, options, problems);
+        return door is null ? throw problems[0].ToException() : new EmbeddedPredictor(host, door, options, problems.AsReadOnly());
     }
 
     /// <inheritdoc/>

@@ -3,6 +3,11 @@ namespace Quantra.Client.Tests;
 /// <summary>Reading bars.</summary>
 public sealed class BarPanelTests : IDisposable
 {
+    private static readonly string Three = "symbol,date,open,high,low,close,volume,adj_close\n" + string.Concat(
+        from symbol in Enumerable.Range(1, 3)
+        from day in Enumerable.Range(1, 3)
+        select $"{(char)('@' + symbol)},2013-12-{28 + day},1,1,1,{symbol}{day},1,{symbol}{day}.5\n");
+
     private readonly DirectoryInfo _folder = Directory.CreateTempSubdirectory("quantra-csv-");
 
     public void Dispose() => _folder.Delete(recursive: true);
@@ -98,6 +103,57 @@ public sealed class BarPanelTests : IDisposable
         Assert.Equal([2], bars.Last(1).Close.ToArray());
         Assert.Equal(2, bars.Last(5).Sessions.Length);
         Assert.Throws<ArgumentOutOfRangeException>(() => bars.Last(0));
+    }
+
+    [Fact]
+    public void The_last_sessions_of_a_panel_are_the_newest_of_every_symbol()
+    {
+        var last = Read(Three).Last(2);
+        Assert.Equal([new DateOnly(2013, 12, 30), new DateOnly(2013, 12, 31)], last.Sessions.ToArray());
+        Assert.Equal(["A", "B", "C"], last.Symbols);
+        Assert.Equal([12, 13, 22, 23, 32, 33], last.Close.ToArray());
+        Assert.Equal([12.5, 13.5, 22.5, 23.5, 32.5, 33.5], last.AdjustedClose.ToArray());
+        Assert.True(last.SplitRatio.IsEmpty);
+        Assert.Equal(Read(Three), Read(Three).Last(9));
+        Assert.Throws<ArgumentOutOfRangeException>(() => last.Last(0));
+    }
+
+    [Fact]
+    public void Some_symbols_of_a_panel_come_in_the_order_asked_for()
+    {
+        var panel = Read(Three) with { Calendar = "XNYS", Currency = "USD" };
+        var some = panel.Select(["C", "A"]);
+        Assert.Equal(["C", "A"], some.Symbols);
+        Assert.Equal([31, 32, 33, 11, 12, 13], some.Close.ToArray());
+        Assert.Equal([31.5, 32.5, 33.5, 11.5, 12.5, 13.5], some.AdjustedClose.ToArray());
+        Assert.Equal(("XNYS", "USD", 3), (some.Calendar, some.Currency, some.Sessions.Length));
+        Assert.Equal(panel.Select("C"), some.Select("C"));
+        Assert.Contains("no bars of X", Assert.Throws<QuantraException>(() => panel.Select(["A", "X"])).Message, StringComparison.Ordinal);
+    }
+
+    [Fact]
+    public async Task A_file_is_read_as_well_without_holding_the_caller()
+    {
+        var panel = Read(Three);
+        Assert.Equal(panel, await BarPanel.ReadCsvAsync(Path.Combine(_folder.FullName, "bars.csv"), TestContext.Current.CancellationToken));
+    }
+
+    [Fact]
+    public async Task Refusals_of_a_file_come_out_of_the_task()
+    {
+        var reading = BarPanel.ReadCsvAsync(Path.Combine(_folder.FullName, "none.csv"), TestContext.Current.CancellationToken);
+        Assert.Equal(QuantraReason.BarsInvalid, (await Assert.ThrowsAsync<QuantraException>(() => reading)).Reason);
+    }
+
+    [Fact]
+    public async Task A_reading_can_be_cancelled()
+    {
+        Read(Three);
+        var path = Path.Combine(_folder.FullName, "bars.csv");
+        using var source = new CancellationTokenSource();
+        await source.CancelAsync();
+        await Assert.ThrowsAnyAsync<OperationCanceledException>(() => BarPanel.ReadCsvAsync(path, source.Token));
+        Assert.Throws<OperationCanceledException>(() => BarsCsv.Read(path, source.Token));
     }
 
     private BarPanel Read(string text)

@@ -82,7 +82,7 @@ public abstract class PredictorTests
     [Fact]
     public async Task A_symbol_without_its_last_bar_has_NaN_and_a_warning()
     {
-        var bars = BarPanel.ReadCsv(Doors.PathOf("late.csv"));
+        var bars = await BarPanel.ReadCsvAsync(Doors.PathOf("late.csv"), Token);
         var forecast = await _predictor.PredictAsync(new PredictionRequest("small", bars), Token);
         AssertSame(_expected.Of("late"), forecast);
         Assert.True(double.IsNaN(forecast.Value("IBM", 5, 0.5)));
@@ -213,7 +213,7 @@ public abstract class PredictorTests
     [Fact]
     public async Task A_symbol_that_has_no_forecast_says_why()
     {
-        var bars = BarPanel.ReadCsv(Doors.PathOf("late.csv"));
+        var bars = await BarPanel.ReadCsvAsync(Doors.PathOf("late.csv"), Token);
         var forecast = await _predictor.PredictAsync(new PredictionRequest("fitted", bars), Token);
         var expected = Assert.Single(_expected.Of("fitted_late").All("refusals"));
         var (symbol, refusal) = Assert.Single(forecast.Refusals);
@@ -258,7 +258,7 @@ public abstract class PredictorTests
     [Fact]
     public async Task A_symbol_without_its_last_bar_has_no_rank()
     {
-        var bars = BarPanel.ReadCsv(Doors.PathOf("late.csv"));
+        var bars = await BarPanel.ReadCsvAsync(Doors.PathOf("late.csv"), Token);
         var forecast = await _predictor.PredictAsync(new PredictionRequest("graph", bars), Token);
         Assert.Equal(_expected.Of("graph_late").Array<int>("ranks"), forecast.Ranks!.Value.ToArray());
         Assert.Equal((0, 1), (forecast.Rank("IBM", 5), forecast.Rank("AAPL", 5)));

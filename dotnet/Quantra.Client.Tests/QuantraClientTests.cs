@@ -144,7 +144,7 @@ public sealed class QuantraClientTests(Doors doors)
     [Fact]
     public async Task An_answer_with_too_few_results_is_INTERNAL()
     {
-        var request = new PredictionRequest("small", BarPanel.ReadCsv(doors.PathOf("bars.csv")));
+        var request = new PredictionRequest("small", await BarPanel.ReadCsvAsync(doors.PathOf("bars.csv"), Token));
         await using var predicting = Client(new V1.PredictResponse());
         var unpredicted = await Assert.ThrowsAsync<QuantraException>(() => predicting.PredictAsync(request, Token));
         await using var explaining = Client(new V1.ExplainResponse());
@@ -175,7 +175,7 @@ public sealed class QuantraClientTests(Doors doors)
     [Fact]
     public async Task A_forecast_prints_the_same_table_in_every_culture()
     {
-        var bars = BarPanel.ReadCsv(doors.PathOf("bars.csv")).Select("AAPL");
+        var bars = (await BarPanel.ReadCsvAsync(doors.PathOf("bars.csv"), Token)).Select("AAPL");
         var forecast = await doors.Grpc.PredictAsync(new PredictionRequest("small", bars), Token);
         var commas = (CultureInfo)CultureInfo.InvariantCulture.Clone();
         commas.NumberFormat.NumberDecimalSeparator = ",";

@@ -54,7 +54,18 @@ public sealed record BarPanel
     public static BarPanel ReadCsv(string path)
     {
         ArgumentException.ThrowIfNullOrEmpty(path);
-        return BarsCsv.Read(path);
+        return BarsCsv.Read(path, CancellationToken.None);
+    }
+
+    /// <summary>The same on a thread of the pool: a large file takes seconds, in which a window must not stand still.</summary>
+    /// <param name="path">As for <see cref="ReadCsv"/>.</param>
+    /// <param name="cancellationToken">Stops the reading between two rows.</param>
+    /// <returns>As of <see cref="ReadCsv"/>.</returns>
+    /// <exception cref="QuantraException">BARS_INVALID: the message names row, column and value.</exception>
+    public static Task<BarPanel> ReadCsvAsync(string path, CancellationToken cancellationToken = default)
+    {
+        ArgumentException.ThrowIfNullOrEmpty(path);
+        return Task.Run(() => BarsCsv.Read(path, cancellationToken), cancellationToken);
     }
 
     /// <summary>Selects one symbol's bars.</summary>
@@ -81,6 +92,37 @@ public sealed record BarPanel
         };
     }
 
+    /// <summary>Selects several symbols' bars, in this order.</summary>
+    /// <param name="symbols">Some of <see cref="Symbols"/>.</param>
+    /// <returns>A panel of copied columns, with every session of this one.</returns>
+    /// <exception cref="QuantraException">BARS_INVALID: the panel has no such symbol; the message lists those that it has.</exception>
+    public BarPanel Select(IReadOnlyList<string> symbols)
+    {
+        ArgumentNullException.ThrowIfNull(symbols);
+        int[] rows = [.. symbols.Select(RowOf)];
+        return Cut([.. symbols], rows, start: 0);
+    }
+
+    /// <summary>The most recent sessions of every symbol.</summary>
+    /// <param name="count">How many, at least 1; all of them if there are fewer.</param>
+    /// <returns>A shorter panel, of copied columns.</returns>
+    public BarPanel Last(int count)
+    {
+        ArgumentOutOfRangeException.ThrowIfLessThan(count, 1);
+        int[] rows = [.. Enumerable.Range(0, Symbols.Count)];
+        return Cut(Symbols, rows, Math.Max(0, Sessions.Length - count));
+    }
+
+    /// <inheritdoc/>
+    public bool Equals(BarPanel? other) => other is not null && ByValue.Same(Parts(), other.Parts());
+
+    /// <inheritdoc/>
+    public override int GetHashCode() => ByValue.Hash(Parts());
+
+    /// <summary>One line, the same in every culture.</summary>
+    /// <returns>Such as "bars of AAPL, IBM; 200 sessions, 2012-05-14 to 2013-03-01".</returns>
+    public override string ToString() => $"bars of {Listed.Symbols(Symbols)}; {Listed.Days(Sessions.Span)}";
+
     private int RowOf(string symbol)
     {
         for (var row = 0; row < Symbols.Count; row++)
@@ -92,6 +134,51 @@ public sealed record BarPanel
         throw QuantraError.BadBars($"no bars of {symbol}; the panel has {Listed.First(Symbols)}").ToException();
     }
 
+    /// <summary>Some rows of every column, from a session on.</summary>
+    private BarPanel Cut(IReadOnlyList<string> symbols, int[] rows, int start)
+    {
+        return this with
+        {
+            Symbols = symbols,
+            Sessions = Sessions[start..],
+            Open = Part(Open),
+            High = Part(High),
+            Low = Part(Low),
+            Close = Part(Close),
+            Volume = Part(Volume),
+            AdjustedClose = Part(AdjustedClose),
+            SplitRatio = Part(SplitRatio),
+            CashDividend = Part(CashDividend),
+        };
+
+        ReadOnlyMemory<double> Part(ReadOnlyMemory<double> column)
+        {
+            if (column.IsEmpty)
+                return column;
+            var length = Sessions.Length - start;
+            var part = new double[rows.Length * length];
+            for (var place = 0; place < rows.Length; place++)
+                Row(column, rows[place]).Span[start..].CopyTo(part.AsSpan(place * length));
+            return part;
+        }
+    }
+
     private ReadOnlyMemory<double> Row(ReadOnlyMemory<double> column, int row) =>
         column.IsEmpty ? column : column.Slice(row * Sessions.Length, Sessions.Length);
+
+    private object?[] Parts() =>
+    [
+        ByValue.Of(Symbols),
+        ByValue.Of(Sessions),
+        ByValue.Of(Open),
+        ByValue.Of(High),
+        ByValue.Of(Low),
+        ByValue.Of(Close),
+        ByValue.Of(Volume),
+        ByValue.Of(AdjustedClose),
+        ByValue.Of(SplitRatio),
+        ByValue.Of(CashDividend),
+        Calendar,
+        Currency,
+    ];
 }

@@ -79,6 +79,32 @@ public sealed record BarSeries
         Currency = Currency,
     };
 
+    /// <inheritdoc/>
+    public bool Equals(BarSeries? other) => other is not null && ByValue.Same(Parts(), other.Parts());
+
+    /// <inheritdoc/>
+    public override int GetHashCode() => ByValue.Hash(Parts());
+
+    /// <summary>One line, the same in every culture.</summary>
+    /// <returns>Such as "bars of AAPL; 200 sessions, 2012-05-14 to 2013-03-01".</returns>
+    public override string ToString() => ToPanel().ToString();
+
     private static ReadOnlyMemory<double> From(ReadOnlyMemory<double> column, int start) =>
         column.IsEmpty ? column : column[start..];
+
+    private object?[] Parts() =>
+    [
+        Symbol,
+        ByValue.Of(Sessions),
+        ByValue.Of(Open),
+        ByValue.Of(High),
+        ByValue.Of(Low),
+        ByValue.Of(Close),
+        ByValue.Of(Volume),
+        ByValue.Of(AdjustedClose),
+        ByValue.Of(SplitRatio),
+        ByValue.Of(CashDividend),
+        Calendar,
+        Currency,
+    ];
 }

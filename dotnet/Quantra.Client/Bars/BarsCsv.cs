@@ -22,12 +22,17 @@ internal sealed class BarsCsv
 
     /// <summary>Reads a whole file.</summary>
     /// <param name="path">The file; its name is the symbol if no column is.</param>
-    public static BarPanel Read(string path)
+    /// <param name="cancellationToken">Stops the reading between two rows.</param>
+    public static BarPanel Read(string path, CancellationToken cancellationToken)
     {
         var table = CsvTable.Open(path, QuantraReason.BarsInvalid);
         var bars = new BarsCsv(table);
         foreach (var row in table.Rows())
+        {
+            cancellationToken.ThrowIfCancellationRequested();
             bars.Add(row, Path.GetFileNameWithoutExtension(path).ToUpperInvariant());
+        }
+
         return bars.ToPanel();
     }
 
@@ -57,7 +62,7 @@ internal sealed class BarsCsv
         var sessions = _bars.Values.SelectMany(bars => bars.Keys).Distinct().Order().ToArray();
         return new BarPanel
         {
-            Symbols = _symbols,
+            Symbols = [.. _symbols],
             Sessions = sessions,
             Open = Spread("open", sessions),
             High = Spread("high", sessions),

@@ -13,6 +13,7 @@ internal static class PredictorCalls
         CancellationToken cancellationToken)
     {
         ArgumentNullException.ThrowIfNull(request);
+        NullCheck.Request(request, nameof(request));
         var results = await predictor.PredictManyAsync([request], cancellationToken).ConfigureAwait(false);
         return results[0].GetForecast();
     }
@@ -27,6 +28,8 @@ internal static class PredictorCalls
         Func<ModelReference, IReadOnlyList<PredictionRequest>, Task<IReadOnlyList<PredictionResult>>> predict)
     {
         ArgumentNullException.ThrowIfNull(requests);
+        for (var index = 0; index < requests.Count; index++)
+            NullCheck.Request(requests[index], FormattableString.Invariant($"requests[{index}]"));
         return PredictByModelAsync(requests, predict);
     }
 
@@ -51,6 +54,7 @@ internal static class PredictorCalls
         Func<ManyExplanationsRequest, Task<IReadOnlyList<Attribution>>> explain)
     {
         ArgumentNullException.ThrowIfNull(request);
+        NullCheck.Explanations(request);
         var attributions = await explain(request).ConfigureAwait(false);
         if (request.Targets.Count > 0)
             CheckCount(attributions.Count, request.Targets.Count);
@@ -66,7 +70,7 @@ internal static class PredictorCalls
         var failures = await Task.WhenAll(calls).ConfigureAwait(false);
         if (failures is [{ } first, ..] && failures.All(failure => failure is not null))
             ExceptionDispatchInfo.Throw(first);
-        return results;
+        return results.AsReadOnly();
 
         async Task<QuantraException?> FillAsync(IGrouping<ModelReference, int> places)
         {

@@ -88,11 +88,11 @@ public sealed class CovariateSource
         var statics = needs[CovariateGroup.Static].Where(need => _statics.ContainsKey(need.Name)).ToLookup(need => need.Categories.Count > 0);
         return new Covariates
         {
-            Observed = SeriesOf(needs[CovariateGroup.Observed]).ToDictionary(one => one.Name, one => Memory(one.AsOf(bars.Symbols, bars.Sessions.Span))),
-            Known = known.ToDictionary(one => one.Name, one => Memory(one.OfDays(bars.Symbols, axis, last))),
+            Observed = SeriesOf(needs[CovariateGroup.Observed]).ToDictionary(one => one.Name, one => Memory(one.AsOf(bars.Symbols, bars.Sessions.Span))).AsReadOnly(),
+            Known = known.ToDictionary(one => one.Name, one => Memory(one.OfDays(bars.Symbols, axis, last))).AsReadOnly(),
             FutureSessions = future,
-            Numbers = statics[false].ToDictionary(need => need.Name, need => Memory(NumbersOf(need.Name, bars.Symbols))),
-            Categories = statics[true].ToDictionary(need => need.Name, need => TextsOf(need.Name, bars.Symbols)),
+            Numbers = statics[false].ToDictionary(need => need.Name, need => Memory(NumbersOf(need.Name, bars.Symbols))).AsReadOnly(),
+            Categories = statics[true].ToDictionary(need => need.Name, need => TextsOf(need.Name, bars.Symbols)).AsReadOnly(),
         };
     }
 

@@ -1,3 +1,5 @@
+using System.Collections.ObjectModel;
+
 namespace Quantra.Client;
 
 /// <summary>What a model reads with a panel of bars: values by name, aligned with its S symbols and T sessions.</summary>
@@ -32,5 +34,26 @@ public sealed record Covariates
     /// <summary>Whether there are none.</summary>
     public bool IsEmpty => Observed.Count + Known.Count + Numbers.Count + Categories.Count == 0;
 
-    private static Dictionary<string, T> Empty<T>() => [];
+    /// <inheritdoc/>
+    public bool Equals(Covariates? other) => other is not null && ByValue.Same(Parts(), other.Parts());
+
+    /// <inheritdoc/>
+    public override int GetHashCode() => ByValue.Hash(Parts());
+
+    /// <summary>One line, the same in every culture.</summary>
+    /// <returns>Such as "covariates short_interest, sector".</returns>
+    public override string ToString() => IsEmpty
+            ? "no covariates"
+            : $"covariates {Listed.First([.. Observed.Keys, .. Known.Keys, .. Numbers.Keys, .. Categories.Keys])}";
+
+    private static ReadOnlyDictionary<string, T> Empty<T>() => ReadOnlyDictionary<string, T>.Empty;
+
+    private object?[] Parts() =>
+    [
+        ByValue.Of(Observed),
+        ByValue.Of(Known),
+        ByValue.Of(FutureSessions),
+        ByValue.Of(Numbers),
+        ByValue.Of(Categories),
+    ];
 }

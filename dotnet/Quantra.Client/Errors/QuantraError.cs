@@ -19,6 +19,16 @@ public sealed record QuantraError(
     /// <returns>An exception to throw.</returns>
     public QuantraException ToException(Exception? inner = null) => new(this, inner);
 
+    /// <inheritdoc/>
+    public bool Equals(QuantraError? other) => other is not null && ByValue.Same(Parts(), other.Parts());
+
+    /// <inheritdoc/>
+    public override int GetHashCode() => ByValue.Hash(Parts());
+
+    /// <summary>One line, the same in every culture.</summary>
+    /// <returns>Such as "TOO_FEW_BARS: AAPL has 20 bars, 30 are needed".</returns>
+    public override string ToString() => $"{Reason}: {Message}";
+
     internal static QuantraError BadBars(string message) => BadFile(QuantraReason.BarsInvalid, message);
 
     internal static QuantraError BadCovariates(string message) => BadFile(QuantraReason.CovariatesInvalid, message);
@@ -27,4 +37,12 @@ public sealed record QuantraError(
 
     internal static QuantraError Of(StatusCode code, string reason, string message) =>
         new(code, reason, message, ReadOnlyDictionary<string, string>.Empty);
+
+    private object?[] Parts() =>
+    [
+        Code,
+        Reason,
+        Message,
+        ByValue.Of(Metadata),
+    ];
 }

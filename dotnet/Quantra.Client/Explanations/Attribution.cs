@@ -100,4 +100,47 @@ public sealed record Attribution
         var values = weights.Values.Slice(row * weights.Labels.Count, weights.Labels.Count).ToArray();
         return [.. values.Select((value, place) => new Share(weights.InWords(place), value)).OrderByDescending(share => share.Value)];
     }
+
+    /// <inheritdoc/>
+    public bool Equals(Attribution? other) => other is not null && ByValue.Same(Parts(), other.Parts());
+
+    /// <inheritdoc/>
+    public override int GetHashCode() => ByValue.Hash(Parts());
+
+    /// <summary>One line, the same in every culture.</summary>
+    /// <returns>Such as "small@1 as of 2013-03-01: q0.5 at 5 days of AAPL; 28 inputs, integrated-gradients".</returns>
+    public override string ToString()
+    {
+        var (target, inputs) = (new ExplanationTarget(Horizon, Quantile), Listed.Count(RowNames.Count, "input"));
+        return FormattableString.Invariant(
+            $"{Model}@{Version}{Listed.AsOf(AsOf)}: {target} of {Listed.Symbols(Symbols)}; {inputs}, {Method}");
+    }
+
+    private object?[] Parts() =>
+    [
+        ByValue.Of(Symbols),
+        AsOf,
+        Horizon,
+        Quantile,
+        Method,
+        Baseline,
+        Unit,
+        ByValue.Of(RowNames),
+        ByValue.Of(RowKinds),
+        ByValue.Of(PerRow),
+        ByValue.Of(Sessions),
+        ByValue.Of(PerTime),
+        ByValue.Of(Cells),
+        ByValue.Of(Prediction),
+        ByValue.Of(BaselinePrediction),
+        ByValue.Of(RelativeGap),
+        ByValue.Of(Converged),
+        ByValue.Of(Nodes),
+        Model,
+        Version,
+        WeightsHash,
+        ByValue.Of(Warnings),
+        ByValue.Of(Internals),
+        Skill,
+    ];
 }

@@ -18,7 +18,27 @@ public sealed record ExplanationRequest(PredictionRequest Instance, int Horizon,
     /// <summary>Largest relative gap between the sum of the contributions and the difference from the baseline, in [0.0001, 1).</summary>
     public double Tolerance { get; init; } = ManyExplanationsRequest.DefaultTolerance;
 
+    /// <inheritdoc/>
+    public bool Equals(ExplanationRequest? other) => other is not null && ByValue.Same(Parts(), other.Parts());
+
+    /// <inheritdoc/>
+    public override int GetHashCode() => ByValue.Hash(Parts());
+
+    /// <summary>One line, the same in every culture.</summary>
+    /// <returns>Such as "q0.5 at 5 days: forecast by small of bars of AAPL; 200 sessions, 2012-05-14 to 2013-03-01".</returns>
+    public override string ToString() => ToMany().ToString();
+
     /// <summary>The same request, in the form for several numbers.</summary>
     internal ManyExplanationsRequest ToMany() =>
         new(Instance, [new(Horizon, Quantile)]) { Symbols = Symbols, Detail = Detail, Tolerance = Tolerance };
+
+    private object?[] Parts() =>
+    [
+        Instance,
+        Horizon,
+        Quantile,
+        ByValue.Of(Symbols),
+        Detail,
+        Tolerance,
+    ];
 }

@@ -15,4 +15,27 @@ public sealed record ManyExplanationsRequest(PredictionRequest Instance, IReadOn
 
     /// <inheritdoc cref="ExplanationRequest.Tolerance"/>
     public double Tolerance { get; init; } = DefaultTolerance;
+
+    /// <inheritdoc/>
+    public bool Equals(ManyExplanationsRequest? other) => other is not null && ByValue.Same(Parts(), other.Parts());
+
+    /// <inheritdoc/>
+    public override int GetHashCode() => ByValue.Hash(Parts());
+
+    /// <summary>One line, the same in every culture.</summary>
+    /// <returns>Such as "q0.5 at 5 days, q0.9 at 20 days: forecast by small of bars of AAPL; 200 sessions, …".</returns>
+    public override string ToString()
+    {
+        var targets = Targets.Count == 0 ? "every horizon" : Listed.First([.. Targets.Select(target => target.ToString())]);
+        return $"{targets}: {Instance}";
+    }
+
+    private object?[] Parts() =>
+    [
+        Instance,
+        ByValue.Of(Targets),
+        ByValue.Of(Symbols),
+        Detail,
+        Tolerance,
+    ];
 }

@@ -46,6 +46,21 @@ public sealed record FeatureWindow
     /// <summary>Session of the last row; null = unknown: the forecast then names no sessions.</summary>
     public DateOnly? AsOf { get; init; }
 
+    /// <inheritdoc/>
+    public bool Equals(FeatureWindow? other) => other is not null && ByValue.Same(Parts(), other.Parts());
+
+    /// <inheritdoc/>
+    public override int GetHashCode() => ByValue.Hash(Parts());
+
+    /// <summary>One line, the same in every culture.</summary>
+    /// <returns>Such as "feature windows of AAPL; 60 sessions and 20 ahead as of 2013-03-01".</returns>
+    public override string ToString()
+    {
+        var sessions = Listed.Count(EncoderLength, "session");
+        return FormattableString.Invariant(
+            $"feature windows of {Listed.Symbols(Symbols)}; {sessions} and {FutureLength} ahead{Listed.AsOf(AsOf)}");
+    }
+
     /// <summary>[S, T, F] of <see cref="Observed"/>.</summary>
     internal int[] ObservedShape => [Symbols.Count, EncoderLength, LastAxis.Of(Observed.Length, Symbols.Count, EncoderLength)];
 
@@ -71,4 +86,21 @@ public sealed record FeatureWindow
         var symbols = Symbols.Count;
         return level.Length > symbols && symbols > 0 ? [symbols, LastAxis.Of(level.Length, symbols)] : [level.Length];
     }
+
+    private object?[] Parts() =>
+    [
+        ByValue.Of(Symbols),
+        EncoderLength,
+        FutureLength,
+        ByValue.Of(Observed),
+        ByValue.Of(Known),
+        ByValue.Of(Static),
+        ByValue.Of(Mask),
+        ByValue.Of(Location),
+        ByValue.Of(Scale),
+        SchemaHash,
+        ByValue.Of(Features),
+        ByValue.Of(AnchorPrice),
+        AsOf,
+    ];
 }

@@ -150,6 +150,16 @@ public sealed record Forecast
         return text.Append('\n').Append(Client.Skill.LineOf(Skill)).ToString();
     }
 
+    /// <inheritdoc/>
+    public bool Equals(Forecast? other) => other is not null && ByValue.Same(Parts(), other.Parts());
+
+    /// <inheritdoc/>
+    public override int GetHashCode() => ByValue.Hash(Parts());
+
+    /// <summary>Which forecast it is, in a line.</summary>
+    internal string Title() =>
+        FormattableString.Invariant($"{Model}@{Version}{Listed.AsOf(AsOf)}, {Listed.Count(Symbols.Count, "symbol")}");
+
     private string Number(int cell) => (Prices, Returns) switch
     {
         ({ } prices, _) => prices.Span[cell].ToString("F4", CultureInfo.InvariantCulture),
@@ -198,4 +208,30 @@ public sealed record Forecast
 
     private int IndexOf(string symbol, int horizon, double quantile) =>
         (IndexOf(symbol, horizon) * Quantiles.Count) + Axis.IndexOf(Quantiles, quantile, nameof(quantile));
+
+    private object?[] Parts() =>
+    [
+        ByValue.Of(Symbols),
+        AsOf,
+        ByValue.Of(TargetSessions),
+        Lag,
+        BaseSession,
+        ByValue.Of(Horizons),
+        ByValue.Of(Quantiles),
+        TargetKind,
+        ByValue.Of(Values),
+        ByValue.Of(Returns),
+        ByValue.Of(Prices),
+        ByValue.Of(AnchorPrice),
+        Model,
+        Version,
+        WeightsHash,
+        ByValue.Of(Warnings),
+        ForecastId,
+        ByValue.Of(Scores),
+        ByValue.Of(Ranks),
+        UniverseHash,
+        ByValue.Of(Refusals),
+        Skill,
+    ];
 }

@@ -1,3 +1,5 @@
+using System.Globalization;
+
 namespace Quantra.Client;
 
 /// <summary>One number of a forecast, as a row of a table.</summary>
@@ -17,4 +19,15 @@ public readonly record struct ForecastRow(
     double Value,
     double Price,
     double Score,
-    int Rank);
+    int Rank)
+{
+    /// <summary>One line, the same in every culture; what the forecast does not have is left out.</summary>
+    /// <returns>Such as "AAPL, 5 days, 2013-03-08, q0.5: 0.0012, price 431.2".</returns>
+    public override string ToString()
+    {
+        var session = Session is { } day ? string.Create(CultureInfo.InvariantCulture, $", {day:yyyy-MM-dd}") : "";
+        var price = double.IsNaN(Price) ? "" : FormattableString.Invariant($", price {Price}");
+        var rank = Rank == 0 ? "" : FormattableString.Invariant($", score {Score}, rank {Rank}");
+        return FormattableString.Invariant($"{Symbol}, {Listed.Count(Horizon, "day")}{session}, q{Quantile:0.###}: {Value}{price}{rank}");
+    }
+}

@@ -54,6 +54,14 @@ public sealed record PredictionRequest
     /// <summary>What to do about missing sessions.</summary>
     public GapPolicy GapPolicy { get; init; }
 
+    /// <summary>One line, the same in every culture.</summary>
+    /// <returns>Such as "forecast by small of bars of AAPL; 200 sessions, 2012-05-14 to 2013-03-01".</returns>
+    public override string ToString()
+    {
+        var sent = Covariates is { IsEmpty: false } ? $"; {Covariates}" : "";
+        return $"forecast by {Model} of {Bars?.ToString() ?? Window?.ToString()}{sent}";
+    }
+
     private static BarPanel Panel(BarSeries bars)
     {
         ArgumentNullException.ThrowIfNull(bars);

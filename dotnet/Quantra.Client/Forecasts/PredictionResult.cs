@@ -11,4 +11,8 @@ public sealed record PredictionResult(string RequestId, Forecast? Forecast, Quan
     /// <exception cref="QuantraException">The request was refused.</exception>
     public Forecast GetForecast() =>
         Forecast ?? throw (Error ?? throw new InvalidOperationException("a result must have a forecast or an error")).ToException();
+
+    /// <summary>One line, the same in every culture.</summary>
+    /// <returns>Such as "first: small@1 as of 2013-03-01, 2 symbols".</returns>
+    public override string ToString() => (RequestId.Length > 0 ? $"{RequestId}: " : "") + (Forecast?.Title() ?? Error?.ToString());
 }

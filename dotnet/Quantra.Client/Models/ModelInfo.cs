@@ -74,4 +74,47 @@ public sealed record ModelInfo
 
     /// <summary>JSON: data, splits, training recipe, and scores on held-out days next to those of the baselines.</summary>
     public required string CardJson { get; init; }
+
+    /// <inheritdoc/>
+    public bool Equals(ModelInfo? other) => other is not null && ByValue.Same(Parts(), other.Parts());
+
+    /// <inheritdoc/>
+    public override int GetHashCode() => ByValue.Hash(Parts());
+
+    /// <summary>One line, the same in every culture.</summary>
+    /// <returns>Such as "small@1 (lstm): log-return in 1, 5 days, quantiles 0.1, 0.5, 0.9; needs 93 bars".</returns>
+    public override string ToString()
+    {
+        var (horizons, quantiles) = (Listed.Numbers(Horizons), Listed.Numbers(Quantiles));
+        return FormattableString.Invariant(
+            $"{Name}@{Version} ({Kind}): {TargetKind} in {horizons} days, quantiles {quantiles}; needs {BarsNeeded} bars");
+    }
+
+    private object?[] Parts() =>
+    [
+        Name,
+        Version,
+        ByValue.Of(Aliases),
+        IsDefault,
+        Kind,
+        ByValue.Of(ObservedFeatures),
+        ByValue.Of(KnownFeatures),
+        ByValue.Of(StaticFeatures),
+        ByValue.Of(Covariates),
+        SchemaHash,
+        EncoderLength,
+        Lookback,
+        BarsNeeded,
+        FutureLength,
+        ByValue.Of(Horizons),
+        ByValue.Of(Quantiles),
+        Lag,
+        TargetKind,
+        Calendar,
+        CalendarEnds,
+        IsPanelModel,
+        ByValue.Of(ExplainMethods),
+        WeightsHash,
+        CardJson,
+    ];
 }

@@ -1,6 +1,7 @@
 namespace Quantra.Client.Wire;
 
 /// <summary>Reads answers from messages of the wire.</summary>
+/// <remarks>Lists are copied, as a list of a message can be cast and written to. What [.. x] makes of them cannot.</remarks>
 internal static class ResponseReader
 {
     /// <summary>The result of one instance.</summary>
@@ -11,13 +12,13 @@ internal static class ResponseReader
     /// <summary>A forecast.</summary>
     public static Forecast Forecast(V1.Forecast forecast) => new()
     {
-        Symbols = forecast.Symbols,
+        Symbols = [.. forecast.Symbols],
         AsOf = SessionNumber.ToDateOrNull(forecast.AsOfSession),
         TargetSessions = Days(forecast.TargetSessions),
         Lag = forecast.Lag,
         BaseSession = SessionNumber.ToDateOrNull(forecast.BaseSession),
-        Horizons = forecast.Horizons,
-        Quantiles = forecast.Quantiles,
+        Horizons = [.. forecast.Horizons],
+        Quantiles = [.. forecast.Quantiles],
         TargetKind = forecast.TargetKind,
         Values = ArrayBytes.Doubles(forecast.Values),
         Returns = ArrayBytes.DoublesOrNull(forecast.Returns),
@@ -26,26 +27,26 @@ internal static class ResponseReader
         Model = forecast.Model,
         Version = forecast.Version,
         WeightsHash = forecast.WeightsHash,
-        Warnings = forecast.Warnings,
+        Warnings = [.. forecast.Warnings],
         ForecastId = forecast.ForecastId,
         Scores = ArrayBytes.DoublesOrNull(forecast.Scores),
         Ranks = forecast.Ranks.Count == 0 ? (ReadOnlyMemory<int>?)null : forecast.Ranks.ToArray(),
         UniverseHash = forecast.UniverseHash,
-        Refusals = forecast.Refusals.ToDictionary(one => one.Symbol, one => StatusReader.Error(one.Error ?? new V1.Error())),
+        Refusals = forecast.Refusals.ToDictionary(one => one.Symbol, one => StatusReader.Error(one.Error ?? new V1.Error())).AsReadOnly(),
         Skill = Skill(forecast.Skill),
     };
 
     /// <summary>The explanation of one number.</summary>
     public static Attribution Attribution(V1.Attribution attribution) => new()
     {
-        Symbols = attribution.Symbols,
+        Symbols = [.. attribution.Symbols],
         AsOf = SessionNumber.ToDateOrNull(attribution.AsOfSession),
         Horizon = attribution.Horizon,
         Quantile = attribution.Quantile,
         Method = Method(attribution.Method),
         Baseline = attribution.Baseline,
         Unit = attribution.Unit,
-        RowNames = attribution.RowNames,
+        RowNames = [.. attribution.RowNames],
         RowKinds = [.. attribution.RowKinds.Select(Kind)],
         PerRow = ArrayBytes.Doubles(attribution.PerRow),
         Sessions = Days(attribution.Sessions),
@@ -54,12 +55,12 @@ internal static class ResponseReader
         Prediction = ArrayBytes.Doubles(attribution.Prediction),
         BaselinePrediction = ArrayBytes.Doubles(attribution.BaselinePrediction),
         RelativeGap = ArrayBytes.Doubles(attribution.RelativeGap),
-        Converged = attribution.Converged,
-        Nodes = attribution.Nodes,
+        Converged = [.. attribution.Converged],
+        Nodes = [.. attribution.Nodes],
         Model = attribution.Model,
         Version = attribution.Version,
         WeightsHash = attribution.WeightsHash,
-        Warnings = attribution.Warnings,
+        Warnings = [.. attribution.Warnings],
         Internals = [.. attribution.Internals.Select(Internal)],
         Skill = Skill(attribution.Skill),
     };
@@ -69,7 +70,7 @@ internal static class ResponseReader
     {
         Name = model.Name,
         Version = model.Version,
-        Aliases = model.Aliases,
+        Aliases = [.. model.Aliases],
         IsDefault = model.IsDefault,
         Kind = model.Kind,
         ObservedFeatures = [.. model.ObservedFeatures.Select(Feature)],
@@ -81,8 +82,8 @@ internal static class ResponseReader
         Lookback = model.Lookback,
         BarsNeeded = model.BarsNeeded,
         FutureLength = model.FutureLength,
-        Horizons = model.Horizons,
-        Quantiles = model.Quantiles,
+        Horizons = [.. model.Horizons],
+        Quantiles = [.. model.Quantiles],
         Lag = model.Lag,
         TargetKind = model.TargetKind,
         Calendar = model.Calendar,
@@ -124,7 +125,7 @@ internal static class ResponseReader
             V1.InternalAxis.Sessions => InternalAxis.Sessions,
             _ => InternalAxis.Unknown,
         };
-        return new(weights.Name, axis, weights.Labels, ArrayBytes.Doubles(weights.Values));
+        return new(weights.Name, axis, [.. weights.Labels], ArrayBytes.Doubles(weights.Values));
     }
 
     private static CovariateInfo Covariate(V1.CovariateInfo covariate)
@@ -136,13 +137,13 @@ internal static class ResponseReader
             V1.CovariateGroup.Static => CovariateGroup.Static,
             _ => CovariateGroup.Unknown,
         };
-        return new(covariate.Name, group, covariate.Categories);
+        return new(covariate.Name, group, [.. covariate.Categories]);
     }
 
     private static FeatureInfo Feature(V1.FeatureInfo feature) =>
         new(feature.Name, feature.Expression, feature.Meaning, feature.Unit);
 
-    private static DateOnly[] Days(IEnumerable<int> sessions) => [.. sessions.Select(SessionNumber.ToDate)];
+    private static IReadOnlyList<DateOnly> Days(IEnumerable<int> sessions) => [.. sessions.Select(SessionNumber.ToDate)];
 
     private static string Method(V1.ExplainMethod method) => method switch
     {

@@ -1,3 +1,4 @@
+using System.Collections.ObjectModel;
 using Google.Protobuf;
 using Grpc.Core;
 
@@ -19,7 +20,7 @@ internal static class StatusReader
 
     /// <summary>The error of one instance.</summary>
     public static QuantraError Error(V1.Error error) =>
-        new((StatusCode)error.Code, error.Reason, error.Message, error.Metadata);
+        new((StatusCode)error.Code, error.Reason, error.Message, Copy(error.Metadata));
 
     /// <summary>The error in the bytes of a google.rpc.Status; null if it is not one of Quantra's.</summary>
     public static QuantraError? ErrorOrNull(byte[] status)
@@ -29,7 +30,7 @@ internal static class StatusReader
             var read = Rpc.Status.Parser.ParseFrom(status);
             var detail = read.Details.FirstOrDefault(one => one.Is(Rpc.ErrorInfo.Descriptor));
             return detail?.Unpack<Rpc.ErrorInfo>() is { Domain: Domain } info
-                ? new((StatusCode)read.Code, info.Reason, read.Message, info.Metadata)
+                ? new((StatusCode)read.Code, info.Reason, read.Message, Copy(info.Metadata))
                 : null;
         }
         catch (InvalidProtocolBufferException)
@@ -37,4 +38,8 @@ internal static class StatusReader
             return null; // a proxy's own trailer: like details of another domain, it does not count
         }
     }
+
+    /// <summary>A map of a message could be cast and written to.</summary>
+    private static ReadOnlyDictionary<string, string> Copy(IDictionary<string, string> metadata) =>
+        new Dictionary<string, string>(metadata).AsReadOnly();
 }

@@ -10,7 +10,7 @@ using Quantra.Client.Embedded;
 //
 //   Quantra.Benchmark grpc ADDRESS BARS ECHO_ADDRESS ECHO_BYTES        names: predict, echo
 //   Quantra.Benchmark embedded MODELS BARS                              names: predict
-var bars = BarPanel.ReadCsv(args[2]);
+var bars = await BarPanel.ReadCsvAsync(args[2]);
 var request = new PredictionRequest("stock", bars);
 await using var predictor = await OpenAsync(args[0], args[1]);
 var calls = new Dictionary<string, Func<Task>> { ["predict"] = () => predictor.PredictAsync(request) };

@@ -16,7 +16,7 @@ command.SetAction(async (arguments, cancellationToken) =>
 {
     try
     {
-        var bars = BarPanel.ReadCsv(arguments.GetValue(file)!);
+        var bars = await BarPanel.ReadCsvAsync(arguments.GetValue(file)!, cancellationToken);
         await using var predictor = arguments.GetValue(embedded)
             ? await EmbeddedPredictor.OpenAsync(new EmbeddedPredictorOptions { Models = arguments.GetValue(models) ?? "models" })
             : (IStockPredictor)new QuantraClient(new Uri($"http://{arguments.GetValue(server)}"));

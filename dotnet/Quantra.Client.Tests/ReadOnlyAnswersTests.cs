@@ -1,0 +1,126 @@
+using System.Collections;
+using System.Reflection;
+using Google.Protobuf;
+using Grpc.Core;
+using Quantra.Client.Wire;
+
+namespace Quantra.Client.Tests;
+
+/// <summary>An answer that several parts of a program share stays as it came, whatever one of them casts it to.</summary>
+public sealed class ReadOnlyAnswersTests
+{
+    private static readonly V1.Error Refused = new()
+    {
+        Code = (int)StatusCode.InvalidArgument,
+        Reason = QuantraReason.TooFewBars,
+        Metadata = { ["have"] = "1" },
+    };
+
+    [Fact]
+    public void The_lists_of_a_forecast_cannot_be_written_to()
+    {
+        var forecast = ResponseReader.Forecast(new V1.Forecast
+        {
+            Symbols = { "AAPL", "IBM" },
+            TargetSessions = { 20130304 },
+            Horizons = { 1 },
+            Quantiles = { 0.5 },
+            Warnings = { "late" },
+            Refusals = { new V1.SymbolError { Symbol = "IBM", Error = Refused } },
+        });
+        AssertReadOnly(forecast);
+        AssertReadOnly(forecast.Refusals["IBM"]);
+    }
+
+    [Fact]
+    public void The_lists_of_an_attribution_cannot_be_written_to()
+    {
+        var attribution = ResponseReader.Attribution(new V1.Attribution
+        {
+            Symbols = { "AAPL" },
+            RowNames = { "return_1" },
+            RowKinds = { V1.RowKind.Observed },
+            Sessions = { 20130301 },
+            Converged = { true },
+            Nodes = { 3 },
+            Warnings = { "late" },
+            Internals = { new V1.Internal { Name = "attention", Labels = { "0" } } },
+        });
+        AssertReadOnly(attribution);
+        AssertReadOnly(attribution.Internals[0]);
+    }
+
+    [Fact]
+    public void The_lists_of_a_models_description_cannot_be_written_to()
+    {
+        var feature = new V1.FeatureInfo { Name = "return_1" };
+        var model = ResponseReader.Model(new V1.ModelInfo
+        {
+            Aliases = { "champion" },
+            ObservedFeatures = { feature },
+            KnownFeatures = { feature },
+            StaticFeatures = { feature },
+            Covariates = { new V1.CovariateInfo { Name = "sector", Categories = { "Media" } } },
+            Horizons = { 1 },
+            Quantiles = { 0.5 },
+            ExplainMethods = { V1.ExplainMethod.IntegratedGradients },
+        });
+        AssertReadOnly(model);
+        AssertReadOnly(model.Covariates[0]);
+    }
+
+    [Fact]
+    public void The_facts_of_an_error_in_a_status_cannot_be_written_to()
+    {
+        var info = new Rpc.ErrorInfo { Domain = "quantra", Reason = QuantraReason.TooFewBars, Metadata = { ["have"] = "1" } };
+        var status = new Rpc.Status { Details = { Google.Protobuf.WellKnownTypes.Any.Pack(info) } };
+        AssertReadOnly(StatusReader.ErrorOrNull(status.ToByteArray())!);
+    }
+
+    [Fact]
+    public void Nobody_can_fill_the_covariates_that_mean_none()
+    {
+        var observed = (IDictionary<string, ReadOnlyMemory<double>>)Covariates.None.Observed;
+        Assert.Throws<NotSupportedException>(() => observed.Add("rate", default));
+        AssertReadOnly(Covariates.None);
+        Assert.True(Covariates.None.IsEmpty);
+    }
+
+    [Fact]
+    public async Task The_list_of_results_cannot_be_written_to()
+    {
+        var request = new PredictionRequest("small", new BarPanel
+        {
+            Symbols = ["A"],
+            Sessions = default,
+            Open = default,
+            High = default,
+            Low = default,
+            Close = default,
+            Volume = default,
+        });
+        var results = await PredictorCalls.PredictManyAsync([request], (_, _) =>
+            Task.FromResult<IReadOnlyList<PredictionResult>>([new("", null, StatusReader.Error(Refused))]));
+        Assert.True(IsReadOnly(results));
+    }
+
+    /// <summary>No list or dictionary that is a property of an answer can be written to by a cast.</summary>
+    private static void AssertReadOnly(object answer)
+    {
+        var collections = answer.GetType().GetProperties(BindingFlags.Public | BindingFlags.Instance)
+            .Select(property => (property.Name, Value: property.GetValue(answer)))
+            .Where(one => one.Value is IEnumerable and not string)
+            .ToList();
+        Assert.NotEmpty(collections);
+        Assert.All(collections, one => Assert.True(IsReadOnly(one.Value!), $"{one.Name} can be written to"));
+    }
+
+    /// <summary>Arrays say that they are read-only as generic lists, but let elements be set.</summary>
+    private static bool IsReadOnly(object collection) => collection switch
+    {
+        Array array => array.Length == 0,
+        IList list => list.IsReadOnly,
+        IDictionary dictionary => dictionary.IsReadOnly,
+        _ => false,
+    };
+}
