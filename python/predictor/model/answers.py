@@ -4,7 +4,7 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Final, Generic, Protocol, TypeVar, final
+from typing import Generic, Protocol, TypeVar, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,10 +30,6 @@ ALONE = (RowKind.LOCATION, RowKind.SCALE, RowKind.CONFORMAL)
 """Rows of every attribution that hold one number per window."""
 
 PreparedT = TypeVar("PreparedT")
-
-_HASHED_AT_ONCE: Final = 2047
-"""Bytes that are hashed without letting other threads have the interpreter: to get it back takes longer than that."""
-_SMALL: Final = 64 * 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -321,11 +317,8 @@ def _forecast_id(source: AnswerSource, prepared: Prepared) -> str:
         *(group.numpy().tobytes() for group in prepared.inputs),
         b"" if prepared.anchor is None else prepared.anchor.tobytes(),
     ]
-    whole, digest = b"".join(parts), hashlib.sha256()
-    step = _HASHED_AT_ONCE if len(whole) <= _SMALL else len(whole)
-    for start in range(0, len(whole), step):
-        digest.update(whole[start : start + step])
-    return digest.hexdigest()[:16]
+    # In one piece: to hash some lets other threads have the interpreter, and each time it has to be got back.
+    return hashlib.sha256(b"".join(parts)).hexdigest()[:16]
 
 
 def _on_symbols(rows: FloatArray, usable: BoolArray) -> FloatArray:

@@ -342,7 +342,7 @@ def _float64(message: pb.FeatureWindow, name: str, rows: int) -> NDArray[np.floa
 
 def _mask(message: pb.FeatureWindow, shape: Shape) -> NDArray[np.bool_]:
     if not message.HasField("mask"):
-        return np.frombuffer(b"\x01" * prod(shape), np.bool_).reshape(shape)
+        return np.ones(shape, np.bool_)
     tensor = _checked(message, "mask", pb.DATA_TYPE_BOOL)
     if tuple(tensor.shape) != shape:
         raise MalformedRequestError(
