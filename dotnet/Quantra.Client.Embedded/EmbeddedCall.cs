@@ -1,5 +1,5 @@
-using Grpc.Core;
 using Python.Runtime;
+using Quantra.Client.Wire;
 
 namespace Quantra.Client.Embedded;
 
@@ -31,16 +31,16 @@ internal sealed class EmbeddedCall(PythonHost host, TimeSpan timeout)
         if (host.IsFull)
         {
             const string Message = "too many calls are waiting for Python; try again later";
-            throw Refusal(StatusCode.ResourceExhausted, QuantraReason.QueueFull, Message);
+            throw Refusal(QuantraStatus.ResourceExhausted, QuantraReason.QueueFull, Message);
         }
 
         host.Post(() => Begin(door, name, request), Fail);
         var (response, status) = await WaitAsync(cancellationToken).ConfigureAwait(false);
-        return status.Length == 0 ? response : throw PythonBytes.Error(status).ToException();
+        return status.Length == 0 ? response : throw StatusReader.Error(status).ToException();
     }
 
-    private static QuantraException Refusal(StatusCode code, string reason, string message, Exception? cause = null) =>
-        QuantraError.Of(code, reason, message).ToException(cause);
+    private static QuantraException Refusal(QuantraStatus code, string reason, string message, Exception? cause = null) =>
+        new QuantraError(code, reason, message).ToException(cause);
 
     /// <summary>Waits for the answer, up to the timeout; Python is told if nobody waits any more.</summary>
     private async Task<(byte[] Response, byte[] Status)> WaitAsync(CancellationToken cancellationToken)
@@ -58,7 +58,7 @@ internal sealed class EmbeddedCall(PythonHost host, TimeSpan timeout)
         {
             host.Post(Cancel, Fail);
             var message = FormattableString.Invariant($"no answer within {timeout.TotalSeconds:g} s; allow more time");
-            throw Refusal(StatusCode.DeadlineExceeded, QuantraReason.DeadlineExceeded, message, error);
+            throw Refusal(QuantraStatus.DeadlineExceeded, QuantraReason.DeadlineExceeded, message, error);
         }
     }
 

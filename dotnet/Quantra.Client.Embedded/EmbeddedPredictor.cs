@@ -1,5 +1,4 @@
 using Google.Protobuf;
-using Grpc.Core;
 using Python.Runtime;
 using Quantra.Client.Wire;
 
@@ -8,7 +7,7 @@ namespace Quantra.Client.Embedded;
 /// <summary>Forecasts from Python inside this process: no server, the same numbers and the same errors.</summary>
 /// <remarks>
 /// Python lives as long as the process; dispose the predictor to release its models. A crash of Python ends the process:
-/// where that must not happen, run a server and use <see cref="QuantraClient"/>.
+/// where that must not happen, run a server and use <c>QuantraClient</c> of Quantra.Client.
 /// </remarks>
 /// <example>
 /// <code>
@@ -48,7 +47,7 @@ public sealed class EmbeddedPredictor : IStockPredictor
         var environment = PythonEnvironment.Find(options.PythonEnvironment);
         var host = await PythonHost.StartAsync(environment).ConfigureAwait(false);
         var (door, statuses) = await host.RunAsync(() => Open(options, environment)).ConfigureAwait(false);
-        var problems = Array.ConvertAll(statuses, PythonBytes.Error);
+        var problems = Array.ConvertAll(statuses, StatusReader.Error);
         return door is null ? throw problems[0].ToException() : new EmbeddedPredictor(host, door, options, problems.AsReadOnly());
     }
 
@@ -131,8 +130,8 @@ public sealed class EmbeddedPredictor : IStockPredictor
         }
         catch (PythonException error) when (error.Type.Name is "ModuleNotFoundError" or "ImportError")
         {
-            throw QuantraError.Of(
-                StatusCode.FailedPrecondition,
+            throw new QuantraError(
+                QuantraStatus.FailedPrecondition,
                 QuantraReason.PackageMissing,
                 $"the Python of {environment} cannot import quantra: {error.Message}; run pip install 'quantra[dotnet]' in it")
                 .ToException(error);

@@ -1,3 +1,5 @@
+using Quantra.Client.Wire;
+
 namespace Quantra.Client.Embedded;
 
 /// <summary>What an <see cref="EmbeddedPredictor"/> loads and how it runs it.</summary>

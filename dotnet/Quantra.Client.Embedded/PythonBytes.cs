@@ -1,7 +1,5 @@
 using System.Runtime.InteropServices;
-using Grpc.Core;
 using Python.Runtime;
-using Quantra.Client.Wire;
 
 namespace Quantra.Client.Embedded;
 
@@ -30,10 +28,4 @@ internal static class PythonBytes
 
         return copies;
     }
-
-    /// <summary>The error in the bytes of a google.rpc.Status.</summary>
-    public static QuantraError Error(byte[] status) => StatusReader.ErrorOrNull(status) ?? QuantraError.Of(
-        StatusCode.Internal,
-        QuantraReason.Internal,
-        "an error of the predictor cannot be read; use the same version of Quantra in Python and C#");
 }

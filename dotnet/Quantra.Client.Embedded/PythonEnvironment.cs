@@ -1,5 +1,3 @@
-using Grpc.Core;
-
 namespace Quantra.Client.Embedded;
 
 /// <summary>Finds the virtual environment whose Python is hosted.</summary>
@@ -27,5 +25,5 @@ internal static class PythonEnvironment
 
     /// <summary>The error for an environment that cannot be used.</summary>
     public static QuantraException Refusal(string message, Exception? cause = null) =>
-        QuantraError.Of(StatusCode.InvalidArgument, QuantraReason.ConfigurationInvalid, message).ToException(cause);
+        new QuantraError(QuantraStatus.InvalidArgument, QuantraReason.ConfigurationInvalid, message).ToException(cause);
 }

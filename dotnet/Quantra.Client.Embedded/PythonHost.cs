@@ -1,5 +1,4 @@
 using System.Diagnostics.CodeAnalysis;
-using Grpc.Core;
 using Python.Runtime;
 
 namespace Quantra.Client.Embedded;
@@ -155,7 +154,7 @@ internal sealed class PythonHost
         {
             const string Message = "the predictor failed on this call, which is a bug of Quantra; the inner exception tells more";
             var cause = new InvalidOperationException(error.Format());
-            fail(QuantraError.Of(StatusCode.Internal, QuantraReason.Internal, Message).ToException(cause));
+            fail(new QuantraError(QuantraStatus.Internal, QuantraReason.Internal, Message).ToException(cause));
         }
         catch (Exception error)
         {

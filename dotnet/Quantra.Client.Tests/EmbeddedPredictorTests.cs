@@ -1,5 +1,5 @@
-using Grpc.Core;
 using Quantra.Client.Embedded;
+using Quantra.Client.Wire;
 
 namespace Quantra.Client.Tests;
 
@@ -10,7 +10,7 @@ public sealed class EmbeddedPredictorTests(Doors doors) : PredictorTests(doors, 
     public async Task A_folder_without_models_is_refused()
     {
         var failure = await RefusalAsync(Doors.EmbeddedOptions with { Models = Doors.PathOf("nothing") });
-        Assert.Equal((StatusCode.InvalidArgument, QuantraReason.ConfigurationInvalid), (failure.Code, failure.Reason));
+        Assert.Equal((QuantraStatus.InvalidArgument, QuantraReason.ConfigurationInvalid), (failure.Code, failure.Reason));
     }
 
     [Theory]
@@ -21,7 +21,7 @@ public sealed class EmbeddedPredictorTests(Doors doors) : PredictorTests(doors, 
     public async Task A_folder_or_a_device_that_cannot_be_is_refused(string models, string device)
     {
         var failure = await RefusalAsync(Doors.EmbeddedOptions with { Models = Doors.PathOf(models), Device = device });
-        Assert.Equal((StatusCode.InvalidArgument, QuantraReason.ConfigurationInvalid), (failure.Code, failure.Reason));
+        Assert.Equal((QuantraStatus.InvalidArgument, QuantraReason.ConfigurationInvalid), (failure.Code, failure.Reason));
     }
 
     [Fact]
@@ -46,7 +46,7 @@ public sealed class EmbeddedPredictorTests(Doors doors) : PredictorTests(doors, 
     public void A_damaged_artifact_is_named_with_its_file()
     {
         var problem = Assert.Single(((EmbeddedPredictor)Doors.Embedded).Problems);
-        Assert.Equal((StatusCode.DataLoss, QuantraReason.ArtifactInvalid), (problem.Code, problem.Reason));
+        Assert.Equal((QuantraStatus.DataLoss, QuantraReason.ArtifactInvalid), (problem.Code, problem.Reason));
         Assert.Contains("cut/1", problem.Message, StringComparison.Ordinal);
         Assert.Contains("weights.safetensors", problem.Message, StringComparison.Ordinal);
     }
@@ -54,8 +54,8 @@ public sealed class EmbeddedPredictorTests(Doors doors) : PredictorTests(doors, 
     [Fact]
     public void A_status_of_another_version_is_INTERNAL()
     {
-        Assert.Equal(QuantraReason.Internal, PythonBytes.Error([]).Reason);
-        Assert.Equal(QuantraReason.Internal, PythonBytes.Error([0xff]).Reason);
+        Assert.Equal(QuantraReason.Internal, StatusReader.Error([]).Reason);
+        Assert.Equal(QuantraReason.Internal, StatusReader.Error([0xff]).Reason);
     }
 
     [Fact]

@@ -127,7 +127,7 @@ public abstract class PredictorTests
     public async Task A_covariate_that_is_not_sent_is_named()
     {
         var failure = await RefusalAsync(WithCovariates() with { Covariates = Covariates.None });
-        Assert.Equal((StatusCode.InvalidArgument, QuantraReason.CovariateMissing), (failure.Code, failure.Reason));
+        Assert.Equal((QuantraStatus.InvalidArgument, QuantraReason.CovariateMissing), (failure.Code, failure.Reason));
         Assert.Equal("short_interest", failure.Metadata["covariate"]);
     }
 
@@ -419,7 +419,7 @@ public abstract class PredictorTests
     {
         var panel = Emptied(Emptied(Panel, 199, 200), 399, 400);
         var failure = await RefusalAsync(new PredictionRequest("small", panel));
-        Assert.Equal((StatusCode.InvalidArgument, QuantraReason.NoUsableSymbol), (failure.Code, failure.Reason));
+        Assert.Equal((QuantraStatus.InvalidArgument, QuantraReason.NoUsableSymbol), (failure.Code, failure.Reason));
         Assert.Contains("AAPL", failure.Message, StringComparison.Ordinal);
         Assert.Contains("IBM", failure.Message, StringComparison.Ordinal);
     }
@@ -435,7 +435,7 @@ public abstract class PredictorTests
     public async Task Too_few_bars_say_how_many_are_needed()
     {
         var failure = await RefusalAsync(new PredictionRequest("small", Bars.Last(20)));
-        Assert.Equal(StatusCode.InvalidArgument, failure.Code);
+        Assert.Equal(QuantraStatus.InvalidArgument, failure.Code);
         Assert.Equal("20", failure.Metadata["have"]);
         Assert.Equal("30", failure.Metadata["need"]);
         Assert.Contains($"{_expected.BarsNeeded} sessions are best", failure.Message, StringComparison.Ordinal);
@@ -450,7 +450,7 @@ public abstract class PredictorTests
     {
         Assert.Equal(reason, (await RefusalAsync(new PredictionRequest(model, Bars))).Reason);
         var failure = await Assert.ThrowsAsync<QuantraException>(() => _predictor.GetModelAsync(model, Token));
-        Assert.Equal((StatusCode.NotFound, reason), (failure.Code, failure.Reason));
+        Assert.Equal((QuantraStatus.NotFound, reason), (failure.Code, failure.Reason));
         Assert.Contains(existing, failure.Message, StringComparison.Ordinal);
     }
 
@@ -458,7 +458,7 @@ public abstract class PredictorTests
     public async Task A_model_name_of_a_megabyte_is_too_large()
     {
         var failure = await Assert.ThrowsAsync<QuantraException>(() => _predictor.GetModelAsync(new string('x', 1 << 20), Token));
-        Assert.Equal((StatusCode.ResourceExhausted, QuantraReason.RequestTooLarge), (failure.Code, failure.Reason));
+        Assert.Equal((QuantraStatus.ResourceExhausted, QuantraReason.RequestTooLarge), (failure.Code, failure.Reason));
         Assert.True(failure.Message.Length < 1000);
     }
 
@@ -587,7 +587,7 @@ public abstract class PredictorTests
     {
         await using var hasty = await OpenAsync(TimeSpan.FromTicks(1));
         var failure = await Assert.ThrowsAsync<QuantraException>(() => hasty.PredictAsync(new PredictionRequest("small", Bars), Token));
-        Assert.Equal((StatusCode.DeadlineExceeded, QuantraReason.DeadlineExceeded), (failure.Code, failure.Reason));
+        Assert.Equal((QuantraStatus.DeadlineExceeded, QuantraReason.DeadlineExceeded), (failure.Code, failure.Reason));
     }
 
     [Fact]

@@ -21,7 +21,7 @@ public sealed class QuantraClientTests(Doors doors)
     {
         await using var client = new QuantraClient(Nobody);
         var failure = await Assert.ThrowsAsync<QuantraException>(() => client.ListModelsAsync(Token));
-        Assert.Equal((StatusCode.Unavailable, QuantraReason.Unavailable), (failure.Code, failure.Reason));
+        Assert.Equal((QuantraStatus.Unavailable, QuantraReason.Unavailable), (failure.Code, failure.Reason));
     }
 
     [Theory]
@@ -44,7 +44,7 @@ public sealed class QuantraClientTests(Doors doors)
         await client.ListModelsAsync(Token);
         relay.FallSilent();
         var failure = await Assert.ThrowsAsync<QuantraException>(() => client.ListModelsAsync(Token));
-        Assert.Equal((StatusCode.Unavailable, QuantraReason.Unavailable), (failure.Code, failure.Reason));
+        Assert.Equal((QuantraStatus.Unavailable, QuantraReason.Unavailable), (failure.Code, failure.Reason));
         Assert.NotEmpty(await client.ListModelsAsync(Token));
     }
 
@@ -56,7 +56,7 @@ public sealed class QuantraClientTests(Doors doors)
         var hasty = new QuantraClientOptions { ConnectTimeout = TimeSpan.FromSeconds(1) };
         await using var client = new QuantraClient(new Uri($"https://{listener.LocalEndpoint}"), hasty);
         var failure = await Assert.ThrowsAsync<QuantraException>(() => client.ListModelsAsync(Token));
-        Assert.Equal((StatusCode.Unavailable, QuantraReason.Unavailable), (failure.Code, failure.Reason));
+        Assert.Equal((QuantraStatus.Unavailable, QuantraReason.Unavailable), (failure.Code, failure.Reason));
     }
 
     [Fact]
@@ -80,7 +80,7 @@ public sealed class QuantraClientTests(Doors doors)
     public async Task The_details_of_a_status_are_the_error()
     {
         var refusal = await RefusalAsync(WithDetails("quantra"));
-        var error = new QuantraError(StatusCode.ResourceExhausted, QuantraReason.QueueFull, "9 calls wait", refusal.Metadata);
+        var error = new QuantraError(QuantraStatus.ResourceExhausted, QuantraReason.QueueFull, "9 calls wait", refusal.Metadata);
         Assert.Equal(error, refusal.Error);
         Assert.Equal(new Dictionary<string, string> { ["have"] = "9" }, refusal.Metadata);
     }
@@ -89,7 +89,7 @@ public sealed class QuantraClientTests(Doors doors)
     public async Task Details_of_another_system_are_not_taken_for_ours()
     {
         var refusal = await RefusalAsync(WithDetails("elsewhere.example"));
-        Assert.Equal((StatusCode.Unavailable, QuantraReason.Unavailable), (refusal.Code, refusal.Reason));
+        Assert.Equal((QuantraStatus.Unavailable, QuantraReason.Unavailable), (refusal.Code, refusal.Reason));
     }
 
     [Fact]
@@ -97,7 +97,7 @@ public sealed class QuantraClientTests(Doors doors)
     {
         var trailers = new Metadata { { "grpc-status-details-bin", [0xff] } };
         var refusal = await RefusalAsync(new RpcException(new Status(StatusCode.Unavailable, ""), trailers));
-        Assert.Equal((StatusCode.Unavailable, QuantraReason.Unavailable), (refusal.Code, refusal.Reason));
+        Assert.Equal((QuantraStatus.Unavailable, QuantraReason.Unavailable), (refusal.Code, refusal.Reason));
     }
 
     [Theory]
@@ -109,7 +109,7 @@ public sealed class QuantraClientTests(Doors doors)
     public async Task What_is_exhausted_is_the_queue_unless_a_message_is_too_large(string detail, string reason)
     {
         var refusal = await RefusalAsync(new RpcException(new Status(StatusCode.ResourceExhausted, detail)));
-        Assert.Equal((StatusCode.ResourceExhausted, reason), (refusal.Code, refusal.Reason));
+        Assert.Equal((QuantraStatus.ResourceExhausted, reason), (refusal.Code, refusal.Reason));
     }
 
     [Theory]
@@ -119,7 +119,7 @@ public sealed class QuantraClientTests(Doors doors)
     public async Task A_refusal_of_a_proxy_has_the_reason_of_its_code(StatusCode code, string reason)
     {
         var refusal = await RefusalAsync(new RpcException(new Status(code, "denied")));
-        Assert.Equal((code, reason), (refusal.Code, refusal.Reason));
+        Assert.Equal(((QuantraStatus)code, reason), (refusal.Code, refusal.Reason));
     }
 
     [Theory]
@@ -129,7 +129,7 @@ public sealed class QuantraClientTests(Doors doors)
     {
         var cause = new InvalidOperationException("wrapped", new HttpRequestException(detail));
         var refusal = await RefusalAsync(new RpcException(new Status(StatusCode.Internal, detail, cause)));
-        Assert.Equal((StatusCode.Unavailable, QuantraReason.Unavailable), (refusal.Code, refusal.Reason));
+        Assert.Equal((QuantraStatus.Unavailable, QuantraReason.Unavailable), (refusal.Code, refusal.Reason));
         Assert.Contains(told, refusal.Message, StringComparison.Ordinal);
     }
 
@@ -138,7 +138,7 @@ public sealed class QuantraClientTests(Doors doors)
     {
         var cause = new IOException("no message"); // protobuf's exception is one
         var refusal = await RefusalAsync(new RpcException(new Status(StatusCode.Internal, "unreadable", cause)));
-        Assert.Equal((StatusCode.Internal, QuantraReason.Internal), (refusal.Code, refusal.Reason));
+        Assert.Equal((QuantraStatus.Internal, QuantraReason.Internal), (refusal.Code, refusal.Reason));
     }
 
     [Fact]
@@ -200,7 +200,7 @@ public sealed class QuantraClientTests(Doors doors)
     private static RpcException WithDetails(string domain)
     {
         var info = new Rpc.ErrorInfo { Reason = QuantraReason.QueueFull, Domain = domain, Metadata = { ["have"] = "9" } };
-        var status = new Rpc.Status { Code = (int)StatusCode.ResourceExhausted, Message = "9 calls wait", Details = { Any.Pack(info) } };
+        var status = new Rpc.Status { Code = (int)QuantraStatus.ResourceExhausted, Message = "9 calls wait", Details = { Any.Pack(info) } };
         var trailers = new Metadata { { "grpc-status-details-bin", status.ToByteArray() } };
         return new RpcException(new Status(StatusCode.Unavailable, ""), trailers);
     }

@@ -11,7 +11,7 @@ public sealed class ReadOnlyAnswersTests
 {
     private static readonly V1.Error Refused = new()
     {
-        Code = (int)StatusCode.InvalidArgument,
+        Code = (int)QuantraStatus.InvalidArgument,
         Reason = QuantraReason.TooFewBars,
         Metadata = { ["have"] = "1" },
     };

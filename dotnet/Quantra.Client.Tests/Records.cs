@@ -1,5 +1,3 @@
-using Grpc.Core;
-
 namespace Quantra.Client.Tests;
 
 /// <summary>A record of every kind that holds lists, arrays or numbers; each call makes all of its parts anew.</summary>
@@ -78,7 +76,7 @@ internal static class Records
     };
 
     private static QuantraError Error() =>
-        new(StatusCode.InvalidArgument, QuantraReason.TooFewBars, "1 bar, 30 are needed", new Dictionary<string, string> { ["have"] = "1" });
+        new(QuantraStatus.InvalidArgument, QuantraReason.TooFewBars, "1 bar, 30 are needed", new Dictionary<string, string> { ["have"] = "1" });
 
     private static Skill Skill() => new("random walk", 0.5, 0.25, double.NaN, 0.9, SkillVerdict.Better, "better", 0, "skill: better");
 

@@ -32,7 +32,7 @@ public sealed class SecureChannelTests(Doors doors, SecureServers servers) : ICl
         {
             using var channel = Channel(Address, token, Trust());
             var failure = await RefusalAsync(channel);
-            Assert.Equal((StatusCode.Unauthenticated, QuantraReason.Unauthenticated), (failure.Code, failure.Reason));
+            Assert.Equal((QuantraStatus.Unauthenticated, QuantraReason.Unauthenticated), (failure.Code, failure.Reason));
         }
     }
 
@@ -41,7 +41,7 @@ public sealed class SecureChannelTests(Doors doors, SecureServers servers) : ICl
     {
         using var channel = Channel(Address, SecureServers.Explains, Trust());
         var failure = await RefusalAsync(channel);
-        Assert.Equal((StatusCode.PermissionDenied, QuantraReason.PermissionDenied), (failure.Code, failure.Reason));
+        Assert.Equal((QuantraStatus.PermissionDenied, QuantraReason.PermissionDenied), (failure.Code, failure.Reason));
         await using var client = new QuantraClient(channel, new QuantraClientOptions());
         Assert.NotEmpty((await client.ExplainAsync(new ExplanationRequest(Request, 5), Token)).RowNames);
     }
@@ -158,7 +158,7 @@ public sealed class SecureChannelTests(Doors doors, SecureServers servers) : ICl
     private async Task AssertUnavailableAsync(GrpcChannel channel, string told)
     {
         var failure = await RefusalAsync(channel);
-        Assert.Equal((StatusCode.Unavailable, QuantraReason.Unavailable), (failure.Code, failure.Reason));
+        Assert.Equal((QuantraStatus.Unavailable, QuantraReason.Unavailable), (failure.Code, failure.Reason));
         Assert.Contains(told, failure.Message, StringComparison.Ordinal);
     }
 }

@@ -1,5 +1,6 @@
 using Grpc.Core;
 using Grpc.Net.Client;
+using Quantra.Client.Transport;
 using Quantra.Client.Wire;
 using Stub = Quantra.V1.PredictionService.PredictionServiceClient;
 
@@ -169,7 +170,7 @@ public sealed class QuantraClient : IStockPredictor
         }
         catch (RpcException error)
         {
-            throw StatusReader.Error(error, _target, _options.Timeout).ToException(error);
+            throw TransportError.Of(error, _target, _options.Timeout).ToException(error);
         }
     }
 }

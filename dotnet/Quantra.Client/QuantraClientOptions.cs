@@ -1,3 +1,5 @@
+using Quantra.Client.Wire;
+
 namespace Quantra.Client;
 
 /// <summary>Timeout and limits of a <see cref="QuantraClient"/>.</summary>

@@ -1,4 +1,4 @@
-namespace Quantra.Client;
+namespace Quantra.Client.Wire;
 
 /// <summary>A trading day as the number yyyymmdd; 0 = unknown.</summary>
 internal static class SessionNumber

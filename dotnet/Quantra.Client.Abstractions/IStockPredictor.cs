@@ -1,7 +1,7 @@
 namespace Quantra.Client;
 
 /// <summary>
-/// Forecasts and their explanations, from a server (<see cref="QuantraClient"/>) or from Python inside this process
+/// Forecasts and their explanations, from a server (<c>QuantraClient</c> of Quantra.Client) or from Python inside this process
 /// (<c>EmbeddedPredictor</c> of Quantra.Client.Embedded). Both give the same numbers and the same errors.
 /// </summary>
 /// <remarks>

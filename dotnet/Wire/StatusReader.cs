@@ -1,6 +1,5 @@
 using System.Collections.ObjectModel;
 using Google.Protobuf;
-using Grpc.Core;
 
 namespace Quantra.Client.Wire;
 
@@ -8,19 +7,16 @@ namespace Quantra.Client.Wire;
 internal static class StatusReader
 {
     private const string Domain = "quantra";
-    private const string DetailsTrailer = "grpc-status-details-bin";
-
-    /// <summary>The error of a failed call: from the server's details, or else from the status alone.</summary>
-    /// <param name="error">The call's status.</param>
-    /// <param name="target">The server's address.</param>
-    /// <param name="timeout">How long the client waited.</param>
-    public static QuantraError Error(RpcException error, string target, TimeSpan timeout) =>
-        ErrorOrNull(error.Trailers.GetValueBytes(DetailsTrailer) ?? [])
-        ?? TransportError.Of(error.Status, target, timeout);
 
     /// <summary>The error of one instance.</summary>
     public static QuantraError Error(V1.Error error) =>
-        new((StatusCode)error.Code, error.Reason, error.Message, Copy(error.Metadata));
+        new((QuantraStatus)error.Code, error.Reason, error.Message, Copy(error.Metadata));
+
+    /// <summary>The error in the bytes of a google.rpc.Status that a predictor of the same version made.</summary>
+    public static QuantraError Error(byte[] status) => ErrorOrNull(status) ?? new(
+        QuantraStatus.Internal,
+        QuantraReason.Internal,
+        "an error of the predictor cannot be read; use the same version of Quantra in Python and C#");
 
     /// <summary>The error in the bytes of a google.rpc.Status; null if it is not one of Quantra's.</summary>
     public static QuantraError? ErrorOrNull(byte[] status)
@@ -30,7 +26,7 @@ internal static class StatusReader
             var read = Rpc.Status.Parser.ParseFrom(status);
             var detail = read.Details.FirstOrDefault(one => one.Is(Rpc.ErrorInfo.Descriptor));
             return detail?.Unpack<Rpc.ErrorInfo>() is { Domain: Domain } info
-                ? new((StatusCode)read.Code, info.Reason, read.Message, Copy(info.Metadata))
+                ? new((QuantraStatus)read.Code, info.Reason, read.Message, Copy(info.Metadata))
                 : null;
         }
         catch (InvalidProtocolBufferException)

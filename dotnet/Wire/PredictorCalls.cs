@@ -1,7 +1,6 @@
 using System.Runtime.ExceptionServices;
-using Grpc.Core;
 
-namespace Quantra.Client;
+namespace Quantra.Client.Wire;
 
 /// <summary>What the calls of every predictor have in common, whichever way they reach Python.</summary>
 internal static class PredictorCalls
@@ -97,6 +96,6 @@ internal static class PredictorCalls
             return;
         var message = FormattableString.Invariant(
             $"the answer has {have} results for {need} requests; use the same version of client and server");
-        throw QuantraError.Of(StatusCode.Internal, QuantraReason.Internal, message).ToException();
+        throw new QuantraError(QuantraStatus.Internal, QuantraReason.Internal, message).ToException();
     }
 }

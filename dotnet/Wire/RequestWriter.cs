@@ -78,18 +78,18 @@ internal static class RequestWriter
         var wire = new V1.FeatureWindow
         {
             Symbols = { window.Symbols },
-            Observed = Tensor(V1.DataType.Float32, window.Observed, window.ObservedShape),
-            Known = Tensor(V1.DataType.Float32, window.Known, window.KnownShape),
-            Static = Tensor(V1.DataType.Float32, window.Static, window.StaticShape),
-            Location = Tensor(V1.DataType.Float64, window.Location, window.LevelShape(window.Location)),
-            Scale = Tensor(V1.DataType.Float64, window.Scale, window.LevelShape(window.Scale)),
+            Observed = Tensor(V1.DataType.Float32, window.Observed, WindowShape.Observed(window)),
+            Known = Tensor(V1.DataType.Float32, window.Known, WindowShape.Known(window)),
+            Static = Tensor(V1.DataType.Float32, window.Static, WindowShape.Static(window)),
+            Location = Tensor(V1.DataType.Float64, window.Location, WindowShape.Level(window, window.Location)),
+            Scale = Tensor(V1.DataType.Float64, window.Scale, WindowShape.Level(window, window.Scale)),
             SchemaHash = window.SchemaHash,
             AnchorPrice = { window.AnchorPrice.ToArray() },
             AsOfSession = window.AsOf is { } day ? SessionNumber.Of(day) : 0,
             Features = { window.Features },
         };
         if (!window.Mask.IsEmpty)
-            wire.Mask = Tensor(V1.DataType.Bool, window.Mask, window.MaskShape);
+            wire.Mask = Tensor(V1.DataType.Bool, window.Mask, WindowShape.Mask(window));
         return wire;
     }
 

@@ -1,4 +1,4 @@
-namespace Quantra.Client;
+namespace Quantra.Client.Wire;
 
 /// <summary>How long a call may take, over gRPC and in this process alike.</summary>
 internal static class CallTimeout

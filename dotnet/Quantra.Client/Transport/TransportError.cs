@@ -1,10 +1,13 @@
 using Grpc.Core;
+using Quantra.Client.Wire;
 
-namespace Quantra.Client.Wire;
+namespace Quantra.Client.Transport;
 
-/// <summary>Errors of calls that no Quantra server answered: they come from the transport, a proxy or the client itself.</summary>
+/// <summary>Errors of calls that failed: of the server, or else of the transport, a proxy or the client itself.</summary>
 internal static class TransportError
 {
+    private const string DetailsTrailer = "grpc-status-details-bin";
+
     /// <summary>What gRPC of .NET, C++, Python, Go and Java say of a message that is too large.</summary>
     private static readonly string[] TooLarge = ["message exceeds", "larger than max"];
 
@@ -22,14 +25,17 @@ internal static class TransportError
         ),
     ];
 
-    /// <summary>The error of a call's status.</summary>
-    /// <param name="status">As gRPC tells it.</param>
+    /// <summary>The error of a failed call: from the server's details, or else from the status alone.</summary>
+    /// <param name="error">The call's status, as gRPC tells it.</param>
     /// <param name="target">The server's address.</param>
     /// <param name="timeout">How long the client waited.</param>
-    public static QuantraError Of(Status status, string target, TimeSpan timeout)
+    public static QuantraError Of(RpcException error, string target, TimeSpan timeout) =>
+        StatusReader.ErrorOrNull(error.Trailers.GetValueBytes(DetailsTrailer) ?? []) ?? OfStatus(error.Status, target, timeout);
+
+    private static QuantraError OfStatus(Status status, string target, TimeSpan timeout)
     {
         var code = CodeOf(status);
-        return QuantraError.Of(code, ReasonOf(code, status.Detail), MessageOf(code, status.Detail, target, timeout));
+        return new((QuantraStatus)code, ReasonOf(code, status.Detail), MessageOf(code, status.Detail, target, timeout));
     }
 
     /// <summary>UNAVAILABLE where a connection broke or never came about, some cases of which gRPC calls by other names.</summary>

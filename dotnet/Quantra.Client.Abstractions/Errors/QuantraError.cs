@@ -1,19 +1,27 @@
 using System.Collections.ObjectModel;
-using Grpc.Core;
 
 namespace Quantra.Client;
 
 /// <summary>What went wrong, for people and for programs.</summary>
-/// <param name="Code">gRPC's status code; the same from a predictor inside this process.</param>
+/// <param name="Code">What kind of failure; the same over gRPC and from a predictor inside this process.</param>
 /// <param name="Reason">One of <see cref="QuantraReason"/>, or one that a newer server added.</param>
 /// <param name="Message">What is wrong, which value, and what to do.</param>
 /// <param name="Metadata">The values in the message, as text by name.</param>
 public sealed record QuantraError(
-    StatusCode Code,
+    QuantraStatus Code,
     string Reason,
     string Message,
     IReadOnlyDictionary<string, string> Metadata)
 {
+    /// <summary>An error whose message says all.</summary>
+    /// <param name="code">What kind of failure.</param>
+    /// <param name="reason">One of <see cref="QuantraReason"/>.</param>
+    /// <param name="message">What is wrong, which value, and what to do.</param>
+    public QuantraError(QuantraStatus code, string reason, string message)
+        : this(code, reason, message, ReadOnlyDictionary<string, string>.Empty)
+    {
+    }
+
     /// <summary>This error as an exception.</summary>
     /// <param name="inner">What caused it, if known.</param>
     /// <returns>An exception to throw.</returns>
@@ -33,10 +41,7 @@ public sealed record QuantraError(
 
     internal static QuantraError BadCovariates(string message) => BadFile(QuantraReason.CovariatesInvalid, message);
 
-    internal static QuantraError BadFile(string reason, string message) => Of(StatusCode.InvalidArgument, reason, message);
-
-    internal static QuantraError Of(StatusCode code, string reason, string message) =>
-        new(code, reason, message, ReadOnlyDictionary<string, string>.Empty);
+    internal static QuantraError BadFile(string reason, string message) => new(QuantraStatus.InvalidArgument, reason, message);
 
     private object?[] Parts() =>
     [

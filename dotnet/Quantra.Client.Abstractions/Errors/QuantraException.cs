@@ -1,5 +1,3 @@
-using Grpc.Core;
-
 namespace Quantra.Client;
 
 /// <summary>A call that failed. A predictor throws nothing else, except for cancellation and wrong arguments.</summary>
@@ -14,8 +12,8 @@ public sealed class QuantraException : Exception
     /// <summary>What went wrong.</summary>
     public QuantraError Error { get; }
 
-    /// <summary>gRPC's status code.</summary>
-    public StatusCode Code => Error.Code;
+    /// <summary>What kind of failure.</summary>
+    public QuantraStatus Code => Error.Code;
 
     /// <summary>A code that stays the same between versions; see <see cref="QuantraReason"/>.</summary>
     public string Reason => Error.Reason;

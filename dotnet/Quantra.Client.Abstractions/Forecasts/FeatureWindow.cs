@@ -61,32 +61,6 @@ public sealed record FeatureWindow
             $"feature windows of {Listed.Symbols(Symbols)}; {sessions} and {FutureLength} ahead{Listed.AsOf(AsOf)}");
     }
 
-    /// <summary>[S, T, F] of <see cref="Observed"/>.</summary>
-    internal int[] ObservedShape => [Symbols.Count, EncoderLength, LastAxis.Of(Observed.Length, Symbols.Count, EncoderLength)];
-
-    /// <summary>[S, T, F] of <see cref="Mask"/>.</summary>
-    internal int[] MaskShape => [Symbols.Count, EncoderLength, LastAxis.Of(Mask.Length, Symbols.Count, EncoderLength)];
-
-    /// <summary>[S, T + D, K] of <see cref="Known"/>.</summary>
-    internal int[] KnownShape
-    {
-        get
-        {
-            var sessions = EncoderLength + FutureLength;
-            return [Symbols.Count, sessions, LastAxis.Of(Known.Length, Symbols.Count, sessions)];
-        }
-    }
-
-    /// <summary>[S, C] of <see cref="Static"/>.</summary>
-    internal int[] StaticShape => [Symbols.Count, LastAxis.Of(Static.Length, Symbols.Count)];
-
-    /// <summary>[S] or [S, H] of a level, depending on its length.</summary>
-    internal int[] LevelShape(ReadOnlyMemory<double> level)
-    {
-        var symbols = Symbols.Count;
-        return level.Length > symbols && symbols > 0 ? [symbols, LastAxis.Of(level.Length, symbols)] : [level.Length];
-    }
-
     private object?[] Parts() =>
     [
         ByValue.Of(Symbols),

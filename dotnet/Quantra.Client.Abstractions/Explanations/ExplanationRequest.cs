@@ -29,7 +29,8 @@ public sealed record ExplanationRequest(PredictionRequest Instance, int Horizon,
     public override string ToString() => ToMany().ToString();
 
     /// <summary>The same request, in the form for several numbers.</summary>
-    internal ManyExplanationsRequest ToMany() =>
+    /// <returns>A request with one target.</returns>
+    public ManyExplanationsRequest ToMany() =>
         new(Instance, [new(Horizon, Quantile)]) { Symbols = Symbols, Detail = Detail, Tolerance = Tolerance };
 
     private object?[] Parts() =>

@@ -1,6 +1,6 @@
 using System.Diagnostics.CodeAnalysis;
 
-namespace Quantra.Client;
+namespace Quantra.Client.Wire;
 
 /// <summary>
 /// Refuses requests in which null stands where the types allow none, as programs without nullable checks write them; the message
