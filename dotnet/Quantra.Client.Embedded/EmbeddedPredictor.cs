@@ -21,7 +21,8 @@ public sealed class EmbeddedPredictor : IStockPredictor
     private readonly PythonHost _host;
     private readonly PyObject _door;
     private readonly EmbeddedPredictorOptions _options;
-    private int _disposed;
+    private readonly CallsUnderWay _calls = new();
+    private readonly CancellationTokenSource _ending = new();
 
     private EmbeddedPredictor(PythonHost host, PyObject door, EmbeddedPredictorOptions options, IReadOnlyList<QuantraError> problems)
     {
@@ -61,8 +62,11 @@ public sealed class EmbeddedPredictor : IStockPredictor
         CancellationToken cancellationToken = default) =>
         PredictorCalls.PredictManyAsync(requests, async (model, same) =>
         {
-            var request = RequestWriter.Predict(model, same);
-            var answer = await CallAsync("Predict", request, V1.PredictResponse.Parser, cancellationToken).ConfigureAwait(false);
+            var answer = await CallAsync(
+                "Predict",
+                () => RequestWriter.Predict(model, same),
+                V1.PredictResponse.Parser,
+                cancellationToken).ConfigureAwait(false);
             return [.. answer.Results.Select(ResponseReader.Result)];
         });
 
@@ -76,16 +80,22 @@ public sealed class EmbeddedPredictor : IStockPredictor
         CancellationToken cancellationToken = default) =>
         PredictorCalls.ExplainManyAsync(request, async many =>
         {
-            var answer = await CallAsync("Explain", RequestWriter.Explain(many), V1.ExplainResponse.Parser, cancellationToken)
-                .ConfigureAwait(false);
+            var answer = await CallAsync(
+                "Explain",
+                () => RequestWriter.Explain(many),
+                V1.ExplainResponse.Parser,
+                cancellationToken).ConfigureAwait(false);
             return [.. answer.Attributions.Select(ResponseReader.Attribution)];
         });
 
     /// <inheritdoc/>
     public async Task<IReadOnlyList<ModelInfo>> ListModelsAsync(CancellationToken cancellationToken = default)
     {
-        var request = new V1.ListModelsRequest();
-        var answer = await CallAsync("ListModels", request, V1.ListModelsResponse.Parser, cancellationToken).ConfigureAwait(false);
+        var answer = await CallAsync(
+            "ListModels",
+            () => new V1.ListModelsRequest(),
+            V1.ListModelsResponse.Parser,
+            cancellationToken).ConfigureAwait(false);
         return [.. answer.Models.Select(ResponseReader.Model)];
     }
 
@@ -93,18 +103,23 @@ public sealed class EmbeddedPredictor : IStockPredictor
     public async Task<ModelInfo> GetModelAsync(ModelReference model, CancellationToken cancellationToken = default)
     {
         ArgumentNullException.ThrowIfNull(model);
-        var request = new V1.GetModelRequest { Model = model.Text };
-        var answer = await CallAsync("GetModel", request, V1.GetModelResponse.Parser, cancellationToken).ConfigureAwait(false);
+        var answer = await CallAsync(
+            "GetModel",
+            () => new V1.GetModelRequest { Model = model.Text },
+            V1.GetModelResponse.Parser,
+            cancellationToken).ConfigureAwait(false);
         return ResponseReader.Model(answer.Model);
     }
 
-    /// <summary>Finishes the calls in progress and releases the models.</summary>
+    /// <summary>Takes no more calls, waits for those under way as long as the grace time, and releases the models.</summary>
     /// <returns>A task that completes when the models are released.</returns>
     public async ValueTask DisposeAsync()
     {
-        if (Interlocked.Exchange(ref _disposed, 1) == 1)
+        if (!await _calls.CloseAsync(_options.GraceTime).ConfigureAwait(false))
             return;
+        await _ending.CancelAsync().ConfigureAwait(false);
         await _host.RunAsync(Close).ConfigureAwait(false);
+        _ending.Dispose();
     }
 
     /// <summary>The door and the status of each artifact that was refused, or no door and the status of the error.</summary>
@@ -138,17 +153,32 @@ public sealed class EmbeddedPredictor : IStockPredictor
         }
     }
 
+    /// <summary>Makes a call that the end of this predictor waits for, none of it on the caller's thread.</summary>
     private async Task<TResponse> CallAsync<TResponse>(
         string name,
-        IMessage request,
+        Func<IMessage> write,
         MessageParser<TResponse> parser,
         CancellationToken cancellationToken)
         where TResponse : IMessage<TResponse>
     {
-        ObjectDisposedException.ThrowIf(_disposed == 1, this);
+        using var entered = _calls.Enter(this);
+        using var either = CancellationTokenSource.CreateLinkedTokenSource(cancellationToken, _ending.Token);
         var call = new EmbeddedCall(_host, _options.Timeout);
-        var response = await call.RunAsync(_door, name, request.ToByteArray(), cancellationToken).ConfigureAwait(false);
-        return parser.ParseFrom(response);
+        try
+        {
+            return await Task.Run(
+                async () => parser.ParseFrom(await call.RunAsync(_door, name, write().ToByteArray(), either.Token).ConfigureAwait(false)),
+                either.Token).ConfigureAwait(false);
+        }
+        catch (OperationCanceledException error) when (!cancellationToken.IsCancellationRequested)
+        {
+            const string Message = "the predictor was disposed, and the call was not done within its grace time";
+            throw new QuantraError(QuantraStatus.Cancelled, QuantraReason.Cancelled, Message).ToException(error);
+        }
+        catch (OperationCanceledException error)
+        {
+            throw new OperationCanceledException("the call was cancelled", error, cancellationToken);
+        }
     }
 
     private bool Close()

@@ -6,6 +6,7 @@ namespace Quantra.Client.Embedded;
 public sealed record EmbeddedPredictorOptions
 {
     private readonly TimeSpan _timeout = CallTimeout.Default;
+    private readonly TimeSpan _graceTime = TimeSpan.FromSeconds(5);
     private readonly int _maxBatchRows = 256;
     private readonly int _threads = 1;
 
@@ -52,5 +53,13 @@ public sealed record EmbeddedPredictorOptions
     {
         get => _timeout;
         init => _timeout = CallTimeout.Checked(value);
+    }
+
+    /// <summary>How long the predictor, once it is disposed, waits for calls that are under way before it cancels them.</summary>
+    /// <value>Positive, at most a day; 5 seconds by default.</value>
+    public TimeSpan GraceTime
+    {
+        get => _graceTime;
+        init => _graceTime = CallTimeout.Checked(value);
     }
 }

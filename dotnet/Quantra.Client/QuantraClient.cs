@@ -1,3 +1,4 @@
+using Google.Protobuf;
 using Grpc.Core;
 using Grpc.Net.Client;
 using Quantra.Client.Transport;
@@ -17,57 +18,78 @@ namespace Quantra.Client;
 public sealed class QuantraClient : IStockPredictor
 {
     private readonly Stub _stub;
-    private readonly QuantraClientOptions _options;
-    private readonly string _target;
+    private readonly Caller _caller;
+    private readonly CallsUnderWay _calls;
+    private readonly TimeSpan _graceTime;
     private readonly GrpcChannel? _ownChannel;
-    private bool _disposed;
+    private readonly bool _isView;
 
     /// <summary>Opens a channel of its own; nothing is sent before the first call.</summary>
-    /// <param name="address">For example http://127.0.0.1:50051.</param>
-    /// <exception cref="ArgumentException">The address begins with neither http:// nor https://.</exception>
+    /// <param name="address">Such as http://127.0.0.1:50051, https://example.org:50051 or unix:/run/quantra/server.sock.</param>
+    /// <exception cref="ArgumentException">The address begins with neither http:// nor https:// nor unix:.</exception>
     public QuantraClient(Uri address)
         : this(address, new QuantraClientOptions())
     {
     }
 
     /// <summary>Opens a channel of its own; nothing is sent before the first call.</summary>
-    /// <param name="address">For example http://127.0.0.1:50051.</param>
-    /// <param name="options">Timeout and limits.</param>
-    /// <exception cref="ArgumentException">The address begins with neither http:// nor https://.</exception>
+    /// <param name="address">Such as http://127.0.0.1:50051, https://example.org:50051 or unix:/run/quantra/server.sock.</param>
+    /// <param name="options">Timeout, limits, retries and credentials.</param>
+    /// <exception cref="ArgumentException">
+    /// The address begins with neither http:// nor https:// nor unix:; the authorities' file holds no certificate.
+    /// </exception>
+    /// <exception cref="IOException">The authorities' file cannot be read.</exception>
     public QuantraClient(Uri address, QuantraClientOptions options)
     {
         ArgumentNullException.ThrowIfNull(address);
         ArgumentNullException.ThrowIfNull(options);
-        CheckScheme(address);
-        _ownChannel = OpenChannel(address, options);
+        var server = new ServerAddress(address);
+        _ownChannel = OwnChannel.Open(server, options);
         _stub = new Stub(_ownChannel);
-        _target = address.Authority;
-        _options = options;
+        _caller = new Caller(options, CallToken.Of(server, options), server.Text);
+        (_calls, _graceTime) = (new CallsUnderWay(), options.GraceTime);
     }
 
-    /// <summary>Uses a channel that stays the caller's: disposing this client leaves it open.</summary>
+    /// <summary>Uses a channel that stays the caller's, with its credentials and retries: disposing this client leaves it open.</summary>
     /// <param name="channel">An open channel.</param>
-    /// <param name="options">Timeout and limits.</param>
+    /// <param name="options">Timeout and limits; those of channels that a client opens itself have no effect.</param>
     public QuantraClient(GrpcChannel channel, QuantraClientOptions options)
     {
         ArgumentNullException.ThrowIfNull(channel);
         ArgumentNullException.ThrowIfNull(options);
         _stub = new Stub(channel);
-        _target = channel.Target;
-        _options = options;
+        _caller = new Caller(options, CallToken.None, channel.Target);
+        (_calls, _graceTime) = (new CallsUnderWay(), options.GraceTime);
     }
 
     /// <summary>Calls through an invoker, for example one with interceptors, or a fake in a test.</summary>
     /// <param name="invoker">Makes the calls.</param>
-    /// <param name="options">Timeout and limits.</param>
+    /// <param name="options">Timeout and limits; those of channels that a client opens itself have no effect.</param>
     public QuantraClient(CallInvoker invoker, QuantraClientOptions options)
     {
         ArgumentNullException.ThrowIfNull(invoker);
         ArgumentNullException.ThrowIfNull(options);
         _stub = new Stub(invoker);
-        _target = "the server";
-        _options = options;
+        _caller = new Caller(options, CallToken.None, "the server");
+        (_calls, _graceTime) = (new CallsUnderWay(), options.GraceTime);
     }
+
+    private QuantraClient(QuantraClient client, Caller caller)
+    {
+        (_stub, _calls, _graceTime) = (client._stub, client._calls, client._graceTime);
+        (_caller, _isView) = (caller, true);
+    }
+
+    /// <summary>This client with another timeout, for some of the calls.</summary>
+    /// <param name="timeout">Positive, at most a day.</param>
+    /// <returns>A client on the same channel. It ends with this one; it need not be disposed.</returns>
+    public QuantraClient WithTimeout(TimeSpan timeout) => new(this, _caller.With(CallTimeout.Checked(timeout)));
+
+    /// <summary>This client with one more header, for some of the calls.</summary>
+    /// <param name="name">Lower case letters, digits, "-", "_" and "."; such as x-request-id, which the server writes into its log.</param>
+    /// <param name="value">To send.</param>
+    /// <returns>A client on the same channel. It ends with this one; it need not be disposed.</returns>
+    public QuantraClient WithHeader(string name, string value) => new(this, _caller.With(new Metadata.Entry(name, value)));
 
     /// <inheritdoc/>
     public Task<Forecast> PredictAsync(PredictionRequest request, CancellationToken cancellationToken = default) =>
@@ -79,7 +101,7 @@ public sealed class QuantraClient : IStockPredictor
         CancellationToken cancellationToken = default) =>
         PredictorCalls.PredictManyAsync(requests, async (model, same) =>
         {
-            var answer = await CallAsync(_stub.PredictAsync, RequestWriter.Predict(model, same), cancellationToken)
+            var answer = await CallAsync(_stub.PredictAsync, () => RequestWriter.Predict(model, same), model.Text, cancellationToken)
                 .ConfigureAwait(false);
             return [.. answer.Results.Select(ResponseReader.Result)];
         });
@@ -94,7 +116,8 @@ public sealed class QuantraClient : IStockPredictor
         CancellationToken cancellationToken = default) =>
         PredictorCalls.ExplainManyAsync(request, async many =>
         {
-            var answer = await CallAsync(_stub.ExplainAsync, RequestWriter.Explain(many), cancellationToken)
+            var model = many.Instance.Model.Text;
+            var answer = await CallAsync(_stub.ExplainAsync, () => RequestWriter.Explain(many), model, cancellationToken)
                 .ConfigureAwait(false);
             return [.. answer.Attributions.Select(ResponseReader.Attribution)];
         });
@@ -102,8 +125,7 @@ public sealed class QuantraClient : IStockPredictor
     /// <inheritdoc/>
     public async Task<IReadOnlyList<ModelInfo>> ListModelsAsync(CancellationToken cancellationToken = default)
     {
-        var answer = await CallAsync(_stub.ListModelsAsync, new V1.ListModelsRequest(), cancellationToken)
-            .ConfigureAwait(false);
+        var answer = await CallAsync(_stub.ListModelsAsync, () => new V1.ListModelsRequest(), "", cancellationToken).ConfigureAwait(false);
         return [.. answer.Models.Select(ResponseReader.Model)];
     }
 
@@ -111,66 +133,33 @@ public sealed class QuantraClient : IStockPredictor
     public async Task<ModelInfo> GetModelAsync(ModelReference model, CancellationToken cancellationToken = default)
     {
         ArgumentNullException.ThrowIfNull(model);
-        var answer = await CallAsync(_stub.GetModelAsync, new V1.GetModelRequest { Model = model.Text }, cancellationToken)
-            .ConfigureAwait(false);
+        var answer = await CallAsync(
+            _stub.GetModelAsync,
+            () => new V1.GetModelRequest { Model = model.Text },
+            model.Text,
+            cancellationToken).ConfigureAwait(false);
         return ResponseReader.Model(answer.Model);
     }
 
-    /// <summary>Closes the channel if this client opened it.</summary>
-    /// <returns>A completed task.</returns>
-    public ValueTask DisposeAsync()
+    /// <summary>Takes no more calls, waits for those under way as long as the grace time, and closes the channel that this client opened.</summary>
+    /// <returns>A task that completes when no call is under way any more.</returns>
+    public async ValueTask DisposeAsync()
     {
-        _disposed = true;
-        _ownChannel?.Dispose();
-        return ValueTask.CompletedTask;
-    }
-
-    /// <summary>Refuses what .NET takes for an address and no call could use: in localhost:50051, localhost is the scheme.</summary>
-    private static void CheckScheme(Uri address)
-    {
-        if (address.IsAbsoluteUri && address.Scheme is ("http" or "https"))
+        if (_isView)
             return;
-        var (given, rest) = (address.OriginalString, address.OriginalString.Split("://")[^1]);
-        throw new ArgumentException(
-            $"'{given}' begins with neither http:// nor https://; write http://{rest}, or https://{rest} if the server has TLS",
-            nameof(address));
+        await _calls.CloseAsync(_graceTime).ConfigureAwait(false);
+        _ownChannel?.Dispose();
     }
 
-    private static GrpcChannel OpenChannel(Uri address, QuantraClientOptions options) =>
-        GrpcChannel.ForAddress(address, new GrpcChannelOptions
-        {
-            HttpHandler = new SocketsHttpHandler
-            {
-                UseProxy = !address.IsLoopback,
-                EnableMultipleHttp2Connections = true,
-                ConnectTimeout = options.ConnectTimeout,
-                KeepAlivePingDelay = options.PingInterval,
-                KeepAlivePingTimeout = options.PingTimeout,
-            },
-            DisposeHttpClient = true,
-            MaxReceiveMessageSize = options.MaxMessageBytes,
-        });
-
-    /// <summary>Sets the deadline of a call, and turns a failed one into an exception.</summary>
+    /// <summary>Makes a call that the end of this client waits for, none of it on the caller's thread.</summary>
     private async Task<TResponse> CallAsync<TRequest, TResponse>(
         Func<TRequest, CallOptions, AsyncUnaryCall<TResponse>> method,
-        TRequest request,
+        Func<TRequest> write,
+        string model,
         CancellationToken cancellationToken)
+        where TRequest : IMessage
     {
-        ObjectDisposedException.ThrowIf(_disposed, this);
-        var deadline = DateTime.UtcNow + _options.Timeout;
-        try
-        {
-            using var call = method(request, new CallOptions(null, deadline, cancellationToken));
-            return await call.ResponseAsync.ConfigureAwait(false);
-        }
-        catch (RpcException error) when (cancellationToken.IsCancellationRequested)
-        {
-            throw new OperationCanceledException("the call was cancelled", error, cancellationToken);
-        }
-        catch (RpcException error)
-        {
-            throw TransportError.Of(error, _target, _options.Timeout).ToException(error);
-        }
+        using var entered = _calls.Enter(this);
+        return await Task.Run(() => _caller.CallAsync(method, write(), model, cancellationToken), cancellationToken).ConfigureAwait(false);
     }
 }
