@@ -36,10 +36,26 @@ public sealed class QuantraClientTests(Doors doors)
     }
 
     [Fact]
-    public async Task A_connection_that_dies_silently_is_noticed_and_replaced()
+    public async Task A_connection_that_dies_silently_is_replaced_within_the_call()
     {
         await using var relay = new Relay(doors.Address);
         var hasty = new QuantraClientOptions { PingInterval = TimeSpan.FromSeconds(1), PingTimeout = TimeSpan.FromSeconds(1) };
+        await using var client = new QuantraClient(relay.Address, hasty);
+        await client.ListModelsAsync(Token);
+        relay.FallSilent();
+        Assert.NotEmpty(await client.ListModelsAsync(Token));
+    }
+
+    [Fact]
+    public async Task Without_retries_a_connection_that_dies_silently_is_UNAVAILABLE_and_the_next_call_has_another()
+    {
+        await using var relay = new Relay(doors.Address);
+        var hasty = new QuantraClientOptions
+        {
+            PingInterval = TimeSpan.FromSeconds(1),
+            PingTimeout = TimeSpan.FromSeconds(1),
+            MaxAttempts = 1,
+        };
         await using var client = new QuantraClient(relay.Address, hasty);
         await client.ListModelsAsync(Token);
         relay.FallSilent();
@@ -160,6 +176,10 @@ public sealed class QuantraClientTests(Doors doors)
         Assert.Throws<ArgumentOutOfRangeException>(() => new QuantraClientOptions { Timeout = TimeSpan.Zero });
         Assert.Throws<ArgumentOutOfRangeException>(() => new QuantraClientOptions { Timeout = TimeSpan.MaxValue });
         Assert.Throws<ArgumentOutOfRangeException>(() => new QuantraClientOptions { MaxMessageBytes = 0 });
+        Assert.Throws<ArgumentOutOfRangeException>(() => new QuantraClientOptions { MaxRequestBytes = 0 });
+        Assert.Throws<ArgumentOutOfRangeException>(() => new QuantraClientOptions { MaxAttempts = 0 });
+        Assert.Throws<ArgumentOutOfRangeException>(() => new QuantraClientOptions { MaxAttempts = 21 });
+        Assert.Throws<ArgumentOutOfRangeException>(() => new QuantraClientOptions { GraceTime = TimeSpan.Zero });
         Assert.Throws<ArgumentOutOfRangeException>(() => new QuantraClientOptions { ConnectTimeout = TimeSpan.Zero });
         Assert.Throws<ArgumentOutOfRangeException>(() => new QuantraClientOptions { PingInterval = TimeSpan.FromSeconds(0.9) });
         Assert.Throws<ArgumentOutOfRangeException>(() => new QuantraClientOptions { PingTimeout = TimeSpan.FromDays(2) });

@@ -46,7 +46,7 @@ public sealed class QuantraClient : IStockPredictor
         var server = new ServerAddress(address);
         _ownChannel = OwnChannel.Open(server, options);
         _stub = new Stub(_ownChannel);
-        _caller = new Caller(options, CallToken.Of(server, options), server.Text);
+        _caller = new Caller(options, CallToken.Of(server, options), server.Text, options.MaxAttempts > 1);
         (_calls, _graceTime) = (new CallsUnderWay(), options.GraceTime);
     }
 
@@ -58,7 +58,7 @@ public sealed class QuantraClient : IStockPredictor
         ArgumentNullException.ThrowIfNull(channel);
         ArgumentNullException.ThrowIfNull(options);
         _stub = new Stub(channel);
-        _caller = new Caller(options, CallToken.None, channel.Target);
+        _caller = new Caller(options, CallToken.None, channel.Target, repeats: false);
         (_calls, _graceTime) = (new CallsUnderWay(), options.GraceTime);
     }
 
@@ -70,7 +70,7 @@ public sealed class QuantraClient : IStockPredictor
         ArgumentNullException.ThrowIfNull(invoker);
         ArgumentNullException.ThrowIfNull(options);
         _stub = new Stub(invoker);
-        _caller = new Caller(options, CallToken.None, "the server");
+        _caller = new Caller(options, CallToken.None, "the server", repeats: false);
         (_calls, _graceTime) = (new CallsUnderWay(), options.GraceTime);
     }
 

@@ -1,4 +1,5 @@
 using System.Collections.ObjectModel;
+using System.Globalization;
 
 namespace Quantra.Client;
 
@@ -21,6 +22,17 @@ public sealed record QuantraError(
         : this(code, reason, message, ReadOnlyDictionary<string, string>.Empty)
     {
     }
+
+    /// <summary>Whether the same call may well succeed later: nobody answered, or there was too much to do.</summary>
+    public bool IsTransient => Reason is QuantraReason.Unavailable or QuantraReason.QueueFull;
+
+    /// <summary>How long to wait before that; null = the server did not say.</summary>
+    public TimeSpan? RetryAfter =>
+        Metadata.TryGetValue("retry_after_ms", out var text)
+        && double.TryParse(text, NumberStyles.Float, CultureInfo.InvariantCulture, out var milliseconds)
+        && milliseconds is >= 0 and < int.MaxValue
+            ? TimeSpan.FromMilliseconds(milliseconds)
+            : null;
 
     /// <summary>This error as an exception.</summary>
     /// <param name="inner">What caused it, if known.</param>

@@ -11,13 +11,15 @@ internal sealed class Caller
     private readonly QuantraClientOptions _options;
     private readonly CallToken _token;
     private readonly string _target;
+    private readonly bool _repeats;
 
     /// <param name="options">Of the client.</param>
     /// <param name="token">To send.</param>
     /// <param name="target">The server's address, for messages.</param>
-    public Caller(QuantraClientOptions options, CallToken token, string target)
+    /// <param name="repeats">Whether a call may be made a second time.</param>
+    public Caller(QuantraClientOptions options, CallToken token, string target, bool repeats)
     {
-        (_options, _token, _target) = (options, token, target);
+        (_options, _token, _target, _repeats) = (options, token, target, repeats);
         Timeout = options.Timeout;
         Watch = new CallWatch(options.LoggerFactory);
     }
@@ -32,11 +34,11 @@ internal sealed class Caller
     public CallWatch Watch { get; private init; }
 
     /// <summary>The same with another timeout.</summary>
-    public Caller With(TimeSpan timeout) => new(_options, _token, _target) { Timeout = timeout, Headers = Headers, Watch = Watch };
+    public Caller With(TimeSpan timeout) => new(_options, _token, _target, _repeats) { Timeout = timeout, Headers = Headers, Watch = Watch };
 
     /// <summary>The same with one more header.</summary>
     public Caller With(Metadata.Entry header) =>
-        new(_options, _token, _target) { Timeout = Timeout, Headers = [.. Headers, header], Watch = Watch };
+        new(_options, _token, _target, _repeats) { Timeout = Timeout, Headers = [.. Headers, header], Watch = Watch };
 
     /// <summary>Calls, and waits for the answer.</summary>
     /// <param name="method">Of the stub.</param>
@@ -56,8 +58,7 @@ internal sealed class Caller
         try
         {
             CheckSize(request);
-            using var call = method(request, await OptionsAsync(cancellationToken).ConfigureAwait(false));
-            var answer = await call.ResponseAsync.ConfigureAwait(false);
+            var answer = await AnswerAsync(method, request, cancellationToken).ConfigureAwait(false);
             watched.Succeed();
             return answer;
         }
@@ -71,6 +72,25 @@ internal sealed class Caller
         {
             watched.Fail(error.Reason);
             throw;
+        }
+    }
+
+    private async Task<TResponse> AnswerAsync<TRequest, TResponse>(
+        Func<TRequest, CallOptions, AsyncUnaryCall<TResponse>> method,
+        TRequest request,
+        CancellationToken cancellationToken)
+    {
+        var options = await OptionsAsync(cancellationToken).ConfigureAwait(false);
+        try
+        {
+            using var first = method(request, options);
+            return await first.ResponseAsync.ConfigureAwait(false);
+        }
+        catch (RpcException error) when (_repeats && TransportError.IsHiddenLoss(error.Status) && !cancellationToken.IsCancellationRequested)
+        {
+            // gRPC takes a connection that broke for a bug, and so does not try again.
+            using var second = method(request, options);
+            return await second.ResponseAsync.ConfigureAwait(false);
         }
     }
 

@@ -15,6 +15,9 @@ internal static class OwnChannel
     /// <summary>Calls that change nothing and whose requests are whole before they are sent.</summary>
     private static readonly string[] Repeatable = ["ListModels", "GetModel", "Predict", "Explain", "ExplainGlobal"];
 
+    /// <summary>Largest request that is tried again: what a server takes; larger ones would be refused time and again.</summary>
+    private const int MostRepeatedBytes = (16 << 20) + 1024;
+
     /// <summary>What calls that wait to be tried again may hold together; beyond it they are tried no more.</summary>
     private const int RetryBytes = 256 << 20;
 
@@ -30,8 +33,8 @@ internal static class OwnChannel
             LoggerFactory = options.LoggerFactory,
             MaxReceiveMessageSize = options.MaxMessageBytes,
             MaxRetryAttempts = options.MaxAttempts,
-            MaxRetryBufferPerCallSize = (long)options.MaxRequestBytes + (1 << 20),
-            MaxRetryBufferSize = Math.Max(RetryBytes, 2L * options.MaxRequestBytes),
+            MaxRetryBufferPerCallSize = MostRepeatedBytes,
+            MaxRetryBufferSize = RetryBytes,
             ServiceConfig = options.MaxAttempts > 1 ? Retries(options.MaxAttempts) : null,
         });
 
@@ -45,9 +48,8 @@ internal static class OwnChannel
             KeepAlivePingDelay = options.PingInterval,
             KeepAlivePingTimeout = options.PingTimeout,
             SslOptions = Tls(options),
+            ConnectCallback = (asked, cancelled) => address.ConnectAsync(asked.DnsEndPoint, cancelled),
         };
-        if (address.IsSocket)
-            handler.ConnectCallback = (_, cancelled) => address.ConnectSocketAsync(cancelled);
         options.ConfigureHandler?.Invoke(handler);
         return handler;
     }

@@ -1,4 +1,5 @@
 using System.Diagnostics.CodeAnalysis;
+using System.Net;
 using System.Net.Sockets;
 
 namespace Quantra.Client.Transport;
@@ -38,16 +39,22 @@ internal sealed class ServerAddress
     /// <summary>Whether only this machine is concerned, so that no proxy is asked.</summary>
     public bool IsLocal => IsSocket || _given.IsLoopback;
 
-    /// <summary>Connects to the Unix socket.</summary>
+    /// <summary>Connects to the server, or to a proxy on the way to it.</summary>
+    /// <param name="next">Where to, unless it is a Unix socket.</param>
     /// <param name="cancellationToken">Ends the wait.</param>
     /// <returns>The connection.</returns>
+    /// <remarks>
+    /// gRPC's own way to connect waits longer and longer after failures, up to two minutes, during which calls fail untried.
+    /// </remarks>
     [SuppressMessage("Reliability", "CA2000:Dispose objects before losing scope", Justification = "the stream that is returned owns the socket")]
-    public async ValueTask<Stream> ConnectSocketAsync(CancellationToken cancellationToken)
+    public async ValueTask<Stream> ConnectAsync(DnsEndPoint next, CancellationToken cancellationToken)
     {
-        var socket = new Socket(AddressFamily.Unix, SocketType.Stream, ProtocolType.Unspecified);
+        var socket = IsSocket
+            ? new Socket(AddressFamily.Unix, SocketType.Stream, ProtocolType.Unspecified)
+            : new Socket(SocketType.Stream, ProtocolType.Tcp) { NoDelay = true };
         try
         {
-            await socket.ConnectAsync(new UnixDomainSocketEndPoint(_given.LocalPath), cancellationToken).ConfigureAwait(false);
+            await socket.ConnectAsync(IsSocket ? new UnixDomainSocketEndPoint(_given.LocalPath) : next, cancellationToken).ConfigureAwait(false);
             return new NetworkStream(socket, ownsSocket: true);
         }
         catch

@@ -38,13 +38,15 @@ internal static class TransportError
         return new((QuantraStatus)code, ReasonOf(code, status.Detail), MessageOf(code, status.Detail, target, timeout));
     }
 
-    /// <summary>UNAVAILABLE where a connection broke or never came about, some cases of which gRPC calls by other names.</summary>
-    private static StatusCode CodeOf(Status status) => status.StatusCode switch
+    /// <summary>Whether a connection broke or never came about, which gRPC calls by another name than UNAVAILABLE.</summary>
+    public static bool IsHiddenLoss(Status status) => status.StatusCode switch
     {
-        StatusCode.Internal when Causes(status).Any(cause => cause is HttpRequestException or HttpIOException) => StatusCode.Unavailable,
-        StatusCode.Cancelled when Causes(status).Any(cause => cause is TimeoutException) => StatusCode.Unavailable, // of connecting
-        var code => code,
+        StatusCode.Internal => Causes(status).Any(cause => cause is HttpRequestException or HttpIOException),
+        StatusCode.Cancelled => Causes(status).Any(cause => cause is TimeoutException), // of connecting
+        _ => false,
     };
+
+    private static StatusCode CodeOf(Status status) => IsHiddenLoss(status) ? StatusCode.Unavailable : status.StatusCode;
 
     private static IEnumerable<Exception> Causes(Status status)
     {

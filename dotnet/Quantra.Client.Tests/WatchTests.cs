@@ -1,0 +1,104 @@
+using System.Collections.Concurrent;
+using System.Diagnostics;
+using Microsoft.Extensions.Logging;
+
+namespace Quantra.Client.Tests;
+
+/// <summary>Activities, metrics and the log of a client.</summary>
+public sealed class WatchTests(Doors doors)
+{
+    private static CancellationToken Token => TestContext.Current.CancellationToken;
+
+    private PredictionRequest Request => new("small", BarPanel.ReadCsv(doors.PathOf("bars.csv")).Select("AAPL"));
+
+    [Fact]
+    public async Task A_good_call_is_seen_by_method_model_and_time()
+    {
+        using var seen = new SeenCalls();
+        await using var client = new QuantraClient(doors.Address);
+        await client.PredictAsync(Request, Token);
+        Assert.Equal(["Predict small OK"], seen.Calls);
+        Assert.InRange(Assert.Single(seen.Seconds), 1e-6, 30);
+        var activity = Assert.Single(seen.Activities);
+        Assert.Equal(("quantra.v1.PredictionService/Predict", ActivityKind.Client), (activity.OperationName, activity.Kind));
+        Assert.Equal(("small", 1, ActivityStatusCode.Unset), (activity.GetTagItem("quantra.model"), activity.GetTagItem("quantra.attempts"), activity.Status));
+    }
+
+    [Fact]
+    public async Task A_failed_call_is_seen_by_its_reason()
+    {
+        using var seen = new SeenCalls();
+        await using var client = new QuantraClient(doors.Address);
+        await Assert.ThrowsAsync<QuantraException>(() => client.GetModelAsync("nowhere", Token));
+        Assert.Equal(["GetModel nowhere MODEL_NOT_FOUND"], seen.Calls);
+        var activity = Assert.Single(seen.Activities);
+        Assert.Equal((ActivityStatusCode.Error, "MODEL_NOT_FOUND"), (activity.Status, activity.StatusDescription));
+    }
+
+    [Fact]
+    public async Task Attempts_beyond_the_first_are_counted()
+    {
+        using var seen = new SeenCalls();
+        await using var client = new QuantraClient(new Uri("http://127.0.0.1:1"), new() { MaxAttempts = 3 });
+        await Assert.ThrowsAsync<QuantraException>(() => client.ListModelsAsync(Token));
+        Assert.Equal(2, seen.Retries);
+        Assert.Equal(3, Assert.Single(seen.Activities).GetTagItem("quantra.attempts"));
+    }
+
+    [Fact]
+    public async Task Who_cancels_is_seen_as_cancelled()
+    {
+        using var seen = new SeenCalls();
+        using var cancelled = new CancellationTokenSource();
+        await using var client = new QuantraClient(doors.Address);
+        var many = Enumerable.Repeat(Request, 1000).ToArray();
+        var asked = client.PredictManyAsync(many, cancelled.Token);
+        await cancelled.CancelAsync();
+        await Assert.ThrowsAnyAsync<OperationCanceledException>(() => asked);
+        Assert.All(seen.Calls, call => Assert.Equal("Predict small CANCELLED", call));
+    }
+
+    [Fact]
+    public async Task The_log_has_methods_models_and_reasons_and_neither_numbers_nor_tokens()
+    {
+        const string Secret = "secret-secret-secret-secret-secret";
+        using var log = new Log();
+        var options = new QuantraClientOptions { LoggerFactory = log, Token = _ => new(Secret) };
+        await using var client = new QuantraClient(doors.Address, options);
+        var request = Request;
+        await client.PredictAsync(request, Token);
+        await Assert.ThrowsAsync<QuantraException>(() => client.PredictAsync(new PredictionRequest("small", request.Bars!.Last(2)), Token));
+        var ours = log.Lines.Where(line => line.StartsWith("Quantra.Client:", StringComparison.Ordinal)).ToArray();
+        Assert.Contains(ours, line => line.Contains("Predict of 'small' was answered after", StringComparison.Ordinal));
+        var price = request.Bars!.Close.Span[^1].ToString("R", System.Globalization.CultureInfo.InvariantCulture);
+        Assert.DoesNotContain(log.Lines, line => line.Contains(Secret, StringComparison.Ordinal) || line.Contains(price, StringComparison.Ordinal));
+    }
+
+    /// <summary>Keeps every line, of every level.</summary>
+    private sealed class Log : ILoggerFactory
+    {
+        public ConcurrentQueue<string> Lines { get; } = [];
+
+        public void AddProvider(ILoggerProvider provider)
+        {
+        }
+
+        public ILogger CreateLogger(string categoryName) => new Category(categoryName, Lines);
+
+        public void Dispose()
+        {
+        }
+
+        private sealed class Category(string name, ConcurrentQueue<string> lines) : ILogger
+        {
+            public IDisposable? BeginScope<TState>(TState state)
+                where TState : notnull => null;
+
+            public bool IsEnabled(LogLevel logLevel) => true;
+
+            public void Log<TState>(
+                LogLevel logLevel, EventId eventId, TState state, Exception? exception, Func<TState, Exception?, string> formatter) =>
+                lines.Enqueue($"{name}: {formatter(state, exception)} {exception}");
+        }
+    }
+}
