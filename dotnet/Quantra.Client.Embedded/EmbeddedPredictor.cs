@@ -22,7 +22,6 @@ public sealed class EmbeddedPredictor : IStockPredictor
     private readonly PyObject _door;
     private readonly EmbeddedPredictorOptions _options;
     private readonly CallsUnderWay _calls = new();
-    private readonly CancellationTokenSource _ending = new();
 
     private EmbeddedPredictor(PythonHost host, PyObject door, EmbeddedPredictorOptions options, IReadOnlyList<QuantraError> problems)
     {
@@ -115,11 +114,8 @@ public sealed class EmbeddedPredictor : IStockPredictor
     /// <returns>A task that completes when the models are released.</returns>
     public async ValueTask DisposeAsync()
     {
-        if (!await _calls.CloseAsync(_options.GraceTime).ConfigureAwait(false))
-            return;
-        await _ending.CancelAsync().ConfigureAwait(false);
-        await _host.RunAsync(Close).ConfigureAwait(false);
-        _ending.Dispose();
+        if (await _calls.CloseAsync(_options.GraceTime).ConfigureAwait(false))
+            await _host.RunAsync(Close).ConfigureAwait(false);
     }
 
     /// <summary>The door and the status of each artifact that was refused, or no door and the status of the error.</summary>
@@ -154,31 +150,18 @@ public sealed class EmbeddedPredictor : IStockPredictor
     }
 
     /// <summary>Makes a call that the end of this predictor waits for, none of it on the caller's thread.</summary>
-    private async Task<TResponse> CallAsync<TResponse>(
+    private Task<TResponse> CallAsync<TResponse>(
         string name,
         Func<IMessage> write,
         MessageParser<TResponse> parser,
         CancellationToken cancellationToken)
         where TResponse : IMessage<TResponse>
     {
-        using var entered = _calls.Enter(this);
-        using var either = CancellationTokenSource.CreateLinkedTokenSource(cancellationToken, _ending.Token);
         var call = new EmbeddedCall(_host, _options.Timeout);
-        try
-        {
-            return await Task.Run(
-                async () => parser.ParseFrom(await call.RunAsync(_door, name, write().ToByteArray(), either.Token).ConfigureAwait(false)),
-                either.Token).ConfigureAwait(false);
-        }
-        catch (OperationCanceledException error) when (!cancellationToken.IsCancellationRequested)
-        {
-            const string Message = "the predictor was disposed, and the call was not done within its grace time";
-            throw new QuantraError(QuantraStatus.Cancelled, QuantraReason.Cancelled, Message).ToException(error);
-        }
-        catch (OperationCanceledException error)
-        {
-            throw new OperationCanceledException("the call was cancelled", error, cancellationToken);
-        }
+        return _calls.RunAsync(
+            this,
+            async either => parser.ParseFrom(await call.RunAsync(_door, name, write().ToByteArray(), either).ConfigureAwait(false)),
+            cancellationToken);
     }
 
     private bool Close()

@@ -65,8 +65,9 @@ public sealed class EmbeddedPredictorTests(Doors doors) : PredictorTests(doors, 
         Assert.Throws<ArgumentOutOfRangeException>(() => Doors.EmbeddedOptions with { MaxBatchRows = 0 });
     }
 
-    protected override async Task<IStockPredictor> OpenAsync(TimeSpan timeout) =>
-        await EmbeddedPredictor.OpenAsync(Doors.EmbeddedOptions with { Timeout = timeout });
+    protected override async Task<IStockPredictor> OpenAsync(TimeSpan timeout, TimeSpan? graceTime) =>
+        await EmbeddedPredictor.OpenAsync(
+            Doors.EmbeddedOptions with { Timeout = timeout, GraceTime = graceTime ?? Doors.EmbeddedOptions.GraceTime });
 
     private static Task<QuantraException> RefusalAsync(EmbeddedPredictorOptions options) =>
         Assert.ThrowsAsync<QuantraException>(() => EmbeddedPredictor.OpenAsync(options));

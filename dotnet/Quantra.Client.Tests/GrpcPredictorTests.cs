@@ -3,6 +3,10 @@ namespace Quantra.Client.Tests;
 /// <summary>A predictor behind a server.</summary>
 public sealed class GrpcPredictorTests(Doors doors) : PredictorTests(doors, doors.Grpc)
 {
-    protected override Task<IStockPredictor> OpenAsync(TimeSpan timeout) =>
-        Task.FromResult<IStockPredictor>(new QuantraClient(Doors.Address, new QuantraClientOptions { Timeout = timeout }));
+    protected override Task<IStockPredictor> OpenAsync(TimeSpan timeout, TimeSpan? graceTime)
+    {
+        var options = new QuantraClientOptions { Timeout = timeout };
+        return Task.FromResult<IStockPredictor>(
+            new QuantraClient(Doors.Address, options with { GraceTime = graceTime ?? options.GraceTime }));
+    }
 }

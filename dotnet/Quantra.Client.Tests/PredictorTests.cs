@@ -57,7 +57,7 @@ public abstract class PredictorTests
 
     private BarSeries Bars => Panel.Select("AAPL");
 
-    protected abstract Task<IStockPredictor> OpenAsync(TimeSpan timeout);
+    protected abstract Task<IStockPredictor> OpenAsync(TimeSpan timeout, TimeSpan? graceTime = null);
 
     [Fact]
     public async Task A_forecast_has_Pythons_numbers_to_the_last_bit()
@@ -588,6 +588,27 @@ public abstract class PredictorTests
         await using var hasty = await OpenAsync(TimeSpan.FromTicks(1));
         var failure = await Assert.ThrowsAsync<QuantraException>(() => hasty.PredictAsync(new PredictionRequest("small", Bars), Token));
         Assert.Equal((QuantraStatus.DeadlineExceeded, QuantraReason.DeadlineExceeded), (failure.Code, failure.Reason));
+    }
+
+    [Fact]
+    public async Task Calls_that_are_under_way_are_answered_before_a_predictor_ends()
+    {
+        var predictor = await OpenAsync(TimeSpan.FromSeconds(30));
+        var request = new PredictionRequest("small", Bars);
+        var calls = Enumerable.Range(0, 50).Select(_ => predictor.PredictAsync(request, Token)).ToArray();
+        await predictor.DisposeAsync();
+        Assert.All(await Task.WhenAll(calls), forecast => Assert.Equal(calls[0].Result.ForecastId, forecast.ForecastId));
+    }
+
+    [Fact]
+    public async Task Calls_that_outlast_the_grace_time_are_CANCELLED()
+    {
+        var predictor = await OpenAsync(TimeSpan.FromSeconds(30), TimeSpan.FromMilliseconds(1));
+        var many = Enumerable.Repeat(new PredictionRequest("small", Bars), 1000).ToArray();
+        var call = predictor.PredictManyAsync(many, Token);
+        await predictor.DisposeAsync();
+        var failure = await Assert.ThrowsAsync<QuantraException>(() => call);
+        Assert.Equal((QuantraStatus.Cancelled, QuantraReason.Cancelled), (failure.Code, failure.Reason));
     }
 
     [Fact]

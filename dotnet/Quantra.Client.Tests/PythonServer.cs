@@ -10,7 +10,7 @@ internal sealed class PythonServer : IAsyncDisposable
 
     private PythonServer(Process process, int port) => (_process, Port) = (process, port);
 
-    /// <summary>Of 127.0.0.1.</summary>
+    /// <summary>Of 127.0.0.1; 0 where it listens on a Unix socket.</summary>
     public int Port { get; }
 
     /// <summary>Starts one and waits until it answers.</summary>
@@ -20,7 +20,7 @@ internal sealed class PythonServer : IAsyncDisposable
         var process = Start(["-m", "predictor.server", "--models", models, "--listen", "127.0.0.1:0", .. quiet, .. more]);
         var ready = await process.StandardOutput.ReadLineAsync()
             ?? throw new InvalidOperationException("the Python server ended before it was ready; see its errors above");
-        return new PythonServer(process, JsonDocument.Parse(ready).RootElement.GetProperty("port").GetInt32());
+        return new PythonServer(process, JsonDocument.Parse(ready).RootElement.TryGetProperty("port", out var port) ? port.GetInt32() : 0);
     }
 
     /// <summary>Runs a Python program to its end, which must be a good one.</summary>

@@ -152,14 +152,11 @@ public sealed class QuantraClient : IStockPredictor
     }
 
     /// <summary>Makes a call that the end of this client waits for, none of it on the caller's thread.</summary>
-    private async Task<TResponse> CallAsync<TRequest, TResponse>(
+    private Task<TResponse> CallAsync<TRequest, TResponse>(
         Func<TRequest, CallOptions, AsyncUnaryCall<TResponse>> method,
         Func<TRequest> write,
         string model,
         CancellationToken cancellationToken)
-        where TRequest : IMessage
-    {
-        using var entered = _calls.Enter(this);
-        return await Task.Run(() => _caller.CallAsync(method, write(), model, cancellationToken), cancellationToken).ConfigureAwait(false);
-    }
+        where TRequest : IMessage =>
+        _calls.RunAsync(this, either => _caller.CallAsync(method, write(), model, either), cancellationToken);
 }

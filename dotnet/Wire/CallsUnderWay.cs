@@ -1,54 +1,69 @@
+using System.Diagnostics.CodeAnalysis;
+
 namespace Quantra.Client.Wire;
 
-/// <summary>Counts the calls of a predictor, so that its end can wait for theirs. Thread-safe.</summary>
+/// <summary>The calls of a predictor: none on its caller's thread, and its end waits for them. Thread-safe.</summary>
+[SuppressMessage("Design", "CA1001:Types that own disposable fields should be disposable", Justification = "without a timer the source holds nothing")]
 internal sealed class CallsUnderWay
 {
     private readonly object _gate = new();
     private readonly TaskCompletionSource _drained = new(TaskCreationOptions.RunContinuationsAsynchronously);
+    private readonly CancellationTokenSource _ending = new();
     private int _count;
     private bool _isClosed;
 
-    /// <summary>Counts a call until what is returned is disposed.</summary>
+    /// <summary>Makes a call, all of it elsewhere than on the caller's thread.</summary>
     /// <param name="owner">The predictor, named where it takes no more calls.</param>
+    /// <param name="call">The call; its token is cancelled by the caller, or once the grace time is over.</param>
+    /// <param name="cancellationToken">Of the caller.</param>
     /// <exception cref="ObjectDisposedException">No more calls are taken.</exception>
-    public IDisposable Enter(object owner)
+    /// <exception cref="QuantraException">CANCELLED: the predictor was disposed meanwhile, and the grace time is over.</exception>
+    /// <exception cref="OperationCanceledException">The caller's token was cancelled.</exception>
+    public async Task<T> RunAsync<T>(object owner, Func<CancellationToken, Task<T>> call, CancellationToken cancellationToken)
+    {
+        Enter(owner);
+        try
+        {
+            using var either = CancellationTokenSource.CreateLinkedTokenSource(cancellationToken, _ending.Token);
+            return await Task.Run(() => call(either.Token), either.Token).ConfigureAwait(false);
+        }
+        catch (OperationCanceledException error) when (cancellationToken.IsCancellationRequested)
+        {
+            throw new OperationCanceledException("the call was cancelled", error, cancellationToken);
+        }
+        catch (Exception error) when (_ending.IsCancellationRequested && error is OperationCanceledException or ObjectDisposedException)
+        {
+            const string Message = "the predictor was disposed, and the call was not done within its grace time";
+            throw new QuantraError(QuantraStatus.Cancelled, QuantraReason.Cancelled, Message).ToException(error);
+        }
+        finally
+        {
+            Leave();
+        }
+    }
+
+    /// <summary>Takes no more calls, waits until the last has ended, and cancels those that have not when the time is over.</summary>
+    /// <param name="grace">How long to wait; as long again for those that were cancelled.</param>
+    /// <returns>Whether this was the first time: later ones only wait.</returns>
+    public async Task<bool> CloseAsync(TimeSpan grace)
+    {
+        var isFirst = Close();
+        if (await IsDrainedAsync(grace).ConfigureAwait(false))
+            return isFirst;
+        await _ending.CancelAsync().ConfigureAwait(false);
+        await IsDrainedAsync(grace).ConfigureAwait(false);
+        return isFirst;
+    }
+
+    private async Task<bool> IsDrainedAsync(TimeSpan wait) =>
+        await Task.WhenAny(_drained.Task, Task.Delay(wait)).ConfigureAwait(false) == _drained.Task;
+
+    private void Enter(object owner)
     {
         lock (_gate)
         {
             ObjectDisposedException.ThrowIf(_isClosed, owner);
             _count++;
-        }
-
-        return new Call(this);
-    }
-
-    /// <summary>Takes no more calls, and waits until the last has ended or the time is over.</summary>
-    /// <param name="grace">How long to wait.</param>
-    /// <returns>Whether this was the first time: later ones only wait.</returns>
-    public async Task<bool> CloseAsync(TimeSpan grace)
-    {
-        var isFirst = Close();
-        try
-        {
-            await _drained.Task.WaitAsync(grace).ConfigureAwait(false);
-        }
-        catch (TimeoutException)
-        {
-            // Their time is over: what follows breaks them.
-        }
-
-        return isFirst;
-    }
-
-    private bool Close()
-    {
-        lock (_gate)
-        {
-            var isFirst = !_isClosed;
-            _isClosed = true;
-            if (_count == 0)
-                _drained.TrySetResult();
-            return isFirst;
         }
     }
 
@@ -61,14 +76,15 @@ internal sealed class CallsUnderWay
         }
     }
 
-    private sealed class Call(CallsUnderWay calls) : IDisposable
+    private bool Close()
     {
-        private int _left;
-
-        public void Dispose()
+        lock (_gate)
         {
-            if (Interlocked.Exchange(ref _left, 1) == 0)
-                calls.Leave();
+            var isFirst = !_isClosed;
+            _isClosed = true;
+            if (_count == 0)
+                _drained.TrySetResult();
+            return isFirst;
         }
     }
 }

@@ -68,7 +68,7 @@ internal static class OwnChannel
         policy.CustomTrustStore.ImportFromPemFile(file);
         return policy.CustomTrustStore.Count > 0
             ? policy
-            : throw new ArgumentException($"{file} holds no certificate in PEM form; name the authority's, such as the ca.pem of quantra certs");
+            : throw new ArgumentException($"{file} holds no certificate in PEM form; name the authority's, such as the ca.pem that `quantra certs` makes");
     }
 
     /// <summary>The server may set the wait itself, or forbid another attempt, which goes before this.</summary>
