@@ -13,7 +13,7 @@ demo: $(VENV)/demo.stamp
 
 test: $(VENV)/dev.stamp
 	@command -v dotnet > /dev/null || echo "There is no dotnet on the PATH: the C# tests are left out."
-	$(BIN)/python -m pytest -m "not minutes"
+	$(BIN)/python -m pytest -m "not minutes" -n auto
 
 # What trains for minutes before it judges.
 test-slow: $(VENV)/dev.stamp
@@ -21,7 +21,7 @@ test-slow: $(VENV)/dev.stamp
 
 # The generated code and the server must work beside both major versions of protobuf; tritonclient knows the older alone.
 test-protobuf6: .venv-protobuf6/stamp
-	.venv-protobuf6/bin/python -m pytest tests/predictor/test_wire.py tests/predictor/test_server.py tests/predictor/test_client.py \
+	.venv-protobuf6/bin/python -m pytest -n auto tests/predictor/test_wire.py tests/predictor/test_server.py tests/predictor/test_client.py \
 	  tests/predictor/test_kserve.py tests/predictor/test_kserve_server.py tests/predictor/test_kserve_tritonclient.py
 
 check: check-python check-dotnet
@@ -62,7 +62,7 @@ $(VENV)/dev.stamp: pyproject.toml constraints.txt | $(VENV)/bin/python
 .venv-protobuf6/stamp: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv-protobuf6
 	.venv-protobuf6/bin/python -m pip install --disable-pip-version-check --constraint constraints.txt \
-	  --editable '.[cli,data,calendars]' 'protobuf>=6.33,<7' 'tritonclient[grpc]>=2.60,<3' pytest hypothesis bokeh_sampledata
+	  --editable '.[cli,data,calendars]' 'protobuf>=6.33,<7' 'tritonclient[grpc]>=2.60,<3' pytest pytest-xdist hypothesis bokeh_sampledata
 	touch $@
 
 clean:

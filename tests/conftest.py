@@ -14,6 +14,16 @@ if importlib.util.find_spec("torch") is not None:
 
     torch.set_num_threads(1)
 
+TOGETHER = {"test_demo.py", "test_dotnet.py", "test_packages.py", "test_readme.py", "test_serving_page.py"}
+"""Files whose tests build the same C# projects, or need the same demo: two processes would be in each other's way."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Of several processes that test, one takes all tests of a file, which share what they start."""
+    for item in items:
+        group = "contract" if item.path.name in TOGETHER else item.location[0]
+        item.add_marker(pytest.mark.xdist_group(group))
+
 
 @pytest.fixture(scope="session", autouse=True)
 def no_log_holds_what_it_may_not() -> Iterator[None]:

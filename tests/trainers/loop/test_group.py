@@ -442,7 +442,7 @@ def test_a_rank_that_is_killed_ends_the_others() -> None:
 
 def lose_a_rank_that_hangs() -> None:
     parameter = weight()
-    with joined("cpu", timeout=timedelta(seconds=1)) as group:
+    with joined("cpu", timeout=timedelta(seconds=4)) as group:
         combined(group, told([Piece(1.0, 1)]), [parameter])
         if group.rank == 1:
             meeting_store().wait(["ended"])
