@@ -1,5 +1,6 @@
 """`serve` in the process of a caller: it leaves signals and the interpreter as it found them."""
 
+import asyncio
 import gc
 import signal
 import socket
@@ -131,6 +132,23 @@ def test_ctrl_c_is_pythons_own_again_after_a_server(models: Path, monkeypatch: p
         assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+async def name_of_the_loop() -> str:
+    return type(asyncio.get_running_loop()).__module__.split(".")[0]
+
+
+def test_a_server_runs_on_uvloop_where_it_is_installed() -> None:
+    pytest.importorskip("uvloop", reason="the extra fast is not installed", exc_type=ModuleNotFoundError)
+    assert tuning.run(name_of_the_loop()) == "uvloop"
+
+
+def test_a_server_runs_without_uvloop(monkeypatch: pytest.MonkeyPatch) -> None:
+    def nowhere(_: str) -> None:
+        return None
+
+    monkeypatch.setattr(tuning, "find_spec", nowhere)
+    assert tuning.run(name_of_the_loop()) == "asyncio"
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such limit")

@@ -42,6 +42,7 @@ OPTIONAL: Final = {
     "optuna": "tune",
     "tensorboard": "tensorboard",
     "cryptography": "tls",
+    **({} if sys.platform == "win32" else {"uvloop": "fast"}),
     "opentelemetry-sdk": "otel",
 }
 """The extra that installs each distribution."""

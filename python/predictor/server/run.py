@@ -1,6 +1,5 @@
 """A server process from start to end."""
 
-import asyncio
 import logging
 import os
 import sys
@@ -12,7 +11,7 @@ from predictor.server.logs import LogSettings
 from predictor.server.ports import announce
 from predictor.server.settings import ServerSettings
 from predictor.server.stopping import Stopping, stop_signals, watch_parent
-from predictor.server.tuning import tuned
+from predictor.server.tuning import run, tuned
 
 _log = logging.getLogger(__name__)
 
@@ -34,7 +33,7 @@ def serve(settings: ServerSettings, log: LogSettings | None = None) -> int:
     """
     try:
         with tuned():
-            ends_at_once = asyncio.run(_serve_alone(settings) if settings.processes == 1 else _supervise(settings, log))
+            ends_at_once = run(_serve_alone(settings) if settings.processes == 1 else _supervise(settings, log))
     except QuantraError as error:
         sys.stderr.write(f"{one_line(error)}\n")
         return 1

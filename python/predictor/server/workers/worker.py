@@ -12,7 +12,7 @@ from predictor.server.host import Host, one_line
 from predictor.server.logs import set_up
 from predictor.server.run import end_at_once
 from predictor.server.stopping import Stopping, stop_signals
-from predictor.server.tuning import tuned
+from predictor.server.tuning import run, tuned
 from predictor.server.workers.agreement import agree, told
 from predictor.server.workers.channel import Channel
 from predictor.server.workers.messages import (
@@ -50,7 +50,7 @@ def work(descriptor: int) -> NoReturn:
         descriptor: of this worker's end of the pair of sockets.
     """
     with tuned():
-        status = asyncio.run(_work(socket.socket(fileno=descriptor)))
+        status = run(_work(socket.socket(fileno=descriptor)))
     end_at_once(status)
 
 
