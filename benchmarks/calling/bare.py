@@ -1,24 +1,22 @@
-"""The Python client beside gRPC alone: a server in a process of its own takes as many bytes and gives as many back."""
+"""gRPC alone: a server in a process of its own takes as many bytes as ours, gives as many back, and does nothing else."""
 
-import asyncio
-from collections.abc import Callable, Generator
+from collections.abc import AsyncIterator, Callable, Generator
 from contextlib import contextmanager
 from multiprocessing.connection import Connection
-from typing import Final
 
 import grpc
 import grpc.aio
 
 from benchmarks.calling.load import SPAWN
-from benchmarks.calling.subject import request_bytes
+from benchmarks.calling.subject import PREDICT, PREDICT_STREAM, request_bytes
 from benchmarks.report import Row, interleaved_medians, shown
 from predictor._pb import prediction_pb2 as pb
 from predictor.bars import BarPanel
 from predictor.client import QuantraClient
 from predictor.forecast import Forecast
+from predictor.server.servicer import PREDICTION
+from predictor.server.tuning import run, tuned
 from predictor.wire import forecasts
-
-_ECHO: Final = "/echo/Echo"
 
 
 def client_rows(client: QuantraClient, bars: BarPanel, calls: int) -> list[Row]:
@@ -42,28 +40,43 @@ def answer_bytes(forecast: Forecast) -> bytes:
 
 @contextmanager
 def echo(answer: bytes) -> Generator[Callable[[bytes], bytes]]:
-    """A call that sends bytes to a bare server process and gets `answer` back."""
+    """A call that sends bytes to a bare server process and gets as many back as `answer` has."""
+    with echoing(len(answer)) as target, grpc.insecure_channel(target) as channel:
+        yield channel.unary_unary(PREDICT)
+
+
+@contextmanager
+def echoing(size: int) -> Generator[str]:
+    """The address of a bare server process: the answer to a request is its first `size` bytes, on streams too."""
     here, there = SPAWN.Pipe()
-    process = SPAWN.Process(target=run_echo, args=(answer, there), daemon=True)
+    process = SPAWN.Process(target=run_echo, args=(size, there), daemon=True)
     process.start()
-    with grpc.insecure_channel(f"127.0.0.1:{here.recv()}") as channel:
-        yield channel.unary_unary(_ECHO)
+    yield f"127.0.0.1:{here.recv()}"
     process.terminate()
     process.join()
 
 
-def run_echo(answer: bytes, told: Connection) -> None:
-    """Serve `answer` until the process is ended; runs in its own process."""
+def run_echo(size: int, told: Connection) -> None:
+    """Serve until the process is ended, as our server is run; runs in its own process."""
 
-    async def answered(_body: bytes, _context: object) -> bytes:
-        return answer
+    async def answered(body: bytes, _context: object) -> bytes:
+        return body[:size]
+
+    async def conversed(bodies: AsyncIterator[bytes], _context: object) -> AsyncIterator[bytes]:
+        async for body in bodies:
+            yield body[:size]
 
     async def serve() -> None:
         bare = grpc.aio.server()
-        handler = grpc.unary_unary_rpc_method_handler(answered)
-        bare.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("echo", {"Echo": handler}),))
+        handlers = {
+            PREDICT: grpc.unary_unary_rpc_method_handler(answered),
+            PREDICT_STREAM: grpc.stream_stream_rpc_method_handler(conversed),
+        }
+        methods = {path.rpartition("/")[2]: handler for path, handler in handlers.items()}
+        bare.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(PREDICTION.full_name, methods),))
         told.send(bare.add_insecure_port("127.0.0.1:0"))
         await bare.start()
         await bare.wait_for_termination()
 
-    asyncio.run(serve())
+    with tuned():
+        run(serve())

@@ -1,6 +1,7 @@
 """Triton beside our server: the same network, eager on one torch thread, asked by the same load in turns.
 
 Triton runs the network and nothing else; our server checks what it is sent, and answers with prices and warnings too.
+A bare server on the same gRPC gives back a part of what it is sent: what no server on it can exceed.
 """
 
 import os
@@ -16,6 +17,7 @@ from typing import Final
 import grpc
 import numpy as np
 
+from benchmarks.calling.bare import echoing
 from benchmarks.calling.kserve import infer_bytes
 from benchmarks.calling.load import Calls, Load, Turn, load
 from benchmarks.calling.rates import IN_FLIGHT, WINDOWS
@@ -48,11 +50,13 @@ def rival_rows(subject: Subject, rounds: int, seconds: float, *, judged: bool) -
     with (
         server(subject.models) as ours,
         triton(python, subject.models / "stock" / "1") as theirs,
+        echoing(_answer_bytes(ours, asked[WINDOWS])) as bare,
         load(ours, asked) as here,
         load(theirs, {WINDOWS: request}, methods={WINDOWS: INFER}) as there,
+        load(bare, asked) as nowhere,
     ):
         _check_alike(ours, asked[WINDOWS], theirs, request)
-        found = _rounds({"ours": here, "Triton": there}, rounds, seconds)
+        found = _rounds({"ours": here, "Triton": there, "bare": nowhere}, rounds, seconds)
     return _rows(found, f"{SERVERS['triton'][0]}; medians of {rounds} rounds of {seconds:g} s each", judged=judged)
 
 
@@ -86,6 +90,11 @@ def _wait(target: str) -> None:
     raise TimeoutError(target)
 
 
+def _answer_bytes(ours: str, asked: bytes) -> int:
+    with grpc.insecure_channel(ours) as channel:
+        return len(channel.unary_unary(PREDICT)(asked))
+
+
 def _check_alike(ours: str, asked: bytes, theirs: str, request: bytes) -> None:
     """Hold that both answer with the same quantiles."""
     with grpc.insecure_channel(ours) as here, grpc.insecure_channel(theirs) as there:
@@ -101,6 +110,7 @@ def _rounds(loads: dict[str, Load], rounds: int, seconds: float) -> list[Round]:
     cells += [("ours", many, many) for many in IN_FLIGHT]
     cells += [("ours", many, 0) for many in IN_FLIGHT]
     cells += [("ours", most, 1), ("Triton", most, 1)]
+    cells += [("bare", many, many) for many in IN_FLIGHT] + [("bare", most, 1)]
     found: list[Round] = []
     for count in range(rounds):
         order = cells if count % 2 == 0 else cells[::-1]
@@ -113,7 +123,16 @@ def _rows(found: Sequence[Round], detail: str, *, judged: bool) -> list[Row]:
     one = _ratio(found, ("ours", most, 1), ("Triton", most, 1))
     name = f"one stream / Triton's, {most} in flight, requests/s"
     rows = [at_least(name, one, ONE_STREAM_REACH, detail=detail, judged=judged)]
+    rows.append(
+        shown(
+            f"one bare stream / Triton's, {most} in flight",
+            _ratio(found, ("bare", most, 1), ("Triton", most, 1)),
+            detail=detail,
+        )
+    )
     for many in IN_FLIGHT:
+        share = _ratio(found, ("bare", many, many), ("Triton", many, 0))
+        rows.append(shown(f"{many} bare streams / Triton's calls, {many} in flight", share, detail=detail))
         share = _ratio(found, ("ours", many, many), ("Triton", many, 0))
         name = f"{many} streams / Triton's calls, {many} in flight, requests/s"
         rows.append(at_least(name, share, MANY_REACHES[many], detail=detail, judged=judged))
