@@ -1,4 +1,4 @@
-"""gRPC alone: a server in a process of its own takes as many bytes as ours, gives as many back, and does nothing else."""
+"""gRPC alone: a server of its own takes as many bytes as ours and gives as many back; it does nothing else."""
 
 from collections.abc import AsyncIterator, Callable, Generator
 from contextlib import contextmanager

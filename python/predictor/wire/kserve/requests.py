@@ -1,16 +1,20 @@
-"""Which tensors a request holds, found by tags and lengths: no value is parsed, nothing that would grow is built."""
+"""Which tensors a request holds.
+
+A small request is parsed. In a large one they are found by tags and lengths: no value is parsed, and nothing is built
+that would grow.
+"""
 
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
-from typing import Final, TypeVar, final
+from typing import Final, Self, TypeVar, final
 
 from google.protobuf.message import DecodeError, Message
 
 from predictor._pb import inference_pb2 as pb
 from predictor.errors import MalformedRequestError
-from predictor.wire.counting import no_message
+from predictor.wire.counting import no_message, parsed_if_plain
 from predictor.wire.kserve.tensors import CONTENTS, Tensor
 from predictor.wire.limits import (
     MAX_AXES,
@@ -34,8 +38,27 @@ WINDOWS, BARS = "observed", "close"
 _INPUTS: Final = pb.ModelInferRequest.INPUTS_FIELD_NUMBER
 _RAW: Final = pb.ModelInferRequest.RAW_INPUT_CONTENTS_FIELD_NUMBER
 _CONTENTS: Final = pb.ModelInferRequest.InferInputTensor.CONTENTS_FIELD_NUMBER
-_PARAMETERS: Final = pb.ModelInferRequest.InferInputTensor.PARAMETERS_FIELD_NUMBER
 _WINDOW_AXES: Final = 3
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Values:
+    """Where the values of a tensor lie."""
+
+    body: bytes
+    place: slice
+
+    @classmethod
+    def whole(cls, body: bytes) -> Self:
+        """They are all of these bytes."""
+        return cls(body, slice(0, len(body)))
+
+
+_NOTHING: Final = Values.whole(b"")
+
+SentInput = tuple[pb.ModelInferRequest.InferInputTensor, Values | None]
+"""An input's name, type and shape, and its values if they come with it."""
 
 
 @final
@@ -44,7 +67,7 @@ class InferRequest:
     """A request whose values were not read yet."""
 
     head: pb.ModelInferRequest
-    """All of it but its inputs."""
+    """What it says beside its inputs."""
     tensors: Mapping[str, Tensor]
     """By name."""
     rows: int
@@ -96,13 +119,31 @@ def read_request(body: bytes, most_parts: int = MAX_PARTS) -> InferRequest:
             nor windows.
         TooManyPartsError: more than `most_parts`, where that is less than a request may have.
     """
+    plain = parsed_if_plain(body, pb.ModelInferRequest)
+    if plain is not None:
+        return _request(plain, *_parsed_inputs(plain))
     tags = Tags(body, most_parts)
     try:
         inputs, raw, head = _parted(body, tags)
-        tensors = _tensors(body, tags, inputs, raw)
+        sent = [_found_input(body, tags, place) for place in inputs]
     except IndexError:
         raise no_message(pb.ModelInferRequest, len(body)) from None
-    return InferRequest(head=_parsed(head, pb.ModelInferRequest), tensors=tensors, rows=_rows(tensors))
+    return _request(_parsed(head, pb.ModelInferRequest), sent, [Values(body, place) for place in raw])
+
+
+def _request(head: pb.ModelInferRequest, inputs: Sequence[SentInput], raw: Sequence[Values]) -> InferRequest:
+    tensors = _tensors(inputs, raw)
+    return InferRequest(head=head, tensors=tensors, rows=_rows(tensors))
+
+
+def _parsed_inputs(plain: pb.ModelInferRequest) -> tuple[list[SentInput], list[Values]]:
+    """The inputs and raw values of a request that is small enough to be parsed whole."""
+    check_count("inputs", max(len(plain.inputs), len(plain.raw_input_contents)), MAX_INPUTS)
+    inputs = [
+        (one, Values.whole(one.contents.SerializeToString()) if one.HasField("contents") else None)
+        for one in plain.inputs
+    ]
+    return inputs, [*map(Values.whole, plain.raw_input_contents)]
 
 
 def _parted(body: bytes, tags: Tags) -> tuple[list[slice], list[slice], bytes]:
@@ -118,15 +159,30 @@ def _parted(body: bytes, tags: Tags) -> tuple[list[slice], list[slice], bytes]:
     return places[_INPUTS], places[_RAW], _small("the request beside its inputs", rest)
 
 
-def _tensors(body: bytes, tags: Tags, inputs: Sequence[slice], raw: Sequence[slice]) -> dict[str, Tensor]:
+def _found_input(body: bytes, tags: Tags, place: slice) -> SentInput:
+    """An input of a request that is not parsed whole."""
+    contents: Values | None = None
+    rest: list[bytes] = []
+    for start, number, form, at, end in tags.between(place.start, place.stop):
+        if number != _CONTENTS or form != BYTES:
+            rest.append(body[start:end])
+        elif contents is None:
+            contents = Values(body, slice(at, end))
+            deque(tags.between(at, end), maxlen=0)  # values that lie one by one are counted
+        else:
+            raise IndexError  # protobuf would join them; nobody sends two
+    return _parsed(_small("an input beside its values", rest), pb.ModelInferRequest.InferInputTensor), contents
+
+
+def _tensors(inputs: Sequence[SentInput], raw: Sequence[Values]) -> dict[str, Tensor]:
     if raw and len(raw) != len(inputs):
         raise MalformedRequestError(
             f"raw_input_contents: have {len(raw)}, need {len(inputs)}, one for each input, or none",
             metadata={"field": "raw_input_contents", "have": str(len(raw)), "need": str(len(inputs))},
         )
     found: dict[str, Tensor] = {}
-    for place, input_place in enumerate(inputs):
-        tensor = _tensor(body, tags, input_place, raw[place] if raw else None)
+    for place, (head, contents) in enumerate(inputs):
+        tensor = _tensor(head, contents, raw[place] if raw else None)
         if tensor.name in found:
             raise MalformedRequestError(f"input {tensor.name!r} is sent twice", metadata={"field": tensor.name})
         found[tensor.name] = tensor
@@ -135,31 +191,18 @@ def _tensors(body: bytes, tags: Tags, inputs: Sequence[slice], raw: Sequence[sli
     return found
 
 
-def _tensor(body: bytes, tags: Tags, place: slice, raw: slice | None) -> Tensor:
-    contents: slice | None = None
-    rest: list[bytes] = []
-    has_parameters = False
-    for start, number, form, at, end in tags.between(place.start, place.stop):
-        if number != _CONTENTS or form != BYTES:
-            has_parameters = has_parameters or number == _PARAMETERS
-            rest.append(body[start:end])
-        elif contents is None:
-            contents = slice(at, end)
-            deque(tags.between(at, end), maxlen=0)  # values that lie one by one are counted
-        else:
-            raise IndexError  # protobuf would join them; nobody sends two
-    head = _parsed(_small("an input beside its values", rest), pb.ModelInferRequest.InferInputTensor)
-    values = raw if raw is not None else contents or slice(place.stop, place.stop)
+def _tensor(head: pb.ModelInferRequest.InferInputTensor, contents: Values | None, raw: Values | None) -> Tensor:
+    values = raw or contents or _NOTHING
     tensor = Tensor(
         name=head.name,
         datatype=head.datatype,
         shape=tuple(head.shape),
-        body=body,
-        place=values,
+        body=values.body,
+        place=values.place,
         is_raw=raw is not None,
     )
     _check_form(tensor)
-    if has_parameters:
+    if head.parameters:
         raise _with_parameters(head)
     if contents is not None and raw is not None:
         raise MalformedRequestError(

@@ -49,7 +49,7 @@ class Tensor:
     datatype: str
     shape: Shape
     body: bytes
-    """Of the whole request."""
+    """Of the whole request, or of this input's values alone."""
     place: slice
     """Where the values lie in it."""
     is_raw: bool
@@ -180,21 +180,36 @@ def varints(data: bytes, field: str) -> NDArray[np.int64]:
 _FIRST_DAY: Final = int(np.datetime64("0001-01-01").astype(np.int64))
 _LAST_DAY: Final = int(np.datetime64("9999-12-31").astype(np.int64))
 _ORDINAL_1970: Final = date(1970, 1, 1).toordinal()
+_FEW: Final = 8
+"""Days that are looked up one by one, which is quicker than NumPy with as few."""
 _NO_DAY: Final = -(1 << 63)
 
 
 def _sessions(days: NDArray[np.int64], field: str) -> NDArray[np.int32]:
     """Days since 1970-01-01 as yyyymmdd."""
+    if len(days) <= _FEW:
+        return np.array([_session(int(day), field) for day in days], np.int32)
     wrong = np.flatnonzero((days < _FIRST_DAY) | (days > _LAST_DAY))
     if wrong.size:
-        raise MalformedRequestError(
-            f"{field}: {days[wrong[0]]} is no day; send days since 1970-01-01", metadata={"field": field}
-        )
+        raise _no_day(days[wrong[0]], field)
     dates = days.astype("datetime64[D]")
     months = dates.astype("datetime64[M]")
     years = dates.astype("datetime64[Y]").astype(np.int64) + 1970
     month, day = months.astype(np.int64) % 12 + 1, (dates - months.astype("datetime64[D]")).astype(np.int64) + 1
     return (10_000 * years + 100 * month + day).astype(np.int32)
+
+
+@lru_cache(maxsize=4096)
+def _session(day: int, field: str) -> int:
+    """One day since 1970-01-01 as yyyymmdd."""
+    if not _FIRST_DAY <= day <= _LAST_DAY:
+        raise _no_day(day, field)
+    found = date.fromordinal(day + _ORDINAL_1970)
+    return 10_000 * found.year + 100 * found.month + found.day
+
+
+def _no_day(day: object, field: str) -> MalformedRequestError:
+    return MalformedRequestError(f"{field}: {day} is no day; send days since 1970-01-01", metadata={"field": field})
 
 
 @lru_cache(maxsize=4096)
