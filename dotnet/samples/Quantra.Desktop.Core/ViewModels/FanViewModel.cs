@@ -1,0 +1,102 @@
+using System.Globalization;
+using Quantra.Client;
+using Quantra.Desktop.Charts;
+using Quantra.Desktop.Mvvm;
+
+namespace Quantra.Desktop.ViewModels;
+
+/// <summary>A symbol's forecast: the chart, its numbers, and what to know of them.</summary>
+public sealed class FanViewModel : Observable
+{
+    private FanChart? _chart;
+    private string _heading = "";
+    private string _footing = "";
+    private IReadOnlyList<string> _columns = [];
+    private IReadOnlyList<ForecastLine> _lines = [];
+    private IReadOnlyList<string> _warnings = [];
+
+    /// <summary>The chart; null = there is no forecast.</summary>
+    public FanChart? Chart
+    {
+        get => _chart;
+        private set => Set(ref _chart, value);
+    }
+
+    /// <summary>Symbol, model and the day of the last bar.</summary>
+    public string Heading
+    {
+        get => _heading;
+        private set => Set(ref _heading, value);
+    }
+
+    /// <summary>Names of the values' columns, such as q0.1.</summary>
+    public IReadOnlyList<string> Columns
+    {
+        get => _columns;
+        private set => Set(ref _columns, value);
+    }
+
+    /// <summary>One per horizon.</summary>
+    public IReadOnlyList<ForecastLine> Lines
+    {
+        get => _lines;
+        private set => Set(ref _lines, value);
+    }
+
+    /// <summary>What to know before using the numbers.</summary>
+    public IReadOnlyList<string> Warnings
+    {
+        get => _warnings;
+        private set => Set(ref _warnings, value);
+    }
+
+    /// <summary>What the numbers count from, and how the model did on days that it had not seen.</summary>
+    public string Footing
+    {
+        get => _footing;
+        private set => Set(ref _footing, value);
+    }
+
+    /// <summary>Shows a forecast.</summary>
+    /// <exception cref="QuantraException">The symbol is one that could not be forecast.</exception>
+    public void Show(BarSeries bars, Forecast forecast)
+    {
+        ArgumentNullException.ThrowIfNull(bars);
+        ArgumentNullException.ThrowIfNull(forecast);
+        if (forecast.Refusals.TryGetValue(bars.Symbol, out var refusal))
+            throw refusal.ToException();
+        Chart = FanChart.Of(bars, forecast);
+        Heading = $"{bars.Symbol} · {forecast.Model}@{forecast.Version}{AsOf(forecast)}";
+        Columns = [.. forecast.Quantiles.Select(quantile => quantile.ToString("'q'0.###", CultureInfo.InvariantCulture))];
+        Lines = [.. forecast.Horizons.Select((horizon, place) => Line(bars.Symbol, forecast, horizon, place))];
+        Warnings = forecast.Warnings;
+        Footing = $"{(forecast.Lag > 0 ? $"counted from {forecast.CountedFrom}; " : "")}{Skill.LineOf(forecast.Skill)}";
+    }
+
+    /// <summary>Shows nothing.</summary>
+    public void Clear()
+    {
+        (Chart, Heading, Footing) = (null, "", "");
+        (Columns, Lines, Warnings) = ([], [], []);
+    }
+
+    private static string AsOf(Forecast forecast) =>
+        forecast.AsOf is { } day ? string.Create(CultureInfo.InvariantCulture, $" · as of {day:yyyy-MM-dd}") : "";
+
+    private static ForecastLine Line(string symbol, Forecast forecast, int horizon, int place)
+    {
+        var session = forecast.TargetSessions.Count > place
+            ? forecast.TargetSessions[place].ToString("yyyy-MM-dd", CultureInfo.InvariantCulture)
+            : "";
+        return new(horizon, session, [.. forecast.Quantiles.Select(quantile => Cell(symbol, forecast, horizon, quantile))]);
+    }
+
+    private static string Cell(string symbol, Forecast forecast, int horizon, double quantile)
+    {
+        if (forecast.Returns is null)
+            return forecast.Value(symbol, horizon, quantile).ToString("F4", CultureInfo.InvariantCulture);
+        var change = forecast.SimpleReturn(symbol, horizon, quantile).ToString("+0.0 %;-0.0 %", CultureInfo.InvariantCulture);
+        var price = forecast.Price(symbol, horizon, quantile);
+        return double.IsNaN(price) ? change : string.Create(CultureInfo.InvariantCulture, $"{price:F2}  {change}");
+    }
+}
