@@ -9,7 +9,7 @@ internal sealed record PythonEnvironment(string Folder, string Interpreter)
     private const string Packages = "quantra[cli,data,calendars]";
     private static readonly string[] Variables = ["QUANTRA_VENV", "VIRTUAL_ENV"];
 
-    /// <summary>How quantra gets into this environment.</summary>
+    /// <summary>The command that installs the Python package in it.</summary>
     public string Installation => $"{Quoted(Interpreter)} -m pip install {Quoted(Packages)}";
 
     /// <summary>The environment to use.</summary>
