@@ -34,6 +34,9 @@ public sealed class Place : IAsyncLifetime
     /// <summary>A question to that model.</summary>
     public PredictionRequest Request { get; private set; } = null!;
 
+    /// <summary>A python with quantra.</summary>
+    public string Interpreter { get; } = FindInterpreter();
+
     public string PathOf(string name) => Path.Combine(_folder, name);
 
     /// <summary>A server of these models, that is not started.</summary>
@@ -46,7 +49,7 @@ public sealed class Place : IAsyncLifetime
 
     public async ValueTask InitializeAsync()
     {
-        using var python = Process.Start(Interpreter(), ["-c", Making, _folder, Path.Combine(Repository(), "tests")]);
+        using var python = Process.Start(Interpreter, ["-c", Making, _folder, Path.Combine(Repository(), "tests")]);
         await python.WaitForExitAsync();
         Assert.Equal(0, python.ExitCode);
         Environment = await File.ReadAllTextAsync(PathOf("environment.txt"));
@@ -67,7 +70,7 @@ public sealed class Place : IAsyncLifetime
         return folder.FullName;
     }
 
-    private static string Interpreter()
+    private static string FindInterpreter()
     {
         if (System.Environment.GetEnvironmentVariable("QUANTRA_PYTHON") is { Length: > 0 } python)
             return python;

@@ -106,6 +106,22 @@ public static class QuantraServiceCollectionExtensions
     public static IServiceCollection AddQuantraServer(this IServiceCollection services, string name, IConfiguration section) =>
         services.AddQuantraServer(name, Reading(QuantraServerSettings.All, name, section));
 
+    /// <summary>Adds a QuantraTrainer.</summary>
+    /// <param name="services">Of the program.</param>
+    /// <param name="configure">Sets its options; null = as they are.</param>
+    /// <returns>The same services.</returns>
+    public static IServiceCollection AddQuantraTrainer(
+        this IServiceCollection services, Action<QuantraTrainerOptions>? configure = null)
+    {
+        ArgumentNullException.ThrowIfNull(services);
+        services.AddOptions<QuantraTrainerOptions>().Configure(configure ?? (_ => { }));
+        services.TryAddSingleton(provider => new QuantraTrainer(
+            provider.GetRequiredService<IOptions<QuantraTrainerOptions>>().Value,
+            provider.GetService<ILoggerFactory>(),
+            provider.GetService<TimeProvider>()));
+        return services;
+    }
+
     private static Action<T> Reading<T>(Settings<T> settings, string name, IConfiguration section)
         where T : class
     {

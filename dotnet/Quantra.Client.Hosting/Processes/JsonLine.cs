@@ -44,6 +44,12 @@ internal sealed class JsonLine
     /// <summary>An object within.</summary>
     public JsonLine? Inner(string name) => Find(name, JsonValueKind.Object) is { } found ? new JsonLine(found) : null;
 
+    /// <summary>All texts by their names.</summary>
+    public IReadOnlyDictionary<string, string> TextsByName() => _object.EnumerateObject()
+        .Where(field => field.Value.ValueKind == JsonValueKind.String)
+        .ToDictionary(field => field.Name, field => field.Value.GetString()!)
+        .AsReadOnly();
+
     /// <summary>The names of all fields, in their order.</summary>
     public IEnumerable<string> Names() => _object.EnumerateObject().Select(field => field.Name);
 

@@ -1,6 +1,7 @@
 using System.Security.Cryptography;
 using Microsoft.Extensions.Logging;
 using Microsoft.Extensions.Logging.Abstractions;
+using Quantra.Client.Hosting.Processes;
 using Quantra.Client.Hosting.Servers;
 
 namespace Quantra.Client.Hosting;
@@ -153,9 +154,7 @@ public sealed class QuantraServer : IAsyncDisposable
     private static QuantraException Refusal(QuantraServerStatus status)
     {
         const string NotStarted = "the server is stopped; start it, or the host that it belongs to";
-        var error = status.Error ?? new QuantraError(QuantraStatus.Unavailable, QuantraReason.Unavailable, NotStarted);
-        var log = error.Metadata.TryGetValue("stderr", out var lines) ? new InvalidOperationException($"the server's last lines were:\n{lines}") : null;
-        return error.ToException(log);
+        return ProcessError.ToException(status.Error ?? new QuantraError(QuantraStatus.Unavailable, QuantraReason.Unavailable, NotStarted));
     }
 
     private async Task<QuantraServerStatus> WhenAsync(Func<QuantraServerStatus, bool> isEnough, CancellationToken cancellationToken)

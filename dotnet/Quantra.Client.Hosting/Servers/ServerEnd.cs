@@ -1,4 +1,3 @@
-using System.Globalization;
 using Quantra.Client.Hosting.Processes;
 
 namespace Quantra.Client.Hosting.Servers;
@@ -9,9 +8,6 @@ namespace Quantra.Client.Hosting.Servers;
 /// <param name="IsHopeless">Whether another start would end in the same way.</param>
 internal sealed record ServerEnd(QuantraError? Error, bool WasReady, bool IsHopeless)
 {
-    private const int FirstOfSignals = 128;
-    private const string NotInstalled = "No module named 'predictor";
-
     /// <summary>It was told to.</summary>
     public static ServerEnd Told(bool wasReady) => new(null, wasReady, IsHopeless: false);
 
@@ -26,36 +22,23 @@ internal sealed record ServerEnd(QuantraError? Error, bool WasReady, bool IsHope
     /// <param name="wasReady">Whether it had answered before.</param>
     public static ServerEnd ByItself(string models, PythonEnvironment environment, int exitCode, IReadOnlyList<string> errors, bool wasReady)
     {
-        if (errors.Any(line => line.Contains(NotInstalled, StringComparison.Ordinal)))
-        {
-            var message = $"quantra is not installed in {environment.Folder}; install it: {environment.Installation}";
-            return new(Told(QuantraStatus.FailedPrecondition, QuantraReason.PackageMissing, message, errors), wasReady, IsHopeless: true);
-        }
-
-        var code = exitCode.ToString(CultureInfo.InvariantCulture);
-        // Where a signal ended it, its last line tells nothing of that.
-        var last = exitCode is > 0 and < FirstOfSignals && errors.Count > 0 ? $": {errors[^1]}" : "";
-        var text = $"the server of {models} ended{(wasReady ? "" : " before it was ready")}, exit code {code}{last}";
+        if (ProcessError.OfEnvironment(environment, errors, exitCode) is { } missing)
+            return new(missing, wasReady, IsHopeless: true);
+        var when = wasReady ? "" : " before it was ready";
+        var text = $"the server of {models} ended{when}, {ProcessError.Ending(exitCode, errors)}";
+        var error = ProcessError.Of(QuantraStatus.Unavailable, QuantraReason.Unavailable, text, errors, exitCode);
         // Status 1 and 2 are its own words: it cannot start, or not with these flags.
-        return new(Unavailable(text, errors, ("exit_code", code)), wasReady, IsHopeless: !wasReady && exitCode is 1 or 2);
+        return new(error, wasReady, IsHopeless: !wasReady && exitCode is 1 or 2);
     }
 
     /// <summary>It was ended by force, because it did not do what it should.</summary>
-    public static ServerEnd ByForce(string models, string trouble, IReadOnlyList<string> errors, bool wasReady) =>
-        new(Unavailable($"the server of {models} was ended by force: {trouble}", errors), wasReady, IsHopeless: false);
+    public static ServerEnd ByForce(string models, string trouble, IReadOnlyList<string> errors, bool wasReady)
+    {
+        var text = $"the server of {models} was ended by force: {trouble}";
+        return new(ProcessError.Of(QuantraStatus.Unavailable, QuantraReason.Unavailable, text, errors), wasReady, IsHopeless: false);
+    }
 
     /// <summary>The error of one that runs and is not well.</summary>
     public static QuantraError Unwell(string models, string trouble) =>
         new(QuantraStatus.Unavailable, QuantraReason.Unavailable, $"the server of {models} is not well: {trouble}");
-
-    private static QuantraError Unavailable(string message, IReadOnlyList<string> errors, params (string Name, string Value)[] facts) =>
-        Told(QuantraStatus.Unavailable, QuantraReason.Unavailable, message, errors, facts);
-
-    private static QuantraError Told(
-        QuantraStatus status, string reason, string message, IReadOnlyList<string> errors, params (string Name, string Value)[] facts)
-    {
-        var metadata = facts.ToDictionary(fact => fact.Name, fact => fact.Value);
-        metadata["stderr"] = string.Join('\n', errors);
-        return new QuantraError(status, reason, message, metadata.AsReadOnly());
-    }
 }
