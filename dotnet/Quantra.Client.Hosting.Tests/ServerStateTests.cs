@@ -102,8 +102,10 @@ public sealed class ServerStateTests(Place place) : IAsyncDisposable
     [Fact]
     public async Task A_server_that_never_becomes_ready_is_ended_by_force()
     {
-        var server = Made(Fake("trap '' TERM; sleep 1000 & echo $! >&2; echo $$ >&2; while true; do wait; done", options => options.MaxRestarts = 0));
+        const string Script = "trap '' TERM; sleep 1000 & echo $! >&2; echo $$ >&2; while true; do wait; done";
+        var server = Made(Fake(Script, options => options.MaxRestarts = 0), out var log);
         await server.StartAsync(Token);
+        await LinesAsync(log, 2);
         await _time.PassAsync(TimeSpan.FromMinutes(2), Token);
         var failure = await Assert.ThrowsAsync<QuantraException>(() => server.WaitUntilReadyAsync(Token));
         Assert.EndsWith("was ended by force: it was not ready within 120 s", failure.Message, StringComparison.Ordinal);
@@ -175,7 +177,7 @@ public sealed class ServerStateTests(Place place) : IAsyncDisposable
     {
         var server = Made(Fake($"echo $$ >&2; {FakePython.UntilTheEnd}; sleep 1000"), out var log);
         await server.StartAsync(Token);
-        var pid = await FirstLineAsync(log);
+        var pid = int.Parse((await LinesAsync(log, 1))[0]);
         await server.DisposeAsync();
         Assert.False(Pids.IsRunning(pid));
         Assert.Equal(QuantraServerState.Stopped, server.Status.State);
@@ -190,9 +192,9 @@ public sealed class ServerStateTests(Place place) : IAsyncDisposable
         await server.StartAsync(Token);
         await server.WaitUntilReadyAsync(Token);
         var stopping = server.StopAsync(Token);
+        var lines = await LinesAsync(log, 3);
         await _time.PassAsync(TimeSpan.FromSeconds(10), Token);
         await stopping;
-        var lines = log.Lines.Where(line => line.Category == "Quantra.Server").Select(line => line.Text).ToArray();
         Assert.Equal("closed", lines[2]);
         await Pids.HasEndedAsync(int.Parse(lines[0]), Token);
         await Pids.HasEndedAsync(int.Parse(lines[1]), Token);
@@ -246,12 +248,13 @@ public sealed class ServerStateTests(Place place) : IAsyncDisposable
         return watch.Current;
     }
 
-    private static async Task<int> FirstLineAsync(SeenLog log)
+    /// <summary>What the server has written, once it is so much.</summary>
+    private static async Task<string[]> LinesAsync(SeenLog log, int count)
     {
         while (true)
         {
-            if (log.Lines.FirstOrDefault(line => line.Category == "Quantra.Server").Text is { } text)
-                return int.Parse(text);
+            if (log.Lines.Where(line => line.Category == "Quantra.Server").ToArray() is { } lines && lines.Length >= count)
+                return [.. lines.Select(line => line.Text)];
             await Task.Delay(10, Token);
         }
     }

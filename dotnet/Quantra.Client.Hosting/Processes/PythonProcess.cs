@@ -124,7 +124,7 @@ internal sealed class PythonProcess : IAsyncDisposable
         await _process.WaitForExitAsync(CancellationToken.None).ConfigureAwait(false);
         try
         {
-            await reading.WaitAsync(Patience, _time).ConfigureAwait(false);
+            await reading.WaitAsync(Patience).ConfigureAwait(false);
         }
         catch (TimeoutException)
         {
