@@ -14,8 +14,11 @@ internal static class TrainingCommand
         ArgumentException.ThrowIfNullOrWhiteSpace(training.Bars, "training.Bars");
         ArgumentException.ThrowIfNullOrWhiteSpace(training.Out, "training.Out");
         ArgumentNullException.ThrowIfNull(training.Arguments, "training.Arguments");
-        if (training.Arguments.FirstOrDefault(one => one is null || Reserved.Contains(one.Split('=')[0])) is { } flag)
-            throw new ArgumentException($"Arguments has {flag}, which is set by a property, or by the trainer itself; leave it out", nameof(training));
+        foreach (var one in training.Arguments)
+        {
+            if (one is null || Reserved.Contains(one.Split('=')[0]))
+                throw new ArgumentException($"Arguments has {one ?? "null"}, which is set by a property, or by the trainer itself; leave it out", nameof(training));
+        }
     }
 
     /// <summary>The command of a training.</summary>
