@@ -11,10 +11,13 @@ internal sealed class Relay : IAsyncDisposable
     private readonly List<Task> _working = [];
     private readonly int _port;
     private CancellationTokenSource _silence = new();
+    private int _bytesOfFirst;
 
-    public Relay(Uri server)
+    /// <param name="server">Of this machine.</param>
+    /// <param name="bytesOfFirst">So many bytes of the server's come through the first connection, which then breaks.</param>
+    public Relay(Uri server, int bytesOfFirst = int.MaxValue)
     {
-        _port = server.Port;
+        (_port, _bytesOfFirst) = (server.Port, bytesOfFirst);
         _listener.Start();
         _working.Add(AcceptAsync());
     }
@@ -46,8 +49,9 @@ internal sealed class Relay : IAsyncDisposable
                 var caller = await _listener.AcceptTcpClientAsync();
                 var server = new TcpClient("127.0.0.1", _port);
                 _sockets.AddRange([caller, server]);
-                _working.Add(PassOnAsync(caller, server, _silence.Token));
-                _working.Add(PassOnAsync(server, caller, _silence.Token));
+                _working.Add(PassOnAsync(caller, server, int.MaxValue, _silence.Token));
+                _working.Add(PassOnAsync(server, caller, _bytesOfFirst, _silence.Token));
+                _bytesOfFirst = int.MaxValue;
             }
         }
         catch (SocketException)
@@ -56,16 +60,20 @@ internal sealed class Relay : IAsyncDisposable
         }
     }
 
-    private static async Task PassOnAsync(TcpClient from, TcpClient to, CancellationToken silence)
+    private static async Task PassOnAsync(TcpClient from, TcpClient to, int most, CancellationToken silence)
     {
-        var buffer = new byte[1 << 16];
+        var buffer = new byte[1 << 12];
         try
         {
-            while (await from.GetStream().ReadAsync(buffer, CancellationToken.None) is > 0 and var count)
+            while (most > 0 && await from.GetStream().ReadAsync(buffer, CancellationToken.None) is > 0 and var count)
             {
                 if (!silence.IsCancellationRequested)
                     await to.GetStream().WriteAsync(buffer.AsMemory(0, count), CancellationToken.None);
+                most -= most == int.MaxValue ? 0 : count;
             }
+
+            if (most <= 0)
+                to.Close();
         }
         catch (Exception failure) when (failure is IOException or ObjectDisposedException or InvalidOperationException)
         {

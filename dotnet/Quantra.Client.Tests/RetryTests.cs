@@ -44,6 +44,15 @@ public sealed class RetryTests(Doors doors)
     }
 
     [Fact]
+    public async Task An_answer_that_breaks_off_in_the_middle_is_asked_for_again()
+    {
+        await using var relay = new Relay(doors.Address, bytesOfFirst: 100_000);
+        await using var client = new QuantraClient(relay.Address);
+        var results = await client.PredictManyAsync(Enumerable.Repeat(Request, 1000).ToArray(), Token);
+        Assert.All(results, result => Assert.NotNull(result.Forecast));
+    }
+
+    [Fact]
     public async Task More_calls_than_a_server_takes_at_once_are_all_answered()
     {
         var request = Request;

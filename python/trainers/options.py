@@ -125,6 +125,9 @@ class RunOptions:
     keep: Annotated[int, Flag("Newest checkpoints to keep, besides the best one.", minimum=1)] = 3
     profile: Annotated[bool, Flag("Profile some optimizer steps, as a torch trace next to the log.")] = False
     tensorboard: Annotated[bool, Flag("Also write curves for TensorBoard; needs the extra tensorboard.")] = False
+    parent_watch: Annotated[
+        bool, Flag("Stop as at Ctrl+C when standard input ends: with whoever started the training.")
+    ] = False
     as_json: Annotated[
         bool, Flag("Write reports as JSON lines to standard output, for programs.", spelling="--json")
     ] = False

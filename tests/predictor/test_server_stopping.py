@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -20,7 +21,7 @@ from predictor.forecast import Explanation
 from predictor.instance import Instance, Query
 from predictor.server import stopping
 from predictor.server.cutting import cut
-from predictor.server.stopping import Stopping, watch_parent
+from predictor.server.stopping import Stopping, end_with_parent
 
 
 @pytest.fixture(scope="module")
@@ -86,6 +87,31 @@ with subprocess.Popen({command(models)!r}, stdin=subprocess.PIPE) as server:
     assert ready["pid"] != parent.pid
 
 
+@pytest.mark.skipif(os.name != "posix", reason="sends signals as a terminal of POSIX does")
+def test_ctrl_c_is_left_to_the_program_that_started_the_server(models: Path) -> None:
+    with watching(models) as popen:
+        assert popen.stdout is not None
+        port = json.loads(popen.stdout.readline())["port"]
+        popen.send_signal(signal.SIGINT)
+        with QuantraClient(f"127.0.0.1:{port}", "small") as client:
+            assert client.predict(recent_bars()).symbols
+        popen.communicate()
+    assert popen.returncode == 0
+
+
+@pytest.mark.skipif(os.name != "posix", reason="has a terminal of POSIX")
+def test_ctrl_c_ends_a_server_that_watches_a_terminal(models: Path) -> None:
+    keyboard, terminal = os.openpty()
+    with subprocess.Popen(command(models), stdin=terminal, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as popen:
+        assert popen.stdout is not None
+        popen.stdout.readline()
+        popen.send_signal(signal.SIGINT)
+        popen.wait()
+    os.close(keyboard)
+    os.close(terminal)
+    assert popen.returncode == 0
+
+
 def test_without_standard_input_there_is_no_parent_to_watch(models: Path) -> None:
     closing = f"import os; os.close(0); os.execv({sys.executable!r}, {command(models)!r})"
     done = subprocess.run([sys.executable, "-c", closing], capture_output=True, text=True, check=False)
@@ -145,7 +171,7 @@ def test_a_parent_may_go_when_the_server_has_gone_before() -> None:
     here, there = os.pipe()
 
     async def watched() -> None:
-        watch_parent(Stopping(), here)
+        end_with_parent(Stopping(), here)
 
     asyncio.run(watched())
     os.close(there)

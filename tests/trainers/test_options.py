@@ -40,7 +40,7 @@ def test_help_shows_every_flag() -> None:
     assert code == 0
     flags = (
         "--device --precision --accumulate --clip --oom --nonfinite --ema --compile --deterministic --seed --threads "
-        "--resume --checkpoint-seconds --keep --profile --tensorboard --json"
+        "--resume --checkpoint-seconds --keep --profile --tensorboard --parent-watch --json"
     )
     for flag in flags.split():
         assert f"{flag} " in shown
@@ -58,7 +58,8 @@ def test_every_flag_reaches_the_options() -> None:
     program = Program()
     flags = (
         "--device cuda:1 --precision bf16 --accumulate 4 --clip inf --oom fail --nonfinite raise --ema 0.999 --compile "
-        "--deterministic --seed 7 --threads 2 --resume --checkpoint-seconds 60 --keep 5 --profile --tensorboard --json"
+        "--deterministic --seed 7 --threads 2 --resume --checkpoint-seconds 60 --keep 5 --profile --tensorboard "
+        "--parent-watch --json"
     )
     assert program.call(*flags.split()) == (0, "")
     assert program.given == LoopOptions(
@@ -78,6 +79,7 @@ def test_every_flag_reaches_the_options() -> None:
         keep=5,
         profile=True,
         tensorboard=True,
+        parent_watch=True,
         as_json=True,
     )
 

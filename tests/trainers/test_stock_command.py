@@ -507,6 +507,31 @@ def test_ctrl_c_ends_a_training_with_a_checkpoint_and_leaves_no_artifact(bars_fi
     assert [path.name for path in tmp_path.iterdir()] == ["1.run"]
 
 
+@pytest.mark.slow
+def test_a_training_stops_with_a_checkpoint_when_whoever_started_it_is_gone(bars_file: Path, tmp_path: Path) -> None:
+    flags = ["--bars", str(bars_file), "--out", str(tmp_path / "1"), "--epochs", "10000", "--patience", "10000"]
+    command_line = [sys.executable, "-m", "trainers.stock", *flags, "--json", "--parent-watch"]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command_line, stdin=pipe, stdout=pipe, stderr=pipe, text=True) as training:
+        assert training.stdin is not None
+        assert training.stdout is not None
+        assert any('"kind": "window"' in line for line in training.stdout)
+        training.stdin.close()
+        stopped = json.loads(training.stdout.read().splitlines()[-1])
+    assert training.returncode == 128 + signal.SIGTERM
+    assert (stopped["kind"], stopped["signal"]) == ("stopped", signal.SIGTERM)
+    assert list((tmp_path / "1.run" / "checkpoints").glob("window-*"))
+
+
+@pytest.mark.skipif(os.name != "posix", reason="a process is ended by a signal")
+def test_a_training_whose_starter_is_gone_before_it_began_ends_at_once(bars_file: Path, tmp_path: Path) -> None:
+    flags = ["--bars", str(bars_file), "--out", str(tmp_path / "1"), *QUICK]
+    command_line = [sys.executable, "-m", "trainers.stock", *flags, "--parent-watch"]
+    ended = subprocess.run(command_line, stdin=subprocess.DEVNULL, capture_output=True, check=False)
+    assert ended.returncode == -signal.SIGTERM
+    assert not (tmp_path / "1").exists()
+
+
 def test_the_trainer_as_a_script_says_what_to_install() -> None:
     code = "import sys, runpy; sys.modules['typer'] = None; runpy.run_module('trainers.stock', run_name='__main__')"
     ended = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, text=True)

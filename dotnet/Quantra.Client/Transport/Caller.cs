@@ -81,18 +81,23 @@ internal sealed class Caller
         CancellationToken cancellationToken)
     {
         var options = await OptionsAsync(cancellationToken).ConfigureAwait(false);
-        try
+        for (var attempt = 1; ; attempt++)
         {
-            using var first = method(request, options);
-            return await first.ResponseAsync.ConfigureAwait(false);
-        }
-        catch (RpcException error) when (_repeats && TransportError.IsHiddenLoss(error.Status) && !cancellationToken.IsCancellationRequested)
-        {
-            // gRPC takes a connection that broke for a bug, and so does not try again.
-            using var second = method(request, options);
-            return await second.ResponseAsync.ConfigureAwait(false);
+            try
+            {
+                using var call = method(request, options);
+                return await call.ResponseAsync.ConfigureAwait(false);
+            }
+            catch (RpcException error) when (IsAskedAgain(error.Status, attempt) && !cancellationToken.IsCancellationRequested)
+            {
+                // gRPC takes some connections that broke for a bug, and asks for no answer again of which a part has come.
+            }
         }
     }
+
+    private bool IsAskedAgain(Status status, int attempt) => _repeats
+        && ((attempt == 1 && TransportError.IsHiddenLoss(status))
+            || (attempt < _options.MaxAttempts && TransportError.IsBrokenOff(status)));
 
     /// <summary>Deadline, headers and cancellation of a call that begins now.</summary>
     /// <exception cref="QuantraException">CONFIGURATION_INVALID: the token cannot be sent.</exception>

@@ -30,7 +30,12 @@ internal static class TransportError
     /// <param name="target">The server's address.</param>
     /// <param name="timeout">How long the client waited.</param>
     public static QuantraError Of(RpcException error, string target, TimeSpan timeout) =>
-        StatusReader.ErrorOrNull(error.Trailers.GetValueBytes(DetailsTrailer) ?? []) ?? OfStatus(error.Status, target, timeout);
+        StatusReader.ErrorOrNull(error.Trailers.GetValueBytes(DetailsTrailer) ?? [])
+        ?? OfConnecting(error.Status)
+        ?? OfStatus(error.Status, target, timeout);
+
+    /// <summary>The error of a ConnectCallback that knows itself why there is no connection.</summary>
+    private static QuantraError? OfConnecting(Status status) => Causes(status).OfType<QuantraException>().FirstOrDefault()?.Error;
 
     private static QuantraError OfStatus(Status status, string target, TimeSpan timeout)
     {
@@ -39,12 +44,15 @@ internal static class TransportError
     }
 
     /// <summary>Whether a connection broke or never came about, which gRPC calls by another name than UNAVAILABLE.</summary>
-    public static bool IsHiddenLoss(Status status) => status.StatusCode switch
+    public static bool IsHiddenLoss(Status status) => OfConnecting(status) is null && status.StatusCode switch
     {
         StatusCode.Internal => Causes(status).Any(cause => cause is HttpRequestException or HttpIOException),
         StatusCode.Cancelled => Causes(status).Any(cause => cause is TimeoutException), // of connecting
         _ => false,
     };
+
+    /// <summary>Whether a connection broke in the midst of an answer: before it, the cause would be an HttpRequestException.</summary>
+    public static bool IsBrokenOff(Status status) => status is { StatusCode: StatusCode.Unavailable, DebugException: IOException };
 
     private static StatusCode CodeOf(Status status) => IsHiddenLoss(status) ? StatusCode.Unavailable : status.StatusCode;
 

@@ -10,7 +10,7 @@ from predictor.server.host import Host, one_line
 from predictor.server.logs import LogSettings
 from predictor.server.ports import announce
 from predictor.server.settings import ServerSettings
-from predictor.server.stopping import Stopping, stop_signals, watch_parent
+from predictor.server.stopping import Stopping, end_with_parent, stop_signals
 from predictor.server.tuning import run, tuned
 
 _log = logging.getLogger(__name__)
@@ -52,10 +52,10 @@ async def _supervise(settings: ServerSettings, log: LogSettings | None) -> bool:
 async def _serve_alone(settings: ServerSettings) -> bool:
     """Whether the process itself shall end: models are still being loaded, or nobody is left to wait for it."""
     host, stopping = Host(settings), Stopping()
-    with stop_signals(stopping):
+    with stop_signals(stopping, parent_watch=settings.parent_watch):
         try:
             if settings.parent_watch:
-                watch_parent(stopping)
+                end_with_parent(stopping)
             ports = host.bind()
             await host.start()
             if not await stopping.until(host.load()):

@@ -3,20 +3,17 @@
 import asyncio
 import contextlib
 import logging
-import os
 import signal
 import sys
-import threading
-from collections.abc import Callable, Coroutine, Generator
+from collections.abc import Coroutine, Generator
 from contextlib import contextmanager
 from types import FrameType
 from typing import Final, final
 
-from predictor.errors import ConfigurationError
+from predictor.parent import STDIN, watch_parent
 
 ORPHAN_DRAIN_S: Final = 5.0
 """How long calls in flight may finish once whoever started the server is gone."""
-_STDIN: Final = 0
 
 _log = logging.getLogger(__name__)
 
@@ -67,13 +64,21 @@ class Stopping:
 
 
 @contextmanager
-def stop_signals(stopping: Stopping) -> Generator[None]:
-    """SIGTERM and SIGINT ask the server to end within the block; works also where event loops know no signals."""
+def stop_signals(stopping: Stopping, *, parent_watch: bool = False) -> Generator[None]:
+    """SIGTERM and SIGINT ask the server to end within the block; works also where event loops know no signals.
+
+    Args:
+        stopping: asked.
+        parent_watch: leave SIGINT to the parent, unless standard input is a terminal: Ctrl+C goes to all processes that
+            were started there, and the parent may need the server until it has ended its own work.
+    """
 
     def stop(_number: int, _frame: FrameType | None) -> None:
         stopping.ask()
 
-    before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
+    leaves_interrupts = parent_watch and sys.stdin is not None and not sys.stdin.isatty()
+    handlers = {signal.SIGTERM: stop, signal.SIGINT: signal.SIG_IGN if leaves_interrupts else stop}
+    before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
     try:
         yield
     finally:
@@ -81,27 +86,15 @@ def stop_signals(stopping: Stopping) -> Generator[None]:
             signal.signal(number, signal.SIG_DFL if handler is None else handler)  # None: not one of Python's
 
 
-def watch_parent(stopping: Stopping, descriptor: int = _STDIN) -> None:
+def end_with_parent(stopping: Stopping, descriptor: int = STDIN) -> None:
     """End the server when standard input ends, which it does with whoever holds its other end, however that dies.
 
     Raises:
         ConfigurationError: there is no standard input.
     """
-    if sys.stdin is None:  # so it is where there was none when Python began; another file may have its number by now
-        raise ConfigurationError(
-            "--parent-watch waits for the end of standard input, which is closed; start the server with a pipe there"
-        )
 
     def gone() -> None:
         _log.info("standard input has ended: whoever started the server is gone")
         stopping.orphan()
 
-    threading.Thread(target=_read_to_the_end, args=(descriptor, gone), name="parent", daemon=True).start()
-
-
-def _read_to_the_end(descriptor: int, then: Callable[[], None]) -> None:
-    """Read as the system does and not as Python does, whose lock would hold up the end of the process."""
-    with contextlib.suppress(OSError):  # broken, or closed here: nobody is at the other end either
-        while os.read(descriptor, 1 << 16):
-            pass
-    then()
+    watch_parent(gone, descriptor)

@@ -14,6 +14,7 @@ import typer
 
 from predictor.cli.flags import with_flags
 from predictor.flags import Flag, Given
+from predictor.parent import stop_with_parent
 from trainers.dit.errors import IMAGES, CacheError, ModelError
 from trainers.dit.notes import TRAINING, TUNING, WORDS, read_notes, trained_words
 from trainers.dit.recipe import Build, GrpoRecipe, ImageRecipe, Watching
@@ -103,6 +104,8 @@ def train(  # noqa: PLR0913 - one argument a flag
 
         chosen = recipe.over(ImageRecipe())
         torch.set_num_threads(run.threads)
+        if run.parent_watch:
+            stop_with_parent()
         check_free(out, ModelError)
         given = ImageModel.load(model)
         loaded = given.learning(build.over(Build()).objective if build.flags else None)
@@ -157,6 +160,8 @@ def grpo(
 
         chosen = recipe.over(GrpoRecipe())
         torch.set_num_threads(run.threads)
+        if run.parent_watch:
+            stop_with_parent()
         check_free(out, ModelError)
         loaded, notes = ImageModel.load(model), read_notes(model)
         known = trained_words(notes)

@@ -19,6 +19,7 @@ from predictor.cli.output import judgement
 from predictor.errors import ConfigurationError, InSampleError, shown_date
 from predictor.flags import AnyOf, Flag, Given
 from predictor.networks import KINDS, Edges, NetworkConfig, PanelConfig, Target
+from predictor.parent import stop_with_parent
 from trainers.loop import LoopError, StoppedError, launched_rank
 from trainers.options import RunOptions, consumer
 from trainers.stock.announcing import announcer, warner
@@ -61,6 +62,8 @@ def stock(  # noqa: PLR0913 - one argument a group of flags
         return
     artifact.check_place(out)
     torch.set_num_threads(run.threads)
+    if run.parent_watch:
+        stop_with_parent()
     covariates = files.read()
     features = reads.over(Reads()).beside(covariates) if parent is None else parent.features
     panel = bars.read()

@@ -15,6 +15,7 @@ import typer
 
 from predictor.cli.flags import with_flags
 from predictor.flags import Flag, Given
+from predictor.parent import stop_with_parent
 from trainers.loop import Checkpoints, launched_rank, seed_everything
 from trainers.media.console import AsJson, counter, failing, say, write
 from trainers.media.course import as_settings, run_folder
@@ -98,6 +99,8 @@ def train(
         built = build.over(Build())
         chosen = recipe.over(SpeechRecipe(learning_rate=FINE_TUNING if start else LEARNING_RATES[built.size]))
         torch.set_num_threads(run.threads)
+        if run.parent_watch:
+            stop_with_parent()
         prepared, versions = Corpus.open(corpus), Versions(out)
         place = versions.following
         seed_everything(chosen.seed)

@@ -12,6 +12,7 @@ import typer
 
 from predictor.cli.flags import with_flags
 from predictor.flags import Flag, Only
+from predictor.parent import stop_with_parent
 from trainers.loop import launched_size, seed_everything
 from trainers.media.console import counter, failing, say, write
 from trainers.media.course import run_folder
@@ -56,6 +57,8 @@ def feedback(
 
         _check_correctable(voice)
         torch.set_num_threads(run.threads)
+        if run.parent_watch:
+            stop_with_parent()
         versions = Versions(voice)
         material = _material(versions, manifest, corpus, recipe.share, resample=resample, skip_bad=skip_bad)
         if material is None:

@@ -8,7 +8,7 @@ from predictor.server.binding import reserved
 from predictor.server.logs import LogSettings
 from predictor.server.ports import Ports, announce
 from predictor.server.settings import ServerSettings
-from predictor.server.stopping import Stopping, stop_signals, watch_parent
+from predictor.server.stopping import Stopping, end_with_parent, stop_signals
 from predictor.server.workers.front import Front
 from predictor.server.workers.messages import Start
 from predictor.server.workers.team import Team
@@ -26,9 +26,9 @@ async def supervise(settings: ServerSettings, log: LogSettings) -> bool:
         ConfigurationError: an address is in use, or workers cannot serve.
     """
     stopping = Stopping()
-    with stop_signals(stopping), reserved(_address_of(settings)) as address:
+    with stop_signals(stopping, parent_watch=settings.parent_watch), reserved(_address_of(settings)) as address:
         if settings.parent_watch:
-            watch_parent(stopping)
+            end_with_parent(stopping)
         own = replace(settings, listen=address, admin_listen=None, processes=1, parent_watch=False)
         team = Team(Start(own, log), settings.processes)
         front = Front(settings, team)

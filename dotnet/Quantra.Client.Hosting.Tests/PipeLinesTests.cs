@@ -1,0 +1,45 @@
+using System.Text;
+using Quantra.Client.Hosting.Processes;
+
+namespace Quantra.Client.Hosting.Tests;
+
+/// <summary>What comes through a pipe, as lines.</summary>
+public sealed class PipeLinesTests
+{
+    private static CancellationToken Token => TestContext.Current.CancellationToken;
+
+    [Theory]
+    [InlineData("one\ntwo\n", "one,two")]
+    [InlineData("one\r\n\ntwo", "one,,two")]
+    [InlineData("", "")]
+    public async Task A_line_ends_as_on_Linux_or_Windows_or_with_the_pipe(string written, string lines)
+    {
+        ArgumentNullException.ThrowIfNull(lines);
+        var expected = lines.Length == 0 ? [] : lines.Split(',');
+        Assert.Equal(expected, await ReadAsync(Encoding.UTF8.GetBytes(written), 100));
+    }
+
+    [Fact]
+    public async Task A_line_that_is_too_long_is_cut_and_the_next_is_whole() =>
+        Assert.Equal(["12345", "67"], await ReadAsync("123456789\n67\n"u8.ToArray(), 5));
+
+    [Fact]
+    public async Task Bytes_that_are_no_text_harm_nothing() =>
+        Assert.Equal(["\ufffdé"], await ReadAsync([0xff, .. "é\n"u8], 100));
+
+    [Fact]
+    public async Task Lines_beyond_a_buffer_are_whole()
+    {
+        var line = new string('x', 200_000);
+        Assert.Equal([line, "y"], await ReadAsync(Encoding.UTF8.GetBytes(line + "\ny\n"), 1 << 20));
+    }
+
+    private static async Task<List<string>> ReadAsync(byte[] written, int longest)
+    {
+        using var pipe = new MemoryStream(written);
+        var lines = new List<string>();
+        await foreach (var line in PipeLines.ReadAsync(pipe, longest, Token))
+            lines.Add(line);
+        return lines;
+    }
+}

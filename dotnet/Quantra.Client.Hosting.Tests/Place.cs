@@ -1,0 +1,84 @@
+using System.Diagnostics;
+using Quantra.Client.Hosting.Tests;
+
+[assembly: AssemblyFixture(typeof(Place))]
+
+namespace Quantra.Client.Hosting.Tests;
+
+/// <summary>A folder with models and bars, and the Python environment that made them.</summary>
+public sealed class Place : IAsyncLifetime
+{
+    private const string Making = """
+        import sys
+        from pathlib import Path
+
+        folder, tests = Path(sys.argv[1]), sys.argv[2]
+        sys.path.insert(0, tests)
+        from artifacts import recent_bars, small_models
+        from market import bokeh_panel
+
+        small_models(folder / "models")
+        recent_bars("AAPL", "IBM").write_csv(folder / "bars.csv")
+        bokeh_panel("AAPL").last(420).write_csv(folder / "history.csv")
+        (folder / "environment.txt").write_text(sys.prefix)
+        """;
+
+    private readonly string _folder = Directory.CreateTempSubdirectory("quantra-hosting-").FullName;
+
+    /// <summary>A folder with one model, small@1.</summary>
+    public string Models => PathOf("models");
+
+    /// <summary>The virtual environment in which quantra is installed.</summary>
+    public string Environment { get; private set; } = "";
+
+    /// <summary>A question to that model.</summary>
+    public PredictionRequest Request { get; private set; } = null!;
+
+    /// <summary>A python with quantra.</summary>
+    public string Interpreter { get; } = FindInterpreter();
+
+    public string PathOf(string name) => Path.Combine(_folder, name);
+
+    /// <summary>A server of these models, that is not started.</summary>
+    public QuantraServerOptions Options(Action<QuantraServerOptions>? change = null)
+    {
+        var options = new QuantraServerOptions { Models = Models, PythonEnvironment = Environment, Device = "cpu" };
+        change?.Invoke(options);
+        return options;
+    }
+
+    public async ValueTask InitializeAsync()
+    {
+        using var python = Process.Start(Interpreter, ["-c", Making, _folder, Path.Combine(Repository(), "tests")]);
+        await python.WaitForExitAsync();
+        Assert.Equal(0, python.ExitCode);
+        Environment = await File.ReadAllTextAsync(PathOf("environment.txt"));
+        Request = new PredictionRequest("small", (await BarPanel.ReadCsvAsync(PathOf("bars.csv"))).Select("AAPL"));
+    }
+
+    public ValueTask DisposeAsync()
+    {
+        Directory.Delete(_folder, recursive: true);
+        return ValueTask.CompletedTask;
+    }
+
+    public static string Repository()
+    {
+        var folder = new DirectoryInfo(AppContext.BaseDirectory);
+        while (!File.Exists(Path.Combine(folder.FullName, "pyproject.toml")))
+            folder = folder.Parent ?? throw new InvalidOperationException("run these tests from the build folders of the repository");
+        return folder.FullName;
+    }
+
+    private static string FindInterpreter()
+    {
+        if (System.Environment.GetEnvironmentVariable("QUANTRA_PYTHON") is { Length: > 0 } python)
+            return python;
+        var environment = System.Environment.GetEnvironmentVariable("VIRTUAL_ENV")
+            ?? throw new InvalidOperationException(
+                "these tests need a Python with quantra: activate its virtual environment, or set QUANTRA_PYTHON to its python");
+        return OperatingSystem.IsWindows()
+            ? Path.Combine(environment, "Scripts", "python.exe")
+            : Path.Combine(environment, "bin", "python");
+    }
+}

@@ -1,0 +1,208 @@
+using Microsoft.Extensions.Configuration;
+using Microsoft.Extensions.DependencyInjection;
+using Microsoft.Extensions.Hosting;
+using Microsoft.Extensions.Options;
+using Quantra.Client.Hosting.Clients;
+using Quantra.Client.Hosting.Servers;
+
+namespace Quantra.Client.Hosting.Tests;
+
+/// <summary>Clients and servers as services, from code and from a configuration.</summary>
+public sealed class RegistrationTests
+{
+    private static readonly Uri Nobody = new("http://127.0.0.1:1");
+
+    private static CancellationToken Token => TestContext.Current.CancellationToken;
+
+    [Fact]
+    public async Task A_client_with_a_name_is_a_keyed_service_and_one_without_an_ordinary_one()
+    {
+        var services = new ServiceCollection()
+            .AddQuantraClient(options => options.Address = Nobody)
+            .AddQuantraClient("research", options => options.Address = Nobody)
+            .AddSingleton<Desk>();
+        await using var provider = services.BuildServiceProvider();
+        var desk = provider.GetRequiredService<Desk>();
+        Assert.Same(provider.GetRequiredService<QuantraClient>(), desk.Usual);
+        Assert.Same(provider.GetRequiredKeyedService<QuantraClient>("research"), desk.Research);
+        Assert.NotSame(desk.Usual, desk.Research);
+        Assert.Null(provider.GetKeyedService<IStockPredictor>("sales"));
+    }
+
+    [Fact]
+    public async Task A_client_that_is_added_twice_is_one_with_both_options()
+    {
+        var services = new ServiceCollection()
+            .AddQuantraClient("research", options => options.Address = Nobody)
+            .AddQuantraClient("research", options => options.MaxAttempts = 3);
+        await using var provider = services.BuildServiceProvider();
+        Assert.Single(provider.GetKeyedServices<IStockPredictor>("research"));
+        var options = provider.GetRequiredService<IOptionsMonitor<HostedClientOptions>>().Get("research");
+        Assert.Equal((Nobody, 3), (options.Address, options.MaxAttempts));
+    }
+
+    [Fact]
+    public async Task The_container_disposes_a_client()
+    {
+        var provider = new ServiceCollection().AddQuantraClient(options => options.Address = Nobody).BuildServiceProvider();
+        var client = provider.GetRequiredService<IStockPredictor>();
+        await provider.DisposeAsync();
+        await Assert.ThrowsAsync<ObjectDisposedException>(() => client.ListModelsAsync(Token));
+    }
+
+    [Fact]
+    public async Task A_section_sets_what_it_names_and_leaves_the_rest()
+    {
+        var section = Section(
+            ("Address", "https://forecasts.example:50051"), ("timeout", "00:00:05"), ("MaxAttempts", "2"), ("Token", "secret"));
+        var services = new ServiceCollection().AddQuantraClient("research", section);
+        await using var provider = services.BuildServiceProvider();
+        var options = provider.GetRequiredService<IOptionsMonitor<HostedClientOptions>>().Get("research");
+        Assert.Equal(new Uri("https://forecasts.example:50051"), options.Address);
+        Assert.Equal((TimeSpan.FromSeconds(5), 2, new QuantraClientOptions().GraceTime), (options.Timeout, options.MaxAttempts, options.GraceTime));
+        Assert.Equal("secret", await options.ToClientOptions(null).Token!(Token));
+    }
+
+    [Fact]
+    public async Task A_section_of_a_server_has_lists_and_variables_too()
+    {
+        var section = Section(
+            ("Models", "models"), ("Arguments:0", "--watch"), ("Arguments:1", "--max-age=3"), ("Environment:OMP_NUM_THREADS", "2"), ("HostWaitsUntilReady", "true"));
+        await using var provider = new ServiceCollection().AddQuantraServer(section).BuildServiceProvider();
+        var options = provider.GetRequiredService<IOptions<QuantraServerOptions>>().Value;
+        Assert.Equal(["--watch", "--max-age=3"], options.Arguments);
+        Assert.Equal(("2", true), (options.Environment["OMP_NUM_THREADS"], options.HostWaitsUntilReady));
+    }
+
+    [Fact]
+    public void Every_property_can_be_set_by_a_section()
+    {
+        Assert.Equal(Properties<HostedClientOptions>().Except([nameof(HostedClientOptions.Client)]).Order(), HostedClientSettings.All.Names.Order());
+        Assert.Equal(Properties<QuantraServerOptions>().Order(), QuantraServerSettings.All.Names.Order());
+
+        static IEnumerable<string> Properties<T>() => typeof(T).GetProperties().Select(property => property.Name);
+    }
+
+    [Fact]
+    public async Task A_host_with_a_mistyped_setting_does_not_start_and_tells_every_mistake()
+    {
+        var section = Section(
+            ("Adress", "http://127.0.0.1:1"), ("Timeout", "30"), ("MaxAttempts", "many"), ("GraceTime", "00:00:00"), ("Server", ""), ("PingInterval:Seconds", "1"));
+        var told = await RefusalAsync(services => services.AddQuantraClient("research", section));
+        Assert.Contains("Quantra:Adress: there is no such setting; there are Address, AuthorityFile, ConnectTimeout, ", told, StringComparison.Ordinal);
+        Assert.Contains("Quantra:Timeout: '30' is no time; write it as 00:00:30", told, StringComparison.Ordinal);
+        Assert.Contains("Quantra:MaxAttempts: 'many' is no whole number", told, StringComparison.Ordinal);
+        Assert.Contains("Quantra:GraceTime: ", told, StringComparison.Ordinal);
+        Assert.Contains("Quantra:PingInterval: it has no value", told, StringComparison.Ordinal);
+    }
+
+    [Fact]
+    public async Task A_section_that_is_not_there_is_told()
+    {
+        var empty = new ConfigurationBuilder().Build().GetSection("Quantra:Research");
+        Assert.Contains(
+            "the configuration has no section Quantra:Research", await RefusalAsync(services => services.AddQuantraClient(empty)), StringComparison.Ordinal);
+    }
+
+    [Theory]
+    [InlineData(null, null, "client 'research': set either Address")]
+    [InlineData("http://127.0.0.1:1", "", "client 'research': set either Address")]
+    [InlineData("localhost:50051", null, "client 'research': 'localhost:50051' begins with neither http:// nor https://")]
+    [InlineData(null, "own", "client 'research': no QuantraServer named 'own' was added")]
+    [InlineData(null, "", "client 'research': no QuantraServer without a name was added")]
+    public async Task An_address_that_cannot_be_is_told_when_the_host_starts(string? address, string? server, string told)
+    {
+        var message = await RefusalAsync(services => services.AddQuantraClient("research", options =>
+        {
+            options.Address = address is null ? null : new Uri(address);
+            options.Server = server;
+        }));
+        Assert.Contains(told, message, StringComparison.Ordinal);
+    }
+
+    [Fact]
+    public async Task A_file_of_authorities_that_is_not_there_is_told_when_the_host_starts()
+    {
+        var section = Section(("Address", "https://127.0.0.1:1"), ("AuthorityFile", "/nowhere/ca.pem"));
+        Assert.Contains("/nowhere/ca.pem", await RefusalAsync(services => services.AddQuantraClient(section)), StringComparison.Ordinal);
+    }
+
+    [Theory]
+    [InlineData("", "", "the server without a name: Models is missing")]
+    [InlineData("models", "--listen=0.0.0.0:1", "the server without a name: Arguments has --listen")]
+    [InlineData("models", "--tls-cert", "the server without a name: Arguments has --tls-cert")]
+    public async Task A_server_that_cannot_be_is_told_when_the_host_starts(string models, string argument, string told)
+    {
+        var message = await RefusalAsync(services => services.AddQuantraServer(options =>
+        {
+            options.Models = models;
+            options.Arguments.Add(argument);
+        }));
+        Assert.Contains(told, message, StringComparison.Ordinal);
+    }
+
+    [Fact]
+    public void A_server_that_cannot_be_is_told_where_it_is_made()
+    {
+        var failure = Assert.Throws<ArgumentException>(() => new QuantraServer(new QuantraServerOptions()));
+        Assert.Contains("Models is missing", failure.Message, StringComparison.Ordinal);
+    }
+
+    [Fact]
+    public async Task A_server_comes_with_a_client_of_its_name_and_is_one_however_often_it_is_added()
+    {
+        var services = new ServiceCollection()
+            .AddQuantraServer("own", options => options.Models = "models")
+            .AddQuantraServer("own", options => options.Threads = 2)
+            .AddQuantraServer(options => options.Models = "others")
+            .AddQuantraClient("patient", options => (options.Server, options.Timeout) = ("own", TimeSpan.FromMinutes(5)));
+        await using var provider = services.BuildServiceProvider();
+        Assert.NotNull(provider.GetRequiredKeyedService<IStockPredictor>("own"));
+        Assert.NotNull(provider.GetRequiredKeyedService<IStockPredictor>("patient"));
+        Assert.NotSame(provider.GetRequiredService<QuantraServer>(), provider.GetRequiredKeyedService<QuantraServer>("own"));
+        Assert.Equal(2, provider.GetServices<IHostedService>().OfType<HostedServer>().Count());
+        Assert.Equal(2, provider.GetRequiredService<IOptionsMonitor<QuantraServerOptions>>().Get("own").Threads);
+    }
+
+    [Fact]
+    public void Null_is_refused_at_every_door()
+    {
+        var services = new ServiceCollection();
+        Assert.Throws<ArgumentNullException>(() => services.AddQuantraClient(null!, _ => { }));
+        Assert.Throws<ArgumentNullException>(() => services.AddQuantraClient((Action<HostedClientOptions>)null!));
+        Assert.Throws<ArgumentNullException>(() => services.AddQuantraClient((IConfiguration)null!));
+        Assert.Throws<ArgumentNullException>(() => services.AddQuantraServer(null!, _ => { }));
+        Assert.Throws<ArgumentNullException>(() => services.AddQuantraServer((Action<QuantraServerOptions>)null!));
+        Assert.Throws<ArgumentNullException>(() => services.AddQuantraServer((IConfiguration)null!));
+        Assert.Throws<ArgumentNullException>(() => ((IServiceCollection)null!).AddQuantraTrainer());
+        Assert.Throws<ArgumentNullException>(() => services.AddHealthChecks().AddQuantra(null!));
+        Assert.Throws<ArgumentNullException>(() => new QuantraServer(null!));
+        Assert.Throws<ArgumentNullException>(() => new QuantraTrainer(null!));
+    }
+
+    [Fact]
+    public void Options_out_of_range_are_refused()
+    {
+        Assert.Throws<ArgumentOutOfRangeException>(() => new HostedClientOptions { Timeout = TimeSpan.Zero });
+        Assert.Throws<ArgumentOutOfRangeException>(() => new QuantraServerOptions { Threads = 0 });
+        Assert.Throws<ArgumentOutOfRangeException>(() => new QuantraServerOptions { MaxRestarts = -1 });
+        Assert.Throws<ArgumentOutOfRangeException>(() => new QuantraServerOptions { StartTimeout = TimeSpan.Zero });
+        Assert.Throws<ArgumentOutOfRangeException>(() => new QuantraServerOptions { GraceTime = TimeSpan.FromDays(2) });
+        Assert.Throws<ArgumentOutOfRangeException>(() => new QuantraTrainerOptions { GraceTime = TimeSpan.Zero });
+    }
+
+    private static IConfigurationSection Section(params (string Name, string Value)[] settings) => new ConfigurationBuilder()
+        .AddInMemoryCollection(settings.Select(one => KeyValuePair.Create($"Quantra:{one.Name}", (string?)one.Value)))
+        .Build()
+        .GetSection("Quantra");
+
+    /// <summary>What a host says that does not start.</summary>
+    private static async Task<string> RefusalAsync(Action<IServiceCollection> add)
+    {
+        var builder = Host.CreateEmptyApplicationBuilder(null);
+        add(builder.Services);
+        using var host = builder.Build();
+        var failure = await Assert.ThrowsAsync<OptionsValidationException>(() => host.StartAsync(Token));
+        return failure.Message;
+    }
+}

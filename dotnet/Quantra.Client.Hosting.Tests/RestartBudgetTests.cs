@@ -1,0 +1,50 @@
+using Quantra.Client.Hosting.Servers;
+
+namespace Quantra.Client.Hosting.Tests;
+
+/// <summary>How often and how soon a server is started again.</summary>
+public sealed class RestartBudgetTests
+{
+    private static TimeSpan?[] Spent(RestartBudget budget, int times, bool wasReady = true) =>
+        [.. Enumerable.Range(0, times).Select(_ => budget.Spend(wasReady))];
+
+    private static TimeSpan?[] Seconds(params double?[] seconds) =>
+        [.. seconds.Select(one => one is { } known ? TimeSpan.FromSeconds(known) : (TimeSpan?)null)];
+
+    [Fact]
+    public void The_first_restart_comes_at_once_and_the_fourth_in_a_minute_never() =>
+        Assert.Equal(Seconds(0, 1, 2, null), Spent(new RestartBudget(new QuantraServerOptions(), new ManualTime()), 4));
+
+    [Fact]
+    public void Waits_double_up_to_the_longest()
+    {
+        var options = new QuantraServerOptions { MaxRestarts = 6, MaxRestartDelay = TimeSpan.FromSeconds(5) };
+        Assert.Equal(Seconds(0, 1, 2, 4, 5, 5), Spent(new RestartBudget(options, new ManualTime()), 6));
+    }
+
+    [Fact]
+    public void Restarts_of_more_than_a_minute_ago_do_not_count()
+    {
+        var time = new ManualTime();
+        var budget = new RestartBudget(new QuantraServerOptions(), time);
+        Spent(budget, 3);
+        time.Advance(TimeSpan.FromSeconds(59));
+        Assert.Null(budget.Spend(wasReady: true));
+        time.Advance(TimeSpan.FromSeconds(1));
+        Assert.Equal(Seconds(0, 1), Spent(budget, 2));
+    }
+
+    [Fact]
+    public void Restarts_after_which_it_was_never_ready_count_however_long_ago()
+    {
+        var time = new ManualTime();
+        var budget = new RestartBudget(new QuantraServerOptions(), time);
+        Spent(budget, 3, wasReady: false);
+        time.Advance(TimeSpan.FromHours(1));
+        Assert.Null(budget.Spend(wasReady: false));
+    }
+
+    [Fact]
+    public void None_may_be_allowed() =>
+        Assert.Null(new RestartBudget(new QuantraServerOptions { MaxRestarts = 0 }, new ManualTime()).Spend(wasReady: true));
+}
