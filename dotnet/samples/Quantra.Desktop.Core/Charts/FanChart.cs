@@ -8,7 +8,7 @@ namespace Quantra.Desktop.Charts;
 /// Where a forecast has no prices it is drawn alone: simple returns in per cent from the close that they count from, or the
 /// target's own values.
 /// </remarks>
-public sealed class FanChart
+public sealed class FanChart : IChart
 {
     private const int PastSessions = 60;
     private const int Ticks = 6;
@@ -41,8 +41,7 @@ public sealed class FanChart
             : new FanChart(bars.Last(PastSessions), forecast, bars.Symbol);
     }
 
-    /// <summary>The shapes, in the order in which they are drawn.</summary>
-    /// <param name="size">Of the whole chart.</param>
+    /// <inheritdoc/>
     public IReadOnlyList<Shape> Draw(ChartSize size)
     {
         var across = new ValueScale(FirstDay, LastDay, Left, size.Width - Right);

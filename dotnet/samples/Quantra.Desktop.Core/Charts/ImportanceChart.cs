@@ -4,7 +4,7 @@ using Quantra.Client;
 namespace Quantra.Desktop.Charts;
 
 /// <summary>The largest contributions to one number of a forecast, as bars to the left and right of zero.</summary>
-public sealed class ImportanceChart
+public sealed class ImportanceChart : IChart
 {
     private const int Shown = 12;
     private const double NameWidth = 170;
@@ -28,8 +28,7 @@ public sealed class ImportanceChart
         return new ImportanceChart(shown);
     }
 
-    /// <summary>The shapes, in the order in which they are drawn.</summary>
-    /// <param name="size">Of the whole chart.</param>
+    /// <inheritdoc/>
     public IReadOnlyList<Shape> Draw(ChartSize size)
     {
         var largest = _rows.Max(row => Math.Abs(row.Value));

@@ -1,146 +1,81 @@
+using System.Diagnostics.CodeAnalysis;
+using System.Globalization;
 using Quantra.Client;
+using Quantra.Client.Hosting;
 using Quantra.Desktop.Mvvm;
 
 namespace Quantra.Desktop.ViewModels;
 
-/// <summary>The window: a model, a file of bars and one of its symbols, its forecast and the reasons for it.</summary>
+/// <summary>The window: forecasts, the server that makes them, and trainings of new models.</summary>
 /// <remarks>Used on the window's thread alone, like all view models; no call holds that thread.</remarks>
-public sealed class MainViewModel : Observable, IDisposable
+public sealed class MainViewModel : IDisposable
 {
-    private readonly IStockPredictor _predictor;
-    private readonly Latest _forecasts;
-    private readonly Latest _explanations;
-    private IReadOnlyList<ModelInfo> _models = [];
-    private ModelInfo? _model;
-    private BarPanel? _bars;
-    private string? _symbol;
+    private readonly string _models;
+
+    [SuppressMessage("Usage", "CA2213:Disposable fields should be disposed", Justification = "without a timer the source holds nothing")]
+    private readonly CancellationTokenSource _closing = new();
 
     /// <param name="predictor">Answers; it stays the caller's.</param>
-    public MainViewModel(IStockPredictor predictor)
+    /// <param name="server">Of the predictor; it stays the caller's.</param>
+    /// <param name="trainer">It stays the caller's.</param>
+    /// <param name="models">The folder that the server serves, and follows.</param>
+    public MainViewModel(IStockPredictor predictor, QuantraServer server, QuantraTrainer trainer, string models)
     {
-        _predictor = predictor;
-        _forecasts = new Latest(() => Tell(nameof(IsBusy)));
-        _explanations = new Latest(() => Tell(nameof(IsBusy)));
-        Refresh = new AsyncCommand(ConnectAsync);
-        Reasons.TargetChanged += async (_, _) => await ExplainAsync();
+        _models = models;
+        Forecast = new ForecastViewModel(predictor);
+        Server = new ServerViewModel(server);
+        Training = new TrainingViewModel(trainer);
+        Train = new AsyncCommand(TrainAsync, () => Forecast.File is not null);
+        Server.BecameReady += async (_, _) => await Forecast.ConnectAsync();
+        Forecast.PropertyChanged += (_, _) => Train.Refresh();
     }
 
-    /// <summary>The models' champions.</summary>
-    public IReadOnlyList<ModelInfo> Models
-    {
-        get => _models;
-        private set => Set(ref _models, value);
-    }
+    /// <summary>Forecasts of a file's symbols.</summary>
+    public ForecastViewModel Forecast { get; }
 
-    /// <summary>The model that forecasts; choosing another one asks it.</summary>
-    public ModelInfo? Model
-    {
-        get => _model;
-        set
-        {
-            if (Set(ref _model, value))
-                Ask();
-        }
-    }
+    /// <summary>The server.</summary>
+    public ServerViewModel Server { get; }
 
-    /// <summary>Symbols of the file.</summary>
-    public IReadOnlyList<string> Symbols => _bars?.Symbols ?? [];
+    /// <summary>Further flags of a training, such as "--epochs" and "20".</summary>
+    public IReadOnlyList<string> Arguments { get; init; } = [];
 
-    /// <summary>The symbol that is shown; choosing another one asks for its forecast.</summary>
-    public string? Symbol
-    {
-        get => _symbol;
-        set
-        {
-            if (Set(ref _symbol, value))
-                Ask();
-        }
-    }
+    /// <summary>The training that goes on, if any.</summary>
+    public TrainingViewModel Training { get; }
 
-    /// <summary>Whether an answer is on its way.</summary>
-    public bool IsBusy => _forecasts.IsRunning || _explanations.IsRunning;
+    /// <summary>Trains a model named as the file of bars, as its next version.</summary>
+    public AsyncCommand Train { get; }
 
-    /// <summary>The forecast.</summary>
-    public FanViewModel Fan { get; } = new();
-
-    /// <summary>The reasons for it.</summary>
-    public ReasonsViewModel Reasons { get; } = new();
-
-    /// <summary>What went wrong last.</summary>
-    public ProblemViewModel Problem { get; } = new();
-
-    /// <summary>Asks which models there are.</summary>
-    public AsyncCommand Refresh { get; }
-
-    /// <summary>The forecast that is on its way; completes once it is shown, or its error.</summary>
-    public Task Asked { get; private set; } = Task.CompletedTask;
-
-    /// <summary>Asks which models there are; the one that was chosen stays, where it is still served.</summary>
-    public Task ConnectAsync() => Problem.WatchAsync(async () =>
-    {
-        var served = await _predictor.ListModelsAsync();
-        Models = [.. served.Where(model => model.IsDefault)];
-        Model = Models.FirstOrDefault(model => model.Name == Model?.Name) ?? (Models.Count > 0 ? Models[0] : null);
-    });
-
-    /// <summary>Reads a file of bars, and forecasts its first symbol.</summary>
-    /// <param name="path">A CSV file.</param>
-    public Task OpenAsync(string path) => Problem.WatchAsync(async () =>
-    {
-        _bars = await BarPanel.ReadCsvAsync(path);
-        Tell(nameof(Symbols));
-        _symbol = null;
-        Symbol = Symbols[0];
-    });
+    /// <summary>Follows the server until the window is closed.</summary>
+    public Task RunAsync() => Server.FollowAsync(_closing.Token);
 
     /// <inheritdoc/>
     public void Dispose()
     {
-        _forecasts.Dispose();
-        _explanations.Dispose();
+        _closing.Cancel();
+        Forecast.Dispose();
     }
 
-    private void Ask()
+    private async Task TrainAsync() => await Forecast.Problem.WatchAsync(async () =>
     {
-        _explanations.Cancel();
-        Fan.Clear();
-        Reasons.Clear();
-        Asked = _forecasts.RunAsync(async cancelled =>
+        var name = Path.GetFileNameWithoutExtension(Forecast.File!);
+        var version = NewestVersion(Path.Combine(_models, name)) + 1;
+        var folder = Path.Combine(_models, name, version.ToString(CultureInfo.InvariantCulture));
+        var training = new StockTraining { Bars = Forecast.File!, Out = folder, Model = "lstm", Calendar = "XNYS", Arguments = Arguments };
+        try
         {
-            if (Request() is not { } request)
-                return;
-            Reasons.Offer(Model!);
-            if (await Problem.WatchAsync(() => ForecastAsync(request, cancelled)))
-                await ExplainAsync();
-        });
-    }
-
-    private async Task ForecastAsync(PredictionRequest request, CancellationToken cancelled)
-    {
-        var forecast = await _predictor.PredictAsync(request, cancelled);
-        cancelled.ThrowIfCancellationRequested();
-        Fan.Show(_bars!.Select(Symbol!), forecast);
-    }
-
-    private Task ExplainAsync() => _explanations.RunAsync(async cancelled =>
-    {
-        if (Fan.Chart is null || Request() is not { } request)
-            return;
-        var asked = new ExplanationRequest(request, Reasons.Horizon, Reasons.Quantile) { Symbols = [Symbol!] };
-        await Problem.WatchAsync(async () =>
+            if (await Training.TrainAsync(training))
+                await Forecast.WaitForAsync(name, version, _closing.Token);
+        }
+        catch (OperationCanceledException) when (_closing.IsCancellationRequested)
         {
-            var attribution = await _predictor.ExplainAsync(asked, cancelled);
-            cancelled.ThrowIfCancellationRequested();
-            Reasons.Show(attribution, Symbol!);
-        });
+            // The window is closed.
+        }
     });
 
-    /// <summary>What is asked now; null = a model or a symbol has not been chosen yet.</summary>
-    private PredictionRequest? Request()
+    /// <summary>The newest version in a model's folder; 0 = none.</summary>
+    private static int NewestVersion(string model)
     {
-        if (Model is not { } model || _bars is not { } bars || Symbol is not { } symbol)
-            return null;
-        // A model that looks across a panel also reads the other stocks.
-        return new PredictionRequest($"{model.Name}@{model.Version}", model.IsPanelModel ? bars : bars.Select(symbol).ToPanel());
+        var versions = Directory.Exists(model) ? Directory.EnumerateDirectories(model).Select(Path.GetFileName) : [];
+        return versions.Select(name => int.TryParse(name, CultureInfo.InvariantCulture, out var number) ? number : 0).DefaultIfEmpty().Max();
     }
 }

@@ -1,0 +1,56 @@
+using System.Windows;
+using Microsoft.Extensions.Configuration;
+using Microsoft.Extensions.DependencyInjection;
+using Microsoft.Extensions.Hosting;
+using Quantra.Client;
+using Quantra.Client.Hosting;
+using Quantra.Desktop.ViewModels;
+
+namespace Quantra.Desktop;
+
+/// <summary>
+/// The program. It keeps a Quantra server of its own running; <c>--Server:Models=FOLDER</c> and <c>--Server:PythonEnvironment=FOLDER</c>
+/// say of which models, and with which Python.
+/// </summary>
+public partial class App : Application
+{
+    private IHost? _host;
+
+    /// <inheritdoc/>
+    protected override async void OnStartup(StartupEventArgs e)
+    {
+        ArgumentNullException.ThrowIfNull(e);
+        base.OnStartup(e);
+        var builder = Host.CreateApplicationBuilder(e.Args);
+        builder.Services.AddQuantraServer(options =>
+        {
+            var settings = builder.Configuration.GetSection("Server");
+            options.Models = settings["Models"] ?? "models";
+            options.PythonEnvironment = settings["PythonEnvironment"];
+            options.Arguments.Add("--watch");
+        });
+        builder.Services.AddQuantraTrainer();
+        builder.Services.AddSingleton(services => new MainViewModel(
+            services.GetRequiredService<IStockPredictor>(),
+            services.GetRequiredService<QuantraServer>(),
+            services.GetRequiredService<QuantraTrainer>(),
+            builder.Configuration["Server:Models"] ?? "models"));
+        builder.Services.AddSingleton<MainWindow>();
+        _host = builder.Build();
+        _host.Services.GetRequiredService<MainWindow>().Show();
+        await _host.StartAsync();
+    }
+
+    /// <inheritdoc/>
+    protected override void OnExit(ExitEventArgs e)
+    {
+        // Elsewhere than on the window's thread, which waits here: nobody else would keep the process until the server has ended.
+        Task.Run(async () =>
+        {
+            if (_host is not null)
+                await _host.StopAsync();
+            _host?.Dispose();
+        }).GetAwaiter().GetResult();
+        base.OnExit(e);
+    }
+}
