@@ -1,48 +1,28 @@
-using System.Diagnostics;
-using System.Globalization;
-using Grpc.Core;
-using Grpc.Net.Client;
-using Quantra.Client;
-using Quantra.Client.Embedded;
+using Quantra.Benchmark;
 
-// Times calls when the driver (benchmarks/dotnet.py) asks for it: the answer to each line on stdin, "NAME CALLS", is the
-// median time of that many calls in milliseconds.
+// What benchmarks/dotnet.py times of C#. Each subject prints what it found as a line of JSON; `turns` answers a line on stdin, "NAME COUNT",
+// with one, as often as it is asked. DOOR is grpc or embedded, WHERE an address or a folder of models.
 //
-//   Quantra.Benchmark grpc ADDRESS BARS ECHO_ADDRESS ECHO_BYTES        names: predict, echo
-//   Quantra.Benchmark embedded MODELS BARS                              names: predict
-var bars = await BarPanel.ReadCsvAsync(args[2]);
-var request = new PredictionRequest("stock", bars);
-await using var predictor = await OpenAsync(args[0], args[1]);
-var calls = new Dictionary<string, Func<Task>> { ["predict"] = () => predictor.PredictAsync(request) };
-using var echo = args[0] == "grpc" ? GrpcChannel.ForAddress(args[3]) : null;
-if (echo is not null)
+//   turns DOOR WHERE BARS                 names: predict, stub, bare, predict-bytes, stub-bytes, unary, stream
+//   held DOOR WHERE BARS                  how long the caller's thread is held by a first call, and by one of 1,000 instances
+//   cancelled DOOR WHERE BARS             how long a call takes right after one of 1,000 instances that was cancelled
+//   burst grpc WHERE BARS COUNT           so many calls at once
+//   silent grpc WHERE BARS                asks until stdin ends; the driver cuts the connection off without a word
+//   restarted MODELS                      a server of the program's own: its start, and its start after it was killed
+//   parent MODELS                         the same, until the driver kills this process
+//   csv FILE                              reads a file of bars
+//   ending MODELS BARS                    a predictor in this process, to its end
+Func<string[], Task> subject = args[0] switch
 {
-    var bytes = Marshallers.Create(value => value, value => value);
-    var method = new Method<byte[], byte[]>(MethodType.Unary, "echo", "Echo", bytes, bytes);
-    var (invoker, body) = (echo.CreateCallInvoker(), new byte[int.Parse(args[4], CultureInfo.InvariantCulture)]);
-    calls["echo"] = async () => await invoker.AsyncUnaryCall(method, null, default, body);
-}
-
-while (await Console.In.ReadLineAsync() is { } turn)
-{
-    var (name, count) = (turn.Split(' ')[0], int.Parse(turn.Split(' ')[1], CultureInfo.InvariantCulture));
-    Console.WriteLine((await MedianAsync(calls[name], count)).ToString("R", CultureInfo.InvariantCulture));
-}
-
-static async Task<IStockPredictor> OpenAsync(string door, string where) => door == "embedded"
-    ? await EmbeddedPredictor.OpenAsync(new EmbeddedPredictorOptions { Models = where, Device = "cpu" })
-    : new QuantraClient(new Uri(where));
-
-static async Task<double> MedianAsync(Func<Task> call, int count)
-{
-    var times = new double[count];
-    for (var index = 0; index < count; index++)
-    {
-        var start = Stopwatch.GetTimestamp();
-        await call();
-        times[index] = Stopwatch.GetElapsedTime(start).TotalMilliseconds;
-    }
-
-    Array.Sort(times);
-    return times[count / 2];
-}
+    "turns" => Turns.RunAsync,
+    "held" => Held.RunAsync,
+    "cancelled" => Cancelled.RunAsync,
+    "burst" => Burst.RunAsync,
+    "silent" => Silent.RunAsync,
+    "restarted" => Supervised.RestartAsync,
+    "parent" => Supervised.WaitAsync,
+    "csv" => Csv.RunAsync,
+    "ending" => Ending.RunAsync,
+    _ => throw new ArgumentException($"there is no subject {args[0]}"),
+};
+await subject(args[1..]);

@@ -1,0 +1,71 @@
+"""The C# side of the benchmark: built once, and run in processes that tell what they find as lines of JSON."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+PROJECT: Final = Path(__file__).parents[2] / "dotnet" / "benchmarks" / "Quantra.Benchmark"
+PROGRAM: Final = PROJECT / "bin" / "Release" / "net10.0" / "Quantra.Benchmark.dll"
+
+Found = dict[str, float]
+"""What was found, by name."""
+
+
+def build() -> None:
+    """Build it, optimised."""
+    command = ["dotnet", "build", "-c", "Release", "-v", "quiet", "-nologo", "-nodeReuse:false"]
+    subprocess.run([*command, "-p:UseSharedCompilation=false", str(PROJECT)], check=True, env=environment())
+
+
+def environment() -> dict[str, str]:
+    """One thread for torch, and this Python for C#."""
+    return {**os.environ, "OMP_NUM_THREADS": "1", "QUANTRA_PYTHON": sys.executable, "QUANTRA_VENV": sys.prefix}
+
+
+def command(*subject: object) -> list[str]:
+    """How a subject is run."""
+    return ["dotnet", str(PROGRAM), *map(str, subject)]
+
+
+def found_of(*subject: object) -> list[Found]:
+    """Run a subject to its end; what each line told."""
+    ran = subprocess.run(command(*subject), env=environment(), stdout=subprocess.PIPE, text=True, check=True)
+    return [json.loads(line) for line in ran.stdout.splitlines()]
+
+
+@contextmanager
+def running(*subject: object) -> Generator["subprocess.Popen[str]"]:
+    """A subject that goes on; it is ended behind the block."""
+    with subprocess.Popen(
+        command(*subject), env=environment(), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def told(process: "subprocess.Popen[str]") -> Found:
+    """The next line of a subject."""
+    assert process.stdout is not None
+    return json.loads(process.stdout.readline())
+
+
+def asked(process: "subprocess.Popen[str]", question: str) -> Found:
+    """What a subject tells when it is asked."""
+    assert process.stdin is not None
+    process.stdin.write(f"{question}\n")
+    process.stdin.flush()
+    return told(process)
+
+
+@contextmanager
+def turns(*subject: object) -> Generator[Callable[[str, int], float]]:
+    """Turns of calls; ask for one by its name and how many calls, or seconds, it takes."""
+    with running("turns", *subject) as process:
+        yield lambda name, count: asked(process, f"{name} {count}")[name]
