@@ -1,76 +1,102 @@
-using System.Diagnostics;
 using Microsoft.Extensions.DependencyInjection;
 using Microsoft.Extensions.Diagnostics.HealthChecks;
 using Microsoft.Extensions.Hosting;
 
 namespace Quantra.Client.Hosting.Tests;
 
-/// <summary>A host with a server of its own, and a program that is killed.</summary>
+/// <summary>A server within a host, and its health.</summary>
 public sealed class HostTests(Place place)
 {
     private static CancellationToken Token => TestContext.Current.CancellationToken;
 
     [Fact]
-    public async Task A_host_starts_its_server_first_and_ends_it_last()
+    public async Task Services_of_the_host_can_call_until_their_own_end_in_whatever_order_they_were_added()
     {
-        var builder = Host.CreateApplicationBuilder();
-        builder.Services.AddHostedService<Farewell>();
-        builder.Services.AddQuantraServer(options =>
-        {
-            (options.Models, options.PythonEnvironment, options.Device) = (place.Models, place.Environment, "cpu");
-            options.HostWaitsUntilReady = true;
-        });
-        builder.Services.AddSingleton(place.Request);
-        builder.Services.AddHealthChecks().AddQuantra();
+        var builder = Host.CreateEmptyApplicationBuilder(null);
+        builder.Services.AddSingleton(place.Request).AddSingleton<Caller>().AddHostedService(services => services.GetRequiredService<Caller>());
+        builder.Services.AddQuantraServer(Set).AddHealthChecks().AddQuantra();
         using var host = builder.Build();
         await host.StartAsync(Token);
+        var caller = host.Services.GetRequiredService<Caller>();
+        var health = host.Services.GetRequiredService<HealthCheckService>();
         var server = host.Services.GetRequiredService<QuantraServer>();
-        Assert.Equal(QuantraServerState.Ready, server.Status.State);
-        var health = await host.Services.GetRequiredService<HealthCheckService>().CheckHealthAsync(Token);
-        Assert.Equal(HealthStatus.Healthy, health.Status);
+        Assert.Equal(["AAPL"], caller.AtStart!.Symbols);
+        var report = (await health.CheckHealthAsync(Token)).Entries["quantra"];
+        Assert.Equal((HealthStatus.Healthy, "serves small@1"), (report.Status, report.Description));
         var pid = server.Status.ProcessId!.Value;
         await host.StopAsync(Token);
-        var farewell = host.Services.GetServices<IHostedService>().OfType<Farewell>().Single();
-        Assert.Equal(["AAPL"], farewell.Last!.Symbols);
+        Assert.Equal(caller.AtStart.ForecastId, caller.AtEnd!.ForecastId);
         Assert.Equal(QuantraServerState.Stopped, server.Status.State);
         Assert.False(Pids.IsRunning(pid));
+        report = (await health.CheckHealthAsync(Token)).Entries["quantra"];
+        Assert.Equal((HealthStatus.Unhealthy, "UNAVAILABLE: the server is stopped; start it, or the host that it belongs to"), (report.Status, report.Description));
     }
 
     [Fact]
-    public async Task A_host_whose_server_fails_does_not_start_where_it_waits_for_it()
+    public async Task A_host_that_waits_for_its_server_fails_with_it()
     {
-        var builder = Host.CreateApplicationBuilder();
+        var builder = Host.CreateEmptyApplicationBuilder(null);
         builder.Services.AddQuantraServer(options =>
         {
-            (options.Models, options.PythonEnvironment) = (place.Models, FakePython.Make(place, "echo no luck >&2; exit 1"));
-            options.HostWaitsUntilReady = true;
+            Set(options);
+            (options.PythonEnvironment, options.HostWaitsUntilReady) = (FakePython.Make(place, "echo 'no disk' >&2; exit 1"), true);
         });
-        builder.Services.AddHealthChecks().AddQuantra();
         using var host = builder.Build();
         var failure = await Assert.ThrowsAsync<QuantraException>(() => host.StartAsync(Token));
-        Assert.Contains("no luck", failure.Message, StringComparison.Ordinal);
-        var health = await host.Services.GetRequiredService<HealthCheckService>().CheckHealthAsync(Token);
-        Assert.Equal(HealthStatus.Unhealthy, health.Status);
-        Assert.Contains("no luck", health.Entries["quantra"].Description, StringComparison.Ordinal);
+        Assert.EndsWith("exit code 1: no disk", failure.Message, StringComparison.Ordinal);
     }
 
     [Fact]
-    public async Task A_program_that_is_killed_leaves_no_server()
+    public async Task A_host_that_does_not_wait_starts_and_its_health_is_degraded_then_tells_the_failure()
     {
-        Assert.SkipUnless(OperatingSystem.IsLinux(), "reads what Linux tells of processes");
-        var program = Path.Combine(AppContext.BaseDirectory, "Quantra.Supervised.dll");
-        string[] settings = [$"--Server:Models={place.Models}", $"--Server:PythonEnvironment={place.Environment}", "--Model=small", $"--Bars={place.PathOf("bars.csv")}"];
-        using var parent = Process.Start(new ProcessStartInfo("dotnet", ["exec", program, .. settings]) { RedirectStandardOutput = true })!;
-        var pid = 0;
-        for (var forecast = ""; !forecast.StartsWith("AAPL: ", StringComparison.Ordinal);)
+        var builder = Host.CreateEmptyApplicationBuilder(null);
+        builder.Services.AddQuantraServer("own", options =>
         {
-            forecast = await parent.StandardOutput.ReadLineAsync(Token) ?? throw new InvalidOperationException("the program ended");
-            if (forecast.StartsWith("server: Ready", StringComparison.Ordinal))
-                pid = int.Parse(forecast.Split(' ')[^1]);
-        }
-
-        Assert.True(Pids.IsRunning(pid));
-        parent.Kill();
-        await Pids.HasEndedAsync(pid, Token);
+            Set(options);
+            options.PythonEnvironment = FakePython.Make(place, $"{FakePython.UntilTheEnd}; echo 'no disk' >&2; exit 1");
+        });
+        builder.Services.AddHealthChecks().AddQuantra("own", tags: ["ready"]);
+        using var host = builder.Build();
+        await host.StartAsync(Token);
+        var health = host.Services.GetRequiredService<HealthCheckService>();
+        var report = (await health.CheckHealthAsync(check => check.Tags.Contains("ready"), Token)).Entries["quantra:own"];
+        Assert.Equal((HealthStatus.Degraded, "Starting, restarts: 0"), (report.Status, report.Description));
+        await host.StopAsync(Token);
     }
+
+    [Fact]
+    public async Task A_server_that_has_failed_is_unhealthy_with_the_reason()
+    {
+        var services = new ServiceCollection().AddLogging().AddQuantraServer(options =>
+        {
+            Set(options);
+            options.PythonEnvironment = FakePython.Make(place, "echo 'no disk' >&2; exit 1");
+        });
+        services.AddHealthChecks().AddQuantra();
+        await using var provider = services.BuildServiceProvider();
+        var server = provider.GetRequiredService<QuantraServer>();
+        await server.StartAsync(Token);
+        await Assert.ThrowsAsync<QuantraException>(() => server.WaitUntilReadyAsync(Token));
+        var report = (await provider.GetRequiredService<HealthCheckService>().CheckHealthAsync(Token)).Entries["quantra"];
+        Assert.Equal(HealthStatus.Unhealthy, report.Status);
+        Assert.EndsWith("ended before it was ready, exit code 1: no disk", report.Description, StringComparison.Ordinal);
+    }
+
+    [Fact]
+    public async Task A_client_without_a_server_is_as_unhealthy_as_it_is_told_to_be()
+    {
+        var services = new ServiceCollection().AddLogging().AddQuantraClient("far", options =>
+        {
+            options.Address = new Uri("http://127.0.0.1:1");
+            options.MaxAttempts = 1;
+        });
+        services.AddHealthChecks().AddQuantra("far", HealthStatus.Degraded);
+        await using var provider = services.BuildServiceProvider();
+        var report = (await provider.GetRequiredService<HealthCheckService>().CheckHealthAsync(Token)).Entries["quantra:far"];
+        Assert.Equal(HealthStatus.Degraded, report.Status);
+        Assert.StartsWith("UNAVAILABLE: no server answers at 127.0.0.1:1", report.Description, StringComparison.Ordinal);
+    }
+
+    private void Set(QuantraServerOptions options) =>
+        (options.Models, options.PythonEnvironment, options.Device) = (place.Models, place.Environment, "cpu");
 }

@@ -24,7 +24,7 @@ internal sealed class ManualTime : TimeProvider
             var (timer, changed) = Take(wait);
             if (timer is null)
             {
-                await changed.WaitAsync(cancellationToken);
+                await changed.WaitAsync(Patience.Longest, cancellationToken);
                 continue;
             }
 

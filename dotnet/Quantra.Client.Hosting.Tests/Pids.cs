@@ -23,8 +23,10 @@ internal static class Pids
     /// <summary>Waits until a process has ended, whoever has to bury it.</summary>
     public static async Task HasEndedAsync(int pid, CancellationToken cancellationToken)
     {
+        using var late = CancellationTokenSource.CreateLinkedTokenSource(cancellationToken);
+        late.CancelAfter(Patience.Longest);
         while (IsRunning(pid))
-            await Task.Delay(20, cancellationToken);
+            await Task.Delay(20, late.Token);
     }
 
     /// <summary>Whether it runs; one that has ended and is not buried yet does not.</summary>

@@ -129,14 +129,15 @@ public sealed class RegistrationTests
 
     [Theory]
     [InlineData("", "", "the server without a name: Models is missing")]
+    [InlineData("models", null, "the server without a name: Arguments has null")]
     [InlineData("models", "--listen=0.0.0.0:1", "the server without a name: Arguments has --listen")]
     [InlineData("models", "--tls-cert", "the server without a name: Arguments has --tls-cert")]
-    public async Task A_server_that_cannot_be_is_told_when_the_host_starts(string models, string argument, string told)
+    public async Task A_server_that_cannot_be_is_told_when_the_host_starts(string models, string? argument, string told)
     {
         var message = await RefusalAsync(services => services.AddQuantraServer(options =>
         {
             options.Models = models;
-            options.Arguments.Add(argument);
+            options.Arguments.Add(argument!);
         }));
         Assert.Contains(told, message, StringComparison.Ordinal);
     }

@@ -82,6 +82,23 @@ public sealed class ServerStateTests(Place place) : IAsyncDisposable
     }
 
     [Fact]
+    public async Task A_server_that_has_failed_this_moment_can_be_started_again()
+    {
+        var failures = 0;
+        using var log = new SeenLog(line =>
+        {
+            if (line.Text.EndsWith("it is not started again by itself", StringComparison.Ordinal) && ++failures == 1)
+                _ = _server!.StartAsync(Token);
+        });
+        _server = new QuantraServer(Fake("exit 1"), log, _time);
+        await using var watch = _server.WatchAsync(Token).GetAsyncEnumerator(Token);
+        await NextAsync(watch);
+        await _server.StartAsync(Token);
+        foreach (var state in (QuantraServerState[])[QuantraServerState.Starting, QuantraServerState.Failed, QuantraServerState.Starting, QuantraServerState.Failed])
+            Assert.Equal(state, (await NextAsync(watch)).State);
+    }
+
+    [Fact]
     public async Task A_server_that_dies_too_often_has_failed_and_its_calls_show_its_last_lines()
     {
         var server = Made(Fake("for line in $(seq 60); do echo \"line $line\" >&2; done; kill -9 $$"));
@@ -102,14 +119,14 @@ public sealed class ServerStateTests(Place place) : IAsyncDisposable
     [Fact]
     public async Task A_server_that_never_becomes_ready_is_ended_by_force()
     {
-        const string Script = "trap '' TERM; sleep 1000 & echo $! >&2; echo $$ >&2; while true; do wait; done";
+        const string Script = "trap '' TERM; sleep 1000 & echo $! >&2; echo $$ >&2; echo all >&2; while true; do wait; done";
         var server = Made(Fake(Script, options => options.MaxRestarts = 0), out var log);
         await server.StartAsync(Token);
-        await LinesAsync(log, 2);
+        await log.LineAsync(line => line.Text == "all", Token);
         await _time.PassAsync(TimeSpan.FromMinutes(2), Token);
         var failure = await Assert.ThrowsAsync<QuantraException>(() => server.WaitUntilReadyAsync(Token));
         Assert.EndsWith("was ended by force: it was not ready within 120 s", failure.Message, StringComparison.Ordinal);
-        foreach (var pid in failure.Metadata["stderr"].Split('\n'))
+        foreach (var pid in failure.Metadata["stderr"].Split('\n')[..2])
             await Pids.HasEndedAsync(int.Parse(pid), Token);
     }
 
@@ -177,7 +194,7 @@ public sealed class ServerStateTests(Place place) : IAsyncDisposable
     {
         var server = Made(Fake($"echo $$ >&2; {FakePython.UntilTheEnd}; sleep 1000"), out var log);
         await server.StartAsync(Token);
-        var pid = int.Parse((await LinesAsync(log, 1))[0]);
+        var pid = int.Parse((await log.LineAsync(line => line.Category == "Quantra.Server", Token)).Text);
         await server.DisposeAsync();
         Assert.False(Pids.IsRunning(pid));
         Assert.Equal(QuantraServerState.Stopped, server.Status.State);
@@ -192,10 +209,10 @@ public sealed class ServerStateTests(Place place) : IAsyncDisposable
         await server.StartAsync(Token);
         await server.WaitUntilReadyAsync(Token);
         var stopping = server.StopAsync(Token);
-        var lines = await LinesAsync(log, 3);
+        await log.LineAsync(line => line.Text == "closed", Token);
         await _time.PassAsync(TimeSpan.FromSeconds(10), Token);
         await stopping;
-        Assert.Equal("closed", lines[2]);
+        var lines = log.Lines.Where(line => line.Category == "Quantra.Server").Select(line => line.Text).ToArray();
         await Pids.HasEndedAsync(int.Parse(lines[0]), Token);
         await Pids.HasEndedAsync(int.Parse(lines[1]), Token);
         Assert.Equal(QuantraServerState.Stopped, server.Status.State);
@@ -227,6 +244,28 @@ public sealed class ServerStateTests(Place place) : IAsyncDisposable
     }
 
     [Fact]
+    public async Task What_cannot_happen_is_a_failure_that_is_told_and_no_wait_without_end()
+    {
+        var server = new QuantraServer(Fake(FakePython.UntilTheEnd), null, new BrokenTime());
+        await server.StartAsync(Token);
+        var failure = await Assert.ThrowsAsync<QuantraException>(() => server.WaitUntilReadyAsync(Token));
+        Assert.Equal(QuantraReason.Internal, failure.Reason);
+        Assert.Contains("a broken clock", failure.Message, StringComparison.Ordinal);
+        await Assert.ThrowsAsync<NotSupportedException>(() => server.StopAsync(Token));
+    }
+
+    [Fact]
+    public async Task A_logger_that_throws_is_told_too_once_the_process_has_ended()
+    {
+        using var log = new SeenLog(line => throw new InvalidTimeZoneException(line.Text));
+        var server = new QuantraServer(Fake("echo word >&2; exit 1"), log, _time);
+        await server.StartAsync(Token);
+        var failure = await Assert.ThrowsAsync<QuantraException>(() => server.WaitUntilReadyAsync(Token).WaitAsync(Patience.Longest, Token));
+        Assert.Equal(QuantraReason.Internal, failure.Reason);
+        Assert.Contains("word", failure.Message, StringComparison.Ordinal);
+    }
+
+    [Fact]
     public async Task Who_watches_sees_every_change_and_the_end()
     {
         var server = Made(Fake($"{Ready}; {FakePython.UntilTheEnd}"));
@@ -246,17 +285,6 @@ public sealed class ServerStateTests(Place place) : IAsyncDisposable
     {
         Assert.True(await watch.MoveNextAsync());
         return watch.Current;
-    }
-
-    /// <summary>What the server has written, once it is so much.</summary>
-    private static async Task<string[]> LinesAsync(SeenLog log, int count)
-    {
-        while (true)
-        {
-            if (log.Lines.Where(line => line.Category == "Quantra.Server").ToArray() is { } lines && lines.Length >= count)
-                return [.. lines.Select(line => line.Text)];
-            await Task.Delay(10, Token);
-        }
     }
 
     /// <summary>Lets a probe come and go without an answer.</summary>

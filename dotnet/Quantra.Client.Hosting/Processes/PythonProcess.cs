@@ -40,7 +40,7 @@ internal sealed class PythonProcess : IAsyncDisposable
     /// <summary>Starts a process. It takes some milliseconds.</summary>
     /// <param name="command">What to run.</param>
     /// <param name="hear">Told each line of standard error, one after the other; gives it as people should read it.</param>
-    /// <param name="time">Of graces.</param>
+    /// <param name="time">Of grace times.</param>
     /// <exception cref="QuantraException">CONFIGURATION_INVALID: the system cannot run it.</exception>
     [SuppressMessage("Reliability", "CA2000:Dispose objects before losing scope", Justification = "what is returned owns it")]
     public static PythonProcess Start(PythonCommand command, Func<string, string> hear, TimeProvider time)
@@ -62,19 +62,16 @@ internal sealed class PythonProcess : IAsyncDisposable
     /// <summary>Closes standard input, which asks the process to end, waits for that, and ends it with all processes of its own by force.</summary>
     /// <param name="grace">How long to wait before.</param>
     /// <param name="hurry">Cuts the wait short.</param>
-    /// <returns>Whether it ended by itself.</returns>
-    public async Task<bool> StopAsync(TimeSpan grace, CancellationToken hurry)
+    public async Task StopAsync(TimeSpan grace, CancellationToken hurry)
     {
         CloseInput();
         try
         {
             await Ended.WaitAsync(grace, _time, hurry).ConfigureAwait(false);
-            return true;
         }
         catch (Exception reason) when (reason is TimeoutException or OperationCanceledException)
         {
             await KillAsync().ConfigureAwait(false);
-            return false;
         }
     }
 
@@ -130,8 +127,11 @@ internal sealed class PythonProcess : IAsyncDisposable
         {
             // a process of its own goes on, and holds the pipes
         }
+        finally
+        {
+            _output.Writer.Complete();
+        }
 
-        _output.Writer.Complete();
         return _process.ExitCode;
     }
 

@@ -66,7 +66,7 @@ public sealed class QuantraServer : IAsyncDisposable
         lock (_gate)
         {
             ObjectDisposedException.ThrowIf(_isDisposed, this);
-            if (_supervision is { IsStopping: false, Ended.IsCompleted: false })
+            if (_supervision is { IsStopping: false } && Status.State is not (QuantraServerState.Stopped or QuantraServerState.Failed))
                 return Task.CompletedTask;
             var before = _supervision?.Ended ?? Task.CompletedTask;
             _supervision = new Supervision(_options, _token, _log, _time, Publish);

@@ -22,7 +22,12 @@ internal static class ServerCommand
         var problems = new List<string>();
         if (string.IsNullOrWhiteSpace(options.Models))
             problems.Add("Models is missing; name the folder of NAME/VERSION artifacts");
+        if (options.Device is null)
+            problems.Add("Device is null; write auto, cpu, cuda or cuda:N");
+        if (options.Arguments.Any(one => one is null))
+            problems.Add("Arguments has null among its texts");
         problems.AddRange(options.Arguments
+            .OfType<string>()
             .Select(one => one.Split('=')[0])
             .Where(Reserved.Contains)
             .Select(flag => $"Arguments has {flag}, which has a setting of its own, or would keep clients away; leave it out"));

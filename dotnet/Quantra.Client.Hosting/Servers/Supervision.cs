@@ -51,14 +51,29 @@ internal sealed class Supervision
 
     private async Task RunAsync(Task after)
     {
-        await after.ConfigureAwait(false);
+        await after.ConfigureAwait(ConfigureAwaitOptions.SuppressThrowing);
+        try
+        {
+            await KeepRunningAsync().ConfigureAwait(false);
+        }
+        catch (Exception bug)
+        {
+            // Nobody may wait for a server that nobody starts any more.
+            var message = $"the server is not watched any more, which is a bug of Quantra: {bug.Message}";
+            Publish(QuantraServerState.Failed, new QuantraError(QuantraStatus.Internal, QuantraReason.Internal, message));
+            throw;
+        }
+    }
+
+    private async Task KeepRunningAsync()
+    {
         var budget = new RestartBudget(_options, _time);
         while (await RunOnceAsync().ConfigureAwait(false) is { Error: { } error } end)
         {
             if (IsHopeless(end) || budget.Spend(end.WasReady) is not { } wait)
             {
-                _log.Failed(error.Message);
                 Publish(QuantraServerState.Failed, error);
+                _log.Failed(error.Message);
                 return;
             }
 

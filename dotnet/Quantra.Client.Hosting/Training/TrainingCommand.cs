@@ -14,11 +14,10 @@ internal static class TrainingCommand
         ArgumentException.ThrowIfNullOrWhiteSpace(training.Bars, "training.Bars");
         ArgumentException.ThrowIfNullOrWhiteSpace(training.Out, "training.Out");
         ArgumentNullException.ThrowIfNull(training.Arguments, "training.Arguments");
-        foreach (var one in training.Arguments)
-        {
-            if (one is null || Reserved.Contains(one.Split('=')[0]))
-                throw new ArgumentException($"Arguments has {one ?? "null"}, which is set by a property, or by the trainer itself; leave it out", nameof(training));
-        }
+        if (training.Arguments.Any(one => one is null))
+            throw new ArgumentException("Arguments has null among its texts", nameof(training));
+        if (training.Arguments.FirstOrDefault(one => Reserved.Contains(one.Split('=')[0])) is { } flag)
+            throw new ArgumentException($"Arguments has {flag}, which is set by a property, or by the trainer itself; leave it out", nameof(training));
     }
 
     /// <summary>The command of a training.</summary>

@@ -1,0 +1,70 @@
+using System.Diagnostics;
+using System.Text.RegularExpressions;
+
+namespace Quantra.Client.Hosting.Tests;
+
+/// <summary>A program with a server of its own, as a process.</summary>
+public sealed partial class ParentTests(Place place)
+{
+    private static CancellationToken Token => TestContext.Current.CancellationToken;
+
+    [Fact]
+    public async Task A_program_that_is_killed_leaves_no_server()
+    {
+        Assert.SkipUnless(OperatingSystem.IsLinux(), "reads what Linux tells of processes");
+        await Task.WhenAll(Enumerable.Range(0, 3).Select(_ => RoundAsync()));
+
+        async Task RoundAsync()
+        {
+            using var program = Start();
+            var server = await ServerOfAsync(program);
+            program.Kill();
+            await Pids.HasEndedAsync(server, Token);
+        }
+    }
+
+    [Fact]
+    public async Task A_program_that_is_ended_by_Ctrl_C_ends_its_server_and_all_of_it_is_in_order()
+    {
+        Assert.SkipUnless(OperatingSystem.IsLinux(), "sends a signal");
+        using var program = Start();
+        var server = await ServerOfAsync(program);
+        await Pids.SignalAsync(server, "INT"); // as the terminal sends it to both
+        await Pids.SignalAsync(program.Id, "INT");
+        var rest = await program.StandardOutput.ReadToEndAsync(Token);
+        await program.WaitForExitAsync(Token);
+        Assert.Equal(0, program.ExitCode);
+        Assert.DoesNotContain("is started again", rest, StringComparison.Ordinal);
+        Assert.Contains("the server was stopped", rest, StringComparison.Ordinal);
+        Assert.False(Pids.IsRunning(server));
+    }
+
+    [GeneratedRegex(@"^server: Ready .*, process (\d+)$")]
+    private static partial Regex ReadyLine { get; }
+
+    /// <summary>The process of its server, once it is ready and has answered.</summary>
+    private static async Task<int> ServerOfAsync(Process program)
+    {
+        var server = 0;
+        while (await program.StandardOutput.ReadLineAsync(Token) is { } line)
+        {
+            if (ReadyLine.Match(line) is { Success: true } ready)
+                server = int.Parse(ready.Groups[1].Value);
+            if (line.StartsWith("AAPL: ", StringComparison.Ordinal) && server > 0)
+                return server;
+        }
+
+        throw new InvalidOperationException("the program ended before its server was ready");
+    }
+
+    private Process Start()
+    {
+        var dll = Path.Combine(AppContext.BaseDirectory, "Quantra.Supervised.dll");
+        string[] settings =
+        [
+            $"--Server:Models={place.Models}", $"--Server:PythonEnvironment={place.Environment}", "--Server:Device=cpu",
+            $"--Bars={place.PathOf("bars.csv")}", "--Model=small",
+        ];
+        return Process.Start(new ProcessStartInfo("dotnet", [dll, .. settings]) { RedirectStandardOutput = true })!;
+    }
+}

@@ -1,0 +1,49 @@
+using System.Text.Json;
+using System.Text.RegularExpressions;
+using Microsoft.Extensions.Configuration;
+using Microsoft.Extensions.DependencyInjection;
+
+namespace Quantra.Client.Hosting.Tests;
+
+/// <summary>The package's page.</summary>
+public sealed partial class ReadmeTests
+{
+    private static readonly string Page = File.ReadAllText(PathOf("Quantra.Client.Hosting", "README.md"));
+
+    [GeneratedRegex("^```csharp\n(.*?)^```", RegexOptions.Multiline | RegexOptions.Singleline)]
+    private static partial Regex Code { get; }
+
+    [GeneratedRegex("^```json\n(.*?)^```", RegexOptions.Multiline | RegexOptions.Singleline)]
+    private static partial Regex Json { get; }
+
+    [Fact]
+    public void Its_code_compiles()
+    {
+        var compiled = Plain(File.ReadAllText(PathOf("Quantra.Client.Hosting.Tests", "Recipes.cs")));
+        var blocks = Code.Matches(Page).Select(block => Plain(block.Groups[1].Value)).ToArray();
+        Assert.Equal(5, blocks.Length);
+        Assert.All(blocks, block => Assert.Contains(block, compiled, StringComparison.Ordinal));
+    }
+
+    [Fact]
+    public async Task Its_configuration_is_one()
+    {
+        var json = Json.Match(Page).Groups[1].Value;
+        Assert.Equal(JsonValueKind.Object, JsonDocument.Parse(json).RootElement.ValueKind);
+        using var stream = new MemoryStream(System.Text.Encoding.UTF8.GetBytes(json));
+        var section = new ConfigurationBuilder().AddJsonStream(stream).Build().GetSection("Quantra");
+        await using var provider = new ServiceCollection()
+            .AddQuantraClient(section)
+            .AddQuantraClient(options => options.AuthorityFile = null) // the file is not here
+            .BuildServiceProvider();
+        Assert.NotNull(provider.GetRequiredService<IStockPredictor>());
+    }
+
+    private static string PathOf(string project, string file) => Path.Combine(Place.Repository(), "dotnet", project, file);
+
+    /// <summary>Code without its indentation and its usings.</summary>
+    private static string Plain(string code) => string.Join('\n', code
+        .Split('\n')
+        .Select(line => line.Trim())
+        .Where(line => line.Length > 0 && !line.StartsWith("using Microsoft", StringComparison.Ordinal) && !line.StartsWith("using Quantra", StringComparison.Ordinal)));
+}
