@@ -25,7 +25,7 @@ internal sealed class EmbeddedCall(PythonHost host, TimeSpan timeout)
     /// <exception cref="QuantraException">
     /// Python's own error, DEADLINE_EXCEEDED, QUEUE_FULL, or INTERNAL for an exception that is not one of Quantra's.
     /// </exception>
-    public async Task<byte[]> RunAsync(PyObject door, string name, byte[] request, CancellationToken cancellationToken)
+    public async Task<byte[]> RunAsync(EmbeddedDoor door, string name, byte[] request, CancellationToken cancellationToken)
     {
         cancellationToken.ThrowIfCancellationRequested();
         if (host.IsFull)
@@ -62,12 +62,12 @@ internal sealed class EmbeddedCall(PythonHost host, TimeSpan timeout)
         }
     }
 
-    private void Begin(PyObject door, string name, byte[] request)
+    private void Begin(EmbeddedDoor door, string name, byte[] request)
     {
         using var called = new PyString(name);
         using var view = PyObject.FromManagedObject(request);
         using var seconds = new PyFloat(timeout.TotalSeconds);
-        var pending = _pending = door.InvokeMethod("call", called, view, seconds);
+        var pending = _pending = door.Invoke("call", called, view, seconds);
         using var tell = PyObject.FromManagedObject((Action)(() => PythonHost.Guard(Collect, Fail)));
         pending.InvokeMethod("when_done", tell).Dispose();
     }

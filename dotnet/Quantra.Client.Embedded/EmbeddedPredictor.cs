@@ -19,15 +19,19 @@ namespace Quantra.Client.Embedded;
 public sealed class EmbeddedPredictor : IStockPredictor
 {
     private readonly PythonHost _host;
-    private readonly PyObject _door;
+    private readonly EmbeddedDoor _door;
     private readonly EmbeddedPredictorOptions _options;
     private readonly CallsUnderWay _calls = new();
+    private readonly EmbeddedStreams _streams;
+    private readonly SessionStreams _sessions;
 
-    private EmbeddedPredictor(PythonHost host, PyObject door, EmbeddedPredictorOptions options, IReadOnlyList<QuantraError> problems)
+    private EmbeddedPredictor(PythonHost host, EmbeddedDoor door, EmbeddedPredictorOptions options, IReadOnlyList<QuantraError> problems)
     {
         _host = host;
         _door = door;
         _options = options;
+        _streams = new EmbeddedStreams(host, door, options);
+        _sessions = new SessionStreams(_streams, _calls.Ending);
         Problems = problems;
     }
 
@@ -48,7 +52,7 @@ public sealed class EmbeddedPredictor : IStockPredictor
         var host = await PythonHost.StartAsync(environment).ConfigureAwait(false);
         var (door, statuses) = await host.RunAsync(() => Open(options, environment)).ConfigureAwait(false);
         var problems = Array.ConvertAll(statuses, StatusReader.Error);
-        return door is null ? throw problems[0].ToException() : new EmbeddedPredictor(host, door, options, problems.AsReadOnly());
+        return door is null ? throw problems[0].ToException() : new EmbeddedPredictor(host, new EmbeddedDoor(door), options, problems.AsReadOnly());
     }
 
     /// <inheritdoc/>
@@ -70,6 +74,16 @@ public sealed class EmbeddedPredictor : IStockPredictor
         });
 
     /// <inheritdoc/>
+    public IAsyncEnumerable<PredictionResult> PredictStreamAsync(
+        IAsyncEnumerable<PredictionRequest> requests,
+        CancellationToken cancellationToken = default) =>
+        PredictorStreams.PredictStreamAsync(_streams, _calls, this, requests, cancellationToken);
+
+    /// <inheritdoc/>
+    public Task<IBarSession> OpenSessionAsync(SessionRequest request, CancellationToken cancellationToken = default) =>
+        BarSession.OpenAsync(_streams, _sessions, _calls, this, request, cancellationToken);
+
+    /// <inheritdoc/>
     public Task<Attribution> ExplainAsync(ExplanationRequest request, CancellationToken cancellationToken = default) =>
         PredictorCalls.ExplainAsync(this, request, cancellationToken);
 
@@ -86,6 +100,12 @@ public sealed class EmbeddedPredictor : IStockPredictor
                 cancellationToken).ConfigureAwait(false);
             return [.. answer.Attributions.Select(ResponseReader.Attribution)];
         });
+
+    /// <inheritdoc/>
+    public IAsyncEnumerable<GlobalExplanationProgress> ExplainGlobalAsync(
+        GlobalExplanationRequest request,
+        CancellationToken cancellationToken = default) =>
+        PredictorStreams.ExplainGlobalAsync(_calls, this, request, _streams.ExplainGlobalAsync, cancellationToken);
 
     /// <inheritdoc/>
     public async Task<IReadOnlyList<ModelInfo>> ListModelsAsync(CancellationToken cancellationToken = default)
@@ -166,8 +186,7 @@ public sealed class EmbeddedPredictor : IStockPredictor
 
     private bool Close()
     {
-        _door.InvokeMethod("close").Dispose();
-        _door.Dispose();
+        _door.Close();
         PythonHost.Settle();
         return true;
     }

@@ -7,6 +7,7 @@ public sealed record EmbeddedPredictorOptions
 {
     private readonly TimeSpan _timeout = CallTimeout.Default;
     private readonly TimeSpan _graceTime = TimeSpan.FromSeconds(5);
+    private readonly int _maxInFlight = StreamSettings.DefaultInFlight;
     private readonly int _maxBatchRows = 256;
     private readonly int _threads = 1;
 
@@ -47,12 +48,24 @@ public sealed record EmbeddedPredictorOptions
         }
     }
 
-    /// <summary>Longest wait for an answer. A call that still waits by then is dropped; one that is worked on ends soon after.</summary>
+    /// <summary>Longest wait for an answer; of a stream and of a session, for that to each request. A call that still waits by then is dropped; one that is worked on ends soon after.</summary>
     /// <value>Positive, at most a day; 30 seconds by default.</value>
     public TimeSpan Timeout
     {
         get => _timeout;
         init => _timeout = CallTimeout.Checked(value);
+    }
+
+    /// <summary>How many requests of one stream may be under way, those included whose results were not read yet.</summary>
+    /// <value>At least 1; 32 by default.</value>
+    public int MaxInFlight
+    {
+        get => _maxInFlight;
+        init
+        {
+            ArgumentOutOfRangeException.ThrowIfLessThan(value, 1);
+            _maxInFlight = value;
+        }
     }
 
     /// <summary>How long the predictor, once it is disposed, waits for calls that are under way before it cancels them.</summary>

@@ -119,6 +119,24 @@ public sealed class BarPanelTests : IDisposable
     }
 
     [Fact]
+    public void The_sessions_between_two_days_have_both_of_them()
+    {
+        var (panel, last) = (Read(Three), new DateOnly(2013, 12, 31));
+        var day = panel.Between(last, last);
+        Assert.Equal([last], day.Sessions.ToArray());
+        Assert.Equal([13, 23, 33], day.Close.ToArray());
+        Assert.Equal([13.5, 23.5, 33.5], day.AdjustedClose.ToArray());
+        Assert.Equal([11, 12, 21, 22, 31, 32], panel.Until(last.AddDays(-1)).Close.ToArray());
+        Assert.Equal(panel, panel.Until(last.AddYears(1)));
+        Assert.Equal(day.Select("B"), panel.Select("B").Between(last, last));
+        Assert.Equal([21, 22], panel.Select("B").Until(last.AddDays(-1)).Close.ToArray());
+        Assert.Contains("no session lies between 2014-01-01 and 2014-01-02; there are 3 sessions", Refusal(() => panel.Between(last.AddDays(1), last.AddDays(2))), StringComparison.Ordinal);
+        Assert.Contains("no session lies between", Refusal(() => panel.Select("B").Until(DateOnly.MinValue)), StringComparison.Ordinal);
+
+        static string Refusal(Func<object> cut) => Assert.Throws<QuantraException>(cut).Message;
+    }
+
+    [Fact]
     public void Some_symbols_of_a_panel_come_in_the_order_asked_for()
     {
         var panel = Read(Three) with { Calendar = "XNYS", Currency = "USD" };

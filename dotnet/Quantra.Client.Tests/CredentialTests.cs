@@ -22,6 +22,21 @@ public sealed class CredentialTests(Doors doors, SecureServers servers) : IClass
     public async Task A_forecast_comes_to_a_known_token_over_TLS() => await AssertForecastAsync(Address, Options);
 
     [Fact]
+    public async Task Streams_and_sessions_send_the_token()
+    {
+        await using var client = new QuantraClient(Address, Options);
+        var bars = Request.Bars!;
+        Assert.NotNull(Assert.Single(await client.PredictStreamAsync(Requests.Of(Request), Token).ReadAsync(Token)).Forecast);
+        await using var session = await client.OpenSessionAsync(new SessionRequest("small", bars), Token);
+        Assert.NotNull((await session.PushAsync(bars.Last(1), cancellationToken: Token)).Forecast);
+        await using var other = new QuantraClient(Address, Options with { Token = _ => new(SecureServers.Explains) });
+        var failure = await Assert.ThrowsAsync<QuantraException>(() => other.PredictStreamAsync(Requests.Of(Request), Token).ReadAsync(Token));
+        Assert.Equal(QuantraReason.PermissionDenied, failure.Reason);
+        failure = await Assert.ThrowsAsync<QuantraException>(() => other.OpenSessionAsync(new SessionRequest("small", bars), Token));
+        Assert.Equal(QuantraReason.PermissionDenied, failure.Reason);
+    }
+
+    [Fact]
     public async Task A_token_is_asked_for_at_each_call()
     {
         var token = SecureServers.Explains;

@@ -63,6 +63,7 @@ public sealed class EmbeddedPredictorTests(Doors doors) : PredictorTests(doors, 
     {
         Assert.Throws<ArgumentOutOfRangeException>(() => Doors.EmbeddedOptions with { Timeout = TimeSpan.MaxValue });
         Assert.Throws<ArgumentOutOfRangeException>(() => Doors.EmbeddedOptions with { MaxBatchRows = 0 });
+        Assert.Throws<ArgumentOutOfRangeException>(() => Doors.EmbeddedOptions with { MaxInFlight = 0 });
     }
 
     protected override async Task<IStockPredictor> OpenAsync(TimeSpan timeout, TimeSpan? graceTime) =>

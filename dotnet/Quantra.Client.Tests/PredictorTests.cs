@@ -586,8 +586,18 @@ public abstract class PredictorTests
     public async Task A_deadline_that_passes_is_DEADLINE_EXCEEDED()
     {
         await using var hasty = await OpenAsync(TimeSpan.FromTicks(1));
-        var failure = await Assert.ThrowsAsync<QuantraException>(() => hasty.PredictAsync(new PredictionRequest("small", Bars), Token));
-        Assert.Equal((QuantraStatus.DeadlineExceeded, QuantraReason.DeadlineExceeded), (failure.Code, failure.Reason));
+        var request = new PredictionRequest("small", Bars);
+        await TooLateAsync(() => hasty.PredictAsync(request, Token));
+        await TooLateAsync(() => hasty.OpenSessionAsync(new SessionRequest("small", Bars), Token));
+        await TooLateAsync(async () => await hasty.ExplainGlobalAsync(new([request], []), Token).GetAsyncEnumerator(Token).MoveNextAsync());
+        var each = await hasty.PredictStreamAsync(Requests.Of(request, request), Token).ReadAsync(Token);
+        Assert.Equal([QuantraReason.DeadlineExceeded, QuantraReason.DeadlineExceeded], each.Select(result => result.Error?.Reason));
+
+        static async Task TooLateAsync(Func<Task> call)
+        {
+            var failure = await Assert.ThrowsAsync<QuantraException>(call);
+            Assert.Equal((QuantraStatus.DeadlineExceeded, QuantraReason.DeadlineExceeded), (failure.Code, failure.Reason));
+        }
     }
 
     [Fact]
@@ -604,11 +614,25 @@ public abstract class PredictorTests
     public async Task Calls_that_outlast_the_grace_time_are_CANCELLED()
     {
         var predictor = await OpenAsync(TimeSpan.FromSeconds(30), TimeSpan.FromMilliseconds(1));
+        var session = await predictor.OpenSessionAsync(new SessionRequest("small", Bars), Token);
+        await using var stream = predictor.PredictStreamAsync(new RequestFeed(new("small", Bars)), Token).GetAsyncEnumerator(Token);
+        Assert.True(await stream.MoveNextAsync());
         var many = Enumerable.Repeat(new PredictionRequest("small", Bars), 1000).ToArray();
-        var call = predictor.PredictManyAsync(many, Token);
+        var (call, push) = (predictor.PredictManyAsync(many, Token), session.PushAsync(Bars.Last(1), cancellationToken: Token));
         await predictor.DisposeAsync();
-        var failure = await Assert.ThrowsAsync<QuantraException>(() => call);
-        Assert.Equal((QuantraStatus.Cancelled, QuantraReason.Cancelled), (failure.Code, failure.Reason));
+        await AssertCancelledAsync(() => call);
+        Assert.True(await Record.ExceptionAsync(() => push) is null or QuantraException { Reason: QuantraReason.Cancelled }); // it may have been quick
+        await AssertCancelledAsync(async () =>
+        {
+            while (await stream.MoveNextAsync())
+                Assert.Null(stream.Current.Error);
+        });
+
+        static async Task AssertCancelledAsync(Func<Task> call)
+        {
+            var failure = await Assert.ThrowsAsync<QuantraException>(call);
+            Assert.Equal((QuantraStatus.Cancelled, QuantraReason.Cancelled), (failure.Code, failure.Reason));
+        }
     }
 
     [Fact]

@@ -7,11 +7,18 @@ namespace Quantra.Client.Tests;
 internal sealed class PythonServer : IAsyncDisposable
 {
     private readonly Process _process;
+    private readonly JsonElement _ready;
 
-    private PythonServer(Process process, int port) => (_process, Port) = (process, port);
+    private PythonServer(Process process, JsonElement ready) => (_process, _ready) = (process, ready);
 
     /// <summary>Of 127.0.0.1; 0 where it listens on a Unix socket.</summary>
-    public int Port { get; }
+    public int Port => PortOf("port");
+
+    /// <summary>Where models are changed; 0 = nowhere.</summary>
+    public int AdminPort => PortOf("admin_port");
+
+    /// <summary>Where it tells its metrics; 0 = nowhere.</summary>
+    public int MetricsPort => PortOf("metrics_port");
 
     /// <summary>Starts one and waits until it answers.</summary>
     public static async Task<PythonServer> StartAsync(string models, params string[] more)
@@ -20,7 +27,7 @@ internal sealed class PythonServer : IAsyncDisposable
         var process = Start(["-m", "predictor.server", "--models", models, "--listen", "127.0.0.1:0", .. quiet, .. more]);
         var ready = await process.StandardOutput.ReadLineAsync()
             ?? throw new InvalidOperationException("the Python server ended before it was ready; see its errors above");
-        return new PythonServer(process, JsonDocument.Parse(ready).RootElement.TryGetProperty("port", out var port) ? port.GetInt32() : 0);
+        return new PythonServer(process, JsonDocument.Parse(ready).RootElement);
     }
 
     /// <summary>Runs a Python program to its end, which must be a good one.</summary>
@@ -31,6 +38,13 @@ internal sealed class PythonServer : IAsyncDisposable
         Assert.Equal(0, process.ExitCode);
     }
 
+    /// <summary>Ends what it watches with --parent-watch, and waits until it has ended in order.</summary>
+    public async Task DrainAsync()
+    {
+        _process.StandardInput.Close();
+        await _process.WaitForExitAsync();
+    }
+
     public async ValueTask DisposeAsync()
     {
         _process.Kill();
@@ -38,8 +52,10 @@ internal sealed class PythonServer : IAsyncDisposable
         _process.Dispose();
     }
 
+    private int PortOf(string name) => _ready.TryGetProperty(name, out var port) ? port.GetInt32() : 0;
+
     private static Process Start(string[] arguments) =>
-        Process.Start(new ProcessStartInfo(Interpreter(), arguments) { RedirectStandardOutput = true })!;
+        Process.Start(new ProcessStartInfo(Interpreter(), arguments) { RedirectStandardInput = true, RedirectStandardOutput = true })!;
 
     private static string Interpreter()
     {

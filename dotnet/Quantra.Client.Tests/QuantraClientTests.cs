@@ -177,6 +177,7 @@ public sealed class QuantraClientTests(Doors doors)
         Assert.Throws<ArgumentOutOfRangeException>(() => new QuantraClientOptions { Timeout = TimeSpan.MaxValue });
         Assert.Throws<ArgumentOutOfRangeException>(() => new QuantraClientOptions { MaxMessageBytes = 0 });
         Assert.Throws<ArgumentOutOfRangeException>(() => new QuantraClientOptions { MaxRequestBytes = 0 });
+        Assert.Throws<ArgumentOutOfRangeException>(() => new QuantraClientOptions { MaxInFlight = 0 });
         Assert.Throws<ArgumentOutOfRangeException>(() => new QuantraClientOptions { MaxAttempts = 0 });
         Assert.Throws<ArgumentOutOfRangeException>(() => new QuantraClientOptions { MaxAttempts = 21 });
         Assert.Throws<ArgumentOutOfRangeException>(() => new QuantraClientOptions { GraceTime = TimeSpan.Zero });

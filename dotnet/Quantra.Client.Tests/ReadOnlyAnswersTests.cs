@@ -70,6 +70,19 @@ public sealed class ReadOnlyAnswersTests
     }
 
     [Fact]
+    public void The_lists_of_a_global_explanation_and_of_a_push_cannot_be_written_to()
+    {
+        var known = ResponseReader.Progress(new V1.ExplainGlobalProgress
+        {
+            Targets = { new V1.TargetImportance { RowNames = { "return_1" }, RowKinds = { V1.RowKind.Observed } } },
+            Refusals = { new V1.Refusal { Symbol = "IBM", Error = Refused } },
+        });
+        AssertReadOnly(known);
+        AssertReadOnly(known.Targets[0]);
+        AssertReadOnly(StreamAnswers.Pushed(new V1.PredictStreamResponse { Ack = new V1.Ack { WaitingFor = { "IBM" } } }));
+    }
+
+    [Fact]
     public void The_facts_of_an_error_in_a_status_cannot_be_written_to()
     {
         var info = new Rpc.ErrorInfo { Domain = "quantra", Reason = QuantraReason.TooFewBars, Metadata = { ["have"] = "1" } };

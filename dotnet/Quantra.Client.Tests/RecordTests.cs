@@ -92,6 +92,7 @@ public sealed class RecordTests
     {
         string text => text + "x",
         int number => number + 1,
+        long number => number + 1,
         double number => double.IsNaN(number) ? 0.0 : number + 0.125,
         bool flag => !flag,
         DateOnly day => day.AddDays(1),

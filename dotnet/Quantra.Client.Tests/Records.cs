@@ -28,6 +28,14 @@ internal static class Records
         ["contribution"] = (() => new Contribution("return_1", RowKind.Observed, 0.25), "return_1 (Observed): 0.25"),
         ["share"] = (() => new Share("last session", 0.25), "last session: 0.25"),
         ["target"] = (() => new ExplanationTarget(5, 0.9), "q0.9 at 5 days"),
+        ["global explanation"] = (() => new GlobalExplanationRequest([Request(), Request()], [new(5)]), "q0.5 at 5 days over 2 instances of small@1"),
+        ["progress"] = (Progress, "small@1: 2 of 3 instances, 1 refused"),
+        ["importance"] = (Importance, "q0.5 at 5 days: 2 inputs over 4 windows"),
+        ["important input"] = (() => new InputImportance("return_1", RowKind.Observed, 0.25, 0.125), "return_1 (Observed): 0.25 ± 0.125"),
+        ["refused instance"] = (() => new ExplanationRefusal(3, "B", Error()), "instance 3, B: TOO_FEW_BARS: 1 bar, 30 are needed"),
+        ["session"] = (() => new SessionRequest("small", Panel()) { Covariates = Sent(), SessionId = "mine" }, "session mine of small with bars of A, B; 2 sessions, 2013-07-01 to 2013-07-02; covariates rate, rebalance, cap, sector"),
+        ["pushed"] = (() => new PushResult(Forecast(), ["B"]), "small@1 as of 2013-07-02, 1 symbol"),
+        ["taken"] = (() => new PushResult(null, ["B"]), "taken; the day waits for B"),
         ["model"] = (Model, "small@1 (lstm): log-return in 1, 5 days, quantiles 0.1, 0.5; needs 30 bars"),
     };
 
@@ -134,6 +142,32 @@ internal static class Records
         Warnings = ["late"],
         Internals = [Internal()],
         Skill = Skill(),
+    };
+
+    private static GlobalExplanationProgress Progress() => new()
+    {
+        Model = "small",
+        Version = 1,
+        WeightsHash = "weights",
+        Targets = [Importance()],
+        Done = 2,
+        Total = 3,
+        Refused = 1,
+        RefusedSymbols = 1,
+        Refusals = [new(1, "", Error())],
+    };
+
+    private static TargetImportance Importance() => new()
+    {
+        Horizon = 5,
+        Quantile = 0.5,
+        Unit = "log return",
+        RowNames = ["return_1", "weekday"],
+        RowKinds = [RowKind.Observed, RowKind.Known],
+        MeanSize = new[] { 0.25, 0.125 },
+        StandardError = new[] { double.NaN, 0.5 },
+        Windows = 4,
+        Converged = 1,
     };
 
     private static ModelInfo Model()

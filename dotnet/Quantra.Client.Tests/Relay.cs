@@ -31,11 +31,21 @@ internal sealed class Relay : IAsyncDisposable
         _silence = new CancellationTokenSource();
     }
 
+    /// <summary>Ends the connections that there are; new ones work.</summary>
+    public void Break()
+    {
+        lock (_sockets)
+        {
+            _sockets.ForEach(socket => socket.Dispose());
+            _sockets.Clear();
+        }
+    }
+
     public async ValueTask DisposeAsync()
     {
         _listener.Dispose();
         await _working[0];
-        _sockets.ForEach(socket => socket.Dispose());
+        Break();
         await Task.WhenAll(_working);
         _silence.Dispose();
     }
@@ -48,7 +58,8 @@ internal sealed class Relay : IAsyncDisposable
             {
                 var caller = await _listener.AcceptTcpClientAsync();
                 var server = new TcpClient("127.0.0.1", _port);
-                _sockets.AddRange([caller, server]);
+                lock (_sockets)
+                    _sockets.AddRange([caller, server]);
                 _working.Add(PassOnAsync(caller, server, int.MaxValue, _silence.Token));
                 _working.Add(PassOnAsync(server, caller, _bytesOfFirst, _silence.Token));
                 _bytesOfFirst = int.MaxValue;

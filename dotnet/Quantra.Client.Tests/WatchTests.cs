@@ -1,6 +1,4 @@
-using System.Collections.Concurrent;
 using System.Diagnostics;
-using Microsoft.Extensions.Logging;
 
 namespace Quantra.Client.Tests;
 
@@ -62,7 +60,7 @@ public sealed class WatchTests(Doors doors)
     public async Task The_log_has_methods_models_and_reasons_and_neither_numbers_nor_tokens()
     {
         const string Secret = "secret-secret-secret-secret-secret";
-        using var log = new Log();
+        using var log = new SeenLog();
         var options = new QuantraClientOptions { LoggerFactory = log, Token = _ => new(Secret) };
         await using var client = new QuantraClient(doors.Address, options);
         var request = Request;
@@ -72,33 +70,5 @@ public sealed class WatchTests(Doors doors)
         Assert.Contains(ours, line => line.Contains("Predict of 'small' was answered after", StringComparison.Ordinal));
         var price = request.Bars!.Close.Span[^1].ToString("R", System.Globalization.CultureInfo.InvariantCulture);
         Assert.DoesNotContain(log.Lines, line => line.Contains(Secret, StringComparison.Ordinal) || line.Contains(price, StringComparison.Ordinal));
-    }
-
-    /// <summary>Keeps every line, of every level.</summary>
-    private sealed class Log : ILoggerFactory
-    {
-        public ConcurrentQueue<string> Lines { get; } = [];
-
-        public void AddProvider(ILoggerProvider provider)
-        {
-        }
-
-        public ILogger CreateLogger(string categoryName) => new Category(categoryName, Lines);
-
-        public void Dispose()
-        {
-        }
-
-        private sealed class Category(string name, ConcurrentQueue<string> lines) : ILogger
-        {
-            public IDisposable? BeginScope<TState>(TState state)
-                where TState : notnull => null;
-
-            public bool IsEnabled(LogLevel logLevel) => true;
-
-            public void Log<TState>(
-                LogLevel logLevel, EventId eventId, TState state, Exception? exception, Func<TState, Exception?, string> formatter) =>
-                lines.Enqueue($"{name}: {formatter(state, exception)} {exception}");
-        }
     }
 }

@@ -17,11 +17,13 @@ namespace Quantra.Client;
 /// </example>
 public sealed class QuantraClient : IStockPredictor
 {
+    private const string Service = "quantra.v1.PredictionService";
+
+    private readonly Connection _connection;
     private readonly Stub _stub;
     private readonly Caller _caller;
-    private readonly CallsUnderWay _calls;
-    private readonly TimeSpan _graceTime;
-    private readonly GrpcChannel? _ownChannel;
+    private readonly GrpcStreams _streams;
+    private readonly SessionStreams _sessions;
     private readonly bool _isView;
 
     /// <summary>Opens a channel of its own; nothing is sent before the first call.</summary>
@@ -40,56 +42,52 @@ public sealed class QuantraClient : IStockPredictor
     /// </exception>
     /// <exception cref="IOException">The authorities' file cannot be read.</exception>
     public QuantraClient(Uri address, QuantraClientOptions options)
+        : this(Connection.To(address, options, Service))
     {
-        ArgumentNullException.ThrowIfNull(address);
-        ArgumentNullException.ThrowIfNull(options);
-        var server = new ServerAddress(address);
-        _ownChannel = OwnChannel.Open(server, options);
-        _stub = new Stub(_ownChannel);
-        _caller = new Caller(options, CallToken.Of(server, options), server.Text, options.MaxAttempts > 1);
-        (_calls, _graceTime) = (new CallsUnderWay(), options.GraceTime);
     }
 
     /// <summary>Uses a channel that stays the caller's, with its credentials and retries: disposing this client leaves it open.</summary>
     /// <param name="channel">An open channel.</param>
     /// <param name="options">Timeout and limits; those of channels that a client opens itself have no effect.</param>
     public QuantraClient(GrpcChannel channel, QuantraClientOptions options)
+        : this(Connection.Over(channel, options, Service))
     {
-        ArgumentNullException.ThrowIfNull(channel);
-        ArgumentNullException.ThrowIfNull(options);
-        _stub = new Stub(channel);
-        _caller = new Caller(options, CallToken.None, channel.Target, repeats: false);
-        (_calls, _graceTime) = (new CallsUnderWay(), options.GraceTime);
     }
 
     /// <summary>Calls through an invoker, for example one with interceptors, or a fake in a test.</summary>
     /// <param name="invoker">Makes the calls.</param>
     /// <param name="options">Timeout and limits; those of channels that a client opens itself have no effect.</param>
     public QuantraClient(CallInvoker invoker, QuantraClientOptions options)
+        : this(Connection.Over(invoker, options, Service))
     {
-        ArgumentNullException.ThrowIfNull(invoker);
-        ArgumentNullException.ThrowIfNull(options);
-        _stub = new Stub(invoker);
-        _caller = new Caller(options, CallToken.None, "the server", repeats: false);
-        (_calls, _graceTime) = (new CallsUnderWay(), options.GraceTime);
     }
 
-    private QuantraClient(QuantraClient client, Caller caller)
+    private QuantraClient(Connection connection)
     {
-        (_stub, _calls, _graceTime) = (client._stub, client._calls, client._graceTime);
-        (_caller, _isView) = (caller, true);
+        (_connection, _caller, _stub) = (connection, connection.Caller, new Stub(connection.Invoker));
+        _streams = new GrpcStreams(_stub, _caller);
+        _sessions = new SessionStreams(_streams, connection.Calls.Ending);
+    }
+
+    private QuantraClient(QuantraClient client, Caller caller, bool sharesSessions)
+    {
+        (_connection, _stub, _caller, _isView) = (client._connection, client._stub, caller, true);
+        _streams = new GrpcStreams(_stub, caller);
+        _sessions = sharesSessions ? client._sessions : new SessionStreams(_streams, _connection.Calls.Ending);
     }
 
     /// <summary>This client with another timeout, for some of the calls.</summary>
     /// <param name="timeout">Positive, at most a day.</param>
     /// <returns>A client on the same channel. It ends with this one; it need not be disposed.</returns>
-    public QuantraClient WithTimeout(TimeSpan timeout) => new(this, _caller.With(CallTimeout.Checked(timeout)));
+    public QuantraClient WithTimeout(TimeSpan timeout) =>
+        new(this, _caller.With(CallTimeout.Checked(timeout)), sharesSessions: true);
 
     /// <summary>This client with one more header, for some of the calls.</summary>
     /// <param name="name">Lower case letters, digits, "-", "_" and "."; such as x-request-id, which the server writes into its log.</param>
     /// <param name="value">To send.</param>
     /// <returns>A client on the same channel. It ends with this one; it need not be disposed.</returns>
-    public QuantraClient WithHeader(string name, string value) => new(this, _caller.With(new Metadata.Entry(name, value)));
+    public QuantraClient WithHeader(string name, string value) =>
+        new(this, _caller.With(new Metadata.Entry(name, value)), sharesSessions: false);
 
     /// <inheritdoc/>
     public Task<Forecast> PredictAsync(PredictionRequest request, CancellationToken cancellationToken = default) =>
@@ -107,6 +105,17 @@ public sealed class QuantraClient : IStockPredictor
         });
 
     /// <inheritdoc/>
+    public IAsyncEnumerable<PredictionResult> PredictStreamAsync(
+        IAsyncEnumerable<PredictionRequest> requests,
+        CancellationToken cancellationToken = default) =>
+        PredictorStreams.PredictStreamAsync(_streams, _connection.Calls, this, requests, cancellationToken);
+
+    /// <inheritdoc/>
+    /// <remarks>All sessions of a client share one call.</remarks>
+    public Task<IBarSession> OpenSessionAsync(SessionRequest request, CancellationToken cancellationToken = default) =>
+        BarSession.OpenAsync(_streams, _sessions, _connection.Calls, this, request, cancellationToken);
+
+    /// <inheritdoc/>
     public Task<Attribution> ExplainAsync(ExplanationRequest request, CancellationToken cancellationToken = default) =>
         PredictorCalls.ExplainAsync(this, request, cancellationToken);
 
@@ -121,6 +130,17 @@ public sealed class QuantraClient : IStockPredictor
                 .ConfigureAwait(false);
             return [.. answer.Attributions.Select(ResponseReader.Attribution)];
         });
+
+    /// <inheritdoc/>
+    public IAsyncEnumerable<GlobalExplanationProgress> ExplainGlobalAsync(
+        GlobalExplanationRequest request,
+        CancellationToken cancellationToken = default) =>
+        PredictorStreams.ExplainGlobalAsync(
+            _connection.Calls,
+            this,
+            request,
+            (message, tell, either) => _caller.ReadAsync(_stub.ExplainGlobal, message, message.Model, tell, either),
+            cancellationToken);
 
     /// <inheritdoc/>
     public async Task<IReadOnlyList<ModelInfo>> ListModelsAsync(CancellationToken cancellationToken = default)
@@ -143,13 +163,7 @@ public sealed class QuantraClient : IStockPredictor
 
     /// <summary>Takes no more calls, waits for those under way as long as the grace time, and closes the channel that this client opened.</summary>
     /// <returns>A task that completes when no call is under way any more.</returns>
-    public async ValueTask DisposeAsync()
-    {
-        if (_isView)
-            return;
-        await _calls.CloseAsync(_graceTime).ConfigureAwait(false);
-        _ownChannel?.Dispose();
-    }
+    public ValueTask DisposeAsync() => _isView ? ValueTask.CompletedTask : _connection.DisposeAsync();
 
     /// <summary>Makes a call that the end of this client waits for, none of it on the caller's thread.</summary>
     private Task<TResponse> CallAsync<TRequest, TResponse>(
@@ -158,5 +172,5 @@ public sealed class QuantraClient : IStockPredictor
         string model,
         CancellationToken cancellationToken)
         where TRequest : IMessage =>
-        _calls.RunAsync(this, either => _caller.CallAsync(method, write(), model, either), cancellationToken);
+        _connection.Calls.RunAsync(this, either => _caller.CallAsync(method, write(), model, either), cancellationToken);
 }

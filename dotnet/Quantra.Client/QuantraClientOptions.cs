@@ -11,12 +11,13 @@ public sealed record QuantraClientOptions
     private readonly TimeSpan _graceTime = TimeSpan.FromSeconds(5);
     private readonly int _maxMessageBytes = 64 << 20;
     private readonly int _maxRequestBytes = 16 << 20;
+    private readonly int _maxInFlight = StreamSettings.DefaultInFlight;
     private readonly int _maxAttempts = 8;
     private readonly TimeSpan _connectTimeout = TimeSpan.FromSeconds(10);
     private readonly TimeSpan _pingInterval = TimeSpan.FromSeconds(20);
     private readonly TimeSpan _pingTimeout = TimeSpan.FromSeconds(5);
 
-    /// <summary>Longest wait for an answer, over all attempts.</summary>
+    /// <summary>Longest wait for an answer, over all attempts; of a stream and of a session, for the answer to each request.</summary>
     /// <value>Positive, at most a day; 30 seconds by default.</value>
     public TimeSpan Timeout
     {
@@ -56,12 +57,27 @@ public sealed record QuantraClientOptions
         }
     }
 
+    /// <summary>How many requests of one stream may be under way, those included whose results were not read yet.</summary>
+    /// <value>At least 1; 32 by default. A server takes 128 of one stream at once, and lets others wait.</value>
+    public int MaxInFlight
+    {
+        get => _maxInFlight;
+        init
+        {
+            ArgumentOutOfRangeException.ThrowIfLessThan(value, 1);
+            _maxInFlight = value;
+        }
+    }
+
     /// <summary>
     /// How often a call may be tried, by a client that opens its own channel: while the server is not there (UNAVAILABLE) or has
     /// too much to do (QUEUE_FULL), which then says when to come again. All attempts share the call's <see cref="Timeout"/>.
     /// </summary>
     /// <value>1 = only once; at least 1, at most 20; 8 by default, over about a second and a half if nobody answers.</value>
-    /// <remarks>Nothing is done twice by it: forecasts and explanations change nothing.</remarks>
+    /// <remarks>
+    /// Nothing is done twice by it: forecasts and explanations change nothing. A stream that breaks goes on over another call with what
+    /// has no answer yet, unless it breaks as often without any answer; a request of it that was refused as QUEUE_FULL is tried as often.
+    /// </remarks>
     public int MaxAttempts
     {
         get => _maxAttempts;

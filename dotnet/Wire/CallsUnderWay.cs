@@ -3,14 +3,21 @@ using System.Diagnostics.CodeAnalysis;
 namespace Quantra.Client.Wire;
 
 /// <summary>The calls of a predictor: none on its caller's thread, and its end waits for them. Thread-safe.</summary>
-[SuppressMessage("Design", "CA1001:Types that own disposable fields should be disposable", Justification = "without a timer the source holds nothing")]
+[SuppressMessage("Design", "CA1001:Types that own disposable fields should be disposable", Justification = "without a timer the sources hold nothing")]
 internal sealed class CallsUnderWay
 {
     private readonly object _gate = new();
     private readonly TaskCompletionSource _drained = new(TaskCreationOptions.RunContinuationsAsynchronously);
+    private readonly CancellationTokenSource _closing = new();
     private readonly CancellationTokenSource _ending = new();
     private int _count;
     private bool _isClosed;
+
+    /// <summary>Cancelled once no more calls are taken: those that go on as long as they like end in order.</summary>
+    public CancellationToken Closing => _closing.Token;
+
+    /// <summary>Cancelled once the calls have ended, or their grace time: what outlasts calls ends with it.</summary>
+    public CancellationToken Ending => _ending.Token;
 
     /// <summary>Makes a call, all of it elsewhere than on the caller's thread.</summary>
     /// <param name="owner">The predictor, named where it takes no more calls.</param>
@@ -48,8 +55,8 @@ internal sealed class CallsUnderWay
     public async Task<bool> CloseAsync(TimeSpan grace)
     {
         var isFirst = Close();
-        if (await IsDrainedAsync(grace).ConfigureAwait(false))
-            return isFirst;
+        await _closing.CancelAsync().ConfigureAwait(false);
+        await IsDrainedAsync(grace).ConfigureAwait(false);
         await _ending.CancelAsync().ConfigureAwait(false);
         await IsDrainedAsync(grace).ConfigureAwait(false);
         return isFirst;

@@ -8,6 +8,8 @@ namespace Quantra.Client.Wire;
 /// </summary>
 internal static class NullCheck
 {
+    private const string NoCovariates = "; leave it out, or write Covariates.None";
+
     /// <summary>Checks one request.</summary>
     /// <param name="request">To be sent.</param>
     /// <param name="place">Where it stands, such as "requests[3]"; what stands before the first dot or bracket is the parameter.</param>
@@ -18,7 +20,7 @@ internal static class NullCheck
         Present(request.Model, $"{place}.Model");
         Present(request.Model.Text, $"{place}.Model.Text");
         Present(request.RequestId, $"{place}.RequestId");
-        Present(request.Covariates, $"{place}.Covariates", "; leave it out, or write Covariates.None");
+        Present(request.Covariates, $"{place}.Covariates", NoCovariates);
         Covariates(request.Covariates, $"{place}.Covariates");
         if (request.Bars is { } bars)
             Bars(bars, $"{place}.Bars");
@@ -35,6 +37,51 @@ internal static class NullCheck
         Request(request.Instance, $"{Place}.Instance");
         Elements(request.Targets, $"{Place}.Targets");
         Elements(request.Symbols, $"{Place}.Symbols");
+    }
+
+    /// <summary>Checks what is to be explained of many instances.</summary>
+    /// <param name="request">To be sent.</param>
+    /// <exception cref="ArgumentException">Null was found, or there are no instances, or such of several models.</exception>
+    public static void GlobalExplanation(GlobalExplanationRequest request)
+    {
+        const string Place = nameof(request);
+        Present(request.Instances, $"{Place}.Instances");
+        Elements(request.Targets, $"{Place}.Targets");
+        if (request.Instances.Count == 0)
+            throw new ArgumentException($"{Place}.Instances is empty; name at least one", Place);
+        for (var index = 0; index < request.Instances.Count; index++)
+        {
+            var place = FormattableString.Invariant($"{Place}.Instances[{index}]");
+            Request(request.Instances[index], place);
+            var (model, first) = (request.Instances[index].Model, request.Instances[0].Model);
+            if (model != first)
+                throw new ArgumentException($"{place} is of model {model}, the first of {first}; explain each model by itself", Place);
+        }
+    }
+
+    /// <summary>Checks what a session is to begin with.</summary>
+    /// <param name="request">To be sent.</param>
+    /// <exception cref="ArgumentException">Null was found.</exception>
+    public static void Session(SessionRequest request)
+    {
+        const string Place = nameof(request);
+        Present(request.Model, $"{Place}.Model");
+        Present(request.Model.Text, $"{Place}.Model.Text");
+        Present(request.SessionId, $"{Place}.SessionId");
+        Present(request.Bars, $"{Place}.Bars");
+        Bars(request.Bars, $"{Place}.Bars");
+        Present(request.Covariates, $"{Place}.Covariates", NoCovariates);
+        Covariates(request.Covariates, $"{Place}.Covariates");
+    }
+
+    /// <summary>Checks what is to be pushed to a session.</summary>
+    /// <param name="bars">To be sent.</param>
+    /// <param name="covariates">With them.</param>
+    /// <exception cref="ArgumentException">Null was found.</exception>
+    public static void Push(BarPanel bars, Covariates covariates)
+    {
+        Bars(bars, nameof(bars));
+        Covariates(covariates, nameof(covariates));
     }
 
     private static void Covariates(Covariates covariates, string place)

@@ -14,7 +14,7 @@ internal static class RequestWriter
     {
         Model = request.Instance.Model.Text,
         Instance = Instance(request.Instance),
-        Targets = { request.Targets.Select(one => new V1.ExplainTarget { Horizon = one.Horizon, Quantile = one.Quantile }) },
+        Targets = { request.Targets.Select(Target) },
         Detail = request.Detail switch
         {
             ExplanationDetail.Times => V1.ExplainDetail.Times,
@@ -25,19 +25,67 @@ internal static class RequestWriter
         Symbols = { request.Symbols },
     };
 
+    /// <summary>A request for what moves forecasts in general.</summary>
+    public static V1.ExplainGlobalRequest ExplainGlobal(GlobalExplanationRequest request) => new()
+    {
+        Model = request.Instances[0].Model.Text,
+        Instances = { request.Instances.Select(Instance) },
+        Targets = { request.Targets.Select(Target) },
+        Tolerance = request.Tolerance,
+    };
+
+    /// <summary>A request for a forecast on a stream.</summary>
+    public static V1.PredictStreamRequest StreamPredict(PredictionRequest request) =>
+        new() { Predict = new V1.StreamPredict { Model = request.Model.Text, Instance = Instance(request) } };
+
+    /// <summary>The request that opens a session.</summary>
+    public static V1.PredictStreamRequest OpenSession(string id, SessionRequest request)
+    {
+        var instance = new V1.Instance { Bars = Bars(request.Bars) };
+        instance.Bars.AllowIncompleteLastBar = request.AllowIncompleteLastBar;
+        instance.Bars.GapPolicy = Policy(request.GapPolicy);
+        if (!request.Covariates.IsEmpty)
+            instance.Covariates = Covariates(request.Covariates);
+        return new() { Open = new V1.OpenSession { SessionId = id, Model = request.Model.Text, Instance = instance } };
+    }
+
+    /// <summary>The request that pushes bars to a session; how they are read stays as it was at its opening.</summary>
+    public static V1.PredictStreamRequest PushBars(string id, SessionPush push)
+    {
+        var pushed = new V1.PushBars { SessionId = id, Flush = push.Flush };
+        if (push.Bars is { } bars)
+            pushed.Bars = Bars(bars);
+        if (!push.Covariates.IsEmpty)
+            pushed.Covariates = Covariates(push.Covariates);
+        return new() { Push = pushed };
+    }
+
+    /// <summary>The request that closes a session.</summary>
+    public static V1.PredictStreamRequest CloseSession(string id) => new() { Close = new V1.CloseSession { SessionId = id } };
+
+    /// <summary>The request that cancels another one of its stream.</summary>
+    public static V1.PredictStreamRequest Cancel(string requestId) => new() { Cancel = new V1.CancelRequest { RequestId = requestId } };
+
+    private static V1.ExplainTarget Target(ExplanationTarget target) => new() { Horizon = target.Horizon, Quantile = target.Quantile };
+
     private static V1.Instance Instance(PredictionRequest request)
     {
         var instance = new V1.Instance { RequestId = request.RequestId };
         if (request.Window is { } window)
             instance.Window = Window(window);
         if (request.Bars is { } bars)
-            instance.Bars = Bars(bars, request);
+        {
+            instance.Bars = Bars(bars);
+            instance.Bars.AllowIncompleteLastBar = request.AllowIncompleteLastBar;
+            instance.Bars.GapPolicy = Policy(request.GapPolicy);
+        }
+
         if (!request.Covariates.IsEmpty)
             instance.Covariates = Covariates(request.Covariates);
         return instance;
     }
 
-    private static V1.BarPanel Bars(BarPanel bars, PredictionRequest request) => new()
+    private static V1.BarPanel Bars(BarPanel bars) => new()
     {
         Symbols = { bars.Symbols },
         SessionYyyymmdd = { SessionNumber.Of(bars.Sessions.Span) },
@@ -52,13 +100,13 @@ internal static class RequestWriter
         Calendar = bars.Calendar,
         Currency = bars.Currency,
         Interval = V1.BarInterval.Day,
-        AllowIncompleteLastBar = request.AllowIncompleteLastBar,
-        GapPolicy = request.GapPolicy switch
-        {
-            GapPolicy.Mask => V1.GapPolicy.Mask,
-            GapPolicy.Ignore => V1.GapPolicy.Ignore,
-            _ => V1.GapPolicy.Refuse,
-        },
+    };
+
+    private static V1.GapPolicy Policy(GapPolicy policy) => policy switch
+    {
+        GapPolicy.Mask => V1.GapPolicy.Mask,
+        GapPolicy.Ignore => V1.GapPolicy.Ignore,
+        _ => V1.GapPolicy.Refuse,
     };
 
     private static V1.Covariates Covariates(Covariates covariates) => new()

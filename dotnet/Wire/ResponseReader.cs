@@ -65,6 +65,20 @@ internal static class ResponseReader
         Skill = Skill(attribution.Skill),
     };
 
+    /// <summary>What is known of many instances.</summary>
+    public static GlobalExplanationProgress Progress(V1.ExplainGlobalProgress progress) => new()
+    {
+        Model = progress.Model,
+        Version = progress.Version,
+        WeightsHash = progress.WeightsHash,
+        Targets = [.. progress.Targets.Select(Importance)],
+        Done = progress.Done,
+        Total = progress.Total,
+        Refused = progress.Refused,
+        RefusedSymbols = progress.RefusedSymbols,
+        Refusals = [.. progress.Refusals.Select(one => new ExplanationRefusal(one.Place, one.Symbol, StatusReader.Error(one.Error ?? new V1.Error())))],
+    };
+
     /// <summary>A version of a model.</summary>
     public static ModelInfo Model(V1.ModelInfo model) => new()
     {
@@ -116,6 +130,19 @@ internal static class ResponseReader
             skill.DaysShort,
             skill.Line);
     }
+
+    private static TargetImportance Importance(V1.TargetImportance target) => new()
+    {
+        Horizon = target.Horizon,
+        Quantile = target.Quantile,
+        Unit = target.Unit,
+        RowNames = [.. target.RowNames],
+        RowKinds = [.. target.RowKinds.Select(Kind)],
+        MeanSize = ArrayBytes.Doubles(target.MeanSize),
+        StandardError = ArrayBytes.Doubles(target.StandardError),
+        Windows = target.Windows,
+        Converged = target.Converged,
+    };
 
     private static NetworkInternal Internal(V1.Internal weights)
     {

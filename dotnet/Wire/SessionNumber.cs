@@ -16,7 +16,19 @@ internal static class SessionNumber
     }
 
     /// <summary>The day of a number.</summary>
-    public static DateOnly ToDate(int session) => new(session / 10_000, session / 100 % 100, session % 100);
+    /// <exception cref="QuantraException">INTERNAL: there is no such day.</exception>
+    public static DateOnly ToDate(int session)
+    {
+        try
+        {
+            return new(session / 10_000, session / 100 % 100, session % 100);
+        }
+        catch (ArgumentOutOfRangeException error)
+        {
+            var message = FormattableString.Invariant($"the answer has the day {session}, which is none; use the same version of client and server");
+            throw new QuantraError(QuantraStatus.Internal, QuantraReason.Internal, message).ToException(error);
+        }
+    }
 
     /// <summary>The day of a number, or null of 0.</summary>
     public static DateOnly? ToDateOrNull(int session) => session == 0 ? null : ToDate(session);

@@ -36,6 +36,7 @@ from predictor.bars import BarPanel
 from predictor.covariates import Covariates, CovariateSource
 from predictor.errors import ANSWERS, QuantraError
 from predictor.forecast import Attribution, Detail, Forecast, TargetPoint
+from predictor.global_importance import GlobalImportance, GlobalQuery, Refusal, TargetImportance
 from predictor.inference import choose_device
 from predictor.instance import Deadline, Instance, Query, instance_of
 from predictor.internals import Internal
@@ -98,6 +99,7 @@ def _expected(folder: Path, covariates: CovariateSource) -> dict[str, object]:
             "fitted": _described(_forecast(service, bars, FITTED)),
             "delayed": _described(_forecast(service, bars, DELAYED)),
             "fitted_late": _described(_forecast(service, late, FITTED)),
+            "global": _described(_importance(service, bars)),
             "window": _window(folder / "models", MODEL, bars.select(["AAPL"])),
             "window_fitted": _window(folder / "models", FITTED, bars),
         }
@@ -122,6 +124,15 @@ def _attribution(service: PredictionService, asked: BarPanel | Instance, model: 
     return service.explain(model, query, Deadline()).result().attributions[0]
 
 
+def _importance(service: PredictionService, bars: BarPanel) -> GlobalImportance:
+    """Over two days of both symbols, and one instance that is refused."""
+    days = (bars, bars.until(int(bars.sessions[-6])), bars.last(5))
+    query = GlobalQuery(
+        instances=tuple(Instance(input=panel) for panel in days), targets=(TargetPoint(5, 0.5), TargetPoint(20, 0.9))
+    )
+    return service.explain_global(MODEL, query, lambda _: None, Deadline()).result()
+
+
 def _window(models: Path, name: str, bars: BarPanel) -> dict[str, object]:
     """The feature windows that the model itself makes of the bars; a fitted scale has one number per horizon."""
     model = load_single(models / name / "1", (name, 1), Runtime(choose_device("cpu"), 256))
@@ -134,7 +145,10 @@ def _window(models: Path, name: str, bars: BarPanel) -> dict[str, object]:
     }
 
 
-def _described(value: Forecast | Attribution | Internal | Skill) -> dict[str, object]:
+Described = Forecast | Attribution | GlobalImportance | TargetImportance | Internal | Skill
+
+
+def _described(value: Described) -> dict[str, object]:
     described = {field.name: _plain(getattr(value, field.name)) for field in fields(value)}
     return {**described, "line": value.line} if isinstance(value, Skill) else described
 
@@ -147,7 +161,9 @@ def _plain(value: object) -> object:
     if isinstance(value, dict):
         refusals = cast("dict[str, QuantraError]", value)
         return [{"symbol": symbol, "message": error.message} for symbol, error in refusals.items()]
-    return _described(value) if isinstance(value, Internal | Skill) else value
+    if isinstance(value, Refusal):
+        return {"place": value.place, "symbol": value.symbol, "message": value.error.message}
+    return _described(value) if isinstance(value, Internal | Skill | TargetImportance) else value
 
 
 if __name__ == "__main__":

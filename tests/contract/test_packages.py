@@ -258,7 +258,8 @@ def test_the_program_of_a_packages_page_forecasts(
     project, cache = place.folder / package, place.folder / "cache"
     project.mkdir()
     page = (DOTNET / package / "README.md").read_text("utf-8")
-    (program,) = re.findall(r"^```csharp\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    blocks = re.findall(r"^```csharp\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    program = "".join(blocks)  # each goes on from the one before
     (project / "Ask.csproj").write_text(PROJECT.format(feed=feed, cache=cache, package=package))
     (project / "Program.cs").write_text(program.replace("127.0.0.1:50051", address))
     place.run("dotnet", "build", "-o", project / "out", *QUIET, project / "Ask.csproj")

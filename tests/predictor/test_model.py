@@ -152,6 +152,14 @@ def test_a_card_does_not_change_the_id(model: Model) -> None:
     assert _forecast(other, recent_bars("AAPL")).forecast_id == _forecast(model, recent_bars("AAPL")).forecast_id
 
 
+def test_a_missing_price_has_the_same_id_whichever_nan_a_language_writes(model: Model) -> None:
+    bars = _without(recent_bars("AAPL", "IBM"), 1, slice(-1, None))
+    of_dotnet = np.array([0xFFF8000000000000], np.uint64).view(np.float64)[0]
+    columns = {name: np.where(np.isnan(getattr(bars, name)), of_dotnet, getattr(bars, name)) for name in bars.columns}
+    assert columns["close"].tobytes() != bars.close.tobytes()
+    assert _forecast(model, replace(bars, **columns)).forecast_id == _forecast(model, bars).forecast_id
+
+
 # --- symbols that cannot be forecast
 
 

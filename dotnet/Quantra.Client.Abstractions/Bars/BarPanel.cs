@@ -100,7 +100,7 @@ public sealed record BarPanel
     {
         ArgumentNullException.ThrowIfNull(symbols);
         int[] rows = [.. symbols.Select(RowOf)];
-        return Cut([.. symbols], rows, start: 0);
+        return Cut([.. symbols], rows, ..);
     }
 
     /// <summary>The most recent sessions of every symbol.</summary>
@@ -109,9 +109,21 @@ public sealed record BarPanel
     public BarPanel Last(int count)
     {
         ArgumentOutOfRangeException.ThrowIfLessThan(count, 1);
-        int[] rows = [.. Enumerable.Range(0, Symbols.Count)];
-        return Cut(Symbols, rows, Math.Max(0, Sessions.Length - count));
+        return Part(Math.Max(0, Sessions.Length - count)..);
     }
+
+    /// <summary>The sessions up to a day, itself included.</summary>
+    /// <param name="last">The last day.</param>
+    /// <returns>A shorter panel, of copied columns.</returns>
+    /// <exception cref="QuantraException">BARS_INVALID: the panel begins after that day.</exception>
+    public BarPanel Until(DateOnly last) => Between(DateOnly.MinValue, last);
+
+    /// <summary>The sessions from one day to another, both included; such as those of a single day.</summary>
+    /// <param name="first">The first day.</param>
+    /// <param name="last">The last day.</param>
+    /// <returns>A shorter panel, of copied columns.</returns>
+    /// <exception cref="QuantraException">BARS_INVALID: the panel has no session there; the message tells which it has.</exception>
+    public BarPanel Between(DateOnly first, DateOnly last) => Part(SessionRange.Between(Sessions.Span, first, last));
 
     /// <inheritdoc/>
     public bool Equals(BarPanel? other) => other is not null && ByValue.Same(Parts(), other.Parts());
@@ -134,31 +146,37 @@ public sealed record BarPanel
         throw QuantraError.BadBars($"no bars of {symbol}; the panel has {Listed.First(Symbols)}").ToException();
     }
 
-    /// <summary>Some rows of every column, from a session on.</summary>
-    private BarPanel Cut(IReadOnlyList<string> symbols, int[] rows, int start)
+    private BarPanel Part(Range sessions)
     {
+        int[] rows = [.. Enumerable.Range(0, Symbols.Count)];
+        return Cut(Symbols, rows, sessions);
+    }
+
+    /// <summary>Some rows of every column, of some sessions.</summary>
+    private BarPanel Cut(IReadOnlyList<string> symbols, int[] rows, Range sessions)
+    {
+        var (start, length) = sessions.GetOffsetAndLength(Sessions.Length);
         return this with
         {
             Symbols = symbols,
-            Sessions = Sessions[start..],
-            Open = Part(Open),
-            High = Part(High),
-            Low = Part(Low),
-            Close = Part(Close),
-            Volume = Part(Volume),
-            AdjustedClose = Part(AdjustedClose),
-            SplitRatio = Part(SplitRatio),
-            CashDividend = Part(CashDividend),
+            Sessions = Sessions[sessions],
+            Open = CutColumn(Open),
+            High = CutColumn(High),
+            Low = CutColumn(Low),
+            Close = CutColumn(Close),
+            Volume = CutColumn(Volume),
+            AdjustedClose = CutColumn(AdjustedClose),
+            SplitRatio = CutColumn(SplitRatio),
+            CashDividend = CutColumn(CashDividend),
         };
 
-        ReadOnlyMemory<double> Part(ReadOnlyMemory<double> column)
+        ReadOnlyMemory<double> CutColumn(ReadOnlyMemory<double> column)
         {
             if (column.IsEmpty)
                 return column;
-            var length = Sessions.Length - start;
             var part = new double[rows.Length * length];
             for (var place = 0; place < rows.Length; place++)
-                Row(column, rows[place]).Span[start..].CopyTo(part.AsSpan(place * length));
+                Row(column, rows[place]).Span.Slice(start, length).CopyTo(part.AsSpan(place * length));
             return part;
         }
     }

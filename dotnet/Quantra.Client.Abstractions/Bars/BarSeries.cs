@@ -46,20 +46,21 @@ public sealed record BarSeries
     public BarSeries Last(int count)
     {
         ArgumentOutOfRangeException.ThrowIfLessThan(count, 1);
-        var start = Math.Max(0, Sessions.Length - count);
-        return this with
-        {
-            Sessions = Sessions[start..],
-            Open = From(Open, start),
-            High = From(High, start),
-            Low = From(Low, start),
-            Close = From(Close, start),
-            Volume = From(Volume, start),
-            AdjustedClose = From(AdjustedClose, start),
-            SplitRatio = From(SplitRatio, start),
-            CashDividend = From(CashDividend, start),
-        };
+        return Part(Math.Max(0, Sessions.Length - count)..);
     }
+
+    /// <summary>The sessions up to a day, itself included, without a copy.</summary>
+    /// <param name="last">The last day.</param>
+    /// <returns>A shorter series.</returns>
+    /// <exception cref="QuantraException">BARS_INVALID: the series begins after that day.</exception>
+    public BarSeries Until(DateOnly last) => Between(DateOnly.MinValue, last);
+
+    /// <summary>The sessions from one day to another, both included, without a copy; such as a single day.</summary>
+    /// <param name="first">The first day.</param>
+    /// <param name="last">The last day.</param>
+    /// <returns>A shorter series.</returns>
+    /// <exception cref="QuantraException">BARS_INVALID: the series has no session there; the message tells which it has.</exception>
+    public BarSeries Between(DateOnly first, DateOnly last) => Part(SessionRange.Between(Sessions.Span, first, last));
 
     /// <summary>The same bars as a panel of one symbol, without a copy.</summary>
     /// <returns>A panel with one row.</returns>
@@ -89,8 +90,23 @@ public sealed record BarSeries
     /// <returns>Such as "bars of AAPL; 200 sessions, 2012-05-14 to 2013-03-01".</returns>
     public override string ToString() => ToPanel().ToString();
 
-    private static ReadOnlyMemory<double> From(ReadOnlyMemory<double> column, int start) =>
-        column.IsEmpty ? column : column[start..];
+    private BarSeries Part(Range sessions)
+    {
+        return this with
+        {
+            Sessions = Sessions[sessions],
+            Open = Cut(Open),
+            High = Cut(High),
+            Low = Cut(Low),
+            Close = Cut(Close),
+            Volume = Cut(Volume),
+            AdjustedClose = Cut(AdjustedClose),
+            SplitRatio = Cut(SplitRatio),
+            CashDividend = Cut(CashDividend),
+        };
+
+        ReadOnlyMemory<double> Cut(ReadOnlyMemory<double> column) => column.IsEmpty ? column : column[sessions];
+    }
 
     private object?[] Parts() =>
     [

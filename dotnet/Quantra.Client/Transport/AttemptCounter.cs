@@ -7,7 +7,7 @@ internal sealed class AttemptCounter(HttpMessageHandler inner) : DelegatingHandl
 
     /// <summary>Begins to count the attempts of the call that this flow of execution makes next.</summary>
     /// <returns>Their number, as it grows.</returns>
-    public static Attempts Begin() => OfThisCall.Value = new Attempts();
+    public static Attempts Begin() => OfThisCall.Value = new Attempts(0);
 
     /// <inheritdoc/>
     protected override Task<HttpResponseMessage> SendAsync(HttpRequestMessage request, CancellationToken cancellationToken)
@@ -17,9 +17,9 @@ internal sealed class AttemptCounter(HttpMessageHandler inner) : DelegatingHandl
     }
 
     /// <summary>The attempts of one call.</summary>
-    public sealed class Attempts
+    public sealed class Attempts(int count)
     {
-        private int _count;
+        private int _count = count;
 
         /// <summary>So far.</summary>
         public int Count => Volatile.Read(ref _count);

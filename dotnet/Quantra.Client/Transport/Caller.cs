@@ -1,4 +1,3 @@
-using System.Globalization;
 using Google.Protobuf;
 using Grpc.Core;
 using Quantra.Client.Wire;
@@ -14,15 +13,19 @@ internal sealed class Caller
     private readonly bool _repeats;
 
     /// <param name="options">Of the client.</param>
+    /// <param name="service">Whose calls they are.</param>
     /// <param name="token">To send.</param>
     /// <param name="target">The server's address, for messages.</param>
     /// <param name="repeats">Whether a call may be made a second time.</param>
-    public Caller(QuantraClientOptions options, CallToken token, string target, bool repeats)
+    public Caller(QuantraClientOptions options, string service, CallToken token, string target, bool repeats)
+        : this(options, token, target, repeats)
     {
-        (_options, _token, _target, _repeats) = (options, token, target, repeats);
         Timeout = options.Timeout;
-        Watch = new CallWatch(options.LoggerFactory);
+        Watch = new CallWatch(options.LoggerFactory, service);
     }
+
+    private Caller(QuantraClientOptions options, CallToken token, string target, bool repeats) =>
+        (_options, _token, _target, _repeats) = (options, token, target, repeats);
 
     /// <summary>Longest wait for an answer.</summary>
     public TimeSpan Timeout { get; private init; }
@@ -31,7 +34,17 @@ internal sealed class Caller
     public IReadOnlyList<Metadata.Entry> Headers { get; private init; } = [];
 
     /// <summary>What may be seen of the calls.</summary>
-    public CallWatch Watch { get; private init; }
+    public CallWatch Watch { get; private init; } = null!;
+
+    /// <summary>What streams and sessions have of it.</summary>
+    public StreamSettings Streams => new()
+    {
+        Target = _target,
+        Timeout = Timeout,
+        MaxInFlight = _options.MaxInFlight,
+        MaxAttempts = _repeats ? _options.MaxAttempts : 1,
+        MaxRequestBytes = _options.MaxRequestBytes,
+    };
 
     /// <summary>The same with another timeout.</summary>
     public Caller With(TimeSpan timeout) => new(_options, _token, _target, _repeats) { Timeout = timeout, Headers = Headers, Watch = Watch };
@@ -47,32 +60,54 @@ internal sealed class Caller
     /// <param name="cancellationToken">Cancels the call.</param>
     /// <exception cref="QuantraException">It failed.</exception>
     /// <exception cref="OperationCanceledException">The token was cancelled.</exception>
-    public async Task<TResponse> CallAsync<TRequest, TResponse>(
+    public Task<TResponse> CallAsync<TRequest, TResponse>(
         Func<TRequest, CallOptions, AsyncUnaryCall<TResponse>> method,
         TRequest request,
         string model,
         CancellationToken cancellationToken)
-        where TRequest : IMessage
+        where TRequest : IMessage => WatchAsync(request, model, () => AnswerAsync(method, request, cancellationToken), cancellationToken);
+
+    /// <summary>Calls, and hands over each message of the answer as it comes.</summary>
+    /// <param name="method">Of the stub.</param>
+    /// <param name="request">To send.</param>
+    /// <param name="model">That is asked.</param>
+    /// <param name="tell">Takes each message.</param>
+    /// <param name="cancellationToken">Cancels the call.</param>
+    /// <exception cref="QuantraException">It failed.</exception>
+    /// <exception cref="OperationCanceledException">The token was cancelled.</exception>
+    public Task ReadAsync<TRequest, TResponse>(
+        Func<TRequest, CallOptions, AsyncServerStreamingCall<TResponse>> method,
+        TRequest request,
+        string model,
+        Action<TResponse> tell,
+        CancellationToken cancellationToken)
+        where TRequest : IMessage => WatchAsync(
+            request,
+            model,
+            async () =>
+            {
+                using var call = method(request, await OptionsAsync(Timeout, cancellationToken).ConfigureAwait(false));
+                while (await call.ResponseStream.MoveNext(CancellationToken.None).ConfigureAwait(false))
+                    tell(call.ResponseStream.Current);
+                return true;
+            },
+            cancellationToken);
+
+    private async Task<T> WatchAsync<T>(IMessage request, string model, Func<Task<T>> call, CancellationToken cancellationToken)
     {
-        var watched = Watch.Begin(request.Descriptor.Name.Replace("Request", "", StringComparison.Ordinal), model);
-        try
+        var method = request.Descriptor.Name.Replace("Request", "", StringComparison.Ordinal);
+        return await Watch.Begin(method, model).WatchAsync(async () =>
         {
-            CheckSize(request);
-            var answer = await AnswerAsync(method, request, cancellationToken).ConfigureAwait(false);
-            watched.Succeed();
-            return answer;
-        }
-        catch (RpcException error)
-        {
-            var failure = Failure(error, cancellationToken);
-            watched.Fail((failure as QuantraException)?.Reason ?? QuantraReason.Cancelled);
-            throw failure;
-        }
-        catch (QuantraException error)
-        {
-            watched.Fail(error.Reason);
-            throw;
-        }
+            RequestSize.Check(request, _options.MaxRequestBytes);
+            try
+            {
+                return await call().ConfigureAwait(false);
+            }
+            catch (RpcException error)
+            {
+                throw Failure(error, cancellationToken);
+            }
+        }).ConfigureAwait(false);
     }
 
     private async Task<TResponse> AnswerAsync<TRequest, TResponse>(
@@ -80,7 +115,7 @@ internal sealed class Caller
         TRequest request,
         CancellationToken cancellationToken)
     {
-        var options = await OptionsAsync(cancellationToken).ConfigureAwait(false);
+        var options = await OptionsAsync(Timeout, cancellationToken).ConfigureAwait(false);
         for (var attempt = 1; ; attempt++)
         {
             try
@@ -100,10 +135,12 @@ internal sealed class Caller
             || (attempt < _options.MaxAttempts && TransportError.IsBrokenOff(status)));
 
     /// <summary>Deadline, headers and cancellation of a call that begins now.</summary>
+    /// <param name="timeout">Of the call; null = it goes on as long as it likes.</param>
+    /// <param name="cancellationToken">Of the call.</param>
     /// <exception cref="QuantraException">CONFIGURATION_INVALID: the token cannot be sent.</exception>
-    public async ValueTask<CallOptions> OptionsAsync(CancellationToken cancellationToken)
+    public async ValueTask<CallOptions> OptionsAsync(TimeSpan? timeout, CancellationToken cancellationToken)
     {
-        var deadline = DateTime.UtcNow + Timeout;
+        var deadline = DateTime.UtcNow + timeout;
         var headers = new Metadata();
         foreach (var header in Headers)
             headers.Add(header);
@@ -117,19 +154,4 @@ internal sealed class Caller
     public Exception Failure(RpcException error, CancellationToken cancellationToken) => cancellationToken.IsCancellationRequested
         ? new OperationCanceledException("the call was cancelled", error, cancellationToken)
         : TransportError.Of(error, _target, Timeout).ToException(error);
-
-    /// <summary>Refuses what the server would refuse after it came over the network.</summary>
-    /// <exception cref="QuantraException">REQUEST_TOO_LARGE.</exception>
-    public void CheckSize(IMessage request)
-    {
-        var size = request.CalculateSize();
-        if (size <= _options.MaxRequestBytes)
-            return;
-        var (have, most) = (size.ToString(CultureInfo.InvariantCulture), _options.MaxRequestBytes.ToString(CultureInfo.InvariantCulture));
-        throw new QuantraError(
-            QuantraStatus.ResourceExhausted,
-            QuantraReason.RequestTooLarge,
-            $"the request has {have} bytes, at most {most}; send fewer symbols, sessions or requests at once",
-            new Dictionary<string, string> { ["have"] = have, ["most"] = most }).ToException();
-    }
 }

@@ -309,13 +309,17 @@ def _per_time(contributions: Contributions) -> FloatArray:
 
 
 def _forecast_id(source: AnswerSource, prepared: Prepared) -> str:
-    """Sixteen hex digits of a SHA-256 over everything that the forecast follows from."""
+    """Sixteen hex digits of a SHA-256 over everything that the forecast follows from.
+
+    A price that is missing counts as one NaN, whichever of them the caller's language writes.
+    """
+    anchor = prepared.anchor
     parts = [
         f"{source.fingerprint}|{prepared.as_of}|".encode(),
         *(symbol.encode() + b"\0" for symbol in prepared.symbols),
         prepared.usable.tobytes(),
         *(group.numpy().tobytes() for group in prepared.inputs),
-        b"" if prepared.anchor is None else prepared.anchor.tobytes(),
+        b"" if anchor is None else np.where(np.isnan(anchor), np.nan, anchor).tobytes(),
     ]
     # In one piece: to hash some lets other threads have the interpreter, and each time it has to be got back.
     return hashlib.sha256(b"".join(parts)).hexdigest()[:16]

@@ -1,0 +1,245 @@
+namespace Quantra.Client;
+
+/// <summary>
+/// What a session was sent, as far as forecasts depend on it, so that another one can go on where it was. It never changes: a push
+/// gives another one. What a push means is what the predictor says, in predictor/subscription.
+/// </summary>
+/// <remarks>The package of the interface and each door compile it into themselves.</remarks>
+internal sealed class SessionHistory
+{
+    private readonly KeptDay[] _days;
+    private readonly int _most;
+
+    private SessionHistory(SessionColumns columns, KeptDay[] days, int most, bool hasDropped) =>
+        (Columns, _days, _most, HasDropped) = (columns, days, most, hasDropped);
+
+    /// <summary>Whether there were more days.</summary>
+    public bool HasDropped { get; }
+
+    /// <summary>Sessions that another session is opened with.</summary>
+    public int Count => Array.FindLastIndex(_days, day => day.HasForecast) + 1;
+
+    /// <summary>The last day.</summary>
+    public DateOnly Session => _days[^1].Session;
+
+    /// <summary>Symbols whose bars of the last day have to come until it is answered.</summary>
+    public IReadOnlyList<string> WaitsFor => _days[^1] is { IsAnswered: false, HasCome: { } come }
+        ? [.. Columns.Symbols.Where((_, row) => !come[row])]
+        : [];
+
+    /// <summary>Whether no bar of the last day is there, though all may have come.</summary>
+    public bool IsEmpty => _days[^1].Values.Take(Columns.OfBars * Columns.Symbols.Count).All(double.IsNaN);
+
+    /// <summary>What never changes.</summary>
+    public SessionColumns Columns { get; }
+
+    /// <summary>Begins with a history that was forecast.</summary>
+    /// <param name="request">The history.</param>
+    /// <param name="most">Days that a forecast needs; one more is kept, as a correction may take the last forecast away again.</param>
+    public static SessionHistory Of(SessionRequest request, int most)
+    {
+        var columns = new SessionColumns(request);
+        var sessions = request.Bars.Sessions.Span;
+        ReadOnlyMemory<double>[] sent = [.. columns.Of(request.Bars, request.Covariates)];
+        var first = Math.Max(0, sessions.Length - 1 - most);
+        var days = new KeptDay[sessions.Length - first];
+        for (var place = 0; place < days.Length; place++)
+        {
+            days[place] = new KeptDay
+            {
+                Session = sessions[first + place],
+                Values = Cell(columns, sent, first + place),
+                Ahead = place == days.Length - 1 ? AheadOf(columns, sent, sessions.Length, request.Covariates.FutureSessions.Span) : [],
+                IsAnswered = true,
+                HasForecast = true,
+            };
+        }
+
+        return new SessionHistory(columns, days, most, hasDropped: first > 0);
+    }
+
+    /// <summary>What a push that was taken makes of it.</summary>
+    /// <param name="push">Of symbols, columns and a day that a session takes.</param>
+    /// <param name="hasForecast">Whether it was answered with a forecast.</param>
+    public SessionHistory With(SessionPush push, bool hasForecast)
+    {
+        var isNew = push.Bars is { } bars && bars.Sessions.Span[0] != Session;
+        var day = Merged(isNew ? Next(push) : _days[^1], push, hasForecast);
+        KeptDay[] days = isNew ? [.. _days, day] : [.. _days[..^1], day];
+        var count = Array.FindLastIndex(days, one => one.HasForecast) + 1;
+        var safe = count - 1;
+        for (var place = 0; place < safe - 1; place++)
+            days[place] = days[place].WithoutAhead();
+        var surplus = Math.Max(0, safe - _most);
+        return new SessionHistory(Columns, days[surplus..], _most, HasDropped || surplus > 0);
+    }
+
+    /// <summary>The request that opens another session with the days up to the last forecast.</summary>
+    public SessionRequest Opening() => Request(Count);
+
+    /// <summary>What to push to it then, day by day.</summary>
+    public IEnumerable<SessionPush> Pushes() => _days[Count..].Select(Push);
+
+    /// <summary>The request for a session with every day, the last one's bars as far as they have come.</summary>
+    public SessionRequest Whole() => Request(_days.Length);
+
+    private SessionRequest Request(int count)
+    {
+        var (symbols, ahead) = (Columns.Symbols.Count, _days[count - 1].Ahead);
+        var columns = new double[Columns.Count][];
+        for (var column = 0; column < columns.Length; column++)
+        {
+            var known = column - (Columns.Count - Columns.OfKnown);
+            var length = count + (known >= 0 ? ahead.Count : 0);
+            columns[column] = new double[symbols * length];
+            for (var row = 0; row < symbols; row++)
+            {
+                for (var place = 0; place < length; place++)
+                {
+                    columns[column][(row * length) + place] = place < count
+                        ? _days[place].Values[(column * symbols) + row]
+                        : ahead[place - count].Values[(known * symbols) + row];
+                }
+            }
+        }
+
+        return Columns.Request(columns, [.. _days[..count].Select(day => day.Session)], [.. ahead.Select(day => day.Session)]);
+    }
+
+    private SessionPush Push(KeptDay day)
+    {
+        var symbols = Columns.Symbols.Count;
+        int[] rows = [.. Enumerable.Range(0, symbols).Where(row => day.HasCome?[row] ?? true)];
+        var columns = new double[Columns.Count][];
+        for (var column = 0; column < columns.Length; column++)
+        {
+            var known = column - (Columns.Count - Columns.OfKnown);
+            columns[column] =
+            [
+                .. rows.SelectMany(row => known < 0
+                    ? [day.Values[(column * symbols) + row]]
+                    : day.Ahead.Select(one => one.Values[(known * symbols) + row]).Prepend(day.Values[(column * symbols) + row])),
+            ];
+        }
+
+        DateOnly[] ahead = [.. day.Ahead.Select(one => one.Session)];
+        return Columns.Push(columns, [.. rows.Select(row => Columns.Symbols[row])], day.Session, ahead, day.IsAnswered);
+    }
+
+    /// <summary>The day of a push, before any of its bars has come; of what is known ahead it has what was sent before.</summary>
+    private KeptDay Next(SessionPush push)
+    {
+        var (session, symbols) = (push.Bars!.Sessions.Span[0], Columns.Symbols.Count);
+        var values = new double[Columns.Count * symbols];
+        Array.Fill(values, double.NaN);
+        SentAhead(session).CopyTo(values.AsSpan((Columns.Count - Columns.OfKnown) * symbols));
+        return new KeptDay { Session = session, Values = values, HasCome = new bool[symbols], IsAnswered = false, HasForecast = false };
+    }
+
+    private KeptDay Merged(KeptDay day, SessionPush push, bool hasForecast)
+    {
+        if (push.Bars is not { } bars)
+        {
+            return new KeptDay
+            {
+                Session = day.Session,
+                Values = day.Values,
+                HasCome = day.HasCome,
+                Ahead = day.Ahead,
+                IsAnswered = true,
+                HasForecast = hasForecast,
+            };
+        }
+
+        var rows = Columns.RowsOf(bars.Symbols);
+        ReadOnlyMemory<double>[] sent = [.. Columns.Of(bars, push.Covariates)];
+        var come = Come(day, rows);
+        return new KeptDay
+        {
+            Session = day.Session,
+            Values = WithRows(day.Values, rows, Cell(rows.Length, sent, 0)),
+            HasCome = come,
+            Ahead = AheadWith(push.Covariates.FutureSessions.Span, rows, sent),
+            IsAnswered = push.Flush || day.IsAnswered || come is null,
+            HasForecast = hasForecast,
+        };
+    }
+
+    /// <summary>What was sent of the days after, and what a push says of them for its rows.</summary>
+    private (DateOnly Session, double[] Values)[] AheadWith(ReadOnlySpan<DateOnly> future, int[] rows, ReadOnlyMemory<double>[] sent)
+    {
+        var ahead = new (DateOnly, double[])[Columns.OfKnown == 0 ? 0 : future.Length];
+        for (var place = 0; place < ahead.Length; place++)
+            ahead[place] = (future[place], WithRows(SentAhead(future[place]), rows, Cell(rows.Length, sent[^Columns.OfKnown..], place + 1)));
+        return ahead;
+    }
+
+    /// <summary>[K, S] what was sent before of a day; NaN where nothing was.</summary>
+    private double[] SentAhead(DateOnly session)
+    {
+        var symbols = Columns.Symbols.Count;
+        if (session == Session)
+            return _days[^1].Values[((Columns.Count - Columns.OfKnown) * symbols)..];
+        foreach (var (day, values) in _days[^1].Ahead)
+        {
+            if (day == session)
+                return values;
+        }
+
+        var unknown = new double[Columns.OfKnown * symbols];
+        Array.Fill(unknown, double.NaN);
+        return unknown;
+    }
+
+    private static bool[]? Come(KeptDay day, int[] rows)
+    {
+        if (day.HasCome is null)
+            return null;
+        bool[] come = [.. day.HasCome];
+        foreach (var row in rows)
+            come[row] = true;
+        return Array.TrueForAll(come, one => one) ? null : come;
+    }
+
+    /// <summary>[C, S] values, those of some rows from [C, P] others.</summary>
+    private double[] WithRows(double[] values, int[] rows, double[] others)
+    {
+        double[] merged = [.. values];
+        var symbols = Columns.Symbols.Count;
+        for (var column = 0; column < values.Length / symbols; column++)
+        {
+            for (var place = 0; place < rows.Length; place++)
+                merged[(column * symbols) + rows[place]] = others[(column * rows.Length) + place];
+        }
+
+        return merged;
+    }
+
+    private static (DateOnly Session, double[] Values)[] AheadOf(
+        SessionColumns columns,
+        ReadOnlyMemory<double>[] sent,
+        int sessions,
+        ReadOnlySpan<DateOnly> future)
+    {
+        var ahead = new (DateOnly, double[])[columns.OfKnown == 0 ? 0 : future.Length];
+        for (var place = 0; place < ahead.Length; place++)
+            ahead[place] = (future[place], Cell(columns.Symbols.Count, sent[^columns.OfKnown..], sessions + place));
+        return ahead;
+    }
+
+    private static double[] Cell(SessionColumns columns, ReadOnlyMemory<double>[] sent, int place) => Cell(columns.Symbols.Count, sent, place);
+
+    /// <summary>[C, P] what columns [P, T] have at one of their sessions.</summary>
+    private static double[] Cell(int rows, ReadOnlyMemory<double>[] columns, int place)
+    {
+        var values = new double[columns.Length * rows];
+        for (var column = 0; column < columns.Length; column++)
+        {
+            var length = columns[column].Length / rows;
+            for (var row = 0; row < rows; row++)
+                values[(column * rows) + row] = columns[column].Span[(row * length) + place];
+        }
+
+        return values;
+    }
+}

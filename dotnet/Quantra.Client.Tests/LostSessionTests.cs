@@ -1,0 +1,209 @@
+namespace Quantra.Client.Tests;
+
+/// <summary>Sessions whose connection or server is lost: they are opened again with their history, and say so.</summary>
+public sealed class LostSessionTests : IAsyncLifetime
+{
+    private readonly Doors _doors;
+    private readonly Relay _relay;
+    private readonly SeenLog _log = new();
+    private readonly QuantraClient _client;
+
+    public LostSessionTests(Doors doors)
+    {
+        ArgumentNullException.ThrowIfNull(doors);
+        _doors = doors;
+        _relay = new Relay(doors.Address);
+        _client = new QuantraClient(_relay.Address, new QuantraClientOptions { LoggerFactory = _log });
+    }
+
+    private static CancellationToken Token => TestContext.Current.CancellationToken;
+
+    public ValueTask InitializeAsync() => ValueTask.CompletedTask;
+
+    public async ValueTask DisposeAsync()
+    {
+        await _client.DisposeAsync();
+        await _relay.DisposeAsync();
+        _log.Dispose();
+    }
+
+    [Theory]
+    [InlineData("small")]
+    [InlineData("graph")]
+    public async Task Each_forecast_is_that_of_all_bars_sent_though_every_connection_is_lost(string model)
+    {
+        var (panel, before, days) = SessionDays.Cut(_doors, 3);
+        await using var session = await _client.OpenSessionAsync(new SessionRequest(model, before), Token);
+        foreach (var (place, day) in days.Index())
+        {
+            _relay.Break();
+            var pushed = await session.PushAsync(panel.Between(day, day), cancellationToken: Token);
+            Assert.Equal(await _doors.Grpc.PredictAsync(new(model, panel.Until(day)), Token), pushed.GetForecast());
+            Assert.Equal((place + 1, QuantraReason.Unavailable), (session.Reopenings, session.LastLoss?.Reason));
+        }
+
+        Assert.Contains(_log.Lines, line => line.Contains($"session {session.SessionId} of '{model}' was lost (UNAVAILABLE) and is open again", StringComparison.Ordinal));
+    }
+
+    [Fact]
+    public async Task A_day_that_was_begun_goes_on_waiting_for_its_symbols()
+    {
+        var (panel, before, days) = SessionDays.Cut(_doors, 2);
+        await using var session = await _client.OpenSessionAsync(new SessionRequest("small", before), Token);
+        foreach (var day in days)
+        {
+            var today = panel.Between(day, day);
+            Assert.Equal(["AAPL"], (await session.PushAsync(today.Select("IBM"), cancellationToken: Token)).WaitsFor);
+            _relay.Break();
+            Assert.Equal(["AAPL"], (await session.PushAsync(today.Select("IBM"), cancellationToken: Token)).WaitsFor);
+            _relay.Break();
+            var pushed = await session.PushAsync(today.Select("AAPL"), cancellationToken: Token);
+            Assert.Equal(await _doors.Grpc.PredictAsync(new("small", panel.Until(day)), Token), pushed.GetForecast());
+        }
+    }
+
+    [Fact]
+    public async Task A_day_that_was_flushed_stays_flushed()
+    {
+        var (panel, before, days) = SessionDays.Cut(_doors, 1);
+        var today = panel.Between(days[0], days[0]);
+        await using var session = await _client.OpenSessionAsync(new SessionRequest("small", before), Token);
+        var flushed = await session.PushAsync(today.Select("IBM"), flush: true, cancellationToken: Token);
+        _relay.Break();
+        Assert.Equal(flushed, await session.PushAsync(today.Select("IBM"), cancellationToken: Token));
+        _relay.Break();
+        var late = await session.PushAsync(today.Select("AAPL"), cancellationToken: Token);
+        Assert.Equal(await _doors.Grpc.PredictAsync(new("small", panel), Token), late.GetForecast());
+    }
+
+    [Fact]
+    public async Task A_day_on_which_nothing_traded_is_gone_on_from()
+    {
+        var (panel, before, days) = SessionDays.Cut(_doors, 3);
+        await using var session = await _client.OpenSessionAsync(new SessionRequest("small", before), Token);
+        var nothing = new PushResult(null, []);
+        Assert.Equal(nothing, await session.PushAsync(Empty(panel.Between(days[0], days[0])), cancellationToken: Token));
+        _relay.Break();
+        Assert.Equal(nothing, await session.PushAsync(Empty(panel.Between(days[1], days[1])), cancellationToken: Token));
+        _relay.Break();
+        var pushed = await session.PushAsync(panel.Between(days[2], days[2]), cancellationToken: Token);
+        Assert.Equal(await _doors.Grpc.PredictAsync(new("small", WithoutBars(panel, days[..2])), Token), pushed.GetForecast());
+    }
+
+    [Fact]
+    public async Task A_correction_that_takes_the_only_bars_of_a_day_away_is_gone_on_from()
+    {
+        var (panel, before, days) = SessionDays.Cut(_doors, 2);
+        await using var session = await _client.OpenSessionAsync(new SessionRequest("small", before), Token);
+        var first = panel.Between(days[0], days[0]);
+        Assert.NotNull((await session.PushAsync(first, cancellationToken: Token)).Forecast);
+        Assert.Null((await session.PushAsync(Empty(first), cancellationToken: Token)).Forecast);
+        _relay.Break();
+        var pushed = await session.PushAsync(panel.Between(days[1], days[1]), cancellationToken: Token);
+        Assert.Equal(await _doors.Grpc.PredictAsync(new("small", WithoutBars(panel, days[..1])), Token), pushed.GetForecast());
+        Assert.Equal(1, session.Reopenings);
+    }
+
+    [Fact]
+    public async Task Covariates_that_were_sent_ahead_are_sent_again()
+    {
+        var before = SessionDays.WithCovariates(_doors, ..^3).ToSession();
+        await using var lost = await _client.OpenSessionAsync(before, Token);
+        await using var kept = await _doors.Grpc.OpenSessionAsync(before, Token);
+        var (third, second, last) = (Day(^3..^2), Day(^2..^1), Day(^1..));
+        await BothAsync(third.Of(1));
+        await BothAsync(third.Of(0, 2));
+        await BothAsync(second.Of(1), flush: true); // of the others, what was sent ahead stays
+        await BothAsync(last.Of(0));
+        await BothAsync(last.Of(1, 2));
+        await BothAsync(last);
+        Assert.Equal((6, 0), (lost.Reopenings, kept.Reopenings));
+
+        PredictionRequest Day(Range sessions) => SessionDays.WithCovariates(_doors, sessions);
+
+        async Task BothAsync(PredictionRequest day, bool flush = false)
+        {
+            _relay.Break();
+            var wanted = await kept.PushAsync(day.Bars!, day.Covariates, flush, Token);
+            Assert.Equal(wanted, await lost.PushAsync(day.Bars!, day.Covariates, flush, Token));
+        }
+    }
+
+    [Fact]
+    public async Task Pushes_that_were_under_way_are_pushed_again_in_their_order()
+    {
+        var (panel, before, days) = SessionDays.Cut(_doors, 10);
+        await using var session = await _client.OpenSessionAsync(new SessionRequest("small", before), Token);
+        var pushes = days.Select(day => session.PushAsync(panel.Between(day, day), cancellationToken: Token)).ToArray();
+        foreach (var (place, push) in pushes.Index())
+        {
+            if (place % 5 == 0)
+                _relay.Break();
+            Assert.Equal(days[place], (await push).GetForecast().AsOf);
+        }
+
+        Assert.Equal(await _doors.Grpc.PredictAsync(new("small", panel), Token), (await pushes[^1]).GetForecast());
+    }
+
+    [Fact]
+    public async Task Sessions_that_shared_a_call_share_another_one()
+    {
+        var (panel, before, days) = SessionDays.Cut(_doors, 1);
+        var sessions = await Task.WhenAll(Enumerable.Range(0, 20).Select(_ => _client.OpenSessionAsync(new SessionRequest("small", before), Token)));
+        _relay.Break();
+        var pushed = await Task.WhenAll(sessions.Select(session => session.PushAsync(panel.Between(days[0], days[0]), cancellationToken: Token)));
+        Assert.All(pushed, result => Assert.Equal(pushed[0].GetForecast().ForecastId, result.GetForecast().ForecastId));
+        Assert.All(sessions, session => Assert.Equal(1, session.Reopenings));
+        foreach (var session in sessions)
+            await session.DisposeAsync();
+    }
+
+    [Fact]
+    public async Task A_session_that_cannot_be_opened_again_is_tried_again_by_the_next_push()
+    {
+        var (panel, before, days) = SessionDays.Cut(_doors, 1);
+        var refused = false;
+        await using var client = new QuantraClient(_relay.Address, new QuantraClientOptions
+        {
+            MaxAttempts = 2,
+            Token = _ => refused ? throw new InvalidOperationException("no token today") : default,
+        });
+        await using var session = await client.OpenSessionAsync(new SessionRequest("small", before), Token);
+        refused = true;
+        _relay.Break();
+        var failure = await Assert.ThrowsAsync<InvalidOperationException>(() => session.PushAsync(panel.Last(1), cancellationToken: Token));
+        Assert.Equal("no token today", failure.Message);
+        refused = false;
+        var pushed = await session.PushAsync(panel.Last(1), cancellationToken: Token);
+        Assert.Equal(await _doors.Grpc.PredictAsync(new("small", panel), Token), pushed.GetForecast());
+        Assert.Equal(1, session.Reopenings);
+    }
+
+    [Fact]
+    public async Task A_lost_session_can_be_disposed()
+    {
+        var session = await _client.OpenSessionAsync(new SessionRequest("small", SessionDays.Cut(_doors, 1).Before), Token);
+        _relay.Break();
+        await session.DisposeAsync();
+    }
+
+    private static BarPanel Empty(BarPanel bars) => WithoutBars(bars, bars.Sessions.ToArray());
+
+    /// <summary>The panel without any bar on these days.</summary>
+    private static BarPanel WithoutBars(BarPanel panel, DateOnly[] days)
+    {
+        var sessions = panel.Sessions.ToArray();
+        return panel with
+        {
+            Open = Column(panel.Open),
+            High = Column(panel.High),
+            Low = Column(panel.Low),
+            Close = Column(panel.Close),
+            Volume = Column(panel.Volume),
+            AdjustedClose = Column(panel.AdjustedClose),
+        };
+
+        double[] Column(ReadOnlyMemory<double> column) =>
+            [.. column.ToArray().Select((value, place) => days.Contains(sessions[place % sessions.Length]) ? double.NaN : value)];
+    }
+}
