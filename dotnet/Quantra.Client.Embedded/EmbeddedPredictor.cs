@@ -36,19 +36,30 @@ public sealed class EmbeddedPredictor : IStockPredictor
 
     /// <summary>Starts Python if it is not running yet, and loads every model of a folder.</summary>
     /// <param name="options">What to load and how to run it.</param>
+    /// <param name="cancellationToken">
+    /// Ends the wait at once. What Python has begun, it ends by itself, and lets go of it; another predictor may be opened.
+    /// </param>
     /// <returns>A predictor that is ready to answer.</returns>
     /// <exception cref="QuantraException">
     /// CONFIGURATION_INVALID: there is no such environment or folder of models; PACKAGE_MISSING: quantra is not installed
     /// in the environment.
     /// </exception>
-    public static async Task<EmbeddedPredictor> OpenAsync(EmbeddedPredictorOptions options)
+    /// <exception cref="OperationCanceledException">The token was cancelled.</exception>
+    public static async Task<EmbeddedPredictor> OpenAsync(
+        EmbeddedPredictorOptions options,
+        CancellationToken cancellationToken = default)
     {
         ArgumentNullException.ThrowIfNull(options);
-        var environment = PythonEnvironment.Find(options.PythonEnvironment);
-        var host = await PythonHost.StartAsync(environment).ConfigureAwait(false);
-        var (door, statuses) = await host.RunAsync(() => Open(options, environment)).ConfigureAwait(false);
-        var problems = Array.ConvertAll(statuses, StatusReader.Error);
-        return door is null ? throw problems[0].ToException() : new EmbeddedPredictor(host, door, options, problems.AsReadOnly());
+        var opening = Task.Run(() => LoadAsync(options, cancellationToken), cancellationToken);
+        try
+        {
+            return await opening.WaitAsync(cancellationToken).ConfigureAwait(false);
+        }
+        catch (OperationCanceledException)
+        {
+            _ = ReleaseAsync(opening);
+            throw;
+        }
     }
 
     /// <inheritdoc/>
@@ -115,7 +126,25 @@ public sealed class EmbeddedPredictor : IStockPredictor
     public async ValueTask DisposeAsync()
     {
         if (await _calls.CloseAsync(_options.GraceTime).ConfigureAwait(false))
-            await _host.RunAsync(Close).ConfigureAwait(false);
+            await PythonHost.RunAsync(Close).ConfigureAwait(false);
+    }
+
+    private static async Task<EmbeddedPredictor> LoadAsync(EmbeddedPredictorOptions options, CancellationToken cancellationToken)
+    {
+        var environment = PythonEnvironment.Find(options.PythonEnvironment);
+        var host = await PythonHost.StartAsync(environment).ConfigureAwait(false);
+        cancellationToken.ThrowIfCancellationRequested();
+        var (door, statuses) = await PythonHost.RunAsync(() => Open(options, environment)).ConfigureAwait(false);
+        var problems = Array.ConvertAll(statuses, StatusReader.Error);
+        return door is null ? throw problems[0].ToException() : new EmbeddedPredictor(host, door, options, problems.AsReadOnly());
+    }
+
+    /// <summary>Lets go of a predictor that nobody waits for any more, once it is there.</summary>
+    private static async Task ReleaseAsync(Task<EmbeddedPredictor> opening)
+    {
+        await ((Task)opening).ConfigureAwait(ConfigureAwaitOptions.SuppressThrowing);
+        if (opening.IsCompletedSuccessfully)
+            await (await opening.ConfigureAwait(false)).DisposeAsync().ConfigureAwait(false);
     }
 
     /// <summary>The door and the status of each artifact that was refused, or no door and the status of the error.</summary>

@@ -23,10 +23,11 @@ internal sealed class PythonHost
     private readonly Queue<Action> _work = [];
     private readonly TaskCompletionSource _started = new(TaskCreationOptions.RunContinuationsAsynchronously);
     private readonly string _environment;
+    private readonly string _library;
 
-    private PythonHost(string environment)
+    private PythonHost(string environment, string library)
     {
-        _environment = environment;
+        (_environment, _library) = (environment, library);
         new Thread(Serve) { IsBackground = true, Name = "quantra-python" }.Start();
     }
 
@@ -42,6 +43,7 @@ internal sealed class PythonHost
 
     /// <summary>Starts Python, or joins the one that is running.</summary>
     /// <param name="environment">Full path of a virtual environment.</param>
+    /// <remarks>What can be told before Python begins leaves the process as it was, and another environment may follow.</remarks>
     /// <exception cref="QuantraException">
     /// CONFIGURATION_INVALID: Python does not start, or is already running from another environment.
     /// </exception>
@@ -49,20 +51,24 @@ internal sealed class PythonHost
     {
         var host = Running(environment);
         await host._started.Task.ConfigureAwait(false);
-        return host._environment == environment
+        return await host.IsOfAsync(environment).ConfigureAwait(false)
             ? host
             : throw PythonEnvironment.Refusal(
                 $"this process already runs the Python of {host._environment} and cannot start that of {environment}; "
                 + "use one environment per process");
     }
 
-    /// <summary>Runs a piece of work on the Python thread.</summary>
+    /// <summary>Runs a long piece of work, such as loading models, on a thread of its own, so that calls need not wait for it.</summary>
     /// <param name="work">Runs while the thread holds the GIL; a Python object that it returns is for other work alone.</param>
     /// <exception cref="QuantraException">INTERNAL: Python raised an exception that is not one of Quantra's.</exception>
-    public Task<T> RunAsync<T>(Func<T> work)
+    public static Task<T> RunAsync<T>(Func<T> work)
     {
         var done = new TaskCompletionSource<T>(TaskCreationOptions.RunContinuationsAsynchronously);
-        Post(() => done.TrySetResult(work()), error => done.TrySetException(error));
+        new Thread(() => Guard(() => done.TrySetResult(work()), error => done.TrySetException(error)))
+        {
+            IsBackground = true,
+            Name = "quantra-models",
+        }.Start();
         return done.Task;
     }
 
@@ -94,7 +100,27 @@ internal sealed class PythonHost
     private static PythonHost Running(string environment)
     {
         lock (Gate)
-            return _running ??= new PythonHost(environment);
+            return _running ??= new PythonHost(environment, PythonLibrary.Find(environment));
+    }
+
+    /// <summary>Whether an environment is the one that runs, however it is written: the file system decides, as Python sees it.</summary>
+    private async Task<bool> IsOfAsync(string environment) =>
+        environment == _environment || await RunAsync(() => IsSame(environment, _environment)).ConfigureAwait(false);
+
+    private static bool IsSame(string one, string other)
+    {
+        using var path = Py.Import("os.path");
+        using var first = new PyString(one);
+        using var second = new PyString(other);
+        try
+        {
+            using var isSame = path.InvokeMethod("samefile", first, second);
+            return isSame.IsTrue();
+        }
+        catch (PythonException error) when (error.Type.Name == "FileNotFoundError")
+        {
+            return false; // that of the Python which runs was removed
+        }
     }
 
     [SuppressMessage("Design", "CA1031:Do not catch general exception types", Justification = "passed on to the caller who waits")]
@@ -108,8 +134,8 @@ internal sealed class PythonHost
         catch (Exception error)
         {
             _started.SetException(PythonEnvironment.Refusal(
-                $"the Python of {_environment} does not start: {error.Message}; it must be Python 3.11 or newer with a "
-                + "shared library (libpython3.*.so, python3*.dll)",
+                $"the Python of {_environment} does not start: {error.Message}; it had begun, and a process can begin only "
+                + "once: mend it, or choose another environment, and start this program again",
                 error));
             return;
         }
@@ -132,6 +158,7 @@ internal sealed class PythonHost
     private void Start()
     {
         Environment.SetEnvironmentVariable("PYTHONNET_VENV", _environment);
+        Runtime.PythonDLL = _library;
         PythonEngine.Initialize(initSigs: false);
         using (var sys = Py.Import("sys"))
         using (var seconds = new PyFloat(SwitchIntervalSeconds))

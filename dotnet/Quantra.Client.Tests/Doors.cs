@@ -27,6 +27,9 @@ public sealed class Doors : IAsyncLifetime
 
     public string PathOf(string file) => Path.Combine(_folder, file);
 
+    /// <summary>What was said of each environment whose Python cannot start, before that of the tests started.</summary>
+    public IReadOnlyDictionary<string, QuantraException> Refused { get; private set; } = new Dictionary<string, QuantraException>();
+
     public EmbeddedPredictorOptions EmbeddedOptions => new()
     {
         Models = Models,
@@ -41,7 +44,8 @@ public sealed class Doors : IAsyncLifetime
         _server = await PythonServer.StartAsync(Models);
         Address = new Uri($"http://127.0.0.1:{_server.Port}");
         _grpc = new QuantraClient(Address);
-        _embedded = await EmbeddedPredictor.OpenAsync(EmbeddedOptions);
+        Refused = await EnvironmentAttempts.RefusedAsync(EmbeddedOptions, PathOf("environments"));
+        _embedded = await EnvironmentAttempts.OpenAfterCancellingAsync(EmbeddedOptions);
     }
 
     public async ValueTask DisposeAsync()
