@@ -22,6 +22,7 @@ public sealed class EmbeddedPredictor : IStockPredictor
     private readonly PyObject _door;
     private readonly EmbeddedPredictorOptions _options;
     private readonly CallsUnderWay _calls = new();
+    private readonly TaskCompletionSource _closed = new(TaskCreationOptions.RunContinuationsAsynchronously);
 
     private EmbeddedPredictor(PythonHost host, PyObject door, EmbeddedPredictorOptions options, IReadOnlyList<QuantraError> problems)
     {
@@ -123,20 +124,20 @@ public sealed class EmbeddedPredictor : IStockPredictor
 
     /// <summary>Takes no more calls, waits for those under way as long as the grace time, and releases the models.</summary>
     /// <returns>A task that completes when the models are released.</returns>
-    public async ValueTask DisposeAsync()
-    {
-        if (await _calls.CloseAsync(_options.GraceTime).ConfigureAwait(false))
-            await PythonHost.RunAsync(Close).ConfigureAwait(false);
-    }
+    public ValueTask DisposeAsync() => new(EndAsync(_options.GraceTime));
 
     private static async Task<EmbeddedPredictor> LoadAsync(EmbeddedPredictorOptions options, CancellationToken cancellationToken)
     {
         var environment = PythonEnvironment.Find(options.PythonEnvironment);
         var host = await PythonHost.StartAsync(environment).ConfigureAwait(false);
         cancellationToken.ThrowIfCancellationRequested();
-        var (door, statuses) = await PythonHost.RunAsync(() => Open(options, environment)).ConfigureAwait(false);
+        var (door, statuses) = await host.Threads.OpenAsync(() => Open(options, environment)).ConfigureAwait(false);
         var problems = Array.ConvertAll(statuses, StatusReader.Error);
-        return door is null ? throw problems[0].ToException() : new EmbeddedPredictor(host, door, options, problems.AsReadOnly());
+        if (door is null)
+            throw problems[0].ToException();
+        var predictor = new EmbeddedPredictor(host, door, options, problems.AsReadOnly());
+        host.Threads.Add(predictor.EndAsync);
+        return predictor;
     }
 
     /// <summary>Lets go of a predictor that nobody waits for any more, once it is there.</summary>
@@ -145,6 +146,28 @@ public sealed class EmbeddedPredictor : IStockPredictor
         await ((Task)opening).ConfigureAwait(ConfigureAwaitOptions.SuppressThrowing);
         if (opening.IsCompletedSuccessfully)
             await (await opening.ConfigureAwait(false)).DisposeAsync().ConfigureAwait(false);
+    }
+
+    /// <summary>Cancels what is under way and releases the models, when the process ends.</summary>
+    private Task EndAsync() => EndAsync(TimeSpan.Zero);
+
+    private async Task EndAsync(TimeSpan grace)
+    {
+        if (!await _calls.CloseAsync(grace).ConfigureAwait(false))
+        {
+            await _closed.Task.ConfigureAwait(false);
+            return;
+        }
+
+        try
+        {
+            await _host.Threads.RunAsync(Close).ConfigureAwait(false);
+        }
+        finally
+        {
+            _host.Threads.Remove(EndAsync);
+            _closed.SetResult();
+        }
     }
 
     /// <summary>The door and the status of each artifact that was refused, or no door and the status of the error.</summary>

@@ -24,12 +24,16 @@ internal sealed class PythonHost
     private readonly TaskCompletionSource _started = new(TaskCreationOptions.RunContinuationsAsynchronously);
     private readonly string _environment;
     private readonly string _library;
+    private bool _isStopped;
 
     private PythonHost(string environment, string library)
     {
         (_environment, _library) = (environment, library);
         new Thread(Serve) { IsBackground = true, Name = "quantra-python" }.Start();
     }
+
+    /// <summary>For work that takes long, so that calls need not wait for it.</summary>
+    public PythonThreads Threads { get; } = new();
 
     /// <summary>Whether no more calls should be queued.</summary>
     public bool IsFull
@@ -58,20 +62,6 @@ internal sealed class PythonHost
                 + "use one environment per process");
     }
 
-    /// <summary>Runs a long piece of work, such as loading models, on a thread of its own, so that calls need not wait for it.</summary>
-    /// <param name="work">Runs while the thread holds the GIL; a Python object that it returns is for other work alone.</param>
-    /// <exception cref="QuantraException">INTERNAL: Python raised an exception that is not one of Quantra's.</exception>
-    public static Task<T> RunAsync<T>(Func<T> work)
-    {
-        var done = new TaskCompletionSource<T>(TaskCreationOptions.RunContinuationsAsynchronously);
-        new Thread(() => Guard(() => done.TrySetResult(work()), error => done.TrySetException(error)))
-        {
-            IsBackground = true,
-            Name = "quantra-models",
-        }.Start();
-        return done.Task;
-    }
-
     /// <summary>Queues a piece of work for the Python thread.</summary>
     /// <param name="work">Runs while the thread holds the GIL.</param>
     /// <param name="fail">Called with an exception.</param>
@@ -84,11 +74,7 @@ internal sealed class PythonHost
         }
     }
 
-    /// <summary>Takes lasting objects out of Python's garbage collection, after models were loaded or released.</summary>
-    /// <remarks>
-    /// When the process exits, Python.NET runs Python's garbage collector 80 times. With torch loaded that takes 8 seconds;
-    /// with the lasting objects frozen, a tenth of a second.
-    /// </remarks>
+    /// <summary>Collects Python's garbage, and takes what lasts out of the collector's sight; after models were loaded or released.</summary>
     public static void Settle()
     {
         using var gc = Py.Import("gc");
@@ -105,7 +91,7 @@ internal sealed class PythonHost
 
     /// <summary>Whether an environment is the one that runs, however it is written: the file system decides, as Python sees it.</summary>
     private async Task<bool> IsOfAsync(string environment) =>
-        environment == _environment || await RunAsync(() => IsSame(environment, _environment)).ConfigureAwait(false);
+        environment == _environment || await Threads.RunAsync(() => IsSame(environment, _environment)).ConfigureAwait(false);
 
     private static bool IsSame(string one, string other)
     {
@@ -149,14 +135,37 @@ internal sealed class PythonHost
     {
         lock (_work)
         {
-            while (_work.Count == 0)
+            while (_work.Count == 0 || _isStopped)
                 Monitor.Wait(_work);
             return _work.Dequeue();
         }
     }
 
+    /// <summary>Starts no more work, once all that waits was started.</summary>
+    /// <remarks>
+    /// At the end of the process Python.NET collects Python's garbage 80 times, which takes 8 seconds with torch loaded, or
+    /// half loaded, and a tenth of a second where the collector sees nothing of it.
+    /// </remarks>
+    private Task StopAsync()
+    {
+        var stopped = new TaskCompletionSource(TaskCreationOptions.RunContinuationsAsynchronously);
+        Post(Stop, error => stopped.TrySetException(error));
+        return stopped.Task;
+
+        void Stop()
+        {
+            using var gc = Py.Import("gc");
+            gc.InvokeMethod("freeze").Dispose();
+            lock (_work)
+                _isStopped = true;
+            stopped.SetResult();
+        }
+    }
+
     private void Start()
     {
+        // Before Python.NET adds its own: handlers run in the order in which they were added.
+        AppDomain.CurrentDomain.ProcessExit += (_, _) => Threads.End(_started.Task, StopAsync);
         Environment.SetEnvironmentVariable("PYTHONNET_VENV", _environment);
         Runtime.PythonDLL = _library;
         PythonEngine.Initialize(initSigs: false);

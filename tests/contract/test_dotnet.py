@@ -18,6 +18,36 @@ from serving import server_process
 DOTNET = Path(__file__).resolve().parents[2] / "dotnet"
 QUIET = ("-nologo", "-nodeReuse:false", "-p:UseSharedCompilation=false")
 SAMPLE = "samples/Quantra.Terminal"
+ENDING = """
+using Quantra.Client;
+using Quantra.Client.Embedded;
+
+// Ends while Python works: while it opens a predictor, or calls it.
+var opening = EmbeddedPredictor.OpenAsync(new EmbeddedPredictorOptions { Models = args[1], Device = "cpu" });
+if (args[0] == "opening")
+{
+    while (!File.Exists(Path.Combine(args[1], "began")))
+        await Task.Yield();
+    return;
+}
+
+var predictor = await opening;
+var one = new PredictionRequest("small", BarPanel.ReadCsv(Path.Combine(args[1], "bars.csv")));
+PredictionRequest[] many = [.. Enumerable.Repeat(one, 500)];
+var calls = Enumerable.Range(0, 4).Select(_ => predictor.PredictManyAsync(many)).ToArray();
+await calls[0];
+"""
+ENDING_PROJECT = """<Project Sdk="Microsoft.NET.Sdk">
+  <PropertyGroup>
+    <OutputType>Exe</OutputType>
+    <TargetFramework>net10.0</TargetFramework>
+    <ImplicitUsings>enable</ImplicitUsings>
+  </PropertyGroup>
+  <ItemGroup>
+    <ProjectReference Include="{dotnet}/Quantra.Client.Embedded/Quantra.Client.Embedded.csproj" />
+  </ItemGroup>
+</Project>
+"""
 
 pytestmark = pytest.mark.slow
 
@@ -111,6 +141,32 @@ def test_an_environment_without_quantra_is_told(terminal: tuple[str, str], model
     line = refused(terminal, models, tmp_path)
     assert line.startswith(f"PACKAGE_MISSING: the Python of {tmp_path} cannot import quantra: ")
     assert "pip install 'quantra[dotnet]'" in line
+
+
+@pytest.fixture(scope="module")
+def ending(dotnet: str, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
+    """The command that runs a program which ends while Python works."""
+    folder = tmp_path_factory.mktemp("ending")
+    (folder / "Ending.csproj").write_text(ENDING_PROJECT.format(dotnet=DOTNET))
+    (folder / "Program.cs").write_text(ENDING)
+    done = run(dotnet, "build", str(folder), "-o", str(folder / "out"), *QUIET)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return dotnet, str(folder / "out" / "Ending.dll")
+
+
+def test_a_program_may_end_while_python_forecasts(ending: tuple[str, str], models: Path) -> None:
+    done = run(*ending, "calling", str(models))
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_program_may_end_while_a_predictor_opens(ending: tuple[str, str], tmp_path: Path) -> None:
+    venv.create(tmp_path, with_pip=False)
+    package = next(tmp_path.rglob("site-packages")) / "predictor"
+    package.mkdir()
+    (package / "__init__.py").touch()
+    (package / "embed.py").write_text(f"open({str(tmp_path / 'began')!r}, 'w').close()\nwhile True:\n    pass\n")
+    done = run(*ending, "opening", str(tmp_path), environment=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_an_exception_of_pythons_own_is_internal_and_shows_no_trace(
