@@ -21,6 +21,8 @@ public sealed class EmbeddedPredictor : IStockPredictor
     private readonly PythonHost _host;
     private readonly PyObject _door;
     private readonly EmbeddedPredictorOptions _options;
+    private readonly TimeSpan _timeout;
+    private readonly bool _isView;
     private readonly CallsUnderWay _calls = new();
     private readonly TaskCompletionSource _closed = new(TaskCreationOptions.RunContinuationsAsynchronously);
 
@@ -28,9 +30,13 @@ public sealed class EmbeddedPredictor : IStockPredictor
     {
         _host = host;
         _door = door;
-        _options = options;
+        (_options, _timeout) = (options, options.Timeout);
         Problems = problems;
     }
+
+    private EmbeddedPredictor(EmbeddedPredictor predictor, TimeSpan timeout)
+        : this(predictor._host, predictor._door, predictor._options, predictor.Problems) =>
+        (_timeout, _isView, _calls) = (timeout, true, predictor._calls);
 
     /// <summary>Errors of the artifacts that could not be loaded; the others are served.</summary>
     public IReadOnlyList<QuantraError> Problems { get; }
@@ -62,6 +68,11 @@ public sealed class EmbeddedPredictor : IStockPredictor
             throw;
         }
     }
+
+    /// <summary>This predictor with another timeout, for some of the calls.</summary>
+    /// <param name="timeout">Positive, at most a day.</param>
+    /// <returns>A predictor of the same models. It ends with this one; it need not be disposed.</returns>
+    public EmbeddedPredictor WithTimeout(TimeSpan timeout) => new(this, CallTimeout.Checked(timeout));
 
     /// <inheritdoc/>
     public Task<Forecast> PredictAsync(PredictionRequest request, CancellationToken cancellationToken = default) =>
@@ -124,7 +135,7 @@ public sealed class EmbeddedPredictor : IStockPredictor
 
     /// <summary>Takes no more calls, waits for those under way as long as the grace time, and releases the models.</summary>
     /// <returns>A task that completes when the models are released.</returns>
-    public ValueTask DisposeAsync() => new(EndAsync(_options.GraceTime));
+    public ValueTask DisposeAsync() => _isView ? default : new(EndAsync(_options.GraceTime));
 
     private static async Task<EmbeddedPredictor> LoadAsync(EmbeddedPredictorOptions options, CancellationToken cancellationToken)
     {
@@ -209,7 +220,7 @@ public sealed class EmbeddedPredictor : IStockPredictor
         CancellationToken cancellationToken)
         where TResponse : IMessage<TResponse>
     {
-        var call = new EmbeddedCall(_host, _options.Timeout);
+        var call = new EmbeddedCall(_host, _timeout);
         return _calls.RunAsync(
             this,
             async either => parser.ParseFrom(await call.RunAsync(_door, name, write().ToByteArray(), either).ConfigureAwait(false)),

@@ -107,6 +107,9 @@ public sealed class EmbeddedPredictorTests(Doors doors) : PredictorTests(doors, 
         await EmbeddedPredictor.OpenAsync(
             Doors.EmbeddedOptions with { Timeout = timeout, GraceTime = graceTime ?? Doors.EmbeddedOptions.GraceTime });
 
+    protected override IStockPredictor WithTimeout(IStockPredictor predictor, TimeSpan timeout) =>
+        ((EmbeddedPredictor)predictor).WithTimeout(timeout);
+
     private static Task<QuantraException> RefusalAsync(EmbeddedPredictorOptions options) =>
         Assert.ThrowsAsync<QuantraException>(() => EmbeddedPredictor.OpenAsync(options));
 }

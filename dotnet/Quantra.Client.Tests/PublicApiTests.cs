@@ -1,6 +1,7 @@
 using System.Reflection;
 using System.Runtime.Versioning;
 using Quantra.Client.Embedded;
+using Quantra.Client.Testing;
 
 namespace Quantra.Client.Tests;
 
@@ -23,6 +24,7 @@ public sealed class PublicApiTests
     [Theory]
     [InlineData(typeof(IStockPredictor))]
     [InlineData(typeof(QuantraClient))]
+    [InlineData(typeof(FakeStockPredictor))]
     [InlineData(typeof(EmbeddedPredictor))]
     public void The_public_API_is_the_one_that_is_written_down(Type member)
     {

@@ -93,6 +93,19 @@ public sealed class QuantraClientTests(Doors doors)
     }
 
     [Fact]
+    public async Task Some_calls_may_have_more_headers()
+    {
+        var answering = new Answering(Task.FromResult<object>(new V1.ListModelsResponse()));
+        await using var client = new QuantraClient(answering, new QuantraClientOptions());
+        await client.WithHeader("x-request-id", "42").WithHeader("x-desk", "rates").ListModelsAsync(Token);
+        await client.ListModelsAsync(Token);
+        Assert.Equal(["x-request-id: 42, x-desk: rates", ""], answering.Headers);
+        Assert.ThrowsAny<ArgumentException>(() => client.WithHeader("two words", "42"));
+        Assert.ThrowsAny<ArgumentException>(() => client.WithHeader(null!, "42"));
+        Assert.ThrowsAny<ArgumentException>(() => client.WithHeader("x-request-id", null!));
+    }
+
+    [Fact]
     public async Task The_details_of_a_status_are_the_error()
     {
         var refusal = await RefusalAsync(WithDetails("quantra"));
@@ -234,12 +247,15 @@ public sealed class QuantraClientTests(Doors doors)
     /// <summary>Gives every call the same answer, or the same failure.</summary>
     private sealed class Answering(Task<object> answer) : CallInvoker
     {
+        public List<string> Headers { get; } = [];
+
         public override AsyncUnaryCall<TResponse> AsyncUnaryCall<TRequest, TResponse>(
             Method<TRequest, TResponse> method,
             string? host,
             CallOptions options,
             TRequest request)
         {
+            Headers.Add(string.Join(", ", options.Headers!.Select(entry => $"{entry.Key}: {entry.Value}")));
             return new(AnswerAsync(), Task.FromResult(Metadata.Empty), () => Status.DefaultSuccess, () => Metadata.Empty, () => { });
 
             async Task<TResponse> AnswerAsync() => (TResponse)await answer;
