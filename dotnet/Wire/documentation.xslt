@@ -1,0 +1,12 @@
+<?xml version="1.0" encoding="utf-8"?>
+<!-- Documentation of an assembly without its wire and its transport, which are internal. -->
+<xsl:stylesheet version="1.0" xmlns:xsl="http://www.w3.org/1999/XSL/Transform">
+  <xsl:output method="xml" encoding="utf-8" />
+  <xsl:template match="@*|node()">
+    <xsl:copy><xsl:apply-templates select="@*|node()" /></xsl:copy>
+  </xsl:template>
+  <xsl:template match="member[starts-with(substring(@name, 3), 'Quantra.V1.')]" />
+  <xsl:template match="member[starts-with(substring(@name, 3), 'Quantra.Rpc.')]" />
+  <xsl:template match="member[starts-with(substring(@name, 3), 'Quantra.Client.Wire.')]" />
+  <xsl:template match="member[starts-with(substring(@name, 3), 'Quantra.Client.Transport.')]" />
+</xsl:stylesheet>
