@@ -17,6 +17,7 @@ public sealed class QuantraClientTests(Doors doors)
     private static CancellationToken Token => TestContext.Current.CancellationToken;
 
     [Fact]
+    [Trait(Doors.Category, Doors.Slow)]
     public async Task A_server_that_is_not_there_is_UNAVAILABLE()
     {
         await using var client = new QuantraClient(Nobody);
@@ -36,6 +37,7 @@ public sealed class QuantraClientTests(Doors doors)
     }
 
     [Fact]
+    [Trait(Doors.Category, Doors.Slow)]
     public async Task A_connection_that_dies_silently_is_replaced_within_the_call()
     {
         await using var relay = new Relay(doors.Address);
@@ -47,6 +49,7 @@ public sealed class QuantraClientTests(Doors doors)
     }
 
     [Fact]
+    [Trait(Doors.Category, Doors.Slow)]
     public async Task Without_retries_a_connection_that_dies_silently_is_UNAVAILABLE_and_the_next_call_has_another()
     {
         await using var relay = new Relay(doors.Address);
@@ -65,6 +68,7 @@ public sealed class QuantraClientTests(Doors doors)
     }
 
     [Fact]
+    [Trait(Doors.Category, Doors.Slow)]
     public async Task A_server_that_lets_nobody_in_is_UNAVAILABLE()
     {
         using var listener = new TcpListener(IPAddress.Loopback, 0);

@@ -44,6 +44,7 @@ public sealed class RetryTests(Doors doors)
     }
 
     [Fact]
+    [Trait(Doors.Category, Doors.Slow)]
     public async Task More_calls_than_a_server_takes_at_once_are_all_answered()
     {
         var request = Request;

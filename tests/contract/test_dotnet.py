@@ -3,6 +3,7 @@
 What a process can try only once, Python's start, is tried by the terminal sample, in a process for each try.
 """
 
+import ctypes.util
 import os
 import shutil
 import subprocess
@@ -18,6 +19,17 @@ from serving import server_process
 DOTNET = Path(__file__).resolve().parents[2] / "dotnet"
 QUIET = ("-nologo", "-nodeReuse:false", "-p:UseSharedCompilation=false")
 SAMPLE = "samples/Quantra.Terminal"
+OLDER = "net8.0"
+HAS_CULTURES = sys.platform != "linux" or ctypes.util.find_library("icuuc") is not None
+WRITE_AND_READ = (
+    "BarPanelTests",
+    "CovariateSourceTests",
+    "CultureOfTheRun",
+    "FakeStockPredictorTests",
+    "GrpcPredictorTests",
+    "RecordTests",
+)
+"""C# tests of what writes and reads numbers and days."""
 ENDING = """
 using Quantra.Client;
 using Quantra.Client.Embedded;
@@ -60,19 +72,57 @@ def dotnet() -> str:
     return found
 
 
-def run(*command: str, environment: Path = Path(sys.prefix)) -> subprocess.CompletedProcess[str]:
-    """Run with the Python of an environment."""
-    variables = os.environ | {
-        "QUANTRA_PYTHON": sys.executable,
-        "QUANTRA_VENV": str(environment),
-        "OMP_NUM_THREADS": "1",
-        "PYTHONPATH": "",
-    }
+def run(*command: str, environment: Path = Path(sys.prefix), **more: str) -> subprocess.CompletedProcess[str]:
+    """Run with the Python of an environment, and more variables."""
+    variables = (
+        os.environ
+        | more
+        | {
+            "QUANTRA_PYTHON": sys.executable,
+            "QUANTRA_VENV": str(environment),
+            "OMP_NUM_THREADS": "1",
+            "PYTHONPATH": "",
+        }
+    )
     return subprocess.run(command, cwd=DOTNET, env=variables, capture_output=True, text=True, check=False)
 
 
-def test_csharp_answers_as_python_does(dotnet: str) -> None:
-    done = run(dotnet, "test", "Quantra.Client.Tests", *QUIET)
+@pytest.fixture(scope="module")
+def fixture(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A folder with what the C# tests compare with."""
+    folder = tmp_path_factory.mktemp("fixture")
+    writer = Path(__file__).with_name("dotnet_fixture.py")
+    subprocess.run([sys.executable, str(writer), str(folder)], check=True)
+    return str(folder)
+
+
+def test_csharp_answers_as_python_does(dotnet: str, fixture: str) -> None:
+    variables = {"QUANTRA_TEST_FIXTURE": fixture, "DOTNET_SYSTEM_GLOBALIZATION_INVARIANT": "1"}
+    done = run(dotnet, "test", "Quantra.Client.Tests", *QUIET, **variables)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.fixture(scope="module")
+def older_build(dotnet: str) -> tuple[str, str]:
+    """The command that runs the C# tests on the libraries' build for the older framework."""
+    done = run(dotnet, "build", "Quantra.Client.Tests", f"-p:LibraryFramework={OLDER}", *QUIET)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return dotnet, str(DOTNET / "Quantra.Client.Tests" / "bin" / "Debug" / f"with-{OLDER}" / "Quantra.Client.Tests.dll")
+
+
+def test_csharp_answers_so_on_the_older_framework(older_build: tuple[str, str], fixture: str) -> None:
+    """In Turkish, whose letters i are others, where the machine can; all but what takes its time."""
+    culture = {"QUANTRA_TEST_CULTURE": "tr-TR"} if HAS_CULTURES else {"DOTNET_SYSTEM_GLOBALIZATION_INVARIANT": "1"}
+    done = run(*older_build, "-trait-", "Category=Slow", QUANTRA_TEST_FIXTURE=fixture, **culture)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.skipif(
+    not HAS_CULTURES, reason="this machine has no ICU (on Debian, the package libicu72), so no cultures"
+)
+def test_csharp_answers_so_where_commas_part_decimals(older_build: tuple[str, str], fixture: str) -> None:
+    classes = [part for name in WRITE_AND_READ for part in ("-class", f"Quantra.Client.Tests.{name}")]
+    done = run(*older_build, *classes, QUANTRA_TEST_FIXTURE=fixture, QUANTRA_TEST_CULTURE="de-DE")
     assert done.returncode == 0, done.stdout + done.stderr
 
 
