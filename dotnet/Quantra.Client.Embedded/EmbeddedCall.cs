@@ -8,7 +8,10 @@ namespace Quantra.Client.Embedded;
 /// It starts on the host's thread, and its answer is copied on the Python thread that computed it, which saves a thread
 /// switch; both hold the GIL while they do so.
 /// </remarks>
-internal sealed class EmbeddedCall(PythonHost host, TimeSpan timeout)
+/// <param name="host">Where it starts.</param>
+/// <param name="timeout">Of the whole call, as messages tell it.</param>
+/// <param name="left">What is left of it.</param>
+internal sealed class EmbeddedCall(PythonHost host, TimeSpan timeout, TimeSpan left)
 {
     private readonly TaskCompletionSource<(byte[] Response, byte[] Status)> _answer =
         new(TaskCreationOptions.RunContinuationsAsynchronously);
@@ -47,7 +50,7 @@ internal sealed class EmbeddedCall(PythonHost host, TimeSpan timeout)
     {
         try
         {
-            return await _answer.Task.WaitAsync(timeout, cancellationToken).ConfigureAwait(false);
+            return await _answer.Task.WaitAsync(left, cancellationToken).ConfigureAwait(false);
         }
         catch (OperationCanceledException)
         {
@@ -66,7 +69,7 @@ internal sealed class EmbeddedCall(PythonHost host, TimeSpan timeout)
     {
         using var called = new PyString(name);
         using var view = PyObject.FromManagedObject(request);
-        using var seconds = new PyFloat(timeout.TotalSeconds);
+        using var seconds = new PyFloat(left.TotalSeconds);
         var pending = _pending = door.InvokeMethod("call", called, view, seconds);
         using var tell = PyObject.FromManagedObject((Action)(() => PythonHost.Guard(Collect, Fail)));
         pending.InvokeMethod("when_done", tell).Dispose();

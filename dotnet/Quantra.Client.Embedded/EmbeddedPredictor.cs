@@ -1,3 +1,4 @@
+using System.Diagnostics;
 using Google.Protobuf;
 using Python.Runtime;
 using Quantra.Client.Wire;
@@ -24,6 +25,7 @@ public sealed class EmbeddedPredictor : IStockPredictor
     private readonly TimeSpan _timeout;
     private readonly bool _isView;
     private readonly CallsUnderWay _calls = new();
+    private readonly CallTurns _turns = new();
     private readonly TaskCompletionSource _closed = new(TaskCreationOptions.RunContinuationsAsynchronously);
 
     private EmbeddedPredictor(PythonHost host, PyObject door, EmbeddedPredictorOptions options, IReadOnlyList<QuantraError> problems)
@@ -36,7 +38,7 @@ public sealed class EmbeddedPredictor : IStockPredictor
 
     private EmbeddedPredictor(EmbeddedPredictor predictor, TimeSpan timeout)
         : this(predictor._host, predictor._door, predictor._options, predictor.Problems) =>
-        (_timeout, _isView, _calls) = (timeout, true, predictor._calls);
+        (_timeout, _isView, _calls, _turns) = (timeout, true, predictor._calls, predictor._turns);
 
     /// <summary>Errors of the artifacts that could not be loaded; the others are served.</summary>
     public IReadOnlyList<QuantraError> Problems { get; }
@@ -218,13 +220,29 @@ public sealed class EmbeddedPredictor : IStockPredictor
         Func<IMessage> write,
         MessageParser<TResponse> parser,
         CancellationToken cancellationToken)
+        where TResponse : IMessage<TResponse> =>
+        _calls.RunAsync(this, async either => Parsed(parser, await AnswerAsync(name, write(), either).ConfigureAwait(false)), cancellationToken);
+
+    private async Task<byte[]> AnswerAsync(string name, IMessage request, CancellationToken cancellationToken)
+    {
+        var began = Stopwatch.GetTimestamp();
+        using var turn = await _turns.TakeAsync(request is V1.ExplainRequest, _timeout, cancellationToken).ConfigureAwait(false);
+        var left = _timeout - Stopwatch.GetElapsedTime(began);
+        var call = new EmbeddedCall(_host, _timeout, left > TimeSpan.Zero ? left : TimeSpan.Zero);
+        return await call.RunAsync(_door, name, request.ToByteArray(), cancellationToken).ConfigureAwait(false);
+    }
+
+    private static TResponse Parsed<TResponse>(MessageParser<TResponse> parser, byte[] answer)
         where TResponse : IMessage<TResponse>
     {
-        var call = new EmbeddedCall(_host, _timeout);
-        return _calls.RunAsync(
-            this,
-            async either => parser.ParseFrom(await call.RunAsync(_door, name, write().ToByteArray(), either).ConfigureAwait(false)),
-            cancellationToken);
+        try
+        {
+            return parser.ParseFrom(answer);
+        }
+        catch (InvalidProtocolBufferException error)
+        {
+            throw Unreadable.Answer($"its {answer.Length} bytes are no message", error);
+        }
     }
 
     private bool Close()

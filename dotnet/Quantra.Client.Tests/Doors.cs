@@ -30,6 +30,9 @@ public sealed class Doors : IAsyncLifetime
 
     public Expected Expected => _expected!;
 
+    /// <summary>That answers <see cref="Grpc"/>.</summary>
+    internal PythonServer Server => _server!;
+
     public Uri Address { get; private set; } = new("http://127.0.0.1");
 
     public string Models => PathOf("models");

@@ -1,4 +1,5 @@
 using System.Diagnostics;
+using System.Globalization;
 using System.Text.Json;
 
 namespace Quantra.Client.Tests;
@@ -12,6 +13,9 @@ internal sealed class PythonServer : IAsyncDisposable
 
     /// <summary>Of 127.0.0.1; 0 where it listens on a Unix socket.</summary>
     public int Port { get; }
+
+    /// <summary>Of 127.0.0.1.</summary>
+    public Uri Address => new($"http://127.0.0.1:{Port}");
 
     /// <summary>Starts one and waits until it answers.</summary>
     public static async Task<PythonServer> StartAsync(string models, params string[] more)
@@ -29,6 +33,15 @@ internal sealed class PythonServer : IAsyncDisposable
         using var process = Start(arguments);
         await process.WaitForExitAsync();
         Assert.Equal(0, process.ExitCode);
+    }
+
+    /// <summary>Sends it a signal of Unix.</summary>
+    /// <param name="name">Such as STOP.</param>
+    public async Task SignalAsync(string name)
+    {
+        using var kill = Process.Start("kill", [$"-{name}", _process.Id.ToString(CultureInfo.InvariantCulture)]);
+        await kill.WaitForExitAsync();
+        Assert.Equal(0, kill.ExitCode);
     }
 
     public async ValueTask DisposeAsync()

@@ -11,6 +11,7 @@ internal sealed class Relay : IAsyncDisposable
     private readonly List<Task> _working = [];
     private readonly int _port;
     private CancellationTokenSource _silence = new();
+    private long _swallowed;
 
     public Relay(Uri server)
     {
@@ -20,6 +21,9 @@ internal sealed class Relay : IAsyncDisposable
     }
 
     public Uri Address => new($"http://{_listener.LocalEndpoint}");
+
+    /// <summary>Bytes that came after it had fallen silent.</summary>
+    public long Swallowed => Interlocked.Read(ref _swallowed);
 
     /// <summary>From now on nothing comes through the connections that there are, which stay open; new ones work.</summary>
     public void FallSilent()
@@ -56,14 +60,16 @@ internal sealed class Relay : IAsyncDisposable
         }
     }
 
-    private static async Task PassOnAsync(TcpClient from, TcpClient to, CancellationToken silence)
+    private async Task PassOnAsync(TcpClient from, TcpClient to, CancellationToken silence)
     {
         var buffer = new byte[1 << 16];
         try
         {
             while (await from.GetStream().ReadAsync(buffer, CancellationToken.None) is > 0 and var count)
             {
-                if (!silence.IsCancellationRequested)
+                if (silence.IsCancellationRequested)
+                    Interlocked.Add(ref _swallowed, count);
+                else
                     await to.GetStream().WriteAsync(buffer.AsMemory(0, count), CancellationToken.None);
             }
         }

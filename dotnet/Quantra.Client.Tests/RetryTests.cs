@@ -44,16 +44,6 @@ public sealed class RetryTests(Doors doors)
     }
 
     [Fact]
-    [Trait(Doors.Category, Doors.Slow)]
-    public async Task More_calls_than_a_server_takes_at_once_are_all_answered()
-    {
-        var request = Request;
-        await using var client = new QuantraClient(doors.Address);
-        var forecasts = await Task.WhenAll(Enumerable.Range(0, 1500).Select(_ => client.PredictAsync(request, Token)));
-        Assert.All(forecasts, forecast => Assert.Equal(forecasts[0].ForecastId, forecast.ForecastId));
-    }
-
-    [Fact]
     public async Task A_request_that_is_too_large_is_refused_before_it_is_sent()
     {
         var door = new LateServer(doors.Address, 0);

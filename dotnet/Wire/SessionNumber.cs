@@ -16,7 +16,14 @@ internal static class SessionNumber
     }
 
     /// <summary>The day of a number.</summary>
-    public static DateOnly ToDate(int session) => new(session / 10_000, session / 100 % 100, session % 100);
+    /// <exception cref="QuantraException">INTERNAL: there is no such day.</exception>
+    public static DateOnly ToDate(int session)
+    {
+        var (year, month, day) = (session / 10_000, session / 100 % 100, session % 100);
+        return year is >= 1 and <= 9999 && month is >= 1 and <= 12 && day >= 1 && day <= DateTime.DaysInMonth(year, month)
+            ? new DateOnly(year, month, day)
+            : throw Unreadable.Answer($"there is no day {session}");
+    }
 
     /// <summary>The day of a number, or null of 0.</summary>
     public static DateOnly? ToDateOrNull(int session) => session == 0 ? null : ToDate(session);

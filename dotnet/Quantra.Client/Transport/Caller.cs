@@ -24,6 +24,9 @@ internal sealed class Caller
         Watch = new CallWatch(options.LoggerFactory);
     }
 
+    /// <summary>The turns that its calls take.</summary>
+    private CallTurns Turns { get; init; } = new();
+
     /// <summary>Longest wait for an answer.</summary>
     public TimeSpan Timeout { get; private init; }
 
@@ -34,11 +37,12 @@ internal sealed class Caller
     public CallWatch Watch { get; private init; }
 
     /// <summary>The same with another timeout.</summary>
-    public Caller With(TimeSpan timeout) => new(_options, _token, _target, _repeats) { Timeout = timeout, Headers = Headers, Watch = Watch };
+    public Caller With(TimeSpan timeout) =>
+        new(_options, _token, _target, _repeats) { Timeout = timeout, Headers = Headers, Watch = Watch, Turns = Turns };
 
     /// <summary>The same with one more header.</summary>
     public Caller With(Metadata.Entry header) =>
-        new(_options, _token, _target, _repeats) { Timeout = Timeout, Headers = [.. Headers, header], Watch = Watch };
+        new(_options, _token, _target, _repeats) { Timeout = Timeout, Headers = [.. Headers, header], Watch = Watch, Turns = Turns };
 
     /// <summary>Calls, and waits for the answer.</summary>
     /// <param name="method">Of the stub.</param>
@@ -68,9 +72,9 @@ internal sealed class Caller
             watched.Fail((failure as QuantraException)?.Reason ?? QuantraReason.Cancelled);
             throw failure;
         }
-        catch (QuantraException error)
+        catch (Exception error) when (error is QuantraException or OperationCanceledException)
         {
-            watched.Fail(error.Reason);
+            watched.Fail((error as QuantraException)?.Reason ?? QuantraReason.Cancelled);
             throw;
         }
     }
@@ -79,8 +83,10 @@ internal sealed class Caller
         Func<TRequest, CallOptions, AsyncUnaryCall<TResponse>> method,
         TRequest request,
         CancellationToken cancellationToken)
+        where TRequest : IMessage
     {
         var options = await OptionsAsync(cancellationToken).ConfigureAwait(false);
+        using var turn = await Turns.TakeAsync(request is V1.ExplainRequest, Timeout, cancellationToken).ConfigureAwait(false);
         try
         {
             using var first = method(request, options);
