@@ -19,7 +19,7 @@ internal sealed class EmbeddedCall(PythonHost host, TimeSpan timeout, TimeSpan l
     private PyObject? _pending;
 
     /// <summary>Makes a call and waits for its response without blocking a thread.</summary>
-    /// <param name="door">Python's predictor.embed.Door.</param>
+    /// <param name="door">To call.</param>
     /// <param name="name">Of the call, as in prediction.proto.</param>
     /// <param name="request">The bytes of its request.</param>
     /// <param name="cancellationToken">Ends the wait, and soon after the work.</param>
@@ -28,7 +28,7 @@ internal sealed class EmbeddedCall(PythonHost host, TimeSpan timeout, TimeSpan l
     /// <exception cref="QuantraException">
     /// Python's own error, DEADLINE_EXCEEDED, QUEUE_FULL, or INTERNAL for an exception that is not one of Quantra's.
     /// </exception>
-    public async Task<byte[]> RunAsync(PyObject door, string name, byte[] request, CancellationToken cancellationToken)
+    public async Task<byte[]> RunAsync(PythonDoor door, string name, byte[] request, CancellationToken cancellationToken)
     {
         cancellationToken.ThrowIfCancellationRequested();
         if (host.IsFull)
@@ -65,7 +65,7 @@ internal sealed class EmbeddedCall(PythonHost host, TimeSpan timeout, TimeSpan l
         }
     }
 
-    private void Begin(PyObject door, string name, byte[] request)
+    private void Begin(PythonDoor door, string name, byte[] request)
     {
         using var called = new PyString(name);
         using var view = PyObject.FromManagedObject(request);

@@ -20,7 +20,7 @@ namespace Quantra.Client.Embedded;
 public sealed class EmbeddedPredictor : IStockPredictor
 {
     private readonly PythonHost _host;
-    private readonly PyObject _door;
+    private readonly PythonDoor _door;
     private readonly EmbeddedPredictorOptions _options;
     private readonly TimeSpan _timeout;
     private readonly bool _isView;
@@ -28,7 +28,7 @@ public sealed class EmbeddedPredictor : IStockPredictor
     private readonly CallTurns _turns = new();
     private readonly TaskCompletionSource _closed = new(TaskCreationOptions.RunContinuationsAsynchronously);
 
-    private EmbeddedPredictor(PythonHost host, PyObject door, EmbeddedPredictorOptions options, IReadOnlyList<QuantraError> problems)
+    private EmbeddedPredictor(PythonHost host, PythonDoor door, EmbeddedPredictorOptions options, IReadOnlyList<QuantraError> problems)
     {
         _host = host;
         _door = door;
@@ -184,7 +184,7 @@ public sealed class EmbeddedPredictor : IStockPredictor
     }
 
     /// <summary>The door and the status of each artifact that was refused, or no door and the status of the error.</summary>
-    private static (PyObject? Door, byte[][] Statuses) Open(EmbeddedPredictorOptions options, string environment)
+    private static (PythonDoor? Door, byte[][] Statuses) Open(EmbeddedPredictorOptions options, string environment)
     {
         using var module = Import(environment);
         using var models = new PyString(options.Models);
@@ -195,7 +195,7 @@ public sealed class EmbeddedPredictor : IStockPredictor
         using var statuses = opened[1];
         PythonHost.Settle();
         var door = opened[0];
-        return (door.IsNone() ? null : door, PythonBytes.CopyEach(statuses));
+        return (door.IsNone() ? null : new PythonDoor(door), PythonBytes.CopyEach(statuses));
     }
 
     private static PyObject Import(string environment)
@@ -247,8 +247,7 @@ public sealed class EmbeddedPredictor : IStockPredictor
 
     private bool Close()
     {
-        _door.InvokeMethod("close").Dispose();
-        _door.Dispose();
+        _door.Close();
         PythonHost.Settle();
         return true;
     }

@@ -4,7 +4,7 @@ using System.Text.RegularExpressions;
 
 namespace Quantra.Client.Embedded;
 
-/// <summary>Finds the shared library of an environment's Python, and tries it without starting Python.</summary>
+/// <summary>Finds and loads the shared library of an environment's Python, without starting Python.</summary>
 /// <remarks>
 /// Python.NET remembers a library that does not load for as long as the process lives. Whatever can be known before is
 /// refused here, so that another environment may follow.
@@ -25,16 +25,16 @@ internal static partial class PythonLibrary
             throw Refusal(environment, $"it is Python {version}, and {Oldest} or newer is needed");
         var library = Candidates(home, version).FirstOrDefault(File.Exists)
             ?? throw Refusal(environment, $"there is no shared library of Python {version} beside {home}; install a Python that has one");
-        Try(environment, library);
+        Load(environment, library);
         return library;
     }
 
-    /// <summary>Loads the library and lets go of it.</summary>
-    private static void Try(string environment, string library)
+    /// <summary>Loads the library. It stays: on Windows the libraries that it needs are found beside it in this way alone.</summary>
+    private static void Load(string environment, string library)
     {
         try
         {
-            NativeLibrary.Free(NativeLibrary.Load(library));
+            _ = NativeLibrary.Load(library);
         }
         catch (Exception error) when (error is DllNotFoundException or BadImageFormatException)
         {

@@ -649,6 +649,19 @@ public abstract class PredictorTests
     }
 
     [Fact]
+    public async Task A_predictor_may_end_with_a_long_line_of_calls()
+    {
+        var predictor = await OpenAsync(TimeSpan.FromSeconds(30), TimeSpan.FromTicks(1));
+        var request = new PredictionRequest("small", Bars);
+        var calls = Enumerable.Range(0, 500).Select(_ => predictor.PredictAsync(request, Token)).ToArray();
+        await calls[0];
+        await predictor.DisposeAsync();
+        var failures = await Task.WhenAll(calls.Select(call => Record.ExceptionAsync(() => call).AsTask()));
+        Assert.All(failures.OfType<Exception>(), failure => Assert.Equal(QuantraReason.Cancelled, Assert.IsType<QuantraException>(failure).Reason));
+        Assert.Null(failures[0]);
+    }
+
+    [Fact]
     public async Task A_disposed_predictor_refuses_calls()
     {
         var predictor = await OpenAsync(TimeSpan.FromSeconds(30));
