@@ -118,6 +118,17 @@ public sealed class BarPanelTests : IDisposable
     }
 
     [Fact]
+    public void A_file_that_Excel_has_open_is_read_and_one_that_is_locked_is_refused()
+    {
+        var expected = Read(Three);
+        var path = Path.Combine(_folder.FullName, "bars.csv");
+        using (new FileStream(path, FileMode.Open, FileAccess.ReadWrite, FileShare.Read))
+            Assert.Equal(expected, BarPanel.ReadCsv(path));
+        using (new FileStream(path, FileMode.Open, FileAccess.ReadWrite, FileShare.None))
+            Assert.Contains("cannot be read", Assert.Throws<QuantraException>(() => BarPanel.ReadCsv(path)).Message, StringComparison.Ordinal);
+    }
+
+    [Fact]
     public void A_symbol_that_is_not_UTF8_is_refused()
     {
         var path = Path.Combine(_folder.FullName, "bars.csv");

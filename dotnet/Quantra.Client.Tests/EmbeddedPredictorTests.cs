@@ -58,6 +58,7 @@ public sealed class EmbeddedPredictorTests(Doors doors) : PredictorTests(doors, 
     }
 
     [Fact]
+    [Trait(Doors.Category, Doors.Slow)]
     public async Task An_environment_may_be_written_in_several_ways()
     {
         var environment = Doors.Expected.Environment;
