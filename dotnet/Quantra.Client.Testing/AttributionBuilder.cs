@@ -96,6 +96,7 @@ public sealed record AttributionBuilder
         Check.Symbols(Symbols);
         Check.Horizons([Horizon]);
         Check.Quantiles([Quantile]);
+        ArgumentNullException.ThrowIfNull(Inputs);
         if (Inputs.Count == 0)
             throw new ArgumentException("Inputs is empty; give at least one");
         double[][] rows = [.. Symbols.Select(symbol => Inputs.Select((input, place) => ValueOf(symbol, input.Name, place)).ToArray())];

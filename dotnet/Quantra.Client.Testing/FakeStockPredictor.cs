@@ -29,6 +29,8 @@ public sealed class FakeStockPredictor : IStockPredictor
     public FakeStockPredictor(params ModelInfo[] models)
     {
         ArgumentNullException.ThrowIfNull(models);
+        if (Array.Exists(models, model => model is null))
+            throw new ArgumentException("a model is null", nameof(models));
         Models = models.Length > 0 ? [.. models] : [new ModelInfoBuilder().Build()];
         OnPredict = (request, _) => Task.FromResult(ForecastBuilder.For(Find(request.Model), request).Build());
         OnExplain = (request, _) => Task.FromResult(Explain(Find(request.Instance.Model), request));
@@ -159,6 +161,7 @@ public sealed class FakeStockPredictor : IStockPredictor
     /// <summary>The version that a reference means.</summary>
     private ModelInfo Find(ModelReference reference)
     {
+        ArgumentNullException.ThrowIfNull(reference.Text, nameof(reference));
         var (name, which) = reference.Text.Split('@', 2) is [var one, var other] ? (one, other) : (reference.Text, null);
         ModelInfo[] versions = [.. Models.Where(model => model.Name == name)];
         if (versions.Length == 0)

@@ -173,6 +173,8 @@ public sealed record ForecastBuilder
 
     private void CheckAll()
     {
+        ArgumentNullException.ThrowIfNull(Refusals);
+        ArgumentNullException.ThrowIfNull(LastClose);
         Check.Symbols(Symbols);
         Check.Horizons(Horizons);
         Check.Quantiles(Quantiles);

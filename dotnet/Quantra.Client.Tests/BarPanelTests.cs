@@ -1,3 +1,4 @@
+using System.Diagnostics;
 using System.Globalization;
 using System.Text;
 
@@ -126,6 +127,18 @@ public sealed class BarPanelTests : IDisposable
             Assert.Equal(expected, BarPanel.ReadCsv(path));
         using (new FileStream(path, FileMode.Open, FileAccess.ReadWrite, FileShare.None))
             Assert.Contains("cannot be read", Assert.Throws<QuantraException>(() => BarPanel.ReadCsv(path)).Message, StringComparison.Ordinal);
+    }
+
+    [Fact]
+    public async Task Bars_may_come_out_of_a_pipe()
+    {
+        Assert.SkipWhen(OperatingSystem.IsWindows(), "a file of Windows is no pipe");
+        var path = Path.Combine(_folder.FullName, "bars.csv");
+        using (var made = Process.Start("mkfifo", [path]))
+            await made.WaitForExitAsync(TestContext.Current.CancellationToken);
+        var reading = BarPanel.ReadCsvAsync(path, TestContext.Current.CancellationToken);
+        await File.WriteAllTextAsync(path, Three, TestContext.Current.CancellationToken);
+        Assert.Equal(3, (await reading).Symbols.Count);
     }
 
     [Fact]

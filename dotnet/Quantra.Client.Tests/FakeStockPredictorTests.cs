@@ -174,6 +174,11 @@ public sealed class FakeStockPredictorTests(Doors doors)
         await Assert.ThrowsAsync<ArgumentNullException>(() => fake.ExplainAsync(null!, Token));
         await Assert.ThrowsAsync<ArgumentNullException>(() => fake.ExplainManyAsync(null!, Token));
         await Assert.ThrowsAsync<ArgumentNullException>(() => fake.GetModelAsync(null!, Token));
+        await Assert.ThrowsAsync<ArgumentNullException>(() => fake.GetModelAsync(new ModelReference(null!), Token));
+        Assert.Throws<ArgumentException>(() => new FakeStockPredictor([null!]));
+        Assert.Throws<ArgumentNullException>(() => new ForecastBuilder { Symbols = null! }.Build());
+        Assert.Throws<ArgumentNullException>(() => new ForecastBuilder { Refusals = null! }.Build());
+        Assert.Throws<ArgumentNullException>(() => new AttributionBuilder { Inputs = null! }.Build());
     }
 
     private static async Task AssertRefusedAsync(string reason, Func<Task> call) =>

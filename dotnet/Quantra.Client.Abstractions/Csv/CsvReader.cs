@@ -9,7 +9,7 @@ namespace Quantra.Client;
 /// </remarks>
 internal sealed class CsvReader : IDisposable
 {
-    private readonly FileStream _file;
+    private readonly Stream _file;
     private Stream _text;
     private byte[] _buffer = new byte[1 << 16];
     private int _start;
@@ -23,13 +23,13 @@ internal sealed class CsvReader : IDisposable
     /// <exception cref="UnauthorizedAccessException">It may not be read, or is a folder.</exception>
     public CsvReader(string path)
     {
-        _file = new FileStream(path, new FileStreamOptions
+        var file = new FileStream(path, new FileStreamOptions
         {
             Share = FileShare.ReadWrite | FileShare.Delete,
             Options = FileOptions.SequentialScan,
             BufferSize = 0,
         });
-        _text = _file;
+        _text = _file = file.CanSeek ? file : Whole(file);
         Rewind();
     }
 
@@ -88,6 +88,17 @@ internal sealed class CsvReader : IDisposable
     {
         _text.Dispose();
         _file.Dispose();
+    }
+
+    /// <summary>All of what can be read only once, such as a pipe.</summary>
+    private static MemoryStream Whole(FileStream pipe)
+    {
+        using (pipe)
+        {
+            var whole = new MemoryStream();
+            pipe.CopyTo(whole);
+            return whole;
+        }
     }
 
     /// <summary>Finds the end of the line that begins at the start of what is buffered, reading on as far as it takes.</summary>
