@@ -21,14 +21,21 @@ internal static class OneByOne
         IAsyncEnumerable<PredictionRequest> requests,
         [EnumeratorCancellation] CancellationToken cancellationToken)
     {
-        var place = 0;
-        await foreach (var request in requests.WithCancellation(cancellationToken).ConfigureAwait(false))
+        // As every predictor does it: what gives the requests runs on the pool, and never needs the thread of whoever reads.
+        var source = requests.GetAsyncEnumerator(cancellationToken);
+        try
         {
-            if (request is null)
-                throw new ArgumentException(FormattableString.Invariant($"requests[{place}] is null"), nameof(requests));
-            var name = request.RequestId is { Length: > 0 } given ? given : place.ToString(CultureInfo.InvariantCulture);
-            yield return await AskAsync(predictor, request, name, cancellationToken).ConfigureAwait(false);
-            place++;
+            for (var place = 0; await Task.Run(() => source.MoveNextAsync().AsTask(), CancellationToken.None).ConfigureAwait(false); place++)
+            {
+                var request = source.Current
+                    ?? throw new ArgumentException(FormattableString.Invariant($"requests[{place}] is null"), nameof(requests));
+                var name = request.RequestId is { Length: > 0 } given ? given : place.ToString(CultureInfo.InvariantCulture);
+                yield return await AskAsync(predictor, request, name, cancellationToken).ConfigureAwait(false);
+            }
+        }
+        finally
+        {
+            await Task.Run(() => source.DisposeAsync().AsTask(), CancellationToken.None).ConfigureAwait(false);
         }
     }
 

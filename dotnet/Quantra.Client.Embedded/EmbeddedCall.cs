@@ -8,7 +8,10 @@ namespace Quantra.Client.Embedded;
 /// It starts on the host's thread, and its answer is copied on the Python thread that computed it, which saves a thread
 /// switch; both hold the GIL while they do so.
 /// </remarks>
-internal sealed class EmbeddedCall(PythonHost host, TimeSpan timeout)
+/// <param name="host">Where it starts.</param>
+/// <param name="timeout">Of the whole call, as messages tell it.</param>
+/// <param name="left">What is left of it.</param>
+internal sealed class EmbeddedCall(PythonHost host, TimeSpan timeout, TimeSpan left)
 {
     private readonly TaskCompletionSource<(byte[] Response, byte[] Status)> _answer =
         new(TaskCreationOptions.RunContinuationsAsynchronously);
@@ -16,7 +19,7 @@ internal sealed class EmbeddedCall(PythonHost host, TimeSpan timeout)
     private PyObject? _pending;
 
     /// <summary>Makes a call and waits for its response without blocking a thread.</summary>
-    /// <param name="door">Python's predictor.embed.Door.</param>
+    /// <param name="door">To call.</param>
     /// <param name="name">Of the call, as in prediction.proto.</param>
     /// <param name="request">The bytes of its request.</param>
     /// <param name="cancellationToken">Ends the wait, and soon after the work.</param>
@@ -25,7 +28,7 @@ internal sealed class EmbeddedCall(PythonHost host, TimeSpan timeout)
     /// <exception cref="QuantraException">
     /// Python's own error, DEADLINE_EXCEEDED, QUEUE_FULL, or INTERNAL for an exception that is not one of Quantra's.
     /// </exception>
-    public async Task<byte[]> RunAsync(EmbeddedDoor door, string name, byte[] request, CancellationToken cancellationToken)
+    public async Task<byte[]> RunAsync(PythonDoor door, string name, byte[] request, CancellationToken cancellationToken)
     {
         cancellationToken.ThrowIfCancellationRequested();
         if (host.IsFull)
@@ -47,7 +50,7 @@ internal sealed class EmbeddedCall(PythonHost host, TimeSpan timeout)
     {
         try
         {
-            return await _answer.Task.WaitAsync(timeout, cancellationToken).ConfigureAwait(false);
+            return await _answer.Task.WaitAsync(left, cancellationToken).ConfigureAwait(false);
         }
         catch (OperationCanceledException)
         {
@@ -62,12 +65,12 @@ internal sealed class EmbeddedCall(PythonHost host, TimeSpan timeout)
         }
     }
 
-    private void Begin(EmbeddedDoor door, string name, byte[] request)
+    private void Begin(PythonDoor door, string name, byte[] request)
     {
         using var called = new PyString(name);
         using var view = PyObject.FromManagedObject(request);
-        using var seconds = new PyFloat(timeout.TotalSeconds);
-        var pending = _pending = door.Invoke("call", called, view, seconds);
+        using var seconds = new PyFloat(left.TotalSeconds);
+        var pending = _pending = door.InvokeMethod("call", called, view, seconds);
         using var tell = PyObject.FromManagedObject((Action)(() => PythonHost.Guard(Collect, Fail)));
         pending.InvokeMethod("when_done", tell).Dispose();
     }

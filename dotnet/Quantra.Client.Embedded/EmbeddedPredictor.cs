@@ -1,3 +1,4 @@
+using System.Diagnostics;
 using Google.Protobuf;
 using Python.Runtime;
 using Quantra.Client.Wire;
@@ -19,20 +20,28 @@ namespace Quantra.Client.Embedded;
 public sealed class EmbeddedPredictor : IStockPredictor
 {
     private readonly PythonHost _host;
-    private readonly EmbeddedDoor _door;
+    private readonly PythonDoor _door;
     private readonly EmbeddedPredictorOptions _options;
-    private readonly CallsUnderWay _calls = new();
+    private readonly bool _isView;
+    private readonly CallsUnderWay _calls;
+    private readonly CallTurns _turns;
     private readonly EmbeddedStreams _streams;
     private readonly SessionStreams _sessions;
+    private readonly TaskCompletionSource _closed = new(TaskCreationOptions.RunContinuationsAsynchronously);
 
-    private EmbeddedPredictor(PythonHost host, EmbeddedDoor door, EmbeddedPredictorOptions options, IReadOnlyList<QuantraError> problems)
+    private EmbeddedPredictor(PythonHost host, PythonDoor door, EmbeddedPredictorOptions options, IReadOnlyList<QuantraError> problems)
+        : this(host, door, options, new CallsUnderWay(), new CallTurns()) => Problems = problems;
+
+    private EmbeddedPredictor(EmbeddedPredictor predictor, TimeSpan timeout)
+        : this(predictor._host, predictor._door, predictor._options with { Timeout = timeout }, predictor._calls, predictor._turns) =>
+        (Problems, _isView) = (predictor.Problems, true);
+
+    private EmbeddedPredictor(PythonHost host, PythonDoor door, EmbeddedPredictorOptions options, CallsUnderWay calls, CallTurns turns)
     {
-        _host = host;
-        _door = door;
-        _options = options;
+        (_host, _door, _options, _calls, _turns) = (host, door, options, calls, turns);
         _streams = new EmbeddedStreams(host, door, options);
-        _sessions = new SessionStreams(_streams, _calls.Ending);
-        Problems = problems;
+        _sessions = new SessionStreams(_streams, calls.Ending);
+        Problems = [];
     }
 
     /// <summary>Errors of the artifacts that could not be loaded; the others are served.</summary>
@@ -40,20 +49,36 @@ public sealed class EmbeddedPredictor : IStockPredictor
 
     /// <summary>Starts Python if it is not running yet, and loads every model of a folder.</summary>
     /// <param name="options">What to load and how to run it.</param>
+    /// <param name="cancellationToken">
+    /// Ends the wait at once. What Python has begun, it ends by itself, and lets go of it; another predictor may be opened.
+    /// </param>
     /// <returns>A predictor that is ready to answer.</returns>
     /// <exception cref="QuantraException">
     /// CONFIGURATION_INVALID: there is no such environment or folder of models; PACKAGE_MISSING: quantra is not installed
     /// in the environment.
     /// </exception>
-    public static async Task<EmbeddedPredictor> OpenAsync(EmbeddedPredictorOptions options)
+    /// <exception cref="OperationCanceledException">The token was cancelled.</exception>
+    public static async Task<EmbeddedPredictor> OpenAsync(
+        EmbeddedPredictorOptions options,
+        CancellationToken cancellationToken = default)
     {
         ArgumentNullException.ThrowIfNull(options);
-        var environment = PythonEnvironment.Find(options.PythonEnvironment);
-        var host = await PythonHost.StartAsync(environment).ConfigureAwait(false);
-        var (door, statuses) = await host.RunAsync(() => Open(options, environment)).ConfigureAwait(false);
-        var problems = Array.ConvertAll(statuses, StatusReader.Error);
-        return door is null ? throw problems[0].ToException() : new EmbeddedPredictor(host, new EmbeddedDoor(door), options, problems.AsReadOnly());
+        var opening = Task.Run(() => LoadAsync(options, cancellationToken), cancellationToken);
+        try
+        {
+            return await opening.WaitAsync(cancellationToken).ConfigureAwait(false);
+        }
+        catch (OperationCanceledException)
+        {
+            _ = ReleaseAsync(opening);
+            throw;
+        }
     }
+
+    /// <summary>This predictor with another timeout, for some of the calls.</summary>
+    /// <param name="timeout">Positive, at most a day.</param>
+    /// <returns>A predictor of the same models. It ends with this one; it need not be disposed.</returns>
+    public EmbeddedPredictor WithTimeout(TimeSpan timeout) => new(this, CallTimeout.Checked(timeout));
 
     /// <inheritdoc/>
     public Task<Forecast> PredictAsync(PredictionRequest request, CancellationToken cancellationToken = default) =>
@@ -132,14 +157,54 @@ public sealed class EmbeddedPredictor : IStockPredictor
 
     /// <summary>Takes no more calls, waits for those under way as long as the grace time, and releases the models.</summary>
     /// <returns>A task that completes when the models are released.</returns>
-    public async ValueTask DisposeAsync()
+    public ValueTask DisposeAsync() => _isView ? default : new(EndAsync(_options.GraceTime));
+
+    private static async Task<EmbeddedPredictor> LoadAsync(EmbeddedPredictorOptions options, CancellationToken cancellationToken)
     {
-        if (await _calls.CloseAsync(_options.GraceTime).ConfigureAwait(false))
-            await _host.RunAsync(Close).ConfigureAwait(false);
+        var environment = PythonEnvironment.Find(options.PythonEnvironment);
+        var host = await PythonHost.StartAsync(environment).ConfigureAwait(false);
+        cancellationToken.ThrowIfCancellationRequested();
+        var (door, statuses) = await host.Threads.OpenAsync(() => Open(options, environment)).ConfigureAwait(false);
+        var problems = Array.ConvertAll(statuses, StatusReader.Error);
+        if (door is null)
+            throw problems[0].ToException();
+        var predictor = new EmbeddedPredictor(host, door, options, problems.AsReadOnly());
+        host.Threads.Add(predictor.EndAsync);
+        return predictor;
+    }
+
+    /// <summary>Lets go of a predictor that nobody waits for any more, once it is there.</summary>
+    private static async Task ReleaseAsync(Task<EmbeddedPredictor> opening)
+    {
+        await ((Task)opening).ConfigureAwait(ConfigureAwaitOptions.SuppressThrowing);
+        if (opening.IsCompletedSuccessfully)
+            await (await opening.ConfigureAwait(false)).DisposeAsync().ConfigureAwait(false);
+    }
+
+    /// <summary>Cancels what is under way and releases the models, when the process ends.</summary>
+    private Task EndAsync() => EndAsync(TimeSpan.Zero);
+
+    private async Task EndAsync(TimeSpan grace)
+    {
+        if (!await _calls.CloseAsync(grace).ConfigureAwait(false))
+        {
+            await _closed.Task.ConfigureAwait(false);
+            return;
+        }
+
+        try
+        {
+            await _host.Threads.RunAsync(Close).ConfigureAwait(false);
+        }
+        finally
+        {
+            _host.Threads.Remove(EndAsync);
+            _closed.SetResult();
+        }
     }
 
     /// <summary>The door and the status of each artifact that was refused, or no door and the status of the error.</summary>
-    private static (PyObject? Door, byte[][] Statuses) Open(EmbeddedPredictorOptions options, string environment)
+    private static (PythonDoor? Door, byte[][] Statuses) Open(EmbeddedPredictorOptions options, string environment)
     {
         using var module = Import(environment);
         using var models = new PyString(options.Models);
@@ -150,7 +215,7 @@ public sealed class EmbeddedPredictor : IStockPredictor
         using var statuses = opened[1];
         PythonHost.Settle();
         var door = opened[0];
-        return (door.IsNone() ? null : door, PythonBytes.CopyEach(statuses));
+        return (door.IsNone() ? null : new PythonDoor(door), PythonBytes.CopyEach(statuses));
     }
 
     private static PyObject Import(string environment)
@@ -175,13 +240,29 @@ public sealed class EmbeddedPredictor : IStockPredictor
         Func<IMessage> write,
         MessageParser<TResponse> parser,
         CancellationToken cancellationToken)
+        where TResponse : IMessage<TResponse> =>
+        _calls.RunAsync(this, async either => Parsed(parser, await AnswerAsync(name, write(), either).ConfigureAwait(false)), cancellationToken);
+
+    private async Task<byte[]> AnswerAsync(string name, IMessage request, CancellationToken cancellationToken)
+    {
+        var began = Stopwatch.GetTimestamp();
+        using var turn = await _turns.TakeAsync(request is V1.ExplainRequest, _options.Timeout, cancellationToken).ConfigureAwait(false);
+        var left = _options.Timeout - Stopwatch.GetElapsedTime(began);
+        var call = new EmbeddedCall(_host, _options.Timeout, left > TimeSpan.Zero ? left : TimeSpan.Zero);
+        return await call.RunAsync(_door, name, request.ToByteArray(), cancellationToken).ConfigureAwait(false);
+    }
+
+    private static TResponse Parsed<TResponse>(MessageParser<TResponse> parser, byte[] answer)
         where TResponse : IMessage<TResponse>
     {
-        var call = new EmbeddedCall(_host, _options.Timeout);
-        return _calls.RunAsync(
-            this,
-            async either => parser.ParseFrom(await call.RunAsync(_door, name, write().ToByteArray(), either).ConfigureAwait(false)),
-            cancellationToken);
+        try
+        {
+            return parser.ParseFrom(answer);
+        }
+        catch (InvalidProtocolBufferException error)
+        {
+            throw Unreadable.Answer($"its {answer.Length} bytes are no message", error);
+        }
     }
 
     private bool Close()

@@ -27,7 +27,7 @@ internal sealed class EmbeddedStream : IAsyncDisposable
     /// <param name="name">Of the call, as in prediction.proto.</param>
     /// <param name="timeout">Of the whole call; null = it goes on as long as it likes.</param>
     /// <param name="cancellationToken">Ends it, at any time.</param>
-    public static EmbeddedStream Open(PythonHost host, EmbeddedDoor door, string name, TimeSpan? timeout, CancellationToken cancellationToken)
+    public static EmbeddedStream Open(PythonHost host, PythonDoor door, string name, TimeSpan? timeout, CancellationToken cancellationToken)
     {
         var stream = new EmbeddedStream(host);
         host.Post(() => stream.Begin(door, name, timeout?.TotalSeconds ?? double.PositiveInfinity), stream.Fail);
@@ -70,13 +70,13 @@ internal sealed class EmbeddedStream : IAsyncDisposable
 
     private static TaskCompletionSource NewRoom() => new(TaskCreationOptions.RunContinuationsAsynchronously);
 
-    private void Begin(EmbeddedDoor door, string name, double seconds)
+    private void Begin(PythonDoor door, string name, double seconds)
     {
         using var called = new PyString(name);
         using var timeout = new PyFloat(seconds);
         using var emit = PyObject.FromManagedObject((Action<PyObject>)(message => PythonHost.Guard(() => Take(message), Fail)));
         using var tell = PyObject.FromManagedObject((Action)(() => PythonHost.Guard(End, Fail)));
-        var stream = _stream = door.Invoke("open", called, timeout, emit);
+        var stream = _stream = door.InvokeMethod("open", called, timeout, emit);
         stream.InvokeMethod("when_done", tell).Dispose();
     }
 

@@ -5,7 +5,7 @@ using Quantra.Client.Wire;
 namespace Quantra.Client.Embedded;
 
 /// <summary>The way of streams and sessions into Python.</summary>
-internal sealed class EmbeddedStreams(PythonHost host, EmbeddedDoor door, EmbeddedPredictorOptions options) : IStreamDoor
+internal sealed class EmbeddedStreams(PythonHost host, PythonDoor door, EmbeddedPredictorOptions options) : IStreamDoor
 {
     /// <inheritdoc/>
     public StreamSettings Settings { get; } = new()
@@ -32,7 +32,7 @@ internal sealed class EmbeddedStreams(PythonHost host, EmbeddedDoor door, Embedd
     public async Task<V1.ModelInfo> GetModelAsync(string reference, CancellationToken cancellationToken)
     {
         var request = new V1.GetModelRequest { Model = reference }.ToByteArray();
-        var answer = await new EmbeddedCall(host, options.Timeout).RunAsync(door, "GetModel", request, cancellationToken).ConfigureAwait(false);
+        var answer = await new EmbeddedCall(host, options.Timeout, options.Timeout).RunAsync(door, "GetModel", request, cancellationToken).ConfigureAwait(false);
         return V1.GetModelResponse.Parser.ParseFrom(answer).Model;
     }
 

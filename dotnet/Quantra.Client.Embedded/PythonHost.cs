@@ -23,12 +23,17 @@ internal sealed class PythonHost
     private readonly Queue<Action> _work = [];
     private readonly TaskCompletionSource _started = new(TaskCreationOptions.RunContinuationsAsynchronously);
     private readonly string _environment;
+    private readonly string _library;
+    private bool _isStopped;
 
-    private PythonHost(string environment)
+    private PythonHost(string environment, string library)
     {
-        _environment = environment;
+        (_environment, _library) = (environment, library);
         new Thread(Serve) { IsBackground = true, Name = "quantra-python" }.Start();
     }
+
+    /// <summary>For work that takes long, so that calls need not wait for it.</summary>
+    public PythonThreads Threads { get; } = new();
 
     /// <summary>Whether no more calls should be queued.</summary>
     public bool IsFull
@@ -42,6 +47,7 @@ internal sealed class PythonHost
 
     /// <summary>Starts Python, or joins the one that is running.</summary>
     /// <param name="environment">Full path of a virtual environment.</param>
+    /// <remarks>What can be told before Python begins leaves the process as it was, and another environment may follow.</remarks>
     /// <exception cref="QuantraException">
     /// CONFIGURATION_INVALID: Python does not start, or is already running from another environment.
     /// </exception>
@@ -49,21 +55,11 @@ internal sealed class PythonHost
     {
         var host = Running(environment);
         await host._started.Task.ConfigureAwait(false);
-        return host._environment == environment
+        return await host.IsOfAsync(environment).ConfigureAwait(false)
             ? host
             : throw PythonEnvironment.Refusal(
                 $"this process already runs the Python of {host._environment} and cannot start that of {environment}; "
                 + "use one environment per process");
-    }
-
-    /// <summary>Runs a piece of work on the Python thread.</summary>
-    /// <param name="work">Runs while the thread holds the GIL; a Python object that it returns is for other work alone.</param>
-    /// <exception cref="QuantraException">INTERNAL: Python raised an exception that is not one of Quantra's.</exception>
-    public Task<T> RunAsync<T>(Func<T> work)
-    {
-        var done = new TaskCompletionSource<T>(TaskCreationOptions.RunContinuationsAsynchronously);
-        Post(() => done.TrySetResult(work()), error => done.TrySetException(error));
-        return done.Task;
     }
 
     /// <summary>Queues a piece of work for the Python thread.</summary>
@@ -78,11 +74,17 @@ internal sealed class PythonHost
         }
     }
 
-    /// <summary>Takes lasting objects out of Python's garbage collection, after models were loaded or released.</summary>
-    /// <remarks>
-    /// When the process exits, Python.NET runs Python's garbage collector 80 times. With torch loaded that takes 8 seconds;
-    /// with the lasting objects frozen, a tenth of a second.
-    /// </remarks>
+    /// <summary>Queues a piece of work for the Python thread, and waits for what it gives.</summary>
+    /// <param name="work">Runs while the thread holds the GIL.</param>
+    /// <exception cref="QuantraException">INTERNAL: Python raised an exception that is not one of Quantra's.</exception>
+    public Task<T> RunAsync<T>(Func<T> work)
+    {
+        var done = new TaskCompletionSource<T>(TaskCreationOptions.RunContinuationsAsynchronously);
+        Post(() => done.TrySetResult(work()), error => done.TrySetException(error));
+        return done.Task;
+    }
+
+    /// <summary>Collects Python's garbage, and takes what lasts out of the collector's sight; after models were loaded or released.</summary>
     public static void Settle()
     {
         using var gc = Py.Import("gc");
@@ -94,7 +96,27 @@ internal sealed class PythonHost
     private static PythonHost Running(string environment)
     {
         lock (Gate)
-            return _running ??= new PythonHost(environment);
+            return _running ??= new PythonHost(environment, PythonLibrary.Find(environment));
+    }
+
+    /// <summary>Whether an environment is the one that runs, however it is written: the file system decides, as Python sees it.</summary>
+    private async Task<bool> IsOfAsync(string environment) =>
+        environment == _environment || await Threads.RunAsync(() => IsSame(environment, _environment)).ConfigureAwait(false);
+
+    private static bool IsSame(string one, string other)
+    {
+        using var path = Py.Import("os.path");
+        using var first = new PyString(one);
+        using var second = new PyString(other);
+        try
+        {
+            using var isSame = path.InvokeMethod("samefile", first, second);
+            return isSame.IsTrue();
+        }
+        catch (PythonException error) when (error.Type.Name == "FileNotFoundError")
+        {
+            return false; // that of the Python which runs was removed
+        }
     }
 
     [SuppressMessage("Design", "CA1031:Do not catch general exception types", Justification = "passed on to the caller who waits")]
@@ -108,8 +130,8 @@ internal sealed class PythonHost
         catch (Exception error)
         {
             _started.SetException(PythonEnvironment.Refusal(
-                $"the Python of {_environment} does not start: {error.Message}; it must be Python 3.11 or newer with a "
-                + "shared library (libpython3.*.so, python3*.dll)",
+                $"the Python of {_environment} does not start: {error.Message}; it had begun, and a process can begin only "
+                + "once: mend it, or choose another environment, and start this program again",
                 error));
             return;
         }
@@ -123,15 +145,39 @@ internal sealed class PythonHost
     {
         lock (_work)
         {
-            while (_work.Count == 0)
+            while (_work.Count == 0 || _isStopped)
                 Monitor.Wait(_work);
             return _work.Dequeue();
         }
     }
 
+    /// <summary>Starts no more work, once all that waits was started.</summary>
+    /// <remarks>
+    /// At the end of the process Python.NET collects Python's garbage 80 times, which takes 8 seconds with torch loaded, or
+    /// half loaded, and a tenth of a second where the collector sees nothing of it.
+    /// </remarks>
+    private Task StopAsync()
+    {
+        var stopped = new TaskCompletionSource(TaskCreationOptions.RunContinuationsAsynchronously);
+        Post(Stop, error => stopped.TrySetException(error));
+        return stopped.Task;
+
+        void Stop()
+        {
+            using var gc = Py.Import("gc");
+            gc.InvokeMethod("freeze").Dispose();
+            lock (_work)
+                _isStopped = true;
+            stopped.SetResult();
+        }
+    }
+
     private void Start()
     {
+        // Before Python.NET adds its own: handlers run in the order in which they were added.
+        AppDomain.CurrentDomain.ProcessExit += (_, _) => Threads.End(_started.Task, StopAsync);
         Environment.SetEnvironmentVariable("PYTHONNET_VENV", _environment);
+        Runtime.PythonDLL = _library;
         PythonEngine.Initialize(initSigs: false);
         using (var sys = Py.Import("sys"))
         using (var seconds = new PyFloat(SwitchIntervalSeconds))

@@ -1,3 +1,7 @@
+using System.Diagnostics;
+using System.Globalization;
+using System.Text;
+
 namespace Quantra.Client.Tests;
 
 /// <summary>Reading bars.</summary>
@@ -43,6 +47,120 @@ public sealed class BarPanelTests : IDisposable
     }
 
     [Theory]
+    [InlineData("utf-8", false)]
+    [InlineData("utf-8", true)]
+    [InlineData("utf-16", true)]
+    [InlineData("utf-16BE", true)]
+    public void Files_are_read_in_the_encodings_that_Windows_writes(string encoding, bool mark)
+    {
+        const string Text = "symbol,date,open,high,low,close,volume\nMünchener,2013-12-30,1,2,0.5,1.5,100\n";
+        var path = Path.Combine(_folder.FullName, "bars.csv");
+        var bytes = Encoding.GetEncoding(encoding).GetBytes((mark ? "\ufeff" : "") + Text);
+        File.WriteAllBytes(path, bytes);
+        var panel = BarPanel.ReadCsv(path);
+        Assert.Equal(("Münchener", 1.5), (Assert.Single(panel.Symbols), panel.Close.Span[0]));
+    }
+
+    [Theory]
+    [InlineData("\n", true)]
+    [InlineData("\r\n", true)]
+    [InlineData("\r", true)]
+    [InlineData("\r\n", false)]
+    public void Lines_end_as_on_any_system_and_empty_ones_are_left_out(string end, bool isLastEnded)
+    {
+        string[] lines = ["date,open,high,low,close,volume", "", "20131230,1,1,1,1,1", "", "20131231,1,1,1,2,\"3\""];
+        var panel = Read(string.Join(end, lines) + (isLastEnded ? end : ""));
+        Assert.Equal([1, 2], panel.Close.ToArray());
+        Assert.Equal([1, 3], panel.Volume.ToArray());
+        var failure = Assert.Throws<QuantraException>(() => Read(string.Join(end, [.. lines, "x,1,1,1,1,1"])));
+        Assert.Contains("row 5 after the header", failure.Message, StringComparison.Ordinal);
+    }
+
+    [Theory]
+    [InlineData(true)]
+    [InlineData(false)]
+    public void A_long_file_is_read_whole_in_whichever_order_its_rows_are(bool byDay)
+    {
+        var (symbols, days) = (Enumerable.Range(0, 7).ToArray(), Enumerable.Range(0, 3000).ToArray());
+        var rows = byDay
+            ? from day in days from symbol in symbols where (day + symbol) % 5 > 0 select (symbol, day)
+            : from symbol in symbols from day in days where (day + symbol) % 5 > 0 select (symbol, day);
+        var first = new DateOnly(2000, 1, 1);
+        var text = "symbol,date,open,high,low,close,volume,note\n" + string.Concat(rows.Select(row =>
+            $"S{row.symbol},{first.AddDays(row.day):yyyy-MM-dd},1,1,1,{row.symbol}.{row.day:d4},1,{new string('x', row.day % 40)}\n"));
+        var panel = Read(text);
+        Assert.Equal(days.Select(first.AddDays), panel.Sessions.ToArray());
+        Assert.Equal(symbols.Select(symbol => $"S{symbol}").Order(), panel.Symbols.Order());
+        foreach (var symbol in symbols)
+        {
+            var expected = days.Select(day => (day + symbol) % 5 > 0 ? ((10_000 * symbol) + day) / 10_000.0 : double.NaN);
+            Assert.Equal(expected.Select(BitConverter.DoubleToInt64Bits), Bits(panel.Select($"S{symbol}").Close));
+        }
+    }
+
+    [Fact]
+    public void A_line_may_be_longer_than_what_is_read_at_once()
+    {
+        var note = new string('n', 300_000);
+        var panel = Read($"date,note,open,high,low,close,volume\n20131230,{note},1,1,1,1,1\n20131231,\"{note},\",1,1,1,2,1\n");
+        Assert.Equal([1, 2], panel.Close.ToArray());
+    }
+
+    [Fact]
+    public void Numbers_are_those_of_the_framework_to_the_last_bit()
+    {
+        string[] odd = ["-0", "0.1", "1e-5", "+1.5", " 2.5 ", ".5", "5.", "9007199254740993", "123456789012345678901", "nan", "-1e400", "0.00000000000000000000001"];
+        var digits = Enumerable.Range(1, 5000).Select(row => ((ulong)row * 6364136223846793005UL >> (row % 60)).ToString());
+        string[] cells = [.. odd, .. digits.Select((text, row) => text.Insert(row % (text.Length + 1), "."))];
+        var lines = cells.Select((cell, row) => $"{new DateOnly(2000, 1, 1).AddDays(row):yyyyMMdd},1,1,1,{cell},1");
+        var panel = Read("date,open,high,low,close,volume\n" + string.Join('\n', lines));
+        var expected = cells.Select(cell => double.Parse(cell, NumberStyles.Float, CultureInfo.InvariantCulture));
+        Assert.Equal(expected.Select(BitConverter.DoubleToInt64Bits), Bits(panel.Close));
+    }
+
+    [Fact]
+    public void A_file_that_Excel_has_open_is_read_and_one_that_is_locked_is_refused()
+    {
+        var expected = Read(Three);
+        var path = Path.Combine(_folder.FullName, "bars.csv");
+        using (new FileStream(path, FileMode.Open, FileAccess.ReadWrite, FileShare.Read))
+            Assert.Equal(expected, BarPanel.ReadCsv(path));
+        using (new FileStream(path, FileMode.Open, FileAccess.ReadWrite, FileShare.None))
+            Assert.Contains("cannot be read", Assert.Throws<QuantraException>(() => BarPanel.ReadCsv(path)).Message, StringComparison.Ordinal);
+    }
+
+    [Fact]
+    public async Task Bars_may_come_out_of_a_pipe()
+    {
+        Assert.SkipWhen(OperatingSystem.IsWindows(), "a file of Windows is no pipe");
+        var path = Path.Combine(_folder.FullName, "bars.csv");
+        using (var made = Process.Start("mkfifo", [path]))
+            await made.WaitForExitAsync(TestContext.Current.CancellationToken);
+        var reading = BarPanel.ReadCsvAsync(path, TestContext.Current.CancellationToken);
+        await File.WriteAllTextAsync(path, Three, TestContext.Current.CancellationToken);
+        Assert.Equal(3, (await reading).Symbols.Count);
+    }
+
+    [Fact]
+    public void A_symbol_that_is_not_UTF8_is_refused()
+    {
+        var path = Path.Combine(_folder.FullName, "bars.csv");
+        File.WriteAllBytes(path, [.. "symbol,date,open,high,low,close,volume\nM"u8, 0xFC, .. "nchener,2013-12-30,1,2,0.5,1.5,100\n"u8]);
+        var failure = Assert.Throws<QuantraException>(() => BarPanel.ReadCsv(path));
+        Assert.Contains("row 1 after the header, column symbol: ", failure.Message, StringComparison.Ordinal);
+        Assert.Contains("save the file as CSV in UTF-8", failure.Message, StringComparison.Ordinal);
+    }
+
+    [Fact]
+    public void A_few_rows_do_not_make_a_huge_panel()
+    {
+        var first = new DateOnly(2000, 1, 1);
+        var rows = Enumerable.Range(0, 4000).Select(row => $"S{row},{first.AddDays(row):yyyyMMdd},1,1,1,1,1\n");
+        var failure = Assert.Throws<QuantraException>(() => Read("symbol,date,open,high,low,close,volume\n" + string.Concat(rows)));
+        Assert.Contains("4000 rows of 4000 symbols on 4000 dates", failure.Message, StringComparison.Ordinal);
+    }
+
+    [Theory]
     [InlineData("Ticker")]
     [InlineData("ticker symbol")]
     [InlineData("Stock_Symbol")]
@@ -66,6 +184,9 @@ public sealed class BarPanelTests : IDisposable
     [InlineData("code,date,open,high,low,close,volume\nA,20131230,1,1,1,1,1\nA,20131231,1,1,1,1,1\nB,20121230,1,1,1,1,1\nB,20121231,1,1,1,1,1\n", "no column symbol, and its dates are not in order; if column 'code' holds it, rename it to symbol")]
     [InlineData("trend,date,open,high,low,close,volume\nup,20131231,1,1,1,1,1\ndown,20131230,1,1,1,1,1\nup,20131229,1,1,1,1,1\n", "comes after 2013-12-31; sort each symbol's rows")]
     [InlineData("date,open,high,low,close,volume\n", "no rows")]
+    [InlineData("date;open;high;low;close;volume\n20131231;1;1;1;1;1\n", "it has date;open;high;low;close;volume; put commas between its columns")]
+    [InlineData("date,open,high,low,close,volume\n2013-02-29,1,1,1,1,1\n", "'2013-02-29' is not a date")]
+    [InlineData("date,open,high,low,close,volume\n2013-12-31,1,1,1,\"1,5\",1\n", "column close: '1,5' is not a number")]
     [InlineData("date,open,high,low,volume\n2013-12-31,1,1,1,1\n", "no column close")]
     [InlineData("date,open,high,low,close,volume,Close\n", "more than one column close")]
     [InlineData("date,open,high,low,close,volume\n2013-12-31,1,x,1,1,1\n", "row 1 after the header, column high: 'x' is not a number")]
@@ -173,6 +294,8 @@ public sealed class BarPanelTests : IDisposable
         await Assert.ThrowsAnyAsync<OperationCanceledException>(() => BarPanel.ReadCsvAsync(path, source.Token));
         Assert.Throws<OperationCanceledException>(() => BarsCsv.Read(path, source.Token));
     }
+
+    private static IEnumerable<long> Bits(ReadOnlyMemory<double> values) => values.ToArray().Select(BitConverter.DoubleToInt64Bits);
 
     private BarPanel Read(string text)
     {

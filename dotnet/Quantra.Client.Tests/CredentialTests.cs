@@ -104,6 +104,7 @@ public sealed class CredentialTests(Doors doors, SecureServers servers) : IClass
     }
 
     [Fact]
+    [Trait(Doors.Category, Doors.Slow)]
     public async Task A_Unix_socket_is_an_address()
     {
         Assert.SkipWhen(OperatingSystem.IsWindows(), "the Python server has no Unix sockets on Windows");

@@ -6,6 +6,8 @@ namespace Quantra.Client.Tests;
 /// <summary>A predictor inside this process.</summary>
 public sealed class EmbeddedPredictorTests(Doors doors) : PredictorTests(doors, doors.Embedded)
 {
+    private static CancellationToken Token => TestContext.Current.CancellationToken;
+
     [Fact]
     public async Task A_folder_without_models_is_refused()
     {
@@ -42,6 +44,43 @@ public sealed class EmbeddedPredictorTests(Doors doors) : PredictorTests(doors, 
         Assert.Contains(Doors.Expected.Environment, failure.Message, StringComparison.Ordinal);
     }
 
+    [Theory]
+    [InlineData("of nowhere", "does not say where Python is")]
+    [InlineData("of an old one", "it is Python 3.10, and 3.11 or newer is needed")]
+    [InlineData("without a library", "no shared library of Python 3.98")]
+    [InlineData("with a broken library", "does not load")]
+    public void An_environment_whose_Python_cannot_start_is_refused_and_another_may_follow(string environment, string told)
+    {
+        var failure = Doors.Refused[environment];
+        Assert.Equal((QuantraStatus.InvalidArgument, QuantraReason.ConfigurationInvalid), (failure.Code, failure.Reason));
+        Assert.StartsWith("the Python of ", failure.Message, StringComparison.Ordinal);
+        Assert.Contains(told, failure.Message, StringComparison.Ordinal);
+    }
+
+    [Fact]
+    [Trait(Doors.Category, Doors.Slow)]
+    public async Task An_environment_may_be_written_in_several_ways()
+    {
+        var environment = Doors.Expected.Environment;
+        List<string> ways = [environment + Path.DirectorySeparatorChar, Path.Combine(environment, "..", Path.GetFileName(environment))];
+        if (!OperatingSystem.IsWindows()) // where making links is for administrators
+            ways.Add(Directory.CreateSymbolicLink(Doors.PathOf("linked"), environment).FullName);
+        Assert.All(ways, way => Assert.NotEqual(environment, way));
+        foreach (var way in ways)
+        {
+            await using var predictor = await EmbeddedPredictor.OpenAsync(Doors.EmbeddedOptions with { PythonEnvironment = way }, Token);
+            Assert.NotEmpty(await predictor.ListModelsAsync(Token));
+        }
+    }
+
+    [Fact]
+    public async Task An_opening_that_is_cancelled_before_it_begins_is_none()
+    {
+        using var source = new CancellationTokenSource();
+        await source.CancelAsync();
+        await Assert.ThrowsAnyAsync<OperationCanceledException>(() => EmbeddedPredictor.OpenAsync(Doors.EmbeddedOptions, source.Token));
+    }
+
     [Fact]
     public void A_damaged_artifact_is_named_with_its_file()
     {
@@ -69,6 +108,9 @@ public sealed class EmbeddedPredictorTests(Doors doors) : PredictorTests(doors, 
     protected override async Task<IStockPredictor> OpenAsync(TimeSpan timeout, TimeSpan? graceTime) =>
         await EmbeddedPredictor.OpenAsync(
             Doors.EmbeddedOptions with { Timeout = timeout, GraceTime = graceTime ?? Doors.EmbeddedOptions.GraceTime });
+
+    protected override IStockPredictor WithTimeout(IStockPredictor predictor, TimeSpan timeout) =>
+        ((EmbeddedPredictor)predictor).WithTimeout(timeout);
 
     private static Task<QuantraException> RefusalAsync(EmbeddedPredictorOptions options) =>
         Assert.ThrowsAsync<QuantraException>(() => EmbeddedPredictor.OpenAsync(options));

@@ -9,4 +9,7 @@ public sealed class GrpcPredictorTests(Doors doors) : PredictorTests(doors, door
         return Task.FromResult<IStockPredictor>(
             new QuantraClient(Doors.Address, options with { GraceTime = graceTime ?? options.GraceTime }));
     }
+
+    protected override IStockPredictor WithTimeout(IStockPredictor predictor, TimeSpan timeout) =>
+        ((QuantraClient)predictor).WithTimeout(timeout);
 }

@@ -59,6 +59,9 @@ public abstract class PredictorTests
 
     protected abstract Task<IStockPredictor> OpenAsync(TimeSpan timeout, TimeSpan? graceTime = null);
 
+    /// <summary>The same predictor with another timeout.</summary>
+    protected abstract IStockPredictor WithTimeout(IStockPredictor predictor, TimeSpan timeout);
+
     [Fact]
     public async Task A_forecast_has_Pythons_numbers_to_the_last_bit()
     {
@@ -264,6 +267,25 @@ public abstract class PredictorTests
         Assert.Equal((0, 1), (forecast.Rank("IBM", 5), forecast.Rank("AAPL", 5)));
         Assert.True(double.IsNaN(forecast.Score("IBM", 5)));
         Assert.NotEqual(_expected.Of("graph").Text("universe_hash"), forecast.UniverseHash);
+    }
+
+    [Fact]
+    public async Task Columns_for_a_data_frame_are_those_of_the_table()
+    {
+        var forecast = await _predictor.PredictAsync(new PredictionRequest("graph", Panel), Token);
+        var (columns, rows) = (forecast.ToColumns(), forecast.Table());
+        Assert.Equal(["symbol", "horizon", "quantile", "date", "value", "return", "price", "score", "rank"], columns.Keys);
+        Assert.Equal(rows.Select(row => row.Symbol), columns["symbol"].Cast<string>());
+        Assert.Equal(rows.Select(row => row.Horizon), columns["horizon"].Cast<int>());
+        Assert.Equal(rows.Select(row => row.Quantile), columns["quantile"].Cast<double>());
+        Assert.Equal(rows.Select(row => row.Session!.Value), columns["date"].Cast<DateOnly>());
+        Assert.Equal(rows.Select(row => row.Value), columns["value"].Cast<double>());
+        Assert.Equal(rows.Select(row => forecast.SimpleReturn(row.Symbol, row.Horizon, row.Quantile)), columns["return"].Cast<double>());
+        Assert.Equal(rows.Select(row => row.Price), columns["price"].Cast<double>());
+        Assert.Equal(rows.Select(row => row.Score), columns["score"].Cast<double>());
+        Assert.Equal(rows.Select(row => row.Rank), columns["rank"].Cast<int>());
+        var delayed = await _predictor.PredictAsync(new PredictionRequest("delayed", Panel), Token);
+        Assert.Equal(["symbol", "horizon", "quantile", "date", "value", "return"], delayed.ToColumns().Keys);
     }
 
     [Fact]
@@ -601,6 +623,21 @@ public abstract class PredictorTests
     }
 
     [Fact]
+    public async Task Some_calls_may_have_another_timeout()
+    {
+        var predictor = await OpenAsync(TimeSpan.FromSeconds(30));
+        var (request, hasty) = (new PredictionRequest("small", Bars), WithTimeout(predictor, TimeSpan.FromTicks(1)));
+        var failure = await Assert.ThrowsAsync<QuantraException>(() => hasty.PredictAsync(request, Token));
+        Assert.Equal(QuantraReason.DeadlineExceeded, failure.Reason);
+        await hasty.DisposeAsync();
+        var patient = WithTimeout(hasty, TimeSpan.FromSeconds(30));
+        Assert.Equal(await predictor.PredictAsync(request, Token), await patient.PredictAsync(request, Token));
+        Assert.Throws<ArgumentOutOfRangeException>(() => WithTimeout(predictor, TimeSpan.Zero));
+        await predictor.DisposeAsync();
+        await Assert.ThrowsAsync<ObjectDisposedException>(() => patient.PredictAsync(request, Token));
+    }
+
+    [Fact]
     public async Task Calls_that_are_under_way_are_answered_before_a_predictor_ends()
     {
         var predictor = await OpenAsync(TimeSpan.FromSeconds(30));
@@ -633,6 +670,19 @@ public abstract class PredictorTests
             var failure = await Assert.ThrowsAsync<QuantraException>(call);
             Assert.Equal((QuantraStatus.Cancelled, QuantraReason.Cancelled), (failure.Code, failure.Reason));
         }
+    }
+
+    [Fact]
+    public async Task A_predictor_may_end_with_a_long_line_of_calls()
+    {
+        var predictor = await OpenAsync(TimeSpan.FromSeconds(30), TimeSpan.FromTicks(1));
+        var request = new PredictionRequest("small", Bars);
+        var calls = Enumerable.Range(0, 500).Select(_ => predictor.PredictAsync(request, Token)).ToArray();
+        await calls[0];
+        await predictor.DisposeAsync();
+        var failures = await Task.WhenAll(calls.Select(call => Record.ExceptionAsync(() => call).AsTask()));
+        Assert.All(failures.OfType<Exception>(), failure => Assert.Equal(QuantraReason.Cancelled, Assert.IsType<QuantraException>(failure).Reason));
+        Assert.Null(failures[0]);
     }
 
     [Fact]

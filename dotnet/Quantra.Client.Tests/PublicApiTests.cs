@@ -1,4 +1,8 @@
+using System.Reflection;
+using System.Runtime.Versioning;
 using Quantra.Client.Embedded;
+using Quantra.Client.Hosting;
+using Quantra.Client.Testing;
 
 namespace Quantra.Client.Tests;
 
@@ -8,21 +12,33 @@ public sealed class PublicApiTests
     /// <summary>Set to anything, this environment variable lets the test write what it would compare with.</summary>
     private const string Write = "QUANTRA_WRITE_PUBLIC_API";
 
+    /// <summary>For which the libraries that are tried were built, as a project names it.</summary>
+    private static string Framework
+    {
+        get
+        {
+            var named = typeof(IStockPredictor).Assembly.GetCustomAttribute<TargetFrameworkAttribute>()!.FrameworkName;
+            return FormattableString.Invariant($"net{new FrameworkName(named).Version}");
+        }
+    }
+
     [Theory]
     [InlineData(typeof(IStockPredictor))]
     [InlineData(typeof(QuantraClient))]
+    [InlineData(typeof(QuantraServer))]
+    [InlineData(typeof(FakeStockPredictor))]
     [InlineData(typeof(EmbeddedPredictor))]
     public void The_public_API_is_the_one_that_is_written_down(Type member)
     {
         ArgumentNullException.ThrowIfNull(member);
         var name = member.Assembly.GetName().Name!;
-        var file = Path.Combine(Doors.Repository(), "dotnet", name, "PublicApi.txt");
+        var file = Path.Combine(Doors.Repository(), "dotnet", name, $"PublicApi.{Framework}.txt");
         var offered = PublicApi.Of(member.Assembly);
         if (Environment.GetEnvironmentVariable(Write) is not null)
             File.WriteAllText(file, string.Concat(offered.Select(line => line + "\n")));
         var written = File.ReadAllLines(file);
         var changes = offered.Except(written).Select(line => $"+ {line}").Concat(written.Except(offered).Select(line => $"- {line}"));
-        var advice = $"the public API of {name} changed; if that is meant, run this test with {Write}=1:\n{string.Join("\n", changes)}";
+        var advice = $"the public API of {name} for {Framework} changed; if that is meant, run this test with {Write}=1, for each framework:\n{string.Join("\n", changes)}";
         Assert.True(written.SequenceEqual(offered), advice);
     }
 }

@@ -1,4 +1,5 @@
 using System.Diagnostics;
+using System.Globalization;
 using System.Text.Json;
 
 namespace Quantra.Client.Tests;
@@ -19,6 +20,9 @@ internal sealed class PythonServer : IAsyncDisposable
 
     /// <summary>Where it tells its metrics; 0 = nowhere.</summary>
     public int MetricsPort => PortOf("metrics_port");
+
+    /// <summary>Of 127.0.0.1.</summary>
+    public Uri Address => new($"http://127.0.0.1:{Port}");
 
     /// <summary>Starts one and waits until it answers.</summary>
     public static async Task<PythonServer> StartAsync(string models, params string[] more)
@@ -43,6 +47,15 @@ internal sealed class PythonServer : IAsyncDisposable
     {
         _process.StandardInput.Close();
         await _process.WaitForExitAsync();
+    }
+
+    /// <summary>Sends it a signal of Unix.</summary>
+    /// <param name="name">Such as STOP.</param>
+    public async Task SignalAsync(string name)
+    {
+        using var kill = Process.Start("kill", [$"-{name}", _process.Id.ToString(CultureInfo.InvariantCulture)]);
+        await kill.WaitForExitAsync();
+        Assert.Equal(0, kill.ExitCode);
     }
 
     public async ValueTask DisposeAsync()

@@ -17,6 +17,7 @@ public sealed class QuantraClientTests(Doors doors)
     private static CancellationToken Token => TestContext.Current.CancellationToken;
 
     [Fact]
+    [Trait(Doors.Category, Doors.Slow)]
     public async Task A_server_that_is_not_there_is_UNAVAILABLE()
     {
         await using var client = new QuantraClient(Nobody);
@@ -36,6 +37,7 @@ public sealed class QuantraClientTests(Doors doors)
     }
 
     [Fact]
+    [Trait(Doors.Category, Doors.Slow)]
     public async Task A_connection_that_dies_silently_is_replaced_within_the_call()
     {
         await using var relay = new Relay(doors.Address);
@@ -47,6 +49,7 @@ public sealed class QuantraClientTests(Doors doors)
     }
 
     [Fact]
+    [Trait(Doors.Category, Doors.Slow)]
     public async Task Without_retries_a_connection_that_dies_silently_is_UNAVAILABLE_and_the_next_call_has_another()
     {
         await using var relay = new Relay(doors.Address);
@@ -65,6 +68,7 @@ public sealed class QuantraClientTests(Doors doors)
     }
 
     [Fact]
+    [Trait(Doors.Category, Doors.Slow)]
     public async Task A_server_that_lets_nobody_in_is_UNAVAILABLE()
     {
         using var listener = new TcpListener(IPAddress.Loopback, 0);
@@ -90,6 +94,19 @@ public sealed class QuantraClientTests(Doors doors)
         await using var client = new QuantraClient(doors.Address, new QuantraClientOptions { MaxMessageBytes = 100 });
         var failure = await Assert.ThrowsAsync<QuantraException>(() => client.ListModelsAsync(Token));
         Assert.Equal(QuantraReason.RequestTooLarge, failure.Reason);
+    }
+
+    [Fact]
+    public async Task Some_calls_may_have_more_headers()
+    {
+        var answering = new Answering(Task.FromResult<object>(new V1.ListModelsResponse()));
+        await using var client = new QuantraClient(answering, new QuantraClientOptions());
+        await client.WithHeader("x-request-id", "42").WithHeader("x-desk", "rates").ListModelsAsync(Token);
+        await client.ListModelsAsync(Token);
+        Assert.Equal(["x-request-id: 42, x-desk: rates", ""], answering.Headers);
+        Assert.ThrowsAny<ArgumentException>(() => client.WithHeader("two words", "42"));
+        Assert.ThrowsAny<ArgumentException>(() => client.WithHeader(null!, "42"));
+        Assert.ThrowsAny<ArgumentException>(() => client.WithHeader("x-request-id", null!));
     }
 
     [Fact]
@@ -230,32 +247,5 @@ public sealed class QuantraClientTests(Doors doors)
     {
         await using var client = new QuantraClient(new Answering(Task.FromException<object>(failure)), new QuantraClientOptions());
         return await Assert.ThrowsAsync<QuantraException>(() => client.ListModelsAsync(Token));
-    }
-
-    /// <summary>Gives every call the same answer, or the same failure.</summary>
-    private sealed class Answering(Task<object> answer) : CallInvoker
-    {
-        public override AsyncUnaryCall<TResponse> AsyncUnaryCall<TRequest, TResponse>(
-            Method<TRequest, TResponse> method,
-            string? host,
-            CallOptions options,
-            TRequest request)
-        {
-            return new(AnswerAsync(), Task.FromResult(Metadata.Empty), () => Status.DefaultSuccess, () => Metadata.Empty, () => { });
-
-            async Task<TResponse> AnswerAsync() => (TResponse)await answer;
-        }
-
-        public override TResponse BlockingUnaryCall<TRequest, TResponse>(
-            Method<TRequest, TResponse> method, string? host, CallOptions options, TRequest request) => throw new NotSupportedException();
-
-        public override AsyncServerStreamingCall<TResponse> AsyncServerStreamingCall<TRequest, TResponse>(
-            Method<TRequest, TResponse> method, string? host, CallOptions options, TRequest request) => throw new NotSupportedException();
-
-        public override AsyncClientStreamingCall<TRequest, TResponse> AsyncClientStreamingCall<TRequest, TResponse>(
-            Method<TRequest, TResponse> method, string? host, CallOptions options) => throw new NotSupportedException();
-
-        public override AsyncDuplexStreamingCall<TRequest, TResponse> AsyncDuplexStreamingCall<TRequest, TResponse>(
-            Method<TRequest, TResponse> method, string? host, CallOptions options) => throw new NotSupportedException();
     }
 }

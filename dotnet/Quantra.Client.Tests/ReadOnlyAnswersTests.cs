@@ -25,6 +25,7 @@ public sealed class ReadOnlyAnswersTests
             TargetSessions = { 20130304 },
             Horizons = { 1 },
             Quantiles = { 0.5 },
+            Values = Doubles(2),
             Warnings = { "late" },
             Refusals = { new V1.SymbolError { Symbol = "IBM", Error = Refused } },
         });
@@ -40,11 +41,16 @@ public sealed class ReadOnlyAnswersTests
             Symbols = { "AAPL" },
             RowNames = { "return_1" },
             RowKinds = { V1.RowKind.Observed },
+            PerRow = Doubles(1),
+            Prediction = Doubles(1),
+            BaselinePrediction = Doubles(1),
+            RelativeGap = Doubles(1),
             Sessions = { 20130301 },
             Converged = { true },
             Nodes = { 3 },
             Warnings = { "late" },
-            Internals = { new V1.Internal { Name = "attention", Labels = { "0" } } },
+            Internals = { new V1.Internal { Name = "attention", Labels = { "0" }, Values = Doubles(1) } },
+            Refusals = { new V1.SymbolError { Symbol = "AAPL", Error = Refused } },
         });
         AssertReadOnly(attribution);
         AssertReadOnly(attribution.Internals[0]);
@@ -116,6 +122,8 @@ public sealed class ReadOnlyAnswersTests
             Task.FromResult<IReadOnlyList<PredictionResult>>([new("", null, StatusReader.Error(Refused))]));
         Assert.True(IsReadOnly(results));
     }
+
+    private static ByteString Doubles(int count) => ByteString.CopyFrom(new byte[sizeof(double) * count]);
 
     /// <summary>No list or dictionary that is a property of an answer can be written to by a cast.</summary>
     private static void AssertReadOnly(object answer)

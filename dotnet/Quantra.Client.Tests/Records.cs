@@ -142,6 +142,7 @@ internal static class Records
         Warnings = ["late"],
         Internals = [Internal()],
         Skill = Skill(),
+        Refusals = new Dictionary<string, QuantraError> { ["B"] = Error() },
     };
 
     private static GlobalExplanationProgress Progress() => new()

@@ -12,6 +12,7 @@ internal sealed class Relay : IAsyncDisposable
     private readonly int _port;
     private CancellationTokenSource _silence = new();
     private int _bytesOfFirst;
+    private long _swallowed;
 
     /// <param name="server">Of this machine.</param>
     /// <param name="bytesOfFirst">So many bytes of the server's come through the first connection, which then breaks.</param>
@@ -23,6 +24,9 @@ internal sealed class Relay : IAsyncDisposable
     }
 
     public Uri Address => new($"http://{_listener.LocalEndpoint}");
+
+    /// <summary>Bytes that came after it had fallen silent.</summary>
+    public long Swallowed => Interlocked.Read(ref _swallowed);
 
     /// <summary>From now on nothing comes through the connections that there are, which stay open; new ones work.</summary>
     public void FallSilent()
@@ -71,14 +75,16 @@ internal sealed class Relay : IAsyncDisposable
         }
     }
 
-    private static async Task PassOnAsync(TcpClient from, TcpClient to, int most, CancellationToken silence)
+    private async Task PassOnAsync(TcpClient from, TcpClient to, int most, CancellationToken silence)
     {
         var buffer = new byte[1 << 12];
         try
         {
             while (most > 0 && await from.GetStream().ReadAsync(buffer, CancellationToken.None) is > 0 and var count)
             {
-                if (!silence.IsCancellationRequested)
+                if (silence.IsCancellationRequested)
+                    Interlocked.Add(ref _swallowed, count);
+                else
                     await to.GetStream().WriteAsync(buffer.AsMemory(0, count), CancellationToken.None);
                 most -= most == int.MaxValue ? 0 : count;
             }

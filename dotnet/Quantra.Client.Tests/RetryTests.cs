@@ -53,15 +53,6 @@ public sealed class RetryTests(Doors doors)
     }
 
     [Fact]
-    public async Task More_calls_than_a_server_takes_at_once_are_all_answered()
-    {
-        var request = Request;
-        await using var client = new QuantraClient(doors.Address);
-        var forecasts = await Task.WhenAll(Enumerable.Range(0, 1500).Select(_ => client.PredictAsync(request, Token)));
-        Assert.All(forecasts, forecast => Assert.Equal(forecasts[0].ForecastId, forecast.ForecastId));
-    }
-
-    [Fact]
     public async Task A_request_that_is_too_large_is_refused_before_it_is_sent()
     {
         var door = new LateServer(doors.Address, 0);
@@ -83,16 +74,32 @@ public sealed class RetryTests(Doors doors)
         Assert.Equal(0, seen.Retries);
     }
 
-    [Fact]
-    public void Who_may_come_again_is_told_and_when()
+    [Theory]
+    [InlineData(QuantraStatus.ResourceExhausted, QuantraReason.QueueFull, null, true)]
+    [InlineData(QuantraStatus.ResourceExhausted, QuantraReason.QueueFull, "250", true)]
+    [InlineData(QuantraStatus.Unavailable, QuantraReason.Unavailable, null, true)]
+    [InlineData(QuantraStatus.Unavailable, QuantraReason.TryAgain, null, true)]
+    [InlineData(QuantraStatus.Unavailable, "OF_A_NEWER_SERVER", null, true)]
+    [InlineData(QuantraStatus.ResourceExhausted, "OF_A_NEWER_SERVER", "250", true)]
+    [InlineData(QuantraStatus.ResourceExhausted, QuantraReason.RequestTooLarge, null, false)]
+    [InlineData(QuantraStatus.InvalidArgument, QuantraReason.TooFewBars, null, false)]
+    [InlineData(QuantraStatus.DeadlineExceeded, QuantraReason.DeadlineExceeded, null, false)]
+    public void Who_may_come_again_is_told_and_when(QuantraStatus code, string reason, string? after, bool isTransient)
     {
-        var after = new Dictionary<string, string> { ["retry_after_ms"] = "250" };
-        var full = new QuantraError(QuantraStatus.ResourceExhausted, QuantraReason.QueueFull, "9 calls wait", after);
-        Assert.Equal((true, TimeSpan.FromSeconds(0.25)), (full.IsTransient, full.RetryAfter));
-        var gone = new QuantraError(QuantraStatus.Unavailable, QuantraReason.Unavailable, "nobody answers");
-        Assert.Equal((true, null), (gone.IsTransient, gone.RetryAfter));
-        var wrong = new QuantraError(QuantraStatus.InvalidArgument, QuantraReason.TooFewBars, "1 bar");
-        Assert.Equal((false, null), (wrong.IsTransient, wrong.RetryAfter));
+        var metadata = after is null ? [] : new Dictionary<string, string> { ["retry_after_ms"] = after };
+        var failure = new QuantraError(code, reason, "no", metadata).ToException();
+        Assert.Equal((isTransient, after is null ? null : TimeSpan.FromSeconds(0.25)), (failure.IsTransient, failure.RetryAfter));
+    }
+
+    [Theory]
+    [InlineData("soon")]
+    [InlineData("-1")]
+    [InlineData("nan")]
+    [InlineData("1e300")]
+    public void A_time_to_wait_that_is_none_is_left_out(string after)
+    {
+        var metadata = new Dictionary<string, string> { ["retry_after_ms"] = after };
+        Assert.Null(new QuantraError(QuantraStatus.ResourceExhausted, QuantraReason.QueueFull, "no", metadata).RetryAfter);
     }
 
     /// <summary>A server that refuses so many connections before it takes one.</summary>

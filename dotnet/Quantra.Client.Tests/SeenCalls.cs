@@ -11,6 +11,7 @@ internal sealed class SeenCalls : IDisposable
     private readonly ActivityListener _activities;
     private readonly MeterListener _meters = new();
     private long _retries;
+    private long _begun;
 
     public SeenCalls()
     {
@@ -18,6 +19,7 @@ internal sealed class SeenCalls : IDisposable
         {
             ShouldListenTo = source => source.Name == Name,
             Sample = (ref ActivityCreationOptions<ActivityContext> _) => ActivitySamplingResult.AllDataAndRecorded,
+            ActivityStarted = _ => Interlocked.Increment(ref _begun),
             ActivityStopped = Activities.Add,
         };
         ActivitySource.AddActivityListener(_activities);
@@ -31,6 +33,10 @@ internal sealed class SeenCalls : IDisposable
         _meters.Start();
     }
 
+    /// <summary>Activities that have begun.</summary>
+    public long Begun => Interlocked.Read(ref _begun);
+
+    /// <summary>Activities that have ended.</summary>
     public ConcurrentBag<Activity> Activities { get; } = [];
 
     /// <summary>Method, model and reason of each call.</summary>

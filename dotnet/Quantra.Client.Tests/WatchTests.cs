@@ -57,6 +57,22 @@ public sealed class WatchTests(Doors doors)
     }
 
     [Fact]
+    public async Task Who_cancels_while_calls_wait_for_their_turn_is_seen_too()
+    {
+        using var seen = new SeenCalls();
+        using var cancelled = new CancellationTokenSource();
+        await using var client = new QuantraClient(doors.Address);
+        var request = new ManyExplanationsRequest(Request with { Model = "tft" }, []) { Detail = ExplanationDetail.Cells };
+        var asked = Enumerable.Range(0, 12).Select(_ => client.ExplainManyAsync(request, cancelled.Token)).ToArray();
+        await client.PredictAsync(Request, Token);
+        await cancelled.CancelAsync();
+        await Assert.ThrowsAnyAsync<OperationCanceledException>(() => Task.WhenAll(asked));
+        await client.DisposeAsync();
+        Assert.Equal(seen.Begun, seen.Calls.Count);
+        Assert.Contains("Explain tft CANCELLED", seen.Calls);
+    }
+
+    [Fact]
     public async Task The_log_has_methods_models_and_reasons_and_neither_numbers_nor_tokens()
     {
         const string Secret = "secret-secret-secret-secret-secret";

@@ -17,7 +17,10 @@ internal static class ArrayBytes
     }
 
     /// <summary>A copy of the numbers in bytes.</summary>
-    public static double[] Doubles(ByteString bytes) => MemoryMarshal.Cast<byte, double>(bytes.Span).ToArray();
+    /// <exception cref="QuantraException">INTERNAL: some number is cut off.</exception>
+    public static double[] Doubles(ByteString bytes) => bytes.Length % sizeof(double) == 0
+        ? MemoryMarshal.Cast<byte, double>(bytes.Span).ToArray()
+        : throw Unreadable.Answer($"an array has {bytes.Length} bytes, which is no number of doubles");
 
     /// <summary>The same, or null if there are no bytes.</summary>
     public static ReadOnlyMemory<double>? DoublesOrNull(ByteString bytes) => bytes.IsEmpty ? (ReadOnlyMemory<double>?)null : Doubles(bytes);

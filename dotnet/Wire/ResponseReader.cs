@@ -1,69 +1,66 @@
+using System.Collections.ObjectModel;
+
 namespace Quantra.Client.Wire;
 
 /// <summary>Reads answers from messages of the wire.</summary>
-/// <remarks>Lists are copied, as a list of a message can be cast and written to. What [.. x] makes of them cannot.</remarks>
+/// <remarks>
+/// Lists are copied, as a list of a message can be cast and written to. What [.. x] makes of them cannot. Values of an enum that
+/// this version does not know are Unknown; whatever else cannot be read is an INTERNAL error.
+/// </remarks>
 internal static class ResponseReader
 {
-    /// <summary>The result of one instance.</summary>
-    public static PredictionResult Result(V1.Result result) => result.OutcomeCase == V1.Result.OutcomeOneofCase.Forecast
-        ? new(result.RequestId, Forecast(result.Forecast), null)
-        : new(result.RequestId, null, StatusReader.Error(result.Error ?? new V1.Error()));
+    /// <summary>The result of one instance; if it cannot be read, that is its error, and the others have their own.</summary>
+    public static PredictionResult Result(V1.Result result)
+    {
+        try
+        {
+            return result.OutcomeCase switch
+            {
+                V1.Result.OutcomeOneofCase.Forecast => new(result.RequestId, Forecast(result.Forecast), null),
+                V1.Result.OutcomeOneofCase.Error => new(result.RequestId, null, StatusReader.Error(result.Error)),
+                _ => throw Unreadable.Answer($"a result has neither forecast nor error"),
+            };
+        }
+        catch (QuantraException unreadable)
+        {
+            return new(result.RequestId, null, unreadable.Error);
+        }
+    }
 
     /// <summary>A forecast.</summary>
-    public static Forecast Forecast(V1.Forecast forecast) => new()
+    public static Forecast Forecast(V1.Forecast forecast)
     {
-        Symbols = [.. forecast.Symbols],
-        AsOf = SessionNumber.ToDateOrNull(forecast.AsOfSession),
-        TargetSessions = Days(forecast.TargetSessions),
-        Lag = forecast.Lag,
-        BaseSession = SessionNumber.ToDateOrNull(forecast.BaseSession),
-        Horizons = [.. forecast.Horizons],
-        Quantiles = [.. forecast.Quantiles],
-        TargetKind = forecast.TargetKind,
-        Values = ArrayBytes.Doubles(forecast.Values),
-        Returns = ArrayBytes.DoublesOrNull(forecast.Returns),
-        Prices = ArrayBytes.DoublesOrNull(forecast.Prices),
-        AnchorPrice = ArrayBytes.DoublesOrNull(forecast.AnchorPrice),
-        Model = forecast.Model,
-        Version = forecast.Version,
-        WeightsHash = forecast.WeightsHash,
-        Warnings = [.. forecast.Warnings],
-        ForecastId = forecast.ForecastId,
-        Scores = ArrayBytes.DoublesOrNull(forecast.Scores),
-        Ranks = forecast.Ranks.Count == 0 ? (ReadOnlyMemory<int>?)null : forecast.Ranks.ToArray(),
-        UniverseHash = forecast.UniverseHash,
-        Refusals = forecast.Refusals.ToDictionary(one => one.Symbol, one => StatusReader.Error(one.Error ?? new V1.Error())).AsReadOnly(),
-        Skill = Skill(forecast.Skill),
-    };
+        var read = Unchecked(forecast);
+        var (symbols, horizons) = (read.Symbols.Count, read.Horizons.Count);
+        var cells = symbols * horizons * read.Quantiles.Count;
+        Unreadable.Unless("values", read.Values.Length, cells);
+        Unreadable.Unless("returns", read.Returns?.Length, cells);
+        Unreadable.Unless("prices", read.Prices?.Length, cells);
+        Unreadable.Unless("anchor_price", read.AnchorPrice?.Length, symbols);
+        Unreadable.Unless("scores", read.Scores?.Length, symbols * horizons);
+        Unreadable.Unless("ranks", read.Ranks?.Length, symbols * horizons);
+        Unreadable.Unless("target_sessions", read.TargetSessions.Count == 0 ? null : read.TargetSessions.Count, horizons);
+        return read;
+    }
 
     /// <summary>The explanation of one number.</summary>
-    public static Attribution Attribution(V1.Attribution attribution) => new()
+    public static Attribution Attribution(V1.Attribution attribution)
     {
-        Symbols = [.. attribution.Symbols],
-        AsOf = SessionNumber.ToDateOrNull(attribution.AsOfSession),
-        Horizon = attribution.Horizon,
-        Quantile = attribution.Quantile,
-        Method = Method(attribution.Method),
-        Baseline = attribution.Baseline,
-        Unit = attribution.Unit,
-        RowNames = [.. attribution.RowNames],
-        RowKinds = [.. attribution.RowKinds.Select(Kind)],
-        PerRow = ArrayBytes.Doubles(attribution.PerRow),
-        Sessions = Days(attribution.Sessions),
-        PerTime = ArrayBytes.DoublesOrNull(attribution.PerTime),
-        Cells = ArrayBytes.DoublesOrNull(attribution.Cells),
-        Prediction = ArrayBytes.Doubles(attribution.Prediction),
-        BaselinePrediction = ArrayBytes.Doubles(attribution.BaselinePrediction),
-        RelativeGap = ArrayBytes.Doubles(attribution.RelativeGap),
-        Converged = [.. attribution.Converged],
-        Nodes = [.. attribution.Nodes],
-        Model = attribution.Model,
-        Version = attribution.Version,
-        WeightsHash = attribution.WeightsHash,
-        Warnings = [.. attribution.Warnings],
-        Internals = [.. attribution.Internals.Select(Internal)],
-        Skill = Skill(attribution.Skill),
-    };
+        var read = Unchecked(attribution);
+        var (symbols, sessions, rows) = (read.Symbols.Count, read.Sessions.Count, read.RowNames.Count);
+        Unreadable.Unless("row_kinds", read.RowKinds.Count, rows);
+        Unreadable.Unless("per_row", read.PerRow.Length, symbols * rows);
+        Unreadable.Unless("prediction", read.Prediction.Length, symbols);
+        Unreadable.Unless("baseline_prediction", read.BaselinePrediction.Length, symbols);
+        Unreadable.Unless("relative_gap", read.RelativeGap.Length, symbols);
+        Unreadable.Unless("converged", read.Converged.Count, symbols);
+        Unreadable.Unless("nodes", read.Nodes.Count, symbols);
+        if (sessions > 0)
+            Unreadable.Unless("per_time", read.PerTime?.Length, symbols * sessions);
+        foreach (var weights in read.Internals)
+            Unreadable.Unless(weights.Name, weights.Values.Length, symbols * weights.Labels.Count);
+        return read;
+    }
 
     /// <summary>What is known of many instances.</summary>
     public static GlobalExplanationProgress Progress(V1.ExplainGlobalProgress progress) => new()
@@ -80,7 +77,8 @@ internal static class ResponseReader
     };
 
     /// <summary>A version of a model.</summary>
-    public static ModelInfo Model(V1.ModelInfo model) => new()
+    /// <param name="model">Null if the answer has none.</param>
+    public static ModelInfo Model(V1.ModelInfo? model) => model is null ? throw Unreadable.Answer($"there is no model in it") : new()
     {
         Name = model.Name,
         Version = model.Version,
@@ -107,6 +105,66 @@ internal static class ResponseReader
         WeightsHash = model.WeightsHash,
         CardJson = model.CardJson,
     };
+
+    private static Forecast Unchecked(V1.Forecast forecast) => new()
+    {
+        Symbols = [.. forecast.Symbols],
+        AsOf = SessionNumber.ToDateOrNull(forecast.AsOfSession),
+        TargetSessions = Days(forecast.TargetSessions),
+        Lag = forecast.Lag,
+        BaseSession = SessionNumber.ToDateOrNull(forecast.BaseSession),
+        Horizons = [.. forecast.Horizons],
+        Quantiles = [.. forecast.Quantiles],
+        TargetKind = forecast.TargetKind,
+        Values = ArrayBytes.Doubles(forecast.Values),
+        Returns = ArrayBytes.DoublesOrNull(forecast.Returns),
+        Prices = ArrayBytes.DoublesOrNull(forecast.Prices),
+        AnchorPrice = ArrayBytes.DoublesOrNull(forecast.AnchorPrice),
+        Model = forecast.Model,
+        Version = forecast.Version,
+        WeightsHash = forecast.WeightsHash,
+        Warnings = [.. forecast.Warnings],
+        ForecastId = forecast.ForecastId,
+        Scores = ArrayBytes.DoublesOrNull(forecast.Scores),
+        Ranks = forecast.Ranks.Count == 0 ? (ReadOnlyMemory<int>?)null : forecast.Ranks.ToArray(),
+        UniverseHash = forecast.UniverseHash,
+        Refusals = Refusals(forecast.Refusals),
+        Skill = Skill(forecast.Skill),
+    };
+
+    private static Attribution Unchecked(V1.Attribution attribution) => new()
+    {
+        Symbols = [.. attribution.Symbols],
+        AsOf = SessionNumber.ToDateOrNull(attribution.AsOfSession),
+        Horizon = attribution.Horizon,
+        Quantile = attribution.Quantile,
+        Method = Method(attribution.Method),
+        Baseline = attribution.Baseline,
+        Unit = attribution.Unit,
+        RowNames = [.. attribution.RowNames],
+        RowKinds = [.. attribution.RowKinds.Select(Kind)],
+        PerRow = ArrayBytes.Doubles(attribution.PerRow),
+        Sessions = Days(attribution.Sessions),
+        PerTime = ArrayBytes.DoublesOrNull(attribution.PerTime),
+        Cells = ArrayBytes.DoublesOrNull(attribution.Cells),
+        Prediction = ArrayBytes.Doubles(attribution.Prediction),
+        BaselinePrediction = ArrayBytes.Doubles(attribution.BaselinePrediction),
+        RelativeGap = ArrayBytes.Doubles(attribution.RelativeGap),
+        Converged = [.. attribution.Converged],
+        Nodes = [.. attribution.Nodes],
+        Model = attribution.Model,
+        Version = attribution.Version,
+        WeightsHash = attribution.WeightsHash,
+        Warnings = [.. attribution.Warnings],
+        Internals = [.. attribution.Internals.Select(Internal)],
+        Skill = Skill(attribution.Skill),
+        Refusals = Refusals(attribution.Refusals),
+    };
+
+    private static ReadOnlyDictionary<string, QuantraError> Refusals(IEnumerable<V1.SymbolError> refusals) => refusals
+        .DistinctBy(one => one.Symbol)
+        .ToDictionary(one => one.Symbol, one => StatusReader.Error(one.Error ?? new V1.Error()))
+        .AsReadOnly();
 
     private static Skill? Skill(V1.Skill? skill)
     {

@@ -19,15 +19,10 @@ internal static class SessionNumber
     /// <exception cref="QuantraException">INTERNAL: there is no such day.</exception>
     public static DateOnly ToDate(int session)
     {
-        try
-        {
-            return new(session / 10_000, session / 100 % 100, session % 100);
-        }
-        catch (ArgumentOutOfRangeException error)
-        {
-            var message = FormattableString.Invariant($"the answer has the day {session}, which is none; use the same version of client and server");
-            throw new QuantraError(QuantraStatus.Internal, QuantraReason.Internal, message).ToException(error);
-        }
+        var (year, month, day) = (session / 10_000, session / 100 % 100, session % 100);
+        return year is >= 1 and <= 9999 && month is >= 1 and <= 12 && day >= 1 && day <= DateTime.DaysInMonth(year, month)
+            ? new DateOnly(year, month, day)
+            : throw Unreadable.Answer($"there is no day {session}");
     }
 
     /// <summary>The day of a number, or null of 0.</summary>

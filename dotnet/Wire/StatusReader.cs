@@ -1,4 +1,3 @@
-using System.Collections.ObjectModel;
 using Google.Protobuf;
 
 namespace Quantra.Client.Wire;
@@ -9,8 +8,7 @@ internal static class StatusReader
     private const string Domain = "quantra";
 
     /// <summary>The error of one instance.</summary>
-    public static QuantraError Error(V1.Error error) =>
-        new((QuantraStatus)error.Code, error.Reason, error.Message, Copy(error.Metadata));
+    public static QuantraError Error(V1.Error error) => Of(error.Code, error.Reason, error.Message, error.Metadata);
 
     /// <summary>The error in the bytes of a google.rpc.Status that a predictor of the same version made.</summary>
     public static QuantraError Error(byte[] status) => ErrorOrNull(status) ?? new(
@@ -26,7 +24,7 @@ internal static class StatusReader
             var read = Rpc.Status.Parser.ParseFrom(status);
             var detail = read.Details.FirstOrDefault(one => one.Is(Rpc.ErrorInfo.Descriptor));
             return detail?.Unpack<Rpc.ErrorInfo>() is { Domain: Domain } info
-                ? new((QuantraStatus)read.Code, info.Reason, read.Message, Copy(info.Metadata))
+                ? Of(read.Code, info.Reason, read.Message, info.Metadata)
                 : null;
         }
         catch (InvalidProtocolBufferException)
@@ -35,7 +33,14 @@ internal static class StatusReader
         }
     }
 
-    /// <summary>A map of a message could be cast and written to.</summary>
-    private static ReadOnlyDictionary<string, string> Copy(IDictionary<string, string> metadata) =>
-        new Dictionary<string, string>(metadata).AsReadOnly();
+    /// <summary>An error, of which nothing is missing; its map is copied, as that of a message could be cast and written to.</summary>
+    private static QuantraError Of(int code, string reason, string message, IDictionary<string, string> metadata)
+    {
+        var status = (QuantraStatus)code;
+        return new(
+            status != QuantraStatus.Ok && Enum.IsDefined(status) ? status : QuantraStatus.Unknown,
+            reason.Length > 0 ? reason : QuantraReason.Error,
+            message.Length > 0 ? message : "the predictor does not say what went wrong",
+            new Dictionary<string, string>(metadata).AsReadOnly());
+    }
 }

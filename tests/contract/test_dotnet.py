@@ -3,12 +3,13 @@
 What a process can try only once, Python's start, is tried by the terminal sample, in a process for each try.
 """
 
+import ctypes.util
 import os
 import shutil
 import subprocess
 import sys
 import venv
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,49 @@ from serving import server_process
 DOTNET = Path(__file__).resolve().parents[2] / "dotnet"
 QUIET = ("-nologo", "-nodeReuse:false", "-p:UseSharedCompilation=false")
 SAMPLE = "samples/Quantra.Terminal"
+OLDER = "net8.0"
+HAS_CULTURES = sys.platform != "linux" or ctypes.util.find_library("icuuc") is not None
+OF_NETWORKS = ("CredentialTests", "SecureChannelTests", "RetryTests", "GrpcFaultTests", "EmbeddedFaultTests")
+"""C# tests to which neither culture nor framework matters."""
+WRITE_AND_READ = (
+    "BarPanelTests",
+    "CovariateSourceTests",
+    "CultureOfTheRun",
+    "FakeStockPredictorTests",
+    "GrpcPredictorTests",
+    "RecordTests",
+)
+"""C# tests of what writes and reads numbers and days."""
+ENDING = """
+using Quantra.Client;
+using Quantra.Client.Embedded;
+
+// Ends while Python works: while it opens a predictor, or calls it.
+var opening = EmbeddedPredictor.OpenAsync(new EmbeddedPredictorOptions { Models = args[1], Device = "cpu" });
+if (args[0] == "opening")
+{
+    while (!File.Exists(Path.Combine(args[1], "began")))
+        await Task.Yield();
+    return;
+}
+
+var predictor = await opening;
+var one = new PredictionRequest("small", BarPanel.ReadCsv(Path.Combine(args[1], "bars.csv")));
+PredictionRequest[] many = [.. Enumerable.Repeat(one, 500)];
+var calls = Enumerable.Range(0, 4).Select(_ => predictor.PredictManyAsync(many)).ToArray();
+await calls[0];
+"""
+ENDING_PROJECT = """<Project Sdk="Microsoft.NET.Sdk">
+  <PropertyGroup>
+    <OutputType>Exe</OutputType>
+    <TargetFramework>net10.0</TargetFramework>
+    <ImplicitUsings>enable</ImplicitUsings>
+  </PropertyGroup>
+  <ItemGroup>
+    <ProjectReference Include="{dotnet}/Quantra.Client.Embedded/Quantra.Client.Embedded.csproj" />
+  </ItemGroup>
+</Project>
+"""
 
 pytestmark = pytest.mark.slow
 
@@ -30,19 +74,61 @@ def dotnet() -> str:
     return found
 
 
-def run(*command: str, environment: Path = Path(sys.prefix)) -> subprocess.CompletedProcess[str]:
-    """Run with the Python of an environment."""
-    variables = os.environ | {
-        "QUANTRA_PYTHON": sys.executable,
-        "QUANTRA_VENV": str(environment),
-        "OMP_NUM_THREADS": "1",
-        "PYTHONPATH": "",
-    }
+def run(
+    *command: str, environment: Path = Path(sys.prefix), more: Mapping[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Run with the Python of an environment, and more variables."""
+    variables = (
+        os.environ
+        | dict(more or {})
+        | {
+            "QUANTRA_PYTHON": sys.executable,
+            "QUANTRA_VENV": str(environment),
+            "OMP_NUM_THREADS": "1",
+            "PYTHONPATH": "",
+        }
+    )
     return subprocess.run(command, cwd=DOTNET, env=variables, capture_output=True, text=True, check=False)
 
 
-def test_csharp_answers_as_python_does(dotnet: str) -> None:
-    done = run(dotnet, "test", "Quantra.Client.Tests", *QUIET)
+@pytest.fixture(scope="module")
+def fixture(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A folder with what the C# tests compare with."""
+    folder = tmp_path_factory.mktemp("fixture")
+    writer = Path(__file__).with_name("dotnet_fixture.py")
+    subprocess.run([sys.executable, str(writer), str(folder)], check=True)
+    return str(folder)
+
+
+def test_csharp_answers_as_python_does(dotnet: str, fixture: str) -> None:
+    variables = {"QUANTRA_TEST_FIXTURE": fixture, "DOTNET_SYSTEM_GLOBALIZATION_INVARIANT": "1"}
+    done = run(dotnet, "test", "Quantra.Client.Tests", *QUIET, more=variables)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.fixture(scope="module")
+def older_build(dotnet: str) -> tuple[str, str]:
+    """The command that runs the C# tests on the libraries' build for the older framework."""
+    once = "-p:RunAnalyzers=false"  # the other build has had them
+    done = run(dotnet, "build", "Quantra.Client.Tests", f"-p:LibraryFramework={OLDER}", once, *QUIET)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return dotnet, str(DOTNET / "Quantra.Client.Tests" / "bin" / "Debug" / f"with-{OLDER}" / "Quantra.Client.Tests.dll")
+
+
+def test_csharp_answers_so_on_the_older_framework(older_build: tuple[str, str], fixture: str) -> None:
+    """In Turkish, whose letters i are others, where the machine can; all but what takes its time."""
+    culture = {"QUANTRA_TEST_CULTURE": "tr-TR"} if HAS_CULTURES else {"DOTNET_SYSTEM_GLOBALIZATION_INVARIANT": "1"}
+    left_out = [part for name in OF_NETWORKS for part in ("-class-", f"Quantra.Client.Tests.{name}")]
+    done = run(*older_build, "-trait-", "Category=Slow", *left_out, more={"QUANTRA_TEST_FIXTURE": fixture, **culture})
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.skipif(
+    not HAS_CULTURES, reason="this machine has no ICU (on Debian, the package libicu72), so no cultures"
+)
+def test_csharp_answers_so_where_commas_part_decimals(older_build: tuple[str, str], fixture: str) -> None:
+    classes = [part for name in WRITE_AND_READ for part in ("-class", f"Quantra.Client.Tests.{name}")]
+    done = run(*older_build, *classes, more={"QUANTRA_TEST_FIXTURE": fixture, "QUANTRA_TEST_CULTURE": "de-DE"})
     assert done.returncode == 0, done.stdout + done.stderr
 
 
@@ -111,6 +197,32 @@ def test_an_environment_without_quantra_is_told(terminal: tuple[str, str], model
     line = refused(terminal, models, tmp_path)
     assert line.startswith(f"PACKAGE_MISSING: the Python of {tmp_path} cannot import quantra: ")
     assert "pip install 'quantra[dotnet]'" in line
+
+
+@pytest.fixture(scope="module")
+def ending(dotnet: str, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
+    """The command that runs a program which ends while Python works."""
+    folder = tmp_path_factory.mktemp("ending")
+    (folder / "Ending.csproj").write_text(ENDING_PROJECT.format(dotnet=DOTNET))
+    (folder / "Program.cs").write_text(ENDING)
+    done = run(dotnet, "build", str(folder), "-o", str(folder / "out"), *QUIET)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return dotnet, str(folder / "out" / "Ending.dll")
+
+
+def test_a_program_may_end_while_python_forecasts(ending: tuple[str, str], models: Path) -> None:
+    done = run(*ending, "calling", str(models))
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_program_may_end_while_a_predictor_opens(ending: tuple[str, str], tmp_path: Path) -> None:
+    venv.create(tmp_path, with_pip=False)
+    package = next(tmp_path.rglob("site-packages")) / "predictor"
+    package.mkdir()
+    (package / "__init__.py").touch()
+    (package / "embed.py").write_text(f"open({str(tmp_path / 'began')!r}, 'w').close()\nwhile True:\n    pass\n")
+    done = run(*ending, "opening", str(tmp_path), environment=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_an_exception_of_pythons_own_is_internal_and_shows_no_trace(

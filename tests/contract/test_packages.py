@@ -1,4 +1,4 @@
-"""What users install, and nothing else: the wheel, the wheel out of the sdist, and both C# packages give forecasts.
+"""What users install, and nothing else: the wheel, the wheel out of the sdist, and the C# packages give forecasts.
 
 Each is used outside the checkout. The fresh environments see the packages that this one has beside quantra, so that
 nothing is fetched; the C# programs are those of the packages' own pages.
@@ -33,7 +33,13 @@ from predictor.forecaster import Forecaster
 ROOT = Path(__file__).parents[2]
 DOTNET = ROOT / "dotnet"
 DOORS = ("Quantra.Client", "Quantra.Client.Embedded")
-PACKAGES = ("Quantra.Client.Abstractions", *DOORS)
+TESTING = "Quantra.Client.Testing"
+INTERNAL = r'name=".:Quantra\.(?:V1|Rpc|Client\.(?:Wire|Transport|Hosting\.(?:Health|Servers|Processes|Training)))\.'
+"""Documentation of what nobody can see who has a package."""
+HOSTING = "Quantra.Client.Hosting"
+PACKAGES = ("Quantra.Client.Abstractions", HOSTING, TESTING, *DOORS)
+FRAMEWORKS = ("net8.0", "net10.0")
+REPOSITORY = "https://example.org/quantra"
 MOST_CORE_PACKAGES = 22
 """Of an installation without extras, quantra itself among them."""
 QUIET = ("-nologo", "-nodeReuse:false", "-p:UseSharedCompilation=false", "-p:RunAnalyzers=false", "-v:quiet")
@@ -44,6 +50,8 @@ PROJECT = """<Project Sdk="Microsoft.NET.Sdk">
     <OutputType>Exe</OutputType>
     <TargetFramework>net10.0</TargetFramework>
     <ImplicitUsings>enable</ImplicitUsings>
+    <Nullable>enable</Nullable>
+    <TreatWarningsAsErrors>true</TreatWarningsAsErrors>
     <RestoreAdditionalProjectSources>{feed}</RestoreAdditionalProjectSources>
     <RestorePackagesPath>{cache}</RestorePackagesPath>
   </PropertyGroup>
@@ -230,17 +238,67 @@ def feed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     if shutil.which("dotnet") is None:
         pytest.skip("there is no dotnet on the PATH")
     folder = tmp_path_factory.mktemp("feed")
-    pack = ("dotnet", "pack", "-c", "Release", "-o", folder, *QUIET)
-    for package in PACKAGES:
-        _run(*pack, package, folder=DOTNET, variables={"QUANTRA_PYTHON": sys.executable})
+    pack = (
+        "dotnet",
+        "pack",
+        "Quantra.slnx",
+        "-c",
+        "Release",
+        "-o",
+        folder,
+        f"-p:QuantraRepository={REPOSITORY}",
+        *QUIET,
+    )
+    _run(*pack, folder=DOTNET, variables={"QUANTRA_PYTHON": sys.executable})
     return folder
 
 
+def packed(feed: Path, package: str, suffix: str = "nupkg") -> dict[str, bytes]:
+    """The files of a package."""
+    (path,) = (path for path in feed.glob(f"*.{suffix}") if re.fullmatch(rf"{package}\.[0-9.]+\.{suffix}", path.name))
+    with zipfile.ZipFile(path) as archive:
+        return {name: archive.read(name) for name in archive.namelist()}
+
+
+def test_every_project_that_ships_is_looked_at(feed: Path) -> None:
+    assert {re.split(r"\.[0-9]", path.name)[0] for path in feed.glob("*.nupkg")} == set(PACKAGES)
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_a_package_says_what_it_is(package: str, feed: Path) -> None:
+    files = packed(feed, package)
+    said = files[f"{package}.nuspec"].decode("utf-8-sig")
+    for fact in (
+        "<description>",
+        "<tags>stocks ",
+        '<license type="expression">MIT</license>',
+        "<icon>icon.png</icon>",
+        "<readme>README.md</readme>",
+        f"<projectUrl>{REPOSITORY}</projectUrl>",
+        f'<repository type="git" url="{REPOSITORY}"',
+    ):
+        assert fact in said
+    assert files["icon.png"].startswith(b"\x89PNG")
+    assert files["README.md"].decode("utf-8").startswith(f"# {package}\n")
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_a_package_has_its_documentation_and_symbols_and_nothing_of_the_machine_that_built_it(
+    package: str, feed: Path
+) -> None:
+    files, symbols = packed(feed, package), packed(feed, package, "snupkg")
+    for framework in FRAMEWORKS:
+        documented = files[f"lib/{framework}/{package}.xml"].decode("utf-8")
+        assert f"T:{package if package == TESTING else 'Quantra.Client'}." in documented
+        assert not re.findall(INTERNAL, documented)
+        for binary in (files[f"lib/{framework}/{package}.dll"], symbols[f"lib/{framework}/{package}.pdb"]):
+            assert str(ROOT).encode() not in binary
+
+
 def test_the_package_carries_python_net_and_its_licence(feed: Path) -> None:
-    with zipfile.ZipFile(next(feed.glob(f"{DOORS[1]}.*.nupkg"))) as package:
-        files = set(package.namelist())
-        notice = package.read("THIRD-PARTY-NOTICES.txt").decode()
-    assert {f"lib/{framework}/Python.Runtime.dll" for framework in ("net8.0", "net10.0")} <= files
+    files = packed(feed, DOORS[1])
+    notice = files["THIRD-PARTY-NOTICES.txt"].decode()
+    assert {f"lib/{framework}/Python.Runtime.dll" for framework in FRAMEWORKS} <= files.keys()
     assert "Copyright (c) 2006-2021 the contributors of the Python.NET project" in notice
 
 
@@ -255,6 +313,21 @@ def test_the_program_of_a_packages_page_forecasts(
     package: str, feed: Path, places: dict[str, Place], address: str
 ) -> None:
     place = places["checkout"]
+    said = ask(package, feed, place, address)
+    assert said.startswith("demo@1 as of 2013-03-01")
+    prices = _forecast(place).prices
+    assert prices is not None
+    assert re.findall(r" ([0-9]+\.[0-9]{4})", said) == [f"{price:.4f}" for price in prices.flat]
+
+
+def test_the_program_of_the_page_for_tests_gives_what_it_says(feed: Path, places: dict[str, Place]) -> None:
+    said = ask(TESTING, feed, places["checkout"], "nowhere")
+    assert said.startswith("stock@1 as of 2024-06-28")
+    assert "forecast by demo of bars of AAPL" in said
+
+
+def ask(package: str, feed: Path, place: Place, address: str) -> str:
+    """What the program of a package's page says, built from the packages alone."""
     project, cache = place.folder / package, place.folder / "cache"
     project.mkdir()
     page = (DOTNET / package / "README.md").read_text("utf-8")
@@ -263,8 +336,4 @@ def test_the_program_of_a_packages_page_forecasts(
     (project / "Ask.csproj").write_text(PROJECT.format(feed=feed, cache=cache, package=package))
     (project / "Program.cs").write_text(program.replace("127.0.0.1:50051", address))
     place.run("dotnet", "build", "-o", project / "out", *QUIET, project / "Ask.csproj")
-    said = place.run("dotnet", project / "out" / "Ask.dll")
-    assert said.startswith("demo@1 as of 2013-03-01")
-    prices = _forecast(place).prices
-    assert prices is not None
-    assert re.findall(r" ([0-9]+\.[0-9]{4})", said) == [f"{price:.4f}" for price in prices.flat]
+    return place.run("dotnet", project / "out" / "Ask.dll")

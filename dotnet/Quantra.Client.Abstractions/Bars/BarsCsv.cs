@@ -8,16 +8,26 @@ internal sealed class BarsCsv
     private static readonly string[] Required = ["open", "high", "low", "close", "volume"];
     private static readonly string[] Optional = ["adj_close", "split_ratio", "cash_dividend"];
 
+    /// <summary>Symbols times sessions that are taken, however few of these have a bar.</summary>
+    private const long AlwaysTaken = 10_000_000;
+
+    private const int MostCellsARow = 100;
+
     private readonly CsvTable _table;
-    private readonly string[] _columns;
-    private readonly Dictionary<string, SortedList<DateOnly, double[]>> _bars = [];
-    private readonly List<string> _symbols = [];
+    private readonly CsvColumn _date;
+    private readonly CsvColumn? _symbol;
+    private readonly CsvColumn[] _columns;
+    private readonly SymbolNumbers _symbols = new();
+    private readonly List<DateOnly> _lastDays = [];
+    private readonly BarRows _rows;
 
     private BarsCsv(CsvTable table)
     {
         _table = table;
         table.Require(Required.Prepend("date"));
-        _columns = [.. Required, .. Optional.Where(table.Has)];
+        (_date, _symbol) = (table.Column("date"), table.SymbolColumn);
+        _columns = [.. Required.Concat(Optional.Where(table.Has)).Select(table.Column)];
+        _rows = new BarRows(_columns.Length);
     }
 
     /// <summary>Reads a whole file.</summary>
@@ -25,12 +35,13 @@ internal sealed class BarsCsv
     /// <param name="cancellationToken">Stops the reading between two rows.</param>
     public static BarPanel Read(string path, CancellationToken cancellationToken)
     {
-        var table = CsvTable.Open(path, QuantraReason.BarsInvalid);
+        using var table = CsvTable.Open(path, QuantraReason.BarsInvalid);
         var bars = new BarsCsv(table);
+        var nameOfFile = Path.GetFileNameWithoutExtension(path).ToUpperInvariant();
         foreach (var row in table.Rows())
         {
             cancellationToken.ThrowIfCancellationRequested();
-            bars.Add(row, Path.GetFileNameWithoutExtension(path).ToUpperInvariant());
+            bars.Add(row, nameOfFile);
         }
 
         return bars.ToPanel();
@@ -38,58 +49,54 @@ internal sealed class BarsCsv
 
     private void Add(CsvRow row, string nameOfFile)
     {
-        var symbol = _table.Has(CsvTable.Symbol) ? row.Symbol() : nameOfFile;
-        var day = row.Day("date");
-        var bars = BarsOf(symbol);
-        if (bars.Count > 0 && day <= bars.Keys[^1])
-            throw Several() ?? Disorder(symbol, day, bars.Keys[^1]);
-        bars.Add(day, [.. _columns.Select(row.Number)]);
-    }
-
-    private SortedList<DateOnly, double[]> BarsOf(string symbol)
-    {
-        if (!_bars.TryGetValue(symbol, out var bars))
-        {
-            _bars[symbol] = bars = [];
-            _symbols.Add(symbol);
-        }
-
-        return bars;
+        var symbol = _symbol is { } column ? _symbols.Of(row, column) : _symbols.Of(nameOfFile);
+        var day = row.Day(_date);
+        if (symbol == _lastDays.Count)
+            _lastDays.Add(DateOnly.MinValue);
+        else if (day <= _lastDays[symbol])
+            throw Several() ?? Disorder(_symbols.Names[symbol], day, _lastDays[symbol]);
+        _lastDays[symbol] = day;
+        var (columns, place) = _rows.Add(symbol, day);
+        for (var index = 0; index < _columns.Length; index++)
+            columns[index][place] = row.Number(_columns[index]);
     }
 
     private BarPanel ToPanel()
     {
-        var sessions = _bars.Values.SelectMany(bars => bars.Keys).Distinct().Order().ToArray();
+        var sessions = _rows.Days();
+        CheckSize(sessions.Length);
         return new BarPanel
         {
-            Symbols = [.. _symbols],
+            Symbols = [.. _symbols.Names],
             Sessions = sessions,
-            Open = Spread("open", sessions),
-            High = Spread("high", sessions),
-            Low = Spread("low", sessions),
-            Close = Spread("close", sessions),
-            Volume = Spread("volume", sessions),
-            AdjustedClose = Spread("adj_close", sessions),
-            SplitRatio = Spread("split_ratio", sessions),
-            CashDividend = Spread("cash_dividend", sessions),
+            Open = Take("open", sessions),
+            High = Take("high", sessions),
+            Low = Take("low", sessions),
+            Close = Take("close", sessions),
+            Volume = Take("volume", sessions),
+            AdjustedClose = Take("adj_close", sessions),
+            SplitRatio = Take("split_ratio", sessions),
+            CashDividend = Take("cash_dividend", sessions),
         };
     }
 
     /// <summary>A column as [S, T], NaN where a symbol has no row; empty if the file has no such column.</summary>
-    private double[] Spread(string column, DateOnly[] sessions)
+    private double[] Take(string name, DateOnly[] sessions)
     {
-        var index = Array.IndexOf(_columns, column);
-        if (index < 0)
-            return [];
-        var values = new double[_symbols.Count * sessions.Length];
-        Array.Fill(values, double.NaN);
-        for (var row = 0; row < _symbols.Count; row++)
-        {
-            foreach (var (day, bar) in _bars[_symbols[row]])
-                values[(row * sessions.Length) + Array.BinarySearch(sessions, day)] = bar[index];
-        }
+        var index = Array.FindIndex(_columns, column => column.Name == name);
+        return index < 0 ? [] : _rows.Take(index, _symbols.Names.Count, sessions);
+    }
 
-        return values;
+    /// <summary>Refuses a file of a few rows whose panel would be a huge array of nothing.</summary>
+    private void CheckSize(int sessions)
+    {
+        var cells = (long)_symbols.Names.Count * sessions;
+        if (cells > AlwaysTaken && cells > (long)MostCellsARow * _rows.Count)
+        {
+            throw _table.Refusal(
+                $"{_rows.Count} rows of {_symbols.Names.Count} symbols on {sessions} dates, so that fewer than one in {MostCellsARow} of "
+                + "these has a bar; put symbols with other dates into other files");
+        }
     }
 
     /// <summary>
@@ -98,9 +105,9 @@ internal sealed class BarsCsv
     /// </summary>
     private QuantraException? Several()
     {
-        if (_table.Has(CsvTable.Symbol))
+        if (_symbol is not null)
             return null;
-        DateOnly[] days = [.. _table.Rows().Select(row => row.Day("date"))];
+        DateOnly[] days = [.. _table.Rows().Select(row => row.Day(_date))];
         var twice = days.GroupBy(day => day).FirstOrDefault(group => group.Count() > 1);
         string[] likely =
         [
@@ -117,10 +124,10 @@ internal sealed class BarsCsv
     }
 
     /// <summary>Whether these texts, read as symbols, would give each symbol several days in order.</summary>
-    private static bool IsLikelySymbol(string[] texts, DateOnly[] days, bool sorted)
+    private static bool IsLikelySymbol(List<string> texts, DateOnly[] days, bool sorted)
     {
         var groups = texts.Zip(days).GroupBy(one => one.First, one => one.Second).Select(group => group.ToArray()).ToArray();
-        return groups.Length <= texts.Length / 2
+        return groups.Length <= texts.Count / 2
             && groups.All(own => sorted ? own.Zip(own.Skip(1)).All(pair => pair.First < pair.Second) : own.Distinct().Count() == own.Length);
     }
 

@@ -11,7 +11,7 @@ internal static partial class CovariateFile
     /// <summary>A file of dated values: one series per column, and the symbols that it names.</summary>
     public static (IReadOnlyList<CovariateSeries> Series, IReadOnlyList<string> Symbols) ReadDated(string path)
     {
-        var table = CsvTable.Open(path, QuantraReason.CovariatesInvalid);
+        using var table = CsvTable.Open(path, QuantraReason.CovariatesInvalid);
         if (!table.Has(KnownFrom))
         {
             throw table.Refusal(
@@ -23,30 +23,32 @@ internal static partial class CovariateFile
         var names = ValueColumns(table);
         if (!table.Has(CsvTable.Symbol))
             RefuseTexts(table);
-        var statements = names.ToDictionary(name => name, _ => new List<CovariateSeries.Statement>());
+        var days = (table.Column("date"), table.Column(KnownFrom));
+        var statements = names.ToDictionary(table.Column, _ => new List<CovariateSeries.Statement>());
         foreach (var row in table.Rows())
-            Add(row, table.Has(CsvTable.Symbol) ? row.Symbol() : "", statements);
+            Add(row, table.SymbolColumn is null ? "" : row.Symbol(), days, statements);
         string[] symbols = [.. statements.Values.SelectMany(rows => rows).Select(one => one.Symbol).Where(one => one.Length > 0).Distinct()];
-        return ([.. names.Select(name => new CovariateSeries(name, !table.Has(CsvTable.Symbol), statements[name]))], symbols);
+        return ([.. names.Select(name => new CovariateSeries(name, !table.Has(CsvTable.Symbol), statements[table.Column(name)]))], symbols);
     }
 
     /// <summary>A file of static values: the text of each symbol, by column; empty = unknown.</summary>
     public static IReadOnlyDictionary<string, Dictionary<string, string>> ReadStatic(string path)
     {
-        var table = CsvTable.Open(path, QuantraReason.CovariatesInvalid);
+        using var table = CsvTable.Open(path, QuantraReason.CovariatesInvalid);
         if (!table.Has(CsvTable.Symbol))
         {
-            string[] likely = [.. table.NamedTexts([]).Where(one => one.Texts.Distinct().Count() == one.Texts.Length).Select(one => one.Name)];
+            string[] likely = [.. table.NamedTexts([]).Where(one => one.Texts.Distinct().Count() == one.Texts.Count).Select(one => one.Name)];
             throw table.Refusal($"no column symbol; it has {string.Join(", ", table.Columns)}; {CsvTable.Renaming(likely)}");
         }
 
         var columns = ValueColumns(table).ToDictionary(name => name, _ => new Dictionary<string, string>());
         foreach (var row in table.Rows())
         {
+            var symbol = row.Symbol();
             foreach (var (name, texts) in columns)
             {
-                if (!texts.TryAdd(row.Symbol(), row.Text(name)))
-                    throw table.Refusal($"symbol {row.Symbol()} has several rows; static values do not change, keep one");
+                if (!texts.TryAdd(symbol, row.Text(table.Column(name))))
+                    throw table.Refusal($"symbol {symbol} has several rows; static values do not change, keep one");
             }
         }
 
@@ -56,8 +58,8 @@ internal static partial class CovariateFile
     /// <summary>Refuses text columns in a file about all symbols: one of them may be the symbol.</summary>
     private static void RefuseTexts(CsvTable table)
     {
-        var texts = table.NamedTexts(Keys).ToArray();
-        if (texts.Length > 0)
+        var texts = table.NamedTexts(Keys);
+        if (texts.Count > 0)
         {
             throw table.Refusal(
                 $"row 1 after the header, column {texts[0].Name}: '{texts[0].Texts[0]}' is not a number, and the file has no column "
@@ -65,29 +67,33 @@ internal static partial class CovariateFile
         }
     }
 
-    private static void Add(CsvRow row, string symbol, Dictionary<string, List<CovariateSeries.Statement>> statements)
+    private static void Add(
+        CsvRow row,
+        string symbol,
+        (CsvColumn Date, CsvColumn KnownFrom) days,
+        Dictionary<CsvColumn, List<CovariateSeries.Statement>> statements)
     {
-        var (day, known) = (row.Day("date"), row.Day(KnownFrom));
-        if (row.Text(KnownFrom) is { Length: > 10 } text && !Midnight().IsMatch(text[10..]))
+        var (day, known) = (row.Day(days.Date), row.Day(days.KnownFrom));
+        if (row.Text(days.KnownFrom) is { Length: > 10 } text && !Midnight().IsMatch(text[10..]))
         {
             throw row.Refusal(
-                KnownFrom,
+                days.KnownFrom,
                 $"'{text}' has a time of day, but a value is used from the close of its day on, which may come before that "
                 + "time; write the first day by whose close it was known");
         }
 
-        foreach (var (name, rows) in statements)
+        foreach (var (column, rows) in statements)
         {
-            if (row.Text(name).Length > 0) // an empty cell states nothing
-                rows.Add(new(symbol, day, known, Finite(row, name), row.Place));
+            if (row.Text(column).Length > 0) // an empty cell states nothing
+                rows.Add(new(symbol, day, known, Finite(row, column), row.Place));
         }
     }
 
-    private static double Finite(CsvRow row, string column)
+    private static double Finite(CsvRow row, CsvColumn column)
     {
         var value = row.Number(column);
         return double.IsInfinity(value)
-            ? throw row.Refusal(column, "is not finite; leave the cell empty, or write nan to withdraw the value before")
+            ? throw row.Refusal(column, $"'{row.Text(column)}' is not finite; leave the cell empty, or write nan to withdraw the value before")
             : value;
     }
 

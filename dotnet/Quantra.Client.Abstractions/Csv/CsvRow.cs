@@ -1,48 +1,62 @@
 using System.Globalization;
+using System.Text;
+using System.Text.Unicode;
 
 namespace Quantra.Client;
 
-/// <summary>One row of a table.</summary>
+/// <summary>The row of a table that was read last.</summary>
 /// <param name="table">The table that it belongs to.</param>
-/// <param name="number">Counted from 1 after the header.</param>
-/// <param name="cells">One per column.</param>
-internal readonly struct CsvRow(CsvTable table, int number, List<string> cells)
+/// <param name="reader">That has read it.</param>
+internal readonly struct CsvRow(CsvTable table, CsvReader reader)
 {
     /// <summary>Its number, counted from 1 after the header.</summary>
-    public int Place => number;
+    public int Place => reader.Number;
+
+    /// <summary>A cell, as it stands there.</summary>
+    public ReadOnlySpan<byte> Bytes(CsvColumn column) => reader.Cell(column.Place);
 
     /// <summary>A cell, without white space around it.</summary>
-    public string Text(string column) => cells[table.PlaceOf(column)].Trim();
+    public string Text(CsvColumn column)
+    {
+        var cell = reader.Cell(column.Place);
+        return Utf8.IsValid(cell)
+            ? Encoding.UTF8.GetString(cell).Trim()
+            : throw Refusal(column, $"'{Encoding.UTF8.GetString(cell)}' is not UTF-8; save the file as CSV in UTF-8");
+    }
 
     /// <summary>The symbol, which must not be empty.</summary>
     public string Symbol()
     {
-        var symbol = Text(CsvTable.Symbol);
-        return symbol.Length > 0 ? symbol : throw table.Refusal($"row {number} after the header: the symbol is empty");
+        var symbol = Text(table.SymbolColumn!.Value);
+        return symbol.Length > 0 ? symbol : throw table.Refusal($"row {Place} after the header: the symbol is empty");
     }
 
     /// <summary>A day: 2013-12-31 or 20131231; a time of day after it is dropped.</summary>
-    public DateOnly Day(string column)
+    public DateOnly Day(CsvColumn column)
     {
+        if (CsvDate.TryRead(reader.Cell(column.Place).Trim((byte)' '), out var day))
+            return day;
         var text = Text(column);
-        var day = text.Length > 10 && text[10] is 'T' or ' ' ? text[..10] : text;
-        return DateOnly.TryParseExact(day, ["yyyy-MM-dd", "yyyyMMdd"], CultureInfo.InvariantCulture, DateTimeStyles.None, out var date)
-            ? date
+        return CsvDate.TryRead(Encoding.UTF8.GetBytes(text), out day)
+            ? day
             : throw Refusal(column, $"'{text}' is not a date; write 2013-12-31 or 20131231");
     }
 
     /// <summary>A number; NaN for an empty cell.</summary>
-    public double Number(string column)
+    public double Number(CsvColumn column)
     {
+        var cell = reader.Cell(column.Place);
+        if (cell.IsEmpty)
+            return double.NaN;
+        if (CsvNumber.TryRead(cell, out var value))
+            return value;
         var text = Text(column);
         if (text.Length == 0)
             return double.NaN;
-        return double.TryParse(text, NumberStyles.Float, CultureInfo.InvariantCulture, out var value)
-            ? value
-            : throw Refusal(column, $"'{text}' is not a number");
+        return CsvNumber.TryRead(text, out value) ? value : throw Refusal(column, $"'{text}' is not a number");
     }
 
     /// <summary>The error for a problem with a cell.</summary>
-    public QuantraException Refusal(string column, string problem) =>
-        table.Refusal($"row {number} after the header, column {column}: {problem}");
+    public QuantraException Refusal(CsvColumn column, string problem) =>
+        table.Refusal(string.Create(CultureInfo.InvariantCulture, $"row {Place} after the header, column {column.Name}: {problem}"));
 }

@@ -1,9 +1,9 @@
-using System.Globalization;
+using System.Text;
 
 namespace Quantra.Client;
 
 /// <summary>A CSV file: a header, then rows with as many cells. The column of symbols is always called symbol here.</summary>
-internal sealed class CsvTable
+internal sealed class CsvTable : IDisposable
 {
     /// <summary>The column of symbols.</summary>
     public const string Symbol = "symbol";
@@ -11,29 +11,33 @@ internal sealed class CsvTable
     // Names with no other meaning. Names such as code, name or isin may have one: errors suggest them, and none is assumed.
     private static readonly string[] SymbolNames = [Symbol, "ticker", "ticker_symbol", "stock_symbol"];
 
-    private readonly string[] _lines;
+    private readonly CsvReader _reader;
     private readonly string _file;
     private readonly string _reason;
-    private readonly Dictionary<string, int> _places;
+    private readonly Dictionary<string, int> _places = [];
+    private readonly CsvColumn[] _symbolColumns = [];
     private readonly int _width;
-    private readonly string[] _symbolColumns;
 
-    private CsvTable(string[] lines, string path, string reason)
+    private CsvTable(CsvReader reader, string path, string reason)
     {
-        (_lines, _file, _reason) = (lines, Path.GetFileName(path), reason);
-        string[] names = [.. CsvLine.Split(lines.FirstOrDefault("")).Select(Normal)];
-        if (names.GroupBy(name => name).FirstOrDefault(group => group.Count() > 1) is { } twice)
-            throw Refusal($"more than one column {twice.Key}");
+        (_reader, _file, _reason) = (reader, Path.GetFileName(path), reason);
+        string[] names = [.. Header().Select(Normal)];
         _width = names.Length;
-        _places = names.Select((name, place) => (name, place)).ToDictionary(one => one.name, one => one.place);
-        _symbolColumns = [.. SymbolNames.Where(_places.ContainsKey)];
-        if (_symbolColumns.Length > 0)
-            _places[Symbol] = _places[_symbolColumns[0]];
-        Columns = [.. names.Except(_symbolColumns.Skip(1)).Select(name => name == _symbolColumns.FirstOrDefault() ? Symbol : name)];
+        foreach (var (name, place) in names.Select((name, place) => (name, place)))
+        {
+            if (!_places.TryAdd(name, place))
+                throw Refusal($"more than one column {name}");
+        }
+
+        _symbolColumns = [.. SymbolNames.Where(_places.ContainsKey).Select(name => new CsvColumn(name, _places[name]))];
+        Columns = [.. names.Except(_symbolColumns.Skip(1).Select(column => column.Name)).Select(Called)];
     }
 
     /// <summary>The header's names, in lower case, with underscores for spaces; the column of symbols once, as symbol.</summary>
     public IReadOnlyList<string> Columns { get; }
+
+    /// <summary>The column of symbols; null if there is none.</summary>
+    public CsvColumn? SymbolColumn => _symbolColumns.Length > 0 ? new(Symbol, _symbolColumns[0].Place) : null;
 
     /// <summary>Opens a file and reads its header.</summary>
     /// <param name="path">The file.</param>
@@ -42,53 +46,82 @@ internal sealed class CsvTable
     public static CsvTable Open(string path, string reason)
     {
         ArgumentException.ThrowIfNullOrEmpty(path);
+        CsvReader? reader = null;
         try
         {
-            return new CsvTable(File.ReadAllLines(path), path, reason);
+            reader = new CsvReader(path);
+            var table = new CsvTable(reader, path, reason);
+            reader = null;
+            return table;
         }
         catch (Exception error) when (error is IOException or UnauthorizedAccessException)
         {
             throw QuantraError.BadFile(reason, $"{path} cannot be read: {error.Message}").ToException(error);
         }
+        finally
+        {
+            reader?.Dispose();
+        }
     }
 
+    /// <inheritdoc/>
+    public void Dispose() => _reader.Dispose();
+
     /// <summary>Whether the file has a column.</summary>
-    public bool Has(string column) => _places.ContainsKey(column);
+    public bool Has(string column) => column == Symbol ? _symbolColumns.Length > 0 : _places.ContainsKey(column);
+
+    /// <summary>A column that the file has.</summary>
+    public CsvColumn Column(string name) => name == Symbol ? SymbolColumn!.Value : new(name, _places[name]);
 
     /// <summary>Refuses a file that lacks a column.</summary>
     public void Require(IEnumerable<string> columns)
     {
         var missing = columns.Where(name => !Has(name)).ToArray();
-        if (missing.Length > 0)
-            throw Refusal($"no column {string.Join(", ", missing)}; it has {string.Join(", ", Columns)}");
+        if (missing.Length == 0)
+            return;
+        var advice = Columns.Count == 1 && Columns[0].AsSpan().IndexOfAny(';', '\t') >= 0 ? "; put commas between its columns" : "";
+        throw Refusal($"no column {string.Join(", ", missing)}; it has {string.Join(", ", Columns)}{advice}");
     }
 
-    /// <summary>The rows that are not empty, at least one.</summary>
+    /// <summary>The rows that are not empty, at least one; each until the next is asked for.</summary>
+    /// <exception cref="QuantraException">The file cannot be read on, or a row is not like the header.</exception>
     public IEnumerable<CsvRow> Rows()
     {
-        if (_lines.Skip(1).All(line => line.Length == 0))
-            throw Refusal("no rows");
-        for (var number = 1; number < _lines.Length; number++)
+        var row = new CsvRow(this, _reader);
+        _reader.Rewind();
+        _reader.Read();
+        var any = false;
+        while (Next())
         {
-            if (_lines[number].Length == 0)
+            if (_reader.IsEmpty)
                 continue;
-            var cells = CsvLine.Split(_lines[number]);
-            if (cells.Count != _width)
-                throw Refusal($"row {number} after the header has {cells.Count} cells, but the header has {_width}");
-            CheckSame(number, cells);
-            yield return new CsvRow(this, number, cells);
+            any = true;
+            if (_reader.Count != _width)
+                throw Refusal($"row {_reader.Number} after the header has {_reader.Count} cells, but the header has {_width}");
+            if (_symbolColumns.Length > 1)
+                CheckSame(row);
+            yield return row;
         }
+
+        if (!any)
+            throw Refusal("no rows");
     }
 
     /// <summary>The text columns besides those that are read: one of them may be the symbol.</summary>
     /// <param name="read">Names of columns whose meaning is known.</param>
     /// <returns>The texts of each column in which every cell has a text and none is a number.</returns>
-    public IEnumerable<(string Name, string[] Texts)> NamedTexts(IEnumerable<string> read)
+    public IReadOnlyList<(string Name, List<string> Texts)> NamedTexts(IEnumerable<string> read)
     {
-        CsvRow[] rows = [.. Rows()];
-        return Columns.Except(read)
-            .Select(name => (name, rows.Select(row => row.Text(name)).ToArray()))
-            .Where(one => one.Item2.All(text => text.Length > 0 && !double.TryParse(text, NumberStyles.Float, CultureInfo.InvariantCulture, out _)));
+        List<(string Name, List<string> Texts)> left = [.. Columns.Except(read).Select(name => (name, new List<string>()))];
+        foreach (var row in Rows())
+        {
+            left.RemoveAll(one => IsNoText(row.Text(Column(one.Name))));
+            left.ForEach(one => one.Texts.Add(row.Text(Column(one.Name))));
+        }
+
+        return left;
+
+        static bool IsNoText(string cell) => cell.Length == 0 || CsvNumber.TryRead(cell, out _);
     }
 
     /// <summary>Advice for a file without a column symbol, where one of these columns may hold it.</summary>
@@ -97,26 +130,41 @@ internal sealed class CsvTable
             ? $"if column {Listed.First([.. names.Select(name => $"'{name}'")])} holds it, rename it to {Symbol}"
             : $"give the table a column {Symbol}";
 
-    /// <summary>The position of a column.</summary>
-    public int PlaceOf(string column) => _places[column];
-
     /// <summary>The error for a problem with the file.</summary>
     public QuantraException Refusal(string problem) => QuantraError.BadFile(_reason, $"{_file}: {problem}").ToException();
 
-    /// <summary>Refuses a row in which the columns of symbols differ.</summary>
-    private void CheckSame(int number, List<string> cells)
+    private static string Normal(string name) => name.Trim().ToLowerInvariant().Replace(' ', '_');
+
+    private string[] Header() =>
+        _reader.Read() ? [.. Enumerable.Range(0, _reader.Count).Select(place => Encoding.UTF8.GetString(_reader.Cell(place)))] : [""];
+
+    private string Called(string name) => _symbolColumns.Length > 0 && name == _symbolColumns[0].Name ? Symbol : name;
+
+    private bool Next()
     {
+        try
+        {
+            return _reader.Read();
+        }
+        catch (IOException error)
+        {
+            throw QuantraError.BadFile(_reason, $"{_file} cannot be read on: {error.Message}").ToException(error);
+        }
+    }
+
+    /// <summary>Refuses a row in which the columns of symbols differ.</summary>
+    private void CheckSame(CsvRow row)
+    {
+        var one = row.Text(_symbolColumns[0]);
         foreach (var other in _symbolColumns.Skip(1))
         {
-            var (one, two) = (cells[_places[Symbol]].Trim(), cells[_places[other]].Trim());
+            var two = row.Text(other);
             if (one != two)
             {
                 throw Refusal(
-                    $"row {number} after the header: column {_symbolColumns[0]} says '{one}', column {other} says '{two}'; "
+                    $"row {row.Place} after the header: column {_symbolColumns[0].Name} says '{one}', column {other.Name} says '{two}'; "
                     + "keep the one that names the stock, and remove or rename the other");
             }
         }
     }
-
-    private static string Normal(string name) => name.Trim().ToLowerInvariant().Replace(' ', '_');
 }

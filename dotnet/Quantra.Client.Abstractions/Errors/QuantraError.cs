@@ -24,7 +24,8 @@ public sealed record QuantraError(
     }
 
     /// <summary>Whether the same call may well succeed later: nobody answered, or there was too much to do.</summary>
-    public bool IsTransient => Reason is QuantraReason.Unavailable or QuantraReason.QueueFull;
+    /// <remarks>Also of reasons that this version does not know: the code says it, or that there is a time to wait.</remarks>
+    public bool IsTransient => Code == QuantraStatus.Unavailable || Reason == QuantraReason.QueueFull || RetryAfter is not null;
 
     /// <summary>How long to wait before that; null = the server did not say.</summary>
     public TimeSpan? RetryAfter =>

@@ -21,6 +21,12 @@ public sealed class QuantraException : Exception
     /// <summary>The values in the message, as text by name, for example "have" and "need".</summary>
     public IReadOnlyDictionary<string, string> Metadata => Error.Metadata;
 
+    /// <inheritdoc cref="QuantraError.IsTransient"/>
+    public bool IsTransient => Error.IsTransient;
+
+    /// <inheritdoc cref="QuantraError.RetryAfter"/>
+    public TimeSpan? RetryAfter => Error.RetryAfter;
+
     private static string MessageOf(QuantraError error)
     {
         ArgumentNullException.ThrowIfNull(error);

@@ -1,3 +1,5 @@
+using System.Collections.ObjectModel;
+
 namespace Quantra.Client;
 
 /// <summary>Signed contributions of R inputs to one number of a forecast, for S symbols.</summary>
@@ -76,6 +78,9 @@ public sealed record Attribution
     /// <summary>How the model did on days that it had not seen; null if its card does not say.</summary>
     public required Skill? Skill { get; init; }
 
+    /// <summary>Why each symbol without a forecast, and so with NaN rows, has none.</summary>
+    public IReadOnlyDictionary<string, QuantraError> Refusals { get; init; } = ReadOnlyDictionary<string, QuantraError>.Empty;
+
     /// <summary>The contributions to one symbol's number.</summary>
     /// <param name="symbol">One of <see cref="Symbols"/>.</param>
     /// <returns>R rows, largest absolute contribution first.</returns>
@@ -142,5 +147,6 @@ public sealed record Attribution
         ByValue.Of(Warnings),
         ByValue.Of(Internals),
         Skill,
+        ByValue.Of(Refusals),
     ];
 }

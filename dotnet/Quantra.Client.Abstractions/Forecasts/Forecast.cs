@@ -135,6 +135,37 @@ public sealed record Forecast
         return rows;
     }
 
+    /// <summary>Every number of the forecast as columns for a data frame: arrays by name, of one element per row of <see cref="Table"/>.</summary>
+    /// <returns>
+    /// In this order: symbol (string), horizon (int, trading days), quantile (double), date (DateOnly, on which the horizon ends),
+    /// value (double, in the target's unit), return (double, simple: 0.15 = 15 %), price (double), score (double), rank (int).
+    /// What the forecast does not have is left out.
+    /// </returns>
+    public IReadOnlyDictionary<string, Array> ToColumns()
+    {
+        var rows = Table();
+        var columns = new Dictionary<string, Array>
+        {
+            ["symbol"] = Column(row => row.Symbol),
+            ["horizon"] = Column(row => row.Horizon),
+            ["quantile"] = Column(row => row.Quantile),
+        };
+        if (TargetSessions.Count > 0)
+            columns["date"] = Column(row => row.Session!.Value);
+        columns["value"] = Column(row => row.Value);
+        if (Returns is not null)
+            columns["return"] = Enumerable.Range(0, rows.Count).Select(SimpleReturnAt).ToArray();
+        if (Prices is not null)
+            columns["price"] = Column(row => row.Price);
+        if (Scores is not null)
+            columns["score"] = Column(row => row.Score);
+        if (Ranks is not null)
+            columns["rank"] = Column(row => row.Rank);
+        return columns.AsReadOnly();
+
+        T[] Column<T>(Func<ForecastRow, T> cell) => [.. rows.Select(cell)];
+    }
+
     /// <summary>A table, one line per symbol and horizon: of prices, or else simple returns in per cent, or else values.</summary>
     /// <returns>Text of several lines, the same in every culture.</returns>
     public override string ToString()

@@ -27,6 +27,9 @@ internal sealed class Caller
     private Caller(QuantraClientOptions options, CallToken token, string target, bool repeats) =>
         (_options, _token, _target, _repeats) = (options, token, target, repeats);
 
+    /// <summary>The turns that its calls take.</summary>
+    private CallTurns Turns { get; init; } = new();
+
     /// <summary>Longest wait for an answer.</summary>
     public TimeSpan Timeout { get; private init; }
 
@@ -47,11 +50,12 @@ internal sealed class Caller
     };
 
     /// <summary>The same with another timeout.</summary>
-    public Caller With(TimeSpan timeout) => new(_options, _token, _target, _repeats) { Timeout = timeout, Headers = Headers, Watch = Watch };
+    public Caller With(TimeSpan timeout) =>
+        new(_options, _token, _target, _repeats) { Timeout = timeout, Headers = Headers, Watch = Watch, Turns = Turns };
 
     /// <summary>The same with one more header.</summary>
     public Caller With(Metadata.Entry header) =>
-        new(_options, _token, _target, _repeats) { Timeout = Timeout, Headers = [.. Headers, header], Watch = Watch };
+        new(_options, _token, _target, _repeats) { Timeout = Timeout, Headers = [.. Headers, header], Watch = Watch, Turns = Turns };
 
     /// <summary>Calls, and waits for the answer.</summary>
     /// <param name="method">Of the stub.</param>
@@ -114,8 +118,10 @@ internal sealed class Caller
         Func<TRequest, CallOptions, AsyncUnaryCall<TResponse>> method,
         TRequest request,
         CancellationToken cancellationToken)
+        where TRequest : IMessage
     {
         var options = await OptionsAsync(Timeout, cancellationToken).ConfigureAwait(false);
+        using var turn = await Turns.TakeAsync(request is V1.ExplainRequest, Timeout, cancellationToken).ConfigureAwait(false);
         for (var attempt = 1; ; attempt++)
         {
             try

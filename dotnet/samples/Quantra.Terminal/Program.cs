@@ -18,7 +18,7 @@ command.SetAction(async (arguments, cancellationToken) =>
     {
         var bars = await BarPanel.ReadCsvAsync(arguments.GetValue(file)!, cancellationToken);
         await using var predictor = arguments.GetValue(embedded)
-            ? await EmbeddedPredictor.OpenAsync(new EmbeddedPredictorOptions { Models = arguments.GetValue(models) ?? "models" })
+            ? await EmbeddedPredictor.OpenAsync(new() { Models = arguments.GetValue(models) ?? "models" }, cancellationToken)
             : (IStockPredictor)new QuantraClient(new Uri($"http://{arguments.GetValue(server)}"));
         var console = AnsiConsole.Create(new AnsiConsoleSettings
         {

@@ -1,0 +1,83 @@
+using System.Globalization;
+using System.Runtime.InteropServices;
+using System.Text.RegularExpressions;
+
+namespace Quantra.Client.Embedded;
+
+/// <summary>Finds and loads the shared library of an environment's Python, without starting Python.</summary>
+/// <remarks>
+/// Python.NET remembers a library that does not load for as long as the process lives. Whatever can be known before is
+/// refused here, so that another environment may follow.
+/// </remarks>
+internal static partial class PythonLibrary
+{
+    private static readonly Version Oldest = new(3, 11);
+
+    /// <summary>The path of the library.</summary>
+    /// <param name="environment">Full path of a virtual environment.</param>
+    /// <exception cref="QuantraException">CONFIGURATION_INVALID: there is none, it does not load, or it is too old.</exception>
+    public static string Find(string environment)
+    {
+        var settings = Settings(Path.Combine(environment, "pyvenv.cfg"));
+        if (!settings.TryGetValue("home", out var home) || VersionOf(settings) is not { } version)
+            throw Refusal(environment, "its pyvenv.cfg does not say where Python is, and which; make the environment anew");
+        if (version < Oldest)
+            throw Refusal(environment, $"it is Python {version}, and {Oldest} or newer is needed");
+        var library = Candidates(home, version).FirstOrDefault(File.Exists)
+            ?? throw Refusal(environment, $"there is no shared library of Python {version} beside {home}; install a Python that has one");
+        Load(environment, library);
+        return library;
+    }
+
+    /// <summary>Loads the library. It stays: on Windows the libraries that it needs are found beside it in this way alone.</summary>
+    private static void Load(string environment, string library)
+    {
+        try
+        {
+            _ = NativeLibrary.Load(library);
+        }
+        catch (Exception error) when (error is DllNotFoundException or BadImageFormatException)
+        {
+            throw PythonEnvironment.Refusal(DoesNotStart(environment, $"its shared library does not load: {error.Message}"), error);
+        }
+    }
+
+    /// <summary>Lines of the kind "key = value".</summary>
+    private static Dictionary<string, string> Settings(string file)
+    {
+        var settings = new Dictionary<string, string>(StringComparer.OrdinalIgnoreCase);
+        foreach (var line in File.ReadLines(file))
+        {
+            if (line.Split('=', 2, StringSplitOptions.TrimEntries) is [var key, var value])
+                settings[key] = value;
+        }
+
+        return settings;
+    }
+
+    /// <summary>Major and minor; venv calls it version, others version_info.</summary>
+    private static Version? VersionOf(Dictionary<string, string> settings)
+    {
+        var found = Leading().Match(settings.GetValueOrDefault("version") ?? settings.GetValueOrDefault("version_info") ?? "");
+        return found.Success ? Version.Parse(found.Value) : null;
+    }
+
+    /// <summary>Where installations have it, given the folder of their python.</summary>
+    private static IEnumerable<string> Candidates(string home, Version version)
+    {
+        if (OperatingSystem.IsWindows())
+            return [Path.Combine(home, string.Create(CultureInfo.InvariantCulture, $"python{version.Major}{version.Minor}.dll"))];
+        var name = $"libpython{version}.{(OperatingSystem.IsMacOS() ? "dylib" : "so")}";
+        var machine = RuntimeInformation.ProcessArchitecture == Architecture.Arm64 ? "aarch64" : "x86_64";
+        string[] folders = ["lib64", "lib", $"lib/{machine}-linux-gnu"]; // the last one is Debian's, where .so alone is for developers
+        return folders.SelectMany(folder => new[] { name, $"{name}.1.0" }.Select(file => Path.Combine(home, "..", folder, file)));
+    }
+
+    private static QuantraException Refusal(string environment, string problem) =>
+        PythonEnvironment.Refusal(DoesNotStart(environment, problem));
+
+    private static string DoesNotStart(string environment, string problem) => $"the Python of {environment} does not start: {problem}";
+
+    [GeneratedRegex(@"^\d+\.\d+")]
+    private static partial Regex Leading();
+}

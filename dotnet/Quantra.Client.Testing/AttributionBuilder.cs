@@ -1,0 +1,155 @@
+namespace Quantra.Client.Testing;
+
+/// <summary>Makes an explanation, all of which has a default: shapes fit, and contributions add up to the number explained.</summary>
+/// <example>
+/// <code>
+/// Attribution attribution = new AttributionBuilder { Horizon = 5, Value = (symbol, input) => input == "return_1" ? 0.01 : 0 }.Build();
+/// </code>
+/// </example>
+public sealed record AttributionBuilder
+{
+    internal const string Method = "integrated-gradients";
+
+    /// <inheritdoc cref="Attribution.Symbols"/>
+    /// <value>"AAPL" by default.</value>
+    public IReadOnlyList<string> Symbols { get; init; } = ["AAPL"];
+
+    /// <summary>Session of the last bar.</summary>
+    /// <value>2024-06-28 by default.</value>
+    public DateOnly AsOf { get; init; } = new ForecastBuilder().AsOf;
+
+    /// <inheritdoc cref="Attribution.Horizon"/>
+    /// <value>5 by default.</value>
+    public int Horizon { get; init; } = 5;
+
+    /// <inheritdoc cref="Attribution.Quantile"/>
+    /// <value>0.5 by default.</value>
+    public double Quantile { get; init; } = 0.5;
+
+    /// <summary>The inputs, and of what kind each is.</summary>
+    /// <value>By default return_1 and volume_1, observed, and the window's scale.</value>
+    public IReadOnlyList<(string Name, RowKind Kind)> Inputs { get; init; } =
+        [("return_1", RowKind.Observed), ("volume_1", RowKind.Observed), ("scale", RowKind.Scale)];
+
+    /// <summary>The contribution of an input to a symbol's number, in the target's unit.</summary>
+    /// <value>By default 0.004, -0.003, 0.002 and so on: signs alternate, and sizes fall.</value>
+    public Func<string, string, double>? Value { get; init; }
+
+    /// <summary>The model's number for the baseline, which contributions count from.</summary>
+    public double Baseline { get; init; }
+
+    /// <inheritdoc cref="Attribution.Unit"/>
+    /// <value>"log-return" by default.</value>
+    public string Unit { get; init; } = "log-return";
+
+    /// <summary>How many sessions the network reads: contributions are spread over them evenly, where detail is asked for.</summary>
+    /// <value>20 by default.</value>
+    public int EncoderLength { get; init; } = 20;
+
+    /// <summary>How detailed the explanation is.</summary>
+    public ExplanationDetail Detail { get; init; }
+
+    /// <inheritdoc cref="Attribution.Model"/>
+    /// <value>"stock" by default.</value>
+    public string Model { get; init; } = "stock";
+
+    /// <inheritdoc cref="Attribution.Version"/>
+    /// <value>1 by default.</value>
+    public int Version { get; init; } = 1;
+
+    /// <inheritdoc cref="Attribution.Warnings"/>
+    public IReadOnlyList<string> Warnings { get; init; } = [];
+
+    /// <inheritdoc cref="Attribution.Skill"/>
+    public Skill? Skill { get; init; }
+
+    /// <summary>Begins with what a model would say of a number of a request's forecast.</summary>
+    /// <param name="model">The model.</param>
+    /// <param name="request">The forecast that is explained.</param>
+    /// <param name="target">Which of its numbers.</param>
+    /// <returns>A builder whose contributions are the defaults.</returns>
+    public static AttributionBuilder For(ModelInfo model, ManyExplanationsRequest request, ExplanationTarget target)
+    {
+        ArgumentNullException.ThrowIfNull(model);
+        ArgumentNullException.ThrowIfNull(request);
+        ArgumentNullException.ThrowIfNull(target);
+        var forecast = ForecastBuilder.For(model, request.Instance);
+        return new AttributionBuilder
+        {
+            Symbols = request.Symbols.Count > 0 ? request.Symbols : forecast.Symbols,
+            AsOf = forecast.AsOf,
+            Horizon = target.Horizon,
+            Quantile = target.Quantile,
+            Unit = model.TargetKind,
+            EncoderLength = model.EncoderLength,
+            Detail = request.Detail,
+            Model = model.Name,
+            Version = model.Version,
+        };
+    }
+
+    /// <summary>Makes the explanation; what cannot be set here can be changed by <c>with</c>.</summary>
+    /// <returns>One that a predictor could give.</returns>
+    /// <exception cref="ArgumentException">There is no symbol or one twice; the horizon or the quantile is out of range; there is no input.</exception>
+    public Attribution Build()
+    {
+        Check.Symbols(Symbols);
+        Check.Horizons([Horizon]);
+        Check.Quantiles([Quantile]);
+        ArgumentNullException.ThrowIfNull(Inputs);
+        if (Inputs.Count == 0)
+            throw new ArgumentException("Inputs is empty; give at least one");
+        double[][] rows = [.. Symbols.Select(symbol => Inputs.Select((input, place) => ValueOf(symbol, input.Name, place)).ToArray())];
+        return new Attribution
+        {
+            Symbols = Symbols,
+            AsOf = AsOf,
+            Horizon = Horizon,
+            Quantile = Quantile,
+            Method = Method,
+            Baseline = "train_mean",
+            Unit = Unit,
+            RowNames = [.. Inputs.Select(input => input.Name)],
+            RowKinds = [.. Inputs.Select(input => input.Kind)],
+            PerRow = rows.SelectMany(row => row).ToArray(),
+            Sessions = Weekdays.UpTo(AsOf, EncoderLength),
+            PerTime = Detail == ExplanationDetail.Features ? (ReadOnlyMemory<double>?)null : PerTime(rows),
+            Cells = Detail == ExplanationDetail.Cells ? Cells(rows) : (ReadOnlyMemory<double>?)null,
+            Prediction = rows.Select(row => Baseline + row.Sum()).ToArray(),
+            BaselinePrediction = Of(Baseline),
+            RelativeGap = Of(0.0),
+            Converged = Of(true),
+            Nodes = Of(3),
+            Model = Model,
+            Version = Version,
+            WeightsHash = ModelInfoBuilder.Weights,
+            Warnings = Warnings,
+            Internals = [],
+            Skill = Skill,
+        };
+    }
+
+    private double ValueOf(string symbol, string input, int place) =>
+        Value is null ? (place % 2 == 0 ? 0.004 : -0.004) / (1 + (place / 3.0)) : Value(symbol, input);
+
+    private T[] Of<T>(T value) => [.. Enumerable.Repeat(value, Symbols.Count)];
+
+    /// <summary>[S, T] of the inputs that have sessions.</summary>
+    private double[] PerTime(double[][] rows) =>
+    [
+        .. from row in rows
+           let whole = row.Where((_, place) => Inputs[place].Kind is RowKind.Observed or RowKind.Known).Sum()
+           from session in Enumerable.Range(0, EncoderLength)
+           select whole / EncoderLength,
+    ];
+
+    /// <summary>[S, T, F] of the observed inputs.</summary>
+    private double[] Cells(double[][] rows) =>
+    [
+        .. from row in rows
+           from session in Enumerable.Range(0, EncoderLength)
+           from place in Enumerable.Range(0, Inputs.Count)
+           where Inputs[place].Kind == RowKind.Observed
+           select row[place] / EncoderLength,
+    ];
+}

@@ -1,0 +1,180 @@
+using System.Collections.Concurrent;
+using System.Globalization;
+
+namespace Quantra.Client.Testing;
+
+/// <summary>A predictor for tests: it answers as the test says, records what it was asked, and fails as it is told.</summary>
+/// <remarks>
+/// Unless it is told otherwise, it gives valid made-up answers of its models. What a method of a test does is done at once and on
+/// the caller's thread; a test that wants a call to take its time answers with a task that it completes itself. Thread-safe.
+/// </remarks>
+/// <example>
+/// <code>
+/// await using var predictor = new FakeStockPredictor();
+/// predictor.OnPredict = (request, _) => Task.FromResult(new ForecastBuilder { Symbols = request.Bars!.Symbols }.Build());
+/// var bars = BarPanel.ReadCsv("bars.csv").Select("AAPL");
+/// await predictor.PredictAsync(new PredictionRequest("stock", bars));
+/// Console.WriteLine(predictor.Predictions[0]);
+/// predictor.Failure = new QuantraError(QuantraStatus.Unavailable, QuantraReason.Unavailable, "nobody answers").ToException();
+/// </code>
+/// </example>
+public sealed class FakeStockPredictor : IStockPredictor
+{
+    private readonly ConcurrentQueue<PredictionRequest> _predictions = new();
+    private readonly ConcurrentQueue<ManyExplanationsRequest> _explanations = new();
+    private volatile bool _isDisposed;
+
+    /// <summary>Makes a predictor that serves some models.</summary>
+    /// <param name="models">One or more; none = one that is called "stock".</param>
+    public FakeStockPredictor(params ModelInfo[] models)
+    {
+        ArgumentNullException.ThrowIfNull(models);
+        if (Array.Exists(models, model => model is null))
+            throw new ArgumentException("a model is null", nameof(models));
+        Models = models.Length > 0 ? [.. models] : [new ModelInfoBuilder().Build()];
+        OnPredict = (request, _) => Task.FromResult(ForecastBuilder.For(Find(request.Model), request).Build());
+        OnExplain = (request, _) => Task.FromResult(Explain(Find(request.Instance.Model), request));
+    }
+
+    /// <summary>Every version that is served.</summary>
+    public IReadOnlyList<ModelInfo> Models { get; }
+
+    /// <summary>Makes the forecast of one request, or throws; a <see cref="QuantraException"/> is the error of that request alone.</summary>
+    public Func<PredictionRequest, CancellationToken, Task<Forecast>> OnPredict { get; set; }
+
+    /// <summary>Makes the explanations of a request, one per target, or throws.</summary>
+    public Func<ManyExplanationsRequest, CancellationToken, Task<IReadOnlyList<Attribution>>> OnExplain { get; set; }
+
+    /// <summary>Thrown by every call, as where a server is not there; null = none.</summary>
+    public Exception? Failure { get; set; }
+
+    /// <summary>Every request for a forecast so far, in order.</summary>
+    public IReadOnlyList<PredictionRequest> Predictions => [.. _predictions];
+
+    /// <summary>Every request for explanations so far, in order; one for a single number too is in the form for several.</summary>
+    public IReadOnlyList<ManyExplanationsRequest> Explanations => [.. _explanations];
+
+    /// <summary>Whether it was disposed: it then answers no more.</summary>
+    public bool IsDisposed => _isDisposed;
+
+    /// <inheritdoc/>
+    public async Task<Forecast> PredictAsync(PredictionRequest request, CancellationToken cancellationToken = default)
+    {
+        ArgumentNullException.ThrowIfNull(request);
+        var results = await PredictManyAsync([request], cancellationToken).ConfigureAwait(false);
+        return results[0].GetForecast();
+    }
+
+    /// <inheritdoc/>
+    public async Task<IReadOnlyList<PredictionResult>> PredictManyAsync(
+        IReadOnlyList<PredictionRequest> requests,
+        CancellationToken cancellationToken = default)
+    {
+        ArgumentNullException.ThrowIfNull(requests);
+        foreach (var request in requests)
+            _predictions.Enqueue(request ?? throw new ArgumentException("a request is null", nameof(requests)));
+        Begin(cancellationToken);
+        var results = await Task.WhenAll(requests.Select(request => AnswerAsync(request, cancellationToken))).ConfigureAwait(false);
+        return results.AsReadOnly();
+    }
+
+    /// <inheritdoc/>
+    public async Task<Attribution> ExplainAsync(ExplanationRequest request, CancellationToken cancellationToken = default)
+    {
+        ArgumentNullException.ThrowIfNull(request);
+        var attributions = await ExplainManyAsync(request.ToMany(), cancellationToken).ConfigureAwait(false);
+        return attributions[0];
+    }
+
+    /// <inheritdoc/>
+    public async Task<IReadOnlyList<Attribution>> ExplainManyAsync(
+        ManyExplanationsRequest request,
+        CancellationToken cancellationToken = default)
+    {
+        ArgumentNullException.ThrowIfNull(request);
+        _explanations.Enqueue(request);
+        Begin(cancellationToken);
+        return await OnExplain(request, cancellationToken).ConfigureAwait(false);
+    }
+
+    /// <inheritdoc/>
+    public async Task<IReadOnlyList<ModelInfo>> ListModelsAsync(CancellationToken cancellationToken = default)
+    {
+        Begin(cancellationToken);
+        return await Task.FromResult(Models).ConfigureAwait(false);
+    }
+
+    /// <inheritdoc/>
+    public async Task<ModelInfo> GetModelAsync(ModelReference model, CancellationToken cancellationToken = default)
+    {
+        ArgumentNullException.ThrowIfNull(model);
+        Begin(cancellationToken);
+        return await Task.FromResult(Find(model)).ConfigureAwait(false);
+    }
+
+    /// <inheritdoc/>
+    public ValueTask DisposeAsync()
+    {
+        _isDisposed = true;
+        return default;
+    }
+
+    private static IReadOnlyList<Attribution> Explain(ModelInfo model, ManyExplanationsRequest request)
+    {
+        var median = model.Quantiles.MinBy(level => Math.Abs(level - 0.5));
+        var targets = request.Targets.Count > 0 ? request.Targets : [.. model.Horizons.Select(horizon => new ExplanationTarget(horizon, median))];
+        return [.. targets.Select(target => AttributionBuilder.For(model, request, Known(model, target)).Build())];
+    }
+
+    private static ExplanationTarget Known(ModelInfo model, ExplanationTarget target)
+    {
+        if (!model.Horizons.Contains(target.Horizon))
+            throw Refusal(QuantraStatus.InvalidArgument, QuantraReason.UnknownHorizon, $"{model.Name} has no horizon {target.Horizon}");
+        return model.Quantiles.Contains(target.Quantile)
+            ? target
+            : throw Refusal(QuantraStatus.InvalidArgument, QuantraReason.UnknownQuantile, $"{model.Name} has no quantile {target.Quantile}");
+    }
+
+    private static QuantraException Refusal(QuantraStatus code, string reason, FormattableString message) =>
+        new QuantraError(code, reason, message.ToString(CultureInfo.InvariantCulture)).ToException();
+
+    private void Begin(CancellationToken cancellationToken)
+    {
+        ObjectDisposedException.ThrowIf(_isDisposed, this);
+        cancellationToken.ThrowIfCancellationRequested();
+        if (Failure is { } failure)
+            throw failure;
+    }
+
+    private async Task<PredictionResult> AnswerAsync(PredictionRequest request, CancellationToken cancellationToken)
+    {
+        try
+        {
+            return new(request.RequestId, await OnPredict(request, cancellationToken).ConfigureAwait(false), null);
+        }
+        catch (QuantraException refusal)
+        {
+            return new(request.RequestId, null, refusal.Error);
+        }
+    }
+
+    /// <summary>The version that a reference means.</summary>
+    private ModelInfo Find(ModelReference reference)
+    {
+        ArgumentNullException.ThrowIfNull(reference.Text, nameof(reference));
+        var (name, which) = reference.Text.Split('@', 2) is [var one, var other] ? (one, other) : (reference.Text, null);
+        ModelInfo[] versions = [.. Models.Where(model => model.Name == name)];
+        if (versions.Length == 0)
+        {
+            var served = string.Join(", ", Models.Select(model => model.Name).Distinct());
+            throw Refusal(QuantraStatus.NotFound, QuantraReason.ModelNotFound, $"there is no model {name}; there are {served}");
+        }
+
+        return Array.Find(versions, model => which is null ? model.IsDefault : IsCalled(model, which))
+            ?? (which is null ? versions.MaxBy(model => model.Version)! : throw Refusal(
+                QuantraStatus.NotFound, QuantraReason.VersionNotFound, $"{name} has no version or alias {which}"));
+    }
+
+    private static bool IsCalled(ModelInfo model, string which) =>
+        model.Version.ToString(CultureInfo.InvariantCulture) == which || model.Aliases.Contains(which);
+}

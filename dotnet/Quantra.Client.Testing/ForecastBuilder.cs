@@ -1,0 +1,202 @@
+namespace Quantra.Client.Testing;
+
+/// <summary>Makes a forecast, all of which has a default: shapes fit, quantiles do not cross, prices follow from returns.</summary>
+/// <example>
+/// <code>
+/// Forecast forecast = new ForecastBuilder { Symbols = ["AAPL", "IBM"], Value = (symbol, days, level) => 0.01 * level }.Build();
+/// </code>
+/// </example>
+public sealed record ForecastBuilder
+{
+    private const string Returns = "log-return";
+    private const double DailySize = 0.01; // of a return
+    private const double LogVolatility = -4.5;
+
+    /// <inheritdoc cref="Forecast.Symbols"/>
+    /// <value>"AAPL" by default.</value>
+    public IReadOnlyList<string> Symbols { get; init; } = ["AAPL"];
+
+    /// <inheritdoc cref="Forecast.Horizons"/>
+    /// <value>1, 5, 10 and 20 by default.</value>
+    public IReadOnlyList<int> Horizons { get; init; } = ModelInfoBuilder.DefaultHorizons;
+
+    /// <inheritdoc cref="Forecast.Quantiles"/>
+    /// <value>0.1, 0.5 and 0.9 by default.</value>
+    public IReadOnlyList<double> Quantiles { get; init; } = ModelInfoBuilder.DefaultQuantiles;
+
+    /// <summary>Session of the last bar.</summary>
+    /// <value>2024-06-28 by default, a Friday. The sessions ahead are the weekdays after it.</value>
+    public DateOnly AsOf { get; init; } = new(2024, 6, 28);
+
+    /// <inheritdoc cref="Forecast.Lag"/>
+    public int Lag { get; init; }
+
+    /// <inheritdoc cref="Forecast.TargetKind"/>
+    /// <value>"log-return" by default.</value>
+    public string TargetKind { get; init; } = Returns;
+
+    /// <summary>The number of a symbol, horizon and quantile, in the target's unit; it must not fall from one quantile to the next.</summary>
+    /// <value>By default a fan about 0 (about -4.5 for volatilities) that grows with the square root of the horizon.</value>
+    public Func<string, int, double, double>? Value { get; init; }
+
+    /// <summary>The last close of a symbol.</summary>
+    /// <value>100 for each by default.</value>
+    public Func<string, double> LastClose { get; init; } = _ => 100;
+
+    /// <summary>The score of a symbol and horizon, as a model gives it that ranks; null = none.</summary>
+    public Func<string, int, double>? Score { get; init; }
+
+    /// <inheritdoc cref="Forecast.Model"/>
+    /// <value>"stock" by default.</value>
+    public string Model { get; init; } = "stock";
+
+    /// <inheritdoc cref="Forecast.Version"/>
+    /// <value>1 by default.</value>
+    public int Version { get; init; } = 1;
+
+    /// <inheritdoc cref="Forecast.Warnings"/>
+    public IReadOnlyList<string> Warnings { get; init; } = [];
+
+    /// <summary>Why some of the symbols have no forecast: their numbers are NaN.</summary>
+    public IReadOnlyDictionary<string, QuantraError> Refusals { get; init; } = new Dictionary<string, QuantraError>();
+
+    /// <inheritdoc cref="Forecast.Skill"/>
+    public Skill? Skill { get; init; }
+
+    /// <summary>Begins with what a model would forecast for a request: its horizons, the symbols and last closes of the bars.</summary>
+    /// <param name="model">The model.</param>
+    /// <param name="request">Its input.</param>
+    /// <returns>A builder whose numbers are the defaults.</returns>
+    public static ForecastBuilder For(ModelInfo model, PredictionRequest request)
+    {
+        ArgumentNullException.ThrowIfNull(model);
+        ArgumentNullException.ThrowIfNull(request);
+        var (bars, builder) = (request.Bars, new ForecastBuilder());
+        return new ForecastBuilder
+        {
+            Symbols = bars?.Symbols ?? request.Window?.Symbols ?? builder.Symbols,
+            AsOf = bars is { Sessions.IsEmpty: false } ? bars.Sessions.Span[^1] : request.Window?.AsOf ?? builder.AsOf,
+            LastClose = bars is { Close.IsEmpty: false } ? symbol => bars.Select(symbol).Close.Span[^1] : builder.LastClose,
+            Horizons = model.Horizons,
+            Quantiles = model.Quantiles,
+            Lag = model.Lag,
+            TargetKind = model.TargetKind,
+            Model = model.Name,
+            Version = model.Version,
+        };
+    }
+
+    /// <summary>Makes the forecast; what cannot be set here can be changed by <c>with</c>.</summary>
+    /// <returns>One that a predictor could give.</returns>
+    /// <exception cref="ArgumentException">
+    /// Symbols, horizons or quantiles are not in order or out of range; values fall from one quantile to the next; a refusal is of
+    /// no symbol.
+    /// </exception>
+    public Forecast Build()
+    {
+        CheckAll();
+        var values = Each(NumberOf);
+        var isReturn = TargetKind == Returns;
+        var first = Weekdays.After(AsOf, Lag);
+        double[] closes = [.. Symbols.Select(LastClose)];
+        return new Forecast
+        {
+            Symbols = Symbols,
+            AsOf = AsOf,
+            TargetSessions = [.. Horizons.Select(horizon => Weekdays.After(first, horizon))],
+            Lag = Lag,
+            BaseSession = first,
+            Horizons = Horizons,
+            Quantiles = Quantiles,
+            TargetKind = TargetKind,
+            Values = values,
+            Returns = isReturn ? (ReadOnlyMemory<double>?)values : null,
+            Prices = isReturn && Lag == 0 ? PricesOf(values, closes) : (ReadOnlyMemory<double>?)null,
+            AnchorPrice = closes,
+            Model = Model,
+            Version = Version,
+            WeightsHash = ModelInfoBuilder.Weights,
+            Warnings = Warnings,
+            ForecastId = FormattableString.Invariant($"{Model}@{Version} {AsOf:yyyyMMdd} {string.Join(' ', Symbols)}"),
+            Scores = Score is null ? (ReadOnlyMemory<double>?)null : Scores(),
+            Ranks = Score is null ? (ReadOnlyMemory<int>?)null : Ranks(Scores()),
+            UniverseHash = Score is null ? "" : string.Join(' ', Symbols),
+            Refusals = Refusals,
+            Skill = Skill,
+        };
+    }
+
+    /// <summary>In units of a day's size; that of a logistic distribution, which needs no table.</summary>
+    private double Usual(int horizon, double quantile)
+    {
+        var spread = 0.55 * Math.Log(quantile / (1 - quantile));
+        return TargetKind == Returns ? DailySize * Math.Sqrt(horizon) * spread : LogVolatility + (0.3 * spread);
+    }
+
+    private double NumberOf(string symbol, int horizon, double quantile)
+    {
+        if (Refusals.ContainsKey(symbol))
+            return double.NaN;
+        return Value is null ? Usual(horizon, quantile) : Value(symbol, horizon, quantile);
+    }
+
+    private double[] Each(Func<string, int, double, double> number) =>
+    [
+        .. from symbol in Symbols
+           from horizon in Horizons
+           from quantile in Quantiles
+           select number(symbol, horizon, quantile),
+    ];
+
+    private double[] PricesOf(double[] returns, double[] closes) =>
+        [.. returns.Select((value, cell) => closes[cell / (Horizons.Count * Quantiles.Count)] * Math.Exp(value))];
+
+    private double[] Scores() =>
+    [
+        .. from symbol in Symbols
+           from horizon in Horizons
+           select Refusals.ContainsKey(symbol) ? double.NaN : Score!(symbol, horizon),
+    ];
+
+    /// <summary>[S, H] place by score, 1 = best, 0 = none.</summary>
+    private int[] Ranks(double[] scores)
+    {
+        var ranks = new int[scores.Length];
+        for (var place = 0; place < scores.Length; place++)
+        {
+            var rivals = Enumerable.Range(0, Symbols.Count).Select(row => scores[(row * Horizons.Count) + (place % Horizons.Count)]);
+            ranks[place] = double.IsNaN(scores[place]) ? 0 : 1 + rivals.Count(rival => rival > scores[place]);
+        }
+
+        return ranks;
+    }
+
+    private void CheckAll()
+    {
+        ArgumentNullException.ThrowIfNull(Refusals);
+        ArgumentNullException.ThrowIfNull(LastClose);
+        Check.Symbols(Symbols);
+        Check.Horizons(Horizons);
+        Check.Quantiles(Quantiles);
+        if (Refusals.Keys.Except(Symbols).FirstOrDefault() is { } stranger)
+            throw new ArgumentException($"Refusals has {stranger}, which is not among the symbols {string.Join(", ", Symbols)}");
+        foreach (var symbol in Symbols)
+        {
+            foreach (var horizon in Horizons)
+                CheckOrder(symbol, horizon);
+        }
+    }
+
+    private void CheckOrder(string symbol, int horizon)
+    {
+        foreach (var (low, high) in Quantiles.Zip(Quantiles.Skip(1)))
+        {
+            var (one, other) = (NumberOf(symbol, horizon, low), NumberOf(symbol, horizon, high));
+            if (one > other)
+            {
+                throw new ArgumentException(FormattableString.Invariant(
+                    $"Value of {symbol} at {horizon} days falls from {one} at quantile {low} to {other} at {high}; quantiles do not cross"));
+            }
+        }
+    }
+}

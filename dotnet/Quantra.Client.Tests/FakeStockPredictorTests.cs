@@ -1,0 +1,186 @@
+using Quantra.Client.Testing;
+
+namespace Quantra.Client.Tests;
+
+/// <summary>The predictor for tests of other programs, and answers that are made in a line.</summary>
+public sealed class FakeStockPredictorTests(Doors doors)
+{
+    private static readonly QuantraException Down = new QuantraError(QuantraStatus.Unavailable, QuantraReason.Unavailable, "down").ToException();
+
+    private static CancellationToken Token => TestContext.Current.CancellationToken;
+
+    private BarPanel Panel => BarPanel.ReadCsv(doors.PathOf("bars.csv"));
+
+    [Theory]
+    [InlineData("small")]
+    [InlineData("graph")]
+    [InlineData("delayed")]
+    public async Task What_is_valid_is_so_of_real_answers(string model)
+    {
+        var request = new PredictionRequest(model, Panel);
+        Valid.Forecast(await doors.Grpc.PredictAsync(request, Token));
+        Valid.Attribution(await doors.Grpc.ExplainAsync(new(request, 5) { Detail = ExplanationDetail.Cells }, Token));
+        Valid.Model(await doors.Grpc.GetModelAsync(model, Token));
+    }
+
+    [Fact]
+    public void Answers_are_valid_by_default_and_as_they_are_set()
+    {
+        var refusals = new Dictionary<string, QuantraError> { ["B"] = Down.Error };
+        Valid.Forecast(new ForecastBuilder().Build());
+        Valid.Forecast(new ForecastBuilder { Lag = 1, Horizons = [1], Quantiles = [0.5] }.Build());
+        Valid.Forecast(new ForecastBuilder { TargetKind = "log-volatility" }.Build());
+        Valid.Forecast(new ForecastBuilder { Symbols = ["A", "B", "C"], Refusals = refusals, Score = (symbol, days) => symbol[0] * days }.Build());
+        Valid.Attribution(new AttributionBuilder().Build());
+        Valid.Attribution(new AttributionBuilder { Symbols = ["A", "B"], Baseline = 0.5, Detail = ExplanationDetail.Cells, Value = (symbol, _) => symbol[0] }.Build());
+        Valid.Model(new ModelInfoBuilder().Build());
+        Valid.Model(new ModelInfoBuilder { Name = "other", EncoderLength = 60, Horizons = [5], Quantiles = [0.5] }.Build());
+    }
+
+    [Fact]
+    public void A_forecast_has_the_numbers_that_are_set()
+    {
+        var builder = new ForecastBuilder { Symbols = ["A", "B"], Horizons = [1, 5], LastClose = symbol => symbol == "A" ? 10 : 20 };
+        var forecast = (builder with { Value = (symbol, days, level) => (symbol == "A" ? 0 : 1) + days + level }).Build();
+        Assert.Equal((1.1, 6.9), (forecast.Value("A", 1, 0.1), forecast.Value("B", 5, 0.9)));
+        Assert.Equal(20 * Math.Exp(6.9), forecast.Price("B", 5, 0.9), 9);
+        Assert.Equal([new DateOnly(2024, 7, 1), new DateOnly(2024, 7, 5)], forecast.TargetSessions);
+        var ranked = (builder with { Score = (symbol, _) => symbol == "A" ? 1 : 2 }).Build();
+        Assert.Equal((2, 1), (ranked.Rank("A", 5), ranked.Rank("B", 5)));
+    }
+
+    [Fact]
+    public void What_no_predictor_would_answer_is_refused()
+    {
+        Refused(new ForecastBuilder { Symbols = [] }, "at least one");
+        Refused(new ForecastBuilder { Symbols = ["A", "A"] }, "none twice");
+        Refused(new ForecastBuilder { Horizons = [5, 1] }, "5, 1");
+        Refused(new ForecastBuilder { Horizons = [0] }, "from 1 on");
+        Refused(new ForecastBuilder { Quantiles = [0.5, 1] }, "0.5, 1");
+        Refused(new ForecastBuilder { Value = (_, _, level) => -level }, "quantiles do not cross");
+        Refused(new ForecastBuilder { Refusals = new Dictionary<string, QuantraError> { ["X"] = Down.Error } }, "Refusals has X");
+        Assert.Throws<ArgumentException>(() => new AttributionBuilder { Inputs = [] }.Build());
+        Assert.Throws<ArgumentException>(() => new ModelInfoBuilder { Quantiles = [] }.Build());
+
+        static void Refused(ForecastBuilder builder, string told) =>
+            Assert.Contains(told, Assert.Throws<ArgumentException>(builder.Build).Message, StringComparison.Ordinal);
+    }
+
+    [Fact]
+    public async Task Without_being_told_it_forecasts_and_explains_what_it_is_asked()
+    {
+        await using var fake = new FakeStockPredictor();
+        var request = new PredictionRequest("stock", Panel);
+        var forecast = await fake.PredictAsync(request, Token);
+        Valid.Forecast(forecast);
+        Assert.Equal((request.Bars!.Symbols, request.Bars.Sessions.Span[^1]), (forecast.Symbols, forecast.AsOf));
+        Assert.Equal(request.Bars.Select("IBM").Close.Span[^1], forecast.AnchorPrice!.Value.Span[1]);
+        var attributions = await fake.ExplainManyAsync(new(request, []) { Symbols = ["IBM"], Detail = ExplanationDetail.Times }, Token);
+        Assert.All(attributions, Valid.Attribution);
+        Assert.Equal([(1, 0.5), (5, 0.5), (10, 0.5), (20, 0.5)], attributions.Select(one => (one.Horizon, one.Quantile)));
+        Assert.Equal(["IBM"], (await fake.ExplainAsync(new(request, 20, 0.9) { Symbols = ["IBM"] }, Token)).Symbols);
+        Assert.Equal([request], fake.Predictions);
+        Assert.Equal([0, 1], fake.Explanations.Select(asked => asked.Targets.Count));
+    }
+
+    [Fact]
+    public async Task It_answers_as_it_is_told_one_request_by_one()
+    {
+        await using var fake = new FakeStockPredictor();
+        fake.OnPredict = (asked, _) => asked.RequestId == "bad" ? throw Down : Task.FromResult(new ForecastBuilder { Model = asked.RequestId }.Build());
+        PredictionRequest[] requests = [new("stock", Panel) { RequestId = "good" }, new("stock", Panel) { RequestId = "bad" }];
+        var results = await fake.PredictManyAsync(requests, Token);
+        Assert.Equal(("good", "good", Down.Error), (results[0].RequestId, results[0].Forecast!.Model, results[1].Error));
+        Assert.Same(Down.Error, (await Assert.ThrowsAsync<QuantraException>(() => fake.PredictAsync(requests[1], Token))).Error);
+        fake.OnExplain = (_, _) => throw new TimeoutException();
+        await Assert.ThrowsAsync<TimeoutException>(() => fake.ExplainAsync(new(requests[0], 5), Token));
+        Assert.Equal(["good", "bad", "bad"], fake.Predictions.Select(asked => asked.RequestId));
+    }
+
+    [Fact]
+    public async Task Every_call_fails_while_it_is_told_to()
+    {
+        await using var fake = new FakeStockPredictor { Failure = Down };
+        var request = new PredictionRequest("stock", Panel);
+        Func<Task>[] calls =
+        [
+            () => fake.PredictAsync(request, Token),
+            () => fake.PredictManyAsync([request], Token),
+            () => fake.ExplainAsync(new(request, 5), Token),
+            () => fake.ExplainManyAsync(new(request, []), Token),
+            () => fake.ListModelsAsync(Token),
+            () => fake.GetModelAsync("stock", Token),
+        ];
+        foreach (var call in calls)
+            Assert.Same(Down, await Assert.ThrowsAsync<QuantraException>(call));
+        fake.Failure = null;
+        foreach (var call in calls)
+            await call();
+        await fake.DisposeAsync();
+        Assert.True(fake.IsDisposed);
+        foreach (var call in calls)
+            await Assert.ThrowsAsync<ObjectDisposedException>(call);
+    }
+
+    [Fact]
+    public async Task A_call_takes_its_time_until_the_test_answers_or_cancels()
+    {
+        await using var fake = new FakeStockPredictor();
+        var answer = new TaskCompletionSource<Forecast>();
+        fake.OnPredict = (_, cancelled) => answer.Task.WaitAsync(cancelled);
+        var call = fake.PredictAsync(new("stock", Panel), Token);
+        Assert.False(call.IsCompleted);
+        answer.SetResult(new ForecastBuilder().Build());
+        Assert.Equal(new ForecastBuilder().Build(), await call);
+        using var source = new CancellationTokenSource();
+        answer = new();
+        var other = fake.PredictAsync(new("stock", Panel), source.Token);
+        await source.CancelAsync();
+        await Assert.ThrowsAnyAsync<OperationCanceledException>(() => other);
+        await Assert.ThrowsAnyAsync<OperationCanceledException>(() => fake.ListModelsAsync(source.Token));
+    }
+
+    [Theory]
+    [InlineData("a", 2)]
+    [InlineData("a@1", 1)]
+    [InlineData("a@champion", 2)]
+    [InlineData("b", 4)]
+    public async Task Models_are_found_as_a_predictor_finds_them(string reference, int version)
+    {
+        ModelInfoBuilder[] versions =
+        [
+            new() { Name = "a", Version = 1, IsDefault = false },
+            new() { Name = "a", Version = 2, Aliases = ["champion"] },
+            new() { Name = "a", Version = 3, IsDefault = false },
+            new() { Name = "b", Version = 4, IsDefault = false },
+        ];
+        await using var fake = new FakeStockPredictor([.. versions.Select(one => one.Build())]);
+        Assert.Equal(version, (await fake.GetModelAsync(reference, Token)).Version);
+        Assert.Equal(4, (await fake.ListModelsAsync(Token)).Count);
+        await AssertRefusedAsync(QuantraReason.ModelNotFound, () => fake.GetModelAsync("c", Token));
+        await AssertRefusedAsync(QuantraReason.VersionNotFound, () => fake.GetModelAsync("a@9", Token));
+        await AssertRefusedAsync(QuantraReason.ModelNotFound, () => fake.PredictAsync(new("c", Panel), Token));
+        await AssertRefusedAsync(QuantraReason.UnknownHorizon, () => fake.ExplainAsync(new(new("a", Panel), 3), Token));
+        await AssertRefusedAsync(QuantraReason.UnknownQuantile, () => fake.ExplainAsync(new(new("a", Panel), 5, 0.4), Token));
+    }
+
+    [Fact]
+    public async Task Null_is_refused()
+    {
+        await using var fake = new FakeStockPredictor();
+        await Assert.ThrowsAsync<ArgumentNullException>(() => fake.PredictAsync(null!, Token));
+        await Assert.ThrowsAsync<ArgumentNullException>(() => fake.PredictManyAsync(null!, Token));
+        await Assert.ThrowsAsync<ArgumentException>(() => fake.PredictManyAsync([null!], Token));
+        await Assert.ThrowsAsync<ArgumentNullException>(() => fake.ExplainAsync(null!, Token));
+        await Assert.ThrowsAsync<ArgumentNullException>(() => fake.ExplainManyAsync(null!, Token));
+        await Assert.ThrowsAsync<ArgumentNullException>(() => fake.GetModelAsync(null!, Token));
+        await Assert.ThrowsAsync<ArgumentNullException>(() => fake.GetModelAsync(new ModelReference(null!), Token));
+        Assert.Throws<ArgumentException>(() => new FakeStockPredictor([null!]));
+        Assert.Throws<ArgumentNullException>(() => new ForecastBuilder { Symbols = null! }.Build());
+        Assert.Throws<ArgumentNullException>(() => new ForecastBuilder { Refusals = null! }.Build());
+        Assert.Throws<ArgumentNullException>(() => new AttributionBuilder { Inputs = null! }.Build());
+    }
+
+    private static async Task AssertRefusedAsync(string reason, Func<Task> call) =>
+        Assert.Equal(reason, (await Assert.ThrowsAsync<QuantraException>(call)).Reason);
+}

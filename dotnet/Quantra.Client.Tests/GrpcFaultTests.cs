@@ -1,0 +1,88 @@
+using Quantra.Client.Wire;
+
+namespace Quantra.Client.Tests;
+
+/// <summary>Faults of calls to a server, of the server itself, and of the way to it.</summary>
+public sealed class GrpcFaultTests(Doors doors) : FaultTests(doors)
+{
+    private static readonly QuantraClientOptions Once = new()
+    {
+        MaxAttempts = 1,
+        PingInterval = TimeSpan.FromSeconds(1),
+        PingTimeout = TimeSpan.FromSeconds(1),
+    };
+
+    private static CancellationToken Token => TestContext.Current.CancellationToken;
+
+    protected override IStockPredictor Predictor => Doors.Grpc;
+
+    private PredictionRequest Request => new("small", BarPanel.ReadCsv(Doors.PathOf("bars.csv")).Select("AAPL"));
+
+    [Fact]
+    [Trait(Doors.Category, Doors.Slow)]
+    public async Task The_first_call_after_a_server_was_killed_and_has_restarted_is_answered()
+    {
+        var server = await PythonServer.StartAsync(Doors.Models);
+        await using var client = new QuantraClient(server.Address, Once);
+        await client.PredictAsync(Request, Token);
+        await server.DisposeAsync();
+        var failure = await Assert.ThrowsAsync<QuantraException>(() => client.PredictAsync(Request, Token));
+        Assert.Equal(QuantraReason.Unavailable, failure.Reason);
+        await using var again = await PythonServer.StartAsync(Doors.Models, "--listen", server.Address.Authority);
+        Assert.NotNull(await client.PredictAsync(Request, Token));
+    }
+
+    [Fact]
+    [Trait(Doors.Category, Doors.Slow)]
+    public async Task A_call_to_a_server_that_stands_still_is_UNAVAILABLE_and_once_it_goes_on_the_next_is_answered()
+    {
+        Assert.SkipWhen(OperatingSystem.IsWindows(), "Windows cannot stop a process and let it go on");
+        await using var client = new QuantraClient(Doors.Address, Once);
+        await client.PredictAsync(Request, Token);
+        await Doors.Server.SignalAsync("STOP");
+        var failure = await Record.ExceptionAsync(() => client.PredictAsync(Request, Token));
+        await Doors.Server.SignalAsync("CONT");
+        Assert.Equal(QuantraReason.Unavailable, Assert.IsType<QuantraException>(failure).Reason);
+        Assert.NotNull(await client.PredictAsync(Request, Token));
+    }
+
+    [Fact]
+    public async Task A_call_that_is_being_sent_can_be_cancelled()
+    {
+        await using var relay = new Relay(Doors.Address);
+        await using var client = new QuantraClient(relay.Address);
+        await client.ListModelsAsync(Token);
+        relay.FallSilent();
+        using var source = new CancellationTokenSource();
+        var sending = client.PredictManyAsync([.. Enumerable.Repeat(Request, 1000)], source.Token);
+        while (relay.Swallowed < 32 << 10) // of the 64 KiB that may come before the server has said anything
+            await Task.Yield();
+        await source.CancelAsync();
+        var failure = await Assert.ThrowsAnyAsync<OperationCanceledException>(() => sending);
+        Assert.Equal(source.Token, failure.CancellationToken);
+    }
+
+    [Fact]
+    public async Task Turns_are_given_to_so_many_and_the_others_wait_as_long_as_their_call_may()
+    {
+        var turns = new CallTurns();
+        var taken = await Task.WhenAll(Enumerable.Range(0, 256).Select(_ => TakeAsync(turns, isExplanation: false, 1000)));
+        var explanations = await Task.WhenAll(Enumerable.Range(0, 4).Select(_ => TakeAsync(turns, isExplanation: true, 1000)));
+        foreach (var isExplanation in (bool[])[false, true])
+        {
+            var failure = await Assert.ThrowsAsync<QuantraException>(() => TakeAsync(turns, isExplanation, 1));
+            Assert.Equal((QuantraStatus.DeadlineExceeded, QuantraReason.DeadlineExceeded), (failure.Code, failure.Reason));
+            Assert.Contains("other calls of this program", failure.Message, StringComparison.Ordinal);
+        }
+
+        var waiting = TakeAsync(turns, isExplanation: true, 60_000);
+        taken[0].Dispose();
+        Assert.False(waiting.IsCompleted);
+        explanations[0].Dispose();
+        (await waiting).Dispose();
+        await TakeAsync(turns, isExplanation: false, 1000);
+    }
+
+    private static async Task<CallTurns.Turn> TakeAsync(CallTurns turns, bool isExplanation, int milliseconds) =>
+        await turns.TakeAsync(isExplanation, TimeSpan.FromMilliseconds(milliseconds), Token);
+}

@@ -1,0 +1,92 @@
+"""The C# on the pages of the packages: all of it compiles, without a warning, against this checkout."""
+
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from shown_commands import ENVIRONMENT, ROOT
+
+DOTNET = ROOT / "dotnet"
+RECIPES = DOTNET / "README.md"
+"""Each of its blocks is a program of its own; those of another page go on from one another."""
+HOSTED = DOTNET / "Quantra.Client.Hosting" / "README.md"
+"""test_dotnet_hosting.py runs its program, and Quantra.Client.Hosting.Tests has the rest."""
+PAGES = sorted([RECIPES, *DOTNET.glob("Quantra.Client*/README.md")])
+PROJECTS = sorted(path for path in DOTNET.glob("Quantra.Client*/*.csproj") if not path.stem.endswith(".Tests"))
+PROJECT = """<Project Sdk="Microsoft.NET.Sdk">
+  <PropertyGroup>
+    <TargetFramework>net10.0</TargetFramework>
+    <ImplicitUsings>enable</ImplicitUsings>
+    <Nullable>enable</Nullable>
+    <TreatWarningsAsErrors>true</TreatWarningsAsErrors>
+  </PropertyGroup>
+  <ItemGroup>
+{references}
+    <PackageReference Include="Microsoft.Extensions.Hosting" Version="10.*" />
+  </ItemGroup>
+</Project>
+"""
+PROGRAM = """{usings}
+
+internal static class {name}
+{{
+    public static async Task RunAsync()
+    {{
+{statements}
+    }}
+}}
+"""
+WATCHLIST = """using Quantra.Client;
+
+internal sealed class Watchlist(IStockPredictor predictor)
+{
+    public async Task LoadAsync(IReadOnlyList<string> symbols)
+    {
+        var bars = (await BarPanel.ReadCsvAsync("bars.csv")).Select(symbols);
+        await predictor.PredictAsync(new PredictionRequest("demo", bars));
+    }
+}
+"""
+"""What the page's test of a program tests."""
+
+
+def snippets() -> list[tuple[str, str]]:
+    """A name for each program of C#, and its text."""
+    found: list[tuple[str, str]] = []
+    for page in PAGES:
+        blocks = re.findall(r"^```csharp\n(.*?)^```", page.read_text("utf-8"), re.MULTILINE | re.DOTALL)
+        blocks = blocks if page == RECIPES else [] if page == HOSTED else ["".join(blocks)]
+        subject = re.sub(r"\W", "", page.parent.name).title()
+        found += [(f"{subject}{number}", block) for number, block in enumerate(blocks)]
+    return found
+
+
+def program(name: str, block: str) -> str:
+    """A block as a method of a class of its own."""
+    lines = block.splitlines()
+    usings = [line for line in lines if re.fullmatch(r"using [\w.]+;", line)]
+    statements = [f"        {line}" for line in lines if line not in usings]
+    return PROGRAM.format(name=name, usings="\n".join(usings), statements="\n".join(statements))
+
+
+def test_every_page_that_shows_csharp_is_read() -> None:
+    assert {project.parent / "README.md" for project in PROJECTS} < set(PAGES)
+    assert {name.rstrip("0123456789") for name, _ in snippets()} >= {"Dotnet", "Quantraclient", "Quantraclienttesting"}
+
+
+@pytest.mark.slow
+def test_the_pages_csharp_compiles(tmp_path: Path) -> None:
+    if shutil.which("dotnet") is None:
+        pytest.skip("there is no dotnet on the PATH")
+    references = "\n".join(f'    <ProjectReference Include="{project}" />' for project in PROJECTS)
+    (tmp_path / "Page.csproj").write_text(PROJECT.format(references=references), encoding="utf-8")
+    (tmp_path / "Watchlist.cs").write_text(WATCHLIST, encoding="utf-8")
+    for name, block in snippets():
+        (tmp_path / f"{name}.cs").write_text(program(name, block), encoding="utf-8")
+    command = ["dotnet", "build", "-nologo", "-nodeReuse:false", "-p:UseSharedCompilation=false", "-v:quiet"]
+    environment = ENVIRONMENT | {"QUANTRA_PYTHON": sys.executable}
+    built = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    assert built.returncode == 0, built.stdout + built.stderr
