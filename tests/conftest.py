@@ -14,7 +14,14 @@ if importlib.util.find_spec("torch") is not None:
 
     torch.set_num_threads(1)
 
-TOGETHER = {"test_demo.py", "test_dotnet.py", "test_packages.py", "test_readme.py", "test_serving_page.py"}
+TOGETHER = {
+    "test_demo.py",
+    "test_dotnet.py",
+    "test_dotnet_page.py",
+    "test_packages.py",
+    "test_readme.py",
+    "test_serving_page.py",
+}
 """Files whose tests build the same C# projects, or need the same demo: two processes would be in each other's way."""
 
 

@@ -106,6 +106,11 @@ def test_csharp_answers_as_python_does(dotnet: str, fixture: str) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+def test_servers_clients_and_trainings_of_a_host_do_as_they_promise(dotnet: str) -> None:
+    done = run(dotnet, "test", "Quantra.Client.Hosting.Tests", *QUIET)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 @pytest.fixture(scope="module")
 def older_build(dotnet: str) -> tuple[str, str]:
     """The command that runs the C# tests on the libraries' build for the older framework."""

@@ -13,7 +13,7 @@ DOTNET = ROOT / "dotnet"
 RECIPES = DOTNET / "README.md"
 """Each of its blocks is a program of its own; those of another page go on from one another."""
 HOSTED = DOTNET / "Quantra.Client.Hosting" / "README.md"
-"""test_dotnet_hosting.py runs its program, and Quantra.Client.Hosting.Tests has the rest."""
+"""test_packages.py runs its program, and Quantra.Client.Hosting.Tests has the rest."""
 PAGES = sorted([RECIPES, *DOTNET.glob("Quantra.Client*/README.md")])
 PROJECTS = sorted(path for path in DOTNET.glob("Quantra.Client*/*.csproj") if not path.stem.endswith(".Tests"))
 PROJECT = """<Project Sdk="Microsoft.NET.Sdk">

@@ -57,6 +57,7 @@ PROJECT = """<Project Sdk="Microsoft.NET.Sdk">
   </PropertyGroup>
   <ItemGroup>
     <PackageReference Include="{package}" Version="*" />
+{more}
   </ItemGroup>
 </Project>
 """
@@ -326,14 +327,29 @@ def test_the_program_of_the_page_for_tests_gives_what_it_says(feed: Path, places
     assert "forecast by demo of bars of AAPL" in said
 
 
-def ask(package: str, feed: Path, place: Place, address: str) -> str:
-    """What the program of a package's page says, built from the packages alone."""
+def test_the_program_of_the_page_on_hosts_has_a_server_of_its_own(feed: Path, places: dict[str, Place]) -> None:
+    host = '    <PackageReference Include="Microsoft.Extensions.Hosting" Version="10.*" />'
+    said = ask(HOSTING, feed, places["checkout"], "nowhere", blocks=1, more=host)
+    assert "demo@1 as of 2013-03-01" in said
+    assert "the server was stopped" in said
+
+
+def ask(package: str, feed: Path, place: Place, address: str, *, blocks: int | None = None, more: str = "") -> str:
+    """What the program of a package's page says, built from the packages alone.
+
+    Args:
+        package: whose page.
+        feed: of the packages.
+        place: where it runs.
+        address: of the server that it asks.
+        blocks: how many of the page's are the program; None: all, each of which goes on from the one before.
+        more: what else its project needs.
+    """
     project, cache = place.folder / package, place.folder / "cache"
     project.mkdir()
     page = (DOTNET / package / "README.md").read_text("utf-8")
-    blocks = re.findall(r"^```csharp\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
-    program = "".join(blocks)  # each goes on from the one before
-    (project / "Ask.csproj").write_text(PROJECT.format(feed=feed, cache=cache, package=package))
+    program = "".join(re.findall(r"^```csharp\n(.*?)^```", page, re.MULTILINE | re.DOTALL)[:blocks])
+    (project / "Ask.csproj").write_text(PROJECT.format(feed=feed, cache=cache, package=package, more=more))
     (project / "Program.cs").write_text(program.replace("127.0.0.1:50051", address))
     place.run("dotnet", "build", "-o", project / "out", *QUIET, project / "Ask.csproj")
-    return place.run("dotnet", project / "out" / "Ask.dll")
+    return place.run("dotnet", project / "out" / "Ask.dll", QUANTRA_VENV=str(place.folder / ".venv"))
