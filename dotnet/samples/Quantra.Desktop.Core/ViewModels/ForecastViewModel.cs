@@ -7,6 +7,7 @@ namespace Quantra.Desktop.ViewModels;
 /// <remarks>Used on the window's thread alone, like all view models; no call holds that thread.</remarks>
 public sealed class ForecastViewModel : Observable, IDisposable
 {
+    private const int ReplayedDays = 30;
     private static readonly TimeSpan Pause = TimeSpan.FromSeconds(0.5);
 
     private readonly IStockPredictor _predictor;
@@ -25,6 +26,8 @@ public sealed class ForecastViewModel : Observable, IDisposable
         _forecasts = new Latest(() => Tell(nameof(IsBusy)));
         _explanations = new Latest(() => Tell(nameof(IsBusy)));
         Refresh = new AsyncCommand(ConnectAsync);
+        Replay = new AsyncCommand(ReplayAsync, () => Request() is not null);
+        PropertyChanged += (_, _) => Replay.Refresh();
         Reasons.TargetChanged += async (_, _) => await ExplainAsync();
     }
 
@@ -81,6 +84,12 @@ public sealed class ForecastViewModel : Observable, IDisposable
 
     /// <summary>Asks which models there are.</summary>
     public AsyncCommand Refresh { get; }
+
+    /// <summary>Shows the last days of the file as a live feed would: one after the other is pushed to a session.</summary>
+    public AsyncCommand Replay { get; }
+
+    /// <summary>Between two of these days.</summary>
+    public TimeSpan Pace { get; init; } = TimeSpan.FromSeconds(0.4);
 
     /// <summary>The forecast that is on its way; completes once it is shown, or its error.</summary>
     public Task Asked { get; private set; } = Task.CompletedTask;
@@ -139,6 +148,31 @@ public sealed class ForecastViewModel : Observable, IDisposable
         var forecast = await _predictor.PredictAsync(request, cancelled);
         cancelled.ThrowIfCancellationRequested();
         Fan.Show(_bars!.Select(Symbol!), forecast);
+    }
+
+    private Task ReplayAsync() => Asked = _forecasts.RunAsync(cancelled => Problem.WatchAsync(async () =>
+    {
+        if (Request() is not { Bars: { } bars } request)
+            return;
+        Reasons.Clear();
+        var days = bars.Sessions[^Math.Min(ReplayedDays, bars.Sessions.Length - 1)..];
+        var history = bars.Until(days.Span[0].AddDays(-1));
+        await using var session = await _predictor.OpenSessionAsync(new SessionRequest(request.Model, history), cancelled);
+        Show(bars, history.Sessions.Span[^1], session.FirstForecast);
+        for (var day = 0; day < days.Length; day++)
+        {
+            await Task.Delay(Pace, cancelled);
+            var today = days.Span[day];
+            var pushed = await session.PushAsync(bars.Between(today, today), flush: true, cancellationToken: cancelled);
+            Show(bars, today, pushed.Forecast);
+        }
+    }));
+
+    /// <summary>Shows the forecast of a day, unless nothing traded.</summary>
+    private void Show(BarPanel bars, DateOnly day, Forecast? forecast)
+    {
+        if (forecast is not null)
+            Fan.Show(bars.Until(day).Select(Symbol!), forecast);
     }
 
     private Task ExplainAsync() => _explanations.RunAsync(async cancelled =>

@@ -1,0 +1,184 @@
+using System.ComponentModel;
+using Quantra.Client.Tests;
+using Quantra.Desktop.Mvvm;
+using Quantra.Desktop.ViewModels;
+
+namespace Quantra.Client.Hosting.Tests.Desktop;
+
+/// <summary>What the window of the desktop sample shows, on a thread as a window's is, from a real server.</summary>
+public sealed class ForecastViewTests(Place place, SupervisedServer supervised) : IClassFixture<SupervisedServer>
+{
+    private static CancellationToken Token => TestContext.Current.CancellationToken;
+
+    private string Bars => place.PathOf("bars.csv");
+
+    [Fact]
+    public Task A_file_is_opened_and_its_first_symbol_is_forecast_and_explained() => OnWindowAsync(async view =>
+    {
+        await OpenedAsync(view);
+        Assert.Equal(["small"], view.Models.Select(model => model.Name));
+        Assert.Equal(["AAPL", "IBM"], view.Symbols);
+        Assert.Equal("AAPL · small@1 · as of 2013-03-01", view.Fan.Heading);
+        var forecast = await supervised.Client.PredictAsync(place.Request, Token);
+        Assert.Equal(forecast.Horizons, view.Fan.Lines.Select(line => line.Days));
+        Assert.StartsWith(FormattableString.Invariant($"{forecast.Price("AAPL", 1, 0.5):F2}  "), view.Fan.Lines[0].Values[1], StringComparison.Ordinal);
+        Assert.Equal(["q0.1", "q0.5", "q0.9"], view.Fan.Columns);
+        Assert.Equal(Skill.LineOf(forecast.Skill), view.Fan.Footing);
+        Assert.NotNull(view.Reasons.Chart);
+        Assert.EndsWith("(log return)", view.Reasons.Sum, StringComparison.Ordinal);
+        Assert.False(view.IsBusy || view.Problem.IsShown);
+    });
+
+    [Fact]
+    public Task Of_two_choices_only_the_latest_is_shown() => OnWindowAsync(async view =>
+    {
+        await OpenedAsync(view);
+        var shown = new List<string>();
+        view.Fan.PropertyChanged += (_, change) =>
+        {
+            if (change.PropertyName == nameof(FanViewModel.Heading) && view.Fan.Heading.Length > 0)
+                shown.Add(view.Fan.Heading);
+        };
+        view.Symbol = "IBM";
+        view.Symbol = "AAPL";
+        view.Symbol = "IBM";
+        await view.Asked;
+        Assert.Equal(["IBM · small@1 · as of 2013-03-01"], shown);
+    });
+
+    [Fact]
+    public Task Another_horizon_and_quantile_are_explained() => OnWindowAsync(async view =>
+    {
+        await OpenedAsync(view);
+        var before = view.Reasons.Sum;
+        var explained = Changed(view.Reasons, nameof(ReasonsViewModel.Sum));
+        view.Reasons.Horizon = view.Reasons.Horizons[^1];
+        await explained;
+        explained = Changed(view.Reasons, nameof(ReasonsViewModel.Sum));
+        view.Reasons.Quantile = 0.9;
+        await explained;
+        Assert.NotEqual(before, view.Reasons.Sum);
+    });
+
+    [Fact]
+    public Task A_file_that_cannot_be_read_is_told_and_what_was_shown_stays() => OnWindowAsync(async view =>
+    {
+        await OpenedAsync(view);
+        var bad = place.PathOf("bad.csv");
+        await File.WriteAllTextAsync(bad, "date,open,high,low,close,volume\n2024-01-02,1,1,1,nothing,1\n", Token);
+        await view.OpenAsync(bad);
+        Assert.Contains("nothing", view.Problem.Text, StringComparison.Ordinal);
+        Assert.True(view.Problem.IsShown);
+        Assert.Equal((Bars, "AAPL · small@1 · as of 2013-03-01"), (view.File, view.Fan.Heading));
+        await view.Problem.Dismiss.RunAsync();
+        Assert.Equal((false, ""), (view.Problem.IsShown, view.Problem.Text));
+    });
+
+    [Fact]
+    public Task A_symbol_that_cannot_be_forecast_is_told_with_the_reason() => OnWindowAsync(async view =>
+    {
+        var file = place.PathOf("short.csv");
+        await File.WriteAllLinesAsync(file, Lines((await BarPanel.ReadCsvAsync(Bars, Token)).Last(5)), Token);
+        await view.ConnectAsync();
+        await view.OpenAsync(file);
+        await view.Asked;
+        Assert.Equal(QuantraReason.TooFewBars, view.Problem.Error!.Reason);
+        Assert.Null(view.Fan.Chart);
+        Assert.Equal("", view.Fan.Heading);
+        await view.OpenAsync(Bars);
+        await view.Asked;
+        Assert.False(view.Problem.IsShown);
+        Assert.NotNull(view.Fan.Chart);
+    });
+
+    [Fact]
+    public Task The_last_days_are_replayed_one_by_one_until_something_else_is_chosen() => OnWindowAsync(async view =>
+    {
+        await OpenedAsync(view);
+        var days = new List<string>();
+        view.Fan.PropertyChanged += (_, change) =>
+        {
+            if (change.PropertyName == nameof(FanViewModel.Heading) && view.Fan.Heading.Length > 0)
+                days.Add(view.Fan.Heading[^10..]);
+        };
+        await view.Replay.RunAsync();
+        var sessions = (await BarPanel.ReadCsvAsync(Bars, Token)).Sessions.Span[^31..].ToArray();
+        Assert.Equal(sessions.Select(day => day.ToString("yyyy-MM-dd", null)), days);
+        Assert.False(view.IsBusy || view.Problem.IsShown);
+        var replaying = view.Replay.RunAsync();
+        Assert.False(view.Replay.CanExecute(null));
+        view.Symbol = "IBM";
+        await view.Asked;
+        await replaying;
+        Assert.StartsWith("IBM", view.Fan.Heading, StringComparison.Ordinal);
+        Assert.True(view.Replay.CanExecute(null));
+    });
+
+    [Fact]
+    public async Task A_server_that_is_not_there_is_told()
+    {
+        using var window = new SingleThread();
+        await using var client = new QuantraClient(new Uri("http://127.0.0.1:1"), new QuantraClientOptions { MaxAttempts = 1 });
+        await window.RunAsync(async () =>
+        {
+            using var view = new ForecastViewModel(client);
+            await view.ConnectAsync();
+            Assert.Equal(QuantraReason.Unavailable, view.Problem.Error!.Reason);
+            await view.OpenAsync(Bars);
+            Assert.Equal(["AAPL", "IBM"], view.Symbols);
+            Assert.Null(view.Fan.Chart);
+        });
+    }
+
+    /// <summary>The lines of a file.</summary>
+    private static IEnumerable<string> Lines(BarPanel bars)
+    {
+        yield return "symbol,date,open,high,low,close,volume";
+        foreach (var symbol in bars.Symbols)
+        {
+            var one = bars.Select(symbol);
+            for (var day = 0; day < one.Sessions.Length; day++)
+            {
+                yield return FormattableString.Invariant(
+                    $"{symbol},{one.Sessions.Span[day]:yyyy-MM-dd},{one.Open.Span[day]},{one.High.Span[day]},{one.Low.Span[day]},{one.Close.Span[day]},{one.Volume.Span[day]}");
+            }
+        }
+    }
+
+    private static Task Changed(Observable view, string property)
+    {
+        var changed = new TaskCompletionSource();
+        view.PropertyChanged += Told;
+        return changed.Task;
+
+        void Told(object? sender, PropertyChangedEventArgs change)
+        {
+            if (change.PropertyName != property || ((ReasonsViewModel)view).Sum.Length == 0)
+                return;
+            view.PropertyChanged -= Told;
+            changed.SetResult();
+        }
+    }
+
+    private async Task OpenedAsync(ForecastViewModel view)
+    {
+        await view.ConnectAsync();
+        await view.OpenAsync(Bars);
+        await view.Asked;
+    }
+
+    /// <summary>Does something with a view on a window's thread, and holds that it tells of changes nowhere else.</summary>
+    private async Task OnWindowAsync(Func<ForecastViewModel, Task> work)
+    {
+        using var window = new SingleThread();
+        var elsewhere = 0;
+        await window.RunAsync(async () =>
+        {
+            using var view = new ForecastViewModel(supervised.Client) { Pace = TimeSpan.Zero };
+            foreach (var part in new Observable[] { view, view.Fan, view.Reasons, view.Problem })
+                part.PropertyChanged += (_, _) => elsewhere += window.IsCurrent ? 0 : 1;
+            await work(view);
+        });
+        Assert.Equal(0, elsewhere);
+    }
+}
