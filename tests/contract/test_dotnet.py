@@ -3,9 +3,12 @@
 What a process can try only once, Python's start, is tried by the terminal sample, in a process for each try.
 """
 
+import contextlib
 import ctypes.util
 import os
+import re
 import shutil
+import signal
 import subprocess
 import sys
 import venv
@@ -15,6 +18,12 @@ from pathlib import Path
 import pytest
 from artifacts import recent_bars, small_models
 from serving import server_process
+
+from predictor.bars import BarPanel
+from predictor.forecaster import Forecaster
+
+if sys.platform != "win32":
+    import termios
 
 DOTNET = Path(__file__).resolve().parents[2] / "dotnet"
 QUIET = ("-nologo", "-nodeReuse:false", "-p:UseSharedCompilation=false")
@@ -177,6 +186,60 @@ def test_the_terminal_draws_forecast_and_reasons(
         "baseline train_mean",
     ):
         assert drawn in done.stdout
+
+
+LIVE = ("--symbol", "IBM", "--live", "20", "--pace", "0.05")
+
+
+def test_the_terminal_prints_the_last_days_beside_what_had_been_forecast_for_them(
+    terminal: tuple[str, str], models: Path, door: tuple[str, ...]
+) -> None:
+    done = run(*terminal, *door, "--bars", str(models / "bars.csv"), *LIVE)
+    assert (done.returncode, done.stderr) == (0, "")
+    *days, summary = done.stdout.splitlines()
+    bars = BarPanel.read(models / "bars.csv", calendar="XNYS").select(["IBM"])
+    closes = bars.close[0, -20:]
+    assert re.findall(r"close ([\d.]+)", "\n".join(days)) == [f"{close:.2f}" for close in closes]
+    with Forecaster.load(models / "small" / "1") as forecaster:
+        prices = forecaster.predict(bars.until(bars.sessions[-2])).prices
+    assert prices is not None
+    low, median, high = prices[0, 0]
+    assert days[-1].endswith(f"forecast {median:.2f} ({low:.2f} to {high:.2f}) outside")
+    inside = sum(day.endswith("inside") for day in days)
+    assert summary == f"{inside} of 20 days ended inside 10% to 90%; a calibrated model has 80% there"
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no pseudo-terminals of this kind")
+def test_the_live_view_goes_on_when_its_server_is_killed(terminal: tuple[str, str], models: Path) -> None:
+    ours, theirs = os.openpty()
+    termios.tcsetwinsize(theirs, (24, 80))
+    command = (*terminal, "--own-server", "--models", str(models), "--bars", str(models / "bars.csv"), *LIVE)
+    variables = os.environ | {"QUANTRA_VENV": sys.prefix, "TERM": "xterm-256color", "PYTHONPATH": ""}
+    with subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, env=variables) as process:
+        os.close(theirs)
+        screen, killed = "", False
+        for part in drawn(ours):
+            screen += part
+            if not killed and (server := re.search(r"process (\d+)", screen)):
+                os.kill(int(server[1]), signal.SIGKILL)
+                killed = True
+    assert process.returncode == 0, screen
+    for shown in (
+        "last 60 closes",
+        "as of 2013-03-01",
+        "restarts: 1",
+        "session opened again once",
+        "of 20 days ended inside",
+    ):
+        assert shown in screen
+
+
+def drawn(terminal: int) -> Iterator[str]:
+    """What a program draws, until it ends."""
+    # Linux tells by an error that nobody writes any more.
+    with open(terminal, "rb", buffering=0) as screen, contextlib.suppress(OSError):
+        while part := screen.read(65536):
+            yield part.decode("utf-8", "replace")
 
 
 def refused(terminal: tuple[str, str], models: Path, environment: Path) -> str:

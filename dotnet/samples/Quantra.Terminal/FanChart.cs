@@ -1,4 +1,5 @@
 using System.Globalization;
+using Quantra.Client;
 using Spectre.Console;
 
 namespace Quantra.Terminal;
@@ -16,6 +17,26 @@ internal sealed class FanChart(
 {
     private const int AxisWidth = 11;
     private const int LabelEvery = 3;
+    private const int PastSessions = 60;
+
+    /// <summary>The chart of a symbol, and below it what its lines are; nothing where the forecast has no prices.</summary>
+    public static IEnumerable<Markup> Of(BarSeries bars, Forecast forecast, int width, int height)
+    {
+        if (forecast.Prices is null)
+            return [];
+        var past = bars.Last(PastSessions).Close.ToArray();
+        var fan = forecast.Quantiles
+            .Select(q => forecast.Horizons.Select(h => forecast.Price(bars.Symbol, h, q)).ToArray())
+            .ToList();
+        var chart = new FanChart(past, forecast.Horizons, fan, (forecast.Quantiles.Count - 1) / 2);
+        var legend = $"{new string(' ', AxisWidth)}[{Palette.Past.ToMarkup()}]━ last {past.Length} closes[/]   "
+            + $"[{Palette.Median.ToMarkup()}]━ median[/]   [{Palette.Band.ToMarkup()}]▒ {Band(forecast)}[/]";
+        return [.. chart.Lines(width, height).Select(line => new Markup(line)), new Markup(legend)];
+    }
+
+    /// <summary>The outer quantiles, such as "10% to 90%".</summary>
+    public static string Band(Forecast forecast) =>
+        string.Create(CultureInfo.InvariantCulture, $"{forecast.Quantiles[0]:0.##%} to {forecast.Quantiles[^1]:0.##%}");
 
     /// <summary>Lines of markup.</summary>
     public IEnumerable<string> Lines(int width, int height)

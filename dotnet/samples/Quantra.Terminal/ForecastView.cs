@@ -8,14 +8,13 @@ namespace Quantra.Terminal;
 /// <summary>A forecast as a fan chart and a table.</summary>
 internal sealed class ForecastView(BarSeries bars, Forecast forecast)
 {
-    private const int PastSessions = 60;
     private const int ChartHeight = 16;
 
     /// <summary>Everything, as wide as the terminal.</summary>
     public IRenderable Render(int width)
     {
         var inner = Math.Clamp(width - 4, 40, 110);
-        return new Panel(new Rows([.. Chart(inner), new Text(""), Table(), .. Base(), .. Warnings(), Skill()]))
+        return new Panel(new Rows([.. FanChart.Of(bars, forecast, inner, ChartHeight), new Text(""), Table(), .. Base(), .. Warnings(), Skill()]))
         {
             Header = new PanelHeader(Heading()),
             Border = BoxBorder.Rounded,
@@ -29,27 +28,6 @@ internal sealed class ForecastView(BarSeries bars, Forecast forecast)
         var model = $"{forecast.Model.EscapeMarkup()}@{forecast.Version}";
         var day = forecast.AsOf?.ToString("yyyy-MM-dd", CultureInfo.InvariantCulture) ?? "an unknown day";
         return $" [bold]{bars.Symbol.EscapeMarkup()}[/] · {model} · as of {day} ";
-    }
-
-    private IEnumerable<IRenderable> Chart(int width)
-    {
-        if (forecast.Prices is null)
-            return [];
-        var past = bars.Last(PastSessions).Close.ToArray();
-        var fan = forecast.Quantiles
-            .Select(q => forecast.Horizons.Select(h => forecast.Price(bars.Symbol, h, q)).ToArray())
-            .ToList();
-        var chart = new FanChart(past, forecast.Horizons, fan, (forecast.Quantiles.Count - 1) / 2);
-        var legend = new Markup(
-            $"{new string(' ', 11)}[{Palette.Past.ToMarkup()}]━ last {past.Length} closes[/]   "
-            + $"[{Palette.Median.ToMarkup()}]━ median[/]   [{Palette.Band.ToMarkup()}]▒ {Level(0)} to {Level(^1)}[/]");
-        return [.. chart.Lines(width, ChartHeight).Select(line => new Markup(line)), legend];
-    }
-
-    private string Level(Index index)
-    {
-        var level = forecast.Quantiles[index.GetOffset(forecast.Quantiles.Count)];
-        return level.ToString("0.##%", CultureInfo.InvariantCulture);
     }
 
     private Table Table()

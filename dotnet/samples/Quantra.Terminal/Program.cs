@@ -1,31 +1,49 @@
 using System.CommandLine;
+using System.CommandLine.Parsing;
 using Quantra.Client;
-using Quantra.Client.Embedded;
 using Quantra.Terminal;
+using Quantra.Terminal.Live;
 using Spectre.Console;
 
 var server = new Option<string>("--server") { Description = "HOST:PORT of a Quantra server", DefaultValueFactory = _ => "127.0.0.1:50051" };
 var embedded = new Option<bool>("--embedded") { Description = "run Python inside this process instead of calling a server" };
-var models = new Option<string?>("--models") { Description = "folder of NAME/VERSION artifacts for --embedded" };
+var ownServer = new Option<bool>("--own-server") { Description = "start a server for this program alone, and again where it dies" };
+var maxRestarts = new Option<int>("--max-restarts") { Description = "of --own-server, within a minute", DefaultValueFactory = _ => 3 };
+var models = new Option<string>("--models") { Description = "folder of NAME/VERSION artifacts for --embedded and --own-server", DefaultValueFactory = _ => "models" };
 var model = new Option<string?>("--model") { Description = "NAME, NAME@VERSION or NAME@ALIAS; not needed if there is only one model" };
 var file = new Option<string>("--bars") { Description = "CSV file of daily bars", Required = true };
 var symbol = new Option<string?>("--symbol") { Description = "symbol to forecast; asked for if not given" };
-var command = new RootCommand("Draws a forecast and explains it.") { server, embedded, models, model, file, symbol };
+var live = new Option<int?>("--live") { Description = "show the last DAYS of the file as they would have come in, each with what was forecast for it", HelpName = "DAYS" };
+var pace = new Option<double>("--pace") { Description = "seconds from one day of --live to the next", DefaultValueFactory = _ => 1 };
+live.Validators.Add(given => Refuse(given, given.GetValueOrDefault<int?>() < 1, "at least 1 day"));
+pace.Validators.Add(given => Refuse(given, given.GetValueOrDefault<double>() is not (>= 0.001 and <= 86_400), "0.001 to 86400 seconds"));
+maxRestarts.Validators.Add(given => Refuse(given, given.GetValueOrDefault<int>() < 0, "0 or more"));
+var command = new RootCommand("Draws a forecast and explains it.")
+{
+    server, embedded, ownServer, maxRestarts, models, model, file, symbol, live, pace,
+};
 
 command.SetAction(async (arguments, cancellationToken) =>
 {
     try
     {
         var bars = await BarPanel.ReadCsvAsync(arguments.GetValue(file)!, cancellationToken);
-        await using var predictor = arguments.GetValue(embedded)
-            ? await EmbeddedPredictor.OpenAsync(new() { Models = arguments.GetValue(models) ?? "models" }, cancellationToken)
-            : (IStockPredictor)new QuantraClient(new Uri($"http://{arguments.GetValue(server)}"));
+        await using var door = await OpenAsync(arguments, cancellationToken);
         var console = AnsiConsole.Create(new AnsiConsoleSettings
         {
             Ansi = Console.IsOutputRedirected ? AnsiSupport.No : AnsiSupport.Detect,
         });
-        var session = new TerminalSession(console, predictor);
-        await session.ShowAsync(bars, arguments.GetValue(model), arguments.GetValue(symbol), cancellationToken);
+        var session = new TerminalSession(console, door.Predictor);
+        if (arguments.GetValue(live) is { } days)
+        {
+            var options = new LiveOptions(days, TimeSpan.FromSeconds(arguments.GetValue(pace)), () => door.Server);
+            await session.FollowAsync(bars, arguments.GetValue(model), arguments.GetValue(symbol), options, cancellationToken);
+        }
+        else
+        {
+            await session.ShowAsync(bars, arguments.GetValue(model), arguments.GetValue(symbol), cancellationToken);
+        }
+
         return 0;
     }
     catch (QuantraException error)
@@ -36,3 +54,18 @@ command.SetAction(async (arguments, cancellationToken) =>
 });
 
 return await command.Parse(args).InvokeAsync();
+
+static void Refuse(OptionResult given, bool isWrong, string allowed)
+{
+    if (isWrong)
+        given.AddError($"{given.Option.Name} {string.Join(' ', given.Tokens)}: give {allowed}");
+}
+
+Task<Door> OpenAsync(ParseResult arguments, CancellationToken cancellationToken)
+{
+    if (arguments.GetValue(embedded))
+        return Door.EmbedAsync(arguments.GetValue(models)!, cancellationToken);
+    return arguments.GetValue(ownServer)
+        ? Door.StartAsync(arguments.GetValue(models)!, arguments.GetValue(maxRestarts), cancellationToken)
+        : Task.FromResult(Door.Connect(arguments.GetValue(server)!));
+}

@@ -1,4 +1,5 @@
 using Quantra.Client;
+using Quantra.Terminal.Live;
 using Spectre.Console;
 
 namespace Quantra.Terminal;
@@ -9,10 +10,8 @@ internal sealed class TerminalSession(IAnsiConsole console, IStockPredictor pred
     /// <summary>Shows one symbol's forecast and its explanation.</summary>
     public async Task ShowAsync(BarPanel bars, string? modelName, string? symbol, CancellationToken cancellationToken)
     {
-        var model = await ModelAsync(modelName, cancellationToken);
-        var series = bars.Select(symbol ?? Choose("Which symbol?", bars.Symbols, "--symbol"));
-        // A model that looks across a panel also reads the other stocks.
-        var request = new PredictionRequest($"{model.Name}@{model.Version}", model.IsPanelModel ? bars : series.ToPanel());
+        var (model, series, read) = await ChooseAsync(bars, modelName, symbol, cancellationToken);
+        var request = new PredictionRequest(Exactly(model), read);
         var forecast = await predictor.PredictAsync(request, cancellationToken);
         var horizon = Middle(forecast.Horizons);
         var reasons = await predictor.ExplainAsync(
@@ -22,7 +21,30 @@ internal sealed class TerminalSession(IAnsiConsole console, IStockPredictor pred
         console.Write(new ReasonsView(reasons).Render(console.Profile.Width));
     }
 
+    /// <summary>Shows the last days of one symbol as they would have come in, each with what had been forecast for it.</summary>
+    public async Task FollowAsync(BarPanel bars, string? modelName, string? symbol, LiveOptions options, CancellationToken cancellationToken)
+    {
+        var (model, series, read) = await ChooseAsync(bars, modelName, symbol, cancellationToken);
+        var feed = new LiveFeed(read, series.Symbol, Math.Min(options.Days, read.Sessions.Length - model.BarsNeeded), options.Pace);
+        await new LiveSession(console, options.Server).ShowAsync(feed.RunAsync(predictor, Exactly(model), cancellationToken), cancellationToken);
+    }
+
+    /// <summary>The version that was looked at, not one that becomes the champion meanwhile.</summary>
+    private static ModelReference Exactly(ModelInfo model) => new($"{model.Name}@{model.Version}");
+
     private static T Middle<T>(IReadOnlyList<T> values) => values[(values.Count - 1) / 2];
+
+    private async Task<(ModelInfo Model, BarSeries Series, BarPanel Read)> ChooseAsync(
+        BarPanel bars,
+        string? modelName,
+        string? symbol,
+        CancellationToken cancellationToken)
+    {
+        var model = await ModelAsync(modelName, cancellationToken);
+        var series = bars.Select(symbol ?? Choose("Which symbol?", bars.Symbols, "--symbol"));
+        // A model that looks across a panel also reads the other stocks.
+        return (model, series, model.IsPanelModel ? bars : series.ToPanel());
+    }
 
     private async Task<ModelInfo> ModelAsync(string? name, CancellationToken cancellationToken)
     {

@@ -1,0 +1,23 @@
+using System.Globalization;
+using Quantra.Client;
+
+namespace Quantra.Terminal.Live;
+
+/// <summary>How a feed stands.</summary>
+/// <param name="Bars">The symbol's bars so far.</param>
+/// <param name="Forecast">The newest forecast.</param>
+/// <param name="Days">Those that were pushed, oldest first.</param>
+/// <param name="Reopenings">How often the session was lost and opened again.</param>
+internal sealed record LiveState(BarSeries Bars, Forecast Forecast, IReadOnlyList<LiveDay> Days, int Reopenings)
+{
+    /// <summary>How many days ended inside their band, and how many should.</summary>
+    public string Summary()
+    {
+        var judged = Days.Where(day => day.IsInside is not null).ToList();
+        if (judged.Count == 0)
+            return "no day can be judged yet";
+        var expected = (Forecast.Quantiles[^1] - Forecast.Quantiles[0]).ToString("0.##%", CultureInfo.InvariantCulture);
+        return $"{judged.Count(day => day.IsInside == true)} of {judged.Count} days ended inside {FanChart.Band(Forecast)}; "
+            + $"a calibrated model has {expected} there";
+    }
+}
