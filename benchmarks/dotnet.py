@@ -13,6 +13,7 @@ from typing import Final, final
 from benchmarks.calling.subject import save_model, server
 from benchmarks.interop.callers import caller_rows
 from benchmarks.interop.doors import embedded_rows, grpc_rows
+from benchmarks.interop.feed import feed_rows
 from benchmarks.interop.files import file_rows
 from benchmarks.interop.network import network_rows
 from benchmarks.interop.processes import process_rows
@@ -36,11 +37,13 @@ class Lengths:
     """Of what takes seconds each."""
     rows: int
     """Of the large file."""
+    feed_s: int
+    """Of the live view."""
     is_judged: bool
 
 
-FULL: Final = Lengths(rounds=15, calls=200, times=20, rows=1_000_000, is_judged=True)
-QUICK: Final = Lengths(rounds=2, calls=20, times=1, rows=20_000, is_judged=False)
+FULL: Final = Lengths(rounds=15, calls=200, times=20, rows=1_000_000, feed_s=60, is_judged=True)
+QUICK: Final = Lengths(rounds=2, calls=20, times=1, rows=20_000, feed_s=30, is_judged=False)
 
 
 def main() -> int:
@@ -63,6 +66,7 @@ def main() -> int:
             ]
         rows += embedded_rows(models, file, lengths.rounds, lengths.calls, judged=judged)
         rows += process_rows(models, file, lengths.times, judged=judged)
+        rows += feed_rows(models, folder, lengths.feed_s, judged=judged)
         rows += file_rows(folder, lengths.rows, min(lengths.times, 5), judged=judged)
     return publish(rows, arguments.json)
 

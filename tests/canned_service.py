@@ -43,7 +43,10 @@ class CannedService:
             raise ModelNotFoundError(f"there is no model {reference!r}; there are ['canned']")
         return model_info()
 
-    def predict(self, reference: str, asked: Asked, deadline: Deadline) -> "Future[tuple[Outcome, ...]]":
+    def predict(
+        self, reference: str, asked: Asked, deadline: Deadline, *, here: bool = False
+    ) -> "Future[tuple[Outcome, ...]]":
+        del here
         self.model(reference)
         return self._predicting.submit(self._predict, asked, deadline)
 

@@ -29,7 +29,8 @@ class Relay:
         self._loop = asyncio.new_event_loop()
         self.port = 0
         self._ready = threading.Event()
-        threading.Thread(target=self._run, daemon=True).start()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
         self._ready.wait()
 
     def silence(self) -> None:
@@ -39,6 +40,7 @@ class Relay:
     def stop(self) -> None:
         """End."""
         self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
 
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
@@ -46,6 +48,11 @@ class Relay:
         self.port = server.sockets[0].getsockname()[1]
         self._ready.set()
         self._loop.run_forever()
+        server.close()
+        for connection in asyncio.all_tasks(self._loop):
+            connection.cancel()
+        self._loop.run_until_complete(asyncio.gather(*asyncio.all_tasks(self._loop), return_exceptions=True))
+        self._loop.close()
 
     async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._count += 1

@@ -9,17 +9,22 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-PROJECT: Final = Path(__file__).parents[2] / "dotnet" / "benchmarks" / "Quantra.Benchmark"
-PROGRAM: Final = PROJECT / "bin" / "Release" / "net10.0" / "Quantra.Benchmark.dll"
+_DOTNET: Final = Path(__file__).parents[2] / "dotnet"
+_PROJECT: Final = _DOTNET / "benchmarks" / "Quantra.Benchmark"
+_SAMPLE: Final = _DOTNET / "samples" / "Quantra.Terminal"
+PROGRAM: Final = _PROJECT / "bin" / "Release" / "net10.0" / "Quantra.Benchmark.dll"
+TERMINAL: Final = _SAMPLE / "bin" / "Release" / "net10.0" / "Quantra.Terminal.dll"
+"""The terminal sample."""
 
 Found = dict[str, float]
 """What was found, by name."""
 
 
 def build() -> None:
-    """Build it, optimised."""
+    """Build both, optimised."""
     command = ["dotnet", "build", "-c", "Release", "-v", "quiet", "-nologo", "-nodeReuse:false"]
-    subprocess.run([*command, "-p:UseSharedCompilation=false", str(PROJECT)], check=True, env=environment())
+    for project in (_PROJECT, _SAMPLE):
+        subprocess.run([*command, "-p:UseSharedCompilation=false", str(project)], check=True, env=environment())
 
 
 def environment() -> dict[str, str]:

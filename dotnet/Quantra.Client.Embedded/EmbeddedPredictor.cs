@@ -82,21 +82,13 @@ public sealed class EmbeddedPredictor : IStockPredictor
 
     /// <inheritdoc/>
     public Task<Forecast> PredictAsync(PredictionRequest request, CancellationToken cancellationToken = default) =>
-        PredictorCalls.PredictAsync(this, request, cancellationToken);
+        PredictorCalls.PredictAsync(_calls, this, request, PredictAsync, cancellationToken);
 
     /// <inheritdoc/>
     public Task<IReadOnlyList<PredictionResult>> PredictManyAsync(
         IReadOnlyList<PredictionRequest> requests,
         CancellationToken cancellationToken = default) =>
-        PredictorCalls.PredictManyAsync(requests, async (model, same) =>
-        {
-            var answer = await CallAsync(
-                "Predict",
-                () => RequestWriter.Predict(model, same),
-                V1.PredictResponse.Parser,
-                cancellationToken).ConfigureAwait(false);
-            return [.. answer.Results.Select(ResponseReader.Result)];
-        });
+        PredictorCalls.PredictManyAsync(_calls, this, requests, PredictAsync, cancellationToken);
 
     /// <inheritdoc/>
     public IAsyncEnumerable<PredictionResult> PredictStreamAsync(
@@ -234,6 +226,15 @@ public sealed class EmbeddedPredictor : IStockPredictor
         }
     }
 
+    private async Task<IReadOnlyList<PredictionResult>> PredictAsync(
+        ModelReference model,
+        IReadOnlyList<PredictionRequest> requests,
+        CancellationToken cancellationToken)
+    {
+        var bytes = await AnswerAsync("Predict", RequestWriter.Predict(model, requests), cancellationToken).ConfigureAwait(false);
+        return ResponseReader.Results(Parsed(V1.PredictResponse.Parser, bytes));
+    }
+
     /// <summary>Makes a call that the end of this predictor waits for, none of it on the caller's thread.</summary>
     private Task<TResponse> CallAsync<TResponse>(
         string name,
@@ -248,7 +249,7 @@ public sealed class EmbeddedPredictor : IStockPredictor
         var began = Stopwatch.GetTimestamp();
         using var turn = await _turns.TakeAsync(request is V1.ExplainRequest, _options.Timeout, cancellationToken).ConfigureAwait(false);
         var left = _options.Timeout - Stopwatch.GetElapsedTime(began);
-        var call = new EmbeddedCall(_host, _options.Timeout, left > TimeSpan.Zero ? left : TimeSpan.Zero);
+        var call = new EmbeddedCall(_host, _options.Timeout, left > TimeSpan.Zero ? left : TimeSpan.Zero, _calls.IsAlone);
         return await call.RunAsync(_door, name, request.ToByteArray(), cancellationToken).ConfigureAwait(false);
     }
 

@@ -108,7 +108,8 @@ public sealed class ReadOnlyAnswersTests
     [Fact]
     public async Task The_list_of_results_cannot_be_written_to()
     {
-        var request = new PredictionRequest("small", new BarPanel
+        var answer = new V1.PredictResponse { Results = { new V1.Result { Error = new V1.Error() } } };
+        var one = new PredictionRequest("small", new BarPanel
         {
             Symbols = ["A"],
             Sessions = default,
@@ -118,9 +119,13 @@ public sealed class ReadOnlyAnswersTests
             Close = default,
             Volume = default,
         });
-        var results = await PredictorCalls.PredictManyAsync([request], (_, _) =>
-            Task.FromResult<IReadOnlyList<PredictionResult>>([new("", null, StatusReader.Error(Refused))]));
-        Assert.True(IsReadOnly(results));
+        PredictionRequest[][] cases = [[one], [one, one with { Model = "other" }]];
+        foreach (var requests in cases)
+        {
+            var results = await PredictorCalls.PredictManyAsync(
+                new CallsUnderWay(), this, requests, (_, _, _) => Task.FromResult(ResponseReader.Results(answer)), CancellationToken.None);
+            Assert.Equal((requests.Length, true), (results.Count, IsReadOnly(results)));
+        }
     }
 
     private static ByteString Doubles(int count) => ByteString.CopyFrom(new byte[sizeof(double) * count]);

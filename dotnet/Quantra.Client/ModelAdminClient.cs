@@ -43,7 +43,7 @@ public sealed class ModelAdminClient : IAsyncDisposable
     /// </exception>
     /// <exception cref="IOException">The authorities' file cannot be read.</exception>
     public ModelAdminClient(Uri address, QuantraClientOptions options)
-        : this(Connection.To(address, options, Service))
+        : this(Connection.To(address, options, Service, repeats: false))
     {
     }
 

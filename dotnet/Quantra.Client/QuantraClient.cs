@@ -42,7 +42,7 @@ public sealed class QuantraClient : IStockPredictor
     /// </exception>
     /// <exception cref="IOException">The authorities' file cannot be read.</exception>
     public QuantraClient(Uri address, QuantraClientOptions options)
-        : this(Connection.To(address, options, Service))
+        : this(Connection.To(address, options, Service, repeats: true))
     {
     }
 
@@ -91,18 +91,13 @@ public sealed class QuantraClient : IStockPredictor
 
     /// <inheritdoc/>
     public Task<Forecast> PredictAsync(PredictionRequest request, CancellationToken cancellationToken = default) =>
-        PredictorCalls.PredictAsync(this, request, cancellationToken);
+        PredictorCalls.PredictAsync(_connection.Calls, this, request, PredictAsync, cancellationToken);
 
     /// <inheritdoc/>
     public Task<IReadOnlyList<PredictionResult>> PredictManyAsync(
         IReadOnlyList<PredictionRequest> requests,
         CancellationToken cancellationToken = default) =>
-        PredictorCalls.PredictManyAsync(requests, async (model, same) =>
-        {
-            var answer = await CallAsync(_stub.PredictAsync, () => RequestWriter.Predict(model, same), model.Text, cancellationToken)
-                .ConfigureAwait(false);
-            return [.. answer.Results.Select(ResponseReader.Result)];
-        });
+        PredictorCalls.PredictManyAsync(_connection.Calls, this, requests, PredictAsync, cancellationToken);
 
     /// <inheritdoc/>
     public IAsyncEnumerable<PredictionResult> PredictStreamAsync(
@@ -164,6 +159,16 @@ public sealed class QuantraClient : IStockPredictor
     /// <summary>Takes no more calls, waits for those under way as long as the grace time, and closes the channel that this client opened.</summary>
     /// <returns>A task that completes when no call is under way any more.</returns>
     public ValueTask DisposeAsync() => _isView ? ValueTask.CompletedTask : _connection.DisposeAsync();
+
+    private async Task<IReadOnlyList<PredictionResult>> PredictAsync(
+        ModelReference model,
+        IReadOnlyList<PredictionRequest> requests,
+        CancellationToken cancellationToken)
+    {
+        var message = RequestWriter.Predict(model, requests);
+        var answer = await _caller.CallAsync(_stub.PredictAsync, message, model.Text, cancellationToken).ConfigureAwait(false);
+        return ResponseReader.Results(answer);
+    }
 
     /// <summary>Makes a call that the end of this client waits for, none of it on the caller's thread.</summary>
     private Task<TResponse> CallAsync<TRequest, TResponse>(

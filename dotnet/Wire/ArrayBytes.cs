@@ -13,7 +13,7 @@ internal static class ArrayBytes
     {
         if (!BitConverter.IsLittleEndian)
             throw new PlatformNotSupportedException("arrays are sent as little-endian bytes, and this machine is big-endian");
-        return UnsafeByteOperations.UnsafeWrap(new View<T>(array).Memory);
+        return array.IsEmpty ? ByteString.Empty : UnsafeByteOperations.UnsafeWrap(new View<T>(array).Memory);
     }
 
     /// <summary>A copy of the numbers in bytes.</summary>

@@ -19,6 +19,9 @@ internal sealed class CallsUnderWay
     /// <summary>Cancelled once the calls have ended, or their grace time: what outlasts calls ends with it.</summary>
     public CancellationToken Ending => _ending.Token;
 
+    /// <summary>Whether there is one call at most.</summary>
+    public bool IsAlone => Volatile.Read(ref _count) <= 1;
+
     /// <summary>Makes a call, all of it elsewhere than on the caller's thread.</summary>
     /// <param name="owner">The predictor, named where it takes no more calls.</param>
     /// <param name="call">The call; its token is cancelled by the caller, or once the grace time is over.</param>

@@ -5,31 +5,65 @@ namespace Quantra.Client.Wire;
 /// <summary>What the calls of every predictor have in common, whichever way they reach Python.</summary>
 internal static class PredictorCalls
 {
-    /// <summary>One forecast, asked for as many are.</summary>
+    /// <summary>Answers requests of one model, in their order.</summary>
+    public delegate Task<IReadOnlyList<PredictionResult>> Predict(
+        ModelReference model,
+        IReadOnlyList<PredictionRequest> requests,
+        CancellationToken cancellationToken);
+
+    /// <summary>One forecast.</summary>
+    /// <param name="calls">Whose end waits for it.</param>
+    /// <param name="owner">The predictor.</param>
+    /// <param name="request">To be answered.</param>
+    /// <param name="predict">Answers requests of one model, in their order.</param>
+    /// <param name="cancellationToken">Cancels the call.</param>
+    /// <exception cref="QuantraException">It failed.</exception>
     public static async Task<Forecast> PredictAsync(
-        IStockPredictor predictor,
+        CallsUnderWay calls,
+        object owner,
         PredictionRequest request,
+        Predict predict,
         CancellationToken cancellationToken)
     {
         ArgumentNullException.ThrowIfNull(request);
-        NullCheck.Request(request, nameof(request));
-        var results = await predictor.PredictManyAsync([request], cancellationToken).ConfigureAwait(false);
+        var results = await calls.RunAsync(owner, AskAsync, cancellationToken).ConfigureAwait(false);
         return results[0].GetForecast();
+
+        Task<IReadOnlyList<PredictionResult>> AskAsync(CancellationToken either)
+        {
+            NullCheck.Request(request, nameof(request));
+            return PredictOneModelAsync([request], predict, either);
+        }
     }
 
     /// <summary>Calls each model once and puts the results in the order of the requests.</summary>
+    /// <param name="calls">Whose end waits for it.</param>
+    /// <param name="owner">The predictor.</param>
     /// <param name="requests">In any order of models.</param>
     /// <param name="predict">Answers requests of one model, in their order.</param>
+    /// <param name="cancellationToken">Cancels the calls.</param>
     /// <returns>One result per request; a call that failed is the error of each of its requests.</returns>
     /// <exception cref="QuantraException">Every call failed.</exception>
     public static Task<IReadOnlyList<PredictionResult>> PredictManyAsync(
+        CallsUnderWay calls,
+        object owner,
         IReadOnlyList<PredictionRequest> requests,
-        Func<ModelReference, IReadOnlyList<PredictionRequest>, Task<IReadOnlyList<PredictionResult>>> predict)
+        Predict predict,
+        CancellationToken cancellationToken)
     {
         ArgumentNullException.ThrowIfNull(requests);
-        for (var index = 0; index < requests.Count; index++)
-            NullCheck.Request(requests[index], FormattableString.Invariant($"requests[{index}]"));
-        return PredictByModelAsync(requests, predict);
+        // A copy: the rest happens later, and the list is the caller's to change.
+        PredictionRequest[] asked = [.. requests];
+        return calls.RunAsync(owner, AskAsync, cancellationToken);
+
+        Task<IReadOnlyList<PredictionResult>> AskAsync(CancellationToken either)
+        {
+            for (var index = 0; index < asked.Length; index++)
+                NullCheck.Request(asked[index], nameof(requests), index);
+            return asked.Length > 0 && Array.TrueForAll(asked, one => one.Model == asked[0].Model)
+                ? PredictOneModelAsync(asked, predict, either)
+                : PredictModelsAsync(asked, predict, either);
+        }
     }
 
     /// <summary>The explanation of one number, asked for as those of many are.</summary>
@@ -60,24 +94,34 @@ internal static class PredictorCalls
         return attributions;
     }
 
-    private static async Task<IReadOnlyList<PredictionResult>> PredictByModelAsync(
-        IReadOnlyList<PredictionRequest> requests,
-        Func<ModelReference, IReadOnlyList<PredictionRequest>, Task<IReadOnlyList<PredictionResult>>> predict)
+    private static async Task<IReadOnlyList<PredictionResult>> PredictOneModelAsync(
+        PredictionRequest[] requests,
+        Predict predict,
+        CancellationToken cancellationToken)
     {
-        var results = new PredictionResult[requests.Count];
-        var calls = Enumerable.Range(0, requests.Count).GroupBy(index => requests[index].Model).Select(FillAsync);
+        var answers = await predict(requests[0].Model, requests, cancellationToken).ConfigureAwait(false);
+        CheckCount(answers.Count, requests.Length);
+        return answers;
+    }
+
+    private static async Task<IReadOnlyList<PredictionResult>> PredictModelsAsync(
+        PredictionRequest[] requests,
+        Predict predict,
+        CancellationToken cancellationToken)
+    {
+        var results = new PredictionResult[requests.Length];
+        var calls = Enumerable.Range(0, requests.Length).GroupBy(index => requests[index].Model).Select(FillAsync);
         var failures = await Task.WhenAll(calls).ConfigureAwait(false);
         if (failures is [{ } first, ..] && failures.All(failure => failure is not null))
             ExceptionDispatchInfo.Throw(first);
         return results.AsReadOnly();
 
-        async Task<QuantraException?> FillAsync(IGrouping<ModelReference, int> places)
+        async Task<QuantraException?> FillAsync(IEnumerable<int> places)
         {
+            PredictionRequest[] same = [.. places.Select(index => requests[index])];
             try
             {
-                var answers = await predict(places.Key, [.. places.Select(index => requests[index])]).ConfigureAwait(false);
-                CheckCount(answers.Count, places.Count());
-                foreach (var (index, answer) in places.Zip(answers))
+                foreach (var (index, answer) in places.Zip(await PredictOneModelAsync(same, predict, cancellationToken).ConfigureAwait(false)))
                     results[index] = answer;
                 return null;
             }

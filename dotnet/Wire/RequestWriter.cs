@@ -85,22 +85,26 @@ internal static class RequestWriter
         return instance;
     }
 
-    private static V1.BarPanel Bars(BarPanel bars) => new()
+    private static V1.BarPanel Bars(BarPanel bars)
     {
-        Symbols = { bars.Symbols },
-        SessionYyyymmdd = { SessionNumber.Of(bars.Sessions.Span) },
-        Open = ArrayBytes.Of(bars.Open),
-        High = ArrayBytes.Of(bars.High),
-        Low = ArrayBytes.Of(bars.Low),
-        Close = ArrayBytes.Of(bars.Close),
-        Volume = ArrayBytes.Of(bars.Volume),
-        AdjClose = ArrayBytes.Of(bars.AdjustedClose),
-        SplitRatio = ArrayBytes.Of(bars.SplitRatio),
-        CashDividend = ArrayBytes.Of(bars.CashDividend),
-        Calendar = bars.Calendar,
-        Currency = bars.Currency,
-        Interval = V1.BarInterval.Day,
-    };
+        var panel = new V1.BarPanel
+        {
+            Symbols = { bars.Symbols },
+            Open = ArrayBytes.Of(bars.Open),
+            High = ArrayBytes.Of(bars.High),
+            Low = ArrayBytes.Of(bars.Low),
+            Close = ArrayBytes.Of(bars.Close),
+            Volume = ArrayBytes.Of(bars.Volume),
+            AdjClose = ArrayBytes.Of(bars.AdjustedClose),
+            SplitRatio = ArrayBytes.Of(bars.SplitRatio),
+            CashDividend = ArrayBytes.Of(bars.CashDividend),
+            Calendar = bars.Calendar,
+            Currency = bars.Currency,
+            Interval = V1.BarInterval.Day,
+        };
+        SessionNumber.AddTo(panel.SessionYyyymmdd, bars.Sessions.Span);
+        return panel;
+    }
 
     private static V1.GapPolicy Policy(GapPolicy policy) => policy switch
     {
@@ -109,14 +113,18 @@ internal static class RequestWriter
         _ => V1.GapPolicy.Refuse,
     };
 
-    private static V1.Covariates Covariates(Covariates covariates) => new()
+    private static V1.Covariates Covariates(Covariates covariates)
     {
-        Observed = { covariates.Observed.Select(Values) },
-        Known = { covariates.Known.Select(Values) },
-        FutureYyyymmdd = { SessionNumber.Of(covariates.FutureSessions.Span) },
-        Numbers = { covariates.Numbers.Select(Values) },
-        Categories = { covariates.Categories.Select(one => new V1.CovariateTexts { Name = one.Key, Values = { one.Value } }) },
-    };
+        var wire = new V1.Covariates
+        {
+            Observed = { covariates.Observed.Select(Values) },
+            Known = { covariates.Known.Select(Values) },
+            Numbers = { covariates.Numbers.Select(Values) },
+            Categories = { covariates.Categories.Select(one => new V1.CovariateTexts { Name = one.Key, Values = { one.Value } }) },
+        };
+        SessionNumber.AddTo(wire.FutureYyyymmdd, covariates.FutureSessions.Span);
+        return wire;
+    }
 
     private static V1.CovariateValues Values(KeyValuePair<string, ReadOnlyMemory<double>> covariate) =>
         new() { Name = covariate.Key, Values = ArrayBytes.Of(covariate.Value) };

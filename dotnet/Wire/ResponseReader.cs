@@ -9,6 +9,9 @@ namespace Quantra.Client.Wire;
 /// </remarks>
 internal static class ResponseReader
 {
+    /// <summary>The results of all instances.</summary>
+    public static IReadOnlyList<PredictionResult> Results(V1.PredictResponse answer) => [.. answer.Results.Select(Result)];
+
     /// <summary>The result of one instance; if it cannot be read, that is its error, and the others have their own.</summary>
     public static PredictionResult Result(V1.Result result)
     {

@@ -1,3 +1,5 @@
+using Google.Protobuf.Collections;
+
 namespace Quantra.Client.Wire;
 
 /// <summary>A trading day as the number yyyymmdd; 0 = unknown.</summary>
@@ -6,13 +8,12 @@ internal static class SessionNumber
     /// <summary>The number of a day.</summary>
     public static int Of(DateOnly day) => (day.Year * 10_000) + (day.Month * 100) + day.Day;
 
-    /// <summary>The numbers of days.</summary>
-    public static int[] Of(ReadOnlySpan<DateOnly> days)
+    /// <summary>Adds the numbers of days to a message.</summary>
+    public static void AddTo(RepeatedField<int> numbers, ReadOnlySpan<DateOnly> days)
     {
-        var numbers = new int[days.Length];
-        for (var index = 0; index < days.Length; index++)
-            numbers[index] = Of(days[index]);
-        return numbers;
+        numbers.Capacity = days.Length;
+        foreach (var day in days)
+            numbers.Add(Of(day));
     }
 
     /// <summary>The day of a number.</summary>

@@ -136,6 +136,26 @@ def test_a_forecast_has_the_services_numbers(door: Door, service: PredictionServ
     np.testing.assert_array_equal(found.prices, expected.prices)
 
 
+@pytest.mark.parametrize(
+    ("method", "asked", "here"), [(Door.call_alone, 1, [True]), (Door.call, 1, [False]), (Door.call_alone, 20, [False])]
+)
+def test_a_small_prediction_that_is_alone_is_worked_out_in_the_thread_that_starts_it(
+    models: Path, method: Callable[[Door, str, bytes, float], Pending], asked: int, here: list[bool]
+) -> None:
+    threads: list[int] = []
+
+    def clock() -> datetime:
+        threads.append(threading.get_ident())
+        return datetime.now(UTC)
+
+    door = Door(PredictionService(Registry.open(models, Runtime(choose_device("cpu"), 256)), clock=clock))
+    request = predict_bytes(*[Instance(input=recent_bars("AAPL"))] * asked)
+    answered, status = method(door, "Predict", request, 30).answer()
+    door.close()
+    assert (status, len(pb.PredictResponse.FromString(answered).results)) == (b"", asked)
+    assert [thread == threading.get_ident() for thread in threads] == here
+
+
 def test_an_explanation_has_the_services_numbers(door: Door, service: PredictionService) -> None:
     query = Query(instance=Instance(input=recent_bars("AAPL")), targets=(TargetPoint(5, 0.5),))
     found = attributions.decode(pb.ExplainResponse.FromString(answer(door, "Explain", explain_bytes(query))))

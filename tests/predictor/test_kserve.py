@@ -294,7 +294,10 @@ class Referred:
         self.explain, self.explain_global = self.canned.explain, self.canned.explain_global
         self.references: list[str] = []
 
-    def predict(self, reference: str, asked: Any, deadline: Deadline) -> "Future[tuple[Outcome, ...]]":
+    def predict(
+        self, reference: str, asked: Any, deadline: Deadline, *, here: bool = False
+    ) -> "Future[tuple[Outcome, ...]]":
+        del here
         self.references.append(reference)
         return self.canned.predict("canned", asked, deadline)
 

@@ -463,8 +463,10 @@ def test_a_request_that_is_cancelled_while_a_model_is_being_asked_leaves_the_que
     class Asking:
         """Hears of the cancellation before it gives the work away."""
 
-        def predict(self, reference: str, asked: object, deadline: Deadline) -> "Future[tuple[Outcome, ...]]":
-            del reference, asked, deadline
+        def predict(
+            self, reference: str, asked: object, deadline: Deadline, *, here: bool = False
+        ) -> "Future[tuple[Outcome, ...]]":
+            del reference, asked, deadline, here
             stream.send(cancelling("cancel", "one"))
             return work
 

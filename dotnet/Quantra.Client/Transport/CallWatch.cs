@@ -35,13 +35,13 @@ internal sealed partial class CallWatch(ILoggerFactory? loggers, string service)
     /// <summary>Watches a call from here on.</summary>
     /// <param name="method">Such as Predict.</param>
     /// <param name="model">That is asked; "" = none in particular.</param>
-    public IWatchedCall Begin(string method, string model) => new Call(this, method, model, AttemptCounter.Begin()) { IsCounted = true };
+    public IWatchedCall Begin(string method, string model) => new Call(this, method, model) { IsCounted = true };
 
     /// <inheritdoc/>
-    public IWatchedCall BeginStream() => new Call(this, Stream, "", new AttemptCounter.Attempts(1));
+    public IWatchedCall BeginStream() => new Call(this, Stream, "");
 
     /// <inheritdoc/>
-    public IWatchedCall BeginRequest(string model) => new Call(this, Stream, model, new AttemptCounter.Attempts(1)) { IsCounted = true };
+    public IWatchedCall BeginRequest(string model) => new Call(this, Stream, model) { IsCounted = true };
 
     /// <inheritdoc/>
     public void Answered(string model, TimeSpan took, string? reason) => Count(Stream, model, reason ?? Good, took);
@@ -86,11 +86,11 @@ internal sealed partial class CallWatch(ILoggerFactory? loggers, string service)
         private readonly string _model;
         private readonly long _began = Stopwatch.GetTimestamp();
         private readonly Activity? _activity;
-        private readonly AttemptCounter.Attempts _attempts;
+        private int _attempts = 1;
 
-        internal Call(CallWatch watch, string method, string model, AttemptCounter.Attempts attempts)
+        internal Call(CallWatch watch, string method, string model)
         {
-            (_watch, _method, _model, _attempts) = (watch, method, model, attempts);
+            (_watch, _method, _model) = (watch, method, model);
             _activity = Activities.StartActivity($"{watch.Service}/{method}", ActivityKind.Client);
             _activity?.SetTag("rpc.system", "grpc");
             _activity?.SetTag("rpc.method", method);
@@ -101,13 +101,13 @@ internal sealed partial class CallWatch(ILoggerFactory? loggers, string service)
         public bool IsCounted { private get; init; }
 
         /// <inheritdoc/>
-        public void TryAgain() => _attempts.Add();
+        public void TryAgain() => _attempts++;
 
         /// <inheritdoc/>
         public void Succeed()
         {
             Record(Good, IsCounted);
-            _watch.Answered(_method, _model, Stopwatch.GetElapsedTime(_began).TotalMilliseconds, _attempts.Count);
+            _watch.Answered(_method, _model, Stopwatch.GetElapsedTime(_began).TotalMilliseconds, _attempts);
         }
 
         /// <inheritdoc/>
@@ -117,19 +117,19 @@ internal sealed partial class CallWatch(ILoggerFactory? loggers, string service)
             Record(reason, isCounted: true);
             var took = Stopwatch.GetElapsedTime(_began).TotalMilliseconds;
             if (reason == QuantraReason.Cancelled)
-                _watch.Cancelled(_method, _model, took, _attempts.Count);
+                _watch.Cancelled(_method, _model, took, _attempts);
             else
-                _watch.Failed(_method, _model, took, _attempts.Count, reason);
+                _watch.Failed(_method, _model, took, _attempts, reason);
         }
 
         private void Record(string reason, bool isCounted)
         {
             if (isCounted)
                 Count(_method, _model, reason, Stopwatch.GetElapsedTime(_began));
-            if (_attempts.Count > 1)
-                Retries.Add(_attempts.Count - 1, new TagList { { "method", _method }, { "model", _model }, { "reason", reason } });
+            if (_attempts > 1)
+                Retries.Add(_attempts - 1, new TagList { { "method", _method }, { "model", _model }, { "reason", reason } });
             _activity?.SetTag("quantra.reason", reason);
-            _activity?.SetTag("quantra.attempts", _attempts.Count);
+            _activity?.SetTag("quantra.attempts", _attempts);
             _activity?.Dispose();
         }
     }

@@ -39,8 +39,8 @@ internal sealed class Caller
     /// <summary>What may be seen of the calls.</summary>
     public CallWatch Watch { get; private init; } = null!;
 
-    /// <summary>What streams and sessions have of it.</summary>
-    public StreamSettings Streams => new()
+    /// <summary>Timeouts and bounds, which calls share with streams and sessions.</summary>
+    public StreamSettings Settings => new()
     {
         Target = _target,
         Timeout = Timeout,
@@ -69,9 +69,18 @@ internal sealed class Caller
         TRequest request,
         string model,
         CancellationToken cancellationToken)
-        where TRequest : IMessage => WatchAsync(request, model, () => AnswerAsync(method, request, cancellationToken), cancellationToken);
+        where TRequest : IMessage => WatchAsync(
+            request,
+            model,
+            async options =>
+            {
+                using var call = method(request, options);
+                return await call.ResponseAsync.ConfigureAwait(false);
+            },
+            static () => true,
+            cancellationToken);
 
-    /// <summary>Calls, and hands over each message of the answer as it comes.</summary>
+    /// <summary>Calls, and hands over each message of the answer as it comes; after the first one it is not tried again.</summary>
     /// <param name="method">Of the stub.</param>
     /// <param name="request">To send.</param>
     /// <param name="model">That is asked.</param>
@@ -85,60 +94,61 @@ internal sealed class Caller
         string model,
         Action<TResponse> tell,
         CancellationToken cancellationToken)
-        where TRequest : IMessage => WatchAsync(
-            request,
-            model,
-            async () =>
-            {
-                using var call = method(request, await OptionsAsync(Timeout, cancellationToken).ConfigureAwait(false));
-                while (await call.ResponseStream.MoveNext(CancellationToken.None).ConfigureAwait(false))
-                    tell(call.ResponseStream.Current);
-                return true;
-            },
-            cancellationToken);
-
-    private async Task<T> WatchAsync<T>(IMessage request, string model, Func<Task<T>> call, CancellationToken cancellationToken)
-    {
-        var method = request.Descriptor.Name.Replace("Request", "", StringComparison.Ordinal);
-        return await Watch.Begin(method, model).WatchAsync(async () =>
-        {
-            RequestSize.Check(request, _options.MaxRequestBytes);
-            try
-            {
-                return await call().ConfigureAwait(false);
-            }
-            catch (RpcException error)
-            {
-                throw Failure(error, cancellationToken);
-            }
-        }).ConfigureAwait(false);
-    }
-
-    private async Task<TResponse> AnswerAsync<TRequest, TResponse>(
-        Func<TRequest, CallOptions, AsyncUnaryCall<TResponse>> method,
-        TRequest request,
-        CancellationToken cancellationToken)
         where TRequest : IMessage
     {
-        var options = await OptionsAsync(Timeout, cancellationToken).ConfigureAwait(false);
-        using var turn = await Turns.TakeAsync(request is V1.ExplainRequest, Timeout, cancellationToken).ConfigureAwait(false);
-        for (var attempt = 1; ; attempt++)
-        {
-            try
+        var hasTold = false;
+        return WatchAsync(
+            request,
+            model,
+            async options =>
             {
                 using var call = method(request, options);
-                return await call.ResponseAsync.ConfigureAwait(false);
-            }
-            catch (RpcException error) when (IsAskedAgain(error.Status, attempt) && !cancellationToken.IsCancellationRequested)
-            {
-                // gRPC takes some connections that broke for a bug, and asks for no answer again of which a part has come.
-            }
-        }
+                while (await call.ResponseStream.MoveNext(CancellationToken.None).ConfigureAwait(false))
+                {
+                    hasTold = true;
+                    tell(call.ResponseStream.Current);
+                }
+
+                return true;
+            },
+            () => !hasTold,
+            cancellationToken);
     }
 
-    private bool IsAskedAgain(Status status, int attempt) => _repeats
-        && ((attempt == 1 && TransportError.IsHiddenLoss(status))
-            || (attempt < _options.MaxAttempts && TransportError.IsBrokenOff(status)));
+    private Task<T> WatchAsync<T>(
+        IMessage request,
+        string model,
+        Func<CallOptions, Task<T>> call,
+        Func<bool> mayRepeat,
+        CancellationToken cancellationToken)
+    {
+        var method = request.Descriptor.Name.Replace("Request", "", StringComparison.Ordinal);
+        var watched = Watch.Begin(method, model);
+        return watched.WatchAsync(async () =>
+        {
+            RequestSize.Check(request, _options.MaxRequestBytes);
+            var deadline = Deadline.After(Timeout);
+            var options = await OptionsAsync(Timeout, cancellationToken).ConfigureAwait(false);
+            using var turn = await Turns.TakeAsync(request is V1.ExplainRequest, Timeout, cancellationToken).ConfigureAwait(false);
+            for (var attempt = 1; ; attempt++)
+            {
+                try
+                {
+                    return await call(options).ConfigureAwait(false);
+                }
+                catch (RpcException error) when (!cancellationToken.IsCancellationRequested && mayRepeat()
+                    && Settings.PauseAfter(attempt, ErrorOf(error), deadline) is { } pause)
+                {
+                    await Task.Delay(pause, cancellationToken).ConfigureAwait(false);
+                    watched.TryAgain();
+                }
+                catch (RpcException error)
+                {
+                    throw Failure(error, cancellationToken);
+                }
+            }
+        });
+    }
 
     /// <summary>Deadline, headers and cancellation of a call that begins now.</summary>
     /// <param name="timeout">Of the call; null = it goes on as long as it likes.</param>
@@ -159,5 +169,7 @@ internal sealed class Caller
     /// <param name="cancellationToken">Of the call: the exception is that of a cancellation if it was cancelled.</param>
     public Exception Failure(RpcException error, CancellationToken cancellationToken) => cancellationToken.IsCancellationRequested
         ? new OperationCanceledException("the call was cancelled", error, cancellationToken)
-        : TransportError.Of(error, _target, Timeout).ToException(error);
+        : ErrorOf(error).ToException(error);
+
+    private QuantraError ErrorOf(RpcException error) => TransportError.Of(error, _target, Timeout);
 }

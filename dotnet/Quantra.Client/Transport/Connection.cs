@@ -24,16 +24,20 @@ internal sealed class Connection : IAsyncDisposable
     public CallsUnderWay Calls { get; } = new();
 
     /// <summary>Opens a channel; nothing is sent before the first call.</summary>
+    /// <param name="address">Of the server.</param>
+    /// <param name="options">Of the client.</param>
+    /// <param name="service">Whose calls they are.</param>
+    /// <param name="repeats">Whether a call may be made a second time.</param>
     /// <exception cref="ArgumentException">The address or the options cannot be.</exception>
     /// <exception cref="IOException">The authorities' file cannot be read.</exception>
     [SuppressMessage("Reliability", "CA2000:Dispose objects before losing scope", Justification = "the connection disposes it")]
-    public static Connection To(Uri address, QuantraClientOptions options, string service)
+    public static Connection To(Uri address, QuantraClientOptions options, string service, bool repeats)
     {
         ArgumentNullException.ThrowIfNull(address);
         ArgumentNullException.ThrowIfNull(options);
         var server = new ServerAddress(address);
         var channel = OwnChannel.Open(server, options);
-        var caller = new Caller(options, service, CallToken.Of(server, options), server.Text, options.MaxAttempts > 1);
+        var caller = new Caller(options, service, CallToken.Of(server, options), server.Text, repeats);
         return new(channel.CreateCallInvoker(), caller, options.GraceTime, channel);
     }
 

@@ -44,15 +44,12 @@ internal static class TransportError
     }
 
     /// <summary>Whether a connection broke or never came about, which gRPC calls by another name than UNAVAILABLE.</summary>
-    public static bool IsHiddenLoss(Status status) => OfConnecting(status) is null && status.StatusCode switch
+    private static bool IsHiddenLoss(Status status) => OfConnecting(status) is null && status.StatusCode switch
     {
         StatusCode.Internal => Causes(status).Any(cause => cause is HttpRequestException or HttpIOException),
         StatusCode.Cancelled => Causes(status).Any(cause => cause is TimeoutException), // of connecting
         _ => false,
     };
-
-    /// <summary>Whether a connection broke in the midst of an answer: before it, the cause would be an HttpRequestException.</summary>
-    public static bool IsBrokenOff(Status status) => status is { StatusCode: StatusCode.Unavailable, DebugException: IOException };
 
     private static StatusCode CodeOf(Status status) => IsHiddenLoss(status) ? StatusCode.Unavailable : status.StatusCode;
 

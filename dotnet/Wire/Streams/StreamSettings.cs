@@ -1,6 +1,6 @@
 namespace Quantra.Client.Wire;
 
-/// <summary>Timeouts and bounds of streams and sessions.</summary>
+/// <summary>Timeouts and bounds of calls, streams and sessions.</summary>
 internal sealed record StreamSettings
 {
     /// <summary>See <see cref="MaxInFlight"/>.</summary>

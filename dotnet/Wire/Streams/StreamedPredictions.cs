@@ -85,7 +85,7 @@ internal sealed class StreamedPredictions
 
     private void Enter(PredictionRequest request)
     {
-        NullCheck.Request(request, FormattableString.Invariant($"requests[{_asked.Count}]"));
+        NullCheck.Request(request, "requests", _asked.Count);
         var (asked, isNew) = _asked.Enter(request);
         if (isNew)
         {

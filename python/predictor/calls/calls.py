@@ -59,8 +59,13 @@ class Service(Protocol):
         """One version; raises ModelNotFoundError or VersionNotFoundError."""
         ...
 
-    def predict(self, reference: str, asked: Asked, deadline: Deadline) -> Future[tuple[Outcome, ...]]:
-        """Each instance's forecast or error, in order; raises at once if the model is unknown or the queue is full."""
+    def predict(
+        self, reference: str, asked: Asked, deadline: Deadline, *, here: bool = False
+    ) -> Future[tuple[Outcome, ...]]:
+        """Each instance's forecast or error, in order; raises at once if the model is unknown or the queue is full.
+
+        `here` lets the caller's own thread work where no other call waits.
+        """
         ...
 
     def explain(self, reference: str, asked: AskedQuery, deadline: Deadline) -> Future[Explanation]:
@@ -142,16 +147,23 @@ class Calls:
         self._inference = InferenceCalls(service, self._counting)
         self._unary: dict[str, Begin] = {
             **{name: partial(self._begin, name, method) for name, method in methods.items()},
-            "Predict": self._begin_predict,
+            "Predict": partial(self._begin_predict, here=False),
             **self._inference.unary,
         }
 
-    def call(self, name: str, request: bytes, deadline: Deadline) -> "Future[bytes]":
+    def call(self, name: str, request: bytes, deadline: Deadline, *, here: bool = False) -> "Future[bytes]":
         """Answer one call. Never raises: the future fails, with a QuantraError and nothing else.
 
         Cancelling the future drops a call that waits; the deadline's flag ends one that is worked on.
+
+        Args:
+            name: of the call.
+            request: its bytes.
+            deadline: of the call.
+            here: let this thread forecast where no other call waits for the model.
         """
-        return self._answered(name, self._unary.get(name), request, deadline)
+        begin = partial(self._begin_predict, here=True) if here and name == "Predict" else self._unary.get(name)
+        return self._answered(name, begin, request, deadline)
 
     def open(self, name: str, deadline: Deadline, emit: Emit, most_bytes: int | None = None) -> OpenCall:
         """Begin a call whose answer is a stream of messages. Never raises, as `call`.
@@ -214,11 +226,11 @@ class Calls:
         else:
             follow(name, counted, answer, lambda counted: method.begin(request, counted, deadline, answer))
 
-    def _begin_predict(self, request: bytes, deadline: Deadline, answer: "Future[bytes]") -> None:
+    def _begin_predict(self, request: bytes, deadline: Deadline, answer: "Future[bytes]", *, here: bool) -> None:
         plain = parsed_if_plain(request, pb.PredictRequest)
         if plain is not None and 0 < len(plain.instances) <= MOST_PLAIN:
             asked = PlainInstances(request, plain.instances, _instances_of)
-            self._ask(plain.model, asked, deadline, answer)
+            self._ask(plain.model, asked, deadline, answer, here=here)
         else:
             self._begin("Predict", Method(pb.PredictRequest, self._predict), request, deadline, answer)
 
@@ -237,9 +249,15 @@ class Calls:
         self._ask(parsed(counted.head, pb.PredictRequest).model, asked, deadline, answer)
 
     def _ask(
-        self, model: str, asked: EncodedInstances | PlainInstances, deadline: Deadline, answer: "Future[bytes]"
+        self,
+        model: str,
+        asked: EncodedInstances | PlainInstances,
+        deadline: Deadline,
+        answer: "Future[bytes]",
+        *,
+        here: bool = False,
     ) -> None:
-        outcomes = self._service.predict(checked_reference(model), asked, deadline)
+        outcomes = self._service.predict(checked_reference(model), asked, deadline, here=here)
         chain("Predict", outcomes, answer, lambda done: encode_results(asked.request_ids, done))
 
     def _explain(self, body: bytes, counted: Counted, deadline: Deadline, answer: "Future[bytes]") -> None:

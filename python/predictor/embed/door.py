@@ -15,6 +15,8 @@ from predictor.wire import errors
 
 _log = logging.getLogger(__name__)
 _SHOWN: Final = 80
+_MOST_BYTES_HERE: Final = 1 << 16
+"""A year's bars of a few symbols; what takes longer would keep the host's other calls from starting."""
 
 
 def open_door(models: str, device: str, max_batch_rows: int, threads: int) -> tuple["Door | None", list[bytes]]:
@@ -58,8 +60,15 @@ class Door:
             request: the message's bytes, in anything with the buffer protocol; they are copied.
             timeout_s: seconds after which nobody waits any more.
         """
-        deadline = Deadline.after(timeout_s)
-        return Pending(self._calls.call(name, bytes(memoryview(request)), deadline), deadline)
+        return self._call(name, bytes(memoryview(request)), timeout_s, here=False)
+
+    def call_alone(self, name: str, request: Any, timeout_s: float) -> "Pending":
+        """As `call`, where the host waits for no other answer: this thread works out a small prediction itself.
+
+        To hand it to another thread, and its answer back, takes a good part of the time of a forecast.
+        """
+        body = bytes(memoryview(request))
+        return self._call(name, body, timeout_s, here=len(body) <= _MOST_BYTES_HERE)
 
     def open(self, name: str, timeout_s: float, emit: Callable[[bytes], object]) -> "Stream":
         """Start a call whose answer is a stream of messages.
@@ -74,6 +83,10 @@ class Door:
         call = self._calls.open(name, deadline, emit)
         self._endings.watch(call, deadline)
         return Stream(call)
+
+    def _call(self, name: str, request: bytes, timeout_s: float, *, here: bool) -> "Pending":
+        deadline = Deadline.after(timeout_s)
+        return Pending(self._calls.call(name, request, deadline, here=here), deadline)
 
     def close(self) -> None:
         """Finish what is under way and take no more; streams end once what they have asked already is answered."""

@@ -158,21 +158,28 @@ class PredictionService:
         return registry.info(registry.find(reference))
 
     def predict(
-        self, reference: str, asked: Asked | Sequence[ReadInstance], deadline: Deadline
+        self, reference: str, asked: Asked | Sequence[ReadInstance], deadline: Deadline, *, here: bool = False
     ) -> Future[tuple[Outcome, ...]]:
         """Forecast each instance, in order; a bad one, or one that could not be read, is answered with its error.
 
         Cancelling the future before its turn drops the call at once; after that, the deadline's flag does.
+
+        Args:
+            reference: which model.
+            asked: the instances.
+            deadline: of the call.
+            here: let the caller's own thread compute the answer where no other waits; the future is done then.
 
         Raises:
             ModelNotFoundError, VersionNotFoundError, QueueFullError, UnavailableError: at once.
         """
         given = Given(asked) if isinstance(asked, Sequence) else asked
         item: Prediction = Item(given, deadline, record=self._record("Predict", given, deadline))
-        self._put(reference, item)
         traffic = self._traffic  # not the service itself: whoever lets go of it while calls wait must not keep it
         traffic.begin()
         item.answer.add_done_callback(lambda _: traffic.end())
+        if not (here and self._is_answered_alone(reference, item)):
+            self._put(reference, item)
         return item.answer
 
     def predict_here(
@@ -183,15 +190,7 @@ class PredictionService:
         Raises:
             QuantraError: as `predict`, or what ends the whole call.
         """
-        given = Given(instances)
-        item: Prediction = Item(given, deadline, record=self._record("Predict", given, deadline))
-        self._traffic.begin()
-        try:
-            if not self.served.now.lane(reference).answer_alone(item):
-                self._put(reference, item)
-            return item.answer.result()
-        finally:
-            self._traffic.end()
+        return self.predict(reference, instances, deadline, here=True).result()
 
     def explain(self, reference: str, asked: AskedQuery | Query, deadline: Deadline) -> Future[Explanation]:
         """Explain one forecast.
@@ -243,6 +242,13 @@ class PredictionService:
         """For a request that somebody observes."""
         observers = [one for one in (self._observer, deadline.observer) if one is not None]
         return Record(method, asked.rows, observers) if observers else None
+
+    def _is_answered_alone(self, reference: str, item: Prediction) -> bool:
+        try:
+            return self.served.now.lane(reference).answer_alone(item)
+        except QuantraError as error:
+            item.answer.set_exception(error)
+            raise
 
     def _put(self, reference: str, item: Prediction) -> None:
         while True:
