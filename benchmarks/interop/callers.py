@@ -1,5 +1,6 @@
 """What callers notice: how long their thread is held, and how soon they are answered after they changed their mind."""
 
+import statistics
 from pathlib import Path
 from typing import Final
 
@@ -8,6 +9,7 @@ from benchmarks.report import Row, at_most
 
 HELD_REACH_MS: Final = 5.0
 AFTER_CANCELLED_REACH_S: Final = 0.3
+_PROCESSES: Final = 5
 
 
 def caller_rows(target: str, models: Path, file: Path, *, judged: bool) -> list[Row]:
@@ -17,22 +19,22 @@ def caller_rows(target: str, models: Path, file: Path, *, judged: bool) -> list[
 
 
 def _rows(name: str, kind: str, where: object, file: Path, *, judged: bool) -> list[Row]:
-    (held,) = found_of("held", kind, where, file)
+    held = [one for _ in range(_PROCESSES) for one in found_of("held", kind, where, file)]
+    first_ms, many_ms = (sorted(one[name] for one in held) for name in ("first", "many"))
     (cancelled,) = found_of("cancelled", kind, where, file)
-    detail = "1,000 instances of 200 bars"
     return [
         at_most(
             f"{name}: caller's thread held, first call, ms",
-            held["first"],
+            statistics.median(first_ms),
             HELD_REACH_MS,
-            detail="of a process",
+            detail=f"of {_PROCESSES} processes; slowest {first_ms[-1]:.1f}",
             judged=judged,
         ),
         at_most(
             f"{name}: caller's thread held, 1,000 instances, ms",
-            held["many"],
+            statistics.median(many_ms),
             HELD_REACH_MS,
-            detail=detail,
+            detail=f"of 200 bars, of {_PROCESSES} processes; slowest {many_ms[-1]:.1f}",
             judged=judged,
         ),
         at_most(

@@ -53,6 +53,43 @@ public sealed class RetryTests(Doors doors)
     }
 
     [Fact]
+    public async Task A_global_explanation_is_asked_for_again_as_long_as_nothing_of_it_has_come()
+    {
+        await using var relay = new Relay(doors.Address, bytesOfFirst: 1);
+        await using var client = new QuantraClient(relay.Address);
+        var last = await client.ExplainGlobalAsync(new GlobalExplanationRequest([Request], []), Token).LastAsync(Token);
+        Assert.Equal((1, 1), (last.Done, last.Total));
+    }
+
+    [Fact]
+    public async Task A_global_explanation_of_which_something_has_come_does_not_begin_again()
+    {
+        await using var relay = new Relay(doors.Address);
+        await using var client = new QuantraClient(relay.Address);
+        var many = new GlobalExplanationRequest(Enumerable.Repeat(Request, 100).ToArray(), []);
+        var done = new List<int>();
+        var failure = await Assert.ThrowsAsync<QuantraException>(async () =>
+        {
+            await foreach (var known in client.ExplainGlobalAsync(many, Token))
+            {
+                done.Add(known.Done);
+                relay.Break();
+            }
+        });
+        Assert.Equal(QuantraReason.Unavailable, failure.Reason);
+        Assert.Equal(done.Distinct().Order(), done);
+    }
+
+    [Fact]
+    public async Task A_change_of_models_is_not_tried_again()
+    {
+        var door = new LateServer(doors.Address, 1);
+        await using var client = new ModelAdminClient(doors.Address, new() { ConfigureHandler = door.Replace });
+        var failure = await Assert.ThrowsAsync<QuantraException>(() => client.LoadAsync("small", Token));
+        Assert.Equal((QuantraReason.Unavailable, 1), (failure.Reason, door.Connections));
+    }
+
+    [Fact]
     public async Task A_request_that_is_too_large_is_refused_before_it_is_sent()
     {
         var door = new LateServer(doors.Address, 0);
