@@ -6,7 +6,7 @@ namespace Quantra.Client.Wire;
 /// Refuses requests in which null stands where the types allow none, as programs without nullable checks write them; the message
 /// names the place.
 /// </summary>
-/// <remarks>It runs on the caller's thread: what is whole costs no allocation.</remarks>
+/// <remarks>What is whole costs no allocation, as there may be a thousand of it.</remarks>
 internal static class NullCheck
 {
     private const string NoCovariates = "; leave it out, or write Covariates.None";
