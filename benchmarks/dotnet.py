@@ -6,6 +6,7 @@ of it. What is compared takes turns in one run, so that a busy machine hits all 
 
 import sys
 import tempfile
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, final
@@ -18,7 +19,7 @@ from benchmarks.interop.files import file_rows
 from benchmarks.interop.network import network_rows
 from benchmarks.interop.processes import process_rows
 from benchmarks.interop.program import build
-from benchmarks.report import parse_arguments, publish
+from benchmarks.report import Row, parse_arguments, publish
 from predictor.inference import use_threads
 from trainers.demo.market import real_bars
 
@@ -46,29 +47,29 @@ FULL: Final = Lengths(rounds=15, calls=200, times=20, rows=1_000_000, feed_s=60,
 QUICK: Final = Lengths(rounds=2, calls=20, times=1, rows=20_000, feed_s=30, is_judged=False)
 
 
+def all_rows(folder: Path, lengths: Lengths) -> Iterator[Row]:
+    """Everything, one door after the other."""
+    models, file, judged = folder / "models", folder / "bars.csv", lengths.is_judged
+    save_model(models, real_bars(["AAPL"]))
+    real_bars(["AAPL"]).last(BARS).write_csv(file)
+    with server(models) as target:
+        yield from grpc_rows(target, file, lengths.rounds, lengths.calls, judged=judged)
+        yield from caller_rows(target, models, file, judged=judged)
+        yield from network_rows(target, file, min(lengths.times, 5), judged=judged)
+    yield from embedded_rows(models, file, lengths.rounds, lengths.calls, judged=judged)
+    yield from process_rows(models, file, lengths.times, judged=judged)
+    yield from feed_rows(models, folder, lengths.feed_s, judged=judged)
+    yield from file_rows(folder, lengths.rows, min(lengths.times, 5), judged=judged)
+
+
 def main() -> int:
     """Measure and report."""
     arguments = parse_arguments(__doc__ or "")
     lengths = QUICK if arguments.quick else FULL
-    judged = lengths.is_judged
     use_threads(1)
     build()
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        models, file = folder / "models", folder / "bars.csv"
-        save_model(models, real_bars(["AAPL"]))
-        real_bars(["AAPL"]).last(BARS).write_csv(file)
-        with server(models) as target:
-            rows = [
-                *grpc_rows(target, file, lengths.rounds, lengths.calls, judged=judged),
-                *caller_rows(target, models, file, judged=judged),
-                *network_rows(target, file, min(lengths.times, 5), judged=judged),
-            ]
-        rows += embedded_rows(models, file, lengths.rounds, lengths.calls, judged=judged)
-        rows += process_rows(models, file, lengths.times, judged=judged)
-        rows += feed_rows(models, folder, lengths.feed_s, judged=judged)
-        rows += file_rows(folder, lengths.rows, min(lengths.times, 5), judged=judged)
-    return publish(rows, arguments.json)
+    with tempfile.TemporaryDirectory() as folder:
+        return publish(all_rows(Path(folder), lengths), arguments.json)
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ import platform
 import statistics
 import subprocess
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import final
@@ -107,18 +107,26 @@ def interleaved_medians(
     return {name: statistics.median(values) for name, values in times.items()}
 
 
-def publish(rows: Sequence[Row], path: Path | None) -> int:
-    """Print the rows, write them as JSON if asked to, and give the exit code: 1 if a promise is broken."""
-    report = {"machine": machine(), "commit": commit(), "rows": [asdict(row) for row in rows]}
+def publish(rows: Iterable[Row], path: Path | None) -> int:
+    """Print the rows, write them as JSON if asked to, and give the exit code: 1 if a promise is broken.
+
+    Args:
+        rows: Each is printed as soon as it is there, so that what fails later takes none of them away.
+        path: Where the JSON goes.
+    """
+    report = {"machine": machine(), "commit": commit()}
     print("  ".join(f"{key} {value}" for key, value in machine().items()))
-    print(f"commit {report['commit']}")
+    print(f"commit {report['commit']}", flush=True)
+    done: list[Row] = []
     for row in rows:
         verdict = {True: "ok", False: "MISSED", None: "-"}[row.ok]
         value = "-" if row.value is None else f"{row.value:.4g}"
-        print(f"{row.name:<58} {value:>12} {row.reach:>12} {verdict:>7}  {row.detail}")
+        print(f"{row.name:<58} {value:>12} {row.reach:>12} {verdict:>7}  {row.detail}", flush=True)
+        done.append(row)
     if path is not None:
-        path.write_text(json.dumps(report, indent=1, allow_nan=False) + "\n", encoding="utf-8")
-    return int(any(row.ok is False for row in rows))
+        whole = report | {"rows": [asdict(row) for row in done]}
+        path.write_text(json.dumps(whole, indent=1, allow_nan=False) + "\n", encoding="utf-8")
+    return int(any(row.ok is False for row in done))
 
 
 def machine() -> dict[str, str]:

@@ -74,6 +74,23 @@ def served_rows(subject: Subject, work: Work, lengths: Lengths) -> Iterator[Row]
             yield from session_rows(client, rounds, judged=judged)
 
 
+def all_rows(folder: Path, lengths: Lengths, *, with_peers: bool) -> Iterator[Row]:
+    """Everything, one server after the other."""
+    subject, judged = subject_in(folder / "models"), lengths.is_judged
+    rounds, seconds = lengths.rounds, lengths.seconds
+    with opened(subject) as work:
+        yield from served_rows(subject, work, lengths)
+        yield from lone_rows(work, lengths.calls, judged=judged)
+        yield from wide_rows(work.model, subject, lengths.calls // 10, judged=judged)
+    yield from secured_rows(subject, folder / "certs", rounds, seconds, judged=judged)
+    yield from watched_rows(subject, rounds, seconds, judged=judged)
+    yield from process_rows(subject, rounds, seconds, judged=judged)
+    yield from start_rows(subject, rounds // 2, judged=judged)
+    yield from stage_rows(subject, folder / "log", seconds)
+    if with_peers:
+        yield from rival_rows(subject, rounds, seconds, judged=judged)
+
+
 def main() -> int:
     parser = common_options("What the server adds to a forecast.")
     parser.add_argument("--peers", action="store_true", help="Triton too, in an environment of its own (2 GB)")
@@ -81,20 +98,8 @@ def main() -> int:
     lengths = QUICK if arguments.quick else FULL
     use_threads(1)
     with tempfile.TemporaryDirectory() as folder:
-        subject, judged = subject_in(Path(folder) / "models"), lengths.is_judged
-        with opened(subject) as work:
-            rows = [
-                *served_rows(subject, work, lengths),
-                *lone_rows(work, lengths.calls, judged=judged),
-                *wide_rows(work.model, subject, lengths.calls // 10, judged=judged),
-            ]
-        rows += secured_rows(subject, Path(folder) / "certs", lengths.rounds, lengths.seconds, judged=judged)
-        rows += watched_rows(subject, lengths.rounds, lengths.seconds, judged=judged)
-        rows += process_rows(subject, lengths.rounds, lengths.seconds, judged=judged)
-        rows += rival_rows(subject, lengths.rounds, lengths.seconds, judged=judged) if arguments.peers else []
-        rows += start_rows(subject, lengths.rounds // 2, judged=judged)
-        rows += stage_rows(subject, Path(folder) / "log", lengths.seconds)
-    return publish(rows, arguments.json)
+        rows = all_rows(Path(folder), lengths, with_peers=arguments.peers)
+        return publish(rows, arguments.json)
 
 
 if __name__ == "__main__":

@@ -13,26 +13,22 @@ internal sealed class LiveSession(IAnsiConsole console, Func<string> server)
 
     /// <summary>Follows the feed to its last day, or to a q.</summary>
     /// <exception cref="Client.QuantraException">A forecast failed.</exception>
-    public async Task ShowAsync(IAsyncEnumerable<LiveState> feed, CancellationToken cancellationToken)
-    {
-        if (Console.IsOutputRedirected)
-            await PrintAsync(feed, cancellationToken);
-        else
-            await DrawAsync(feed, cancellationToken);
-        console.WriteLine(_state?.Summary() ?? "there was no forecast");
-    }
+    public Task ShowAsync(IAsyncEnumerable<LiveState> feed, CancellationToken cancellationToken) =>
+        Console.IsOutputRedirected ? PrintAsync(feed, cancellationToken) : DrawAsync(feed, cancellationToken);
 
     private async Task PrintAsync(IAsyncEnumerable<LiveState> feed, CancellationToken cancellationToken)
     {
-        var told = "";
+        var (told, summary) = ("", "");
         await foreach (var state in feed.WithCancellation(cancellationToken))
         {
-            _state = state;
             if (server() is var now && now != told)
-                console.WriteLine(told = now);
+                await Console.Out.WriteLineAsync(told = now);
             if (state.Days.Count > 0)
-                console.WriteLine($"{state.Days[^1]}");
+                await Console.Out.WriteLineAsync($"{state.Days[^1]}");
+            summary = state.Summary();
         }
+
+        await Console.Out.WriteLineAsync(summary);
     }
 
     private async Task DrawAsync(IAsyncEnumerable<LiveState> feed, CancellationToken cancellationToken)
