@@ -156,7 +156,7 @@ def test_rows_that_do_not_fit_together_are_forecast_in_halves(model: Model) -> N
     ration.over(model.engine.network)
     (halves,) = model.forecast([prepared])
     assert ration.rows == [3, 1, 2]
-    np.testing.assert_allclose(halves.values, whole.values, rtol=1e-6)
+    np.testing.assert_allclose(halves.values, whole.values, rtol=1e-6, atol=1e-8)
 
 
 def test_one_row_that_does_not_fit_is_told_as_such_and_the_next_call_is_answered(

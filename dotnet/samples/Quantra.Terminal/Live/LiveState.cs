@@ -15,7 +15,7 @@ internal sealed record LiveState(BarSeries Bars, Forecast Forecast, IReadOnlyLis
     {
         var judged = Days.Where(day => day.IsInside is not null).ToList();
         if (judged.Count == 0)
-            return "no day can be judged yet";
+            return Forecast.Prices is null ? "the model gives no prices, by which a day could be judged" : "no day can be judged yet";
         var expected = (Forecast.Quantiles[^1] - Forecast.Quantiles[0]).ToString("0.##%", CultureInfo.InvariantCulture);
         return $"{judged.Count(day => day.IsInside == true)} of {judged.Count} days ended inside {FanChart.Band(Forecast)}; "
             + $"a calibrated model has {expected} there";
