@@ -15,6 +15,7 @@ var file = new Option<string>("--bars") { Description = "CSV file of daily bars"
 var symbol = new Option<string?>("--symbol") { Description = "symbol to forecast; asked for if not given" };
 var live = new Option<int?>("--live") { Description = "show the last DAYS of the file as they would have come in, each with what was forecast for it", HelpName = "DAYS" };
 var pace = new Option<double>("--pace") { Description = "seconds from one day of --live to the next", DefaultValueFactory = _ => 1 };
+server.Validators.Add(given => Refuse(given, !Uri.TryCreate($"http://{given.GetValueOrDefault<string>()}", UriKind.Absolute, out _), "HOST:PORT"));
 live.Validators.Add(given => Refuse(given, given.GetValueOrDefault<int?>() < 1, "at least 1 day"));
 pace.Validators.Add(given => Refuse(given, given.GetValueOrDefault<double>() is not (>= 0.001 and <= 86_400), "0.001 to 86400 seconds"));
 maxRestarts.Validators.Add(given => Refuse(given, given.GetValueOrDefault<int>() < 0, "0 or more"));
