@@ -7,7 +7,7 @@ public sealed record EmbeddedPredictorOptions
 {
     private readonly TimeSpan _timeout = CallTimeout.Default;
     private readonly TimeSpan _graceTime = TimeSpan.FromSeconds(5);
-    private readonly int _maxInFlight = StreamSettings.DefaultInFlight;
+    private readonly int _maxInFlight = CallSettings.DefaultInFlight;
     private readonly int _maxBatchRows = 256;
     private readonly int _threads = 1;
 

@@ -8,7 +8,7 @@ namespace Quantra.Client.Embedded;
 internal sealed class EmbeddedStreams(PythonHost host, PythonDoor door, EmbeddedPredictorOptions options) : IStreamDoor
 {
     /// <inheritdoc/>
-    public StreamSettings Settings { get; } = new()
+    public CallSettings Settings { get; } = new()
     {
         Target = "the predictor",
         Timeout = options.Timeout,

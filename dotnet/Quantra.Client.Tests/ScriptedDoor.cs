@@ -7,7 +7,7 @@ namespace Quantra.Client.Tests;
 /// <param name="answer">Told each request, and who takes responses to it.</param>
 internal sealed class ScriptedDoor(Action<V1.PredictStreamRequest, ScriptedDoor.Talk> answer) : IStreamDoor, IStreamWatch, IWatchedCall
 {
-    public StreamSettings Settings { get; init; } = new()
+    public CallSettings Settings { get; init; } = new()
     {
         Target = "the script",
         Timeout = TimeSpan.FromSeconds(30),

@@ -11,7 +11,7 @@ public sealed record QuantraClientOptions
     private readonly TimeSpan _graceTime = TimeSpan.FromSeconds(5);
     private readonly int _maxMessageBytes = 64 << 20;
     private readonly int _maxRequestBytes = 16 << 20;
-    private readonly int _maxInFlight = StreamSettings.DefaultInFlight;
+    private readonly int _maxInFlight = CallSettings.DefaultInFlight;
     private readonly int _maxAttempts = 8;
     private readonly TimeSpan _connectTimeout = TimeSpan.FromSeconds(10);
     private readonly TimeSpan _pingInterval = TimeSpan.FromSeconds(20);

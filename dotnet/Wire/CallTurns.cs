@@ -35,10 +35,10 @@ internal sealed class CallTurns
         throw new QuantraError(QuantraStatus.DeadlineExceeded, QuantraReason.DeadlineExceeded, message).ToException();
     }
 
-    /// <summary>A call's turn.</summary>
-    internal readonly struct Turn(SemaphoreSlim turns) : IDisposable
+    /// <summary>A call's turn; default = it needs none.</summary>
+    internal readonly struct Turn(SemaphoreSlim? turns) : IDisposable
     {
         /// <inheritdoc/>
-        public void Dispose() => turns.Release();
+        public void Dispose() => turns?.Release();
     }
 }

@@ -33,12 +33,7 @@ public sealed class ForecastViewTests(Place place, SupervisedServer supervised) 
     public Task Of_two_choices_only_the_latest_is_shown() => OnWindowAsync(async view =>
     {
         await OpenedAsync(view);
-        var shown = new List<string>();
-        view.Fan.PropertyChanged += (_, change) =>
-        {
-            if (change.PropertyName == nameof(FanViewModel.Heading) && view.Fan.Heading.Length > 0)
-                shown.Add(view.Fan.Heading);
-        };
+        var shown = Headings(view.Fan);
         view.Symbol = "IBM";
         view.Symbol = "AAPL";
         view.Symbol = "IBM";
@@ -95,15 +90,10 @@ public sealed class ForecastViewTests(Place place, SupervisedServer supervised) 
     public Task The_last_days_are_replayed_one_by_one_until_something_else_is_chosen() => OnWindowAsync(async view =>
     {
         await OpenedAsync(view);
-        var days = new List<string>();
-        view.Fan.PropertyChanged += (_, change) =>
-        {
-            if (change.PropertyName == nameof(FanViewModel.Heading) && view.Fan.Heading.Length > 0)
-                days.Add(view.Fan.Heading[^10..]);
-        };
+        var shown = Headings(view.Fan);
         await view.Replay.RunAsync();
         var sessions = (await BarPanel.ReadCsvAsync(Bars, Token)).Sessions.Span[^31..].ToArray();
-        Assert.Equal(sessions.Select(day => day.ToString("yyyy-MM-dd", null)), days);
+        Assert.Equal(sessions.Select(day => day.ToString("yyyy-MM-dd", null)), shown.Select(heading => heading[^10..]));
         Assert.False(view.IsBusy || view.Problem.IsShown);
         var replaying = view.Replay.RunAsync();
         Assert.False(view.Replay.CanExecute(null));
@@ -143,6 +133,18 @@ public sealed class ForecastViewTests(Place place, SupervisedServer supervised) 
                     $"{symbol},{one.Sessions.Span[day]:yyyy-MM-dd},{one.Open.Span[day]},{one.High.Span[day]},{one.Low.Span[day]},{one.Close.Span[day]},{one.Volume.Span[day]}");
             }
         }
+    }
+
+    /// <summary>The headings that it shows from here on.</summary>
+    private static List<string> Headings(FanViewModel fan)
+    {
+        var shown = new List<string>();
+        fan.PropertyChanged += (_, change) =>
+        {
+            if (change.PropertyName == nameof(FanViewModel.Heading) && fan.Heading.Length > 0)
+                shown.Add(fan.Heading);
+        };
+        return shown;
     }
 
     private static Task Changed(Observable view, string property)

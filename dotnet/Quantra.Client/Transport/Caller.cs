@@ -40,7 +40,7 @@ internal sealed class Caller
     public CallWatch Watch { get; private init; } = null!;
 
     /// <summary>Timeouts and bounds, which calls share with streams and sessions.</summary>
-    public StreamSettings Settings => new()
+    public CallSettings Settings => new()
     {
         Target = _target,
         Timeout = Timeout,
@@ -129,7 +129,7 @@ internal sealed class Caller
             RequestSize.Check(request, _options.MaxRequestBytes);
             var deadline = Deadline.After(Timeout);
             var options = await OptionsAsync(Timeout, cancellationToken).ConfigureAwait(false);
-            using var turn = await Turns.TakeAsync(request is V1.ExplainRequest, Timeout, cancellationToken).ConfigureAwait(false);
+            using var turn = await TurnOfAsync(request, cancellationToken).ConfigureAwait(false);
             for (var attempt = 1; ; attempt++)
             {
                 try
@@ -149,6 +149,10 @@ internal sealed class Caller
             }
         });
     }
+
+    /// <summary>The turn of a call; a global explanation takes none, as others would wait for it for minutes.</summary>
+    private ValueTask<CallTurns.Turn> TurnOfAsync(IMessage request, CancellationToken cancellationToken) =>
+        request is V1.ExplainGlobalRequest ? default : Turns.TakeAsync(request is V1.ExplainRequest, Timeout, cancellationToken);
 
     /// <summary>Deadline, headers and cancellation of a call that begins now.</summary>
     /// <param name="timeout">Of the call; null = it goes on as long as it likes.</param>

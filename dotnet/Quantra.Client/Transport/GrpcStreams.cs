@@ -9,7 +9,7 @@ namespace Quantra.Client.Transport;
 internal sealed class GrpcStreams(Stub stub, Caller caller) : IStreamDoor
 {
     /// <inheritdoc/>
-    public StreamSettings Settings { get; } = caller.Settings;
+    public CallSettings Settings { get; } = caller.Settings;
 
     /// <inheritdoc/>
     public IStreamWatch Watch => caller.Watch;

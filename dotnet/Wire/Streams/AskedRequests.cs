@@ -3,7 +3,7 @@ using System.Globalization;
 namespace Quantra.Client.Wire;
 
 /// <summary>The requests of one stream that were asked: which have no answer yet, and which names are in use. Thread-safe.</summary>
-internal sealed class AskedRequests(StreamSettings settings)
+internal sealed class AskedRequests(CallSettings settings)
 {
     private readonly object _gate = new();
     private readonly HashSet<string> _names = [];

@@ -4,7 +4,7 @@ namespace Quantra.Client.Wire;
 internal interface IStreamDoor
 {
     /// <summary>Timeouts and bounds.</summary>
-    StreamSettings Settings { get; }
+    CallSettings Settings { get; }
 
     /// <summary>What may be seen of it all.</summary>
     IStreamWatch Watch { get; }

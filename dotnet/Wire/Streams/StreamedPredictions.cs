@@ -35,7 +35,7 @@ internal sealed class StreamedPredictions
         _room = new SemaphoreSlim(door.Settings.MaxInFlight);
     }
 
-    private StreamSettings Settings => _door.Settings;
+    private CallSettings Settings => _door.Settings;
 
     /// <summary>Works until all is answered.</summary>
     /// <exception cref="QuantraException">The whole call failed.</exception>

@@ -150,6 +150,7 @@ class Calls:
             "Predict": partial(self._begin_predict, here=False),
             **self._inference.unary,
         }
+        self._unary_here = {**self._unary, "Predict": partial(self._begin_predict, here=True)}
 
     def call(self, name: str, request: bytes, deadline: Deadline, *, here: bool = False) -> "Future[bytes]":
         """Answer one call. Never raises: the future fails, with a QuantraError and nothing else.
@@ -162,8 +163,8 @@ class Calls:
             deadline: of the call.
             here: let this thread forecast where no other call waits for the model.
         """
-        begin = partial(self._begin_predict, here=True) if here and name == "Predict" else self._unary.get(name)
-        return self._answered(name, begin, request, deadline)
+        methods = self._unary_here if here else self._unary
+        return self._answered(name, methods.get(name), request, deadline)
 
     def open(self, name: str, deadline: Deadline, emit: Emit, most_bytes: int | None = None) -> OpenCall:
         """Begin a call whose answer is a stream of messages. Never raises, as `call`.

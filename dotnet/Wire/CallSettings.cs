@@ -1,7 +1,7 @@
 namespace Quantra.Client.Wire;
 
 /// <summary>Timeouts and bounds of calls, streams and sessions.</summary>
-internal sealed record StreamSettings
+internal sealed record CallSettings
 {
     /// <summary>See <see cref="MaxInFlight"/>.</summary>
     public const int DefaultInFlight = 32;
