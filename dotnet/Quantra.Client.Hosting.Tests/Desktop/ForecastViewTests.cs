@@ -1,4 +1,5 @@
 using System.ComponentModel;
+using Quantra.Client.Testing;
 using Quantra.Client.Tests;
 using Quantra.Desktop.Mvvm;
 using Quantra.Desktop.ViewModels;
@@ -40,6 +41,32 @@ public sealed class ForecastViewTests(Place place, SupervisedServer supervised) 
         await view.Asked;
         Assert.Equal(["IBM · small@1 · as of 2013-03-01"], shown);
     });
+
+    [Fact]
+    public async Task An_answer_that_comes_in_spite_of_its_cancellation_is_not_shown()
+    {
+        using var window = new SingleThread();
+        await using var predictor = new FakeStockPredictor();
+        var (answer, late) = (predictor.OnPredict, new TaskCompletionSource());
+        predictor.OnPredict = async (request, _) =>
+        {
+            if (request.Bars!.Symbols[0] == "AAPL")
+                await late.Task;
+            return await answer(request, CancellationToken.None);
+        };
+        await window.RunAsync(async () =>
+        {
+            using var view = new ForecastViewModel(predictor);
+            await view.ConnectAsync();
+            await view.OpenAsync(Bars);
+            var given = view.Asked;
+            view.Symbol = "IBM";
+            await view.Asked;
+            late.SetResult();
+            await given;
+            Assert.StartsWith("IBM", view.Fan.Heading, StringComparison.Ordinal);
+        });
+    }
 
     [Fact]
     public Task Another_horizon_and_quantile_are_explained() => OnWindowAsync(async view =>
