@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Final, Self, final
 from urllib.parse import parse_qsl, unquote
 
 from predictor.bars.columns import plainly_named
-from predictor.bars.files import BarTable, TableSource, table_of
+from predictor.bars.files import Cells
+from predictor.bars.tables import BarTable, TableSource, table_of
 from predictor.errors import BarsError, ConfigurationError, MissingPackageError
 
 if TYPE_CHECKING:
@@ -135,7 +136,7 @@ def query_table(address: DatabaseAddress, query: str) -> BarTable:
     frame = plainly_named(frame.select(_plain(column) for column in frame), source)
     if "date" in frame.columns:
         _check_own_day(frame["date"])
-    return table_of(frame, source)
+    return table_of(Cells(frame=frame), source)
 
 
 def _from_file(address: DatabaseAddress, query: str) -> "pl.DataFrame":
