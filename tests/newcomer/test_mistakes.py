@@ -12,7 +12,7 @@ import polars as pl
 import pytest
 
 from predictor.bars import BarPanel, ReadingOptions, read_file
-from predictor.bars.layouts import DateOrder
+from predictor.bars.layouts import DateOrder, DecimalSign
 from predictor.errors import BarsError
 
 NO_OPTIONS: Final = ReadingOptions()
@@ -87,7 +87,7 @@ REFUSED: Final = {
         says=r".*row 1 after the header, column open: '6.612' can be read in two ways, and no other cell tells "
         r"which is "
         r"right: 6.612 with --decimal point or 6612 with --decimal comma",
-        options=ReadingOptions(decimal="point"),
+        options=ReadingOptions(decimal=DecimalSign.POINT),
     ),
     "tokyo_two_days.csv": Refused(
         says=r".*the moment 2012-10-15 15:00:00 in UTC may be of the exchange's session 2012-10-15 or "
@@ -219,8 +219,8 @@ def test_each_answer_to_a_question_gives_what_the_question_said(tmp_path: Path) 
     }
     assert days == {"dmy": [20200403], "mdy": [20200304]}
     numbers = {
-        sign: read_file(MISTAKES / "thousandths.csv", ReadingOptions(decimal=sign)).panel.open[0, 0]
-        for sign in ("point", "comma")
+        str(sign): read_file(MISTAKES / "thousandths.csv", ReadingOptions(decimal=sign)).panel.open[0, 0]
+        for sign in DecimalSign
     }
     assert numbers == {"point": 6.612, "comma": 6612}
     zones = {

@@ -3,7 +3,17 @@
 from predictor.bars.adjustment import AdjustedBars, Jumps, PriceJump
 from predictor.bars.panel import BarPanel
 from predictor.bars.reading import BarReading, read_file
-from predictor.bars.source import read_bars
+from predictor.bars.source import read_bars, read_source
 from predictor.bars.tables import ReadingOptions
 
-__all__ = ["AdjustedBars", "BarPanel", "BarReading", "Jumps", "PriceJump", "ReadingOptions", "read_bars", "read_file"]
+__all__ = [
+    "AdjustedBars",
+    "BarPanel",
+    "BarReading",
+    "Jumps",
+    "PriceJump",
+    "ReadingOptions",
+    "read_bars",
+    "read_file",
+    "read_source",
+]

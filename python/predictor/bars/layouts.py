@@ -30,6 +30,13 @@ class DateOrder(StrEnum):
     YEAR_FIRST = "ymd"
 
 
+class DecimalSign(StrEnum):
+    """What stands before the decimals of a number."""
+
+    POINT = "point"
+    COMMA = "comma"
+
+
 class Prices(StrEnum):
     """What a table says of splits and dividends."""
 

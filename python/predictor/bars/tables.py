@@ -21,6 +21,7 @@ from predictor.bars.layouts import (
     REQUIRED,
     THOUSANDS,
     DateOrder,
+    DecimalSign,
     Layout,
     Prices,
     fields_of,
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
 ALWAYS_TAKEN: Final = 10_000_000
 """Symbols times dates, however few of these have a bar."""
 MOST_CELLS_A_ROW: Final = 100
-DECIMAL_SIGNS: Final = {"": "", "point": ".", "comma": ","}
+DECIMAL_SIGNS: Final = {None: "", DecimalSign.POINT: ".", DecimalSign.COMMA: ","}
 
 
 @final
@@ -51,14 +52,14 @@ class ReadingOptions:
         layout: Name of the layout; empty = that of the columns.
         date_order: dmy, mdy or ymd, for dates such as 03/04/2020; None = as all of the dates tell.
         time_zone: The exchange's, for moments in UTC, such as America/New_York; empty = as the layout or the days tell.
-        decimal: point or comma; empty = as the numbers tell.
+        decimal: The decimal sign; None = as the numbers tell.
         volume_unit: Shares that a volume of 1 means; 0 = one, and doubtful columns are refused.
     """
 
     layout: str = ""
     date_order: DateOrder | None = None
     time_zone: str = ""
-    decimal: str = ""
+    decimal: DecimalSign | None = None
     volume_unit: int = 0
 
 
