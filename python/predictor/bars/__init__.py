@@ -1,6 +1,7 @@
 """Daily bars: checked panels of open, high, low, close and volume, their adjustment, files and databases. No torch."""
 
 from predictor.bars.adjustment import AdjustedBars, Jumps, PriceJump
+from predictor.bars.frames import Frame
 from predictor.bars.panel import BarPanel
 from predictor.bars.reading import BarReading, read_file
 from predictor.bars.source import read_bars, read_source
@@ -10,6 +11,7 @@ __all__ = [
     "AdjustedBars",
     "BarPanel",
     "BarReading",
+    "Frame",
     "Jumps",
     "PriceJump",
     "ReadingOptions",

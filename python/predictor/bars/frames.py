@@ -1,9 +1,8 @@
 """Tables in memory: pandas, polars, pyarrow and what exchanges columns with them, read as a file of them would be."""
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol, final, runtime_checkable
 
-from predictor.bars.columns import plain_name, plainly_named, repeated
+from predictor.bars.columns import plainly_named
 from predictor.bars.files import Cells
 from predictor.bars.layouts import layout_of, named_layout
 from predictor.bars.tables import BarTable, ReadingOptions, TableSource, table_of
@@ -16,7 +15,28 @@ if TYPE_CHECKING:
 
 NAME: Final = "the DataFrame"
 INDEX: Final = "date"
-UNNAMED: Final = ("", "index", "level_0", "None")
+
+
+@runtime_checkable
+class ArrowStream(Protocol):
+    """A table that gives its columns as Arrow has them: pandas, polars, pyarrow, DuckDB and others."""
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        """A capsule that holds the stream."""
+        ...
+
+
+@runtime_checkable
+class Interchange(Protocol):
+    """A table that follows the older protocol for exchanging DataFrames."""
+
+    def __dataframe__(self, nan_as_null: bool = False, allow_copy: bool = True) -> object:  # noqa: FBT001, FBT002 (the protocol's)
+        """Its columns."""
+        ...
+
+
+Frame = ArrowStream | Interchange
+"""Whatever holds a table in memory."""
 
 
 def frame_table(frame: object, *, symbol: str = "", options: ReadingOptions | None = None) -> BarTable:
@@ -45,16 +65,26 @@ def _narwhal(frame: object) -> "nw.DataFrame[Any]":
         import polars as pl
     except ImportError as error:
         raise MissingPackageError.of("narwhals", "data", "reading a DataFrame") from error
+    if nw.dependencies.is_into_dataframe(frame):
+        return nw.from_native(frame, eager_only=True)
+    if isinstance(frame, ArrowStream):
+        return nw.from_native(pl.DataFrame(frame))
+    if isinstance(frame, Interchange):
+        return nw.from_native(_exchanged(frame))
+    raise BarsError(
+        f"{type(frame).__name__} is no table of bars: give a BarPanel, or a DataFrame of pandas, polars or pyarrow"
+    )
+
+
+def _exchanged(frame: Interchange) -> "pl.DataFrame":
+    """A table of the older protocol, which polars no longer reads itself."""
+    import polars as pl
+
     try:
-        return nw.from_native(frame, eager_only=True)  # pyright: ignore[reportCallIssue, reportArgumentType] - it is checked by this
-    except TypeError:
-        pass
-    try:
-        return nw.from_native(pl.DataFrame(frame))  # pyright: ignore[reportArgumentType] - __arrow_c_stream__, as polars asks
-    except (TypeError, ValueError) as error:
-        raise BarsError(
-            f"{type(frame).__name__} is no table of bars: give a DataFrame of pandas, polars or pyarrow, or a BarPanel"
-        ) from error
+        from pyarrow.interchange import from_dataframe
+    except ImportError as error:
+        raise MissingPackageError.of("pyarrow", "arrow", "reading a DataFrame that only has __dataframe__") from error
+    return pl.DataFrame(from_dataframe(frame))
 
 
 def _cells(frame: "nw.DataFrame[Any]") -> Cells:
@@ -66,7 +96,7 @@ def _cells(frame: "nw.DataFrame[Any]") -> Cells:
         return Cells(frame=plainly_named(frame.to_polars(), _Named()))
     native = _with_index(native)
     if native.columns.nlevels == 1:
-        return Cells(frame=plainly_named(_of_pandas(native), _Named()))
+        return Cells(frame=plainly_named(_of_pandas(_plain_columns(native)), _Named()))
     return _wide(native)
 
 
@@ -92,6 +122,7 @@ def _of_series(column: "nw.Series[Any]") -> "pl.Series":
     return pl.Series(column.name, column.to_list(), strict=False)
 
 
+@final
 class _Named:
     """A table in memory, as messages call it."""
 
@@ -106,6 +137,11 @@ def _with_index(native: Any) -> Any:
         return native
     names = [name if name is not None else INDEX for name in native.index.names]
     return native.rename_axis(index=names).reset_index()
+
+
+def _plain_columns(native: Any) -> Any:
+    """A pandas frame whose columns have texts as names."""
+    return native.set_axis([str(name) for name in native.columns], axis=1)
 
 
 def _wide(native: Any) -> Cells:

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 ALWAYS_TAKEN: Final = 10_000_000
 """Symbols times dates, however few of these have a bar."""
 MOST_CELLS_A_ROW: Final = 100
+MOST_SHOWN: Final = 20
 DECIMAL_SIGNS: Final = {None: "", DecimalSign.POINT: ".", DecimalSign.COMMA: ","}
 
 
@@ -187,7 +188,12 @@ def _check_missing(frame: "pl.DataFrame", names: Mapping[str, str], source: Tabl
         advice = "; where the volume is not known, add a column volume of zeros"
     elif set(missing) >= {"open", "high", "low"}:
         advice = "; closes alone are not enough: export open, high, low, close and volume"
-    raise BarsError(f"{source.name} has no column {', '.join(missing)}; it has {', '.join(frame.columns)}{advice}")
+    raise BarsError(f"{source.name} has no column {', '.join(missing)}; it has {_shown(frame.columns)}{advice}")
+
+
+def _shown(columns: Sequence[str]) -> str:
+    more = len(columns) - MOST_SHOWN
+    return ", ".join(columns[:MOST_SHOWN]) + (f" and {more} more" if more > 0 else "")
 
 
 def _check_periods(frame: "pl.DataFrame", source: TableSource, layout: Layout) -> None:

@@ -11,6 +11,7 @@ from predictor.charts.forecast import SESSIONS_SHOWN, Candles, fan, quantile_lin
 from predictor.charts.importance import importance_bars, importance_heatmap
 from predictor.charts.internals import attention_line, selection_bars
 from predictor.charts.intervals import interval_rows
+from predictor.charts.svg import fan_svg
 from predictor.charts.training import loss_curve
 
 __all__ = [
@@ -21,6 +22,7 @@ __all__ = [
     "book_curves",
     "calibration",
     "fan",
+    "fan_svg",
     "importance_bars",
     "importance_heatmap",
     "interval_rows",
