@@ -6,6 +6,7 @@ would carry a meaning, the sign, a symbol or a line style carries it too.
 """
 
 from predictor.charts.books import BookCurve, book_curves
+from predictor.charts.closes import closes_lines
 from predictor.charts.coverage import calibration, pit_histogram
 from predictor.charts.forecast import SESSIONS_SHOWN, Candles, fan, quantile_lines
 from predictor.charts.importance import importance_bars, importance_heatmap
@@ -21,6 +22,7 @@ __all__ = [
     "attention_line",
     "book_curves",
     "calibration",
+    "closes_lines",
     "fan",
     "fan_svg",
     "importance_bars",

@@ -59,6 +59,43 @@ Report = Annotated[
 ]
 
 
+LayoutName = Annotated[
+    str, typer.Option(metavar="NAME", help=f"The program that wrote the file: {', '.join(sorted(BY_NAME))}.")
+]
+OrderOfDates = Annotated[
+    DateOrder | None, typer.Option(help="Order of day, month and year in dates such as 03/04/2020.")
+]
+ExchangeZone = Annotated[
+    str, typer.Option(metavar="ZONE", help="The exchange's, for bars with moments in UTC, such as America/New_York.")
+]
+Decimals = Annotated[DecimalSign | None, typer.Option(help="The decimal sign, where the numbers do not tell it.")]
+VolumeUnit = Annotated[
+    int, typer.Option(metavar="N", min=0, help="Shares that a volume of 1 means; 0 = one, doubtful ones are refused.")
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadingFlags:
+    """What decides where a file can be read in several ways."""
+
+    layout: LayoutName = ""
+    date_order: OrderOfDates = None
+    time_zone: ExchangeZone = ""
+    decimal: Decimals = None
+    volume_unit: VolumeUnit = 0
+
+    @property
+    def options(self) -> ReadingOptions:
+        """The same for whoever reads."""
+        return ReadingOptions(
+            layout=self.layout,
+            date_order=self.date_order,
+            time_zone=self.time_zone,
+            decimal=self.decimal,
+            volume_unit=self.volume_unit,
+        )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BarsFlags:
     """Where bars come from."""
@@ -81,24 +118,11 @@ class BarsFlags:
         ),
     ] = ""
 
-    layout: Annotated[
-        str,
-        typer.Option(metavar="NAME", help=f"The program that wrote the file: {', '.join(sorted(BY_NAME))}."),
-    ] = ""
-    date_order: Annotated[
-        DateOrder | None, typer.Option(help="Order of day, month and year in dates such as 03/04/2020.")
-    ] = None
-    time_zone: Annotated[
-        str,
-        typer.Option(metavar="ZONE", help="The exchange's, for bars with moments in UTC, such as America/New_York."),
-    ] = ""
-    decimal: Annotated[DecimalSign | None, typer.Option(help="The decimal sign, where the numbers do not tell it.")] = (
-        None
-    )
-    volume_unit: Annotated[
-        int,
-        typer.Option(metavar="N", min=0, help="Shares that a volume of 1 means; 0 = one, doubtful ones are refused."),
-    ] = 0
+    layout: LayoutName = ""
+    date_order: OrderOfDates = None
+    time_zone: ExchangeZone = ""
+    decimal: Decimals = None
+    volume_unit: VolumeUnit = 0
 
     def read(self, *, tells: bool = True) -> BarPanel:
         """The bars.
