@@ -233,3 +233,21 @@ def test_each_answer_to_a_question_gives_what_the_question_said(tmp_path: Path) 
         for unit in (1, 1000)
     }
     assert volumes == {1: 15446, 1000: 15446000}
+
+
+@pytest.mark.parametrize(
+    ("moment", "zone", "day"),
+    [
+        ("2024-01-02T20:00:00-05:00", "UTC", 20240103),
+        ("2024-01-02T20:00:00-05:00", "", 20240102),
+        ("2024-01-03T08:00:00+09:00", "UTC", 20240102),
+        ("2024-01-03T08:30:00+0530", "Europe/London", 20240103),
+        ("2024-01-03T04:30:00+0530", "Europe/London", 20240102),
+    ],
+)
+def test_a_moment_with_an_offset_is_of_the_day_of_the_zone_that_is_named(
+    tmp_path: Path, moment: str, zone: str, day: int
+) -> None:
+    path = tmp_path / "moment.csv"
+    path.write_text(f"date,open,high,low,close,volume\n{moment},1,1,1,1,1\n", encoding="utf-8")
+    assert read_file(path, ReadingOptions(time_zone=zone)).panel.sessions.tolist() == [day]

@@ -16,11 +16,10 @@ if TYPE_CHECKING:
 
 NOTHING: Final = ("null", "none", "nan", "na", "n/a", "#n/a", "-", "--")
 """What programs write into every cell of a day without a bar."""
+NO_NUMBER: Final = "is not a number"
 CURRENCY: Final = r"^[$€£¥]\s*|\s*[$€£¥]$"
 SCALED: Final = r"^([+-]?[0-9.,]+)\s*([KkMmBbTt])$"
 POWERS: Final = {"k": "e3", "m": "e6", "b": "e9", "t": "e12"}
-BOTH_SIGNS: Final = r"[.,].*[.,]"
-GROUPED: Final = r"^[+-]?[0-9]{1,3}(?:%s[0-9]{3})+(?:[eE][0-9]+)?$"
 
 
 @final
@@ -39,7 +38,10 @@ class Numbers:
 
 def numbers_of(column: "pl.Series", source: NamedSource) -> FloatArray:
     """A column as float64 [rows], its decimal sign the point; an empty cell is NaN."""
-    return _strict(_clean(column, source), source)
+    cleaned = _clean(column, source)
+    numbers = _cast(cleaned)
+    check_read(cleaned, numbers, source, NO_NUMBER)
+    return _filled(numbers)
 
 
 def table_numbers(columns: "Sequence[pl.Series]", source: NamedSource, *, decimal: str, is_plain: bool) -> Numbers:
@@ -55,8 +57,10 @@ def table_numbers(columns: "Sequence[pl.Series]", source: NamedSource, *, decima
         BarsError: A cell is no number, or they can be read in two ways; both and what decides are named.
     """
     cleaned = [_clean(column, source) for column in columns]
-    if is_plain and decimal in ("", ".") and not any(_is_unread(column) for column in cleaned):
-        return Numbers(columns={column.name: _strict(column, source) for column in cleaned})
+    if is_plain and decimal in ("", "."):
+        read = [_cast(column) for column in cleaned]
+        if all(number.null_count() == column.null_count() for number, column in zip(read, cleaned, strict=True)):
+            return Numbers(columns={number.name: _filled(number) for number in read})
     cleaned = _without_empty_rows(cleaned)
     scaled = [_scaled(column) for column in cleaned]
     sign = decimal or _decimal_of(scaled, source)
@@ -75,23 +79,22 @@ def _clean(column: "pl.Series", source: NamedSource) -> "pl.Series":
     return column
 
 
-def _is_unread(column: "pl.Series") -> bool:
+def _cast(column: "pl.Series") -> "pl.Series":
+    """The numbers of a column; null where a cell is none."""
     import polars as pl
 
-    return column.cast(pl.Float64, strict=False).null_count() > column.null_count()
+    return column.cast(pl.Float64, strict=False)
 
 
-def _strict(column: "pl.Series", source: NamedSource) -> FloatArray:
-    return _strict_as(column, column, ".", source)
+def _filled(numbers: "pl.Series") -> FloatArray:
+    return numbers.fill_null(float("nan")).to_numpy()
 
 
 def _strict_as(given: "pl.Series", column: "pl.Series", sign: str, source: NamedSource) -> FloatArray:
     """The numbers of a column; what cannot be read is shown as it was given."""
-    import polars as pl
-
-    numbers = _pointed(column, sign).cast(pl.Float64, strict=False)
-    check_read(given, numbers, source, "is not a number")
-    return numbers.fill_null(float("nan")).to_numpy()
+    numbers = _cast(_pointed(column, sign))
+    check_read(given, numbers, source, NO_NUMBER)
+    return _filled(numbers)
 
 
 def _without_empty_rows(columns: "Sequence[pl.Series]") -> "list[pl.Series]":
@@ -152,7 +155,7 @@ def _decimal_of(columns: "Sequence[pl.Series]", source: NamedSource) -> str:
     import polars as pl
 
     texts = [column for column in columns if column.dtype == pl.String]
-    unread = {sign: [_pointed(text, sign).cast(pl.Float64, strict=False) for text in texts] for sign in (".", ",")}
+    unread = {sign: [_cast(_pointed(text, sign)) for text in texts] for sign in (".", ",")}
     fits = {
         sign: all(number.null_count() == text.null_count() for number, text in zip(numbers, texts, strict=True))
         for sign, numbers in unread.items()

@@ -67,10 +67,9 @@ def in_order(frame: "pl.DataFrame", rows: Rows, source: RowSource) -> tuple[Rows
     fallen = _fallen(rows.owner, rows.days, ordered=source.ordered)
     if fallen is not None and SYMBOL not in frame.columns:
         _refuse_several(frame, rows, source)
-    order = np.lexsort((rows.days, rows.owner))
-    if fallen is None:
-        return (rows, True) if source.ordered else (rows.of(order), True)
-    return rows.of(order), False
+    if fallen is None and source.ordered:
+        return rows, True
+    return rows.of(np.lexsort((rows.days, rows.owner))), fallen is None
 
 
 def _fallen(owner: IndexArray, days: NDArray[np.int32], *, ordered: bool) -> tuple[int, int] | None:
