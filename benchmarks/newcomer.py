@@ -1,7 +1,7 @@
 """What a newcomer waits for: reading a file of their own, and the way from it to a chart of tomorrow's forecast.
 
-The peer of reading is the same file read strictly: commas, UTF-8, ISO dates and columns of known names, in the order that
-they are in, without a look at anything else. Processor time of the whole process, medians of interleaved rounds.
+The peer of reading is the same file read strictly: commas, UTF-8, ISO dates and columns of known names, in the order
+that they are in, without a look at anything else. Processor time of the whole process, medians of interleaved rounds.
 """
 
 import subprocess

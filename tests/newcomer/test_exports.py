@@ -1,6 +1,7 @@
 """Every usual export of bars is read with the numbers of the plain file."""
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 import exports
@@ -145,3 +146,11 @@ def test_what_was_read_is_said(name: str) -> None:
     assert len(said) == len(expected.remarks)
     for part in expected.remarks:
         assert any(part in remark for remark in said), (part, said)
+
+
+def test_a_day_of_words_for_nothing_and_empty_cells_has_no_bar(tmp_path: Path) -> None:
+    path = tmp_path / "bars.csv"
+    path.write_text(
+        "date,open,high,low,close,volume\n2024-01-02,1,1,1,1,1\n2024-01-03,null,N/A,-,NaN,\n", encoding="utf-8"
+    )
+    assert BarPanel.read(path).present.tolist() == [[True, False]]

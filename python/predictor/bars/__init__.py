@@ -2,6 +2,7 @@
 
 from predictor.bars.adjustment import AdjustedBars, Jumps, PriceJump
 from predictor.bars.frames import Frame
+from predictor.bars.layouts import DateOrder, DecimalSign
 from predictor.bars.panel import BarPanel
 from predictor.bars.reading import BarReading, read_file
 from predictor.bars.source import read_bars, read_source
@@ -11,6 +12,8 @@ __all__ = [
     "AdjustedBars",
     "BarPanel",
     "BarReading",
+    "DateOrder",
+    "DecimalSign",
     "Frame",
     "Jumps",
     "PriceJump",

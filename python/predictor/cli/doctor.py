@@ -31,6 +31,9 @@ REQUIRED: Final = {
 
 OPTIONAL: Final = {
     "polars": "data",
+    "fastexcel": "excel",
+    "pyarrow": "arrow",
+    "pandas": "pandas",
     "exchange-calendars": "calendars",
     "plotly": "report",
     "jinja2": "report",

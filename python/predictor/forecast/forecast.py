@@ -142,7 +142,7 @@ class Forecast:
         try:
             import pandas as pd
         except ImportError as error:
-            raise MissingPackageError.of("pandas", "calendars", "a forecast as a DataFrame of pandas") from error
+            raise MissingPackageError.of("pandas", "pandas", "a forecast as a DataFrame of pandas") from error
         return pd.DataFrame(self._tidy())
 
     def _tidy(self) -> dict[str, list[object]]:
