@@ -51,7 +51,7 @@ class Form:
             line_end=draw.choice(("\n", "\r\n")),
             encoding=draw.choice(ENCODINGS),
             packed=draw.random() < 0.3,
-            title=draw.choice(("", "", "Downloaded on a Friday", f"sep={delimiter}")),
+            title=draw.choice(("", "", "Downloaded on a Friday, by me", f"sep={delimiter}")),
             case=draw.choice((str.lower, str.upper, str.title)),
         )
 

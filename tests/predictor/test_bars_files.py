@@ -233,7 +233,7 @@ def test_a_folder_in_place_of_a_file_is_called_one(tmp_path: Path) -> None:
 
 def test_a_table_that_cannot_be_parted_is_refused_with_advice_of_our_own(tmp_path: Path) -> None:
     path = tmp_path / "bars.csv"
-    path.write_text("date,open\n2013-01-02,1,5,7\n", encoding="utf-8")
+    path.write_text("date,open,high\n2013-01-02,1,5,7\n", encoding="utf-8")
     with pytest.raises(BarsError, match="between its columns there must be one sign, here ','") as refused:
         BarPanel.read(path)
     assert "truncate_ragged_lines" not in refused.value.message

@@ -249,18 +249,17 @@ def _check_header(path: Path, header: Sequence[str]) -> None:
 
 
 def _header_place(head: Sequence[str]) -> int:
-    """The first line that is a header: behind empty lines, Excel's sep=; and titles of one cell."""
+    """The first line that is a header: behind empty lines, Excel's sep=; and titles."""
     for at, line in enumerate(head[:MOST_TITLES]):
-        if line.strip() and not line.lower().startswith("sep=") and _has_cells(line, head[at + 1 : at + 2]):
+        if line.strip() and not line.lower().startswith("sep=") and not _is_title(line, head[at + 1 : at + 4]):
             return at
     return 0
 
 
-def _has_cells(line: str, following: Sequence[str]) -> bool:
-    """Whether a line is no title above a table: it has cells, or the next line is of no table either."""
-    return len(_cells(line, _delimiter(line))) > 1 or all(
-        len(_cells(other, _delimiter(other))) < LEAST_COLUMNS for other in following
-    )
+def _is_title(line: str, following: Sequence[str]) -> bool:
+    """Whether a line has too few cells for a table, and one of the next has not."""
+    counts = [len(_cells(one, _delimiter(one))) for one in (line, *following)]
+    return counts[0] < LEAST_COLUMNS <= max(counts)
 
 
 def _delimiter(line: str) -> str:
