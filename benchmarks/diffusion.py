@@ -21,10 +21,13 @@ def main() -> int:
     parser.add_argument(
         "--work", type=Path, default=Path("diffusion.run"), help="digits and models; default: %(default)s"
     )
+    parser.add_argument("--cuda", action="store_true", help="only the rows that need a CUDA device")
     given = parser.parse_args()
     torch.set_num_threads(1)
     quieten()
     work = workplace(given.work, quick=given.quick)
+    if given.cuda:
+        return publish(precision.rows(work, quick=given.quick), given.json)
     judging = Judging(work)
     rows = [
         *learning.rows(work, judging, quick=given.quick),

@@ -44,10 +44,13 @@ def main() -> int:
     parser = common_options(__doc__ or "")
     parser.add_argument("--peers", action="store_true", help="measure other libraries too, in their own environments")
     parser.add_argument("--against", metavar="COMMIT", help="compare the loop with that of a commit, in pairs")
+    parser.add_argument("--cuda", action="store_true", help="only the rows that need a CUDA device")
     given = parser.parse_args()
     if given.against and not against.is_commit(given.against):
         parser.error(f"--against: there is no commit {given.against!r} here")
     torch.set_num_threads(1)
+    if given.cuda:
+        return publish(amp.rows(quick=given.quick), given.json)
     names = list(REQUIREMENTS) if given.peers else []
     timed = [*steps.rows(quick=given.quick), *peers.rows(names, quick=given.quick)]
     parts = (sharing, windows, recovery, kills, ranks, decoding, amp)

@@ -33,7 +33,7 @@ def write_bars(path: Path, symbols: int) -> None:
     import polars as pl
 
     random = np.random.default_rng(SEED)
-    days = np.datetime64("2010-01-04", "D") + np.arange(DAYS) // 5 * 7 + np.arange(DAYS) % 5
+    days = np.datetime64("2010-01-04", "D") + (np.arange(DAYS) // 5 * 7 + np.arange(DAYS) % 5).astype("timedelta64[D]")
     steps = random.standard_normal((symbols, DAYS)) * random.uniform(0.005, 0.03, (symbols, 1))
     close = 50.0 * np.exp(np.cumsum(steps, axis=1))
     opened = close * np.exp(random.standard_normal(close.shape) * 0.003)

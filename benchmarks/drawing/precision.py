@@ -1,6 +1,7 @@
 """What 16 bits gain on a CUDA device: time and memory of a step of a transformer that is wide enough for it."""
 
 import statistics
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from time import perf_counter
 from typing import Any, final
@@ -41,13 +42,21 @@ def rows(work: Workplace, *, quick: bool) -> list[Row]:
     """Both ratios, where there is a device to measure them on."""
     if not torch.cuda.is_available():
         return [unmeasured(name, "there is no CUDA device here") for name in (SPEED, MEMORY)]
-    steps = 5 if quick else 50
+    steps = 5 if quick else 20
     rounds = [(cost(work, "fp32", steps), cost(work, "bf16", steps)) for _ in range(2 if quick else 5)]
     detail = f"PixArt of {LAYERS} x {HEADS * WIDTH}, {BATCH} x {SIDE}x{SIDE} latents; {torch.cuda.get_device_name()}"
     return [
         shown(SPEED, statistics.median(half.seconds / full.seconds for full, half in rounds), detail=detail),
         shown(MEMORY, statistics.median(half.peak / full.peak for full, half in rounds), detail=detail),
+        *_behind(rounds, detail),
     ]
+
+
+def _behind(rounds: Sequence[tuple[Cost, Cost]], detail: str) -> Iterator[Row]:
+    """What the ratios are made of."""
+    for name, costs in zip(("float32", "16 bits"), zip(*rounds, strict=True), strict=True):
+        yield shown(f"{name}: ms a step", 1e3 * statistics.median(one.seconds for one in costs), detail=detail)
+        yield shown(f"{name}: peak memory, MiB", statistics.median(one.peak for one in costs) / 2**20, detail=detail)
 
 
 def cost(work: Workplace, precision: PrecisionName, steps: int) -> Cost:

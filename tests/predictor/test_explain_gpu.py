@@ -81,8 +81,9 @@ def test_cudnn_has_no_second_derivative_so_no_graph_of_gradients_is_ever_asked_f
 def test_gradients_of_the_view_equal_those_without_cudnn(name: str) -> None:
     rnn = rnns()[name].cuda().eval()
     rows = torch.randn(3, 5, 4, device="cuda")
-    found = gradient(attribution_view(rnn), rows)
-    with torch.backends.cudnn.flags(enabled=False, allow_tf32=False):
+    with torch.backends.cudnn.flags(enabled=True, allow_tf32=False):
+        found = gradient(attribution_view(rnn), rows)
+    with torch.backends.cudnn.flags(enabled=False):
         expected = gradient(rnn, rows)
 
     torch.testing.assert_close(found, expected, rtol=1e-3, atol=1e-5)
@@ -91,7 +92,7 @@ def test_gradients_of_the_view_equal_those_without_cudnn(name: str) -> None:
 def test_contributions_equal_those_of_the_cpu() -> None:
     network, inputs = lstm_forecaster(), windows(4)
     on_cpu = explainer(network).explain(inputs, POINTS, deadline=Deadline())
-    with torch.backends.cudnn.flags(allow_tf32=False):
+    with torch.backends.cudnn.flags(enabled=True, allow_tf32=False):
         found = explainer(network.cuda()).explain(inputs, POINTS, deadline=Deadline())
 
     for one, other in zip(on_cpu, found, strict=True):

@@ -1,6 +1,8 @@
 """What every kind of network that forecasts row by row keeps: shapes, independence, what reaches the forecast."""
 
 import copy
+import inspect
+from dataclasses import replace
 
 import pytest
 import torch
@@ -14,6 +16,7 @@ from predictor.networks import (
     Inputs,
     InputSizes,
     NetworkKind,
+    PanelForecasting,
     Target,
     build_network,
     configured,
@@ -209,3 +212,19 @@ def test_a_kind_without_a_network_has_nothing_to_set() -> None:
 def test_a_copy_of_a_network_forecasts_alike(kind: NetworkKind) -> None:
     network, inputs = _network(kind), _inputs(2)
     assert torch.equal(copy.deepcopy(network)(inputs), network(inputs))
+
+
+def test_all_that_tells_a_network_across_stocks_from_others_is_its_class_s_own() -> None:
+    """From Python 3.12 on, `isinstance` finds no buffer and no part, which a module's `__getattr__` gives."""
+    offered = [name for name in vars(PanelForecasting) if not name.startswith("_")]
+    assert "connect" in offered
+    assert not PanelForecasting.__annotations__
+    across = [
+        kind.build(kind.config(), sizes=replace(SIZES, nodes=4), target=TARGET, levels=LEVELS)
+        for kind in KINDS.values()
+        if kind.is_panel_model
+    ]
+    assert across
+    for network in across:
+        for name in offered:
+            inspect.getattr_static(network, name)

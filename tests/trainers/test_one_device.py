@@ -162,6 +162,17 @@ def test_a_training_step_stays_on_the_device_and_reads_from_it_only_the_count(ca
     assert all(parameter.grad is not None for parameter in network.parameters())
 
 
+@LEARNT
+def test_a_loss_that_was_first_asked_in_inference_mode_still_teaches(case: Case) -> None:
+    network = case.build()
+    for compute in _losses(case, network):
+        with OneDevice(), torch.inference_mode():  # as validations are, of which one comes before the first epoch
+            compute()
+        with OneDevice():
+            compute().mean.backward()
+    assert all(parameter.grad is not None for parameter in network.parameters())
+
+
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 @LEARNT

@@ -33,7 +33,7 @@ def track(name: str, seed: int, *, drift: float = 0.0) -> Track:
     random = np.random.default_rng(seed)
     closes = np.exp(np.cumsum(drift + 0.01 * random.standard_normal((80, 3)), axis=0))
     wanted = np.abs(random.uniform(-1, 1, (80, 3))) / 3 if drift else random.uniform(-1, 1, (80, 3)) / 3
-    days = np.arange(np.datetime64("2011-03-01"), np.datetime64("2011-03-01") + 80)
+    days = np.arange(np.datetime64("2011-03-01"), np.datetime64("2011-03-01") + np.timedelta64(80, "D"))
     sessions = np.array([int(str(day).replace("-", "")) for day in days], np.int32)
     return track_of(name, sessions, run_book(wanted, closes, TERMS), TERMS)
 

@@ -165,7 +165,7 @@ def golden_question(model: Model) -> GoldenQuestion:
 def _linked(model: Model) -> tuple[str, str] | None:
     """A stock of the model's graph and one of its neighbours; None where nothing is linked."""
     network = model.engine.network
-    edges = network.neighbours.cpu().numpy() if isinstance(network, PanelForecasting) else np.empty((0, 0), np.int64)
+    edges = network.adjacency.cpu().numpy() if isinstance(network, PanelForecasting) else np.empty((0, 0), np.int64)
     linked = np.argwhere(edges >= 0)
     if not len(linked):
         return None

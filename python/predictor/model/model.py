@@ -302,13 +302,13 @@ def internals_of(internals: Internals, features: FittedFeatures, target: Target,
 
 def _members(network: nn.Module) -> int | None:
     """Stocks that one forecast depends on, its own included; None where the network reads row by row."""
-    return 1 + network.neighbours.shape[1] if isinstance(network, PanelForecasting) else None
+    return 1 + network.adjacency.shape[1] if isinstance(network, PanelForecasting) else None
 
 
 def _runner(engine: Engine, explainer: Explainer, manifest: Manifest) -> Runner:
     network = engine.network
     if isinstance(network, PanelForecasting):
-        return PanelRunner(engine, explainer, universe=manifest.universe, neighbours=network.neighbours)
+        return PanelRunner(engine, explainer, universe=manifest.universe, neighbours=network.adjacency)
     return RowRunner(engine, explainer)
 
 

@@ -194,6 +194,11 @@ class GraphForecaster(nn.Module):
         self.register_buffer("weights", torch.zeros(sizes.nodes, config.neighbours))
 
     @property
+    def adjacency(self) -> Tensor:
+        """int64 [U, k] place of each stock's neighbours in the universe, -1 = none."""
+        return self.neighbours
+
+    @property
     def most_neighbours(self) -> int:
         """Stocks that each one can attend to at most (k)."""
         return self.neighbours.shape[1]

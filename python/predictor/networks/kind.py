@@ -30,7 +30,6 @@ class PanelConfig(Protocol):
         ...
 
 
-@runtime_checkable
 class Forecasting(Protocol):
     """What a network that reads row by row offers: quantiles, and a head that can start at given ones."""
 
@@ -46,13 +45,15 @@ class PanelForecasting(Protocol):
     """What a network that looks across the stocks of a panel offers.
 
     A forecast depends on its own row and on those of the k neighbours of its stock, and on no others.
+
+    All of it is what a class has itself: from Python 3.12 on, `isinstance` sees nothing of what a module keeps as
+    a buffer or a part, which only its `__getattr__` gives.
     """
 
-    head: QuantileHead
-    neighbours: Tensor
-    """int64 [U, k] place of each stock's neighbours in the universe, -1 = none."""
-    weights: Tensor
-    """float32 [U, k] of each edge."""
+    @property
+    def adjacency(self) -> Tensor:
+        """int64 [U, k] place of each stock's neighbours in the universe, -1 = none."""
+        ...
 
     @property
     def ranks_nobody(self) -> bool:

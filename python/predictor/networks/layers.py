@@ -113,7 +113,9 @@ class Dropout(nn.Module):
 
     def kept(self, shape: torch.Size, device: torch.device) -> Tensor:
         """uint8 of a shape: 1 where a value is kept."""
-        if device.type != "cpu" or is_traced():
+        if is_traced():  # the compiler of torch 2.11 cannot take the byte of a truth as a number
+            return (torch.rand(shape, device=device) >= self.share).to(torch.uint8)
+        if device.type != "cpu":
             return (torch.rand(shape, device=device) >= self.share).view(torch.uint8)
         count = shape.numel()
         bits = torch.empty((count + 3) // 4, dtype=torch.int64).random_(-(2**63), None)

@@ -11,7 +11,16 @@ from numpy.typing import NDArray
 
 from predictor.errors import BarsError, CalendarEndedError, ConfigurationError, shown_date
 from predictor.sessions import exchange, schedule
-from predictor.sessions.dates import as_date, as_number, dates_of, day_array, weekday_of, weekdays_between, whole_months
+from predictor.sessions.dates import (
+    ONE_DAY,
+    as_date,
+    as_number,
+    dates_of,
+    day_array,
+    weekday_of,
+    weekdays_between,
+    whole_months,
+)
 from predictor.sessions.schedule import WEEKDAYS, Schedule
 
 FIELDS = ("weekday", "sessions_to_month_end", "sessions_from_month_start", "days_to_holiday", "days_from_holiday")
@@ -69,14 +78,14 @@ def _require_zone(now: datetime) -> None:
 
 def _days_to(days: NDArray[np.datetime64], holidays: NDArray[np.datetime64]) -> NDArray[np.float64]:
     """Calendar days until the next holiday, at most HOLIDAY_REACH."""
-    beyond = days[-1:] + HOLIDAY_REACH
+    beyond = days[-1:] + HOLIDAY_REACH * ONE_DAY
     upcoming = np.concatenate([holidays, beyond])[np.searchsorted(holidays, days)]
     return np.minimum((upcoming - days).astype(np.float64), HOLIDAY_REACH)
 
 
 def _days_since(days: NDArray[np.datetime64], holidays: NDArray[np.datetime64]) -> NDArray[np.float64]:
     """Calendar days since the previous holiday, at most HOLIDAY_REACH."""
-    beyond = days[:1] - HOLIDAY_REACH
+    beyond = days[:1] - HOLIDAY_REACH * ONE_DAY
     previous = np.concatenate([beyond, holidays])[np.searchsorted(holidays, days)]
     return np.minimum((days - previous).astype(np.float64), HOLIDAY_REACH)
 

@@ -14,6 +14,8 @@ EARLIEST, LATEST = 18000101, 21991231
 
 SATURDAY = 5
 """Days of the week count from Monday, 0."""
+ONE_DAY = np.timedelta64(1, "D")
+"""NumPy 2.5 warns where a number without a unit is added to days, and means to refuse it later."""
 
 
 def days_of(dates: NDArray[np.int32]) -> NDArray[np.datetime64]:
@@ -73,5 +75,5 @@ def weekday_of(days: NDArray[np.datetime64]) -> NDArray[np.int64]:
 def weekdays_between(first: int, last: int) -> NDArray[np.datetime64]:
     """Every Monday to Friday from `first` to `last`, datetime64[D]."""
     start, stop = day_array((first, last))
-    days = np.arange(start, stop + 1)
+    days = np.arange(start, stop + ONE_DAY)
     return days[weekday_of(days) < SATURDAY]

@@ -106,7 +106,8 @@ class Trace:
         return Notice(message=f"recorded {recorded} of {self._windows} windows in {self._path}")
 
     def _start(self) -> None:
-        self._recording = profile(activities=_activities(), record_shapes=True)
+        # There is one cycle, so `acc_events` changes nothing, but torch 2.11 would warn that it is not set.
+        self._recording = profile(activities=_activities(), record_shapes=True, acc_events=True)
         self._recording.start()
 
 

@@ -173,7 +173,7 @@ def prepare(
     network, started = _network(history, train, recipe, weights)
     if isinstance(network, PanelForecasting):
         if edges is None:
-            edges = training_edges(history.bars, splits.train.last, neighbours=network.neighbours.shape[1])
+            edges = training_edges(history.bars, splits.train.last, neighbours=network.adjacency.shape[1])
         network.connect(edges)
     if not kind_named(recipe.kind).learns:
         objective = objective_of(network, history, train, selection, recipe)

@@ -5,7 +5,7 @@ network learns what no linear map knows, and the highway's gate how far to trust
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Final, NamedTuple, Protocol, runtime_checkable
+from typing import Final, NamedTuple
 
 import numpy as np
 import torch
@@ -23,13 +23,6 @@ TRIED_ON: Final = 0.2
 """Share of the training windows, the newest, on which a penalty is chosen; then all of them are used."""
 
 Batches = Callable[[], Iterable[Batch]]
-
-
-@runtime_checkable
-class WithHighway(Protocol):
-    """A network that may have a highway."""
-
-    highway: Highway | None
 
 
 @torch.no_grad()
@@ -70,12 +63,18 @@ def _anew(network: nn.Module) -> tuple[str, ...]:
     """What each training determines for itself: the highway from its windows, the edges from its stocks."""
     if isinstance(network, PanelForecasting):
         return ("neighbours", "weights")
-    return ("highway.weight",) if isinstance(network, WithHighway) and network.highway is not None else ()
+    return () if _highway_of(network) is None else ("highway.weight",)
+
+
+def _highway_of(network: nn.Module) -> Highway | None:
+    """None where it has none."""
+    highway = getattr(network, "highway", None)
+    return highway if isinstance(highway, Highway) else None
 
 
 def _solved_highway(network: nn.Module, batches: Batches) -> Highway | None:
     """The network's highway, its map set for good; None where it has none."""
-    highway = network.highway if isinstance(network, WithHighway) else None
+    highway = _highway_of(network)
     if highway is not None:
         highway.weight.copy_(_least_squares(highway, batches))
         highway.weight.requires_grad = False

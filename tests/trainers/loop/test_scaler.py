@@ -173,7 +173,7 @@ def test_a_shortage_between_windows_leaves_the_scaler_in_order(device: str, *, f
 
     reports = train(net, AdamW(net.parameters(), fused=fused), real(device), data, loss=loss, accumulate=2)
     expected = train(reference, AdamW(reference.parameters(), fused=fused), real(device), data, accumulate=2)
-    assert shortage.failures == 1
+    assert shortage.failures == (1 if device == "cpu" else 2)  # a GPU first gives up the copies of its batches
     assert [report.stepped for report in reports] == [report.stepped for report in expected] == [True, False, True]
     assert [report.loss_scale for report in reports] == [START, START / 2, START / 2]
     assert torch.allclose(net.weight, reference.weight, rtol=1e-5)

@@ -128,6 +128,15 @@ def test_every_parameter_of_all_five_parts_gets_a_gradient(*, stochastic: bool) 
     assert zero == set()
 
 
+def test_mel_bands_that_were_first_asked_for_in_inference_mode_still_teach() -> None:
+    framing = Framing(rate=11_025, hop=HOP, fft=2 * (BINS - 1))  # a rate that no other test has asked for
+    waves = torch.randn(1, SLICE * HOP, generator=torch.Generator().manual_seed(1))
+    with torch.inference_mode():
+        log_mel_of(waves, framing)
+    log_mel_of(waves.requires_grad_(), framing).sum().backward()
+    assert waves.grad is not None
+
+
 def test_the_loss_on_the_spoken_wave_alone_is_refused_by_naming_what_it_never_trains() -> None:
     """Speaking, and comparing the wave's mel with the recording's, trains neither durations nor posterior."""
     model = tiny_model()

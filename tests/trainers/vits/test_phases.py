@@ -248,13 +248,14 @@ def test_a_step_in_16_bits_is_finite_moves_every_weight_and_keeps_its_islands_in
         monkeypatch.setattr(owner, name, _noting(getattr(owner, name), name, device, islands))
     for name in ("log_likelihood", "divergence"):
         monkeypatch.setattr(prior, name, _noting(getattr(prior, name), name, device, islands))
+    windows = 20 if precision == "fp16" else 1  # a fresh voice's gradients are large: the scale halves ten times
     decoded: set[torch.dtype] = set()
     _note_outputs(training.model.decoder.conv_pre, decoded)
     before = {name: weight.detach().clone() for name, weight in _named(training)}
     with training.loop.running() as run:
-        reports = windows_of(run, BATCHES[:1])
+        reports = [report for report in windows_of(run, BATCHES[:1] * windows) if report.stepped]
         assert math.isfinite(run.validate(training.objective.score, IterableSource(BATCHES)).mean)
-    assert [report.phase for report in reports if report.stepped] == list(PHASES)
+    assert [report.phase for report in reports[-2:]] == list(PHASES)
     assert all(torch.tensor([report.loss, report.grad_norm]).isfinite().all() for report in reports)
     assert decoded == {torch.float16 if precision == "fp16" else torch.bfloat16}
     assert {name for name, _, _ in islands} == {

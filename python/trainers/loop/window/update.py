@@ -23,6 +23,8 @@ from trainers.loop.phase import Phase
 from trainers.loop.window.guards import GradientGuard
 
 CLIP_EPSILON = 1e-6  # torch.nn.utils.clip_grad_norm_ adds the same to the norm
+ADDED_AT_ONCE = 2**20
+"""Elements that are widened at a time."""
 
 Step = Callable[[Optimizer], object]
 
@@ -278,13 +280,20 @@ class Stepper:
 
     def _sums(self) -> list[int]:
         """The bits of every weight, added up: another sum once one has moved. Torch does not count fused changes."""
-        return [int(_bits(parameter).sum()) for parameter in self._parameters]
+        return [int(_sum(_bits(parameter))) for parameter in self._parameters]
 
 
 def _bits(parameter: Parameter) -> Tensor:
     """The elements as integers of the same size."""
     integers = {1: torch.int8, 2: torch.int16, 4: torch.int32}
     return parameter.detach().view(integers.get(parameter.itemsize, torch.int64))
+
+
+def _sum(integers: Tensor) -> Tensor:
+    """Of all of them, piece by piece: CUDA widens what it adds up to int64, beside a step that may have little room."""
+    rows = integers if integers.ndim else integers[None]
+    size = max(1, ADDED_AT_ONCE * len(rows) // max(1, rows.numel()))
+    return torch.stack([piece.sum() for piece in rows.split(size)]).sum()
 
 
 def _shortage(take: Callable[[], object]) -> str | None:

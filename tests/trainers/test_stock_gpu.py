@@ -1,0 +1,80 @@
+"""A stock model from its training on a GPU to its answers there, beside those of the CPU."""
+
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from artifacts import SMALL, UNIVERSE
+from market import bokeh_panel, echoing
+
+from predictor.arrays import FloatArray
+from predictor.bars import BarPanel
+from predictor.card import Training
+from predictor.features import default_features
+from predictor.forecast import Attribution, Forecast
+from predictor.forecaster import Forecaster
+from predictor.networks import KINDS
+from trainers.stock import Material, train
+from trainers.stock.recipe import Recipe, recipe_of
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
+]
+LEARNT = [name for name, kind in KINDS.items() if kind.learns]
+TF32 = 5e-3
+"""What cuDNN's recurrent layers may be off, as a share of the largest value."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answers:
+    """What a model says of the last bars on a device."""
+
+    forecast: Forecast
+    reasons: Attribution
+
+
+@cache
+def bars() -> BarPanel:
+    return echoing(bokeh_panel(*UNIVERSE).last(900))
+
+
+def recipe(kind: str) -> Recipe:
+    """A few epochs, after which a network says something else than at its start."""
+    usual = recipe_of(kind)
+    settings = replace(
+        usual.optimisation, max_epochs=4, learning_rate=1e-3, schedule="constant", ema=None, device="cuda"
+    )
+    return replace(usual, config=SMALL[kind], scale="window", calendar="XNYS", optimisation=settings)
+
+
+def trained(folder: Path, kind: str) -> Training:
+    made = train(Material(bars(), default_features()), recipe(kind), folder, consume=iter)
+    assert made.summary.training is not None
+    return made.summary.training
+
+
+def answers(folder: Path, device: str) -> Answers:
+    """Of a model that has shown there, with its golden instance, that it computes as it did."""
+    with Forecaster.load(folder, device) as forecaster:
+        recent = bars().last(200)
+        return Answers(forecast=forecaster.predict(recent), reasons=forecaster.feature_importance(recent))
+
+
+def assert_near(found: FloatArray, expected: FloatArray) -> None:
+    np.testing.assert_allclose(found, expected, rtol=0, atol=TF32 * np.abs(expected).max())
+
+
+@pytest.mark.parametrize("kind", LEARNT)
+def test_what_a_gpu_trained_in_16_bits_answers_there_as_on_the_cpu(kind: str, tmp_path: Path) -> None:
+    training = trained(tmp_path / "1", kind)
+    assert training.device == "cuda"
+    assert training.precision in {"bf16", "fp16"}
+    assert training.best_epoch > 0
+    there, here = answers(tmp_path / "1", "cuda"), answers(tmp_path / "1", "cpu")
+    assert_near(there.forecast.values, here.forecast.values)
+    assert there.reasons.converged.all()
+    assert_near(there.reasons.per_row, here.reasons.per_row)
