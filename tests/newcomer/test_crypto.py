@@ -134,6 +134,17 @@ def predicted(made: Made, file: Path, capsys: pytest.CaptureFixture[str]) -> dic
 # --- from a file to a forecast
 
 
+def test_the_check_of_a_file_compares_it_with_every_day(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "BTCUSDT.csv"
+    rows = klines(300).splitlines(keepends=True)
+    file.write_text("".join(rows[:100] + rows[101:]))
+    assert quantra(["check", file, "--calendar", "24/7", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["calendar"] == "24/7"
+    assert "20230411" in json.dumps(told)  # the only day that is missing
+    assert "20230415" not in json.dumps(told)  # a Saturday that is there
+
+
 @pytest.mark.slow
 def test_a_forecast_is_of_saturdays_and_sundays_too(
     made: Made, tmp_path: Path, capsys: pytest.CaptureFixture[str]
