@@ -36,6 +36,15 @@ public sealed class CovariateSourceTests : IDisposable
     }
 
     [Fact]
+    public void A_model_of_every_day_of_the_week_is_told_of_weekends_too()
+    {
+        var read = Read("date,known_from,rebalance\n20130701,20130601,0\n", CovariateGroup.Known, calendar: "24/7");
+        var last = Days[^1];
+        Assert.Equal([last.AddDays(1), last.AddDays(2)], read.FutureSessions.ToArray());
+        Assert.Contains(DayOfWeek.Saturday, read.FutureSessions.ToArray().Select(day => day.DayOfWeek));
+    }
+
+    [Fact]
     public void Static_values_are_numbers_or_texts_as_the_model_needs_them()
     {
         var read = Read(
@@ -79,7 +88,7 @@ public sealed class CovariateSourceTests : IDisposable
     }
 
     /// <summary>The covariates of two symbols' bars of five days, for a model that looks two sessions ahead.</summary>
-    private Covariates Read(string dated, CovariateGroup group = CovariateGroup.Observed, string? statics = null)
+    private Covariates Read(string dated, CovariateGroup group = CovariateGroup.Observed, string? statics = null, string calendar = "XNYS")
     {
         var (path, staticPath) = (Path.Combine(_folder.FullName, "dated.csv"), Path.Combine(_folder.FullName, "static.csv"));
         File.WriteAllText(path, dated);
@@ -96,7 +105,7 @@ public sealed class CovariateSourceTests : IDisposable
             Close = default,
             Volume = default,
         };
-        return CovariateSource.ReadCsv([path], statics is null ? null : staticPath).ForModel(Model(needs), bars);
+        return CovariateSource.ReadCsv([path], statics is null ? null : staticPath).ForModel(Model(needs) with { Calendar = calendar }, bars);
     }
 
     private static ModelInfo Model(CovariateInfo[] needs) => new()

@@ -14,11 +14,14 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import typer
 from artifacts import recent_bars
+from numpy.typing import NDArray
 from torch.distributed.run import get_args_parser
 
+from predictor.bars import BarPanel
 from predictor.cli import doctor
 from predictor.errors import ConfigurationError
 from predictor.sessions import SessionCalendar
@@ -269,13 +272,22 @@ def test_torchrun_takes_what_it_is_given() -> None:
 # --- values
 
 
+def _daily(sessions: NDArray[np.int32]) -> BarPanel:
+    """A coin that never moves, with a bar on each of these days."""
+    prices = np.ones((1, len(sessions)))
+    return BarPanel(
+        symbols=("BTC",), sessions=sessions, open=prices, high=prices, low=prices, close=prices, volume=prices
+    )
+
+
 @pytest.mark.parametrize("name", ["NYSE2", "no exchange"])
 def test_the_calendars_that_an_unknown_exchange_is_answered_with_are_taken(name: str) -> None:
     bars = replace(recent_bars("AAPL"), calendar="")
     first, last = int(bars.sessions[0]), int(bars.sessions[-1])
+    coin = _daily(SessionCalendar.every_day(first, last).sessions(first, last))
     with pytest.raises(ConfigurationError) as refused:
         SessionCalendar.from_exchange(name, first, last)
     advised = re.findall(r"'([^']+)'", refused.value.message.partition("Pass")[2])
-    assert advised == ["XNYS", "weekdays"]
-    for calendar in advised:
-        assert fitting._calendar(bars, calendar).name == calendar
+    assert advised == ["XNYS", "weekdays", "24/7"]
+    for calendar, given in zip(advised, (bars, bars, coin), strict=True):
+        assert fitting._calendar(given, calendar).name == calendar

@@ -1,6 +1,7 @@
 """Each figure shows the numbers that it was given, in the trace where they belong."""
 
 import sys
+from dataclasses import replace
 from typing import Any, cast
 
 import numpy as np
@@ -46,6 +47,17 @@ def test_the_fan_shows_the_last_year_of_candles() -> None:
     assert len(candles.x) == 252
     for column in ("open", "high", "low", "close"):
         assert getattr(candles, column).tolist() == getattr(CANDLES, column)[-252:].tolist()
+
+
+@pytest.mark.parametrize(("target", "breaks"), [(20230113, 1), (20230114, 0)])
+def test_weekends_have_no_room_unless_one_is_a_session(target: int, breaks: int) -> None:
+    week = slice(-5, None)
+    dates = np.asarray([20221226, 20221227, 20221228, 20221229, 20221230], np.int32)
+    candles = replace(
+        CANDLES, dates=dates, **{name: getattr(CANDLES, name)[week] for name in ("open", "high", "low", "close")}
+    )
+    figure = fan(candles, np.asarray([20230103, target], np.int32), QUANTILES, PRICES, title="BTC")
+    assert len(cast("Any", figure).layout.xaxis.rangebreaks) == breaks
 
 
 def test_the_fan_opens_at_the_last_close() -> None:

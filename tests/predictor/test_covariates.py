@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from canned_service import model_info
 from market import bokeh_panel
 from numpy.typing import NDArray
 
@@ -369,6 +370,15 @@ def test_a_future_session_that_was_not_sent_is_named() -> None:
     with pytest.raises(CovariateMissingError, match="earnings is not sent for session 2024-01-12") as caught:
         moved([20240109], [20240111, 20240112])
     assert caught.value.metadata == {"covariate": "earnings", "date": "2024-01-12"}
+
+
+@pytest.mark.parametrize(("calendar", "days"), [("XNYS", 18), ("weekdays", 18), ("24/7", 2)])
+def test_the_future_is_given_on_days_that_the_models_calendar_may_have(calendar: str, days: int) -> None:
+    source, friday = CovariateSource(series=(series((20130301, 20130301, 1.0), name="earnings"),)), 20130301
+    model = replace(model_info(), calendar=calendar, future_length=2)
+    future = source.for_model(model, bokeh_panel("AAPL").until(friday)).future_sessions
+    assert len(future) == days
+    assert future[:2].tolist() == ([20130302, 20130303] if calendar == "24/7" else [20130304, 20130305])
 
 
 NEEDS = (

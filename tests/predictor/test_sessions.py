@@ -3,8 +3,9 @@
 import dataclasses
 import json
 import sys
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import exchange_calendars
 import numpy as np
@@ -19,6 +20,21 @@ pytestmark = pytest.mark.filterwarnings("ignore:Series.values:DeprecationWarning
 
 NYSE = SessionCalendar.from_exchange("XNYS", 20000103, 20311120)
 WEEKDAYS = SessionCalendar.weekdays(20200101, 20311231)
+EVERY_DAY = SessionCalendar.every_day(20240115, 20241231)
+
+
+FIRST_VERSION = b"""{
+  "first": 20240101,
+  "holidays": [],
+  "last": 20240229,
+  "name": "weekdays",
+  "regular_closes": [],
+  "special_closes": [],
+  "time_zone": "UTC",
+  "unannounced": []
+}
+"""
+"""What earlier versions wrote."""
 
 
 def dates(*values: int) -> np.ndarray[Any, np.dtype[np.int32]]:
@@ -28,6 +44,11 @@ def dates(*values: int) -> np.ndarray[Any, np.dtype[np.int32]]:
 def edited(**changes: object) -> bytes:
     """NYSE's calendar.json with some keys changed."""
     return json.dumps(json.loads(NYSE.to_json()) | changes).encode()
+
+
+def edited_every_day(**changes: object) -> bytes:
+    """The same of the calendar of every day, which is of the second version."""
+    return json.dumps(json.loads(EVERY_DAY.to_json()) | changes).encode()
 
 
 def without(key: str) -> bytes:
@@ -237,7 +258,9 @@ def test_fields_of_a_holiday_are_refused() -> None:
         NYSE.fields(dates(20240328, 20240329))
 
 
-@pytest.mark.parametrize("calendar", [NYSE, WEEKDAYS, SessionCalendar.from_exchange("XKRX", 20100101, 20300101)])
+@pytest.mark.parametrize(
+    "calendar", [NYSE, WEEKDAYS, EVERY_DAY, SessionCalendar.from_exchange("XKRX", 20100101, 20300101)]
+)
 def test_json_round_trip_is_exact(calendar: SessionCalendar) -> None:
     content = calendar.to_json()
 
@@ -246,6 +269,26 @@ def test_json_round_trip_is_exact(calendar: SessionCalendar) -> None:
     assert read == calendar
     assert read.to_json() == content
     assert read.sessions(read.first, read.last).tolist() == calendar.sessions(read.first, read.last).tolist()
+
+
+def test_calendars_of_a_working_week_are_written_as_ever() -> None:
+    for calendar in (NYSE, WEEKDAYS):
+        assert not {"version", "is_every_day"} & json.loads(calendar.to_json()).keys()
+    assert SessionCalendar.weekdays(20240115, 20240201).to_json() == FIRST_VERSION
+
+
+def test_the_calendar_of_every_day_is_of_the_second_version() -> None:
+    written = json.loads(EVERY_DAY.to_json())
+
+    assert (written["version"], written["is_every_day"]) == (2, True)
+    assert written["regular_closes"] == [{"date": 20240101, "time": "24:00"}]
+
+
+def test_a_newer_version_is_refused_with_the_remedy() -> None:
+    with pytest.raises(
+        ArtifactError, match=r"calendar\.json: version is 3, this program reads up to 2; update quantra"
+    ):
+        SessionCalendar.from_json(edited_every_day(version=3, days_of_the_week="Monday"))
 
 
 def test_json_is_canonical() -> None:
@@ -291,6 +334,29 @@ def test_a_damaged_calendar_is_refused_by_the_key(content: bytes, key: str) -> N
     assert key in caught.value.message
 
 
+@pytest.mark.parametrize(
+    ("content", "key"),
+    [
+        (edited(version=1), "version"),
+        (edited(version="2"), "version"),
+        (edited(is_every_day=False), "is_every_day"),
+        (edited(version=2), "is_every_day"),
+        (edited(version=2, is_every_day=True), "name"),
+        (edited(name="24/7"), "name"),
+        (edited_every_day(is_every_day=False), "name"),
+        (edited_every_day(is_every_day=1), "is_every_day"),
+        (edited_every_day(name="XNYS"), "name"),
+        (edited_every_day(regular_closes=[{"date": 20240101, "time": "24:01"}]), "regular_closes[0].time"),
+        (edited_every_day(holidays=[20250101]), "holidays[0]"),
+    ],
+)
+def test_a_damaged_version_is_refused_by_the_key(content: bytes, key: str) -> None:
+    with pytest.raises(ArtifactError) as caught:
+        SessionCalendar.from_json(content)
+
+    assert caught.value.metadata["key"] == key
+
+
 def test_a_key_that_stands_twice_is_refused() -> None:
     with pytest.raises(ArtifactError, match=r"calendar\.json: is not strict JSON: key 'first' appears twice"):
         SessionCalendar.from_json(NYSE.to_json().replace(b'"last"', b'"first"'))
@@ -313,6 +379,54 @@ def test_a_calendar_cannot_be_changed() -> None:
 def test_weekdays_are_no_exchange() -> None:
     assert NYSE.is_exchange
     assert not WEEKDAYS.is_exchange
+
+
+# --- every day of the week
+
+
+def test_every_day_is_a_session() -> None:
+    assert (EVERY_DAY.name, EVERY_DAY.first, EVERY_DAY.last) == ("24/7", 20240101, 20241231)
+    assert EVERY_DAY.is_exchange
+    assert EVERY_DAY.is_every_day
+    assert EVERY_DAY.sessions(20240101, 20241231).size == 366
+    assert EVERY_DAY.following(20240223, 4).tolist() == [20240224, 20240225, 20240226, 20240227]
+    assert EVERY_DAY.preceding(20240226, 3).tolist() == [20240223, 20240224, 20240225]
+    assert EVERY_DAY.missing(dates(20240223, 20240226)).tolist() == [20240224, 20240225]
+    assert not EVERY_DAY.unexpected(dates(20240224, 20240225)).size
+
+
+def test_a_session_of_every_day_ends_at_midnight_utc() -> None:
+    end = datetime(2024, 2, 25, tzinfo=UTC)
+    assert EVERY_DAY.close_instant(20240224) == end
+    assert not EVERY_DAY.is_complete(20240224, end - timedelta(microseconds=1))
+    assert EVERY_DAY.is_complete(20240224, end)
+    assert EVERY_DAY.is_complete(20240224, end.astimezone(ZoneInfo("America/New_York")))
+    assert [EVERY_DAY.closed_since(20240223, end + timedelta(days=days)) for days in (0, 1, 9)] == [1, 2, 10]
+
+
+def test_midnight_is_that_of_the_calendars_zone() -> None:
+    calendar = SessionCalendar.from_json(edited_every_day(time_zone="America/New_York"))
+    assert calendar.close_instant(20240310) == datetime(2024, 3, 11, 4, tzinfo=UTC)  # the clocks went forward
+
+
+def test_every_day_has_fields_of_seven_weekdays_and_no_holidays() -> None:
+    fields = EVERY_DAY.fields(dates(20240224, 20240225, 20240226, 20240229))
+    assert fields["weekday"].tolist() == [5, 6, 0, 3]
+    assert fields["sessions_to_month_end"].tolist() == [5, 4, 3, 0]
+    assert fields["sessions_from_month_start"].tolist() == [23, 24, 25, 28]
+    assert set(fields["days_to_holiday"].tolist()) == {30}
+    assert set(fields["days_from_holiday"].tolist()) == {30}
+
+
+def test_every_day_needs_no_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "exchange_calendars", None)
+
+    assert SessionCalendar.named("24/7", 20240115, 20241231) == EVERY_DAY
+
+
+def test_the_packages_own_calendar_of_that_name_is_refused_with_ours() -> None:
+    with pytest.raises(ConfigurationError, match="'24/7' for what trades on every day of the week"):
+        SessionCalendar.from_exchange("24/7", 20240101, 20241231)
 
 
 def test_an_alias_becomes_the_exchange_itself() -> None:

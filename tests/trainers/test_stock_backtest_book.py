@@ -22,6 +22,7 @@ from trainers.stock.backtest.strategies import (
     benchmark_weights,
     equal_long,
     long_short,
+    sessions_a_year,
     weights_of,
 )
 from trainers.stock.evaluation.standard_errors import mean_error
@@ -384,3 +385,34 @@ def test_the_hit_rate_counts_sessions_with_a_position_alone() -> None:
     assert figures.hit_rate == pytest.approx(2 / 3)
     assert figures.exposure == pytest.approx(3 / 6)
     assert figures.turnover == pytest.approx(2 / 6)
+
+
+# --- a year of every day of the week
+
+
+def test_figures_of_what_trades_every_day_are_of_365_days() -> None:
+    returns = np.random.default_rng(3).normal(0.001, 0.02, 400)
+    found, (ratio, error) = performance(returns, 365), sharpe(returns)
+    assert found.annual_volatility == pytest.approx(returns.std() * 365**0.5)
+    assert found.annual_return == pytest.approx(np.prod(1 + returns) ** (365 / 400) - 1)
+    assert (found.sharpe, found.sharpe_error) == pytest.approx((ratio * (365 / 252) ** 0.5, error * (365 / 252) ** 0.5))
+    lead = sharpe_lead(returns, returns[::-1])[0]
+    assert sharpe_lead(returns, returns[::-1], 365)[0] == pytest.approx(lead * (365 / 252) ** 0.5)
+
+
+def test_a_calendars_name_says_how_many_sessions_a_year_has() -> None:
+    assert [sessions_a_year(name) for name in ("24/7", "XNYS", "weekdays", "")] == [365, 252, 252, 252]
+    assert Terms(horizon=1, borrow_bps=365, sessions_a_year=365).borrow == pytest.approx(1e-4)
+
+
+def test_risk_aimed_at_is_that_of_the_calendars_year() -> None:
+    told, tactic = forecasts_of([[0.0]], width=0.04), Tactic(strategy=Strategy.VOL_TARGET, volatility=0.1)
+    weights, daily = weights_of(told, 4, tactic), weights_of(told, 4, tactic, 365)
+    np.testing.assert_allclose(daily, weights * (252 / 365) ** 0.5)
+
+
+def test_momentum_looks_back_twelve_months_of_the_calendars_year() -> None:
+    closes = np.exp(np.cumsum(np.random.default_rng(7).normal(0, 0.02, (400, 6)), axis=0))
+    (wanted,) = benchmark_weights(closes, 399, 0.5, 365)[MOMENTUM]
+    rise = np.log(closes[399 - 30] / closes[399 - 365])
+    assert (wanted > 0).tolist() == (rise >= np.sort(rise)[3]).tolist()

@@ -12,6 +12,7 @@ namespace Quantra.Client;
 /// </example>
 public sealed class CovariateSource
 {
+    private const string EveryDay = "24/7"; // the calendar without weekends and holidays
     private const int MostClosed = 15; // weekdays on which an exchange may be closed, besides one for every second session
 
     private readonly Dictionary<string, CovariateSeries> _series;
@@ -64,7 +65,7 @@ public sealed class CovariateSource
     /// <summary>The values that a model needs with these bars, as known at the close of the last one.</summary>
     /// <remarks>
     /// Columns that the model does not read are left out; one that it reads and no file has stays missing, and the predictor
-    /// names it. Future values are given for more weekdays than needed: the model's calendar picks its sessions.
+    /// names it. Future values are given for enough days: the model's calendar picks its sessions.
     /// </remarks>
     /// <param name="model">What the model needs.</param>
     /// <param name="bars">The bars to send.</param>
@@ -83,7 +84,7 @@ public sealed class CovariateSource
         var last = sessions[^1];
         var needs = model.Covariates.ToLookup(need => need.Group);
         CovariateSeries[] known = [.. SeriesOf(needs[CovariateGroup.Known])];
-        DateOnly[] future = known.Length > 0 ? WeekdaysAfter(last, model.FutureLength) : [];
+        DateOnly[] future = known.Length > 0 ? DaysAfter(last, model) : [];
         DateOnly[] axis = [.. sessions, .. future];
         var statics = needs[CovariateGroup.Static].Where(need => _statics.ContainsKey(need.Name)).ToLookup(need => need.Categories.Count > 0);
         return new Covariates
@@ -97,6 +98,11 @@ public sealed class CovariateSource
     }
 
     private static ReadOnlyMemory<double> Memory(double[] values) => values;
+
+    /// <summary>Enough days to contain the sessions that a model reaches: all of them, or Mondays to Fridays of any exchange.</summary>
+    private static DateOnly[] DaysAfter(DateOnly day, ModelInfo model) => model.Calendar == EveryDay
+        ? [.. Enumerable.Range(1, model.FutureLength).Select(day.AddDays)]
+        : WeekdaysAfter(day, model.FutureLength);
 
     /// <summary>Mondays to Fridays, enough of them to contain that many sessions of any exchange.</summary>
     private static DateOnly[] WeekdaysAfter(DateOnly day, int sessions) =>

@@ -57,7 +57,7 @@ public sealed record ModelInfo
     /// <summary>"log-return" or "log-volatility".</summary>
     public required string TargetKind { get; init; }
 
-    /// <summary>Exchange code of the model's calendar; "weekdays" if the exchange is unknown.</summary>
+    /// <summary>Exchange code of the model's calendar; "24/7" for every day of the week, "weekdays" if the exchange is unknown.</summary>
     public required string Calendar { get; init; }
 
     /// <summary>Last day that the calendar covers; null if it has no end.</summary>

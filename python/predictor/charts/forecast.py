@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import date
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,8 +25,11 @@ from predictor.errors import ConfigurationError
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
 
+SATURDAY = 5
+"""As Python counts from Monday, 0."""
+
 SESSIONS_SHOWN = 252
-"""Daily bars before the forecast, one trading year."""
+"""Daily bars before the forecast, one trading year of an exchange."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,7 +92,8 @@ def fan(
     figure.add_trace(_candlestick(candles))
     _add_fan(figure, candles, iso_dates(target_dates), quantiles, prices)
     figure.update_layout(hovermode="x unified", xaxis_rangeslider_visible=False, height=480, margin_r=64)
-    figure.update_xaxes(rangebreaks=[{"bounds": ["sat", "mon"]}])
+    if not _has_weekends([*iso_dates(candles.dates), *iso_dates(target_dates)]):
+        figure.update_xaxes(rangebreaks=[{"bounds": ["sat", "mon"]}])
     return figure
 
 
@@ -121,6 +126,11 @@ def quantile_lines(
     figure.update_layout(hovermode="x unified")
     figure.update_xaxes(tickvals=list(horizons), showgrid=False)
     return figure
+
+
+def _has_weekends(days: Sequence[str]) -> bool:
+    """Whether one of these ISO dates is a Saturday or Sunday, which else need no room."""
+    return any(date.fromisoformat(day).weekday() >= SATURDAY for day in days)
 
 
 def _candlestick(candles: Candles) -> Any:

@@ -17,7 +17,7 @@ from predictor.covariates.aligned import Covariates
 from predictor.covariates.files import read_series, read_statics
 from predictor.covariates.tables import Series, StaticTable
 from predictor.errors import CovariatesError, listed
-from predictor.sessions import dates_of, days_of
+from predictor.sessions import EVERY_DAY, dates_of, days_of
 
 _MOST_CLOSED: Final = 15
 """Weekdays on which an exchange may be closed, beside one for every second session."""
@@ -80,11 +80,11 @@ class CovariateSource:
         """The values that a model needs beside these bars, as known at the close of the last one.
 
         Columns that the model does not read are left out, as `doubts` says; what it reads and no file has stays
-        missing, and the model will say so. The future is given on enough weekdays: the model's calendar picks its
+        missing, and the model will say so. The future is given on enough days: the model's calendar picks its
         sessions.
         """
         last = int(bars.sessions[-1])
-        future = _weekdays_after(last, model.future_length)
+        future = _days_after(last, model)
         return self.beside(model.covariates, bars, future, known_by=last)
 
     def beside(
@@ -177,9 +177,11 @@ def _statics(needs: Sequence[CovariateInfo]) -> list[CovariateInfo]:
     return [one for one in needs if one.group is CovariateGroup.STATIC]
 
 
-def _weekdays_after(day: int, sessions: int) -> NDArray[np.int32]:
-    """Monday to Friday, enough of them to hold so many sessions of any exchange."""
-    first = days_of(np.array([day], np.int32))[0] + np.timedelta64(1, "D")
+def _days_after(day: int, model: ModelInfo) -> NDArray[np.int32]:
+    """Enough days to hold the sessions that a model reaches: every one, or Mondays to Fridays of any exchange."""
+    first, sessions = days_of(np.array([day], np.int32))[0] + np.timedelta64(1, "D"), model.future_length
+    if model.calendar == EVERY_DAY:
+        return dates_of(first + np.arange(sessions))
     weekdays = sessions + sessions // 2 + _MOST_CLOSED
     return dates_of(np.busday_offset(first, np.arange(weekdays), roll="forward"))
 

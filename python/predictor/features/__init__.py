@@ -1,7 +1,7 @@
 """Features as expressions: a closed language, its evaluation over bars, and the numbers that scale it. No torch."""
 
 from predictor.features.alpha158 import alpha158_features
-from predictor.features.defaults import default_features
+from predictor.features.defaults import default_features, every_day_features
 from predictor.features.feature_set import FeatureDefinition, FeatureSet
 from predictor.features.fields import KNOWN, OBSERVED, CovariateFields, FieldSet
 from predictor.features.fitted import FittedFeatures, Scaling
@@ -25,5 +25,6 @@ __all__ = [
     "StaticNumber",
     "alpha158_features",
     "default_features",
+    "every_day_features",
     "parse",
 ]

@@ -1,5 +1,7 @@
 """The features of a model whose user chose none: 23 of the bars, 5 of the calendar. They look back 81 bars.
 
+What trades on every day of the week has no nights and no holidays: 22 of the bars and 3 of the calendar are left.
+
 Prices enter only as ratios or logarithms of ratios, so multiplying all prices with 7 changes nothing, and money traded
 only against its own past. Sums below a division carry an epsilon: relative to the price where prices are meant, and
 `1e-8`, the variance of one hundredth of a percent a day, where variances are. Averages without an end are cut off; the
@@ -160,3 +162,15 @@ _KNOWN: Final = (
 def default_features() -> FeatureSet:
     """The default set, parsed once."""
     return FeatureSet(observed=_OBSERVED, known=_KNOWN)
+
+
+@cache
+def every_day_features() -> FeatureSet:
+    """The default set of what trades on every day of the week, parsed once: a bar opens where the last one closed."""
+    return FeatureSet(
+        observed=tuple(one for one in _OBSERVED if one.name != "gap"),
+        known=(
+            FeatureDefinition("weekday", "$weekday / 6 - 0.5", "Monday -0.5 to Sunday 0.5", "1"),
+            *(one for one in _KNOWN if one.name in {"to_month_end", "from_month_start"}),
+        ),
+    )

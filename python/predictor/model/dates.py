@@ -14,7 +14,7 @@ from predictor.covariates import NO_COVARIATES
 from predictor.errors import BarIncompleteError, BarsError, BarsStaleError, SessionGapError, shown_date
 from predictor.instance import GapPolicy, Instance
 from predictor.model.prepared import check_length
-from predictor.sessions import SessionCalendar
+from predictor.sessions import SessionCalendar, is_weekend
 from predictor.windows import Pipeline
 
 MOST_READ: Final = 256
@@ -162,13 +162,20 @@ def _sessions(pipeline: Pipeline, bars: BarPanel, instance: Instance, now: datet
     if len(missing) and instance.gap_policy is GapPolicy.REFUSE:
         raise SessionGapError(
             f"{calendar.name} held sessions on {_days(missing)} that the bars lack; send them, or choose the gap "
-            "policy mask or ignore",
+            f"policy mask or ignore{_of_weekdays(recent, missing)}",
             metadata={"missing": _days(missing), "count": str(len(missing))},
         )
     check_length(pipeline, bars)
     if len(missing) and instance.gap_policy is GapPolicy.MASK:
         recent = np.union1d(recent, missing)[-pipeline.bars_needed :].astype(np.int32)
     return pipeline.recent_sessions(recent, bars.symbols)
+
+
+def _of_weekdays(given: NDArray[np.int32], missing: NDArray[np.int32]) -> str:
+    """A word on bars that lack weekends because their exchange rests on them."""
+    if is_weekend(given).any() or not is_weekend(missing).any():
+        return ""
+    return "; bars of Monday to Friday need a model that was trained by their exchange's calendar"
 
 
 def _places(have: NDArray[np.int32], want: NDArray[np.int32]) -> IndexArray | None:
@@ -190,7 +197,7 @@ def _warnings(pipeline: Pipeline, given: NDArray[np.int32]) -> tuple[str, ...]:
 def _check_held(calendar: SessionCalendar, sessions: NDArray[np.int32]) -> None:
     strangers = calendar.unexpected(sessions)
     if len(strangers):
-        raise BarsError(f"{calendar.name} held no session on {_days(strangers)}; remove these bars")
+        raise BarsError(f"{calendar.name} held no session on {_days(strangers)}; {calendar.remedy(strangers)}")
 
 
 def _check_complete(calendar: SessionCalendar, last: int, now: datetime) -> None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, time
+from datetime import UTC, datetime, time, timedelta
 from typing import Final, Self, final
 from zoneinfo import ZoneInfo
 
@@ -11,64 +11,12 @@ from numpy.typing import NDArray
 
 from predictor.errors import BarsError, CalendarEndedError, ConfigurationError, shown_date
 from predictor.sessions import exchange, schedule
-from predictor.sessions.dates import (
-    ONE_DAY,
-    as_date,
-    as_number,
-    dates_of,
-    day_array,
-    weekday_of,
-    weekdays_between,
-    whole_months,
-)
-from predictor.sessions.schedule import WEEKDAYS, Schedule
-
-FIELDS = ("weekday", "sessions_to_month_end", "sessions_from_month_start", "days_to_holiday", "days_from_holiday")
-"""What `SessionCalendar.fields` gives for a session, in this order."""
-
-HOLIDAY_REACH = 30
-"""Calendar days. A holiday further away than this, or none, counts as this far."""
+from predictor.sessions.dates import as_date, as_number, is_weekend, whole_months
+from predictor.sessions.fields import FIELDS, SessionTable, table_of
+from predictor.sessions.schedule import EVERY_DAY, MIDNIGHT, WEEKDAYS, CloseTime, Schedule
 
 _OPEN_AT_MOST: Final = 3
 """Of the sessions up to today, so many of the last may still be open, wherever the exchange is."""
-
-
-@dataclass(frozen=True, slots=True)
-class SessionTable:
-    """The sessions of a calendar int32 [N], ascending, and FIELDS float64 [5, N]."""
-
-    sessions: NDArray[np.int32]
-    fields: NDArray[np.float64]
-
-
-def table_of(schedule: Schedule) -> SessionTable:
-    """The sessions of a schedule and their fields."""
-    closed, surprises = day_array(schedule.holidays), day_array(schedule.unannounced)
-    days = np.setdiff1d(weekdays_between(schedule.first, schedule.last), closed)
-    values = np.stack(
-        [
-            weekday_of(days).astype(np.float64),
-            _later_in_month(days, np.union1d(days, surprises)),
-            _earlier_in_month(days),
-            _days_to(days, np.setdiff1d(closed, surprises)),
-            _days_since(days, closed),
-        ],
-    )
-    sessions = dates_of(days)
-    sessions.flags.writeable = False
-    return SessionTable(sessions, values)
-
-
-def _earlier_in_month(days: NDArray[np.datetime64]) -> NDArray[np.float64]:
-    """How many of `days` come before each of them in its month."""
-    months = days.astype("datetime64[M]")
-    return (np.arange(days.size) - np.searchsorted(months, months)).astype(np.float64)
-
-
-def _later_in_month(days: NDArray[np.datetime64], planned: NDArray[np.datetime64]) -> NDArray[np.float64]:
-    """How many of the `planned` sessions come after each of `days` in its month."""
-    end = np.searchsorted(planned.astype("datetime64[M]"), days.astype("datetime64[M]"), side="right")
-    return (end - np.searchsorted(planned, days, side="right")).astype(np.float64)
 
 
 def _require_zone(now: datetime) -> None:
@@ -76,26 +24,13 @@ def _require_zone(now: datetime) -> None:
         raise ConfigurationError(f"now is {now.isoformat()}, without a time zone; pass datetime.now(UTC)")
 
 
-def _days_to(days: NDArray[np.datetime64], holidays: NDArray[np.datetime64]) -> NDArray[np.float64]:
-    """Calendar days until the next holiday, at most HOLIDAY_REACH."""
-    beyond = days[-1:] + HOLIDAY_REACH * ONE_DAY
-    upcoming = np.concatenate([holidays, beyond])[np.searchsorted(holidays, days)]
-    return np.minimum((upcoming - days).astype(np.float64), HOLIDAY_REACH)
-
-
-def _days_since(days: NDArray[np.datetime64], holidays: NDArray[np.datetime64]) -> NDArray[np.float64]:
-    """Calendar days since the previous holiday, at most HOLIDAY_REACH."""
-    beyond = days[:1] - HOLIDAY_REACH * ONE_DAY
-    previous = np.concatenate([beyond, holidays])[np.searchsorted(holidays, days)]
-    return np.minimum((days - previous).astype(np.float64), HOLIDAY_REACH)
-
-
 @final
 @dataclass(frozen=True, slots=True)
 class SessionCalendar:
     """Answers about the sessions of a schedule; equal schedules make equal calendars.
 
-    Make one with `from_exchange`, `weekdays` or `from_json`; these three check what the constructor takes on trust.
+    Make one with `named`, `from_exchange`, `weekdays`, `every_day` or `from_json`; these check what the constructor
+    takes on trust.
     """
 
     schedule: Schedule
@@ -106,6 +41,18 @@ class SessionCalendar:
         """Compute the table that answers everything else."""
         object.__setattr__(self, "_table", table_of(self.schedule))
         object.__setattr__(self, "_special_closes", {one.date: one.time for one in self.schedule.special_closes})
+
+    @classmethod
+    def named(cls, name: str, first: int, last: int) -> Self:
+        """The calendar that a person means: `weekdays` or nothing, `24/7`, or an exchange's code.
+
+        Raises:
+            MissingPackageError: an exchange is named, and exchange-calendars is not installed.
+            ConfigurationError: as the others of its kind.
+        """
+        if name in {"", WEEKDAYS}:
+            return cls.weekdays(first, last)
+        return cls.every_day(first, last) if name == EVERY_DAY else cls.from_exchange(name, first, last)
 
     @classmethod
     def weekdays(cls, first: int, last: int) -> Self:
@@ -120,6 +67,23 @@ class SessionCalendar:
         """
         start, end = whole_months(first, last)
         return cls(Schedule(name=WEEKDAYS, time_zone="UTC", first=start, last=end))
+
+    @classmethod
+    def every_day(cls, first: int, last: int) -> Self:
+        """Every day of the week, as cryptocurrencies trade; a session ends at midnight UTC, when the next one begins.
+
+        Args:
+            first: first date, yyyymmdd; widened to the start of its month, so that month fields are right.
+            last: last date, yyyymmdd; widened to the end of its month.
+
+        Raises:
+            ConfigurationError: no dates, or in the wrong order.
+        """
+        start, end = whole_months(first, last)
+        closes = (CloseTime(date=start, time=MIDNIGHT),)
+        return cls(
+            Schedule(name=EVERY_DAY, time_zone="UTC", first=start, last=end, is_every_day=True, regular_closes=closes)
+        )
 
     @classmethod
     def from_exchange(cls, name: str, first: int, last: int) -> Self:
@@ -154,7 +118,7 @@ class SessionCalendar:
 
     @property
     def name(self) -> str:
-        """The exchange's code (ISO 10383, such as "XNYS"), or "weekdays" where the exchange is unknown."""
+        """The exchange's code (ISO 10383, such as "XNYS"), "24/7", or "weekdays" where the exchange is unknown."""
         return self.schedule.name
 
     @property
@@ -169,8 +133,13 @@ class SessionCalendar:
 
     @property
     def is_exchange(self) -> bool:
-        """Whether an exchange's own sessions are known; False for Monday to Friday, which is only a guess at them."""
+        """Whether a market's own sessions are known; False for Monday to Friday, which is only a guess at them."""
         return self.name != WEEKDAYS
+
+    @property
+    def is_every_day(self) -> bool:
+        """Whether there are sessions on Saturdays and Sundays too."""
+        return self.schedule.is_every_day
 
     def sessions(self, first: int, last: int) -> NDArray[np.int32]:
         """The sessions from `first` to `last`, both included, int32 [N] (read-only).
@@ -259,6 +228,15 @@ class SessionCalendar:
         """
         return sessions[~self._found(sessions, self._rows(sessions))]
 
+    def remedy(self, strangers: NDArray[np.int32]) -> str:
+        """What to do about bars on these dates, int32 [M], of which none is a session."""
+        if is_weekend(strangers).any() and not self.is_every_day:
+            return (
+                "remove these bars, or train by every day of the week, as cryptocurrencies trade, with --calendar "
+                f"{EVERY_DAY}"
+            )
+        return "remove these bars, or train by the calendar of the exchange that they come from"
+
     def close_instant(self, session: int) -> datetime | None:
         """When the session ends, in UTC; None where the calendar knows no closes.
 
@@ -270,8 +248,10 @@ class SessionCalendar:
             self.places(np.array([session], np.int32))
         if not self.schedule.regular_closes:
             return None
-        wall_clock = time.fromisoformat(self._special_closes.get(session) or self._regular_close(session))
-        return datetime.combine(as_date(session), wall_clock, ZoneInfo(self.schedule.time_zone)).astimezone(UTC)
+        clock, zone = self._special_closes.get(session) or self._regular_close(session), self.schedule.time_zone
+        if clock == MIDNIGHT:
+            return datetime.combine(as_date(session) + timedelta(days=1), time(), ZoneInfo(zone)).astimezone(UTC)
+        return datetime.combine(as_date(session), time.fromisoformat(clock), ZoneInfo(zone)).astimezone(UTC)
 
     def _regular_close(self, session: int) -> str:
         return [close.time for close in self.schedule.regular_closes if close.date <= session][-1]
@@ -318,7 +298,7 @@ class SessionCalendar:
 
         A session's values depend on its date and on the calendar, not on the other dates in the array.
 
-            weekday                    0 (Monday) to 4 (Friday)
+            weekday                    0 (Monday) to 4 (Friday); on every day of the week, to 6 (Sunday)
             sessions_to_month_end      sessions left in its month; 0 on the last
             sessions_from_month_start  sessions before it in its month; 0 on the first
             days_to_holiday            calendar days until the next holiday, at most HOLIDAY_REACH
@@ -347,8 +327,7 @@ class SessionCalendar:
             return rows
         day = int(sessions[~is_session][0])
         raise BarsError(
-            f"{shown_date(day)} is not a session of the calendar {self.name}; drop the bar of that date, or choose the "
-            f"calendar of the exchange that it comes from",
+            f"{shown_date(day)} is not a session of the calendar {self.name}: {self.remedy(sessions[~is_session])}",
             metadata={"calendar": self.name, "date": shown_date(day)},
         )
 

@@ -72,8 +72,18 @@ def weekday_of(days: NDArray[np.datetime64]) -> NDArray[np.int64]:
     return (days.astype(np.int64) + 3) % 7  # day 0, 1970-01-01, was a Thursday
 
 
+def days_between(first: int, last: int) -> NDArray[np.datetime64]:
+    """Every day from `first` to `last`, both included, datetime64[D]."""
+    start, stop = day_array((first, last))
+    return np.arange(start, stop + ONE_DAY)
+
+
 def weekdays_between(first: int, last: int) -> NDArray[np.datetime64]:
     """Every Monday to Friday from `first` to `last`, datetime64[D]."""
-    start, stop = day_array((first, last))
-    days = np.arange(start, stop + ONE_DAY)
+    days = days_between(first, last)
     return days[weekday_of(days) < SATURDAY]
+
+
+def is_weekend(dates: NDArray[np.int32]) -> NDArray[np.bool_]:
+    """Which dates, int32 yyyymmdd, are Saturdays and Sundays; in the shape of `dates`."""
+    return weekday_of(days_of(dates)) >= SATURDAY

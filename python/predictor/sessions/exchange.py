@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from predictor.errors import ConfigurationError, MissingPackageError, shown_date
 from predictor.sessions.dates import SATURDAY, dates_of, weekday_of, weekdays_between, whole_months
-from predictor.sessions.schedule import WEEKDAYS, CloseTime, Schedule
+from predictor.sessions.schedule import EVERY_DAY, WEEKDAYS, CloseTime, Schedule
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -78,8 +78,9 @@ def _require_known(name: str, names: Sequence[str]) -> None:
         return
     near = difflib.get_close_matches(name.upper(), names, n=5, cutoff=0.5)
     raise ConfigurationError(
-        f"no exchange {name!r} is known; the nearest are {near}. Pass an ISO 10383 code such as 'XNYS', or "
-        f"{WEEKDAYS!r} for Monday to Friday without holidays",
+        f"no exchange {name!r} is known; the nearest are {near}. Pass an ISO 10383 code such as 'XNYS', "
+        f"{WEEKDAYS!r} for Monday to Friday without holidays, or {EVERY_DAY!r} for bars of every day, as of "
+        "cryptocurrencies",
         metadata={"exchange": name},
     )
 
@@ -102,7 +103,7 @@ def _session_days(exchange: "ExchangeCalendar") -> NDArray[np.datetime64]:
     if weekend.size:
         raise ConfigurationError(
             f"{exchange.name} has sessions on weekends, such as {weekend[0]}; only exchanges that trade from Monday to "
-            f"Friday are supported",
+            f"Friday are supported, and {EVERY_DAY!r} for what trades on every day of the week",
             metadata={"exchange": exchange.name},
         )
     return days

@@ -1,23 +1,44 @@
-"""What is known of an exchange's sessions: holidays and close times between two dates, also as `calendar.json`."""
+"""What is known of an exchange's sessions: holidays and close times between two dates, also as `calendar.json`.
+
+`calendar.json` has versions. The first, which names none, holds Monday to Friday without holidays. The second says
+`is_every_day` too, and knows closes at midnight, "24:00". A schedule is written in the first version that can hold it,
+so that what an earlier program wrote, and can read, stays the same to the byte.
+"""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
+import numpy as np
+from numpy.typing import NDArray
+
 from predictor import canonical
 from predictor.canonical import Json, Record
-from predictor.sessions.dates import dates_of, exists, weekdays_between
+from predictor.sessions.dates import dates_of, days_between, exists, weekdays_between
 
 WEEKDAYS = "weekdays"
 """The name of the calendar that is used when the exchange is unknown."""
 
+EVERY_DAY = "24/7"
+"""The name of the calendar of what trades on every day of the week, as cryptocurrencies do."""
+
+MIDNIGHT: Final = "24:00"
+"""The close of a session that ends with its date."""
+
+VERSION: Final = 2
+"""The newest version of `calendar.json`."""
+
 FILE_NAME: Final = "calendar.json"
 """The file's name in an artifact, for errors."""
 
-_CLOCK = re.compile(r"([01]\d|2[0-3]):[0-5]\d", re.ASCII)
+_CLOCKS: Final[Mapping[int, re.Pattern[str]]] = {
+    1: re.compile(r"([01]\d|2[0-3]):[0-5]\d", re.ASCII),
+    2: re.compile(r"([01]\d|2[0-3]):[0-5]\d|24:00", re.ASCII),
+}
+"""Times of day, by the version of the file."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,7 +47,7 @@ class CloseTime:
 
     Attributes:
         date: yyyymmdd.
-        time: "HH:MM", local to the exchange.
+        time: "HH:MM", local to the exchange; "24:00" is the midnight at which the date ends.
     """
 
     date: int
@@ -35,14 +56,15 @@ class CloseTime:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Schedule:
-    """An exchange's sessions from `first` to `last`: Monday to Friday without `holidays`.
+    """An exchange's sessions from `first` to `last`: Monday to Friday, or every day, without `holidays`.
 
     Attributes:
-        name: the exchange's code (ISO 10383, such as "XNYS"), or "weekdays" where the exchange is unknown.
+        name: the exchange's code (ISO 10383, such as "XNYS"), "24/7", or "weekdays" where the exchange is unknown.
         time_zone: IANA name of the zone in which dates and close times are meant.
         first: first date covered, yyyymmdd.
         last: last date covered, yyyymmdd.
-        holidays: weekdays without a session, ascending.
+        is_every_day: whether Saturdays and Sundays are sessions too.
+        holidays: days without a session that would else be one, ascending.
         unannounced: those of the holidays that nobody knew of beforehand, ascending. Fields that look ahead do not
             see them, or a model would learn from what no one could know on the day.
         regular_closes: the usual close from a date on, ascending; the first holds from `first`. Empty = unknown.
@@ -53,16 +75,31 @@ class Schedule:
     time_zone: str
     first: int
     last: int
+    is_every_day: bool = False
     holidays: tuple[int, ...] = ()
     unannounced: tuple[int, ...] = ()
     regular_closes: tuple[CloseTime, ...] = ()
     special_closes: tuple[CloseTime, ...] = ()
 
+    @property
+    def days(self) -> NDArray[np.datetime64]:
+        """The sessions and the holidays, datetime64[D], ascending."""
+        between = days_between if self.is_every_day else weekdays_between
+        return between(self.first, self.last)
+
+    @property
+    def version(self) -> int:
+        """The first version of `calendar.json` that can hold it."""
+        closes = (*self.regular_closes, *self.special_closes)
+        return 2 if self.is_every_day or MIDNIGHT in {close.time for close in closes} else 1
+
 
 def to_bytes(schedule: Schedule) -> bytes:
     """The schedule in canonical JSON; equal schedules give equal bytes."""
+    newer: dict[str, Json] = {"version": schedule.version, "is_every_day": schedule.is_every_day}
     return canonical.to_bytes(
         {
+            **(newer if schedule.version > 1 else {}),
             "name": schedule.name,
             "time_zone": schedule.time_zone,
             "first": schedule.first,
@@ -79,10 +116,11 @@ def from_bytes(content: bytes) -> Schedule:
     """Read what `to_bytes` wrote; the result is equal to the schedule that was written.
 
     Raises:
-        ArtifactError: not strict JSON, a key missing, unknown or twice, or an invalid value; the message and
-            `metadata["key"]` name the key.
+        ArtifactError: a newer version than this program's, not strict JSON, a key missing, unknown or twice, or an
+            invalid value; the message and `metadata["key"]` name the key.
     """
     record = Record.from_bytes(content, FILE_NAME)
+    version = _version(record)
     first, last = _date(record, "first"), _date(record, "last")
     if first > last:
         raise record.refusal("last", f"is {last}, before first, {first}")
@@ -91,10 +129,11 @@ def from_bytes(content: bytes) -> Schedule:
         time_zone=_time_zone(record),
         first=first,
         last=last,
+        is_every_day=version > 1 and record.flag("is_every_day"),
         holidays=_dates(record, "holidays"),
         unannounced=_dates(record, "unannounced"),
-        regular_closes=_closes(record, "regular_closes"),
-        special_closes=_closes(record, "special_closes"),
+        regular_closes=_closes(record, "regular_closes", version),
+        special_closes=_closes(record, "special_closes", version),
     )
     record.end()
     _check_consistent(record, schedule)
@@ -103,6 +142,20 @@ def from_bytes(content: bytes) -> Schedule:
 
 def _close_json(close: CloseTime) -> Json:
     return {"date": close.date, "time": close.time}
+
+
+def _version(record: Record) -> int:
+    """The version that the file is of; files of the first do not say so."""
+    if not record.has("version"):
+        return 1
+    version = record.integer("version")
+    if version > VERSION:
+        raise record.refusal(
+            "version", f"is {version}, this program reads up to {VERSION}; update quantra, or train the model again"
+        )
+    if version < 2:  # noqa: PLR2004 - the first version that says so
+        raise record.refusal("version", f"is {version}, but a file that names its version is of 2 at least")
+    return version
 
 
 def _name(record: Record) -> str:
@@ -138,15 +191,15 @@ def _dates(record: Record, key: str) -> tuple[int, ...]:
     return days
 
 
-def _closes(record: Record, key: str) -> tuple[CloseTime, ...]:
-    closes = tuple(_close(item) for item in record.records(key))
+def _closes(record: Record, key: str, version: int) -> tuple[CloseTime, ...]:
+    closes = tuple(_close(item, version) for item in record.records(key))
     _check_ascending(record, key, [close.date for close in closes])
     return closes
 
 
-def _close(record: Record) -> CloseTime:
+def _close(record: Record, version: int) -> CloseTime:
     close = CloseTime(date=_date(record, "date"), time=record.text("time"))
-    if not _CLOCK.fullmatch(close.time):
+    if not _CLOCKS[version].fullmatch(close.time):
         raise record.refusal("time", f"is {close.time!r}, which is not a time of day (HH:MM)")
     record.end()
     return close
@@ -166,10 +219,13 @@ def _check_ascending(record: Record, key: str, days: Sequence[int]) -> None:
 
 def _check_consistent(record: Record, schedule: Schedule) -> None:
     """Refuse a schedule whose parts contradict each other."""
-    weekdays = frozenset(dates_of(weekdays_between(schedule.first, schedule.last)).tolist())
-    _check_among(record, "holidays", schedule.holidays, weekdays, "not a weekday between first and last")
+    if schedule.is_every_day != (schedule.name == EVERY_DAY):
+        raise record.refusal("name", f"is {schedule.name!r}, but {EVERY_DAY!r} has every day of the week, and it alone")
+    days = frozenset(dates_of(schedule.days).tolist())
+    kind = "day" if schedule.is_every_day else "weekday"
+    _check_among(record, "holidays", schedule.holidays, days, f"not a {kind} between first and last")
     _check_among(record, "unannounced", schedule.unannounced, frozenset(schedule.holidays), "not among the holidays")
-    sessions = weekdays.difference(schedule.holidays)
+    sessions = days.difference(schedule.holidays)
     if not sessions:
         raise record.refusal("holidays", "leave no session")
     special = [close.date for close in schedule.special_closes]

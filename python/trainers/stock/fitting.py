@@ -19,7 +19,7 @@ from predictor.features import FeatureSet
 from predictor.inference import Engine, freeze
 from predictor.model import output_map
 from predictor.networks import TAPS, Edges, PanelForecasting, WindowNormaliser, build_network, kind_named
-from predictor.sessions import WEEKDAYS, SessionCalendar, dates_of, days_of
+from predictor.sessions import SessionCalendar, dates_of, days_of
 from predictor.windows import Pipeline
 from trainers.loop import (
     Checkpoints,
@@ -37,6 +37,7 @@ from trainers.loop import (
     seed_everything,
 )
 from trainers.progress import Consumer
+from trainers.stock.calendars import check_sessions
 from trainers.stock.conformal import calibrate
 from trainers.stock.covariates import fit_features
 from trainers.stock.data import NO_SOURCE, ROWS, History, Windows
@@ -81,21 +82,16 @@ def fit_pipeline(
 
 
 def _calendar(bars: BarPanel, name: str) -> SessionCalendar:
-    """The exchange's sessions from the first bar to five years after the last; the bars must lie on them."""
+    """The calendar's sessions from the first bar to five years after the last; the bars must lie on them."""
     first, last = int(bars.sessions[0]), int(bars.sessions[-1])
     end = int(dates_of(days_of(np.array([last], np.int32)) + np.timedelta64(366 * CALENDAR_YEARS, "D"))[0])
-    plain = name in {"", WEEKDAYS}
-    calendar = SessionCalendar.weekdays(first, end) if plain else SessionCalendar.from_exchange(name, first, end)
+    calendar = SessionCalendar.named(name, first, end)
     if bars.calendar and bars.calendar != calendar.name:
         raise ConfigurationError(
             f"the bars are of calendar {bars.calendar}, but the recipe's calendar is {calendar.name}; the model would "
             "refuse such bars later: use the same exchange for both"
         )
-    strangers = calendar.unexpected(bars.sessions)
-    if len(strangers):
-        raise ConfigurationError(
-            f"{calendar.name} held no session on {strangers[:5].tolist()}; remove these bars or choose another calendar"
-        )
+    check_sessions(bars, calendar)
     return calendar
 
 

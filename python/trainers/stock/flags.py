@@ -13,9 +13,10 @@ import typer
 from predictor.cli.options import CovariateFlags
 from predictor.covariates import CovariateSource
 from predictor.errors import ConfigurationError
-from predictor.features import CovariateFields, FeatureSet, alpha158_features, default_features
+from predictor.features import CovariateFields, FeatureSet, alpha158_features, default_features, every_day_features
 from predictor.flags import Flag, Given, SettingsT
 from predictor.networks import kind_named
+from predictor.sessions import EVERY_DAY
 from trainers.stock.card import features_identity
 from trainers.stock.recipe import Recipe, RecipeChanges, optimisation_of
 from trainers.stock.splits import SplitShares
@@ -44,24 +45,26 @@ class Reads:
     features: Annotated[str, Flag("A file of feature expressions, `default` or `alpha158`.")] = "default"
     known: Known = ""
 
-    def beside(self, covariates: CovariateSource) -> FeatureSet:
-        """The features, with the columns of these files among them.
+    def beside(self, covariates: CovariateSource, calendar: str) -> FeatureSet:
+        """The features of a model of this calendar, with the columns of these files among them.
 
         Raises:
             QuantraError: see `features_named` and `covariate_fields`.
         """
-        return features_named(self.features, covariate_fields(covariates, self.known))
+        return features_named(self.features, calendar, covariate_fields(covariates, self.known))
 
 
-def features_named(name: str, covariates: CovariateFields | None = None) -> FeatureSet:
+def features_named(name: str, calendar: str, covariates: CovariateFields | None = None) -> FeatureSet:
     """The feature set of that name, or of the file at that path.
 
     Args:
         name: `default`, `alpha158` or a path.
+        calendar: the model's; what trades on every day of the week has a default of its own.
         covariates: columns that the file's expressions may read; one that none of them reads becomes a feature.
     """
     beside = covariates or CovariateFields()
-    named = {"default": default_features, "alpha158": alpha158_features}
+    default = every_day_features if calendar == EVERY_DAY else default_features
+    named = {"default": default, "alpha158": alpha158_features}
     chosen = named[name]() if name in named else FeatureSet.read(name, beside)
     return chosen.with_covariates(beside)
 
@@ -154,7 +157,8 @@ def _other_features(reads: Given[Reads], parent: Parent, files: CovariateFlags) 
     if set(fields.known) != set(own):
         yield f"{reads.flags['known']} is {asked.known} and the artifact's {','.join(own) or 'none'}"
     elif "features" in reads.flags and (
-        features_identity(features_named(asked.features, fields)) != features_identity(parent.features)
+        features_identity(features_named(asked.features, parent.recipe.calendar, fields))
+        != features_identity(parent.features)
     ):
         yield f"{reads.flags['features']} is {asked.features}, whose features are not the artifact's"
 

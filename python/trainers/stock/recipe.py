@@ -133,7 +133,12 @@ class Recipe:
     ] = None
     """The splits by their dates; None cuts the bars by `shares`."""
     calendar: Annotated[
-        str, Flag("Exchange code, such as XNYS; weekdays, or empty: Monday to Friday.", read=str, none="")
+        str,
+        Flag(
+            "Exchange code, such as XNYS; 24/7: every day of the week; weekdays, or empty: Monday to Friday.",
+            read=str,
+            none="",
+        ),
     ] = ""
     optimisation: Optimisation = field(default_factory=Optimisation)
 

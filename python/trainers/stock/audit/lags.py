@@ -93,5 +93,7 @@ def _ic(judged: AuditedForecasts, lag: int) -> Estimate | None:
 
 
 def _sharpe(judged: AuditedForecasts, lag: int) -> tuple[float, float]:
-    wanted = weights_of(judged.forecasts, judged.horizon, judged.tactic)
-    return sharpe(run_book(wanted, judged.closes, replace(judged.terms, delay=lag)).gross[lag:])
+    a_year = judged.terms.sessions_a_year
+    wanted = weights_of(judged.forecasts, judged.horizon, judged.tactic, a_year)
+    gross = run_book(wanted, judged.closes, replace(judged.terms, delay=lag)).gross[lag:]
+    return sharpe(gross, a_year)

@@ -105,6 +105,7 @@ def audit(
         LoopError: a training failed.
     """
     doubts = heard(source.doubts(bars), warn)
+    terms = replace(terms, sessions_a_year=source.sessions_a_year)
     subject = _subject(source, bars, announce)
     positions = _days(subject)
     first, last = (int(subject.bars.sessions[positions[place]]) for place in (0, -1))
@@ -123,7 +124,7 @@ def audit(
         permutation=_permutation(subject, judged, depth, announce),
         lags=check_lags(judged),
         costs=check_costs(book, terms, tactic.strategy.value),
-        trials=check_trials(book.net, counted_trials(depth.trials, source.card)),
+        trials=check_trials(book.net, counted_trials(depth.trials, source.card), terms.sessions_a_year),
         notes=(*_notes(subject, depth), *_closings(book, terms, tactic)),
         warnings=doubts,
     )
@@ -205,7 +206,7 @@ def _refuse_unknown(judged: AuditedForecasts) -> None:
 
 def _book(judged: AuditedForecasts) -> Book:
     """The strategy's book from its first trade on."""
-    wanted = weights_of(judged.forecasts, judged.horizon, judged.tactic)
+    wanted = weights_of(judged.forecasts, judged.horizon, judged.tactic, judged.terms.sessions_a_year)
     return run_book(wanted, judged.closes, judged.terms).since(judged.terms.delay)
 
 

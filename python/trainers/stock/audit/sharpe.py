@@ -28,7 +28,7 @@ EULER_MASCHERONI = 0.5772156649015329
 
 def check_costs(book: Book, terms: Terms, strategy: str) -> CostCheck:
     """Pass where the Sharpe ratio after costs lies above 0 with its whole 95 % interval, fail where below."""
-    ratio, error = sharpe(book.net)
+    ratio, error = sharpe(book.net, terms.sessions_a_year)
     return CostCheck(
         verdict=_cost_verdict(ratio, error),
         strategy=strategy,
@@ -69,7 +69,7 @@ def counted_trials(given: int | None, card: Mapping[str, Json]) -> Trials:
     return Trials(count=1, counted_by="nobody counted others: give --trials", known=False)
 
 
-def check_trials(returns: FloatArray, trials: Trials) -> TrialsCheck:
+def check_trials(returns: FloatArray, trials: Trials, a_year: int = SESSIONS_A_YEAR) -> TrialsCheck:
     """Pass where the deflated Sharpe ratio is at least 0.95, fail where it is at most 0.05.
 
     A ratio just below that of the luckiest trial refutes nothing: half of all trials without skill lie there. Where
@@ -78,6 +78,7 @@ def check_trials(returns: FloatArray, trials: Trials) -> TrialsCheck:
     Args:
         returns: [T] daily, after costs.
         trials: how many there were.
+        a_year: sessions of one.
     """
     best = expected_best(trials.count, len(returns))
     moments = Moments.of(returns) if np.ptp(returns) > 0 else None
@@ -87,8 +88,8 @@ def check_trials(returns: FloatArray, trials: Trials) -> TrialsCheck:
         trials=trials.count,
         counted_by=trials.counted_by,
         sessions=len(returns),
-        sharpe=None if moments is None else moments.ratio * sqrt(SESSIONS_A_YEAR),
-        expected_best=best * sqrt(SESSIONS_A_YEAR),
+        sharpe=None if moments is None else moments.ratio * sqrt(a_year),
+        expected_best=best * sqrt(a_year),
         probabilistic=None if moments is None else probabilistic_sharpe(moments, 0.0),
         deflated=deflated,
     )

@@ -32,6 +32,7 @@ from trainers.stock.backtest.strategies import Tactic, Terms
 from trainers.stock.backtest.terminal import backtest_tables, watched
 from trainers.stock.doubts import heard
 from trainers.stock.flags import Known, Reads
+from trainers.stock.recipes import read_recipe_file
 
 RESULT: Final = "backtest.json"
 
@@ -67,7 +68,8 @@ class Subject:
             return artifact_source(self.artifact, self.device, covariates)
         if self.recipe is None or self.artifact is not None:
             raise typer.BadParameter("give either an ARTIFACT or --recipe FILE")
-        return recipe_source(self.recipe, reads.beside(covariates), covariates)
+        features = reads.beside(covariates, read_recipe_file(self.recipe).calendar)
+        return recipe_source(self.recipe, features, covariates)
 
     @property
     def path(self) -> Path | None:

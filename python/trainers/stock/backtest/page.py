@@ -11,7 +11,7 @@ from predictor.arrays import FloatArray
 from predictor.charts import BookCurve
 from predictor.replacement import replace_file
 from predictor.report import NOTHING, Cell, Grid, GridLine, PageBuilder, number_cell
-from trainers.stock.backtest.performance import SHARPE_FORMULA, Performance, bill, break_even, sharpe_at
+from trainers.stock.backtest.performance import Performance, bill, break_even, sharpe_at, sharpe_formula
 from trainers.stock.backtest.result import Backtest, Track, lead_over, sentence_of, verdict_of
 from trainers.stock.backtest.strategies import LONGEST_HALT, Strategy, Tactic, Terms
 
@@ -57,7 +57,7 @@ def render_backtest(name: str, backtest: Backtest) -> str:
             "turnover": turnover_chart(backtest, page),
             "smoothed": SMOOTHED,
             "longest_halt": LONGEST_HALT,
-            "sharpe_formula": SHARPE_FORMULA,
+            "sharpe_formula": sharpe_formula(backtest.terms.sessions_a_year),
         }
     )
 

@@ -12,10 +12,13 @@ from trainers.stock.backtest.book import Book
 from trainers.stock.backtest.strategies import BASIS_POINT, SESSIONS_A_YEAR, Terms
 from trainers.stock.evaluation.standard_errors import mean_error
 
-SHARPE_FORMULA = (
-    "sqrt(252) x mean / standard deviation of daily returns, no interest subtracted; standard error by the delta "
-    "method with Newey-West weights (Lo 2002)"
-)
+
+def sharpe_formula(a_year: int = SESSIONS_A_YEAR) -> str:
+    """What is meant by a Sharpe ratio, for people."""
+    return (
+        f"sqrt({a_year}) x mean / standard deviation of daily returns, no interest subtracted; standard error by the "
+        "delta method with Newey-West weights (Lo 2002)"
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,13 +46,13 @@ class Performance:
     drawdown: Drawdown
 
 
-def performance(returns: FloatArray) -> Performance:
-    """The figures of daily returns [T]."""
+def performance(returns: FloatArray, a_year: int = SESSIONS_A_YEAR) -> Performance:
+    """The figures of daily returns [T], of which a year has so many."""
     growth = float(np.prod(1 + returns))
-    ratio, error = sharpe(returns)
+    ratio, error = sharpe(returns, a_year)
     return Performance(
-        annual_return=growth ** (SESSIONS_A_YEAR / len(returns)) - 1 if growth > 0 else -1.0,
-        annual_volatility=float(returns.std()) * SESSIONS_A_YEAR**0.5,
+        annual_return=growth ** (a_year / len(returns)) - 1 if growth > 0 else -1.0,
+        annual_volatility=float(returns.std()) * a_year**0.5,
         sharpe=ratio,
         sharpe_error=error,
         drawdown=drawdown(returns),
@@ -61,7 +64,7 @@ def equity(returns: FloatArray) -> FloatArray:
     return np.multiply.accumulate(1 + returns)
 
 
-def sharpe(returns: FloatArray) -> tuple[float, float]:
+def sharpe(returns: FloatArray, a_year: int = SESSIONS_A_YEAR) -> tuple[float, float]:
     """A year's Sharpe ratio of daily returns [T] and its standard error; NaN where they never move.
 
     With z the standardised returns and s the daily ratio, the ratio's influence function is z - s (z^2 - 1) / 2, and
@@ -69,10 +72,10 @@ def sharpe(returns: FloatArray) -> tuple[float, float]:
     familiar sqrt((1 + s^2 / 2) / T).
     """
     daily, influence = _sharpe(returns)
-    return daily * SESSIONS_A_YEAR**0.5, mean_error(influence) * SESSIONS_A_YEAR**0.5
+    return daily * a_year**0.5, mean_error(influence) * a_year**0.5
 
 
-def sharpe_lead(ours: FloatArray, theirs: FloatArray) -> tuple[float, float]:
+def sharpe_lead(ours: FloatArray, theirs: FloatArray, a_year: int = SESSIONS_A_YEAR) -> tuple[float, float]:
     """A year's Sharpe ratio of daily returns [T] less that of others [T] on the same days, and its standard error.
 
     The error is that of the mean of the influence functions' difference, so that what moves both alike cancels out
@@ -80,7 +83,7 @@ def sharpe_lead(ours: FloatArray, theirs: FloatArray) -> tuple[float, float]:
     """
     (mine, my_influence), (other, other_influence) = _sharpe(ours), _sharpe(theirs)
     error = mean_error(my_influence - other_influence)
-    return (mine - other) * SESSIONS_A_YEAR**0.5, error * SESSIONS_A_YEAR**0.5
+    return (mine - other) * a_year**0.5, error * a_year**0.5
 
 
 def _sharpe(returns: FloatArray) -> tuple[float, FloatArray]:
@@ -114,7 +117,7 @@ class Bill:
 def bill(book: Book, terms: Terms) -> Bill:
     """What a book earned and paid."""
     gross, net, trading = (
-        SESSIONS_A_YEAR * float(daily.mean()) for daily in (book.gross, book.net, terms.cost * book.traded)
+        terms.sessions_a_year * float(daily.mean()) for daily in (book.gross, book.net, terms.cost * book.traded)
     )
     return Bill(gross=gross, trading=trading, borrowing=gross - net - trading, net=net)
 
@@ -122,7 +125,7 @@ def bill(book: Book, terms: Terms) -> Bill:
 def sharpe_at(book: Book, terms: Terms, cost_bps: float) -> tuple[float, float]:
     """A year's Sharpe ratio and its standard error, had every unit traded cost so many basis points."""
     other = replace(terms, cost_bps=cost_bps)
-    return sharpe(book.net + (terms.cost - other.cost) * book.traded)
+    return sharpe(book.net + (terms.cost - other.cost) * book.traded, terms.sessions_a_year)
 
 
 def break_even(book: Book, terms: Terms) -> float | None:

@@ -12,7 +12,7 @@ from predictor.canonical import Json
 from predictor.skill import Verdict
 from trainers.stock.backtest.book import Book
 from trainers.stock.backtest.folds import Fold
-from trainers.stock.backtest.performance import SHARPE_FORMULA, Performance, equity, performance, sharpe_lead
+from trainers.stock.backtest.performance import Performance, equity, performance, sharpe_formula, sharpe_lead
 from trainers.stock.backtest.strategies import LONGEST_HALT, SESSIONS_A_YEAR, Tactic, Terms
 
 STANDARD_ERRORS_95: Final = 1.96
@@ -89,15 +89,17 @@ class Backtest:
 def track_of(name: str, sessions: NDArray[np.int32], book: Book, terms: Terms) -> Track:
     """A book over sessions [T], from its first trade on: before it nothing can be earned, which would only dilute."""
     traded = book.since(terms.delay)
-    return Track(name=name, sessions=sessions[terms.delay :], book=traded, figures=figures_of(traded))
+    return Track(
+        name=name, sessions=sessions[terms.delay :], book=traded, figures=figures_of(traded, terms.sessions_a_year)
+    )
 
 
-def figures_of(book: Book) -> Figures:
-    """The numbers, scalars all, of one book."""
+def figures_of(book: Book, a_year: int = SESSIONS_A_YEAR) -> Figures:
+    """The numbers, scalars all, of one book, of whose sessions a year has so many."""
     held = book.weights[:-1].any(axis=1)
     return Figures(
-        gross=performance(book.gross),
-        net=performance(book.net),
+        gross=performance(book.gross, a_year),
+        net=performance(book.net, a_year),
         turnover=float(book.traded.mean()),
         hit_rate=float((book.gross[1:][held] > 0).mean()) if held.any() else float("nan"),
         exposure=float(book.exposure.mean()),
@@ -117,13 +119,12 @@ def summary_json(backtest: Backtest) -> dict[str, Json]:
             **asdict(backtest.terms),
             "tranches": backtest.terms.tranches,
             "longest_halt": LONGEST_HALT,
-            "sessions_a_year": SESSIONS_A_YEAR,
         },
-        "sharpe": SHARPE_FORMULA,
+        "sharpe": sharpe_formula(backtest.terms.sessions_a_year),
         "folds": [asdict(fold) for fold in backtest.folds],
         "notes": list(backtest.notes),
         "warnings": list(backtest.warnings),
-        "table": [{"name": track.name, **_figures_json(track)} for track in backtest.tracks],
+        "table": [{"name": track.name, **_figures_json(track, backtest.terms)} for track in backtest.tracks],
         "leads": [_lead_json(backtest, track) for track in backtest.benchmarks],
     }
 
@@ -153,13 +154,13 @@ def _track_json(track: Track) -> Json:
     }
 
 
-def _figures_json(track: Track) -> dict[str, Json]:
+def _figures_json(track: Track, terms: Terms) -> dict[str, Json]:
     figures = track.figures
     return {
         "gross": _performance_json(figures.gross, track.sessions),
         "net": _performance_json(figures.net, track.sessions),
         "turnover": figures.turnover,
-        "annual_turnover": figures.turnover * SESSIONS_A_YEAR,
+        "annual_turnover": figures.turnover * terms.sessions_a_year,
         "hit_rate": _json_number(figures.hit_rate),
         "exposure": figures.exposure,
         "net_exposure": figures.net_exposure,
@@ -210,7 +211,7 @@ def leads_of(backtest: Backtest) -> str:
 
 def lead_over(backtest: Backtest, benchmark: Track) -> tuple[float, float]:
     """The strategy's yearly Sharpe ratio after costs less a benchmark's, and its standard error; NaN without either."""
-    return sharpe_lead(backtest.strategy.book.net, benchmark.book.net)
+    return sharpe_lead(backtest.strategy.book.net, benchmark.book.net, backtest.terms.sessions_a_year)
 
 
 def sharpe_text(performance: Performance) -> str:

@@ -1,7 +1,7 @@
 """A backtest from bars to its result: folds, forecasts, books."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +18,7 @@ from trainers.stock.backtest.refits import forecast_standing, refit_job, walk_re
 from trainers.stock.backtest.result import Backtest, Track, track_of
 from trainers.stock.backtest.source import ModelSource, TrainedModel, refuse_in_sample
 from trainers.stock.backtest.store import ForecastStore
-from trainers.stock.backtest.strategies import MOMENTUM, SESSIONS_A_YEAR, Tactic, Terms, benchmark_weights, weights_of
+from trainers.stock.backtest.strategies import MOMENTUM, Tactic, Terms, benchmark_weights, weights_of
 from trainers.stock.card import bars_hash, features_identity
 from trainers.stock.evaluation.bound_model import origins
 
@@ -174,7 +174,8 @@ def traded(
     tactic: Tactic,
     digest: str,
 ) -> Backtest:
-    """The books of forecasts that are there already."""
+    """The books of forecasts that are there already, by the year of the model's calendar."""
+    terms = replace(terms, sessions_a_year=source.sessions_a_year)
     closes = np.ascontiguousarray(bars.adjusted().close.T)
     first = int(np.searchsorted(bars.sessions, forecasts.sessions[0]))
     period = slice(first, first + len(forecasts.sessions))
@@ -182,8 +183,8 @@ def traded(
     def track(name: str, wanted: FloatArray) -> Track:
         return track_of(name, forecasts.sessions, run_book(wanted, closes[period], terms), terms)
 
-    strategy = track(f"model, {tactic.strategy}", weights_of(forecasts, terms.horizon, tactic))
-    wanted = benchmark_weights(closes[: period.stop], first, tactic.share)
+    strategy = track(f"model, {tactic.strategy}", weights_of(forecasts, terms.horizon, tactic, terms.sessions_a_year))
+    wanted = benchmark_weights(closes[: period.stop], first, tactic.share, terms.sessions_a_year)
     benchmarks = tuple(track(name, weights) for name, weights in wanted.items())
     return Backtest(
         symbols=bars.symbols,
@@ -214,5 +215,6 @@ def closing_note(name: str, closed: int, terms: Terms) -> str:
 
 def _notes(tracks: tuple[Track, ...], first: int, terms: Terms) -> tuple[str, ...]:
     closed = [closing_note(t.name, t.figures.closed, terms) for t in tracks if t.figures.closed]
-    young = [f"{MOMENTUM} begins late: it looks back {SESSIONS_A_YEAR} sessions, and {first} lie before the start"]
-    return (SURVIVORS, *closed, *(young if first < SESSIONS_A_YEAR else []))
+    year = terms.sessions_a_year
+    young = [f"{MOMENTUM} begins late: it looks back {year} sessions, and {first} lie before the start"]
+    return (SURVIVORS, *closed, *(young if first < year else []))

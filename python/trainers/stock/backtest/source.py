@@ -19,11 +19,12 @@ from predictor.model import Answering, Model
 from predictor.networks import Edges
 from predictor.registry import Runtime, load_model
 from trainers.stock.backtest.refits import MAX_ROWS
+from trainers.stock.backtest.strategies import sessions_a_year
 from trainers.stock.card import features_identity
 from trainers.stock.data import NO_SOURCE
 from trainers.stock.doubts import networks_of, of_models, of_recipe
 from trainers.stock.edges import given_edges
-from trainers.stock.evaluation.bound_model import Judgeable, last_seen
+from trainers.stock.evaluation.bound_model import Judgeable, calendar_of, last_seen
 from trainers.stock.evaluation.seen import splits_of
 from trainers.stock.recipe import Recipe
 from trainers.stock.recipes import read_recipe, read_recipe_file
@@ -79,6 +80,13 @@ class ModelSource:
                 "folder members, or backtest it with --refit never"
             )
         return self.recipe
+
+    @property
+    def sessions_a_year(self) -> int:
+        """How many the calendar of the model, or of the recipe, has."""
+        if self.standing is not None:
+            return sessions_a_year(calendar_of(self.standing.model).name)
+        return sessions_a_year(self.known_recipe().calendar)
 
     def doubts(self, bars: BarPanel) -> tuple[str, ...]:
         """What makes these bars and the covariate files doubtful for judging it."""

@@ -5,7 +5,7 @@ The absolute weights of a day add up to 1 at most: nothing is levered, and what 
 interest. A stock without a forecast has no weight.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from math import inf
@@ -18,15 +18,20 @@ from predictor.arrays import BoolArray, FloatArray
 from predictor.errors import ConfigurationError
 from predictor.flags import Flag
 from predictor.networks import TargetKind
+from predictor.sessions import EVERY_DAY
 from trainers.stock.backtest.forecasts import DailyForecasts
 
 SESSIONS_A_YEAR = 252
+"""Of an exchange, on average."""
+DAYS_A_YEAR = 365
+"""Of what trades on every day of the week."""
 BASIS_POINT = 1e-4
 
 LONGEST_HALT = 20
 """Sessions without a bar in a row after which a position is closed as delisted."""
 
-MONTH, WEEK = 21, 5
+MONTHS_A_YEAR = 12
+WEEK = 5
 """Sessions."""
 
 EQUAL_WEIGHT = "equal weight"
@@ -57,6 +62,8 @@ class Terms:
             minimum=-1,
         ),
     ] = 0.0
+    sessions_a_year: int = SESSIONS_A_YEAR
+    """What a session's figures become a year's by; backtests and audits take that of the model's calendar."""
 
     def __post_init__(self) -> None:
         for name, least in (("horizon", 1), ("rebalance", 1), ("delay", 0)):
@@ -85,7 +92,7 @@ class Terms:
     @property
     def borrow(self) -> float:
         """Paid a session on every unit that is short, as a share of it."""
-        return BASIS_POINT * self.borrow_bps / SESSIONS_A_YEAR
+        return BASIS_POINT * self.borrow_bps / self.sessions_a_year
 
 
 class Strategy(StrEnum):
@@ -122,13 +129,25 @@ class Tactic:
             raise ConfigurationError(f"volatility is {self.volatility:g} a year, but must be above 0 and finite")
 
 
-def weights_of(forecasts: DailyForecasts, horizon: int, tactic: Tactic) -> FloatArray:
-    """[D, S] what the strategy wants after each session's close.
+def sessions_a_year(calendar: str) -> int:
+    """How many sessions of the calendar of this name a year has."""
+    return DAYS_A_YEAR if calendar == EVERY_DAY else SESSIONS_A_YEAR
+
+
+def weights_of(forecasts: DailyForecasts, horizon: int, tactic: Tactic, a_year: int = SESSIONS_A_YEAR) -> FloatArray:
+    """[D, S] what the strategy wants after each session's close, of which a year has so many.
 
     Raises:
         ConfigurationError: the horizon is not forecast, or the strategy cannot read this kind of forecast.
     """
-    return _WEIGHTS[tactic.strategy](forecasts, forecasts.place(horizon), tactic)
+    place = forecasts.place(horizon)
+    match tactic.strategy:
+        case Strategy.RANK:
+            return _rank(forecasts, place, tactic)
+        case Strategy.SIGN:
+            return _sign(forecasts, place, tactic)
+        case Strategy.VOL_TARGET:
+            return _vol_target(forecasts, place, tactic, a_year)
 
 
 def long_short(scores: FloatArray, share: float) -> FloatArray:
@@ -168,26 +187,26 @@ def _sign(forecasts: DailyForecasts, place: int, tactic: Tactic) -> FloatArray:
     return np.where(moved, np.sign(np.where(known, median, 0.0)), 0.0) * equal_long(known)
 
 
-def _vol_target(forecasts: DailyForecasts, place: int, tactic: Tactic) -> FloatArray:
-    expected = expected_volatility(forecasts, place)
+def _vol_target(forecasts: DailyForecasts, place: int, tactic: Tactic, a_year: int) -> FloatArray:
+    expected = expected_volatility(forecasts, place, a_year)
     known = np.isfinite(expected)
     scaled = np.minimum(1.0, tactic.volatility / np.where(known, expected, np.inf))
     return scaled * equal_long(known)
 
 
-def expected_volatility(forecasts: DailyForecasts, place: int) -> FloatArray:
+def expected_volatility(forecasts: DailyForecasts, place: int, a_year: int = SESSIONS_A_YEAR) -> FloatArray:
     """[D, S] a year's standard deviation by the forecast of one horizon.
 
     Of a log return: the band from the lowest to the highest quantile, as wide as a normal distribution's.
     """
     if forecasts.kind is TargetKind.LOG_VOLATILITY:
-        return np.exp(forecasts.median[..., place]) * np.sqrt(SESSIONS_A_YEAR)
+        return np.exp(forecasts.median[..., place]) * np.sqrt(a_year)
     low, high = forecasts.levels[0], forecasts.levels[-1]
     if low == high:
         raise ConfigurationError("vol-target needs a band, but the model forecasts a single quantile")
     normal = NormalDist().inv_cdf(high) - NormalDist().inv_cdf(low)
     width = forecasts.values[..., place, -1] - forecasts.values[..., place, 0]
-    return width / normal * np.sqrt(SESSIONS_A_YEAR / forecasts.horizons[place])
+    return width / normal * np.sqrt(a_year / forecasts.horizons[place])
 
 
 def _require_returns(forecasts: DailyForecasts, strategy: Strategy) -> None:
@@ -198,14 +217,9 @@ def _require_returns(forecasts: DailyForecasts, strategy: Strategy) -> None:
         )
 
 
-_WEIGHTS: dict[Strategy, Callable[[DailyForecasts, int, Tactic], FloatArray]] = {
-    Strategy.RANK: _rank,
-    Strategy.SIGN: _sign,
-    Strategy.VOL_TARGET: _vol_target,
-}
-
-
-def benchmark_weights(closes: FloatArray, first: int, share: float) -> Mapping[str, FloatArray]:
+def benchmark_weights(
+    closes: FloatArray, first: int, share: float, a_year: int = SESSIONS_A_YEAR
+) -> Mapping[str, FloatArray]:
     """What each benchmark wants after the closes from position `first` on.
 
     Equal weight is long every stock that has a bar. Momentum is long the stocks that rose most from 12 months to one
@@ -216,12 +230,13 @@ def benchmark_weights(closes: FloatArray, first: int, share: float) -> Mapping[s
         closes: [T, S] adjusted closes of the whole history, NaN where there is no bar.
         first: position of the first decision.
         share: of the stocks on each side.
+        a_year: sessions of one.
 
     Returns:
         [T - first, S] each.
     """
     present = np.isfinite(closes)
-    momentum = np.where(present, _change(closes, SESSIONS_A_YEAR, MONTH), np.nan)
+    momentum = np.where(present, _change(closes, a_year, round(a_year / MONTHS_A_YEAR)), np.nan)
     reversal = -_change(closes, WEEK, 0)
     return {
         EQUAL_WEIGHT: equal_long(present[first:]),

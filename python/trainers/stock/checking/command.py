@@ -20,11 +20,10 @@ from predictor.cli.options import AsJson, ReadingFlags
 from predictor.cli.output import write_json
 from predictor.errors import ConfigurationError, shown_date
 from predictor.replacement import replace_file
-from predictor.sessions import SessionCalendar
+from predictor.sessions import EVERY_DAY, SessionCalendar
 from trainers.stock.checking.chart import closes_chart, sparkline
 from trainers.stock.checking.findings import MOST_SHOWN, SymbolFindings, default_need, default_reach, findings_of
 
-EVERY_DAY: Final = "24/7"
 CHANGES: Final = ".changes.txt"
 MOST_SYMBOLS: Final = 40
 """Rows of the table; the others are in the JSON."""
@@ -56,7 +55,11 @@ def check(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A file of daily bars.", show_default=False)],
     reading: ReadingFlags,
     calendar: Annotated[
-        str, typer.Option(metavar="NAME", help="The exchange's code, such as XNYS; empty: Monday to Friday.")
+        str,
+        typer.Option(
+            metavar="NAME",
+            help="The exchange's code, such as XNYS; 24/7: every day of the week; empty: Monday to Friday.",
+        ),
     ] = "",
     fix: Annotated[
         Path | None,
@@ -93,7 +96,7 @@ def checked_bars(read: BarReading, calendar: str) -> Checked:
 
 def _calendar(name: str, bars: BarPanel) -> SessionCalendar:
     first, last = int(bars.sessions[0]), int(bars.sessions[-1])
-    return SessionCalendar.from_exchange(name, first, last) if name else SessionCalendar.weekdays(first, last)
+    return SessionCalendar.named(name, first, last)
 
 
 def _fixed(read: BarReading, out: Path) -> tuple[str, ...]:

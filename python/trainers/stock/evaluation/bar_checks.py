@@ -7,6 +7,7 @@ import numpy as np
 from predictor.bars import BarPanel
 from predictor.errors import ConfigurationError, shown_date
 from predictor.sessions import SessionCalendar
+from trainers.stock.calendars import check_sessions
 from trainers.stock.data import History, Windows
 from trainers.stock.evaluation.evaluation_set import EvaluationSet
 from trainers.stock.splits import Splits
@@ -23,14 +24,9 @@ def check_bars(bars: BarPanel, calendar: SessionCalendar, splits: Splits) -> Non
     """Refuse bars that cannot be evaluated on.
 
     Raises:
-        ConfigurationError: a bar lies on no session of the model's calendar, or none in the training part.
+        ConfigurationError: bars are of another calendar than the model's, or none is in the training part.
     """
-    strangers = calendar.unexpected(bars.sessions)
-    if len(strangers):
-        raise ConfigurationError(
-            f"{calendar.name} held no session on {strangers[:5].tolist()}; the model counts sessions by this calendar: "
-            "remove these bars"
-        )
+    check_sessions(bars, calendar)
     first = int(bars.sessions[0])
     if first > splits.train.last:
         raise ConfigurationError(

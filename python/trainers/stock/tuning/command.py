@@ -73,7 +73,7 @@ def tune_stock(  # noqa: PLR0913 - one argument a group of flags
     torch.set_num_threads(run.threads)
     whole = asked.over(recipe_of(asked.kind))
     covariates = files.read()
-    material = Material(bars.read(), reads.beside(covariates), covariates)
+    material = Material(bars.read(), reads.beside(covariates, whole.calendar), covariates)
     out.parent.mkdir(parents=True, exist_ok=True)
     result, trained = _searched(material, whole, effort, out, as_json=run.as_json)
     _tell(result, trained, as_json=run.as_json)
