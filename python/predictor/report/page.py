@@ -12,7 +12,7 @@ from predictor.card import FITS_EXPLAINED, MEAN_EXPLAINED, CalibrationFacts, Car
 from predictor.internals import INTERNALS_NOTE
 from predictor.replacement import replace_file
 from predictor.report.forecast import ForecastView, ReportContent, forecast_view
-from predictor.report.reasons import ReasonView, nearest_to_median, reason_view
+from predictor.report.reasons import ReasonView, is_nearest_to_median, nearest_to_median, reason_view
 from predictor.report.templates import PageBuilder, sessions
 
 
@@ -33,7 +33,8 @@ def loss_chart(training: Training | None, page: PageBuilder) -> str:
             [e.selection for e in epochs],
             (training.best_epoch, training.best_selection),
             unit="pinball loss",
-        )
+        ),
+        "Pinball loss by epoch, on the training and the selection part; numbers in the table",
     )
 
 
@@ -42,7 +43,10 @@ def calibration_chart(coverage: CalibrationFacts | None, page: PageBuilder) -> s
     if coverage is None:
         return ""
     matrices = [np.asarray(matrix, np.float64) for matrix in (coverage.observed, coverage.lower, coverage.upper)]
-    return page.chart(charts.calibration(coverage.levels, [sessions(h) for h in coverage.horizons], *matrices))
+    return page.chart(
+        charts.calibration(coverage.levels, [sessions(h) for h in coverage.horizons], *matrices),
+        "Observed minus nominal share of outcomes below each quantile, by horizon; numbers in the table",
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,7 +130,12 @@ def render_report(content: ReportContent) -> str:
 
 
 def _symbol_view(content: ReportContent, symbol: str, page: PageBuilder) -> SymbolView:
+    """With several symbols only the reasons of the median are told in detail, so that the page stays light."""
+    told, is_only = content.attributions, len(content.symbols) == 1
     return SymbolView(
-        forecast=forecast_view(content, symbol, page),
-        reasons=tuple(reason_view(attribution, symbol, page) for attribution in content.attributions),
+        forecast=forecast_view(content.bars, content.forecast, symbol, page),
+        reasons=tuple(
+            reason_view(one, symbol, content.info, page, in_detail=is_only or is_nearest_to_median(one, told))
+            for one in told
+        ),
     )
