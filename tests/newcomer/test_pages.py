@@ -3,6 +3,8 @@
 `python tests/newcomer/test_pages.py FOLDER` writes the pages, and two pictures of each for a person to look at.
 """
 
+import json
+import re
 import sys
 from collections.abc import Generator
 from pathlib import Path
@@ -16,6 +18,7 @@ from page_samples import write_pages
 HEAVIEST: Final = 2_000_000
 """Bytes of a page."""
 PHONE, DESK = 390, 1400
+FIGURE: Final = re.compile(r'<script type="application/json" id="chart-\d+-figure">(.*?)</script>')
 LOOK: Final = Path(__file__).with_name("look.js").read_text("utf-8")
 
 
@@ -45,6 +48,12 @@ def seen(window: Browser, path: Path, width: int) -> dict[str, Any]:
 
 def test_no_page_is_heavier_than_two_megabytes(pages: dict[str, Path]) -> None:
     assert {name: path.stat().st_size for name, path in pages.items() if path.stat().st_size > HEAVIEST} == {}
+
+
+def test_every_figure_is_of_what_the_script_of_the_page_draws(pages: dict[str, Path]) -> None:
+    figures = [one for path in pages.values() for one in FIGURE.findall(path.read_text("utf-8"))]
+    drawn = {trace["type"] for figure in figures for trace in json.loads(figure)["data"]}
+    assert drawn == {"bar", "scatter", "candlestick"}
 
 
 @pytest.mark.parametrize("width", [PHONE, DESK])

@@ -100,7 +100,7 @@ def importance_heatmap(
     require_shape("values", values, (len(dates), len(names)))
     reach = float(np.nanmax(np.abs(values), initial=0.0)) or 1.0
     days = iso_dates(dates)
-    figure = new_figure("Feature importance over time", "session", "")
+    figure = new_figure("Feature importance over time", "", "")
     for row, name in enumerate(names):
         figure.add_trace(_heat_row(row, name, days, values[:, row], unit))
     figure.update_layout(

@@ -5,6 +5,7 @@
 
 import base64
 import json
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, final
 
 import numpy as np
@@ -18,6 +19,21 @@ _IN_A_SCRIPT: Final = str.maketrans({c: f"\\u{ord(c):04x}" for c in "<>&\u2028\u
 """What would end or change a script where it stands in the page; only strings hold it, and JSON reads it back."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PageFigure:
+    """A figure in a page.
+
+    Attributes:
+        name: its id there.
+        height: pixels.
+        drawn: its data and layout as JSON that may stand in a script.
+    """
+
+    name: str
+    height: int
+    drawn: str
+
+
 @final
 class PageFigures:
     """The figures of one page, in the order in which they were added."""
@@ -29,14 +45,15 @@ class PageFigures:
     def __len__(self) -> int:
         return self._count
 
-    def add(self, figure: "Figure") -> tuple[str, str]:
-        """The figure's name in the page, and its data and layout as JSON for a script; the theme is left out."""
+    def add(self, figure: "Figure") -> PageFigure:
+        """The next figure; its theme is left to `common`."""
         self._count += 1
-        drawn: dict[str, Any] = json.loads(figure.to_json())
+        drawn: dict[str, Any] = json.loads(str(figure.to_json()))
         drawn["layout"].pop("template", None)
         for trace in drawn["data"]:
             self._share(trace)
-        return f"chart-{self._count}", _for_a_script(_light(drawn))
+        height = int(drawn["layout"]["height"])
+        return PageFigure(name=f"chart-{self._count}", height=height, drawn=_for_a_script(_light(drawn)))
 
     def common(self) -> str:
         """What `draw.js` needs besides the figures, as JSON for a script: the theme, and the texts that they share."""

@@ -42,9 +42,14 @@ class InputMeaning:
 
 def input_meanings(attribution: Attribution, info: ModelInfo, names: Sequence[str]) -> tuple[InputMeaning, ...]:
     """Of these rows of an attribution, in this order; what has neither words nor an expression is left out."""
-    defined = {one.name: one for one in info.observed_features + info.known_features + info.static_features}
+    parts = {
+        RowKind.OBSERVED: info.observed_features,
+        RowKind.KNOWN: info.known_features,
+        RowKind.STATIC: info.static_features,
+    }
+    defined = {(kind, one.name): one for kind, part in parts.items() for one in part}
     kinds = dict(zip(attribution.row_names, attribution.row_kinds, strict=True))
-    found = (_input_meaning(name, kinds[name], defined.get(name)) for name in names)
+    found = (_input_meaning(name, kinds[name], defined.get((kinds[name], name))) for name in names)
     return tuple(one for one in found if one.meaning or one.expression)
 
 

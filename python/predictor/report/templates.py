@@ -82,12 +82,11 @@ class PageBuilder:
             top: pixels above the axes, for the legend.
         """
         figure.update_layout(title=None, autosize=True, margin_t=top, paper_bgcolor=_CLEAR, plot_bgcolor=_CLEAR)
-        name, drawn = self._figures.add(figure)
-        height = figure.to_plotly_json()["layout"]["height"]
+        added = self._figures.add(figure)
         return (
-            f'<div id="{name}" class="plotly-graph-div" role="img" aria-label="{escape(label)}" '
-            f'style="height: {height}px"></div>'
-            f'<script type="application/json" id="{name}-figure">{drawn}</script>'
+            f'<div id="{added.name}" class="plotly-graph-div" role="img" aria-label="{escape(label)}" '
+            f'style="height: {added.height}px"></div>'
+            f'<script type="application/json" id="{added.name}-figure">{added.drawn}</script>'
         )
 
     def render(self, parts: Mapping[str, object]) -> str:

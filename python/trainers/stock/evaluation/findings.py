@@ -80,9 +80,8 @@ def _luck(evaluation: Evaluation) -> str:
             f"Trained from {len(seeds.seeds)} seeds, the error varied by {spread:.1f} % from one to the next (standard "
             "deviation): a difference of that size is no difference between models."
         )
-    better, known = (
-        sum(test(row.improvement.value) for row in evaluation.by_symbol) for test in (lambda v: v > 0, isfinite)
-    )
+    gains = [row.improvement.value for row in evaluation.by_symbol if isfinite(row.improvement.value)]
+    better, known = sum(gain > 0 for gain in gains), len(gains)
     return (
         f"The error was smaller than that of {evaluation.skill.baseline} for {better} of {known} "
         f"symbol{'' if known == 1 else 's'}; only one training was judged, so what its seed's luck did is unknown."
