@@ -1,15 +1,15 @@
-// What is wrong with the page that this stands on, as sentences by kind; `look()` draws and opens all of it first.
+// What is wrong with the page that this stands on, as sentences by kind; `look(width)` draws and opens all of it first.
 const wrong = {};
 const say = (kind, text) => { (wrong[kind] ??= []).push(text); };
 const short = text => text.trim().replace(/\s+/g, " ").slice(0, 60);
 const tag = element => `<${element.tagName.toLowerCase()}>`;
 const shown = element => element.checkVisibility({visibilityProperty: true, opacityProperty: true}) && element.getClientRects().length > 0;
 
-async function look() {
+async function look(width) {
   window.dispatchEvent(new Event("beforeprint"));
   document.querySelectorAll("details").forEach(one => { one.open = true; });
   for (const _ of [1, 2]) await new Promise(requestAnimationFrame);
-  lookAtWidth();
+  lookAtWidth(width);
   lookAtNames();
   lookAtTargets();
   document.querySelectorAll(".plotly-graph-div").forEach(lookAtFigure);
@@ -19,12 +19,12 @@ async function look() {
 
 // --- no sideways scroll: what is too wide stands in a box of its own
 
-function lookAtWidth() {
-  if (document.documentElement.scrollWidth > innerWidth)
-    say("width", `the page is ${document.documentElement.scrollWidth} px wide in a window of ${innerWidth}`);
+function lookAtWidth(width) {  // not innerWidth: a phone widens its window to what is too wide
+  if (document.documentElement.scrollWidth > width)
+    say("width", `the page is ${document.documentElement.scrollWidth} px wide in a window of ${width}`);
   for (const element of document.querySelectorAll("main *:not(.plotly-graph-div *)")) {
     const right = element.getBoundingClientRect().right;
-    if (right > innerWidth + 1 && shown(element) && !standsInABox(element))
+    if (right > width + 1 && shown(element) && !standsInABox(element))
       say("width", `${tag(element)} ends at ${Math.round(right)} px: ${short(element.textContent)}`);
   }
 }

@@ -40,7 +40,7 @@ def seen(window: Browser, path: Path, width: int) -> dict[str, Any]:
     window.size(width, phone=width == PHONE)
     window.open(path)
     window.value(LOOK)
-    wrong: dict[str, Any] = window.value("look()")
+    wrong: dict[str, Any] = window.value(f"look({width})")
     window.size(width, phone=width == PHONE, dark=True)
     wrong |= window.value("lookAtContrast()")
     return wrong | ({"complaints": window.complaints} if window.complaints else {})
