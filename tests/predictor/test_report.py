@@ -349,6 +349,23 @@ def test_of_several_symbols_only_the_median_is_told_in_detail() -> None:
     assert render_report(asked).count("When it mattered") == 2
 
 
+def test_of_many_symbols_only_the_median_is_explained() -> None:
+    panel, asked = bokeh_panel().last(300), content()
+    many = panel.symbols
+    reasons = canned_service.attribution(many)
+    values = np.ones((5, 2, 3))
+    several = replace(
+        asked,
+        bars=panel,
+        forecast=replace(canned_service.forecast(many), values=values, returns=values),
+        attributions=(reasons, replace(reasons, quantile=0.9)),
+        symbols=many,
+    )
+
+    assert "5 sessions, 90 %" not in render_report(several)
+    assert "5 sessions, 90 %" in render_report(asked)
+
+
 def test_texts_that_figures_share_stand_once_and_numbers_have_the_digits_of_a_drawing() -> None:
     figures, days = PageFigures(), ["2013-03-01", "2013-03-04"]
     drawn = Figure([Scatter(x=days, y=np.array([1 / 3, 2])), Scatter(x=days, y=np.array([4.0, 5])), Scatter(x=[1, 2])])

@@ -28,7 +28,7 @@ _COLORBAR = {
     "orientation": "h",
     "thickness": 10,
     "len": 0.9,
-    "nticks": 3,
+    "tickformat": ".2~g",
     "tickangle": 0,
     "x": 1,
     "xanchor": "right",
@@ -69,7 +69,7 @@ def importance_bars(
     )
     room = NOTE_HEIGHT * len(notes)
     figure.update_layout(height=150 + room + 24 * len(labels), showlegend=False, bargap=0.35, margin_t=56 + room)
-    figure.update_xaxes(zeroline=True, zerolinecolor=GREY)
+    figure.update_xaxes(zeroline=True, zerolinecolor=GREY, nticks=4, tickangle=0)
     figure.update_yaxes(autorange="reversed", type="category", showgrid=False)
     return figure
 
@@ -114,7 +114,8 @@ def importance_heatmap(
             "cmid": 0.0,
             "cmax": reach,
             "colorscale": _DIVERGING,
-            "colorbar": _COLORBAR | {"title": {"text": _on_two_lines(unit), "side": "top"}},
+            "colorbar": _COLORBAR
+            | {"title": {"text": _on_two_lines(unit), "side": "top"}, "tickvals": [-reach, 0.0, reach]},
         },
     )
     places = [round(place) for place in np.linspace(0, len(days) - 1, min(_DATES_NAMED, len(days))).tolist()]

@@ -30,7 +30,7 @@ def selection_bars(names: Sequence[str], shares: FloatArray, *, top: int = 15) -
     )
     figure.add_trace(bars)
     figure.update_layout(height=110 + 24 * len(labels), showlegend=False, bargap=0.35)
-    figure.update_xaxes(tickformat=".0%", rangemode="tozero", nticks=5, tickangle=0)
+    figure.update_xaxes(tickformat=".0%", rangemode="tozero", nticks=4, tickangle=0)
     figure.update_yaxes(autorange="reversed", type="category", showgrid=False)
     return figure
 

@@ -2,8 +2,9 @@
 
 import json
 import shlex
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Final
 
 import numpy as np
 
@@ -14,6 +15,9 @@ from predictor.replacement import replace_file
 from predictor.report.forecast import ForecastView, ReportContent, forecast_view
 from predictor.report.reasons import ReasonView, is_nearest_to_median, nearest_to_median, reason_view
 from predictor.report.templates import PageBuilder, sessions
+
+_MOST_WITH_ALL_REASONS: Final = 4
+"""Symbols of a page that tells the reasons of every quantile; with more it would weigh over 2 MB."""
 
 
 def least_losses(scores: Scores) -> tuple[float, ...]:
@@ -107,6 +111,7 @@ class SymbolView:
 
 def render_report(content: ReportContent) -> str:
     """The report as HTML text; raises as `write_report`, but for OSError. The same content gives the same text."""
+    content = _lightened(content)
     card = Card.from_json(content.info.card_json)
     page = PageBuilder("predictor.report")
     return page.render(
@@ -127,6 +132,14 @@ def render_report(content: ReportContent) -> str:
             "forecast_id": content.forecast.forecast_id,
         }
     )
+
+
+def _lightened(content: ReportContent) -> ReportContent:
+    """With the reasons of the median alone where there are many symbols."""
+    told = content.attributions
+    if len(content.symbols) <= _MOST_WITH_ALL_REASONS:
+        return content
+    return replace(content, attributions=tuple(one for one in told if is_nearest_to_median(one, told)))
 
 
 def _symbol_view(content: ReportContent, symbol: str, page: PageBuilder) -> SymbolView:
