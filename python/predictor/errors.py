@@ -111,6 +111,10 @@ class BarsError(InvalidInputError):
         )
 
 
+class BarsWarning(UserWarning):
+    """Something in a table of bars that its reader should look at, such as rows that were left out."""
+
+
 class TooFewBarsError(InvalidInputError):
     """Too little of a symbol's history; `metadata` has `symbol`, `have` and `need`."""
 

@@ -6,13 +6,12 @@ from queue import SimpleQueue
 from types import TracebackType
 from typing import Self
 
-from predictor.bars import BarPanel
 from predictor.catalog import ModelInfo
 from predictor.covariates import Covariates
 from predictor.forecast import Attribution, Explanation, Forecast, Outcome, forecast_or_raise
 from predictor.global_importance import GlobalImportance, GlobalQuery
 from predictor.inference import choose_device
-from predictor.instance import NEVER, Deadline, Instance, Query, importance_query, instance_of
+from predictor.instance import NEVER, Deadline, Query, Question, importance_query, instance_of
 from predictor.registry import ModelLine, Registry, Runtime, load_model
 from predictor.service import PredictionService
 
@@ -47,11 +46,11 @@ class Forecaster:
         line = ModelLine(versions={version: model}, aliases={})
         return cls(PredictionService(Registry(lines={name: line}, problems=())))
 
-    def predict(self, bars: BarPanel | Instance, covariates: Covariates | None = None) -> Forecast:
+    def predict(self, bars: Question, covariates: Covariates | None = None) -> Forecast:
         """Forecast one panel of bars.
 
         Args:
-            bars: the panel, or an instance that holds all that there is to say.
+            bars: the panel, a DataFrame of bars, or an instance that holds all that there is to say.
             covariates: what the model reads beside a panel, such as `CovariateSource.read([...]).for_model(...)`.
 
         Raises:
@@ -59,14 +58,14 @@ class Forecaster:
         """
         return forecast_or_raise(self.predict_many([instance_of(bars, covariates)])[0])
 
-    def predict_many(self, instances: Sequence[BarPanel | Instance]) -> tuple[Outcome, ...]:
+    def predict_many(self, instances: Sequence[Question]) -> tuple[Outcome, ...]:
         """Forecast many panels, in order; a bad one is answered with its error."""
         asked = [instance_of(item) for item in instances]
         return self._service.predict_here("", asked, NEVER)
 
     def feature_importance(
         self,
-        bars: BarPanel | Instance,
+        bars: Question,
         horizon: int = 5,
         quantile: float = 0.5,
         covariates: Covariates | None = None,

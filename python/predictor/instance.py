@@ -9,7 +9,7 @@ from typing import Final, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from predictor.bars import BarPanel
+from predictor.bars import BarPanel, Frame
 from predictor.covariates import NO_COVARIATES, Covariates
 from predictor.errors import (
     CallCancelledError,
@@ -86,8 +86,8 @@ def no_older(instance: Instance, most: int) -> Instance:
     return instance if own is not None and own <= most else replace(instance, max_age_sessions=most)
 
 
-Question = BarPanel | FeatureWindow | Instance
-"""Whatever a caller may ask about."""
+Question = BarPanel | FeatureWindow | Instance | Frame
+"""Whatever a caller may ask about; a table in memory is read as `BarPanel.of` does."""
 ReadInstance = Instance | QuantraError
 """An instance, or the error of one that could not be read."""
 
@@ -136,11 +136,14 @@ NEVER: Final = Deadline()
 
 
 def instance_of(asked: Question, covariates: Covariates | None = None) -> Instance:
-    """The question about a panel or windows alone; an instance stays as it is.
+    """The question about a panel, a table of bars or windows alone; an instance stays as it is.
 
     Raises:
         CovariatesError: covariates are given beside an instance, which holds its own, or beside windows.
+        BarsError: a table does not hold bars.
     """
+    if not isinstance(asked, Instance | BarPanel | FeatureWindow):
+        asked = BarPanel.of(asked)
     if not isinstance(asked, Instance):
         return Instance(input=asked, covariates=covariates or NO_COVARIATES)
     if covariates is not None:

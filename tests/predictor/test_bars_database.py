@@ -90,7 +90,7 @@ def test_a_relative_file_is_found_from_the_current_folder(tmp_path: Path, monkey
 ONE_BAR = "SELECT {date} AS Date, 1 AS Open, 2.5 AS HIGH, 1 AS low, 2 AS 'close', 10 AS volume, 2 AS 'Adj Close'"
 
 
-@pytest.mark.parametrize("date", ["'2024-01-03'", "'2024-01-03 00:00:00'", "'2024-01-03T16:00:00Z'", "20240103"])
+@pytest.mark.parametrize("date", ["'2024-01-03'", "'2024-01-03 00:00:00'", "'2024-01-03T16:00:00'", "20240103"])
 def test_headers_and_dates_are_read_as_in_files_and_the_database_names_a_single_symbol(
     tmp_path: Path, date: str
 ) -> None:
@@ -135,7 +135,10 @@ def test_whole_numbers_and_nothing_may_stand_before_other_numbers(tmp_path: Path
         ("SELECT *, close AS CLOSE FROM bars", "the query's answer has more than one column close"),
         ("SELECT *, close FROM bars", "market.db gave no bars: .*close"),
         ("SELECT * FROM bars WHERE symbol = 'X'", "the query's answer has no rows"),
-        ("SELECT * FROM bars UNION ALL SELECT * FROM bars", "AAPL .* appears twice in the query's answer"),
+        (
+            "SELECT * FROM bars UNION ALL SELECT symbol, date, open, high, low, close, volume + 1, adj_close FROM bars",
+            "AAPL .* appears twice in the query's answer",
+        ),
         ("SELECT date, symbol, open, high, low, 'x' AS close, volume FROM bars", "column close: 'x' is not a number"),
         (
             "SELECT 'soon' AS date, symbol, open, high, low, close, volume FROM bars",

@@ -518,7 +518,9 @@ def test_a_failure_is_one_line_without_a_traceback(artifact: Path, bars: Path, c
 
     captured = capsys.readouterr()
     assert captured.out == ""
-    assert captured.err == "horizon 3 is not forecast; the model has [1, 5, 10, 20]\n"
+    read, failed = captured.err.splitlines()
+    assert read.startswith(f"{bars.name} read as plain, ")
+    assert failed == "horizon 3 is not forecast; the model has [1, 5, 10, 20]"
 
 
 def test_a_failure_is_json_too_where_json_is_asked_for(artifact: Path, tmp_path: Path, capsys: Capture) -> None:

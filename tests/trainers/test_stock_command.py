@@ -257,8 +257,9 @@ def test_a_bad_flag_gives_one_clear_line_and_leaves_nothing_behind(
     bars = [] if "--bars" in given else ["--bars", str(bars_file)]
     assert call(*bars, "--out", tmp_path / "1", *given) == 1
     error = capsys.readouterr().err
-    assert message in error
-    assert error.count("\n") == 1
+    *read, failed = error.splitlines()
+    assert message in failed
+    assert all(" read as plain, " in line for line in read)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -500,7 +501,8 @@ def test_ctrl_c_ends_a_training_with_a_checkpoint_and_leaves_no_artifact(bars_fi
     assert training.returncode == 130
     stopped = json.loads(printed.splitlines()[-1])
     assert (stopped["kind"], stopped["signal"]) == ("stopped", signal.SIGINT)
-    first, second = error.splitlines()
+    read, first, second = error.splitlines()
+    assert " read as plain, " in read
     assert first.startswith("stopped by SIGINT after ")
     assert second == "stopped by Ctrl+C"
     assert list((tmp_path / "1.run" / "checkpoints").glob("window-*"))

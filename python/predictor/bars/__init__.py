@@ -1,7 +1,21 @@
 """Daily bars: checked panels of open, high, low, close and volume, their adjustment, files and databases. No torch."""
 
 from predictor.bars.adjustment import AdjustedBars, Jumps, PriceJump
+from predictor.bars.frames import Frame
 from predictor.bars.panel import BarPanel
-from predictor.bars.source import read_bars
+from predictor.bars.reading import BarReading, read_file
+from predictor.bars.source import read_bars, read_source
+from predictor.bars.tables import ReadingOptions
 
-__all__ = ["AdjustedBars", "BarPanel", "Jumps", "PriceJump", "read_bars"]
+__all__ = [
+    "AdjustedBars",
+    "BarPanel",
+    "BarReading",
+    "Frame",
+    "Jumps",
+    "PriceJump",
+    "ReadingOptions",
+    "read_bars",
+    "read_file",
+    "read_source",
+]

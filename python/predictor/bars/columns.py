@@ -31,11 +31,16 @@ def plainly_named(frame: "pl.DataFrame", source: NamedSource) -> "pl.DataFrame":
     Raises:
         BarsError: If two columns get the same name, or two columns that name the symbol disagree.
     """
-    names = [name.strip().lower().replace(" ", "_") for name in frame.columns]
+    names = [plain_name(name) for name in frame.columns]
     twice = repeated(names)
     if twice:
         raise BarsError(f"{source.name} has more than one column {', '.join(twice)}")
     return _with_symbol(frame.rename(dict(zip(frame.columns, names, strict=True))), source)
+
+
+def plain_name(name: str) -> str:
+    """A column's name in lower case, with underscores for spaces and without the brackets of <DATE>."""
+    return name.strip().lower().removeprefix("<").removesuffix(">").replace(" ", "_")
 
 
 def repeated(names: Sequence[str]) -> list[str]:

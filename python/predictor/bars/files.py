@@ -1,251 +1,296 @@
-"""Bars in tables: one row per bar, from CSV or Parquet files or a query, read through polars (extra `data`)."""
+"""Files that hold a table: text in the usual encodings and delimiters, compressed or not, Excel and Parquet.
+
+Cells of text stay text, so that a wrong one can be shown as it is; what they mean is settled in `tables`.
+"""
 
 import csv
+import gzip
 import io
-from collections.abc import Callable, Mapping, Sequence
+import zipfile
+import zlib
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, final
 
-import numpy as np
-from numpy.typing import NDArray
-
-from predictor.arrays import FloatArray, IndexArray
-from predictor.bars.columns import SYMBOL, NamedSource, named_texts, plainly_named, renaming, texts_of
-from predictor.errors import BarsError, MissingPackageError, shown_date
-from predictor.replacement import replace_file
+from predictor.bars.columns import plain_name, plainly_named, repeated
+from predictor.bars.layouts import Layout, headerless_layout
+from predictor.bars.wide import WideHeader
+from predictor.errors import BarsError, MissingPackageError, listed
 
 if TYPE_CHECKING:
     import polars as pl
 
-
-REQUIRED: Final = ("open", "high", "low", "close", "volume")
-OPTIONAL: Final = ("adj_close", "split_ratio", "cash_dividend")
-ALWAYS_TAKEN: Final = 10_000_000
-"""Symbols times dates, however few of these have a bar."""
-MOST_CELLS_A_ROW: Final = 100
-READABLE_DATE: Final = r"^(?:[0-9]{8}|[0-9]{4}-[0-9]{2}-[0-9]{2}(?:[T ].*)?)$"
-
-
-@final
-@dataclass(frozen=True, kw_only=True, slots=True)
-class TableSource:
-    """Where a table comes from.
-
-    Attributes:
-        name: As messages call it.
-        symbol: Whose bars they are where the table does not say.
-        ordered: Whether each symbol's rows must come oldest first, as in a file; a query may give them in any order.
-    """
-
-    name: str
-    symbol: str
-    ordered: bool = True
+TEXT_ENDINGS: Final = (".csv", ".txt", ".tsv")
+EXCEL_ENDINGS: Final = (".xlsx", ".xlsm")
+PARQUET: Final = ".parquet"
+PACKED: Final = {".gz": b"\x1f\x8b", ".zip": b"PK"}
+OLD_EXCEL: Final = bytes.fromhex("d0cf11e0")
+DELIMITERS: Final = (",", ";", "\t", "|")
+HEAD_BYTES: Final = 1 << 20
+"""Enough for the three header lines of some thousand stocks side by side."""
+MOST_TITLES: Final = 20
+LEAST_COLUMNS: Final = 3
+"""A sentence may hold a comma; a table has more columns."""
+UTF_8: Final = "utf-8"
 
 
 @final
-@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
-class BarTable:
-    """The bars of a table as arrays.
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Cells:
+    """A file's table before its cells are understood.
 
     Attributes:
-        symbols: S names, in the order of their first rows.
-        sessions: int32 [T], every date of the table.
-        columns: float64 [S, T] by field name, NaN where a symbol has no row.
+        frame: Columns under plain names; of text files all texts.
+        delimiter: What stands between the columns of a text file; empty for other files.
+        layout: What is known of the layout without looking at the columns' names; None = nothing.
     """
 
-    symbols: tuple[str, ...]
-    sessions: NDArray[np.int32]
-    columns: Mapping[str, FloatArray]
+    frame: "pl.DataFrame"
+    delimiter: str = ""
+    layout: Layout | None = None
 
 
-def read_table(path: Path) -> BarTable:
-    """Read a file; see `BarPanel.read`."""
-    return table_of(read_frame(path), TableSource(name=path.name, symbol=path.stem.upper()))
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Text:
+    """A text file: what polars reads, UTF-8 without a mark, and its first lines."""
 
-
-def table_of(frame: "pl.DataFrame", source: TableSource) -> BarTable:
-    """The bars of a frame whose columns have lower-case names.
-
-    Raises:
-        BarsError: Naming the column, row and value that cannot be read.
-    """
-    if frame.height == 0:
-        raise BarsError(f"{source.name} has no rows")
-    names = [name for name in (*REQUIRED, *OPTIONAL) if name in frame.columns]
-    missing = [name for name in ("date", *REQUIRED) if name not in frame.columns]
-    if missing:
-        raise BarsError(f"{source.name} has no column {', '.join(missing)}; it has {', '.join(frame.columns)}")
-    dates = sessions_of(frame["date"], source)
-    values = {name: numbers_of(frame[name], source) for name in names}
-    symbols, rows = _symbols(frame, source)
-    _check_dates(frame, symbols, rows, dates, source)
-    sessions, places = np.unique(dates, return_inverse=True)
-    _check_size(len(symbols), sessions.size, frame.height, source)
-    columns = {name: _spread(column, rows, places, (len(symbols), sessions.size)) for name, column in values.items()}
-    return BarTable(symbols=symbols, sessions=sessions, columns=columns)
+    content: bytes | Path
+    head: Sequence[str]
 
 
 def read_frame(path: Path) -> "pl.DataFrame":
-    """The file's columns under lower-case names; text stays text, so that a wrong cell can be shown as it is."""
-    try:
-        import polars as pl
-    except ImportError as error:
-        raise MissingPackageError.of("polars", "data", f"reading {path.name}") from error
-    readers: Mapping[str, Callable[[Path], pl.DataFrame]] = {
-        ".csv": lambda file: pl.read_csv(file, infer_schema=False),
-        ".parquet": pl.read_parquet,
-    }
-    if path.suffix.lower() not in readers:
-        raise BarsError(f"{path.name} must end in .csv or .parquet")
+    """The columns of a file under plain names; see `read_cells`."""
+    return read_cells(path).frame
+
+
+def read_cells(path: Path) -> Cells:
+    """The table of a file.
+
+    Raises:
+        BarsError: There is no such file, or it holds no table that can be read.
+        MissingPackageError: Without the extra `data`, or for Excel's files without `excel`.
+    """
+    _require("polars", "data", path)
     if not path.is_file():
         raise BarsError(f"{path} is a folder, not a file" if path.is_dir() else f"there is no file {path}")
+    kind = _kind(path)
+    if kind == PARQUET:
+        return Cells(frame=plainly_named(_of_polars(path, _parquet), path))
+    if kind in EXCEL_ENDINGS:
+        return Cells(frame=plainly_named(_excel(path), path))
+    return _text_cells(path, _text(path))
+
+
+def _require(package: str, extra: str, path: Path) -> None:
+    import importlib.util
+
+    if importlib.util.find_spec(package) is None:
+        raise MissingPackageError.of(package, extra, f"reading {path.name}")
+
+
+def stem_of(path: Path) -> str:
+    """The file's name without its endings, of which `.csv.gz` has two."""
+    inner = path.with_suffix("") if path.suffix.lower() in PACKED else path
+    return inner.stem if inner.suffix.lower() in (*TEXT_ENDINGS, *EXCEL_ENDINGS, PARQUET) else inner.name
+
+
+def _kind(path: Path) -> str:
+    ending = path.suffix.lower()
+    inner = path.with_suffix("").suffix.lower() if ending in PACKED else ending
+    if ending == ".xls" or _begins(path, OLD_EXCEL):
+        raise BarsError(f"{path.name} is a file of an old Excel; open it there and save it as .xlsx or as CSV UTF-8")
+    if ending in PACKED or ending in (*TEXT_ENDINGS, *EXCEL_ENDINGS, PARQUET):
+        return inner if inner in (*EXCEL_ENDINGS, PARQUET) and ending not in PACKED else TEXT_ENDINGS[0]
+    raise BarsError(
+        f"{path.name} must end in {listed([*TEXT_ENDINGS, *EXCEL_ENDINGS, PARQUET])}, or in one of "
+        f"{listed([TEXT_ENDINGS[0] + packed for packed in PACKED])}"
+    )
+
+
+def _begins(path: Path, with_bytes: bytes) -> bool:
+    with path.open("rb") as file:
+        return file.read(len(with_bytes)) == with_bytes
+
+
+def _of_polars(path: Path, read: "Callable[[Path], pl.DataFrame]") -> "pl.DataFrame":
+    import polars as pl
+
     try:
-        frame = readers[path.suffix.lower()](path)
+        return read(path)
     except pl.exceptions.PolarsError as error:
-        problem = str(error).partition("Consider")[0].partition("You might want")[0].strip()
+        raise BarsError(f"{path.name} cannot be read: {_problem(error)}") from error
+
+
+def _problem(error: Exception) -> str:
+    return str(error).partition("Consider")[0].partition("You might want")[0].strip()
+
+
+def _parquet(path: Path) -> "pl.DataFrame":
+    import polars as pl
+
+    return pl.read_parquet(path)
+
+
+def _excel(path: Path) -> "pl.DataFrame":
+    """The only sheet of a workbook."""
+    _require("fastexcel", "excel", path)
+    import fastexcel
+    import polars as pl
+
+    try:
+        book = fastexcel.read_excel(path)
+        names = book.sheet_names
+        if len(names) != 1:
+            raise BarsError(f"{path.name} has the sheets {listed(names)}; save the one of bars as a file of its own")
+        return pl.DataFrame(book.load_sheet(0))
+    except fastexcel.FastExcelError as error:
         raise BarsError(
-            f"{path.name} cannot be read: {problem}; a CSV file must have commas between its columns and be UTF-8"
+            f"{path.name} cannot be read: {str(error).splitlines()[0]}; open it in Excel and save it anew"
         ) from error
-    return plainly_named(frame, path)
 
 
-def numbers_of(column: "pl.Series", source: NamedSource) -> FloatArray:
-    """A column as float64 [rows]; an empty cell is NaN."""
-    import polars as pl
-
-    if column.dtype == pl.String:
-        column = column.str.strip_chars()
-        column = column.set(column == "", None)
-    elif not column.dtype.is_numeric() and column.dtype != pl.Null:
-        raise BarsError(f"{source.name}: column {column.name} holds {column.dtype}, but must hold numbers")
-    numbers = column.cast(pl.Float64, strict=False)
-    _check_read(column, numbers, source, "is not a number")
-    return numbers.fill_null(float("nan")).to_numpy()
+def _text(path: Path) -> _Text:
+    """A text file's content, unpacked and in UTF-8; a plain file is left where it is."""
+    packed = next((ending for ending, mark in PACKED.items() if _begins(path, mark)), "")
+    if packed:
+        return _in_utf8(_unpacked(path, packed), path)
+    with path.open("rb") as file:
+        head = file.read(HEAD_BYTES)
+    if _encoding(head) != UTF_8:
+        return _in_utf8(path.read_bytes(), path)
+    return _Text(content=path, head=_lines(head, path))
 
 
-def sessions_of(column: "pl.Series", source: NamedSource) -> NDArray[np.int32]:
-    """A column of dates as int32 [rows], yyyymmdd: ISO text, dates, times of day (their date) or whole numbers."""
-    import polars as pl
-
-    text = column.cast(pl.String) if column.dtype.is_integer() else column
-    if text.dtype == pl.String:
-        dates = _dates_of_text(text.str.strip_chars())
-    elif isinstance(text.dtype, pl.Date | pl.Datetime):
-        dates = text.dt.date()  # the date as written; a cast would count from Greenwich
-    else:
-        raise BarsError(f"{source.name}: column {column.name} holds {column.dtype}, but must hold dates")
-    _check_read(text.fill_null(""), dates, source, "is not a date; write 2013-12-31 or 20131231")
-    return (dates.dt.year() * 10_000 + dates.dt.month().cast(pl.Int32) * 100 + dates.dt.day()).to_numpy()
+def _unpacked(path: Path, ending: str) -> bytes:
+    try:
+        if ending == ".gz":
+            return gzip.decompress(path.read_bytes())
+        with zipfile.ZipFile(path) as archive:
+            names = [name for name in archive.namelist() if not name.endswith("/")]
+            if len(names) != 1:
+                raise BarsError(f"{path.name} holds {len(names)} files; unpack it, and name the one of bars")
+            return archive.read(names[0])
+    except (OSError, EOFError, zlib.error, zipfile.BadZipFile) as error:
+        raise BarsError(f"{path.name} is damaged or was cut off ({error}); download it again") from error
 
 
-def _dates_of_text(text: "pl.Series") -> "pl.Series":
-    readable = text.str.contains(READABLE_DATE).fill_null(value=False)
-    compact = text.str.slice(0, 10).str.replace_all("-", "", literal=True)
-    return compact.set(~readable, None).str.to_date("%Y%m%d", strict=False)
+def _encoding(head: bytes) -> str:
+    if head.startswith((b"\xff\xfe", b"\xfe\xff")):
+        return "utf-16"
+    if head.startswith(b"\xef\xbb\xbf"):
+        return "utf-8-sig"
+    evens, odds = head[0:200:2], head[1:200:2]
+    if odds and not any(odds):
+        return "utf-16-le"
+    return "utf-16-be" if evens and not any(evens) else UTF_8
 
 
-def _check_read(given: "pl.Series", read: "pl.Series", source: NamedSource, problem: str) -> None:
-    """Refuse the first cell that held something and could not be read."""
-    unread = np.flatnonzero((given.is_not_null() & read.is_null()).to_numpy())
-    if unread.size:
-        row = int(unread[0])
-        raise BarsError(f"{source.name}: row {row + 1} after the header, column {given.name}: {given[row]!r} {problem}")
+def _in_utf8(content: bytes, path: Path) -> _Text:
+    encoding = _encoding(content)
+    if encoding != UTF_8:
+        try:
+            content = content.decode(encoding).encode()
+        except UnicodeDecodeError as error:
+            raise _not_utf8(path, error) from error
+    return _Text(content=content, head=_lines(content[:HEAD_BYTES], path))
 
 
-def _symbols(frame: "pl.DataFrame", source: TableSource) -> tuple[tuple[str, ...], IndexArray]:
-    """The table's symbols in the order of their first rows, and each row's place among them."""
-    import polars as pl
-
-    if SYMBOL not in frame.columns:
-        return (source.symbol,), np.zeros(frame.height, dtype=np.intp)
-    column = texts_of(frame[SYMBOL], source)
-    empty = np.flatnonzero((column.is_null() | (column == "")).to_numpy())
-    if empty.size:
-        raise BarsError(f"{source.name}: row {int(empty[0]) + 1} after the header: the symbol is empty")
-    symbols = tuple(column.unique(maintain_order=True).to_list())
-    return symbols, column.cast(pl.Enum(symbols)).to_physical().to_numpy().astype(np.intp)
+def _lines(head: bytes, path: Path) -> Sequence[str]:
+    """The whole lines of a file's beginning."""
+    whole = head if len(head) < HEAD_BYTES else head[: head.rfind(b"\n") + 1]
+    try:
+        return whole.decode().splitlines()
+    except UnicodeDecodeError as error:
+        raise _not_utf8(path, error) from error
 
 
-def _check_dates(
-    frame: "pl.DataFrame", symbols: tuple[str, ...], rows: IndexArray, dates: NDArray[np.int32], source: TableSource
-) -> None:
-    """Refuse a symbol whose dates are not in order, or one that has a date twice."""
-    wrong = _fallen(rows, dates, ordered=source.ordered)
-    if wrong is None:
-        return
-    if SYMBOL not in frame.columns:
-        _refuse_several(frame, dates, source)
-    row, earlier = wrong
-    symbol, date, before = symbols[rows[row]], shown_date(int(dates[row])), shown_date(int(dates[earlier]))
-    if date == before:
-        raise BarsError(f"{symbol} {date} appears twice in {source.name}; give each day one row")
-    raise BarsError(f"{symbol} {date} comes after {before} in {source.name}; sort each symbol's rows, oldest first")
+def _not_utf8(path: Path, error: UnicodeDecodeError) -> BarsError:
+    return BarsError(
+        f"{path.name} is not UTF-8 (byte {error.object[error.start]:#04x} at {error.start}); save it as CSV UTF-8, or "
+        f"write it anew: iconv -f WINDOWS-1252 -t UTF-8 {path.name} > utf8.csv"
+    )
 
 
-def _fallen(rows: IndexArray, dates: NDArray[np.int32], *, ordered: bool) -> tuple[int, int] | None:
-    """The first row whose date does not come after that of its symbol's row before, and that one; None if all do."""
-    order = np.argsort(rows, kind="stable") if ordered else np.lexsort((dates, rows))
-    owner, day = rows[order], dates[order]
-    wrong = np.flatnonzero((owner[1:] == owner[:-1]) & (day[1:] <= day[:-1]))
-    return (int(order[wrong[0] + 1]), int(order[wrong[0]])) if wrong.size else None
-
-
-def _refuse_several(frame: "pl.DataFrame", dates: NDArray[np.int32], source: TableSource) -> None:
-    """Refuse rows of several symbols in a table that names none: a day appears twice, or texts tell them apart."""
-    days, first, count = np.unique(dates, return_index=True, return_counts=True)
-    is_twice = bool((count > 1).any())
-    likely = _likely_symbols(frame, dates, ordered=source.ordered and not is_twice)
-    if is_twice:
-        day = shown_date(int(days[count > 1][np.argmin(first[count > 1])]))
-        advice = "" if likely else "give each day one row, or "
-        raise BarsError(f"{source.name} has no column {SYMBOL}, and {day} appears twice; {advice}{renaming(likely)}")
-    if likely:
-        raise BarsError(f"{source.name} has no column {SYMBOL}, and its dates are not in order; {renaming(likely)}")
-
-
-def _likely_symbols(frame: "pl.DataFrame", dates: NDArray[np.int32], *, ordered: bool) -> list[str]:
-    """The columns of texts by which the rows would be those of several symbols, each of several days."""
-    likely: list[str] = []
-    for name, texts in named_texts(frame, ("date", *REQUIRED, *OPTIONAL)).items():
-        symbols, rows = np.unique(texts.to_numpy(), return_inverse=True)
-        if len(symbols) <= frame.height // 2 and _fallen(rows, dates, ordered=ordered) is None:
-            likely.append(name)
-    return likely
-
-
-def _check_size(symbols: int, sessions: int, rows: int, source: TableSource) -> None:
-    """Refuse a table of a few rows whose panel would be a huge array of nothing."""
-    cells = symbols * sessions
-    if cells > ALWAYS_TAKEN and cells > MOST_CELLS_A_ROW * rows:
+def _text_cells(path: Path, text: _Text) -> Cells:
+    if text.head and text.head[0].lstrip().lower().startswith(("<!doctype", "<html", "{", "[{")):
         raise BarsError(
-            f"{source.name} has {rows} rows of {symbols} symbols on {sessions} dates, so that fewer than one in "
-            f"{MOST_CELLS_A_ROW} of these has a bar; put symbols with other dates into other files"
+            f"{path.name} holds no table but {text.head[0].strip()[:20]!r}; look at it: a download may have failed"
+        )
+    first = _header_place(text.head)
+    delimiter = _delimiter(text.head[first]) if first < len(text.head) else ","
+    rows = [_cells(line, delimiter) for line in text.head[first : first + 3]]
+    if not rows:
+        raise BarsError(f"{path.name} has no rows")
+    wide = WideHeader.of(rows)
+    if wide is not None:
+        body = _csv(path, text, delimiter, first + wide.lines, tuple(str(at) for at in range(len(rows[0]))))
+        return Cells(frame=wide.stacked(body), delimiter=delimiter, layout=wide.layout)
+    headerless = headerless_layout(rows[0])
+    if headerless is not None:
+        frame = _csv(path, text, delimiter, first, headerless.header)
+        return Cells(frame=frame, delimiter=delimiter, layout=headerless)
+    _check_header(path, rows[0])
+    frame = plainly_named(_csv(path, text, delimiter, first, ()), path)
+    return Cells(frame=frame, delimiter=delimiter)
+
+
+def _check_header(path: Path, header: Sequence[str]) -> None:
+    names = [plain_name(name) for name in header]
+    twice = repeated([name for name in names if name])
+    if twice:
+        raise BarsError(f"{path.name} has more than one column {', '.join(twice)}; remove all but one")
+    if not any(name[:1].isalpha() for name in names):
+        raise BarsError(
+            f"{path.name} has no header: its first line begins with {header[0]!r}; put the columns' names above it, "
+            "such as date,open,high,low,close,volume"
         )
 
 
-def _spread(values: FloatArray, rows: IndexArray, places: IndexArray, shape: tuple[int, int]) -> FloatArray:
-    """Put a column of rows onto the panel's [S, T]."""
-    panel = np.full(shape, np.nan)
-    panel[rows, places] = values
-    return panel
+def _header_place(head: Sequence[str]) -> int:
+    """The first line that is a header: behind empty lines, Excel's sep=; and titles of one cell."""
+    for at, line in enumerate(head[:MOST_TITLES]):
+        if line.strip() and not line.lower().startswith("sep=") and _has_cells(line, head[at + 1 : at + 2]):
+            return at
+    return 0
 
 
-def write_table(table: BarTable, path: Path) -> None:
-    """Write a CSV file beside its place and move it there when it is whole; see `BarPanel.write_csv`."""
-    text = io.StringIO(newline="")
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(("symbol", "date", *table.columns))
-    for row, symbol in enumerate(table.symbols):
-        writer.writerows(_rows_of(table, row, symbol))
-    replace_file(path, text.getvalue().encode())
+def _has_cells(line: str, following: Sequence[str]) -> bool:
+    """Whether a line is no title above a table: it has cells, or the next line is of no table either."""
+    return len(_cells(line, _delimiter(line))) > 1 or all(
+        len(_cells(other, _delimiter(other))) < LEAST_COLUMNS for other in following
+    )
 
 
-def _rows_of(table: BarTable, row: int, symbol: str) -> list[Sequence[str]]:
-    """One symbol's rows; a day on which nothing is known of it has none."""
-    values = np.stack([column[row] for column in table.columns.values()], axis=1)
-    return [
-        (symbol, shown_date(int(session)), *("" if np.isnan(value) else repr(float(value)) for value in bar))
-        for session, bar in zip(table.sessions, values, strict=True)
-        if not np.isnan(bar).all()
-    ]
+def _delimiter(line: str) -> str:
+    """What stands between the cells of a line most often; the comma where none does."""
+    return max(DELIMITERS, key=lambda sign: len(_cells(line, sign)))
+
+
+def _cells(line: str, delimiter: str) -> list[str]:
+    return [cell.strip() for cell in next(csv.reader([line], delimiter=delimiter), [])]
+
+
+def _csv(path: Path, text: _Text, delimiter: str, skipped: int, names: Sequence[str]) -> "pl.DataFrame":
+    """A text file as texts; with names, all rows behind those that are skipped are the table's."""
+    import polars as pl
+
+    source = text.content if isinstance(text.content, Path) else io.BytesIO(text.content)
+    try:
+        return pl.read_csv(
+            source,
+            infer_schema=False,
+            separator=delimiter,
+            skip_rows=skipped,
+            has_header=not names,
+            new_columns=list(names) or None,
+        )
+    except pl.exceptions.NoDataError:
+        raise BarsError(f"{path.name} has no rows") from None
+    except pl.exceptions.PolarsError as error:
+        shown = {"\t": "a tab"}.get(delimiter, f"'{delimiter}'")
+        raise BarsError(
+            f"{path.name} cannot be read: {_problem(error)}; between its columns there must be one sign, here {shown}, "
+            "and it must be UTF-8"
+        ) from error

@@ -1,5 +1,6 @@
 """A panel of daily bars: 1 to S symbols on one axis of sessions, checked when it is made and never changed."""
 
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
@@ -9,16 +10,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from predictor.arrays import FloatArray, IndexArray
-from predictor.bars import adjustment, checks, files
+from predictor.bars import adjustment, checks, frames, tables
 from predictor.bars.adjustment import AdjustedBars, Jumps, find_jumps
-from predictor.errors import BarsError, listed
+from predictor.bars.frames import Frame
+from predictor.errors import BarsError, BarsWarning, listed, shown_date
 
 PRICE_FIELDS: Final = ("open", "high", "low", "close", "volume")
 OPTIONAL_FIELDS: Final = ("adj_close", "split_ratio", "cash_dividend")
 
 
 @final
-@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False, repr=False)
 class BarPanel:
     """Raw daily bars. The arrays are copied and locked, so a panel never changes.
 
@@ -119,26 +121,67 @@ class BarPanel:
         )
 
     @classmethod
-    def read(cls, path: str | Path, *, calendar: str = "", currency: str = "") -> Self:
-        """Read a CSV or Parquet file of one row per bar, oldest first within each symbol.
+    def read(
+        cls,
+        path: str | Path,
+        *,
+        calendar: str = "",
+        currency: str = "",
+        options: tables.ReadingOptions | None = None,
+    ) -> Self:
+        """Read a file of one row per bar; what was settled about it that one should look at is warned of.
 
         Columns, in any case: symbol or ticker (optional when there is one: then the file's name in capitals), date,
-        open, high, low, close, volume, and adj_close, or split_ratio and cash_dividend. Other columns are ignored. The
-        panel's sessions are all dates of the file; a symbol without a row on one of them has no bar there.
+        open, high, low, close, volume, and adj_close, or split_ratio and cash_dividend; or those of a known layout,
+        see `predictor.bars.layouts`. Other columns are ignored. The panel's sessions are all dates of the file; a
+        symbol without a row on one of them has no bar there.
 
         Args:
-            path: A file that ends in .csv or .parquet.
+            path: Text such as CSV, compressed or not, Excel or Parquet; see `predictor.bars.files`.
             calendar: The exchange's code, such as "XNYS".
             currency: The code of the quote currency.
+            options: What decides where the file can be read in several ways.
+
+        Raises:
+            BarsError: Naming the column, row and value that cannot be read, or the bar that breaks a rule.
+            MissingPackageError: Without the extra `data`, or `excel` for Excel's files.
+        """
+        table = tables.read_table(Path(path), options)
+        for warning in table.warnings:
+            warnings.warn(f"{Path(path).name}: {warning}", BarsWarning, stacklevel=2)
+        return cls.of_table(table, calendar=calendar, currency=currency)
+
+    @classmethod
+    def of(
+        cls,
+        frame: Frame,
+        *,
+        symbol: str = "",
+        calendar: str = "",
+        currency: str = "",
+        options: tables.ReadingOptions | None = None,
+    ) -> Self:
+        """The bars of a DataFrame of pandas, polars, pyarrow or what exchanges columns with them; see `read`.
+
+        Args:
+            frame: One row per bar, or columns by field and symbol as yfinance gives them; a pandas index of dates
+                counts as a column.
+            symbol: Whose bars they are, where no column says it.
+            calendar: The exchange's code, such as "XNYS".
+            currency: The code of the quote currency.
+            options: What decides where the frame can be read in several ways.
 
         Raises:
             BarsError: Naming the column, row and value that cannot be read, or the bar that breaks a rule.
             MissingPackageError: Without the extra `data`.
         """
-        return cls.of_table(files.read_table(Path(path)), calendar=calendar, currency=currency)
+        table = frames.frame_table(frame, symbol=symbol, options=options)
+        for warning in table.warnings:
+            warnings.warn(f"{frames.NAME}: {warning}", BarsWarning, stacklevel=2)
+        return cls.of_table(table, calendar=calendar, currency=currency)
 
     @classmethod
-    def of_table(cls, table: files.BarTable, *, calendar: str = "", currency: str = "") -> Self:
+    def of_table(cls, table: tables.BarTable, *, calendar: str = "", currency: str = "") -> Self:
         """The panel of a table's columns.
 
         Raises:
@@ -166,8 +209,8 @@ class BarPanel:
         The file appears whole or not at all. A symbol without any bar leaves no row.
         """
         columns = {name: getattr(self, name) for name in self.columns}
-        table = files.BarTable(symbols=self.symbols, sessions=self.sessions, columns=columns)
-        files.write_table(table, Path(path))
+        table = tables.BarTable(symbols=self.symbols, sessions=self.sessions, columns=columns)
+        tables.write_table(table, Path(path))
 
     @property
     def present(self) -> NDArray[np.bool_]:
@@ -192,12 +235,18 @@ class BarPanel:
         """Whether no column records splits and dividends."""
         return self.adj_close is None and self.split_ratio is None and self.cash_dividend is None
 
-    def select(self, symbols: Sequence[str]) -> Self:
-        """The panel of these symbols, in this order.
+    def __repr__(self) -> str:
+        """Symbols, sessions and what is recorded, in one line."""
+        span = f"{shown_date(int(self.sessions[0]))} to {shown_date(int(self.sessions[-1]))}"
+        return f"<BarPanel: {listed(self.symbols)}; {len(self.sessions)} sessions, {span}; {', '.join(self.columns)}>"
+
+    def select(self, symbols: str | Sequence[str]) -> Self:
+        """The panel of these symbols, in this order, or of one.
 
         Raises:
             BarsError: If one of them is not in the panel, or is named twice.
         """
+        symbols = [symbols] if isinstance(symbols, str) else symbols
         places = {symbol: row for row, symbol in enumerate(self.symbols)}
         missing = [symbol for symbol in symbols if symbol not in places]
         if missing:

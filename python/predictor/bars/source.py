@@ -6,16 +6,18 @@ A database's address is a URI that may hold a password, and so is never shown.
 import importlib.util
 import re
 import sqlite3
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Self, final
 from urllib.parse import parse_qsl, unquote
 
 from predictor.bars.columns import plainly_named
-from predictor.bars.files import BarTable, TableSource, table_of
-from predictor.errors import BarsError, ConfigurationError, MissingPackageError
+from predictor.bars.files import Cells
+from predictor.bars.tables import BarTable, ReadingOptions, TableSource, table_of
+from predictor.errors import BarsError, BarsWarning, ConfigurationError, MissingPackageError
 
 if TYPE_CHECKING:
     import polars as pl
@@ -23,6 +25,7 @@ import os
 from collections.abc import Mapping
 
 from predictor.bars.panel import BarPanel
+from predictor.bars.reading import BarReading, read_file
 
 SCHEMES: Final = ("postgresql", "sqlite", "mssql")
 MASK: Final = "***"
@@ -122,7 +125,7 @@ def _passwords(password: str, settings: str) -> Iterator[str]:
     return (text for text in (password, unquote(password), *given, *meant) if text)
 
 
-def query_table(address: DatabaseAddress, query: str) -> BarTable:
+def query_table(address: DatabaseAddress, query: str, options: ReadingOptions | None = None) -> BarTable:
     """The bars that a query gives, in any order of rows; columns as in a file, see `BarPanel.read`.
 
     Raises:
@@ -131,11 +134,12 @@ def query_table(address: DatabaseAddress, query: str) -> BarTable:
     """
     _require(("polars",), "data", "reading bars from a database")
     frame = _from_file(address, query) if address.scheme == "sqlite" else _from_server(address, query)
-    source = TableSource(name=SOURCE_NAME, symbol=address.database.upper(), ordered=False)
+    symbol = address.database.upper()
+    source = TableSource(name=SOURCE_NAME, symbol=symbol, ordered=False, options=options or ReadingOptions())
     frame = plainly_named(frame.select(_plain(column) for column in frame), source)
     if "date" in frame.columns:
         _check_own_day(frame["date"])
-    return table_of(frame, source)
+    return table_of(Cells(frame=frame), source)
 
 
 def _from_file(address: DatabaseAddress, query: str) -> "pl.DataFrame":
@@ -223,20 +227,47 @@ def read_bars(
     environment: Mapping[str, str] = os.environ,
     calendar: str = "",
     currency: str = "",
+    options: ReadingOptions | None = None,
 ) -> BarPanel:
-    """Read bars from a file or from a database.
+    """The bars of a file or of a database; see `read_source`, whose warnings are Python's here."""
+    reading = read_source(
+        bars,
+        query=query,
+        variable=variable,
+        environment=environment,
+        calendar=calendar,
+        currency=currency,
+        options=options,
+    )
+    for warning in reading.warnings:
+        warnings.warn(f"{reading.name}: {warning}", BarsWarning, stacklevel=2)
+    return reading.panel
+
+
+def read_source(
+    bars: str | Path = "",
+    *,
+    query: str = "",
+    variable: str = "",
+    environment: Mapping[str, str] = os.environ,
+    calendar: str = "",
+    currency: str = "",
+    options: ReadingOptions | None = None,
+) -> BarReading:
+    """Read bars from a file or from a database, and say what they were read as.
 
     Args:
-        bars: A CSV or Parquet file, or a database's URI without a password: postgresql://, sqlite:// or mssql://.
+        bars: A file, see `BarPanel.read`, or a database's URI without a password: postgresql://, sqlite:// or mssql://.
         query: SQL whose every row is a bar; for a database alone. Rows may come in any order. Columns are those of
             `BarPanel.read`; without a column symbol, all bars are of one that is called like the database, in capitals.
         variable: Name of an environment variable that holds the URI, instead of `bars`; it may hold a password.
         environment: Where that variable is looked up.
         calendar: The exchange's code, such as "XNYS".
         currency: The code of the quote currency.
+        options: What decides where the bars can be read in several ways.
 
     Returns:
-        The panel; that of a query has its symbols in alphabetical order.
+        The reading; the panel of a query has its symbols in alphabetical order.
 
     Raises:
         ConfigurationError: For what contradicts itself, and for a password in `bars`.
@@ -250,12 +281,12 @@ def read_bars(
             raise ConfigurationError(
                 f"--query asks a database, but {bars} is a file; give a URI such as sqlite:///{bars}"
             )
-        return BarPanel.read(bars, calendar=calendar, currency=currency)
+        return read_file(bars, options, calendar=calendar, currency=currency)
     address = _from_environment(variable, environment) if variable else _from_command_line(str(bars))
     if not query.strip():
         raise ConfigurationError("bars from a database need --query, such as --query 'SELECT * FROM bars'")
-    panel = BarPanel.of_table(query_table(address, query), calendar=calendar, currency=currency)
-    return panel.select(sorted(panel.symbols))
+    reading = BarReading.of(query_table(address, query, options), SOURCE_NAME, calendar=calendar, currency=currency)
+    return replace(reading, panel=reading.panel.select(sorted(reading.panel.symbols)))
 
 
 def _from_command_line(uri: str) -> DatabaseAddress:

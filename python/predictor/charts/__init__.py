@@ -6,11 +6,13 @@ would carry a meaning, the sign, a symbol or a line style carries it too.
 """
 
 from predictor.charts.books import BookCurve, book_curves
+from predictor.charts.closes import closes_lines
 from predictor.charts.coverage import calibration, pit_histogram
 from predictor.charts.forecast import SESSIONS_SHOWN, Candles, fan, quantile_lines
 from predictor.charts.importance import importance_bars, importance_heatmap
 from predictor.charts.internals import attention_line, selection_bars
 from predictor.charts.intervals import interval_rows
+from predictor.charts.svg import fan_svg
 from predictor.charts.training import loss_curve
 
 __all__ = [
@@ -20,7 +22,9 @@ __all__ = [
     "attention_line",
     "book_curves",
     "calibration",
+    "closes_lines",
     "fan",
+    "fan_svg",
     "importance_bars",
     "importance_heatmap",
     "interval_rows",

@@ -6,7 +6,9 @@ from typing import Annotated
 
 import typer
 
-from predictor.bars import BarPanel, read_bars
+from predictor.bars import BarPanel, ReadingOptions, read_source
+from predictor.bars.layouts import BY_NAME, DateOrder, DecimalSign
+from predictor.cli.program import say
 from predictor.covariates import CovariateSource
 from predictor.instance import GapPolicy
 
@@ -57,6 +59,43 @@ Report = Annotated[
 ]
 
 
+LayoutName = Annotated[
+    str, typer.Option(metavar="NAME", help=f"The program that wrote the file: {', '.join(sorted(BY_NAME))}.")
+]
+OrderOfDates = Annotated[
+    DateOrder | None, typer.Option(help="Order of day, month and year in dates such as 03/04/2020.")
+]
+ExchangeZone = Annotated[
+    str, typer.Option(metavar="ZONE", help="The exchange's, for bars with moments in UTC, such as America/New_York.")
+]
+Decimals = Annotated[DecimalSign | None, typer.Option(help="The decimal sign, where the numbers do not tell it.")]
+VolumeUnit = Annotated[
+    int, typer.Option(metavar="N", min=0, help="Shares that a volume of 1 means; 0 = one, doubtful ones are refused.")
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadingFlags:
+    """What decides where a file can be read in several ways."""
+
+    layout: LayoutName = ""
+    date_order: OrderOfDates = None
+    time_zone: ExchangeZone = ""
+    decimal: Decimals = None
+    volume_unit: VolumeUnit = 0
+
+    @property
+    def options(self) -> ReadingOptions:
+        """The same for whoever reads."""
+        return ReadingOptions(
+            layout=self.layout,
+            date_order=self.date_order,
+            time_zone=self.time_zone,
+            decimal=self.decimal,
+            volume_unit=self.volume_unit,
+        )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BarsFlags:
     """Where bars come from."""
@@ -65,7 +104,8 @@ class BarsFlags:
         str,
         typer.Option(
             metavar="FILE|URI",
-            help="Daily bars: a .csv or .parquet file, oldest first, or with --query a database, such as "
+            help="Daily bars: a file (CSV, Excel, Parquet; `quantra check` tells what it holds), or with --query a "
+            "database, such as "
             "sqlite:///bars.db.",
         ),
     ] = ""
@@ -78,16 +118,39 @@ class BarsFlags:
         ),
     ] = ""
 
-    def read(self) -> BarPanel:
+    layout: LayoutName = ""
+    date_order: OrderOfDates = None
+    time_zone: ExchangeZone = ""
+    decimal: Decimals = None
+    volume_unit: VolumeUnit = 0
+
+    def read(self, *, tells: bool = True) -> BarPanel:
         """The bars.
+
+        Args:
+            tells: whether a line on the error stream says what they were read as; of several processes one does.
 
         Raises:
             BadParameter: no source of bars is given, or more than one.
-            QuantraError: see `read_bars`.
+            QuantraError: see `read_source`.
         """
         if bool(self.bars) == bool(self.bars_env):
             raise typer.BadParameter("give either --bars or --bars-env")
-        return read_bars(self.bars, query=self.query, variable=self.bars_env)
+        reading = read_source(self.bars, query=self.query, variable=self.bars_env, options=self.options)
+        if tells:
+            say(str(reading), style="yellow" if reading.warnings else "dim")
+        return reading.panel
+
+    @property
+    def options(self) -> ReadingOptions:
+        """What decides where the bars can be read in several ways."""
+        return ReadingOptions(
+            layout=self.layout,
+            date_order=self.date_order,
+            time_zone=self.time_zone,
+            decimal=self.decimal,
+            volume_unit=self.volume_unit,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from predictor.bars.columns import SYMBOL, named_texts, renaming, texts_of
-from predictor.bars.files import numbers_of, read_frame, sessions_of
+from predictor.bars.dates import sessions_of
+from predictor.bars.files import read_frame
+from predictor.bars.numbers import numbers_of
 from predictor.covariates.tables import Series, StaticTable, check_name
 from predictor.errors import BarsError, ConfigurationError, CovariatesError
 

@@ -9,6 +9,12 @@ __all__ = ["app"]
 
 OURS: Final = (
     Command(
+        "check",
+        "trainers.stock.checking.command:check",
+        "Say what a file of bars is read as, and what is doubtful in it.",
+        "Example: quantra check bars.csv --fix clean.csv",
+    ),
+    Command(
         "ensemble",
         "trainers.stock.ensembles.command:ensemble",
         "Combine trained artifacts into one model.",

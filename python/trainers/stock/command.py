@@ -66,7 +66,7 @@ def stock(  # noqa: PLR0913 - one argument a group of flags
         stop_with_parent()
     covariates = files.read()
     features = reads.over(Reads()).beside(covariates) if parent is None else parent.features
-    panel = bars.read()
+    panel = bars.read(tells=rank == 0)
     given = None if edges is None else _edges(edges, panel, whole)
     trained = _trained(Material(panel, features, covariates, given, parent), whole, out, run, rank)
     if rank == 0:

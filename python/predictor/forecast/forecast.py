@@ -1,26 +1,29 @@
-"""What comes back from a model: `Forecast` and `Attribution`, plain values over NumPy arrays, equal at every door."""
+"""What comes back from a model: `Forecast`, plain values over NumPy arrays, equal at every door."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from datetime import date
 from html import escape
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
 from predictor import charts
 from predictor.arrays import FloatArray, IntArray
-from predictor.errors import InvalidInputError, QuantraError, shown_date
+from predictor.errors import InvalidInputError, MissingPackageError, QuantraError, listed, shown_date
 from predictor.skill import Skill, line_of
 
 if TYPE_CHECKING:
+    import pandas as pd
+    import polars as pl
     from plotly.graph_objects import Figure
-from enum import StrEnum
-
-from predictor.arrays import BoolArray
 from predictor.errors import UnknownHorizonError, UnknownQuantileError
-from predictor.internals import INTERNALS_NOTE, Internal, largest_shares, session_in_words
+from predictor.internals import session_in_words
 
 LOG_RETURN = "log-return"
+
+_FANS: Final = 6
+"""Symbols whose fans are drawn above the table, at most."""
 
 
 def simple_return(log_return: float) -> float:
@@ -45,7 +48,7 @@ class ForecastRow(NamedTuple):
     """By score, 1 = best; 0 where there is none."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class Forecast:
     """Quantiles of the target for S symbols, H horizons and Q quantiles.
 
@@ -123,15 +126,80 @@ class Forecast:
                     value = float(self.values[s, h, q])
                     yield ForecastRow(symbol, horizon, session, level, value, price, score, rank)
 
+    def to_polars(self) -> "pl.DataFrame":
+        """`table` with a column for each of its fields that this forecast has; needs the extra `data`.
+
+        The target's own column is called `log_return` or `log_volatility`; `return` is the simple return, 0.01 for 1 %.
+        """
+        try:
+            import polars as pl
+        except ImportError as error:
+            raise MissingPackageError.of("polars", "data", "a forecast as a DataFrame") from error
+        return pl.DataFrame(self._tidy())
+
+    def to_pandas(self) -> "pd.DataFrame":
+        """The same as `to_polars`, as a DataFrame of pandas."""
+        try:
+            import pandas as pd
+        except ImportError as error:
+            raise MissingPackageError.of("pandas", "calendars", "a forecast as a DataFrame of pandas") from error
+        return pd.DataFrame(self._tidy())
+
+    def _tidy(self) -> dict[str, list[object]]:
+        rows = self.table()
+        columns: dict[str, list[object]] = {
+            "symbol": [row.symbol for row in rows],
+            "horizon": [row.horizon for row in rows],
+            "session": [date.fromisoformat(shown_date(row.session)) if row.session else None for row in rows],
+            "quantile": [row.quantile for row in rows],
+            self.target_kind.replace("-", "_"): [row.value for row in rows],
+        }
+        if self.returns is not None:
+            columns["return"] = [simple_return(row.value) for row in rows]
+        if self.prices is not None:
+            columns["price"] = [row.price for row in rows]
+        if self.ranks is not None:
+            columns |= {"score": [row.score for row in rows], "rank": [row.rank for row in rows]}
+        return columns
+
+    def select(self, symbols: str | Sequence[str]) -> "Forecast":
+        """The forecast of these symbols, in this order, or of one.
+
+        Raises:
+            InvalidInputError: one of them was not forecast.
+        """
+        names = [symbols] if isinstance(symbols, str) else list(symbols)
+        rows = [row_of(name, self.symbols) for name in names]
+        cut = {name: values[rows] for name, values in self._by_symbol.items() if values is not None}
+        refusals = {name: self.refusals[name] for name in names if name in self.refusals}
+        return replace(self, symbols=tuple(names), refusals=refusals, **cut)
+
+    @property
+    def _by_symbol(self) -> Mapping[str, Any]:
+        names = ("values", "returns", "prices", "anchor_price", "scores", "ranks")
+        return {name: getattr(self, name) for name in names}
+
+    def __repr__(self) -> str:
+        """The model, the day, and what was forecast of whom, in one line."""
+        day = f" as of {shown_date(self.as_of_session)}" if self.as_of_session else ""
+        refused = f", {len(self.refusals)} without a forecast" if self.refusals else ""
+        return (
+            f"<Forecast of {listed(self.symbols)}{day}: {self.target_kind}, horizons {list(self.horizons)}, quantiles "
+            f"{list(self.quantiles)}{refused}; {self.model} version {self.version}>"
+        )
+
+    def _shown(self, s: int) -> tuple[FloatArray, str]:
+        """What a chart shows of the symbol in row `s`, [H, Q], and what it is called."""
+        if self.prices is not None:
+            return self.prices[s], "price"
+        if self.returns is not None:
+            return 100 * np.expm1(self.returns[s]), "return (%)"
+        return self.values[s], self.target_kind
+
     def plot(self, symbol: str | None = None) -> "Figure":
         """The fan of one symbol (the first if none is named): prices, else simple returns; needs the extra `report`."""
         s = row_of(symbol, self.symbols)
-        if self.prices is not None:
-            shown, what = self.prices[s], "price"
-        elif self.returns is not None:
-            shown, what = 100 * np.expm1(self.returns[s]), "return (%)"
-        else:
-            shown, what = self.values[s], self.target_kind
+        shown, what = self._shown(s)
         return charts.quantile_lines(
             self.horizons, self.quantiles, shown, title=self.heading(s), what=what, notes=self.notes
         )
@@ -159,7 +227,13 @@ class Forecast:
             for r in self._rows()
         )
         notes = "".join(f"<p>{escape(note)}</p>" for note in self.notes)
-        return f"<table><tr>{titles}</tr>{body}</table>{notes}"
+        fans = "".join(self._fan(s) for s in range(len(self.symbols[:_FANS])))
+        return f"{fans}<table><tr>{titles}</tr>{body}</table>{notes}"
+
+    def _fan(self, s: int) -> str:
+        shown, what = self._shown(s)
+        start = None if self.prices is None or self.anchor_price is None else float(self.anchor_price[s])
+        return charts.fan_svg(self.horizons, self.quantiles, shown, title=f"{self.symbols[s]}, {what}", start=start)
 
     @property
     def _columns(self) -> tuple[str, ...]:
@@ -200,26 +274,6 @@ def forecast_or_raise(outcome: Outcome) -> Forecast:
     return outcome
 
 
-class RowKind(StrEnum):
-    """Which kind of input an attribution's row stands for."""
-
-    OBSERVED = "observed"
-    KNOWN = "known"
-    STATIC = "static"
-    LOCATION = "location"
-    SCALE = "scale"
-    CONFORMAL = "conformal"
-    NEIGHBOURS = "neighbours"
-
-
-class Detail(StrEnum):
-    """How fine an attribution is: per feature, also per session, also per cell."""
-
-    FEATURES = "features"
-    TIMES = "times"
-    CELLS = "cells"
-
-
 class TargetPoint(NamedTuple):
     """One output of a model: a horizon in trading days and a quantile's level."""
 
@@ -242,110 +296,3 @@ class TargetPoint(NamedTuple):
 
 
 _SAME_LEVEL = 1e-9
-
-
-class Contribution(NamedTuple):
-    """One row of an attribution: a named input and what it added, in the target's unit."""
-
-    name: str
-    kind: RowKind
-    value: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Attribution:
-    """Signed contributions of each input to one target, for S symbols.
-
-    A symbol's rows add up to `prediction - baseline_prediction` within `relative_gap`.
-    """
-
-    symbols: tuple[str, ...]
-    as_of_session: int
-    horizon: int
-    quantile: float
-    method: str
-    baseline: str
-    """What the forecast is compared with."""
-    unit: str
-    row_names: tuple[str, ...]
-    row_kinds: tuple[RowKind, ...]
-    per_row: FloatArray
-    """[S, R]"""
-    sessions: IntArray
-    """[T] of the encoder; empty if unknown."""
-    per_time: FloatArray | None
-    """[S, T] observed and known rows by encoder session; None unless asked for."""
-    cells: FloatArray | None
-    """[S, T, F] observed features; None unless asked for."""
-    prediction: FloatArray
-    """[S] in the target's unit."""
-    baseline_prediction: FloatArray
-    """[S]"""
-    relative_gap: FloatArray
-    """[S] completeness: |sum of rows - (prediction - baseline_prediction)| relative to that difference, or to a
-    twentieth of the window's own volatility where the difference is smaller."""
-    converged: BoolArray
-    """[S] whether the gap is within the tolerance asked for."""
-    nodes: IntArray
-    """[S] quadrature nodes used."""
-    model: str
-    version: int
-    weights_hash: str
-    warnings: tuple[str, ...]
-    internals: tuple[Internal, ...] = ()
-    """The network's internals, where it has any: the selection of past, future and static variables, attention."""
-    skill: Skill | None = None
-    """How the model did on days that it had not seen; None if its card does not say."""
-    refusals: Mapping[str, QuantraError] = field(default_factory=dict[str, QuantraError])
-    """Why each symbol without a forecast, and so with NaN rows, has none."""
-
-    def to_numpy(self) -> FloatArray:
-        """`per_row`, [S, R]."""
-        return self.per_row
-
-    @property
-    def importance(self) -> FloatArray:
-        """[S, R] share of each row in the sum of absolute contributions; a symbol's shares add up to 1.
-
-        Where no row contributes anything, because the forecast is the baseline's, every share is 0.
-        """
-        size = np.abs(self.per_row)
-        total = size.sum(axis=1, keepdims=True)
-        return np.divide(size, total, out=np.zeros_like(size), where=total != 0)
-
-    def table(self, symbol: str | None = None) -> list[Contribution]:
-        """The rows of one symbol (the first if none is named), largest absolute contribution first."""
-        s = row_of(symbol, self.symbols)
-        order = np.argsort(-np.abs(self.per_row[s]), kind="stable")
-        return [Contribution(self.row_names[r], self.row_kinds[r], float(self.per_row[s, r])) for r in order]
-
-    def plot(self, symbol: str | None = None) -> "Figure":
-        """Bars of the rows of one symbol; needs the extra `report`."""
-        rows = self.table(symbol)
-        whose = f"{self.symbols[row_of(symbol, self.symbols)]}, {self.horizon} sessions ahead, q{self.quantile:g}"
-        notes = (whose, line_of(self.skill))
-        return charts.importance_bars([r.name for r in rows], np.array([r.value for r in rows]), self.unit, notes=notes)
-
-    def _repr_html_(self) -> str:
-        body = "".join(f"<tr><td>{escape(r.name)}</td><td>{r.value:+.3e}</td></tr>" for r in self.table())
-        head = f"<tr><th>input</th><th>contribution ({escape(self.unit)})</th></tr>"
-        return f"<table>{head}{body}</table>{self._internals_html()}<p>{escape(line_of(self.skill))}</p>"
-
-    def _internals_html(self) -> str:
-        """A heading and the largest shares of each internal; empty where there are none."""
-        if not self.internals:
-            return ""
-        body = "".join(
-            f"<tr><td>{escape(one.name)}</td><td>{escape(largest_shares(one, 0))}</td></tr>" for one in self.internals
-        )
-        head = "<tr><th>internal</th><th>largest shares</th></tr>"
-        return f"<p>Internals: {INTERNALS_NOTE}</p><table>{head}{body}</table>"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Explanation:
-    """The attributions of one query, one per target in the order asked, and the time they took."""
-
-    attributions: tuple[Attribution, ...]
-    queue_ms: float
-    compute_ms: float

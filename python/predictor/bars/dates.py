@@ -1,0 +1,297 @@
+"""The session of each row: a date in one of the forms that programs write, never guessed where two of them fit.
+
+A bar's date is the day of its exchange. A moment with that exchange's own offset has the date that is written; one in
+UTC may be of the day before or after, and is told by the time zone of the layout, or by the days of the week.
+"""
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, final
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+import numpy as np
+from numpy.typing import NDArray
+
+from predictor.bars.columns import NamedSource
+from predictor.bars.layouts import DateOrder
+from predictor.errors import BarsError
+
+if TYPE_CHECKING:
+    import polars as pl
+
+READABLE_DATE: Final = r"^(?:[0-9]{8}|[0-9]{4}-[0-9]{2}-[0-9]{2}(?:[T ].*)?)$"
+NUMBERED: Final = r"^([0-9]{1,2})([./-])([0-9]{1,2})[./-]([0-9]{4}|[0-9]{2})(?:[T ].*)?$"
+YEAR_FIRST: Final = r"^([0-9]{4})[./]([0-9]{1,2})[./]([0-9]{1,2})(?:[T ].*)?$"
+NAMED: Final = r"^(?:[0-9]{1,2}[- ][A-Za-z]{3,9}[- ,]|[A-Za-z]{3,9} [0-9]{1,2},? )"
+MONTHS: Final = ("%d-%b-%Y", "%d %b %Y", "%b %d, %Y", "%b %d %Y", "%d-%B-%Y", "%d %B %Y", "%B %d, %Y", "%B %d %Y")
+OFFSET: Final = r"[0-9]{2}:[0-9]{2}.*(Z|UTC|[+-][0-9]{2}:?[0-9]{2})$"
+MOMENT: Final = r"^([0-9]{4}-?[0-9]{2}-?[0-9]{2})[T ]([0-9]{2}:[0-9]{2}(?::[0-9]{2})?)"
+EPOCH: Final = r"^[0-9]{9,10}$|^[0-9]{12,13}$|^[0-9]{15,16}$|^[0-9]{18,19}$"
+EPOCH_UNITS: Final = ((11, 1), (14, 1_000), (17, 1_000_000), (20, 1_000_000_000))
+"""Fewer digits than the first are counted in parts of a second: seconds, milli-, micro- and nanoseconds."""
+LARGEST_DATE: Final = 99_991_231
+UTC_NAMES: Final = ("Z", "UTC", "+00:00", "+0000")
+DATE_CHARACTERS: Final = 10
+SATURDAY: Final = 6
+LONGEST_YEAR: Final = 4
+FORENOON_HOURS: Final = 10
+"""A moment in UTC before this hour may still be the day before somewhere, a later one already the day after."""
+CENTURY: Final = 100
+PIVOT: Final = 69
+"""The first of two-digit years that are of the twentieth century, as POSIX has it."""
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DateForm:
+    """What is known of a table's dates beside their texts.
+
+    Attributes:
+        order: Of day, month and year where a date does not say it.
+        zone: The time zone of the exchange, for moments; empty = unknown.
+    """
+
+    order: DateOrder | None = None
+    zone: str = ""
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Days:
+    """The sessions of a table's rows.
+
+    Attributes:
+        sessions: int32 [rows], yyyymmdd.
+        remark: What a person should know of how they were read; empty = nothing.
+    """
+
+    sessions: NDArray[np.int32]
+    remark: str = ""
+
+
+def sessions_of(column: "pl.Series", source: NamedSource) -> NDArray[np.int32]:
+    """A column of dates as int32 [rows], yyyymmdd; see `days_of`."""
+    return days_of(column, source, DateForm()).sessions
+
+
+def days_of(column: "pl.Series", source: NamedSource, form: DateForm) -> Days:
+    """A column's sessions: texts, dates, moments, whole numbers yyyymmdd or since 1970.
+
+    Raises:
+        BarsError: A cell is no date, or the dates can be read in two ways; both and what decides are named.
+    """
+    import polars as pl
+
+    if isinstance(column.dtype, pl.Date):
+        return _days(column)
+    if isinstance(column.dtype, pl.Datetime):
+        return _days_of_moments(column, source, form)
+    text = column.cast(pl.String) if column.dtype.is_integer() else column
+    if text.dtype != pl.String:
+        raise BarsError(f"{source.name}: column {column.name} holds {column.dtype}, but must hold dates")
+    return _days_of_texts(text.str.strip_chars(), source, form)
+
+
+def check_read(given: "pl.Series", read: "pl.Series", source: NamedSource, problem: str) -> None:
+    """Refuse the first cell that held something and could not be read."""
+    unread = np.flatnonzero((given.is_not_null() & read.is_null()).to_numpy())
+    if unread.size:
+        row = int(unread[0])
+        raise BarsError(f"{source.name}: row {row + 1} after the header, column {given.name}: {given[row]!r} {problem}")
+
+
+def _days(dates: "pl.Series", remark: str = "") -> Days:
+    import polars as pl
+
+    days = dates.dt.year() * 10_000 + dates.dt.month().cast(pl.Int32) * 100 + dates.dt.day()
+    return Days(sessions=days.to_numpy(), remark=remark)
+
+
+def _days_of_texts(text: "pl.Series", source: NamedSource, form: DateForm) -> Days:
+    """Texts in the form of the first one that holds something; another form among them is refused by its row."""
+    said = text.filter(text.fill_null("") != "")
+    first = said[0] if len(said) else ""
+    if re.match(EPOCH, first):
+        return _days_of_epochs(text, source, form)
+    if re.match(NUMBERED, first):
+        return _days(_checked(text, _numbered(text, source, form), source))
+    if re.match(NAMED, first):
+        return _days(_checked(text, _named(text), source))
+    if re.match(YEAR_FIRST, first):
+        return _days(_checked(text, _of_parts(text, YEAR_FIRST, (1, 2, 3)), source))
+    return _days_of_iso(text, source, form)
+
+
+def _checked(text: "pl.Series", dates: "pl.Series", source: NamedSource) -> "pl.Series":
+    check_read(text.fill_null(""), dates, source, "is not a date like those before it; write 2013-12-31 or 20131231")
+    return dates
+
+
+def _named(text: "pl.Series") -> "pl.Series":
+    """Dates with the name of a month, in English."""
+    import polars as pl
+
+    frame = text.to_frame("text")
+    return frame.select(pl.coalesce(pl.col("text").str.to_date(form, strict=False) for form in MONTHS)).to_series()
+
+
+def _of_parts(text: "pl.Series", pattern: str, places: tuple[int, int, int]) -> "pl.Series":
+    """Dates of a pattern's groups; `places` are those of year, month and day."""
+    import polars as pl
+
+    frame = text.to_frame("text")
+    groups = [pl.col("text").str.extract(pattern, place).cast(pl.Int32) for place in places]
+    year = (
+        pl.when(groups[0] >= CENTURY)
+        .then(groups[0])
+        .otherwise(groups[0] + pl.when(groups[0] < PIVOT).then(2000).otherwise(1900))
+    )
+    dates = pl.format("{}-{}-{}", year, groups[1], groups[2]).str.to_date("%Y-%m-%d", strict=False)
+    return frame.select(dates).to_series()
+
+
+def _numbered(text: "pl.Series", source: NamedSource, form: DateForm) -> "pl.Series":
+    """Dates such as 03/04/2020, once their order is known."""
+    order = form.order or _order_of(text, source)
+    return _of_parts(
+        text,
+        NUMBERED,
+        {DateOrder.DAY_FIRST: (4, 3, 1), DateOrder.MONTH_FIRST: (4, 1, 3), DateOrder.YEAR_FIRST: (1, 3, 4)}[order],
+    )
+
+
+def _order_of(text: "pl.Series", source: NamedSource) -> DateOrder:
+    """The only order in which all of a column's dates exist.
+
+    Raises:
+        BarsError: Both do, or neither.
+    """
+    import polars as pl
+
+    said = text.filter(text.str.contains(NUMBERED).fill_null(value=False))
+    first, second = (said.str.extract(NUMBERED, place).cast(pl.Int32) for place in (1, 3))
+    day_first, month_first = said.filter(first > 12), said.filter(second > 12)  # noqa: PLR2004 (months)
+    if (said.str.extract(NUMBERED, 4).str.len_bytes() < LONGEST_YEAR).any():
+        raise BarsError(
+            f"{source.name}: dates such as {said[0]!r} have years of two digits; say how they are to be read: "
+            f"{_choices(said[0], tuple(DateOrder))}"
+        )
+    if len(day_first) and len(month_first):
+        raise BarsError(
+            f"{source.name}: {day_first[0]!r} has the day first, {month_first[0]!r} the month; write all dates as "
+            "2013-12-31"
+        )
+    if len(day_first) or said[0][1:3].count("."):
+        return DateOrder.DAY_FIRST
+    if len(month_first):
+        return DateOrder.MONTH_FIRST
+    raise BarsError(
+        f"{source.name}: dates such as {said[0]!r} can be read in two ways; say which is right: "
+        f"{_choices(said[0], (DateOrder.MONTH_FIRST, DateOrder.DAY_FIRST))}"
+    )
+
+
+def _choices(text: str, orders: tuple[DateOrder, ...]) -> str:
+    """What a date would be in each order in which it exists, and the flag that says so."""
+    import polars as pl
+
+    choices: list[str] = []
+    for order in orders:
+        date = _numbered(pl.Series([text]), _NoSource(), DateForm(order=order))[0]
+        if date is not None:
+            choices.append(f"{date} with --date-order {order}")
+    return " or ".join(choices)
+
+
+@final
+class _NoSource:
+    """Of a single date, whose order is given."""
+
+    name = ""
+
+
+def _days_of_epochs(text: "pl.Series", source: NamedSource, form: DateForm) -> Days:
+    """Counts since 1970 in UTC; their digits tell the unit."""
+    import polars as pl
+
+    counts = text.cast(pl.Int64, strict=False)
+    _checked(text, counts, source)
+    a_second = next(unit for digits, unit in EPOCH_UNITS if len(str(counts.max())) < digits)
+    return _days_of_utc((counts // a_second * 1_000_000).cast(pl.Datetime("us")), source, form)
+
+
+def _days_of_moments(moments: "pl.Series", source: NamedSource, form: DateForm) -> Days:
+    import polars as pl
+
+    assert isinstance(moments.dtype, pl.Datetime)  # noqa: S101 (what the caller found)
+    check_read(moments.is_null().replace_strict({True: None, False: ""}).rename(moments.name), moments, source, "")
+    zone = moments.dtype.time_zone
+    if zone in ("UTC", "Etc/UTC"):
+        return _days_of_utc(moments.dt.replace_time_zone(None), source, form)
+    if zone is not None and form.zone:
+        return _days_of_utc(moments.dt.convert_time_zone("UTC").dt.replace_time_zone(None), source, form)
+    return _days(moments.dt.date())  # the date as written; a cast would count from Greenwich
+
+
+def _days_of_iso(text: "pl.Series", source: NamedSource, form: DateForm) -> Days:
+    """Dates as ISO 8601 has them, with or without a time of day."""
+    dates = _dates_of_iso(text)
+    check_read(text.fill_null(""), dates, source, "is not a date; write 2013-12-31 or 20131231, or remove the row")
+    if not bool((text.str.len_bytes() > DATE_CHARACTERS).any()):
+        return _days(dates)
+    offset = text.str.extract(OFFSET, 1)
+    if offset.null_count() or not (form.zone or offset.is_in(UTC_NAMES).all()):
+        return _days(dates)
+    return _days_of_utc(_utc_of_iso(text, offset), source, form)
+
+
+def _dates_of_iso(text: "pl.Series") -> "pl.Series":
+    readable = text.str.contains(READABLE_DATE).fill_null(value=False)
+    compact = text.str.slice(0, DATE_CHARACTERS).str.replace_all("-", "", literal=True)
+    return compact.set(~readable, None).str.to_date("%Y%m%d", strict=False)
+
+
+def _utc_of_iso(text: "pl.Series", offset: "pl.Series") -> "pl.Series":
+    """Moments in UTC of texts with an offset."""
+    import polars as pl
+
+    day = text.str.extract(MOMENT, 1).str.replace_all("-", "", literal=True)
+    moment = (day + " " + text.str.extract(MOMENT, 2).str.slice(0, 5)).str.to_datetime("%Y%m%d %H:%M", time_unit="us")
+    sign = offset.str.starts_with("-").cast(pl.Int64) * -2 + 1
+    hours, minutes = (offset.str.extract(r"^[+-]([0-9]{2}):?([0-9]{2})$", part).cast(pl.Int64) for part in (1, 2))
+    ahead = (sign * (hours * 60 + minutes)).fill_null(0) * 60_000_000
+    return (moment.cast(pl.Int64) - ahead).cast(pl.Datetime("us"))
+
+
+def _days_of_utc(moments: "pl.Series", source: NamedSource, form: DateForm) -> Days:
+    """The sessions of moments in UTC: by the zone, by midnights, or by the only days that are all of a working week."""
+    if form.zone:
+        return _days(moments.dt.replace_time_zone("UTC").dt.convert_time_zone(_zone(form.zone)).dt.date())
+    written = moments.dt.date()
+    if _are_midnights(moments):
+        return _days(written)
+    early = bool((moments.dt.hour() < FORENOON_HOURS).all())
+    beside = written.dt.offset_by("-1d" if early else "1d")
+    fit = [not bool((days.dt.weekday() >= SATURDAY).any()) for days in (written, beside)]
+    where = "before" if early else "after"
+    if fit == [False, True]:
+        return _days(beside, f"moments in UTC are of the day {where}, as their dates alone would lie on weekends")
+    if fit == [True, False]:
+        return _days(written)
+    raise BarsError(
+        f"{source.name}: the moment {moments[0]} in UTC may be of the exchange's session {written[0]} or {beside[0]}; "
+        "name the exchange's time zone: --time-zone America/New_York, say, or UTC for the date as it is written"
+    )
+
+
+def _are_midnights(moments: "pl.Series") -> bool:
+    import polars as pl
+
+    return bool((moments.cast(pl.Int64) % 86_400_000_000 == 0).all())
+
+
+def _zone(name: str) -> str:
+    try:
+        return ZoneInfo(name).key
+    except (ZoneInfoNotFoundError, ValueError) as error:
+        raise BarsError(f"there is no time zone {name!r}; write one such as America/New_York or UTC") from error

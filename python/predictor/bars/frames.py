@@ -1,0 +1,157 @@
+"""Tables in memory: pandas, polars, pyarrow and what exchanges columns with them, read as a file of them would be."""
+
+from typing import TYPE_CHECKING, Any, Final, Protocol, final, runtime_checkable
+
+from predictor.bars.columns import plainly_named
+from predictor.bars.files import Cells
+from predictor.bars.layouts import layout_of, named_layout
+from predictor.bars.tables import BarTable, ReadingOptions, TableSource, table_of
+from predictor.bars.wide import WideHeader
+from predictor.errors import BarsError, MissingPackageError
+
+if TYPE_CHECKING:
+    import narwhals as nw
+    import polars as pl
+
+NAME: Final = "the DataFrame"
+INDEX: Final = "date"
+
+
+@runtime_checkable
+class ArrowStream(Protocol):
+    """A table that gives its columns as Arrow has them: pandas, polars, pyarrow, DuckDB and others."""
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        """A capsule that holds the stream."""
+        ...
+
+
+@runtime_checkable
+class Interchange(Protocol):
+    """A table that follows the older protocol for exchanging DataFrames."""
+
+    def __dataframe__(self, nan_as_null: bool = False, allow_copy: bool = True) -> object:  # noqa: FBT001, FBT002 (the protocol's)
+        """Its columns."""
+        ...
+
+
+Frame = ArrowStream | Interchange
+"""Whatever holds a table in memory."""
+
+
+def frame_table(frame: object, *, symbol: str = "", options: ReadingOptions | None = None) -> BarTable:
+    """The bars of a DataFrame.
+
+    Args:
+        frame: one row per bar, or columns by field and symbol; a pandas index of dates counts as a column.
+        symbol: whose bars they are, where no column says it; empty = none, which is refused.
+        options: what decides where they can be read in several ways.
+
+    Raises:
+        BarsError: it is no DataFrame, or naming the column, row and value that cannot be read.
+        MissingPackageError: without the extra `data`.
+    """
+    options = options or ReadingOptions()
+    cells = _cells(_narwhal(frame))
+    layout = named_layout(options.layout) if options.layout else cells.layout or layout_of(cells.frame.columns, NAME)
+    if not symbol and "symbol" not in cells.frame.columns:
+        raise BarsError(f"{NAME} does not say whose bars it has; give it a column symbol, or name it: symbol='AAPL'")
+    return table_of(cells, TableSource(name=NAME, symbol=symbol, options=options), layout)
+
+
+def _narwhal(frame: object) -> "nw.DataFrame[Any]":
+    try:
+        import narwhals as nw
+        import polars as pl
+    except ImportError as error:
+        raise MissingPackageError.of("narwhals", "data", "reading a DataFrame") from error
+    if nw.dependencies.is_into_dataframe(frame):
+        return nw.from_native(frame, eager_only=True)
+    if isinstance(frame, ArrowStream):
+        return nw.from_native(pl.DataFrame(frame))
+    if isinstance(frame, Interchange):
+        return nw.from_native(_exchanged(frame))
+    raise BarsError(
+        f"{type(frame).__name__} is no table of bars: give a BarPanel, or a DataFrame of pandas, polars or pyarrow"
+    )
+
+
+def _exchanged(frame: Interchange) -> "pl.DataFrame":
+    """A table of the older protocol, which polars no longer reads itself."""
+    import polars as pl
+
+    try:
+        from pyarrow.interchange import from_dataframe
+    except ImportError as error:
+        raise MissingPackageError.of("pyarrow", "arrow", "reading a DataFrame that only has __dataframe__") from error
+    return pl.DataFrame(from_dataframe(frame))
+
+
+def _cells(frame: "nw.DataFrame[Any]") -> Cells:
+    """The table as polars has it, an index of dates as its first column, columns by symbol stacked."""
+    import narwhals as nw
+
+    native = nw.to_native(frame)
+    if not nw.dependencies.is_pandas_dataframe(native):
+        return Cells(frame=plainly_named(frame.to_polars(), _Named()))
+    native = _with_index(native)
+    if native.columns.nlevels == 1:
+        return Cells(frame=plainly_named(_of_pandas(_plain_columns(native)), _Named()))
+    return _wide(native)
+
+
+def _of_pandas(native: Any) -> "pl.DataFrame":
+    """A pandas frame as polars has it; polars itself would need pyarrow for its texts."""
+    import narwhals as nw
+    import polars as pl
+
+    frame = nw.from_native(native, eager_only=True)
+    return pl.DataFrame([_of_series(frame[name]) for name in frame.columns])
+
+
+def _of_series(column: "nw.Series[Any]") -> "pl.Series":
+    import narwhals as nw
+    import polars as pl
+
+    if isinstance(column.dtype, nw.Datetime) and column.null_count() == 0:
+        moments = pl.Series(column.name, column.dt.timestamp("us").to_numpy()).cast(pl.Datetime("us"))
+        zone = column.dtype.time_zone
+        return moments if zone is None else moments.dt.replace_time_zone("UTC").dt.convert_time_zone(zone)
+    if column.dtype.is_numeric():
+        return pl.Series(column.name, column.to_numpy())
+    return pl.Series(column.name, column.to_list(), strict=False)
+
+
+@final
+class _Named:
+    """A table in memory, as messages call it."""
+
+    name = NAME
+
+
+def _with_index(native: Any) -> Any:
+    """A pandas frame whose index, unless it counts rows, is among its columns; dates without a name are called so."""
+    import pandas as pd
+
+    if isinstance(native.index, pd.RangeIndex):
+        return native
+    names = [name if name is not None else INDEX for name in native.index.names]
+    return native.rename_axis(index=names).reset_index()
+
+
+def _plain_columns(native: Any) -> Any:
+    """A pandas frame whose columns have texts as names."""
+    return native.set_axis([str(name) for name in native.columns], axis=1)
+
+
+def _wide(native: Any) -> Cells:
+    """Columns by field and symbol, in either order, as yfinance gives them."""
+    levels = [[str(column[level]) for column in native.columns] for level in range(native.columns.nlevels)]
+    header = WideHeader.of(levels[:2])
+    if native.columns.nlevels != 2 or header is None:  # noqa: PLR2004 (field and symbol)
+        raise BarsError(
+            f"{NAME} has columns of {native.columns.nlevels} levels, such as {native.columns[-1]!r}; give one row per "
+            "bar, or two levels of fields and symbols"
+        )
+    flat = native.set_axis([str(at) for at in range(native.shape[1])], axis=1)
+    return Cells(frame=header.stacked(_of_pandas(flat)), layout=header.layout)

@@ -1,0 +1,299 @@
+"""The tables of bars that other programs write: what their columns are called and what their cells mean.
+
+One row of `LAYOUTS` describes one layout; a file is of the one whose marks are all among its columns. Another layout
+is another row here, and a sample in `tests/exports.py`.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from types import MappingProxyType
+from typing import Final, final
+
+from predictor.bars.columns import SYMBOL
+from predictor.errors import BarsError, listed
+
+PLAIN: Final = "plain"
+REQUIRED: Final = ("open", "high", "low", "close", "volume")
+OPTIONAL: Final = ("adj_close", "split_ratio", "cash_dividend")
+KNOWN: Final = ("date", *REQUIRED, *OPTIONAL)
+THOUSANDS: Final = re.compile(r"vol(?:ume|\.)?_(?:in_)?\(?(?:in_)?(?:000s?|k|thousands?|tsd\.?)\)?")
+"""Columns of volumes that may count thousands, or may be called so by somebody who wrote single shares."""
+
+
+class DateOrder(StrEnum):
+    """The order of day, month and year in dates such as 03/04/2020."""
+
+    DAY_FIRST = "dmy"
+    MONTH_FIRST = "mdy"
+    YEAR_FIRST = "ymd"
+
+
+class DecimalSign(StrEnum):
+    """What stands before the decimals of a number."""
+
+    POINT = "point"
+    COMMA = "comma"
+
+
+class Prices(StrEnum):
+    """What a table says of splits and dividends."""
+
+    AS_THEY_ARE = "no splits or dividends recorded"
+    ADJUSTED = "prices adjusted for splits and dividends"
+    BESIDE_CLOSES = "with adjusted closes"
+    BESIDE_EVENTS = "with splits and dividends"
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layout:
+    """How one program writes bars. Columns are named in lower case, with underscores for spaces and without <>.
+
+    Attributes:
+        name: As `--layout` takes it.
+        marks: Columns by which the layout is known.
+        columns: What each column holds, where it is not called so: a field by the column's name. Where several hold
+            one field, the first here counts.
+        aside: Columns that are called like a field but hold something else here.
+        prefixes: A field by how its column's name begins; the first such column counts.
+        is_adjusted: Whether the prices themselves are adjusted for splits and dividends, where no adjusted close is.
+        zone: The time zone in which a moment's date is its session; empty = unknown.
+        date_order: Of dates that do not say it; None = the program follows its user's country.
+        decimal: The decimal sign; empty = either.
+        header: The columns of files that have no header.
+        stem_end: What the names of files have behind the symbol.
+        periods: A column that names the bars' length, and what it says of daily ones.
+    """
+
+    name: str
+    marks: frozenset[str]
+    columns: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    aside: frozenset[str] = frozenset()
+    prefixes: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    is_adjusted: bool = False
+    zone: str = ""
+    date_order: DateOrder | None = None
+    decimal: str = ""
+    header: tuple[str, ...] = ()
+    stem_end: str = ""
+    periods: tuple[str, str] | None = None
+
+
+_KLINES: Final = (
+    *("open_time", "open", "high", "low", "close", "volume", "close_time", "quote_volume", "count"),
+    *("taker_buy_volume", "taker_buy_quote_volume", "ignore"),
+)
+
+LAYOUTS: Final = (
+    Layout(
+        name="binance",
+        marks=frozenset({"open_time", "close_time"}),
+        columns={"open_time": "date"},
+        zone="UTC",
+        header=_KLINES,
+        stem_end="-1d",
+    ),
+    Layout(
+        name="cryptodatadownload",
+        marks=frozenset({"unix", "date", "symbol"}),
+        prefixes={"volume_": "volume"},
+        zone="UTC",
+    ),
+    Layout(
+        name="investing",
+        marks=frozenset({"price", "vol.", "change_%"}),
+        columns={"price": "close", "vol.": "volume"},
+        stem_end=" Historical Data",
+    ),
+    Layout(
+        name="investing-german",
+        marks=frozenset({"datum", "zuletzt", "vol."}),
+        columns={
+            "datum": "date",
+            "zuletzt": "close",
+            "eröffn.": "open",
+            "hoch": "high",
+            "tief": "low",
+            "vol.": "volume",
+        },
+        date_order=DateOrder.DAY_FIRST,
+        decimal=",",
+        stem_end=" Historische Daten",
+    ),
+    Layout(
+        name="ariva",
+        marks=frozenset({"datum", "erster", "schlusskurs", "stuecke"}),
+        columns={
+            "datum": "date",
+            "erster": "open",
+            "hoch": "high",
+            "tief": "low",
+            "schlusskurs": "close",
+            "stuecke": "volume",
+        },
+        date_order=DateOrder.DAY_FIRST,
+        decimal=",",
+    ),
+    Layout(
+        name="nasdaq",
+        marks=frozenset({"close/last"}),
+        columns={"close/last": "close"},
+        date_order=DateOrder.MONTH_FIRST,
+    ),
+    Layout(
+        name="alpha-vantage",
+        marks=frozenset({"timestamp", "adjusted_close", "split_coefficient"}),
+        columns={"timestamp": "date", "adjusted_close": "adj_close"},
+    ),
+    Layout(name="tiingo", marks=frozenset({"adjclose", "divcash", "splitfactor"}), columns={"adjclose": "adj_close"}),
+    Layout(
+        name="quandl",
+        marks=frozenset({"ex-dividend", "split_ratio", "adj_close"}),
+        aside=frozenset({"split_ratio"}),
+    ),
+    Layout(
+        name="stooq",
+        marks=frozenset({"per", "vol", "openint"}),
+        columns={"vol": "volume"},
+        is_adjusted=True,
+        periods=("per", "D"),
+    ),
+    Layout(
+        name="metatrader",
+        marks=frozenset({"tickvol", "spread"}),
+        columns={"vol": "volume"},
+        date_order=DateOrder.YEAR_FIRST,
+    ),
+    Layout(
+        name="alpaca",
+        marks=frozenset({"timestamp", "trade_count", "vwap"}),
+        columns={"timestamp": "date"},
+        zone="America/New_York",
+    ),
+    Layout(
+        name="polygon",
+        marks=frozenset("ohlcvt"),
+        columns={"t": "date", "o": "open", "h": "high", "l": "low", "c": "close", "v": "volume"},
+        zone="America/New_York",
+    ),
+    Layout(
+        name="polygon-flat-file",
+        marks=frozenset({"window_start", "transactions"}),
+        columns={"window_start": "date"},
+        zone="America/New_York",
+    ),
+    Layout(name="yfinance", marks=frozenset({"dividends", "stock_splits"}), is_adjusted=True),
+    Layout(
+        name="adjusted",
+        marks=frozenset({"adj_open", "adj_high", "adj_low", "adj_close"}),
+        columns={
+            "adj_open": "open",
+            "adj_high": "high",
+            "adj_low": "low",
+            "adj_close": "close",
+            "adj_volume": "volume",
+            "adj_vol": "volume",
+        },
+        is_adjusted=True,
+    ),
+)
+PLAIN_LAYOUT: Final = Layout(
+    name=PLAIN,
+    marks=frozenset(),
+    columns={
+        **dict.fromkeys(("datetime", "timestamp", "time", "trade_date", "day"), "date"),
+        **dict.fromkeys(("vol", "vol."), "volume"),
+        **dict.fromkeys(("adjclose", "adj._close", "adj_close*", "adj_close**", "adjusted_close"), "adj_close"),
+    },
+)
+BY_NAME: Final = MappingProxyType({layout.name: layout for layout in (PLAIN_LAYOUT, *LAYOUTS)})
+
+
+def named_layout(name: str) -> Layout:
+    """The layout of a name.
+
+    Raises:
+        BarsError: None is called so.
+    """
+    if name not in BY_NAME:
+        raise BarsError(f"there is no layout {name!r}; known are {listed(sorted(BY_NAME))}")
+    return BY_NAME[name]
+
+
+def layout_of(columns: Sequence[str], source: str) -> Layout:
+    """The layout of a table that has these columns, under their plain names.
+
+    Args:
+        columns: names of all columns.
+        source: the table, as messages call it.
+
+    Raises:
+        BarsError: the columns are those of two programs.
+    """
+    have = frozenset(columns)
+    marked = [layout for layout in LAYOUTS if layout.marks <= have and not _is_plain_too(layout, have)]
+    if len(marked) > 1:
+        names = [layout.name for layout in marked]
+        choices = " or ".join(f"--layout {name}" for name in (*names, PLAIN))
+        raise BarsError(f"{source} has the columns of {listed(names)}; say which of them wrote it: {choices}")
+    return marked[0] if marked else PLAIN_LAYOUT
+
+
+def _is_plain_too(layout: Layout, have: frozenset[str]) -> bool:
+    """Whether adjusted prices stand beside those of the market, which then count."""
+    return layout.name == "adjusted" and "close" in have
+
+
+def headerless_layout(cells: Sequence[str]) -> Layout | None:
+    """The layout whose files have no header and whose first row this can be."""
+    if not all(_is_number(cell) for cell in cells):
+        return None
+    return next((layout for layout in LAYOUTS if layout.header and len(layout.header) == len(cells)), None)
+
+
+def _is_number(cell: str) -> bool:
+    return re.fullmatch(r"[0-9]+(?:\.[0-9]+)?", cell.strip()) is not None
+
+
+def fields_of(columns: Sequence[str], layout: Layout, source: str) -> dict[str, str]:
+    """The column that holds each field that the table has, by the field's name.
+
+    Args:
+        columns: Plain names of all columns.
+        layout: The table's.
+        source: The table, as messages call it.
+
+    Raises:
+        BarsError: Two columns may hold one field.
+    """
+    own = [name for name in (*KNOWN, SYMBOL) if name in columns and name not in layout.aside]
+    other = [(name, held) for name, held in layout.columns.items() if name in columns]
+    if layout.name == PLAIN:
+        _check_one_each([(name, held) for name, held in other if held not in own], source)
+        other = [(name, held) for name, held in other if held not in own]
+    by_field = {held: name for name, held in reversed(other)}
+    for name in own:
+        if name not in by_field.values():
+            by_field.setdefault(name, name)
+    for prefix, held in layout.prefixes.items():
+        beginning = next((name for name in columns if name.startswith(prefix)), None)
+        if beginning is not None:
+            by_field[held] = beginning
+    return by_field
+
+
+def _check_one_each(columns: Sequence[tuple[str, str]], source: str) -> None:
+    for held in {held for _, held in columns}:
+        names = [name for name, other in columns if other == held]
+        if len(names) > 1:
+            raise BarsError(
+                f"{source}: columns {listed(names)} may each hold the {held}; rename the right one to {held}"
+            )
+
+
+def symbol_of(stem: str, layout: Layout) -> str:
+    """The symbol that a file's name says, in capitals."""
+    begin, found, _ = stem.partition(layout.stem_end) if layout.stem_end else (stem, "", "")
+    return (begin if found else stem).upper()

@@ -1,0 +1,179 @@
+"""The numbers of a table: cells as programs write them for people, in one decimal sign, which is never guessed."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, final
+
+import numpy as np
+
+from predictor.arrays import BoolArray, FloatArray
+from predictor.bars.columns import NamedSource
+from predictor.bars.dates import check_read
+from predictor.errors import BarsError
+
+if TYPE_CHECKING:
+    import polars as pl
+
+NOTHING: Final = ("null", "none", "nan", "na", "n/a", "#n/a", "-", "--")
+"""What programs write into every cell of a day without a bar."""
+NO_NUMBER: Final = "is not a number"
+CURRENCY: Final = r"^[$€£¥]\s*|\s*[$€£¥]$"
+SCALED: Final = r"^([+-]?[0-9.,]+)\s*([KkMmBbTt])$"
+POWERS: Final = {"k": "e3", "m": "e6", "b": "e9", "t": "e12"}
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Numbers:
+    """The numbers of a table's columns.
+
+    Attributes:
+        columns: float64 [rows] by name, NaN for a cell that holds nothing.
+        is_rounded: Whether some were written as 1.2M, so that their last digits are lost.
+    """
+
+    columns: Mapping[str, FloatArray]
+    is_rounded: bool = False
+
+
+def numbers_of(column: "pl.Series", source: NamedSource) -> FloatArray:
+    """A column as float64 [rows], its decimal sign the point; an empty cell is NaN."""
+    cleaned = _clean(column, source)
+    numbers = _cast(cleaned)
+    check_read(cleaned, numbers, source, NO_NUMBER)
+    return _filled(numbers)
+
+
+def table_numbers(columns: "Sequence[pl.Series]", source: NamedSource, *, decimal: str, is_plain: bool) -> Numbers:
+    """The numbers of columns that one program wrote.
+
+    Args:
+        columns: Texts or numbers, each [rows].
+        source: As messages call it.
+        decimal: The decimal sign; empty = as the cells tell.
+        is_plain: Whether a point is a decimal sign where all cells can be read so, as between commas.
+
+    Raises:
+        BarsError: A cell is no number, or they can be read in two ways; both and what decides are named.
+    """
+    cleaned = [_clean(column, source) for column in columns]
+    if is_plain and decimal in ("", "."):
+        read = [_cast(column) for column in cleaned]
+        if all(number.null_count() == column.null_count() for number, column in zip(read, cleaned, strict=True)):
+            return Numbers(columns={number.name: _filled(number) for number in read})
+    cleaned = _without_empty_rows(cleaned)
+    scaled = [_scaled(column) for column in cleaned]
+    sign = decimal or _decimal_of(scaled, source)
+    read = {one.name: _strict_as(given, one, sign, source) for given, one in zip(cleaned, scaled, strict=True)}
+    return Numbers(columns=read, is_rounded=any(_is_scaled(column) for column in cleaned))
+
+
+def _clean(column: "pl.Series", source: NamedSource) -> "pl.Series":
+    import polars as pl
+
+    if column.dtype == pl.String:
+        column = column.str.strip_chars()
+        return column.set(column == "", None)
+    if not column.dtype.is_numeric() and column.dtype != pl.Null:
+        raise BarsError(f"{source.name}: column {column.name} holds {column.dtype}, but must hold numbers")
+    return column
+
+
+def _cast(column: "pl.Series") -> "pl.Series":
+    """The numbers of a column; null where a cell is none."""
+    import polars as pl
+
+    return column.cast(pl.Float64, strict=False)
+
+
+def _filled(numbers: "pl.Series") -> FloatArray:
+    return numbers.fill_null(float("nan")).to_numpy()
+
+
+def _strict_as(given: "pl.Series", column: "pl.Series", sign: str, source: NamedSource) -> FloatArray:
+    """The numbers of a column; what cannot be read is shown as it was given."""
+    numbers = _cast(_pointed(column, sign))
+    check_read(given, numbers, source, NO_NUMBER)
+    return _filled(numbers)
+
+
+def _without_empty_rows(columns: "Sequence[pl.Series]") -> "list[pl.Series]":
+    """The columns without the words for nothing, in rows that hold nothing else."""
+    import polars as pl
+
+    texts = [column.cast(pl.String) for column in columns]
+    empty: BoolArray = np.logical_and.reduce(
+        [(text.is_null() | text.str.to_lowercase().is_in(NOTHING)).fill_null(value=True).to_numpy() for text in texts]
+    )
+    mask = pl.Series(empty)
+    return [column.set(mask, None) if empty.any() and column.dtype == pl.String else column for column in columns]
+
+
+def _is_scaled(column: "pl.Series") -> bool:
+    import polars as pl
+
+    return column.dtype == pl.String and bool(column.str.contains(SCALED).any())
+
+
+def _scaled(column: "pl.Series") -> "pl.Series":
+    """Without the signs of currencies, and 1.2M as 1.2e6: the power of ten is read exactly, a product would round."""
+    import polars as pl
+
+    if column.dtype != pl.String:
+        return column
+    plain = column.str.replace(CURRENCY, "")
+    powers = plain.str.extract(SCALED, 2).str.to_lowercase().replace_strict(POWERS, default=None)
+    scaled = plain.str.extract(SCALED, 1) + powers
+    frame = pl.DataFrame({"plain": plain, "scaled": scaled})
+    return frame.select(pl.coalesce("scaled", "plain")).to_series().rename(column.name)
+
+
+def _pointed(column: "pl.Series", sign: str) -> "pl.Series":
+    """A column with points as decimal signs and nothing between thousands."""
+    import polars as pl
+
+    if column.dtype != pl.String:
+        return column
+    other = "." if sign == "," else ","
+    grouped = column.str.contains(_grouping(other, sign)).fill_null(value=False)
+    without = column.set(~grouped & column.str.contains(other, literal=True).fill_null(value=False), None)
+    return without.str.replace_all(other, "", literal=True).str.replace(sign, ".", literal=True)
+
+
+def _grouping(between: str, sign: str) -> str:
+    """The pattern of a number whose thousands are parted by a sign, and that may have decimals behind the other."""
+    a, b = (f"\\{one}" for one in (between, sign))
+    return rf"^[+-]?[0-9]{{1,3}}(?:{a}[0-9]{{3}})+(?:{b}[0-9]+)?(?:[eE][0-9]+)?$"
+
+
+def _decimal_of(columns: "Sequence[pl.Series]", source: NamedSource) -> str:
+    """The only decimal sign with which all cells are numbers.
+
+    Raises:
+        BarsError: With neither are they, or with both and the numbers differ.
+    """
+    import polars as pl
+
+    texts = [column for column in columns if column.dtype == pl.String]
+    unread = {sign: [_cast(_pointed(text, sign)) for text in texts] for sign in (".", ",")}
+    fits = {
+        sign: all(number.null_count() == text.null_count() for number, text in zip(numbers, texts, strict=True))
+        for sign, numbers in unread.items()
+    }
+    if fits["."] != fits[","]:
+        return "." if fits["."] else ","
+    if not fits["."]:
+        return "."  # the cell that is no number is named by who reads it
+    different = [
+        (text, np.flatnonzero((point != comma).fill_null(value=False).to_numpy()), point, comma)
+        for text, point, comma in zip(texts, unread["."], unread[","], strict=True)
+    ]
+    for text, rows, point, comma in different:
+        if rows.size:
+            row = int(rows[0])
+            raise BarsError(
+                f"{source.name}: row {row + 1} after the header, column {text.name}: {text[row]!r} can be read in two "
+                f"ways, and no other cell tells which is right: {point[row]:g} with --decimal point or "
+                f"{comma[row]:g} with --decimal comma"
+            )
+    return "."

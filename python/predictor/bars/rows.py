@@ -1,0 +1,164 @@
+"""The rows of a table of bars: brought into order, each day of a symbol once, and a day apart."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import date
+from typing import TYPE_CHECKING, Final, Protocol, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from predictor.arrays import BoolArray, FloatArray, IndexArray
+from predictor.bars.columns import SYMBOL, NamedSource, named_texts, renaming
+from predictor.bars.layouts import KNOWN
+from predictor.errors import BarsError, shown_date
+
+if TYPE_CHECKING:
+    import polars as pl
+
+LEAST_DATES: Final = 5
+"""So many dates tell whether bars are daily."""
+LEAST_GAP_DAYS: Final = 5
+"""Days between the dates of bars that are not daily: even the longest holidays follow on days with bars."""
+
+
+class RowSource(NamedSource, Protocol):
+    """Where rows come from."""
+
+    @property
+    def ordered(self) -> bool:
+        """Whether the order of rows tells something, as in a file; a query may give them in any order."""
+        ...
+
+
+@final
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class Rows:
+    """A table's rows, each of one symbol and day.
+
+    Attributes:
+        symbols: S names.
+        owner: [rows] each row's place among them.
+        days: int32 [rows], yyyymmdd.
+        columns: float64 [rows] by field.
+        places: [rows] where in the table each stands, from 0.
+    """
+
+    symbols: tuple[str, ...]
+    owner: IndexArray
+    days: NDArray[np.int32]
+    columns: Mapping[str, FloatArray]
+    places: IndexArray
+
+    def of(self, rows: IndexArray | BoolArray) -> "Rows":
+        """Some of them, in this order."""
+        columns = {name: values[rows] for name, values in self.columns.items()}
+        return Rows(
+            symbols=self.symbols,
+            owner=self.owner[rows],
+            days=self.days[rows],
+            columns=columns,
+            places=self.places[rows],
+        )
+
+
+def in_order(frame: "pl.DataFrame", rows: Rows, source: RowSource) -> tuple[Rows, bool]:
+    """The rows by symbol and day, and whether each symbol's were so already."""
+    fallen = _fallen(rows.owner, rows.days, ordered=source.ordered)
+    if fallen is not None and SYMBOL not in frame.columns:
+        _refuse_several(frame, rows, source)
+    if fallen is None and source.ordered:
+        return rows, True
+    return rows.of(np.lexsort((rows.days, rows.owner))), fallen is None
+
+
+def _fallen(owner: IndexArray, days: NDArray[np.int32], *, ordered: bool) -> tuple[int, int] | None:
+    """The first row whose date does not come after that of its symbol's row before, and that one; None if all do."""
+    order = np.argsort(owner, kind="stable") if ordered else np.lexsort((days, owner))
+    owned, day = owner[order], days[order]
+    wrong = np.flatnonzero((owned[1:] == owned[:-1]) & (day[1:] <= day[:-1]))
+    return (int(order[wrong[0] + 1]), int(order[wrong[0]])) if wrong.size else None
+
+
+def repeated_rows(frame: "pl.DataFrame", rows: Rows, source: RowSource) -> BoolArray:
+    """Which rows say what the one before says, [rows].
+
+    Args:
+        frame: the table, whose texts tell bars within the day.
+        rows: in order.
+        source: the table, as messages call it.
+
+    Raises:
+        BarsError: two rows of one day differ.
+    """
+    again = np.zeros(rows.days.size, dtype=np.bool_)
+    again[1:] = (rows.owner[1:] == rows.owner[:-1]) & (rows.days[1:] == rows.days[:-1])
+    if not again.any():
+        return again
+    for name, values in rows.columns.items():
+        different = again[1:] & ~((values[1:] == values[:-1]) | (np.isnan(values[1:]) & np.isnan(values[:-1])))
+        if different.any():
+            _refuse_different(frame, rows, int(np.argmax(different)) + 1, name, source)
+    return again
+
+
+def _refuse_different(frame: "pl.DataFrame", rows: Rows, at: int, field: str, source: RowSource) -> None:
+    symbol, day = rows.symbols[rows.owner[at]], shown_date(int(rows.days[at]))
+    first, second = sorted((int(rows.places[at - 1]), int(rows.places[at])))
+    times = [str(frame["date"][place]) for place in (first, second)]
+    if times[0] != times[1]:
+        raise BarsError(
+            f"{symbol} {day} appears twice in {source.name}, as {times[0]} and {times[1]}: its bars are shorter than a "
+            "day, and daily ones are read; make one bar a day of them: the first open, the highest high, the lowest "
+            "low, the last close and the sum of the volumes"
+        )
+    values = [float(rows.columns[field][row]) for row in (at - 1, at)]
+    advice = "" if SYMBOL in frame.columns else f", or give the table a column {SYMBOL}"
+    raise BarsError(
+        f"{symbol} {day} appears twice in {source.name}, in rows {first + 1} and {second + 1} after the header with "
+        f"{field} {values[0]:.10g} and {values[1]:.10g}; give each day one row{advice}"
+    )
+
+
+def _refuse_several(frame: "pl.DataFrame", rows: Rows, source: RowSource) -> None:
+    """Refuse rows of several symbols in a table that names none: a day appears twice, or texts tell them apart."""
+    days, first, count = np.unique(rows.days, return_index=True, return_counts=True)
+    likely = _likely_symbols(frame, rows.days)
+    if (count > 1).any():
+        if not likely:
+            return
+        day = shown_date(int(days[count > 1][np.argmin(first[count > 1])]))
+        raise BarsError(f"{source.name} has no column {SYMBOL}, and {day} appears twice; {renaming(likely)}")
+    if likely:
+        raise BarsError(f"{source.name} has no column {SYMBOL}, and its dates are not in order; {renaming(likely)}")
+
+
+def _likely_symbols(frame: "pl.DataFrame", days: NDArray[np.int32]) -> list[str]:
+    """The columns of texts by which the rows would be those of several symbols, each of several days in one block."""
+    likely: list[str] = []
+    for name, texts in named_texts(frame, KNOWN).items():
+        symbols, owner = np.unique(texts.to_numpy(), return_inverse=True)
+        blocks = 1 + int(np.count_nonzero(owner[1:] != owner[:-1]))
+        is_block = blocks == len(symbols) > 1
+        is_each_day_once = _fallen(owner, days, ordered=False) is None
+        is_mixed = np.unique(days).size < days.size
+        if len(symbols) <= frame.height // 2 and is_each_day_once and (is_block or is_mixed):
+            likely.append(name)
+    return likely
+
+
+def check_daily(sessions: NDArray[np.int32], source: NamedSource) -> None:
+    """Refuse bars of weeks or months: none of their dates is near another."""
+    if sessions.size < LEAST_DATES:
+        return
+    days = np.array([_ordinal(session) for session in sessions.tolist()])
+    gaps = np.diff(days)
+    if gaps.min() >= LEAST_GAP_DAYS:
+        raise BarsError(
+            f"{source.name}: its bars are {int(np.median(gaps))} days apart, the nearest {gaps.min()}; daily ones are "
+            "read: export it with an interval of one day"
+        )
+
+
+def _ordinal(session: int) -> int:
+    return date(session // 10_000, session // 100 % 100, session % 100).toordinal()

@@ -1,0 +1,293 @@
+"""A table of bars, one row per bar, made into columns of symbols and sessions, with what a person should know of it."""
+
+import csv
+import io
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from predictor.arrays import BoolArray, FloatArray, IndexArray
+from predictor.bars.columns import SYMBOL, texts_of
+from predictor.bars.dates import DateForm, Days, days_of
+from predictor.bars.files import Cells, read_cells, stem_of
+from predictor.bars.layouts import (
+    KNOWN,
+    OPTIONAL,
+    PLAIN_LAYOUT,
+    REQUIRED,
+    THOUSANDS,
+    DateOrder,
+    DecimalSign,
+    Layout,
+    Prices,
+    fields_of,
+    layout_of,
+    named_layout,
+    symbol_of,
+)
+from predictor.bars.numbers import Numbers, table_numbers
+from predictor.bars.rows import Rows, check_daily, in_order, repeated_rows
+from predictor.errors import BarsError, shown_date
+from predictor.replacement import replace_file
+
+if TYPE_CHECKING:
+    import polars as pl
+
+ALWAYS_TAKEN: Final = 10_000_000
+"""Symbols times dates, however few of these have a bar."""
+MOST_CELLS_A_ROW: Final = 100
+MOST_SHOWN: Final = 20
+DECIMAL_SIGNS: Final = {None: "", DecimalSign.POINT: ".", DecimalSign.COMMA: ","}
+
+
+@final
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ReadingOptions:
+    """What a person says of a table that can be read in several ways.
+
+    Attributes:
+        layout: Name of the layout; empty = that of the columns.
+        date_order: dmy, mdy or ymd, for dates such as 03/04/2020; None = as all of the dates tell.
+        time_zone: The exchange's, for moments in UTC, such as America/New_York; empty = as the layout or the days tell.
+        decimal: The decimal sign; None = as the numbers tell.
+        volume_unit: Shares that a volume of 1 means; 0 = one, and doubtful columns are refused.
+    """
+
+    layout: str = ""
+    date_order: DateOrder | None = None
+    time_zone: str = ""
+    decimal: DecimalSign | None = None
+    volume_unit: int = 0
+
+
+@final
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TableSource:
+    """Where a table comes from.
+
+    Attributes:
+        name: As messages call it.
+        symbol: Whose bars they are where the table does not say.
+        ordered: Whether the order of rows tells something, as in a file; a query may give them in any order.
+        options: What a person says of it.
+    """
+
+    name: str
+    symbol: str
+    ordered: bool = True
+    options: ReadingOptions = field(default_factory=ReadingOptions)
+
+
+@final
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class BarTable:
+    """The bars of a table as arrays.
+
+    Attributes:
+        symbols: S names, in the order of their first rows.
+        sessions: int32 [T], every date of the table.
+        columns: float64 [S, T] by field name, NaN where a symbol has no row.
+        layout: The layout's name.
+        prices: What the table says of splits and dividends.
+        remarks: What was settled about it that its reader may want to know.
+        warnings: What was settled that its reader should look at, such as rows left out.
+    """
+
+    symbols: tuple[str, ...]
+    sessions: NDArray[np.int32]
+    columns: Mapping[str, FloatArray]
+    layout: str = PLAIN_LAYOUT.name
+    prices: Prices = Prices.AS_THEY_ARE
+    remarks: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+
+def read_table(path: Path, options: ReadingOptions | None = None) -> BarTable:
+    """Read a file; see `BarPanel.read`."""
+    cells = read_cells(path)
+    options = options or ReadingOptions()
+    layout = named_layout(options.layout) if options.layout else _known_layout(cells, path.name)
+    source = TableSource(name=path.name, symbol=symbol_of(stem_of(path), layout), options=options)
+    return table_of(cells, source, layout)
+
+
+def _known_layout(cells: Cells, name: str) -> Layout:
+    return cells.layout or layout_of(cells.frame.columns, name)
+
+
+def table_of(cells: Cells, source: TableSource, layout: Layout = PLAIN_LAYOUT) -> BarTable:
+    """The bars of a table whose columns have plain names.
+
+    Raises:
+        BarsError: Naming the column, row and value that cannot be read.
+    """
+    if cells.frame.height == 0:
+        raise BarsError(f"{source.name} has no rows")
+    frame = _with_fields(cells.frame, source, layout)
+    days = days_of(frame["date"], source, _form(source.options, layout))
+    numbers = _numbers(frame, source, layout, cells)
+    symbols, owner = _symbols(frame, source)
+    columns = {**numbers.columns, "volume": numbers.columns["volume"] * max(source.options.volume_unit, 1)}
+    rows = Rows(symbols=symbols, owner=owner, days=days.sessions, columns=columns, places=np.arange(frame.height))
+    empty = np.logical_and.reduce([np.isnan(values) for values in columns.values()])
+    ordered, is_sorted = in_order(frame, rows, source)
+    twice = repeated_rows(frame, ordered, source)
+    rows = ordered.of(~twice) if twice.any() else ordered
+    sessions, places = np.unique(rows.days, return_inverse=True)
+    check_daily(sessions, source)
+    _check_size(len(symbols), sessions.size, frame.height, source)
+    shape = (len(symbols), sessions.size)
+    return BarTable(
+        symbols=symbols,
+        sessions=sessions,
+        columns={name: _spread(column, rows.owner, places, shape) for name, column in rows.columns.items()},
+        layout=layout.name,
+        prices=_prices(rows.columns, layout),
+        remarks=tuple(_remarks(is_sorted=is_sorted, days=days, empty=int(empty.sum()))),
+        warnings=tuple(_warnings(numbers, ordered, twice)),
+    )
+
+
+def _form(options: ReadingOptions, layout: Layout) -> DateForm:
+    return DateForm(order=options.date_order or layout.date_order, zone=options.time_zone or layout.zone)
+
+
+def _with_fields(frame: "pl.DataFrame", source: TableSource, layout: Layout) -> "pl.DataFrame":
+    """The columns that are read under their fields' names, and those that mean nothing to us under their own."""
+    import polars as pl
+
+    names = fields_of(frame.columns, layout, source.name)
+    doubtful = next((name for name in frame.columns if THOUSANDS.fullmatch(name)), "")
+    if doubtful and "volume" not in names:
+        _check_unit(doubtful, source)
+        names["volume"] = doubtful
+    _check_missing(frame, names, source)
+    _check_periods(frame, source, layout)
+    others = [name for name in frame.columns if name not in names.values() and name not in (*KNOWN, SYMBOL)]
+    return frame.select(*(pl.col(name).alias(held) for held, name in names.items()), *others)
+
+
+def _check_unit(column: str, source: TableSource) -> None:
+    if not source.options.volume_unit:
+        raise BarsError(
+            f"{source.name}: column {column} may count thousands of shares or single ones; say which: "
+            "1 means 1,000 shares with --volume-unit 1000, or one share with --volume-unit 1"
+        )
+
+
+def _check_missing(frame: "pl.DataFrame", names: Mapping[str, str], source: TableSource) -> None:
+    missing = [name for name in ("date", *REQUIRED) if name not in names]
+    if not missing:
+        return
+    advice = "; rename the columns that hold them"
+    if missing == ["volume"]:
+        advice = "; where the volume is not known, add a column volume of zeros"
+    elif set(missing) >= {"open", "high", "low"}:
+        advice = "; closes alone are not enough: export open, high, low, close and volume"
+    raise BarsError(f"{source.name} has no column {', '.join(missing)}; it has {_shown(frame.columns)}{advice}")
+
+
+def _shown(columns: Sequence[str]) -> str:
+    more = len(columns) - MOST_SHOWN
+    return ", ".join(columns[:MOST_SHOWN]) + (f" and {more} more" if more > 0 else "")
+
+
+def _check_periods(frame: "pl.DataFrame", source: TableSource, layout: Layout) -> None:
+    """Refuse bars that a column calls longer or shorter than a day."""
+    if layout.periods is None or layout.periods[0] not in frame.columns:
+        return
+    column, daily = layout.periods
+    other = frame[column].filter(frame[column].str.strip_chars() != daily)
+    if len(other):
+        raise BarsError(
+            f"{source.name}: column {column} says {other[0]!r}; daily bars are read, which it calls {daily!r}"
+        )
+
+
+def _numbers(frame: "pl.DataFrame", source: TableSource, layout: Layout, cells: Cells) -> Numbers:
+    columns = [frame[name] for name in (*REQUIRED, *OPTIONAL) if name in frame.columns]
+    decimal = DECIMAL_SIGNS[source.options.decimal] or layout.decimal
+    return table_numbers(columns, source, decimal=decimal, is_plain=cells.delimiter in ("", ","))
+
+
+def _symbols(frame: "pl.DataFrame", source: TableSource) -> tuple[tuple[str, ...], IndexArray]:
+    """The table's symbols in the order of their first rows, and each row's place among them."""
+    import polars as pl
+
+    if SYMBOL not in frame.columns:
+        return (source.symbol,), np.zeros(frame.height, dtype=np.intp)
+    column = texts_of(frame[SYMBOL], source)
+    empty = np.flatnonzero((column.is_null() | (column == "")).to_numpy())
+    if empty.size:
+        raise BarsError(f"{source.name}: row {int(empty[0]) + 1} after the header: the symbol is empty")
+    symbols = tuple(column.unique(maintain_order=True).to_list())
+    return symbols, column.cast(pl.Enum(symbols)).to_physical().to_numpy().astype(np.intp)
+
+
+def _check_size(symbols: int, sessions: int, rows: int, source: TableSource) -> None:
+    """Refuse a table of a few rows whose panel would be a huge array of nothing."""
+    cells = symbols * sessions
+    if cells > ALWAYS_TAKEN and cells > MOST_CELLS_A_ROW * rows:
+        raise BarsError(
+            f"{source.name} has {rows} rows of {symbols} symbols on {sessions} dates, so that fewer than one in "
+            f"{MOST_CELLS_A_ROW} of these has a bar; put symbols with other dates into other files"
+        )
+
+
+def _spread(values: FloatArray, rows: IndexArray, places: IndexArray, shape: tuple[int, int]) -> FloatArray:
+    """Put a column of rows onto the panel's [S, T]."""
+    panel = np.full(shape, np.nan)
+    panel[rows, places] = values
+    return panel
+
+
+def _prices(columns: Mapping[str, FloatArray], layout: Layout) -> Prices:
+    if "adj_close" in columns:
+        return Prices.BESIDE_CLOSES
+    if "split_ratio" in columns or "cash_dividend" in columns:
+        return Prices.BESIDE_EVENTS
+    return Prices.ADJUSTED if layout.is_adjusted else Prices.AS_THEY_ARE
+
+
+def _remarks(*, is_sorted: bool, days: Days, empty: int) -> list[str]:
+    remarks = [] if is_sorted else ["rows were not oldest first and were sorted"]
+    if days.remark:
+        remarks.append(days.remark)
+    if empty:
+        remarks.append(f"{empty} empty row{'s' if empty > 1 else ''} read as days without a bar")
+    return remarks
+
+
+def _warnings(numbers: Numbers, rows: Rows, again: BoolArray) -> list[str]:
+    warnings = ["volumes such as 1.2M are rounded in the file"] if numbers.is_rounded else []
+    if again.any():
+        at, count = int(np.argmax(again)), int(again.sum())
+        first = f"{rows.symbols[rows.owner[at]]} {shown_date(int(rows.days[at]))}"
+        warnings.append(
+            f"{count} row{'s' if count > 1 else ''} stood twice with equal numbers and counted once, first {first}"
+        )
+    return warnings
+
+
+def write_table(table: BarTable, path: Path) -> None:
+    """Write a CSV file beside its place and move it there when it is whole; see `BarPanel.write_csv`."""
+    text = io.StringIO(newline="")
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(("symbol", "date", *table.columns))
+    for row, symbol in enumerate(table.symbols):
+        writer.writerows(_rows_of(table, row, symbol))
+    replace_file(path, text.getvalue().encode())
+
+
+def _rows_of(table: BarTable, row: int, symbol: str) -> list[Sequence[str]]:
+    """One symbol's rows; a day on which nothing is known of it has none."""
+    values = np.stack([column[row] for column in table.columns.values()], axis=1)
+    return [
+        (symbol, shown_date(int(session)), *("" if np.isnan(value) else repr(float(value)) for value in bar))
+        for session, bar in zip(table.sessions, values, strict=True)
+        if not np.isnan(bar).all()
+    ]

@@ -1,0 +1,89 @@
+"""Tables with a column for each field of each stock, under two lines of names, as yfinance and pandas write them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Self, final
+
+from predictor.bars.columns import SYMBOL, plain_name
+from predictor.bars.layouts import BY_NAME, Layout
+
+if TYPE_CHECKING:
+    import polars as pl
+
+PRICES: Final = frozenset({"open", "high", "low", "close", "adj_close"})
+FIELDS: Final = PRICES | {"volume", "dividends", "stock_splits", "capital_gains", "repaired?"}
+DATES: Final = frozenset({"date", "datetime", "timestamp", "index", ""})
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WideHeader:
+    """Two lines of names above a wide table.
+
+    Attributes:
+        fields: The field of each column but the first, under plain names.
+        symbols: The stock of each.
+        lines: How many lines the header has; in most files a third names the dates.
+    """
+
+    fields: tuple[str, ...]
+    symbols: tuple[str, ...]
+    lines: int
+
+    @classmethod
+    def of(cls, rows: Sequence[Sequence[str]]) -> Self | None:
+        """The header that a file's first rows are; None if they are none.
+
+        Args:
+            rows: The cells of up to three lines.
+        """
+        if len(rows) < 2 or len(rows[0]) != len(rows[1]):  # noqa: PLR2004 (two lines of names)
+            return None
+        first, second = ([plain_name(cell) for cell in row[1:]] for row in rows[:2])
+        lines = 3 if len(rows) > 2 and plain_name(rows[2][0]) in DATES and not any(rows[2][1:]) else 2  # noqa: PLR2004
+        if _are_fields(first) and _are_symbols(rows[1][1:]):
+            return cls(fields=tuple(first), symbols=tuple(rows[1][1:]), lines=lines)
+        if _are_fields(second) and _are_symbols(rows[0][1:]):
+            return cls(fields=tuple(second), symbols=tuple(rows[0][1:]), lines=lines)
+        return None
+
+    @property
+    def layout(self) -> Layout:
+        """That of yfinance, whose prices are adjusted where it gives no adjusted close beside them."""
+        return BY_NAME["yfinance"]
+
+    def stacked(self, wide: "pl.DataFrame") -> "pl.DataFrame":
+        """One row per day and stock.
+
+        Args:
+            wide: The columns in the header's order, the dates first.
+
+        Returns:
+            Columns date, symbol and the fields under plain names; a stock without a field has nulls there.
+        """
+        import polars as pl
+
+        dates = wide.to_series(0).alias("date")
+        columns: dict[str, list[pl.Series]] = {}
+        for at, (field, symbol) in enumerate(zip(self.fields, self.symbols, strict=True), start=1):
+            columns.setdefault(symbol, []).append(wide.to_series(at).alias(field))
+        parts = [
+            pl.DataFrame([dates, *own]).with_columns(pl.lit(symbol).alias(SYMBOL)) for symbol, own in columns.items()
+        ]
+        return pl.concat(parts, how="diagonal")
+
+
+def _are_fields(names: Sequence[str]) -> bool:
+    return set(names) <= FIELDS and set(names) >= PRICES - {"adj_close"}
+
+
+def _are_symbols(cells: Sequence[str]) -> bool:
+    return all(cell and not _is_number(cell) for cell in cells)
+
+
+def _is_number(cell: str) -> bool:
+    try:
+        float(cell)
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,88 @@
+"""Small charts as SVG text, for places that a table is shown in anyway, such as a notebook's cell. Needs no package."""
+
+from collections.abc import Sequence
+from html import escape
+from typing import Final
+
+import numpy as np
+
+from predictor.arrays import FloatArray
+from predictor.charts.theme import BLUE, GREY
+
+WIDTH: Final = 420
+HEIGHT: Final = 180
+_LEFT: Final = 62
+_RIGHT: Final = 12
+_TOP: Final = 26
+_BOTTOM: Final = 30
+_INK: Final = "#374151"
+_BAND: Final = 0.16
+"""Opacity of each band; inner ones lie upon outer ones and so are darker."""
+
+
+def fan_svg(
+    horizons: Sequence[int], quantiles: Sequence[float], values: FloatArray, *, title: str, start: float | None = None
+) -> str:
+    """Bands between the outer quantiles of each horizon, and a line through the middle one.
+
+    Args:
+        horizons: H, in sessions.
+        quantiles: Q levels, rising.
+        values: [H, Q] in any unit; a row that is not finite is left out.
+        title: what the values are of.
+        start: the value on day 0, from which the fan opens; None = it begins at the first horizon.
+
+    Returns:
+        An `<svg>` element; empty text where no value is finite.
+    """
+    known = np.isfinite(values).all(axis=1)
+    days, lines = np.asarray(horizons, dtype=np.float64)[known], values[known]
+    if start is not None and np.isfinite(start):
+        days, lines = np.r_[0.0, days], np.vstack([np.full(len(quantiles), start), lines])
+    if not days.size:
+        return ""
+    x = _placed(days, _LEFT, WIDTH - _RIGHT)
+    y = _placed(lines, HEIGHT - _BOTTOM, _TOP)
+    bands = [_band(x, y[:, k], y[:, -1 - k]) for k in range(len(quantiles) // 2)]
+    middle = min(range(len(quantiles)), key=lambda k: abs(quantiles[k] - 0.5))
+    label = escape(f"{title}: quantiles {quantiles[0]:g} to {quantiles[-1]:g}")
+    return (
+        f'<svg role="img" aria-label="{label}" viewBox="0 0 {WIDTH} {HEIGHT}" width="{WIDTH}" height="{HEIGHT}" '
+        f'style="max-width:100%;height:auto;background:#fff" font-family="system-ui,sans-serif" font-size="11">'
+        f"{_text(_LEFT, 14, label, 'start')}{''.join(bands)}{_line(x, y[:, middle])}{_axes(days, lines)}</svg>"
+    )
+
+
+def _placed(values: FloatArray, least: float, most: float) -> FloatArray:
+    """Values on an axis between two places; in its middle where all are equal."""
+    low, high = float(values.min()), float(values.max())
+    if low == high:
+        return np.full(values.shape, (least + most) / 2)
+    return least + (values - low) / (high - low) * (most - least)
+
+
+def _band(x: FloatArray, low: FloatArray, high: FloatArray) -> str:
+    outline = [*zip(x, low, strict=True), *reversed([*zip(x, high, strict=True)])]
+    return f'<polygon points="{_points(outline)}" fill="{BLUE}" fill-opacity="{_BAND}"/>'
+
+
+def _line(x: FloatArray, y: FloatArray) -> str:
+    return f'<polyline points="{_points([*zip(x, y, strict=True)])}" fill="none" stroke="{BLUE}" stroke-width="2"/>'
+
+
+def _points(places: Sequence[tuple[float, float]]) -> str:
+    return " ".join(f"{x:.1f},{y:.1f}" for x, y in places)
+
+
+def _axes(days: FloatArray, lines: FloatArray) -> str:
+    low, high = float(lines.min()), float(lines.max())
+    base = HEIGHT - _BOTTOM
+    frame = f'<path d="M{_LEFT} {_TOP}V{base}H{WIDTH - _RIGHT}" fill="none" stroke="{GREY}"/>'
+    values = _text(_LEFT - 6, _TOP + 4, f"{high:.5g}", "end") + _text(_LEFT - 6, base, f"{low:.5g}", "end")
+    first = _text(_LEFT, HEIGHT - 12, f"{days[0]:g}", "middle")
+    last = _text(WIDTH - _RIGHT, HEIGHT - 12, f"{days[-1]:g} sessions", "end")
+    return frame + values + first + last
+
+
+def _text(x: float, y: float, text: str, anchor: str) -> str:
+    return f'<text x="{x:g}" y="{y:g}" text-anchor="{anchor}" fill="{_INK}">{text}</text>'

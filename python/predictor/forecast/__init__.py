@@ -1,0 +1,29 @@
+"""What comes back from a model: forecasts and the reasons behind them, plain values over NumPy arrays."""
+
+from predictor.forecast.attribution import Attribution, Contribution, Detail, Explanation, RowKind
+from predictor.forecast.forecast import (
+    LOG_RETURN,
+    Forecast,
+    ForecastRow,
+    Outcome,
+    TargetPoint,
+    forecast_or_raise,
+    row_of,
+    simple_return,
+)
+
+__all__ = [
+    "LOG_RETURN",
+    "Attribution",
+    "Contribution",
+    "Detail",
+    "Explanation",
+    "Forecast",
+    "ForecastRow",
+    "Outcome",
+    "RowKind",
+    "TargetPoint",
+    "forecast_or_raise",
+    "row_of",
+    "simple_return",
+]

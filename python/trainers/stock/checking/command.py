@@ -1,0 +1,203 @@
+"""`quantra check`."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Final, final
+
+import numpy as np
+import typer
+from numpy.typing import NDArray
+from rich.box import SIMPLE_HEAD
+from rich.console import Console, Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from predictor.bars import BarPanel, BarReading, read_file
+from predictor.canonical import Json
+from predictor.cli.flags import with_flags
+from predictor.cli.options import AsJson, ReadingFlags
+from predictor.cli.output import write_json
+from predictor.errors import ConfigurationError, shown_date
+from predictor.replacement import replace_file
+from predictor.sessions import SessionCalendar
+from trainers.stock.checking.chart import closes_chart, sparkline
+from trainers.stock.checking.findings import MOST_SHOWN, SymbolFindings, default_need, default_reach, findings_of
+
+EVERY_DAY: Final = "24/7"
+CHANGES: Final = ".changes.txt"
+MOST_SYMBOLS: Final = 40
+"""Rows of the table; the others are in the JSON."""
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Checked:
+    """What is known of a file of bars.
+
+    Attributes:
+        reading: The file as it was read.
+        calendar: What its days were compared with.
+        findings: Of each symbol.
+        need: Bars that a forecast of a default model depends on.
+        reach: Sessions that its farthest horizon lies ahead.
+    """
+
+    reading: BarReading
+    calendar: SessionCalendar
+    findings: tuple[SymbolFindings, ...]
+    need: int
+    reach: int
+
+
+@with_flags
+def check(
+    *,
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A file of daily bars.", show_default=False)],
+    reading: ReadingFlags,
+    calendar: Annotated[
+        str, typer.Option(metavar="NAME", help="The exchange's code, such as XNYS; empty: Monday to Friday.")
+    ] = "",
+    fix: Annotated[
+        Path | None,
+        typer.Option(metavar="OUT.csv", help="Write a clean file, and OUT.csv.changes.txt with what is changed."),
+    ] = None,
+    plot: Annotated[Path | None, typer.Option(metavar="FILE.html", help="Also write a chart of the closes.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Say what a file of bars is read as, and what is doubtful in it."""
+    if fix is not None and fix.resolve() == file.resolve():
+        raise typer.BadParameter(f"--fix would write over {file}; name another file")
+    read = read_file(file, reading.options)
+    checked = checked_bars(read, calendar)
+    changes = () if fix is None else _fixed(read, fix)
+    if plot is not None:
+        closes_chart(plot, read.panel, checked.findings)
+    if as_json:
+        write_json(checked_json(checked, changes))
+        return
+    console = Console(highlight=False)
+    console.print(Text(str(read), style="bold"), soft_wrap=True)
+    console.print(checked_table(checked))
+    for change in changes:
+        console.print(f"changed: {change}", markup=False, soft_wrap=True)
+    console.print(_next(checked, fix or file, calendar), markup=False, soft_wrap=True)
+
+
+def checked_bars(read: BarReading, calendar: str) -> Checked:
+    """The bars compared with an exchange's calendar; empty: Monday to Friday."""
+    sessions = _calendar(calendar, read.panel)
+    findings = findings_of(read.panel, sessions)
+    return Checked(reading=read, calendar=sessions, findings=findings, need=default_need(), reach=default_reach())
+
+
+def _calendar(name: str, bars: BarPanel) -> SessionCalendar:
+    first, last = int(bars.sessions[0]), int(bars.sessions[-1])
+    return SessionCalendar.from_exchange(name, first, last) if name else SessionCalendar.weekdays(first, last)
+
+
+def _fixed(read: BarReading, out: Path) -> tuple[str, ...]:
+    """Write the clean file and the list of what is changed in it; no price, gap or split is."""
+    if out.suffix.lower() != ".csv":
+        raise ConfigurationError(f"--fix writes CSV, so {out.name} must end in .csv")
+    columns = ",".join(("symbol", "date", *read.panel.columns))
+    changes = (f"layout: {read.layout} ({read.prices}) to plain CSV in UTF-8, {columns}", *read.remarks, *read.warnings)
+    read.panel.write_csv(out)
+    replace_file(out.with_name(out.name + CHANGES), "".join(f"{change}\n" for change in changes).encode())
+    return changes
+
+
+def _next(checked: Checked, file: Path, calendar: str) -> str:
+    """The command that makes sense now."""
+    if any(len(one.strangers) for one in checked.findings):
+        return f"Next: quantra check {file} --calendar {EVERY_DAY if not calendar else 'NAME'}"
+    if not any(one.windows(checked.need, checked.reach) for one in checked.findings):
+        least = checked.need + checked.reach
+        return f"Too few bars to train on: give at least {least} of a symbol, better ten times as many."
+    name = f" --calendar {calendar}" if calendar else ""
+    return f"Next: quantra train stock --bars {file}{name} --model lstm --out models/mine/1"
+
+
+def checked_table(checked: Checked) -> RenderableType:
+    """A row for each symbol, and a line for each doubt."""
+    table = Table(box=SIMPLE_HEAD, pad_edge=False)
+    for name in ("symbol", "first", "last"):
+        table.add_column(name, no_wrap=True)
+    for name in ("bars", "windows", "gaps"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("close", no_wrap=True)
+    for row, one in enumerate(checked.findings[:MOST_SYMBOLS]):
+        table.add_row(
+            Text(one.symbol),
+            shown_date(one.first) if one.first else "",
+            shown_date(one.last) if one.last else "",
+            f"{one.bars:,}",
+            f"{one.windows(checked.need, checked.reach):,}",
+            f"{len(one.gaps):,}" if len(one.gaps) else "",
+            sparkline(checked.reading.panel.close[row]),
+        )
+    return Group(table, *(Text(line) for line in doubts(checked)))
+
+
+def doubts(checked: Checked) -> Iterator[str]:
+    """What a person should look at, one line each; first what a forecast needs."""
+    more = len(checked.findings) - MOST_SYMBOLS
+    if more > 0:
+        yield f"{more} more symbols; --json has them all"
+    yield (
+        f"A model with the default settings needs {checked.need} bars for a forecast; windows are those with a known "
+        f"outcome, up to {checked.reach} sessions ahead."
+    )
+    for one in checked.findings[:MOST_SYMBOLS]:
+        kinds = (
+            (f"no bar, though {_shown(checked.calendar)} has a session", one.gaps),
+            (f"a bar, though {_shown(checked.calendar)} has no session", one.strangers),
+            ("the same bar as the day before", one.stale),
+            ("a volume of 0", one.without_volume),
+        )
+        for what, days in kinds:
+            if len(days):
+                yield f"{one.symbol}: {what}: {_days(days)}"
+        yield from one.jumps.lines()
+
+
+def _shown(calendar: SessionCalendar) -> str:
+    return calendar.name if calendar.is_exchange else "Monday to Friday"
+
+
+def _days(days: NDArray[np.int32]) -> str:
+    more = len(days) - MOST_SHOWN
+    return ", ".join(shown_date(int(day)) for day in days[:MOST_SHOWN]) + (f" and {more} more" if more > 0 else "")
+
+
+def checked_json(checked: Checked, changes: Sequence[str]) -> dict[str, Json]:
+    """All of it for programs."""
+    read = checked.reading
+    return {
+        "file": read.name,
+        "layout": read.layout,
+        "prices": read.prices,
+        "first": int(read.panel.sessions[0]),
+        "last": int(read.panel.sessions[-1]),
+        "calendar": checked.calendar.name,
+        "bars_needed": checked.need,
+        "remarks": list(read.remarks),
+        "warnings": list(read.warnings),
+        "symbols": [_symbol_json(one, checked) for one in checked.findings],
+        "changes": list(changes),
+    }
+
+
+def _symbol_json(one: SymbolFindings, checked: Checked) -> Json:
+    return {
+        "symbol": one.symbol,
+        "bars": one.bars,
+        "first": one.first,
+        "last": one.last,
+        "windows": one.windows(checked.need, checked.reach),
+        "gaps": one.gaps.tolist(),
+        "without_session": one.strangers.tolist(),
+        "repeated": one.stale.tolist(),
+        "without_volume": one.without_volume.tolist(),
+        "suspected_splits": list(one.jumps.lines()),
+    }

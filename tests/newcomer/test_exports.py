@@ -1,0 +1,147 @@
+"""Every usual export of bars is read with the numbers of the plain file."""
+
+from dataclasses import dataclass
+from typing import Final
+
+import exports
+import numpy as np
+import pytest
+
+from predictor.bars import BarPanel, BarReading, read_file
+
+EXPORTS: Final = exports.CASES / "exports"
+BOTH: Final = ("AAPL", "MSFT")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Read:
+    """What an export must be read as.
+
+    Attributes:
+        layout: the program's name, as the line that is shown says.
+        symbols: in the panel's order.
+        truth: the stocks that the symbols are, in the plain file.
+        prices: what is said of splits and dividends.
+        has_adj_close: whether the export has the adjusted close.
+        volume_digits: how many of a volume the export keeps.
+        remarks: what else is said, a part of each.
+    """
+
+    layout: str = "plain"
+    symbols: tuple[str, ...] = BOTH
+    truth: tuple[str, ...] = BOTH
+    prices: str = "no splits or dividends recorded"
+    has_adj_close: bool = False
+    volume_step: int = 1
+    remarks: tuple[str, ...] = ()
+
+
+APPLE: Final = ("AAPL",)
+COIN: Final = ("BTCUSDT",)
+ADJUSTED: Final = "prices adjusted for splits and dividends"
+BESIDE: Final = "with adjusted closes"
+SORTED: Final = ("rows were not oldest first",)
+READ: Final = {
+    "plain.csv": Read(),
+    "coins.csv": Read(symbols=COIN, truth=COIN),
+    "bom.csv": Read(),
+    "utf16.csv": Read(),
+    "utf16_tabs.txt": Read(),
+    "tabs.txt": Read(),
+    "bars.csv.gz": Read(),
+    "german_excel.csv": Read(),
+    "excel.xlsx": Read(),
+    "newest_first.csv": Read(symbols=("MSFT", "AAPL"), truth=("MSFT", "AAPL"), remarks=SORTED),
+    "unsorted.csv": Read(remarks=SORTED),
+    "equal_duplicates.csv": Read(
+        remarks=(*SORTED, "2 rows stood twice with equal numbers and counted once, first AAPL 2012-10-17")
+    ),
+    "yfinance_history/AAPL.csv": Read(layout="yfinance", symbols=APPLE, truth=APPLE, prices=ADJUSTED),
+    "yfinance_download.csv": Read(layout="yfinance", symbols=APPLE, truth=APPLE, prices=ADJUSTED),
+    "yfinance_two.csv": Read(layout="yfinance", prices=BESIDE, has_adj_close=True),
+    "yfinance_by_ticker.csv": Read(layout="yfinance", prices=ADJUSTED),
+    "yahoo_page/AAPL.csv": Read(
+        symbols=APPLE, truth=APPLE, prices=BESIDE, has_adj_close=True, remarks=("1 empty row",)
+    ),
+    "stooq_page/AAPL.csv": Read(symbols=APPLE, truth=APPLE),
+    "stooq_bulk/aapl.us.txt": Read(layout="stooq", symbols=("AAPL.US",), truth=APPLE, prices=ADJUSTED),
+    "alpaca.csv": Read(layout="alpaca"),
+    "polygon/AAPL.csv": Read(layout="polygon", symbols=APPLE, truth=APPLE),
+    "polygon_flat_file.csv.gz": Read(layout="polygon-flat-file"),
+    "binance/BTCUSDT-1d-2024-01.csv": Read(layout="binance", symbols=COIN, truth=COIN),
+    "binance_with_header/BTCUSDT.csv": Read(layout="binance", symbols=COIN, truth=COIN),
+    "cryptodatadownload.csv": Read(layout="cryptodatadownload", symbols=COIN, truth=COIN, remarks=SORTED),
+    "investing/AAPL Historical Data.csv": Read(
+        layout="investing", symbols=APPLE, truth=APPLE, volume_step=10_000, remarks=("rounded", *SORTED)
+    ),
+    "investing_german/AAPL.csv": Read(
+        layout="investing-german", symbols=APPLE, truth=APPLE, volume_step=10_000, remarks=("rounded", *SORTED)
+    ),
+    "nasdaq/AAPL.csv": Read(layout="nasdaq", symbols=APPLE, truth=APPLE, remarks=SORTED),
+    "marketwatch/AAPL.csv": Read(symbols=APPLE, truth=APPLE, remarks=SORTED),
+    "alpha_vantage/AAPL.csv": Read(
+        layout="alpha-vantage", symbols=APPLE, truth=APPLE, prices=BESIDE, has_adj_close=True, remarks=SORTED
+    ),
+    "tiingo/AAPL.csv": Read(layout="tiingo", symbols=APPLE, truth=APPLE, prices=BESIDE, has_adj_close=True),
+    "quandl.csv": Read(layout="quandl", prices=BESIDE, has_adj_close=True),
+    "eodhd/AAPL.csv": Read(symbols=APPLE, truth=APPLE, prices=BESIDE, has_adj_close=True),
+    "metatrader/AAPL.csv": Read(layout="metatrader", symbols=APPLE, truth=APPLE),
+    "tradingview/AAPL.csv": Read(symbols=APPLE, truth=APPLE),
+    "ariva/AAPL.csv": Read(layout="ariva", symbols=APPLE, truth=APPLE, remarks=SORTED),
+    "adjusted_only.csv": Read(layout="adjusted", prices=ADJUSTED),
+    "day_first.csv": Read(),
+    "named_months.csv": Read(),
+    "tokyo/AAPL.csv": Read(symbols=APPLE, truth=APPLE, remarks=("the day after",)),
+    "parquet/AAPL.parquet": Read(symbols=APPLE, truth=APPLE),
+}
+
+
+def test_every_export_has_an_expectation() -> None:
+    assert READ.keys() == exports.EXPORTS.keys()
+
+
+@pytest.mark.parametrize(("part", "cases"), [("exports", exports.EXPORTS), ("mistakes", exports.MISTAKES)])
+def test_the_committed_files_are_what_the_script_writes(part: str, cases: "dict[str, object]") -> None:
+    folder = exports.CASES / part
+    committed = {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    written = {name: exports.content(make) for name, make in {**exports.EXPORTS, **exports.MISTAKES}.items()}
+    assert committed == {name: written[name] for name in cases}
+
+
+@pytest.mark.parametrize("name", READ)
+def test_an_export_is_read_with_the_numbers_of_the_plain_file(name: str) -> None:
+    expected, panel = READ[name], read_file(EXPORTS / name).panel
+    plain = BarPanel.read(EXPORTS / ("coins.csv" if expected.truth == COIN else "plain.csv")).select(expected.truth)
+    assert panel.symbols == expected.symbols
+    present = panel.present.any(axis=0)
+    assert np.array_equal(panel.sessions[present], plain.sessions)
+    for field in ("open", "high", "low", "close"):
+        assert np.array_equal(getattr(panel, field)[:, present], getattr(plain, field)), field
+    assert np.array_equal(panel.volume[:, present], _kept(plain.volume, expected.volume_step))
+    assert panel.split_ratio is None
+    assert (panel.adj_close is not None) == expected.has_adj_close
+
+
+def _kept(volume: "np.ndarray[tuple[int, ...], np.dtype[np.float64]]", step: int) -> np.ndarray:
+    """What is left of a volume that an export rounds, by Python's own rule."""
+    return np.array([[float(f"{shares / step:.0f}") * step for shares in row] for row in volume.tolist()])
+
+
+@pytest.mark.parametrize("name", [name for name, expected in READ.items() if expected.has_adj_close])
+def test_adjusted_closes_are_the_exports_own(name: str) -> None:
+    panel = read_file(EXPORTS / name).panel
+    assert panel.adj_close is not None
+    for row, symbol in enumerate(READ[name].truth):
+        given = [bar.adj_close for bar in exports.of(symbol)]
+        assert panel.adj_close[row, panel.present[row]].tolist() == given
+
+
+@pytest.mark.parametrize("name", READ)
+def test_what_was_read_is_said(name: str) -> None:
+    expected, reading = READ[name], read_file(EXPORTS / name)
+    assert isinstance(reading, BarReading)
+    assert (reading.layout, reading.prices) == (expected.layout, expected.prices)
+    said = (*reading.remarks, *reading.warnings)
+    assert len(said) == len(expected.remarks)
+    for part in expected.remarks:
+        assert any(part in remark for remark in said), (part, said)
