@@ -15,7 +15,7 @@ from evaluations import evaluation
 from market import bokeh_panel
 
 from predictor import canonical
-from predictor.bars import BarPanel
+from predictor.bars import BarPanel, read_file
 from predictor.catalog import FeatureInfo, ModelInfo
 from predictor.features import default_features
 from predictor.forecast import Attribution, Forecast, RowKind
@@ -23,6 +23,8 @@ from predictor.internals import Internal, InternalAxis
 from predictor.report import ReportContent, write_forecast_chart, write_reason_chart, write_report
 from trainers.stock.audit.page import write_audit_page
 from trainers.stock.backtest.page import write_backtest
+from trainers.stock.checking.command import checked_bars, doubts
+from trainers.stock.checking.page import write_bars_page
 from trainers.stock.evaluation.page import write_evaluation
 
 NAME: Final = "demo/1"
@@ -127,12 +129,20 @@ def _reasons(path: Path) -> None:
     write_reason_chart(path, info, replace(attributions(info)[1], cells=None), SYMBOLS)
 
 
+def _check(path: Path) -> None:
+    source = path.with_suffix(".csv")
+    bars().write_csv(source)
+    checked = checked_bars(read_file(source), "")
+    write_bars_page(path, checked.reading, checked.findings, tuple(doubts(checked)))
+
+
 STOCK_PAGES: Final[dict[str, Callable[[Path], None]]] = {
     "report": _report,
     "predict": lambda path: write_forecast_chart(path, bars(), forecast(), SYMBOLS),
     "explain": _reasons,
     "evaluation": lambda path: write_evaluation(path, NAME, evaluation(adaptive=True)),
     "backtest": lambda path: write_backtest(path, NAME, backtest()),
+    "check": _check,
     "audit": lambda path: write_audit_page(path, NAME, audit_record()),
 }
 

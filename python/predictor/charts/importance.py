@@ -69,7 +69,7 @@ def importance_bars(
     )
     room = NOTE_HEIGHT * len(notes)
     figure.update_layout(height=150 + room + 24 * len(labels), showlegend=False, bargap=0.35, margin_t=56 + room)
-    figure.update_xaxes(zeroline=True, zerolinecolor=GREY, nticks=4, tickangle=0)
+    figure.update_xaxes(zeroline=True, zerolinecolor=GREY)
     figure.update_yaxes(autorange="reversed", type="category", showgrid=False)
     return figure
 
@@ -125,7 +125,6 @@ def importance_heatmap(
         range=[-0.5, len(days) - 0.5],
         tickvals=places,
         ticktext=[f"{days[place][5:]}<br>{days[place][:4]}" for place in places],
-        tickangle=0,
         showgrid=False,
     )
     labels = list(map(plain, names))

@@ -30,7 +30,7 @@ def selection_bars(names: Sequence[str], shares: FloatArray, *, top: int = 15) -
     )
     figure.add_trace(bars)
     figure.update_layout(height=110 + 24 * len(labels), showlegend=False, bargap=0.35)
-    figure.update_xaxes(tickformat=".0%", rangemode="tozero", nticks=4, tickangle=0)
+    figure.update_xaxes(tickformat=".0%", rangemode="tozero")
     figure.update_yaxes(autorange="reversed", type="category", showgrid=False)
     return figure
 
@@ -59,6 +59,6 @@ def attention_line(labels: Sequence[str], shares: FloatArray) -> "Figure":
     )
     figure.add_trace(line)
     figure.update_layout(height=300, showlegend=False)
-    figure.update_xaxes(type="category", nticks=8, tickangle=0, showgrid=False)
+    figure.update_xaxes(type="category", nticks=8, showgrid=False)
     figure.update_yaxes(tickformat=".1%", rangemode="tozero")
     return figure

@@ -44,10 +44,10 @@ THEME: Final = {
     "title": {"font": {"size": 17}, "x": 0, "xref": "paper", "xanchor": "left", "y": 0.97, "yanchor": "top"},
     "paper_bgcolor": "#FFFFFF",
     "plot_bgcolor": "#FFFFFF",
-    "margin": {"l": 64, "r": 24, "t": _TOP, "b": 56},
+    "margin": {"l": 64, "r": 32, "t": _TOP, "b": 56},
     "hoverlabel": {"bgcolor": "#FFFFFF", "bordercolor": "#9CA3AF", "font": {"color": _INK}},
     "legend": {"orientation": "h", "x": 0, "y": 1.01, "yanchor": "bottom", "traceorder": "normal"},
-    "xaxis": _AXIS,
+    "xaxis": {**_AXIS, "tickangle": 0},
     "yaxis": _AXIS,
 }
 """The layout of every figure's template."""

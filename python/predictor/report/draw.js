@@ -1,5 +1,6 @@
 // A figure is drawn when it is first seen: a hidden one has no width to fit into, and a page may hold a hundred.
 const byTouch = matchMedia("(hover: none)").matches;
+const NARROW = 480;  // pixels
 const read = id => JSON.parse(document.getElementById(id).textContent);
 const {theme, shared} = read("common");
 function draw(place) {
@@ -8,6 +9,7 @@ function draw(place) {
   const figure = read(place.id + "-figure");
   for (const trace of figure.data) if (typeof trace.x === "number") trace.x = shared[trace.x];
   figure.layout.template = theme;
+  if (place.clientWidth < NARROW) figure.layout.xaxis.nticks = 4;  // where ticks are named one by one it says nothing
   if (byTouch) figure.layout.dragmode = false;  // a finger on a figure scrolls the page
   Plotly.newPlot(place, figure.data, figure.layout,
     {displaylogo: false, responsive: true, displayModeBar: byTouch ? false : "hover", modeBarButtonsToRemove: ["select2d", "lasso2d"]});
