@@ -8,6 +8,7 @@ import exports
 import numpy as np
 import pytest
 from market import bokeh_panel
+from pages import page_of
 from typer.testing import CliRunner
 
 from predictor.bars import BarPanel, read_file
@@ -110,4 +111,5 @@ def test_the_chart_shows_each_close_and_a_suspected_split(tmp_path: Path) -> Non
     check(write(tmp_path, rows), "--plot", page)
     text = page.read_text(encoding="utf-8")
     assert "AAA: split?" in text
-    assert "Closes, first bar = 100" in text
+    assert "close, first bar = 100" in text
+    assert page_of(text).text.count("AAA") >= 2

@@ -140,20 +140,33 @@ def test_bars_show_the_sign_by_colour() -> None:
 def test_the_heat_map_shows_each_feature_on_each_date_with_white_at_zero() -> None:
     values = np.asarray([[1.0, -3.0], [0.5, 2.0], [np.nan, 0.0]])
 
-    heat = traces(importance_heatmap(DATES[:3], ["a", "b"], values, "bp"))[0]
+    figure = importance_heatmap(DATES[:3], ["a", "<b>"], values, "bp of log return")
 
-    assert heat.x == ("2022-01-03", "2022-01-04", "2022-01-05")
-    assert heat.y == ("a", "b")
-    np.testing.assert_array_equal(heat.z, values.T)
-    assert (heat.zmin, heat.zmid, heat.zmax) == (-3.0, 0.0, 3.0)
-    assert heat.colorscale[1] == (0.5, "#FFFFFF")
-    assert heat.colorbar.title.text == "bp"
+    rows, layout = traces(figure), cast("Any", figure).layout
+    assert [(row.type, row.name, row.base, row.y.tolist()) for row in rows] == [
+        ("bar", "a", -0.5, [1, 1, 0]),
+        ("bar", "&lt;b&gt;", 0.5, [1, 1, 1]),
+    ]
+    assert {row.x for row in rows} == {("2022-01-03", "2022-01-04", "2022-01-05")}
+    np.testing.assert_array_equal([row.marker.color for row in rows], values.T)
+    scale = layout.coloraxis
+    assert (scale.cmin, scale.cmid, scale.cmax) == (-3.0, 0.0, 3.0)
+    assert scale.colorscale[1] == (0.5, "#FFFFFF")
+    assert scale.colorbar.title.text == "bp<br>of log return"
+    assert layout.yaxis.ticktext == ("a", "&lt;b&gt;")
+
+
+def test_a_heat_map_names_a_few_days_that_are_never_rotated() -> None:
+    axis = cast("Any", importance_heatmap(DATES[:60], ["a"], np.zeros((60, 1)), "bp")).layout.xaxis
+
+    assert axis.tickvals == (0, 20, 39, 59)
+    assert axis.ticktext[0] == "01-03<br>2022"
 
 
 def test_a_heat_map_of_zeros_is_white() -> None:
-    heat = traces(importance_heatmap(DATES[:2], ["a"], np.zeros((2, 1)), "bp"))[0]
+    scale = cast("Any", importance_heatmap(DATES[:2], ["a"], np.zeros((2, 1)), "bp")).layout.coloraxis
 
-    assert (heat.zmin, heat.zmax) == (-1.0, 1.0)
+    assert (scale.cmin, scale.cmax) == (-1.0, 1.0)
 
 
 def test_the_loss_curve_marks_the_epoch_that_was_kept() -> None:

@@ -1,9 +1,13 @@
 """The report shows the numbers that it was given, escapes what others wrote, and loads nothing."""
 
+import base64
+import hashlib
 import json
+import re
 import sys
 from collections.abc import Mapping
 from dataclasses import replace
+from importlib.resources import files
 from pathlib import Path
 
 import canned_service
@@ -13,16 +17,23 @@ from audits import audit_record
 from cards import SENTENCE, full_card
 from market import bokeh_panel
 from pages import HOSTILE, assert_loads_nothing, page_of
+from plotly.graph_objects import Figure, Scatter
+from plotly.offline import get_plotlyjs_version
 
 from predictor import canonical
 from predictor.canonical import Json
 from predictor.card import FITS_EXPLAINED
+from predictor.catalog import FeatureInfo
 from predictor.errors import ArtifactError, ConfigurationError, MissingPackageError
-from predictor.forecast import Attribution, Forecast
+from predictor.forecast import Attribution, Forecast, RowKind
 from predictor.internals import INTERNALS_NOTE, Internal, InternalAxis
-from predictor.report import ReportContent, check_report, render_report, write_report
+from predictor.report import PageBuilder, ReportContent, check_report, render_report, write_report
+from predictor.report.figures import PageFigures
+from predictor.report.reasons import ROW_MEANINGS
 
 QUANTILES = (0.1, 0.5, 0.9)
+PUBLISHED = "vIX4rQ+27IY/I5C9WYr+3fkZ5p4dTqc6SMIR9HtgBQSgSywAzzRCB9gUJ+JHP2UoeHpGPHRg5QC4STUJVJVafA=="
+"""SHA-512 of `plotly-finance.min.js` in plotly.js-finance-dist-min 4.1.0 as npm has it."""
 
 
 def forecast(symbol: str = "AAPL") -> Forecast:
@@ -299,3 +310,99 @@ def test_a_report_that_could_not_be_written_is_refused_before_the_work(tmp_path:
         check_report(tmp_path / "missing" / "report.html")
     with pytest.raises(ConfigurationError, match="is a folder; name the file in it"):
         check_report(tmp_path)
+
+
+# --- what charts hold
+
+
+def test_the_names_in_a_chart_are_explained_beside_it_from_their_own_definitions() -> None:
+    asked = content()
+    feature = FeatureInfo(name="ret_1", expression="Log($close)", meaning="made up for this test", unit="furlongs")
+    bare = FeatureInfo(name="vol_20", expression="Std($close, 20)", meaning="", unit="1")
+    info = replace(asked.info, observed_features=(feature, bare))
+
+    page = page_of(render_report(replace(asked, info=info)))
+
+    assert "ret_1Made up for this test (furlongs)" in page.text
+    assert "vol_20Std($close, 20)" in page.text
+    assert "scaleThe window's own volatility" in page.text
+
+
+def test_every_kind_of_row_that_is_no_feature_has_a_meaning() -> None:
+    features = {RowKind.OBSERVED, RowKind.KNOWN, RowKind.STATIC}
+    assert set(ROW_MEANINGS) == set(RowKind) - features
+
+
+def test_of_several_symbols_only_the_median_is_told_in_detail() -> None:
+    asked = content()
+    two = ("AAPL", "GOOG")
+    reasons = replace(canned_service.attribution(two), cells=np.ones((2, 4, 2)))
+    several = replace(
+        asked,
+        bars=bokeh_panel(*two).last(300),
+        forecast=replace(canned_service.forecast(two), values=np.ones((2, 2, 3)), returns=np.ones((2, 2, 3))),
+        attributions=(reasons, replace(reasons, quantile=0.9)),
+        symbols=two,
+    )
+
+    assert render_report(several).count("When it mattered") == 2
+    assert render_report(asked).count("When it mattered") == 2
+
+
+def test_of_many_symbols_only_the_median_is_explained() -> None:
+    panel, asked = bokeh_panel().last(300), content()
+    many = panel.symbols
+    reasons = canned_service.attribution(many)
+    values = np.ones((5, 2, 3))
+    several = replace(
+        asked,
+        bars=panel,
+        forecast=replace(canned_service.forecast(many), values=values, returns=values),
+        attributions=(reasons, replace(reasons, quantile=0.9)),
+        symbols=many,
+    )
+
+    assert "5 sessions, 90 %" not in render_report(several)
+    assert "5 sessions, 90 %" in render_report(asked)
+
+
+def test_texts_that_figures_share_stand_once_and_numbers_have_the_digits_of_a_drawing() -> None:
+    figures, days = PageFigures(), ["2013-03-01", "2013-03-04"]
+    drawn = Figure([Scatter(x=days, y=np.array([1 / 3, 2])), Scatter(x=days, y=np.array([4.0, 5])), Scatter(x=[1, 2])])
+
+    added = figures.add(drawn.update_layout(height=300))
+
+    traces = json.loads(added.drawn)["data"]
+    assert (added.name, added.height) == ("chart-1", 300)
+    assert [trace["x"] for trace in traces] == [0, 0, [1, 2]]
+    assert json.loads(figures.common())["shared"] == [days]
+    numbers = np.frombuffer(base64.b64decode(traces[0]["y"]["bdata"]), traces[0]["y"]["dtype"])
+    assert numbers.tolist() == [np.float32(1 / 3), 2]
+
+
+def test_what_others_wrote_does_not_end_the_script_that_holds_a_figure() -> None:
+    hostile = Figure([Scatter(x=["a"], y=[1], name=f"</script>{HOSTILE}&\u2028")], {"height": 300})
+
+    text = PageFigures().add(hostile).drawn
+
+    assert not set("<>&\u2028") & set(text)
+    assert json.loads(text)["data"][0]["name"] == f"</script>{HOSTILE}&\u2028"
+
+
+def test_the_script_of_pages_is_the_published_bundle_of_the_plotly_that_is_installed() -> None:
+    folder = files("predictor.report").joinpath("plotly")
+    script = folder.joinpath("plotly-finance.min.js").read_bytes()
+
+    assert base64.b64encode(hashlib.sha512(script).digest()).decode() == PUBLISHED
+    version = re.search(rb"plotly\.js \(finance - minified\) v(\d+)\.", script)
+    assert version is not None
+    assert version[1].decode() == get_plotlyjs_version().partition(".")[0]
+    assert b"Licensed under the MIT license" in script[:200]
+    assert "MIT License" in folder.joinpath("LICENSE").read_text("utf-8")
+
+
+def test_a_page_without_charts_has_no_script() -> None:
+    page = PageBuilder("predictor.report", "base.html.j2").render({})
+
+    assert "script" not in page_of(page).tags
+    assert len(page) < 20_000

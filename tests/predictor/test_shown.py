@@ -403,7 +403,7 @@ def test_a_chart_of_several_symbols_is_one_page_with_a_chart_of_each(
     output_of(capsys, command, *bars_of(models, "--symbol", "AAPL,GOOG", "--plot", str(chart)))
 
     text = chart.read_text("utf-8")
-    assert text.count("Plotly.newPlot(") == 2
+    assert text.count('class="plotly-graph-div"') == 2
     assert 'id="chart-1"' in text
     assert 'id="chart-2"' in text
     assert "<script src=" not in text

@@ -129,7 +129,7 @@ def pit_histogram(
     figure.add_hline(y=1, line={"color": GREY, "width": 1.5, "dash": "dash"})
     figure.update_layout(barmode="overlay", height=300)
     labels = [f"{100 * edge:g}" for edge in edges]
-    figure.update_xaxes(tickvals=list(edges), ticktext=labels, tickangle=0, range=[0, 1], showgrid=False)
+    figure.update_xaxes(tickvals=list(edges), ticktext=labels, range=[0, 1], showgrid=False)
     return figure
 
 

@@ -1,7 +1,7 @@
 """What moved a forecast: signed contributions as bars, and over time."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,12 +27,16 @@ _DIVERGING = ((0.0, ORANGE), (0.5, "#FFFFFF"), (1.0, BLUE))
 _COLORBAR = {
     "orientation": "h",
     "thickness": 10,
-    "len": 0.5,
+    "len": 0.9,
+    "tickformat": ".2~g",
+    "tickangle": 0,
     "x": 1,
     "xanchor": "right",
     "y": 1.01,
     "yanchor": "bottom",
 }
+_DATES_NAMED = 4
+"""Of a heat map, at most: on a phone no more stand side by side."""
 
 
 def importance_bars(
@@ -53,7 +57,7 @@ def importance_bars(
     """
     require_shape("values", values, (len(names),))
     labels, heights = largest(names, values, top)
-    figure = new_figure("Feature importance", unit or "contribution", "", notes)  # short, for narrow screens
+    figure = new_figure("Feature importance", _on_two_lines(unit) or "contribution", "", notes)
     figure.add_trace(
         graph_objects().Bar(
             x=heights,
@@ -68,6 +72,11 @@ def importance_bars(
     figure.update_xaxes(zeroline=True, zerolinecolor=GREY)
     figure.update_yaxes(autorange="reversed", type="category", showgrid=False)
     return figure
+
+
+def _on_two_lines(unit: str) -> str:
+    """A unit for narrow screens."""
+    return unit.replace(" of ", "<br>of ")
 
 
 def importance_heatmap(
@@ -90,21 +99,52 @@ def importance_heatmap(
     """
     require_shape("values", values, (len(dates), len(names)))
     reach = float(np.nanmax(np.abs(values), initial=0.0)) or 1.0
-    figure = new_figure("Feature importance over time", "session", "")
-    figure.add_trace(
-        graph_objects().Heatmap(
-            x=iso_dates(dates),
-            y=list(map(plain, names)),
-            z=values.T,
-            zmin=-reach,
-            zmid=0.0,
-            zmax=reach,
-            colorscale=_DIVERGING,
-            colorbar=_COLORBAR | {"title": {"text": unit, "side": "top"}},
-            hovertemplate=f"%{{y}}, %{{x}}: %{{z:+.4g}} {unit}<extra></extra>",
-        )
+    days = iso_dates(dates)
+    figure = new_figure("Feature importance over time", "", "")
+    for row, name in enumerate(names):
+        figure.add_trace(_heat_row(row, name, days, values[:, row], unit))
+    figure.update_layout(
+        height=190 + 22 * len(names),
+        margin_t=100,
+        showlegend=False,
+        barmode="overlay",
+        bargap=0,
+        coloraxis={
+            "cmin": -reach,
+            "cmid": 0.0,
+            "cmax": reach,
+            "colorscale": _DIVERGING,
+            "colorbar": _COLORBAR
+            | {"title": {"text": _on_two_lines(unit), "side": "top"}, "tickvals": [-reach, 0.0, reach]},
+        },
     )
-    figure.update_layout(height=190 + 22 * len(names), margin_t=100)
-    figure.update_xaxes(type="category", nticks=8, showgrid=False)
-    figure.update_yaxes(autorange="reversed", type="category", showgrid=False)
+    places = [round(place) for place in np.linspace(0, len(days) - 1, min(_DATES_NAMED, len(days))).tolist()]
+    figure.update_xaxes(
+        type="category",
+        categoryarray=days,
+        range=[-0.5, len(days) - 0.5],
+        tickvals=places,
+        ticktext=[f"{days[place][5:]}<br>{days[place][:4]}" for place in places],
+        showgrid=False,
+    )
+    labels = list(map(plain, names))
+    figure.update_yaxes(
+        range=[len(names) - 0.5, -0.5], tickvals=list(range(len(names))), ticktext=labels, showgrid=False
+    )
     return figure
+
+
+def _heat_row(row: int, name: str, days: list[str], values: FloatArray, unit: str) -> Any:
+    """One feature of the heat map, days and values [T]: bars of height 1 side by side, whose colours tell the values.
+
+    Bars, because the part of plotly.js that pages hold draws no heat maps.
+    """
+    return graph_objects().Bar(
+        name=plain(name),
+        x=days,
+        y=np.where(np.isfinite(values), np.int8(1), np.int8(0)),
+        base=row - 0.5,
+        width=1,
+        marker={"color": values.astype(np.float32), "coloraxis": "coloraxis", "line": {"width": 0}},
+        hovertemplate=f"%{{fullData.name}}, %{{x}}: %{{marker.color:+.4g}} {unit}<extra></extra>",
+    )

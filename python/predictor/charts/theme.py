@@ -33,22 +33,24 @@ _AXIS: Final = {
     "title": {"standoff": 12},
 }
 _TOP: Final = 88
-_THEME: Final = {
+_HEIGHT: Final = 420
+"""Pixels, where a figure does not say otherwise."""
+THEME: Final = {
     "font": {
         "family": "Inter, 'Segoe UI', system-ui, -apple-system, Helvetica, Arial, sans-serif",
         "size": 13,
         "color": _INK,
     },
     "title": {"font": {"size": 17}, "x": 0, "xref": "paper", "xanchor": "left", "y": 0.97, "yanchor": "top"},
-    "height": 420,
     "paper_bgcolor": "#FFFFFF",
     "plot_bgcolor": "#FFFFFF",
-    "margin": {"l": 64, "r": 24, "t": _TOP, "b": 56},
+    "margin": {"l": 64, "r": 32, "t": _TOP, "b": 56},
     "hoverlabel": {"bgcolor": "#FFFFFF", "bordercolor": "#9CA3AF", "font": {"color": _INK}},
     "legend": {"orientation": "h", "x": 0, "y": 1.01, "yanchor": "bottom", "traceorder": "normal"},
-    "xaxis": _AXIS,
+    "xaxis": {**_AXIS, "tickangle": 0},
     "yaxis": _AXIS,
 }
+"""The layout of every figure's template."""
 
 
 NOTE_HEIGHT: Final = 18
@@ -61,11 +63,12 @@ def new_figure(title: str, x_title: str, y_title: str, notes: Sequence[str] = ()
     top = _TOP + NOTE_HEIGHT * len(notes)
     return figures.Figure(
         layout={
-            "template": figures.layout.Template(layout=_THEME),
+            "template": figures.layout.Template(layout=THEME),
             "title": {"text": plain(title), "subtitle": {"text": "<br>".join(map(plain, notes))}},
             "xaxis": {"title": {"text": x_title}},
             "yaxis": {"title": {"text": y_title}},
             "margin": {"t": top},
+            "height": _HEIGHT,
         },
     )
 

@@ -5,8 +5,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from math import isfinite
-from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,12 +24,8 @@ from predictor.catalog import ModelInfo
 from predictor.errors import QuantraError, answer_of, shown_date
 from predictor.forecast import Attribution, Contribution, Explanation, Forecast, RowKind, simple_return
 from predictor.internals import INTERNALS_NOTE, Internal, largest_shares
-from predictor.replacement import replace_file
 from predictor.report.templates import iso, level
 from predictor.skill import Skill, Verdict
-
-if TYPE_CHECKING:
-    from plotly.graph_objects import Figure
 
 BASIS_POINTS: Final = 10_000.0
 
@@ -340,30 +335,3 @@ def _finite(value: Json) -> Json:
     if isinstance(value, Mapping):
         return {key: _finite(item) for key, item in value.items()}
     return value
-
-
-_PAGE = """<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>Quantra</title>
-</head>
-<body>
-{charts}
-</body>
-</html>
-"""
-
-
-def write_charts(path: Path, figures: "Sequence[Figure]") -> None:
-    """Write a page with these figures one below the other, whole or not at all.
-
-    Raises:
-        OSError: the file cannot be written.
-    """
-    parts = [
-        figure.to_html(full_html=False, include_plotlyjs=place == 0, div_id=f"chart-{place + 1}")
-        for place, figure in enumerate(figures)
-    ]
-    replace_file(path, _PAGE.format(charts="\n".join(parts)).encode())

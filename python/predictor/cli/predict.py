@@ -20,7 +20,6 @@ from predictor.cli.output import (
     forecast_json,
     forecast_table,
     internals_table,
-    write_charts,
     write_json,
 )
 from predictor.client import ClientCredentials, QuantraClient
@@ -29,7 +28,7 @@ from predictor.forecast import Attribution, Explanation, Forecast, TargetPoint
 from predictor.instance import Instance, Query
 from predictor.internals import session_in_words
 from predictor.interruption import loading
-from predictor.report import forecast_chart
+from predictor.report import write_forecast_chart, write_reason_chart
 from predictor.skill import line_of
 
 
@@ -181,7 +180,7 @@ def predict(  # noqa: PLR0913 - one argument a group of flags
     else:
         _tell(forecast, shown, panel.currency)
     if plot is not None and shown:
-        write_charts(plot, [forecast_chart(panel, forecast, name) for name in shown])
+        write_forecast_chart(plot, panel, forecast, shown)
 
 
 @with_flags
@@ -202,7 +201,7 @@ def explain(  # noqa: PLR0913 - one argument a group of flags
         asked = model_input(model, bars.read(), symbols or (), files, inputs)
         targets = (TargetPoint(horizon, quantile),)
         explanation = model.explain(Query(instance=asked.instance, targets=targets, symbols=tuple(symbols or ())))
-        lag = model.model().lag
+        info = model.model()
     explanation = doubted(explanation, asked.doubts)
     attribution = explanation.attributions[0]
     known = np.isfinite(attribution.prediction)  # the warnings say why others have none
@@ -210,9 +209,9 @@ def explain(  # noqa: PLR0913 - one argument a group of flags
     if as_json:
         write_json(explanation_json(explanation))
     else:
-        _tell_reasons(attribution, shown, lag)
+        _tell_reasons(attribution, shown, info.lag)
     if plot is not None and shown:
-        write_charts(plot, [attribution.plot(name) for name in shown])
+        write_reason_chart(plot, info, attribution, shown)
 
 
 def _tell(forecast: Forecast, shown: Sequence[str], currency: str) -> None:

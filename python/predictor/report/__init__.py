@@ -5,6 +5,7 @@ Other packages' pages use the same parts: `PageBuilder` fills their templates, w
 Texts and tables need no JavaScript; the charts do. Rounded numbers have their full value in `<data>`.
 """
 
+from predictor.report.chart import write_forecast_chart, write_reason_chart
 from predictor.report.forecast import ReportContent, forecast_chart
 from predictor.report.page import render_report, write_report
 from predictor.report.templates import NOTHING, Cell, Grid, GridLine, PageBuilder, check_report, number_cell
@@ -20,5 +21,7 @@ __all__ = [
     "forecast_chart",
     "number_cell",
     "render_report",
+    "write_forecast_chart",
+    "write_reason_chart",
     "write_report",
 ]

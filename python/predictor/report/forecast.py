@@ -11,7 +11,7 @@ from predictor.bars import BarPanel
 from predictor.catalog import ModelInfo
 from predictor.errors import ConfigurationError
 from predictor.forecast import LOG_RETURN, Attribution, Forecast
-from predictor.report.templates import PageBuilder, iso, level
+from predictor.report.templates import PageBuilder, iso, level, sessions
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
@@ -111,19 +111,25 @@ class ForecastView:
     warnings: tuple[str, ...]
 
 
-def forecast_view(content: ReportContent, symbol: str, page: PageBuilder) -> ForecastView:
+def forecast_view(bars: BarPanel, forecast: Forecast, symbol: str, page: PageBuilder) -> ForecastView:
     """The forecast of one of the symbols that are shown.
+
+    Args:
+        bars: that it was made from, raw.
+        forecast: of a panel that holds the symbol.
+        symbol: one of the forecast's.
+        page: where its chart is drawn.
 
     Raises:
         ConfigurationError: the symbol has no forecast.
     """
-    forecast, s = content.forecast, _row_of(symbol, content.forecast)
+    s = _row_of(symbol, forecast)
     return ForecastView(
         symbol=symbol,
-        chart=page.chart(forecast_chart(content.bars, forecast, symbol)),
+        chart=page.chart(forecast_chart(bars, forecast, symbol), _label(forecast, s)),
         as_of=iso(forecast.as_of_session),
         anchor=None if forecast.anchor_price is None else float(forecast.anchor_price[s]),
-        currency=content.bars.currency,
+        currency=bars.currency,
         is_return=forecast.target_kind == LOG_RETURN,
         lag=forecast.lag,
         counted_from=forecast.counted_from,
@@ -132,6 +138,13 @@ def forecast_view(content: ReportContent, symbol: str, page: PageBuilder) -> For
         ranked=0 if forecast.ranks is None else int(np.count_nonzero(forecast.ranks[:, 0])),
         warnings=forecast.warnings,
     )
+
+
+def _label(forecast: Forecast, s: int) -> str:
+    """What the chart shows, in words; all its numbers are in the table below it."""
+    horizons = " and ".join(dict.fromkeys((sessions(forecast.horizons[0]), sessions(forecast.horizons[-1]))))
+    what = "prices" if forecast.prices is not None else "values"
+    return f"Forecast {what} of {forecast.symbols[s]} for {horizons} ahead, with their quantiles; numbers in the table"
 
 
 def _row_of(symbol: str, forecast: Forecast) -> int:

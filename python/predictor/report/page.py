@@ -2,8 +2,9 @@
 
 import json
 import shlex
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Final
 
 import numpy as np
 
@@ -12,8 +13,11 @@ from predictor.card import FITS_EXPLAINED, MEAN_EXPLAINED, CalibrationFacts, Car
 from predictor.internals import INTERNALS_NOTE
 from predictor.replacement import replace_file
 from predictor.report.forecast import ForecastView, ReportContent, forecast_view
-from predictor.report.reasons import ReasonView, nearest_to_median, reason_view
+from predictor.report.reasons import ReasonView, is_nearest_to_median, nearest_to_median, reason_view
 from predictor.report.templates import PageBuilder, sessions
+
+_MOST_WITH_ALL_REASONS: Final = 4
+"""Symbols of a page that tells the reasons of every quantile; with more it would weigh over 2 MB."""
 
 
 def least_losses(scores: Scores) -> tuple[float, ...]:
@@ -33,7 +37,8 @@ def loss_chart(training: Training | None, page: PageBuilder) -> str:
             [e.selection for e in epochs],
             (training.best_epoch, training.best_selection),
             unit="pinball loss",
-        )
+        ),
+        "Pinball loss by epoch, on the training and the selection part; numbers in the table",
     )
 
 
@@ -42,7 +47,10 @@ def calibration_chart(coverage: CalibrationFacts | None, page: PageBuilder) -> s
     if coverage is None:
         return ""
     matrices = [np.asarray(matrix, np.float64) for matrix in (coverage.observed, coverage.lower, coverage.upper)]
-    return page.chart(charts.calibration(coverage.levels, [sessions(h) for h in coverage.horizons], *matrices))
+    return page.chart(
+        charts.calibration(coverage.levels, [sessions(h) for h in coverage.horizons], *matrices),
+        "Observed minus nominal share of outcomes below each quantile, by horizon; numbers in the table",
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,6 +111,7 @@ class SymbolView:
 
 def render_report(content: ReportContent) -> str:
     """The report as HTML text; raises as `write_report`, but for OSError. The same content gives the same text."""
+    content = _lightened(content)
     card = Card.from_json(content.info.card_json)
     page = PageBuilder("predictor.report")
     return page.render(
@@ -125,8 +134,21 @@ def render_report(content: ReportContent) -> str:
     )
 
 
+def _lightened(content: ReportContent) -> ReportContent:
+    """With the reasons of the median alone where there are many symbols."""
+    told = content.attributions
+    if len(content.symbols) <= _MOST_WITH_ALL_REASONS:
+        return content
+    return replace(content, attributions=tuple(one for one in told if is_nearest_to_median(one, told)))
+
+
 def _symbol_view(content: ReportContent, symbol: str, page: PageBuilder) -> SymbolView:
+    """With several symbols only the reasons of the median are told in detail, so that the page stays light."""
+    told, is_only = content.attributions, len(content.symbols) == 1
     return SymbolView(
-        forecast=forecast_view(content, symbol, page),
-        reasons=tuple(reason_view(attribution, symbol, page) for attribution in content.attributions),
+        forecast=forecast_view(content.bars, content.forecast, symbol, page),
+        reasons=tuple(
+            reason_view(one, symbol, content.info, page, in_detail=is_only or is_nearest_to_median(one, told))
+            for one in told
+        ),
     )

@@ -1,5 +1,6 @@
 """The explanation: each input's contribution as bars, table and heat map, and the network's internals."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -7,6 +8,7 @@ import numpy as np
 
 from predictor import charts
 from predictor.arrays import FloatArray
+from predictor.catalog import FeatureInfo, ModelInfo
 from predictor.errors import ConfigurationError
 from predictor.forecast import Attribution, RowKind
 from predictor.internals import Internal, InternalAxis
@@ -14,7 +16,47 @@ from predictor.report.templates import PageBuilder, level, sessions
 
 BASIS_POINTS: Final = 10_000.0
 
-_FEATURES_IN_HEATMAP: Final = 30
+_SHOWN: Final = 15
+"""Inputs that get a bar of their own and are explained below it; as many get a line of the heat map."""
+
+ROW_MEANINGS: Final = {
+    RowKind.LOCATION: "the window's own level, which every forecast starts from",
+    RowKind.SCALE: "the window's own volatility, by which every forecast is as wide",
+    RowKind.CONFORMAL: "the calibration, added to each quantile after the network",
+    RowKind.NEIGHBOURS: "all inputs of the symbols that the model reads beside this one",
+}
+"""What the rows mean that stand for no feature."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InputMeaning:
+    """What a name in a chart means, from the feature's own definition."""
+
+    name: str
+    meaning: str
+    """In words; empty where nobody wrote any."""
+    expression: str
+    """In the feature language; empty where there is none."""
+    unit: str
+
+
+def input_meanings(attribution: Attribution, info: ModelInfo, names: Sequence[str]) -> tuple[InputMeaning, ...]:
+    """Of these rows of an attribution, in this order; what has neither words nor an expression is left out."""
+    parts = {
+        RowKind.OBSERVED: info.observed_features,
+        RowKind.KNOWN: info.known_features,
+        RowKind.STATIC: info.static_features,
+    }
+    defined = {(kind, one.name): one for kind, part in parts.items() for one in part}
+    kinds = dict(zip(attribution.row_names, attribution.row_kinds, strict=True))
+    found = (_input_meaning(name, kinds[name], defined.get((kinds[name], name))) for name in names)
+    return tuple(one for one in found if one.meaning or one.expression)
+
+
+def _input_meaning(name: str, kind: RowKind, feature: FeatureInfo | None) -> InputMeaning:
+    if feature is None:
+        return InputMeaning(name=name, meaning=ROW_MEANINGS.get(kind, ""), expression="", unit="")
+    return InputMeaning(name=name, meaning=feature.meaning, expression=feature.expression, unit=feature.unit)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,7 +75,8 @@ def internal_views(attribution: Attribution, s: int, page: PageBuilder) -> tuple
 
 def _chart(one: Internal, s: int, page: PageBuilder) -> str:
     figure = charts.attention_line if one.axis is InternalAxis.SESSIONS else charts.selection_bars
-    return page.chart(figure(one.labels, one.values[s]), top=12)
+    by = "session" if one.axis is InternalAxis.SESSIONS else "input"
+    return page.chart(figure(one.labels, one.values[s]), f"{one.name}: shares by {by}", top=12)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,18 +103,27 @@ class ReasonView:
     converged: bool
     rows: tuple[ReasonRow, ...]
     bars: str
+    meanings: tuple[InputMeaning, ...]
+    """Of the inputs that have a bar."""
     heatmap: str
     internals: tuple[InternalView, ...]
 
 
 def nearest_to_median(attributions: tuple[Attribution, ...]) -> int:
     """Position of the attribution to show first, from 1; the first of those that are equally near."""
-    distances = [abs(attribution.quantile - 0.5) for attribution in attributions]
-    return 1 + distances.index(min(distances)) if distances else 0
+    nearest = [is_nearest_to_median(attribution, attributions) for attribution in attributions]
+    return 1 + nearest.index(True) if nearest else 0
 
 
-def reason_view(attribution: Attribution, symbol: str, page: PageBuilder) -> ReasonView:
-    """One attribution of one symbol.
+def is_nearest_to_median(attribution: Attribution, among: tuple[Attribution, ...]) -> bool:
+    """Whether no other explains a quantile that is nearer to the median."""
+    return abs(attribution.quantile - 0.5) == min(abs(one.quantile - 0.5) for one in among)
+
+
+def reason_view(
+    attribution: Attribution, symbol: str, info: ModelInfo, page: PageBuilder, *, in_detail: bool = True
+) -> ReasonView:
+    """One attribution of one symbol, by the model that `info` describes; in detail, with heat map and internals.
 
     Raises:
         ConfigurationError: the attribution has no such symbol.
@@ -81,8 +133,10 @@ def reason_view(attribution: Attribution, symbol: str, page: PageBuilder) -> Rea
     s = attribution.symbols.index(symbol)
     factor, unit = _display_unit(attribution.unit)
     values = factor * attribution.per_row[s]
+    label = f"{sessions(attribution.horizon)}, {level(attribution.quantile)}"
+    rows = _reason_rows(attribution, values)
     return ReasonView(
-        label=f"{sessions(attribution.horizon)}, {level(attribution.quantile)}",
+        label=label,
         unit=unit,
         method=attribution.method,
         baseline=attribution.baseline,
@@ -90,10 +144,15 @@ def reason_view(attribution: Attribution, symbol: str, page: PageBuilder) -> Rea
         baseline_prediction=factor * float(attribution.baseline_prediction[s]),
         relative_gap=float(attribution.relative_gap[s]),
         converged=bool(attribution.converged[s]),
-        rows=_reason_rows(attribution, values),
-        bars=page.chart(charts.importance_bars(attribution.row_names, values, unit), top=12),
-        heatmap=_heatmap(attribution, s, page),
-        internals=internal_views(attribution, s, page),
+        rows=rows,
+        bars=page.chart(
+            charts.importance_bars(attribution.row_names, values, unit, top=_SHOWN),
+            f"What moved the forecast of {symbol}, {label}: the largest contributions as bars, in {unit}",
+            top=12,
+        ),
+        meanings=input_meanings(attribution, info, [row.name for row in rows[:_SHOWN]]),
+        heatmap=_heatmap(attribution, s, page) if in_detail else "",
+        internals=internal_views(attribution, s, page) if in_detail else (),
     )
 
 
@@ -113,11 +172,12 @@ def _heatmap(attribution: Attribution, s: int, page: PageBuilder) -> str:
         return ""
     observed = [r for r, kind in enumerate(attribution.row_kinds) if kind is RowKind.OBSERVED]
     names = [attribution.row_names[r] for r in observed]
-    order = np.argsort(-np.abs(attribution.per_row[s, observed]), kind="stable")[:_FEATURES_IN_HEATMAP]
+    order = np.argsort(-np.abs(attribution.per_row[s, observed]), kind="stable")[:_SHOWN]
     factor, unit = _display_unit(attribution.unit)
     cells = factor * attribution.cells[s][:, order]
     figure = charts.importance_heatmap(attribution.sessions, [names[f] for f in order.tolist()], cells, unit)
-    return page.chart(figure, top=70)
+    label = f"When each input moved the forecast of {attribution.symbols[s]}: a heat map by session, in {unit}"
+    return page.chart(figure, label, top=70)
 
 
 def _display_unit(unit: str) -> tuple[float, str]:

@@ -1,7 +1,7 @@
 """What a model draws as a page to look at: one HTML file that loads nothing from anywhere."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import torch
@@ -12,7 +12,7 @@ from trainers.dit.evaluation import Evaluation, Score
 from trainers.dit.sampling import as_image
 from trainers.dit.statistics import wilson_interval
 from trainers.media.curves import Curve, plots
-from trainers.media.page import Figure, figure, percent, plain, png_uri, render
+from trainers.media.page import Figure, as_light, figure, percent, plain, png_uri, render
 
 MOST_PROMPTS: Final = 24
 """Prompts whose images are shown."""
@@ -28,6 +28,12 @@ MOST_MISTAKEN: Final = 24
 
 SHOWN_AT: Final = 64
 """Pixels of the page across an image that is no larger than that."""
+
+HEAVIEST: Final = 1_300_000
+"""Characters of the images of all prompts, which phones have to load."""
+
+HEAVIEST_MISTAKEN: Final = 400_000
+"""Characters of the images that were taken for something else."""
 
 LARGEST: Final = 160
 """Pixels of the longer edge of an image on the page; larger ones are made smaller."""
@@ -122,9 +128,10 @@ def render_sheet(sheet: Sheet) -> str:
 def drawn_sheet(title: str, lines: Sequence[str], prompt: str, images: Tensor, curves: Iterable[Curve]) -> Sheet:
     """Of images of one prompt, float32 [N, channels, height, width], 0 to 1, of which many are shown."""
     strip = strip_of("Drawn", images[:MOST_DRAWN], prompt)
+    strip = replace(strip, pictures=as_light(strip.pictures, len, HEAVIEST))
     note = f"{len(images):,} image{'s' if len(images) > 1 else ''}"
-    if len(images) > MOST_DRAWN:
-        note += f", the first {MOST_DRAWN} shown"
+    if len(images) > len(strip.pictures):
+        note += f", the first {len(strip.pictures)} shown"
     return Sheet(
         title=title,
         lines=tuple(lines),
@@ -136,18 +143,29 @@ def drawn_sheet(title: str, lines: Sequence[str], prompt: str, images: Tensor, c
 def judged_sheet(title: str, lines: Sequence[str], found: Evaluation, curves: Iterable[Curve]) -> Sheet:
     """Of an evaluation, with the first images of the first prompts."""
     prompts = tuple(dict.fromkeys(found.prompts))
+    shown = as_light((_prompted(found, one) for one in prompts[:MOST_PROMPTS]), _weight, HEAVIEST)
     wrong = _wrong(found)
+    mistaken = (_mistaken(found, place, taken) for place, taken in wrong[:MOST_MISTAKEN])
     return Sheet(
         title=title,
         lines=tuple(lines),
         figures=tuple(_figures(found)),
         limits="" if found.telling is None else LIMITS,
-        prompts=tuple(_prompted(found, prompt) for prompt in prompts[:MOST_PROMPTS]),
-        more=max(0, len(prompts) - MOST_PROMPTS),
-        mistaken=tuple(_mistaken(found, place, taken) for place, taken in wrong[:MOST_MISTAKEN]),
+        prompts=shown,
+        more=len(prompts) - len(shown),
+        mistaken=as_light(mistaken, lambda one: _strip_weight(one.strip), HEAVIEST_MISTAKEN),
         mistaken_count=len(wrong),
         curves=tuple(curves),
     )
+
+
+def _weight(one: Prompted) -> int:
+    return sum(map(_strip_weight, one.strips))
+
+
+def _strip_weight(strip: Strip) -> int:
+    """Characters of its images."""
+    return sum(map(len, strip.pictures))
 
 
 def strip_of(heading: str, images: Tensor, prompt: str) -> Strip:

@@ -8,10 +8,10 @@ import io
 import math
 import os
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 from jinja2 import Environment, PackageLoader, PrefixLoader, StrictUndefined
 from PIL import Image
@@ -22,6 +22,8 @@ UNKNOWN: Final = "\N{EN DASH}"
 """What stands for a number that is not known."""
 
 MINUS: Final = "\N{MINUS SIGN}"
+
+Drawn = TypeVar("Drawn")
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +63,24 @@ def plain(value: float) -> str:
 def data_uri(kind: str, content: bytes) -> str:
     """Content of a media type, such as `image/png`, as an address that holds it."""
     return f"data:{kind};base64,{base64.b64encode(content).decode('ascii')}"
+
+
+def as_light(drawn: Iterable[Drawn], weight: Callable[[Drawn], int], most: int) -> tuple[Drawn, ...]:
+    """The first of what is drawn, as far as the page stays light; one at least if there is any.
+
+    Args:
+        drawn: in order; what is beyond is hardly drawn.
+        weight: characters that one adds to the page.
+        most: characters that all may add together.
+    """
+    kept: list[Drawn] = []
+    total = 0
+    for one in drawn:
+        total += weight(one)
+        if kept and total > most:
+            break
+        kept.append(one)
+    return tuple(kept)
 
 
 def png_uri(image: Image.Image, *, transparent: int | None = None) -> str:

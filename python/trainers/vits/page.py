@@ -7,13 +7,16 @@ from typing import Final
 
 from torch import Tensor
 
-from trainers.media.page import MINUS, Figure, figure, percent, plain, render
+from trainers.media.page import MINUS, Figure, as_light, figure, percent, plain, render
 from trainers.vits.differences import Difference, difference
 from trainers.vits.media import COLOURS, LOUDEST, frames_of, marks, picture, sound
 from trainers.vits.spectrum import SILENCE, Framing
 
 MOST_DRAWN: Final = 24
-"""Clips with sound and pictures, unless told otherwise: some megabytes."""
+"""Clips with sound and pictures, unless told otherwise, as far as `HEAVIEST` allows."""
+
+HEAVIEST: Final = 1_800_000
+"""Characters of sounds and pictures on the page, which phones have to load."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -112,7 +115,8 @@ def render_page(evaluation: Evaluation, *, most: int = MOST_DRAWN) -> str:
     Raises:
         ValueError: a wave is no finite [T] with a sample or more.
     """
-    drawn = [_drawn(clip, evaluation.framing) for clip in evaluation.clips[:most]]
+    every = (_drawn(clip, evaluation.framing) for clip in evaluation.clips[:most])
+    drawn = as_light(every, _weight, HEAVIEST)
     figures = tuple(_tiles(evaluation))
     parts = {"evaluation": evaluation, "figures": figures, "clips": drawn, "scale": _Scale()}
     return render("trainers.vits", "evaluation.html", parts)
@@ -218,6 +222,11 @@ class Drawn:
     takes: tuple[Take, Take]
     marks: tuple[Mark, ...]
     figures: tuple[Figure, ...]
+
+
+def _weight(clip: Drawn) -> int:
+    """Characters of its sounds and pictures."""
+    return sum(len(take.sound) + len(take.picture) for take in clip.takes)
 
 
 def _drawn(clip: Heard, framing: Framing) -> Drawn:

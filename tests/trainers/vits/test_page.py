@@ -137,6 +137,15 @@ def test_only_so_many_clips_are_drawn_and_the_rest_is_counted() -> None:
     assert "All that were spoken: 1." in page_of(render_page(evaluation(clip()))).words
 
 
+def test_of_heavy_clips_as_many_are_drawn_as_keep_the_page_light() -> None:
+    noise = torch.randn(6 * FRAMING.rate, generator=torch.Generator().manual_seed(0)).clamp(-1, 1)
+    text = render_page(evaluation(*(replace(clip(f"a{place}"), real=noise) for place in range(12))))
+    shown = page_of(text).tags.count("article")
+    assert 1 < shown < 12
+    assert f"the first {shown} of 12 that were spoken; {12 - shown} more" in page_of(text).words
+    assert len(text) < 2_000_000
+
+
 def test_a_page_without_clips_is_still_a_page() -> None:
     page = page_of(render_page(evaluation()))
     assert "article" not in page.tags

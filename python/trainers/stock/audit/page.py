@@ -7,6 +7,7 @@ from predictor.audit_record import AuditRecord, AuditVerdict
 from predictor.replacement import replace_file
 from predictor.report import Cell, Grid, GridLine, PageBuilder, number_cell
 from predictor.skill import Verdict
+from trainers.stock.audit.findings import findings
 from trainers.stock.audit.permutation import leak_that_shows
 
 _LOOKS: Final = {
@@ -37,6 +38,7 @@ def render_audit(name: str, record: AuditRecord) -> str:
         {
             "name": name,
             "audit": record,
+            "findings": findings(record),
             "look": _LOOKS[record.verdict],
             "permutations": permutation_grid(record),
             "leak_that_shows": leak_that_shows(record.permutation.error),

@@ -54,6 +54,7 @@ def render_backtest(name: str, backtest: Backtest) -> str:
             "sensitivity": sensitivity_grid(backtest),
             "equity": equity_chart(backtest, page),
             "drawdown": drawdown_chart(backtest, page),
+            "paid": cost_chart(backtest, page),
             "turnover": turnover_chart(backtest, page),
             "smoothed": SMOOTHED,
             "longest_halt": LONGEST_HALT,
@@ -89,23 +90,39 @@ def equity_chart(backtest: Backtest, page: PageBuilder) -> str:
     strategy = backtest.strategy
     net = [BookCurve(name=track.name, values=track.net_equity, book=k) for k, track in enumerate(backtest.tracks)]
     before = BookCurve(name=f"{strategy.name}, before costs", values=strategy.gross_equity, book=0, is_gross=True)
-    return page.chart(charts.book_curves(strategy.sessions, [net[0], before, *net[1:]], axis="equity"))
+    figure = charts.book_curves(strategy.sessions, [net[0], before, *net[1:]], axis="equity")
+    return page.chart(figure, _label(backtest, "Equity after costs"))
 
 
 def drawdown_chart(backtest: Backtest, page: PageBuilder) -> str:
     """How far each book lies below its highest equity, after costs."""
-    return _share_chart(backtest, page, lambda track: fallen(track.net_equity), "below the peak")
+    return _share_chart(backtest, page, lambda track: fallen(track.net_equity), "below the peak", "Drawdown")
+
+
+def cost_chart(backtest: Backtest, page: PageBuilder) -> str:
+    """What each book has paid for trading and borrowing so far, as a share of its equity, not compounded."""
+    return _share_chart(
+        backtest, page, lambda track: np.cumsum(track.book.gross - track.book.net), "paid so far", "Costs paid so far"
+    )
 
 
 def turnover_chart(backtest: Backtest, page: PageBuilder) -> str:
     """What each book bought and sold per session, as a share of its equity."""
-    return _share_chart(backtest, page, lambda track: smoothed(track.book.traded), "traded per session")
+    return _share_chart(backtest, page, lambda track: smoothed(track.book.traded), "traded per session", "Turnover")
 
 
-def _share_chart(backtest: Backtest, page: PageBuilder, shares: Callable[[Track], FloatArray], axis: str) -> str:
+def _share_chart(
+    backtest: Backtest, page: PageBuilder, shares: Callable[[Track], FloatArray], axis: str, what: str
+) -> str:
     """One curve per book, of shares [T]."""
     curves = [BookCurve(name=track.name, values=shares(track), book=k) for k, track in enumerate(backtest.tracks)]
-    return page.chart(charts.book_curves(backtest.strategy.sessions, curves, axis=axis, percent=True))
+    figure = charts.book_curves(backtest.strategy.sessions, curves, axis=axis, percent=True)
+    return page.chart(figure, _label(backtest, what))
+
+
+def _label(backtest: Backtest, what: str) -> str:
+    """A chart in words."""
+    return f"{what} by session: {', '.join(track.name for track in backtest.tracks)}; figures in the tables"
 
 
 def fallen(equity: FloatArray) -> FloatArray:

@@ -21,8 +21,8 @@ from predictor.cli.output import write_json
 from predictor.errors import ConfigurationError, shown_date
 from predictor.replacement import replace_file
 from predictor.sessions import EVERY_DAY, SessionCalendar
-from trainers.stock.checking.chart import closes_chart, sparkline
 from trainers.stock.checking.findings import MOST_SHOWN, SymbolFindings, default_need, default_reach, findings_of
+from trainers.stock.checking.page import sparkline, write_bars_page
 
 CHANGES: Final = ".changes.txt"
 MOST_SYMBOLS: Final = 40
@@ -65,7 +65,9 @@ def check(
         Path | None,
         typer.Option(metavar="OUT.csv", help="Write a clean file, and OUT.csv.changes.txt with what is changed."),
     ] = None,
-    plot: Annotated[Path | None, typer.Option(metavar="FILE.html", help="Also write a chart of the closes.")] = None,
+    plot: Annotated[
+        Path | None, typer.Option(metavar="FILE.html", help="Also write a page: closes and what was found.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Say what a file of bars is read as, and what is doubtful in it."""
@@ -75,7 +77,7 @@ def check(
     checked = checked_bars(read, calendar)
     changes = () if fix is None else _fixed(read, fix)
     if plot is not None:
-        closes_chart(plot, read.panel, checked.findings)
+        write_bars_page(plot, read, checked.findings, tuple(doubts(checked)))
     if as_json:
         write_json(checked_json(checked, changes))
         return

@@ -18,6 +18,7 @@ from trainers.stock.evaluation.calibration import CalibrationEffect
 from trainers.stock.evaluation.comparison import LossComparison
 from trainers.stock.evaluation.evaluation import Evaluation
 from trainers.stock.evaluation.evaluation_set import Interval
+from trainers.stock.evaluation.findings import findings
 from trainers.stock.evaluation.metrics import (
     SCALE,
     Metric,
@@ -54,6 +55,7 @@ def render_evaluation(name: str, evaluation: Evaluation) -> str:
         {
             "name": name,
             "evaluation": evaluation,
+            "findings": findings(evaluation),
             "losses": loss_grid(evaluation),
             "loss_chart": loss_chart(evaluation, page),
             "gains": gain_grid(evaluation),
@@ -114,7 +116,9 @@ def loss_chart(evaluation: Evaluation, page: PageBuilder) -> str:
     value, lower, upper = (scale * array for array in _columns(by))
     names = [row.name for row in rows]
     figure = charts.interval_rows(names, _horizons(evaluation), value, lower, upper, axis=f"loss / spread, x {SCALE:,}")
-    return page.chart(figure)
+    return page.chart(
+        figure, "Losses with their intervals, the model and the baselines, by horizon; numbers in the table"
+    )
 
 
 def gain_grid(evaluation: Evaluation) -> Grid:
@@ -138,7 +142,10 @@ def gain_chart(evaluation: Evaluation, page: PageBuilder) -> str:
     value, lower, upper = (100 * array for array in _columns(by))
     names = [row.baseline for row in rows]
     series = [*_horizons(evaluation), "all"]
-    return page.chart(charts.interval_rows(names, series, value, lower, upper, axis="improvement (%)", zero=True))
+    figure = charts.interval_rows(names, series, value, lower, upper, axis="improvement (%)", zero=True)
+    return page.chart(
+        figure, "How far the model's loss lies below each baseline's, with intervals; numbers in the table"
+    )
 
 
 def _point(evaluation: Evaluation) -> str:
@@ -185,7 +192,8 @@ def _farthest(row: ModelScores, levels: tuple[float, ...]) -> float:
 
 def _coverage_chart(row: ModelScores, evaluation: Evaluation, reach: float, page: PageBuilder) -> str:
     series = [sessions(h) for h in evaluation.target.horizons]
-    return page.chart(charts.calibration(evaluation.levels, series, *_below(row), reach=reach))
+    label = f"{row.name}: observed minus nominal share of outcomes below each quantile; numbers in the table"
+    return page.chart(charts.calibration(evaluation.levels, series, *_below(row), reach=reach), label)
 
 
 def _below(row: ModelScores) -> FloatArray:
@@ -247,7 +255,8 @@ def pit_charts(evaluation: Evaluation, page: PageBuilder) -> tuple[Chart, ...]:
     for one in evaluation.pit:
         name = sessions(one.horizon)
         shares = np.array([(i.value, i.lower, i.upper) for i in one.shares]).T
-        charted.append(Chart(name=name, html=page.chart(charts.pit_histogram(name, one.edges, *shares))))
+        label = f"Where outcomes fell between the quantiles, {name} ahead; numbers in the table"
+        charted.append(Chart(name=name, html=page.chart(charts.pit_histogram(name, one.edges, *shares), label)))
     return tuple(charted)
 
 

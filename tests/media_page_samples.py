@@ -1,0 +1,100 @@
+"""Pages of a voice and of a model that draws, of made-up sounds and images; they need the extras `tts` and `dit`."""
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+import torch
+from torch import Tensor
+
+from trainers.dit.evaluation import Evaluation as Drawing
+from trainers.dit.evaluation import Score, Telling
+from trainers.dit.page import drawn_sheet, judged_sheet, render_sheet
+from trainers.media.curves import Curve
+from trainers.media.page import write_page
+from trainers.vits.page import Evaluation, Heard, Unspoken, render_page
+from trainers.vits.spectrum import Framing
+
+_CLIPS: Final = 30
+_PROMPTS: Final = 30
+_FRAMING: Final = Framing()
+
+
+def _wave(place: int, seconds: float) -> Tensor:
+    """A tone in noise, which a lossless code can hardly shorten."""
+    times = torch.arange(round(seconds * _FRAMING.rate)) / _FRAMING.rate
+    noise = torch.randn(len(times), generator=torch.Generator().manual_seed(place))
+    return 0.3 * torch.sin(2 * math.pi * (200 + 20 * place) * times) + 0.05 * noise
+
+
+def _clip(place: int) -> Heard:
+    return Heard(
+        name=f"clip-{place:04d}-with-a-rather-long-name-of-a-file",
+        text="Ev hevokeke dirêj e ku divê li ser ekrana telefonê jî were xwendin, bêyî ku rûpel mezintir bibe.",
+        spelling="ev hevokeke dirêj e ku divê li ser ekrana telefonê jî were xwendin",
+        heard_real="ev hevokeke dirêj e ku divê li ser ekrana telefonê jî were xwendin",
+        heard_spoken="ev hevokek dirêj e ku dive li ser ekrana telefone jî were xwendinn",
+        real=_wave(place, 3.5),
+        spoken=_wave(place + 100, 3.2),
+        distance=1.234567,
+        reconstruction=0.654321,
+        log_length_ratio=-0.1,
+    )
+
+
+def _voice(path: Path) -> None:
+    found = Evaluation(
+        title="demo/3",
+        voice="the voice in voices/demo/3, trained for 3,000 steps",
+        corpus="held-out clips of corpora/one, SHA-256 of its contents 0123456789abcdef0123456789abcdef",
+        language="ku",
+        framing=_FRAMING,
+        speaking_rate=0.7916,
+        error_rate=0.4123,
+        real_error_rate=0.0115,
+        judge_error_rate=0.0121,
+        distance=1.31,
+        reconstruction=0.81,
+        length_error=0.09,
+        spoken=_CLIPS,
+        clips=tuple(map(_clip, range(_CLIPS))),
+        unspoken=(Unspoken(name="b9", text="日本", reason="nothing of it is in the vocabulary"),),
+    )
+    write_page(path, render_page(found))
+
+
+def _images(count: int, side: int) -> Tensor:
+    """[count, 3, side, side] of noise, which a lossless code can hardly shorten."""
+    return torch.rand(count, 3, side, side, generator=torch.Generator().manual_seed(side))
+
+
+def _curves() -> tuple[Curve, ...]:
+    loss = tuple((100.0 * step, 1.0 / (1 + step)) for step in range(40))
+    reward = tuple((float(step), 0.5 + 0.01 * step) for step in range(20))
+    return (
+        Curve(name="Loss", over="steps", points=loss, level=0.2, level_name="the best of before"),
+        Curve(name="SSIM, drawn to learn from", over="iterations of the tuning", points=reward),
+    )
+
+
+def _sheet(path: Path) -> None:
+    prompts = tuple(f"a handwritten digit, drawn for prompt number {place // 8}" for place in range(8 * _PROMPTS))
+    images = _images(len(prompts), 96)
+    told = (prompts[-1], *prompts[1:])
+    found = Drawing(
+        prompts=prompts,
+        images=images,
+        targets=1 - images,
+        scores=(Score("frechet", "Fréchet distance", 4.25, 1.5, is_distance=True, against=7),),
+        telling=Telling(told, prompts),
+    )
+    write_page(path, render_sheet(judged_sheet("Evaluation of model", ("drawn with 4 steps",), found, _curves())))
+
+
+def _drawn(path: Path) -> None:
+    sheet = drawn_sheet("Drawn by model", ("with 4 steps, guidance 2, seed 0",), "a seven", _images(100, 96), _curves())
+    write_page(path, render_sheet(sheet))
+
+
+PAGES: Final[dict[str, Callable[[Path], None]]] = {"voice": _voice, "drawing": _sheet, "drawn": _drawn}

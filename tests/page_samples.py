@@ -1,0 +1,165 @@
+"""Every page that the programs write, of made-up results as large as real ones."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Final
+
+import canned_service
+import numpy as np
+from audits import audit_record
+from backtests import backtest
+from cards import full_card
+from evaluations import evaluation
+from market import bokeh_panel
+
+from predictor import canonical
+from predictor.bars import BarPanel, read_file
+from predictor.catalog import FeatureInfo, ModelInfo
+from predictor.features import default_features
+from predictor.forecast import Attribution, Forecast, RowKind
+from predictor.internals import Internal, InternalAxis
+from predictor.report import ReportContent, write_forecast_chart, write_reason_chart, write_report
+from trainers.stock.audit.page import write_audit_page
+from trainers.stock.backtest.page import write_backtest
+from trainers.stock.checking.command import checked_bars, doubts
+from trainers.stock.checking.page import write_bars_page
+from trainers.stock.evaluation.page import write_evaluation
+
+NAME: Final = "demo/1"
+SYMBOLS: Final = ("AAPL", "GOOG")
+HORIZONS: Final = (1, 20)
+LEVELS: Final = (0.1, 0.5, 0.9)
+WINDOW: Final = 60
+"""Sessions that the model reads."""
+_ALONE: Final = (RowKind.LOCATION, RowKind.SCALE, RowKind.CONFORMAL)
+
+
+def bars() -> BarPanel:
+    return bokeh_panel(*SYMBOLS).last(300)
+
+
+def model_info() -> ModelInfo:
+    """With the features that a training has where it is told nothing."""
+    features = default_features()
+    observed, known = (
+        tuple(FeatureInfo(name=d.name, expression=str(d.expression), meaning=d.meaning, unit=d.unit) for d in part)
+        for part in (features.observed, features.known)
+    )
+    return replace(
+        canned_service.model_info(),
+        card_json=canonical.to_bytes(full_card()).decode(),
+        observed_features=observed,
+        known_features=known,
+        horizons=HORIZONS,
+        quantiles=LEVELS,
+        encoder_length=WINDOW,
+    )
+
+
+def forecast() -> Forecast:
+    panel = bars()
+    anchors = panel.close[:, -1]
+    widths = 0.014 * np.sqrt(HORIZONS)[None, :, None] * np.array([-1.1, 0.05, 1.2])
+    values = np.tile(widths, (len(SYMBOLS), 1, 1))
+    return replace(
+        canned_service.forecast(SYMBOLS),
+        horizons=HORIZONS,
+        target_sessions=np.array([20130304, 20130401], np.int32),
+        as_of_session=int(panel.sessions[-1]),
+        values=values,
+        returns=values,
+        prices=anchors[:, None, None] * np.exp(values),
+        anchor_price=anchors,
+    )
+
+
+def attributions(info: ModelInfo) -> tuple[Attribution, ...]:
+    """One per horizon and quantile, with cells and internals."""
+    return tuple(_attribution(info, h, q) for h in HORIZONS for q in LEVELS)
+
+
+def _attribution(info: ModelInfo, horizon: int, quantile: float) -> Attribution:
+    random = np.random.default_rng(round(1000 * horizon + 100 * quantile))
+    observed, known = ([one.name for one in part] for part in (info.observed_features, info.known_features))
+    names = (*observed, *known, *(kind.value for kind in _ALONE))
+    kinds = (*[RowKind.OBSERVED] * len(observed), *[RowKind.KNOWN] * len(known), *_ALONE)
+    count = len(SYMBOLS)
+    shares = random.dirichlet(np.ones(len(names)), count)
+    attention = random.dirichlet(np.ones(WINDOW), count)
+    sessions = bars().sessions[-WINDOW:]
+    return replace(
+        canned_service.attribution(SYMBOLS),
+        horizon=horizon,
+        quantile=quantile,
+        row_names=names,
+        row_kinds=kinds,
+        per_row=0.002 * random.standard_normal((count, len(names))),
+        sessions=sessions,
+        per_time=0.001 * random.standard_normal((count, WINDOW)),
+        cells=0.0003 * random.standard_normal((count, WINDOW, len(observed))),
+        internals=(
+            Internal(name="past selection", axis=InternalAxis.INPUTS, labels=names, values=shares),
+            Internal(
+                name="attention",
+                axis=InternalAxis.SESSIONS,
+                labels=tuple(str(place) for place in range(1 - WINDOW, 1)),
+                values=attention,
+            ),
+        ),
+    )
+
+
+def _report(path: Path) -> None:
+    info = model_info()
+    content = ReportContent(
+        info=info,
+        bars=bars(),
+        forecast=forecast(),
+        attributions=attributions(info),
+        symbols=SYMBOLS,
+        audit=audit_record(),
+    )
+    write_report(path, content)
+
+
+def _reasons(path: Path) -> None:
+    info = model_info()
+    write_reason_chart(path, info, replace(attributions(info)[1], cells=None), SYMBOLS)
+
+
+def _check(path: Path) -> None:
+    source = path.with_suffix(".csv")
+    bars().write_csv(source)
+    checked = checked_bars(read_file(source), "")
+    write_bars_page(path, checked.reading, checked.findings, tuple(doubts(checked)))
+
+
+STOCK_PAGES: Final[dict[str, Callable[[Path], None]]] = {
+    "report": _report,
+    "predict": lambda path: write_forecast_chart(path, bars(), forecast(), SYMBOLS),
+    "explain": _reasons,
+    "evaluation": lambda path: write_evaluation(path, NAME, evaluation(adaptive=True)),
+    "backtest": lambda path: write_backtest(path, NAME, backtest()),
+    "check": _check,
+    "audit": lambda path: write_audit_page(path, NAME, audit_record()),
+}
+
+
+def media_pages() -> dict[str, Callable[[Path], None]]:
+    """Those of voices and of drawn images; none where the packages of their extras are missing."""
+    if any(find_spec(name) is None for name in ("soundfile", "scipy", "transformers", "diffusers", "PIL")):
+        return {}
+    from media_page_samples import PAGES
+
+    return PAGES
+
+
+def write_pages(folder: Path) -> dict[str, Path]:
+    """Each page into a file of its name."""
+    written: dict[str, Path] = {}
+    for name, write in (STOCK_PAGES | media_pages()).items():
+        written[name] = folder / f"{name}.html"
+        write(written[name])
+    return written

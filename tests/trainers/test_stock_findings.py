@@ -1,0 +1,174 @@
+"""The three sentences that pages begin with are true of the results that they are made from, whatever these are."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from audits import audit_record
+from evaluations import evaluation
+from pages import page_of
+
+from predictor.audit_record import AuditVerdict
+from trainers.stock.audit.findings import findings as audit_findings
+from trainers.stock.audit.page import render_audit
+from trainers.stock.evaluation.evaluation import Evaluation
+from trainers.stock.evaluation.evaluation_set import Interval
+from trainers.stock.evaluation.findings import findings
+from trainers.stock.evaluation.page import render_evaluation
+
+
+def with_band(found: Evaluation, *bands: Interval) -> Evaluation:
+    """The same with other shares of outcomes between the outermost quantiles, one a horizon."""
+    ours, *others = found.rows
+    horizons = tuple(replace(h, band=band) for h, band in zip(ours.horizons, bands, strict=True))
+    return replace(found, rows=(replace(ours, horizons=horizons), *others))
+
+
+RIVAL = "GARCH(1,1)-t, calibrated"
+
+
+@pytest.mark.parametrize(
+    ("skill", "verdict", "figures"),
+    [
+        (
+            (0.021, 0.011, 0.032),
+            "forecast better than the best of 2",
+            ("2.1 % smaller", "1.1 % smaller", "3.2 % smaller"),
+        ),
+        ((0.0, -0.02, 0.02), "could not be told apart from the", ("0.0 % smaller", "2.0 % larger", "2.0 % smaller")),
+        ((-0.004, -0.02, 0.02), "could not be told apart from the", ("0.4 % larger", "2.0 % larger", "2.0 % smaller")),
+        ((-0.03, -0.05, -0.01), "forecast worse than the best of 2", ("3.0 % larger", "5.0 % larger", "1.0 % larger")),
+    ],
+)
+def test_an_evaluation_says_first_whether_the_model_was_better(
+    skill: tuple[float, float, float], verdict: str, figures: tuple[str, str, str]
+) -> None:
+    value, lower, upper = skill
+    said = findings(evaluation(skill=Interval(value=value, lower=lower, upper=upper)))[0]
+    assert said.startswith(f"The model {verdict}")
+    error, low, high = figures
+    assert f"its error was {error} than that of {RIVAL}, by a 90 % interval between {low} and {high}," in said
+
+
+def test_an_improvement_without_an_interval_has_none_in_words() -> None:
+    said = findings(evaluation(skill=Interval(value=-0.00001, lower=np.nan, upper=np.nan)))[0]
+    assert said.endswith(f"its error was 0.0 % smaller than that of {RIVAL}, so the difference may be luck.")
+
+
+def test_an_evaluation_of_too_few_days_says_how_many_are_missing() -> None:
+    found = evaluation()
+    short = replace(found, skill=replace(found.skill, days_short=7))
+    assert findings(short)[0].startswith("These days are 7 days too few to tell skill from luck; on them its error was")
+
+
+@pytest.mark.parametrize(
+    ("bands", "held", "said"),
+    [
+        (((0.79, 0.7, 0.85), (0.8, 0.7, 0.85)), "79.5 %", "luck explains the difference at every horizon"),
+        (((0.7, 0.65, 0.75), (0.8, 0.7, 0.85)), "75.0 %", "beyond luck these are too few at 1 of 2 horizons"),
+        (((0.7, 0.65, 0.75), (0.9, 0.85, 0.95)), "80.0 %", "these are too few at 1 and too many at 1 of 2 horizons"),
+        (((0.7, np.nan, np.nan), (0.9, np.nan, np.nan)), "80.0 %", "how much of the difference is luck is unknown"),
+    ],
+)
+def test_an_evaluation_says_second_whether_its_bands_hold_what_they_should(
+    bands: tuple[tuple[float, float, float], ...], held: str, said: str
+) -> None:
+    intervals = (Interval(value=value, lower=lower, upper=upper) for value, lower, upper in bands)
+    sentence = findings(with_band(evaluation(), *intervals))[1]
+    between = "of the outcomes fell between the quantiles 10 % and 90 %, where 80 % should;"
+    assert sentence.startswith(f"{held} {between}")
+    assert sentence.endswith(f"{said}.")
+
+
+def test_a_model_of_one_quantile_has_no_band_but_a_share_below() -> None:
+    found = evaluation()
+    ours, *others = found.rows
+    below = Interval(value=0.47, lower=0.44, upper=0.52)
+    horizons = tuple(replace(h, below=(below,)) for h in ours.horizons)
+    single = replace(found, levels=(0.5,), rows=(replace(ours, horizons=horizons), *others))
+    assert findings(single)[1].startswith(
+        "47.0 % of the outcomes fell below the median, where 50 % should; luck explains"
+    )
+
+
+def test_an_evaluation_says_third_how_far_the_luck_of_a_seed_goes() -> None:
+    assert findings(evaluation())[2].startswith("Trained from 3 seeds, the error varied by 3.6 % from one to the next")
+
+
+def test_an_evaluation_of_one_training_counts_the_symbols_and_says_that_luck_is_unknown() -> None:
+    found = evaluation(seeds=False)
+    said = findings(found)[2]
+    assert said.startswith("The error was smaller than that of GARCH(1,1)-t, calibrated for 0 of 1 symbol;")
+    assert "what its seed's luck did is unknown" in said
+
+
+def test_the_sentences_stand_at_the_top_of_the_pages() -> None:
+    found, record = evaluation(), audit_record()
+    for sentences, text in (
+        (findings(found), render_evaluation("demo/1", found)),
+        (audit_findings(record), render_audit("demo/1", record)),
+    ):
+        words = page_of(text).words.replace("\N{NO-BREAK SPACE}", " ")
+        places = [words.index(" ".join(sentence.split())) for sentence in sentences]
+        assert places == sorted(places)
+        assert text.index('<ol class="found">') < text.index('<section id="')
+
+
+# --- audits
+
+
+def test_an_audit_without_a_leak_says_what_was_tried_and_what_was_left() -> None:
+    assert audit_findings(audit_record())[0] == (
+        "No forecast changed at 2 sessions where all later bars were replaced by noise, and training on shuffled "
+        "labels left a skill of +0.06 % ± 0.34 %, as it must where nothing leaks."
+    )
+
+
+def test_an_audit_that_finds_a_leak_says_so_first() -> None:
+    record = audit_record()
+    future = replace(record, future=replace(record.future, verdict=AuditVerdict.FAIL, changed=("forecast",)))
+    shuffled = replace(record, permutation=replace(record.permutation, verdict=AuditVerdict.FAIL))
+    assert "the model knows the future" in audit_findings(future)[0]
+    assert "something leaks" in audit_findings(shuffled)[0]
+
+
+def test_an_audit_that_cannot_exclude_a_leak_says_so() -> None:
+    record = audit_record()
+    unsure = replace(record, permutation=replace(record.permutation, verdict=AuditVerdict.UNDECIDED))
+    assert "too uncertain to exclude a leak" in audit_findings(unsure)[0]
+
+
+@pytest.mark.parametrize(
+    ("verdict", "said"),
+    [
+        (AuditVerdict.PASS, "so it can be acted on"),
+        (AuditVerdict.FAIL, "so it is gone before anybody can act"),
+        (AuditVerdict.UNDECIDED, "so it is not shown that anything is left to act on"),
+    ],
+)
+def test_an_audit_says_second_what_is_left_a_close_later(verdict: AuditVerdict, said: str) -> None:
+    record = audit_record()
+    sentence = audit_findings(replace(record, lags=replace(record.lags, verdict=verdict)))[1]
+    assert "the skill is +2.19 % ± 0.40 %, and +1.31 % ± 0.50 % when one acts 1 close later" in sentence
+    assert sentence.endswith(f"{said}.")
+
+
+def test_an_audit_of_a_model_without_skill_says_zero() -> None:
+    record = audit_record()
+    none = tuple(replace(row, skill=-0.000001) for row in record.lags.rows)
+    assert "the skill is +0.00 % ± 0.40 %" in audit_findings(replace(record, lags=replace(record.lags, rows=none)))[1]
+
+
+def test_an_audit_says_third_what_trading_left() -> None:
+    assert audit_findings(audit_record())[2] == (
+        "The strategy rank breaks even at 17.5 basis points a trade and was charged 10, which left a Sharpe ratio of "
+        "+0.41 a year; the luckiest of 40 trials without skill would show +1.62."
+    )
+
+
+def test_a_strategy_that_never_trades_or_never_moves_has_no_ratio() -> None:
+    record = audit_record()
+    still = replace(record, costs=replace(record.costs, break_even_bps=None))
+    flat = replace(record, trials=replace(record.trials, sharpe=None))
+    assert "never trades" in audit_findings(still)[2]
+    assert "which left no Sharpe ratio a year" in audit_findings(flat)[2]
