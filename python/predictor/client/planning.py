@@ -13,13 +13,13 @@ from predictor.client.calls import Steps, UnaryCall
 from predictor.client.joining import UNUSABLE, Told, joined, named, without_last
 from predictor.client.parts import Part, Plan, check_size, is_small, of_rows
 from predictor.client.served import ServedModel
-from predictor.errors import QuantraError, UnavailableError
+from predictor.errors import QuantraError
 from predictor.forecast import Explanation, Forecast, Outcome
 from predictor.global_importance import GlobalQuery
 from predictor.instance import Instance, Query, Question, instance_of
 
 _MOST_TRIES: Final = 3
-"""Versions of a model that may follow each other during one question."""
+"""Versions of a model that may follow each other during one question; after as many, all bars are sent at once."""
 
 
 @final
@@ -49,7 +49,7 @@ class Planning:
             if answers.are_by(served) and served.is_content_with(model):
                 return outcomes
             model = served
-        raise self._changing()
+        return (yield UnaryCall.predict(self._reference, instances))
 
     def explain(self, query: Query) -> Steps[Explanation]:
         """The reasons behind one forecast."""
@@ -66,7 +66,7 @@ class Planning:
                     raise answer
                 return answer
             model = served
-        raise self._changing()
+        return (yield UnaryCall.explain(self._reference, query))
 
     def cut_query(self, query: GlobalQuery) -> Steps[tuple[GlobalQuery, str]]:
         """What is asked in general with the bars that it depends on alone, and the version that these are for."""
@@ -90,12 +90,6 @@ class Planning:
             return (yield UnaryCall.explain(self._reference, cut))
         except UNUSABLE as error:
             return error
-
-    def _changing(self) -> UnavailableError:
-        return UnavailableError(
-            f"model {self._reference or '(the only one)'} became another version {_MOST_TRIES} times while it was "
-            "asked; ask again in a moment, or for one version, as NAME@VERSION"
-        )
 
 
 @final
