@@ -3,9 +3,11 @@
 import asyncio
 import dataclasses
 import hashlib
+import json
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -31,6 +33,7 @@ from universes import (
 from predictor._pb import prediction_pb2 as pb
 from predictor.bars import BarPanel
 from predictor.calls import Calls
+from predictor.cli import app, run
 from predictor.client import AsyncQuantraClient, QuantraClient
 from predictor.client import deadline as client_deadline
 from predictor.client.parts import Sizes
@@ -541,6 +544,53 @@ def test_the_asynchronous_client_gives_the_same(narrow: str) -> None:
     with QuantraClient(narrow, "small") as client:
         assert_same(forecast, client.predict(universe(35)))
         assert_same(reasons, client.feature_importance(universe(6)))
+
+
+# --- the command line
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Bars of thirty symbols."""
+    path = tmp_path_factory.mktemp("bars") / "universe.csv"
+    universe(30).write_csv(path)
+    return path
+
+
+def json_of(capsys: pytest.CaptureFixture[str], *arguments: object) -> Any:
+    """What a command that must succeed writes."""
+    capsys.readouterr()
+    with pytest.raises(SystemExit) as ended:
+        run(app, [*map(str, arguments), "--json"])
+    assert not ended.value.code
+    return json.loads(capsys.readouterr().out)
+
+
+def test_the_command_line_forecasts_a_universe_by_a_server_and_in_its_own_process(
+    narrow: str, folder: Path, forecaster: Forecaster, file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    theirs = whole(forecaster, BarPanel.read(file))
+    by_server = json_of(capsys, "predict", "--server", narrow, "--model", "small", "--bars", file)
+    by_artifact = json_of(capsys, "predict", "--artifact", folder / "small" / "1", "--bars", file)
+    assert by_artifact["values"] == theirs.values.tolist()
+    assert by_artifact["forecast_id"] == theirs.forecast_id
+    assert by_server["symbols"] == list(theirs.symbols)
+    np.testing.assert_allclose(by_server["values"], theirs.values, rtol=1e-5, atol=1e-7)
+
+
+@pytest.mark.parametrize("command", ["predict", "explain"])
+def test_the_command_line_reads_as_few_bars_as_it_is_told(
+    command: str, wide: str, forecaster: Forecaster, file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = (command, "--server", wide, "--model", "small", "--bars", file, "--symbol", "S0001")
+    few = BarPanel.read(file).select(["S0001"]).last(100)
+    found = json_of(capsys, *asked, "--last", 100)
+    if command == "predict":
+        assert found["values"] == whole(forecaster, few).values.tolist()
+        assert "from fewer than the 140 bars" in found["warnings"][0]
+    else:
+        reasons = found["attributions"][0]
+        assert reasons["per_row"] == forecaster.feature_importance(few, 5, 0.5).per_row.tolist()
 
 
 # --- another version
