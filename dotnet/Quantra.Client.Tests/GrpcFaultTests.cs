@@ -84,5 +84,5 @@ public sealed class GrpcFaultTests(Doors doors) : FaultTests(doors)
     }
 
     private static async Task<CallTurns.Turn> TakeAsync(CallTurns turns, bool isExplanation, int milliseconds) =>
-        await turns.TakeAsync(isExplanation, TimeSpan.FromMilliseconds(milliseconds), Token);
+        await turns.TakeAsync(isExplanation, TimeSpan.FromMilliseconds(milliseconds), TimeSpan.FromMilliseconds(milliseconds), Token);
 }
