@@ -88,7 +88,12 @@ class QuantraClient:
     def predict(
         self, bars: Question, covariates: Covariates | None = None, *, timeout_s: float | None = None
     ) -> Forecast:
-        """The forecast for one panel.
+        """The forecast for one panel, which may be a whole universe.
+
+        Of a large panel the last bars that the model needs are sent alone, which give the forecast of all to the last bit.
+        What is still larger than the server takes goes in several calls, one after the other within one timeout, unless
+        the model looks across symbols. Their values are those of one call, but for float32's last digits where a part
+        has fewer symbols than a forward pass.
 
         Args:
             bars: the panel, or an instance that holds all that there is to say.
@@ -101,17 +106,17 @@ class QuantraClient:
         return forecast_or_raise(self.predict_many([instance_of(bars, covariates)], timeout_s=timeout_s)[0])
 
     def predict_many(self, instances: Sequence[Question], *, timeout_s: float | None = None) -> tuple[Outcome, ...]:
-        """Each instance's forecast, or the error that it alone has, in order.
+        """Each instance's forecast, or the error that it alone has, in order; large panels are sent as by `predict`.
 
         Raises:
-            QuantraError: the whole call failed.
+            QuantraError: the whole call failed; where it took several, the error names the symbols of the one.
         """
         return self._answer(self._planning.predict(instances), self._until(timeout_s))
 
     def predict_stream(
         self, questions: Iterable[Question], *, in_flight: int = DEFAULT_IN_FLIGHT
     ) -> Iterator[Answered]:
-        """Forecasts for many questions over one call, each as soon as it is there, in any order.
+        """Forecasts for many questions over one call, each as soon as it is there, in any order; all bars are sent.
 
         Args:
             questions: taken one by one, on a thread of their own, and no faster than answers are read; may go on for
@@ -179,7 +184,7 @@ class QuantraClient:
         return self.explain(importance_query(bars, horizon, quantile, covariates), timeout_s=timeout_s).attributions[0]
 
     def explain(self, query: Query, *, timeout_s: float | None = None) -> Explanation:
-        """The reasons behind a forecast; raises as `predict`."""
+        """The reasons behind a forecast; raises as `predict`. Of a large panel the last bars are sent alone."""
         return self._answer(self._planning.explain(query), self._until(timeout_s))
 
     def explain_global(self, query: GlobalQuery, *, timeout_s: float | None = None) -> Iterator[GlobalImportance]:
