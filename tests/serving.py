@@ -58,7 +58,7 @@ def serving(
     """
     ready: Future[Served] = Future()
     limits = limits or ServerLimits()
-    calls = calls or Calls(service, limits.service)
+    calls = calls or Calls(service, limits.service, most_bytes=limits.receive_bytes)
 
     def listener() -> Listener:
         return Listener(address, limits, guard=guard, credentials=credentials, watching=watching)

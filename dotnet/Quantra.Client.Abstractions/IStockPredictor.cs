@@ -16,6 +16,10 @@ public interface IStockPredictor : IAsyncDisposable
     /// <param name="cancellationToken">Cancels the call.</param>
     /// <returns>Quantiles for every symbol and horizon.</returns>
     /// <exception cref="QuantraException">The input or the model was refused; its Reason says why.</exception>
+    /// <remarks>
+    /// The panel may be a whole universe: of its bars the last ones that the model needs are sent alone, which give the forecast of all, and
+    /// what is still more than one request may hold goes in several calls within one timeout, unless the model looks across symbols.
+    /// </remarks>
     Task<Forecast> PredictAsync(PredictionRequest request, CancellationToken cancellationToken = default);
 
     /// <summary>Forecasts many panels; a bad one does not fail the others.</summary>

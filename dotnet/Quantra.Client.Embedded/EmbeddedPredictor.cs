@@ -1,4 +1,4 @@
-using System.Diagnostics;
+using System.Collections.Concurrent;
 using Google.Protobuf;
 using Python.Runtime;
 using Quantra.Client.Wire;
@@ -25,21 +25,30 @@ public sealed class EmbeddedPredictor : IStockPredictor
     private readonly bool _isView;
     private readonly CallsUnderWay _calls;
     private readonly CallTurns _turns;
+    private readonly ConcurrentDictionary<string, ServedModel> _models;
+    private readonly Planning _planning;
     private readonly EmbeddedStreams _streams;
     private readonly SessionStreams _sessions;
     private readonly TaskCompletionSource _closed = new(TaskCreationOptions.RunContinuationsAsynchronously);
 
     private EmbeddedPredictor(PythonHost host, PythonDoor door, EmbeddedPredictorOptions options, IReadOnlyList<QuantraError> problems)
-        : this(host, door, options, new CallsUnderWay(), new CallTurns()) => Problems = problems;
+        : this(host, door, options, new CallsUnderWay(), new CallTurns(), new()) => Problems = problems;
 
     private EmbeddedPredictor(EmbeddedPredictor predictor, TimeSpan timeout)
-        : this(predictor._host, predictor._door, predictor._options with { Timeout = timeout }, predictor._calls, predictor._turns) =>
+        : this(predictor._host, predictor._door, predictor._options with { Timeout = timeout }, predictor._calls, predictor._turns, predictor._models) =>
         (Problems, _isView) = (predictor.Problems, true);
 
-    private EmbeddedPredictor(PythonHost host, PythonDoor door, EmbeddedPredictorOptions options, CallsUnderWay calls, CallTurns turns)
+    private EmbeddedPredictor(
+        PythonHost host,
+        PythonDoor door,
+        EmbeddedPredictorOptions options,
+        CallsUnderWay calls,
+        CallTurns turns,
+        ConcurrentDictionary<string, ServedModel> models)
     {
-        (_host, _door, _options, _calls, _turns) = (host, door, options, calls, turns);
+        (_host, _door, _options, _calls, _turns, _models) = (host, door, options, calls, turns, models);
         _streams = new EmbeddedStreams(host, door, options);
+        _planning = new Planning(new EmbeddedModelDoor(_streams.Settings, AnswerAsync), models);
         _sessions = new SessionStreams(_streams, calls.Ending);
         Problems = [];
     }
@@ -82,13 +91,13 @@ public sealed class EmbeddedPredictor : IStockPredictor
 
     /// <inheritdoc/>
     public Task<Forecast> PredictAsync(PredictionRequest request, CancellationToken cancellationToken = default) =>
-        PredictorCalls.PredictAsync(_calls, this, request, PredictAsync, cancellationToken);
+        PredictorCalls.PredictAsync(_calls, this, request, _planning, cancellationToken);
 
     /// <inheritdoc/>
     public Task<IReadOnlyList<PredictionResult>> PredictManyAsync(
         IReadOnlyList<PredictionRequest> requests,
         CancellationToken cancellationToken = default) =>
-        PredictorCalls.PredictManyAsync(_calls, this, requests, PredictAsync, cancellationToken);
+        PredictorCalls.PredictManyAsync(_calls, this, requests, _planning, cancellationToken);
 
     /// <inheritdoc/>
     public IAsyncEnumerable<PredictionResult> PredictStreamAsync(
@@ -108,21 +117,15 @@ public sealed class EmbeddedPredictor : IStockPredictor
     public Task<IReadOnlyList<Attribution>> ExplainManyAsync(
         ManyExplanationsRequest request,
         CancellationToken cancellationToken = default) =>
-        PredictorCalls.ExplainManyAsync(request, async many =>
-        {
-            var answer = await CallAsync(
-                "Explain",
-                () => RequestWriter.Explain(many),
-                V1.ExplainResponse.Parser,
-                cancellationToken).ConfigureAwait(false);
-            return [.. answer.Attributions.Select(ResponseReader.Attribution)];
-        });
+        PredictorCalls.ExplainManyAsync(
+            request,
+            many => _calls.RunAsync(this, either => _planning.ExplainAsync(many, either), cancellationToken));
 
     /// <inheritdoc/>
     public IAsyncEnumerable<GlobalExplanationProgress> ExplainGlobalAsync(
         GlobalExplanationRequest request,
         CancellationToken cancellationToken = default) =>
-        PredictorStreams.ExplainGlobalAsync(_calls, this, request, _streams.ExplainGlobalAsync, cancellationToken);
+        PredictorStreams.ExplainGlobalAsync(_calls, this, request, _planning, _streams.ExplainGlobalAsync, cancellationToken);
 
     /// <inheritdoc/>
     public async Task<IReadOnlyList<ModelInfo>> ListModelsAsync(CancellationToken cancellationToken = default)
@@ -226,15 +229,6 @@ public sealed class EmbeddedPredictor : IStockPredictor
         }
     }
 
-    private async Task<IReadOnlyList<PredictionResult>> PredictAsync(
-        ModelReference model,
-        IReadOnlyList<PredictionRequest> requests,
-        CancellationToken cancellationToken)
-    {
-        var bytes = await AnswerAsync("Predict", RequestWriter.Predict(model, requests), cancellationToken).ConfigureAwait(false);
-        return ResponseReader.Results(Parsed(V1.PredictResponse.Parser, bytes));
-    }
-
     /// <summary>Makes a call that the end of this predictor waits for, none of it on the caller's thread.</summary>
     private Task<TResponse> CallAsync<TResponse>(
         string name,
@@ -242,28 +236,14 @@ public sealed class EmbeddedPredictor : IStockPredictor
         MessageParser<TResponse> parser,
         CancellationToken cancellationToken)
         where TResponse : IMessage<TResponse> =>
-        _calls.RunAsync(this, async either => Parsed(parser, await AnswerAsync(name, write(), either).ConfigureAwait(false)), cancellationToken);
+        _calls.RunAsync(this, async either => EmbeddedModelDoor.Parsed(parser, await AnswerAsync(name, write(), Deadline.After(_options.Timeout), either).ConfigureAwait(false)), cancellationToken);
 
-    private async Task<byte[]> AnswerAsync(string name, IMessage request, CancellationToken cancellationToken)
+    private async Task<byte[]> AnswerAsync(string name, IMessage request, Deadline deadline, CancellationToken cancellationToken)
     {
-        var began = Stopwatch.GetTimestamp();
-        using var turn = await _turns.TakeAsync(request is V1.ExplainRequest, _options.Timeout, cancellationToken).ConfigureAwait(false);
-        var left = _options.Timeout - Stopwatch.GetElapsedTime(began);
+        using var turn = await _turns.TakeAsync(request is V1.ExplainRequest, _options.Timeout, deadline.Left, cancellationToken).ConfigureAwait(false);
+        var left = deadline.Left;
         var call = new EmbeddedCall(_host, _options.Timeout, left > TimeSpan.Zero ? left : TimeSpan.Zero, _calls.IsAlone);
         return await call.RunAsync(_door, name, request.ToByteArray(), cancellationToken).ConfigureAwait(false);
-    }
-
-    private static TResponse Parsed<TResponse>(MessageParser<TResponse> parser, byte[] answer)
-        where TResponse : IMessage<TResponse>
-    {
-        try
-        {
-            return parser.ParseFrom(answer);
-        }
-        catch (InvalidProtocolBufferException error)
-        {
-            throw Unreadable.Answer($"its {answer.Length} bytes are no message", error);
-        }
     }
 
     private bool Close()

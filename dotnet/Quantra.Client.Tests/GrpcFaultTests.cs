@@ -51,7 +51,7 @@ public sealed class GrpcFaultTests(Doors doors) : FaultTests(doors)
     {
         await using var relay = new Relay(Doors.Address);
         await using var client = new QuantraClient(relay.Address);
-        await client.ListModelsAsync(Token);
+        await client.PredictManyAsync([.. Enumerable.Repeat(Request, 10)], Token); // so that it knows what the model reads
         relay.FallSilent();
         using var source = new CancellationTokenSource();
         var sending = client.PredictManyAsync([.. Enumerable.Repeat(Request, 1000)], source.Token);
@@ -84,5 +84,5 @@ public sealed class GrpcFaultTests(Doors doors) : FaultTests(doors)
     }
 
     private static async Task<CallTurns.Turn> TakeAsync(CallTurns turns, bool isExplanation, int milliseconds) =>
-        await turns.TakeAsync(isExplanation, TimeSpan.FromMilliseconds(milliseconds), Token);
+        await turns.TakeAsync(isExplanation, TimeSpan.FromMilliseconds(milliseconds), TimeSpan.FromMilliseconds(milliseconds), Token);
 }

@@ -108,7 +108,7 @@ public sealed class ReadOnlyAnswersTests
     [Fact]
     public async Task The_list_of_results_cannot_be_written_to()
     {
-        var answer = new V1.PredictResponse { Results = { new V1.Result { Error = new V1.Error() } } };
+        var planning = new Planning(new ScriptedModelDoor { IsUnusable = _ => true }, new());
         var one = new PredictionRequest("small", new BarPanel
         {
             Symbols = ["A"],
@@ -122,8 +122,7 @@ public sealed class ReadOnlyAnswersTests
         PredictionRequest[][] cases = [[one], [one, one with { Model = "other" }]];
         foreach (var requests in cases)
         {
-            var results = await PredictorCalls.PredictManyAsync(
-                new CallsUnderWay(), this, requests, (_, _, _) => Task.FromResult(ResponseReader.Results(answer)), CancellationToken.None);
+            var results = await PredictorCalls.PredictManyAsync(new CallsUnderWay(), this, requests, planning, CancellationToken.None);
             Assert.Equal((requests.Length, true), (results.Count, IsReadOnly(results)));
         }
     }

@@ -1,3 +1,4 @@
+using System.Collections.Concurrent;
 using Google.Protobuf;
 using Grpc.Core;
 using Grpc.Net.Client;
@@ -22,6 +23,8 @@ public sealed class QuantraClient : IStockPredictor
     private readonly Connection _connection;
     private readonly Stub _stub;
     private readonly Caller _caller;
+    private readonly ConcurrentDictionary<string, ServedModel> _models;
+    private readonly Planning _planning;
     private readonly GrpcStreams _streams;
     private readonly SessionStreams _sessions;
     private readonly bool _isView;
@@ -65,6 +68,8 @@ public sealed class QuantraClient : IStockPredictor
     private QuantraClient(Connection connection)
     {
         (_connection, _caller, _stub) = (connection, connection.Caller, new Stub(connection.Invoker));
+        _models = new();
+        _planning = new Planning(new GrpcModelDoor(_stub, _caller), _models);
         _streams = new GrpcStreams(_stub, _caller);
         _sessions = new SessionStreams(_streams, connection.Calls.Ending);
     }
@@ -72,6 +77,8 @@ public sealed class QuantraClient : IStockPredictor
     private QuantraClient(QuantraClient client, Caller caller, bool sharesSessions)
     {
         (_connection, _stub, _caller, _isView) = (client._connection, client._stub, caller, true);
+        _models = client._models;
+        _planning = new Planning(new GrpcModelDoor(_stub, caller), _models);
         _streams = new GrpcStreams(_stub, caller);
         _sessions = sharesSessions ? client._sessions : new SessionStreams(_streams, _connection.Calls.Ending);
     }
@@ -91,13 +98,13 @@ public sealed class QuantraClient : IStockPredictor
 
     /// <inheritdoc/>
     public Task<Forecast> PredictAsync(PredictionRequest request, CancellationToken cancellationToken = default) =>
-        PredictorCalls.PredictAsync(_connection.Calls, this, request, PredictAsync, cancellationToken);
+        PredictorCalls.PredictAsync(_connection.Calls, this, request, _planning, cancellationToken);
 
     /// <inheritdoc/>
     public Task<IReadOnlyList<PredictionResult>> PredictManyAsync(
         IReadOnlyList<PredictionRequest> requests,
         CancellationToken cancellationToken = default) =>
-        PredictorCalls.PredictManyAsync(_connection.Calls, this, requests, PredictAsync, cancellationToken);
+        PredictorCalls.PredictManyAsync(_connection.Calls, this, requests, _planning, cancellationToken);
 
     /// <inheritdoc/>
     public IAsyncEnumerable<PredictionResult> PredictStreamAsync(
@@ -118,13 +125,9 @@ public sealed class QuantraClient : IStockPredictor
     public Task<IReadOnlyList<Attribution>> ExplainManyAsync(
         ManyExplanationsRequest request,
         CancellationToken cancellationToken = default) =>
-        PredictorCalls.ExplainManyAsync(request, async many =>
-        {
-            var model = many.Instance.Model.Text;
-            var answer = await CallAsync(_stub.ExplainAsync, () => RequestWriter.Explain(many), model, cancellationToken)
-                .ConfigureAwait(false);
-            return [.. answer.Attributions.Select(ResponseReader.Attribution)];
-        });
+        PredictorCalls.ExplainManyAsync(
+            request,
+            many => _connection.Calls.RunAsync(this, either => _planning.ExplainAsync(many, either), cancellationToken));
 
     /// <inheritdoc/>
     public IAsyncEnumerable<GlobalExplanationProgress> ExplainGlobalAsync(
@@ -134,6 +137,7 @@ public sealed class QuantraClient : IStockPredictor
             _connection.Calls,
             this,
             request,
+            _planning,
             (message, tell, either) => _caller.ReadAsync(_stub.ExplainGlobal, message, message.Model, tell, either),
             cancellationToken);
 
@@ -159,16 +163,6 @@ public sealed class QuantraClient : IStockPredictor
     /// <summary>Takes no more calls, waits for those under way as long as the grace time, and closes the channel that this client opened.</summary>
     /// <returns>A task that completes when no call is under way any more.</returns>
     public ValueTask DisposeAsync() => _isView ? ValueTask.CompletedTask : _connection.DisposeAsync();
-
-    private async Task<IReadOnlyList<PredictionResult>> PredictAsync(
-        ModelReference model,
-        IReadOnlyList<PredictionRequest> requests,
-        CancellationToken cancellationToken)
-    {
-        var message = RequestWriter.Predict(model, requests);
-        var answer = await _caller.CallAsync(_stub.PredictAsync, message, model.Text, cancellationToken).ConfigureAwait(false);
-        return ResponseReader.Results(answer);
-    }
 
     /// <summary>Makes a call that the end of this client waits for, none of it on the caller's thread.</summary>
     private Task<TResponse> CallAsync<TRequest, TResponse>(

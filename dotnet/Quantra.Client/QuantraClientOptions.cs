@@ -45,7 +45,10 @@ public sealed record QuantraClientOptions
         }
     }
 
-    /// <summary>Largest request that is sent; a larger one is refused before it leaves, as REQUEST_TOO_LARGE.</summary>
+    /// <summary>
+    /// Largest request that is sent. A panel that is larger, even without the bars that its model does not read, goes in several calls;
+    /// where it cannot, as of a model that looks across symbols, it is refused before it leaves, as REQUEST_TOO_LARGE.
+    /// </summary>
     /// <value>Bytes, positive; 16 MiB by default, which is what a server accepts unless it was told otherwise.</value>
     public int MaxRequestBytes
     {

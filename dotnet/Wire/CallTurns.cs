@@ -20,15 +20,16 @@ internal sealed class CallTurns
 
     /// <summary>Waits for a turn.</summary>
     /// <param name="isExplanation">Explanations take theirs among themselves.</param>
-    /// <param name="timeout">Of the call.</param>
+    /// <param name="timeout">Of the call, for messages.</param>
+    /// <param name="left">Of it.</param>
     /// <param name="cancellationToken">Ends the wait.</param>
     /// <returns>The turn, to be disposed when the call has ended.</returns>
     /// <exception cref="QuantraException">DEADLINE_EXCEEDED.</exception>
     /// <exception cref="OperationCanceledException">The token was cancelled.</exception>
-    public async ValueTask<Turn> TakeAsync(bool isExplanation, TimeSpan timeout, CancellationToken cancellationToken)
+    public async ValueTask<Turn> TakeAsync(bool isExplanation, TimeSpan timeout, TimeSpan left, CancellationToken cancellationToken)
     {
         var turns = isExplanation ? _explanations : _calls;
-        if (await turns.WaitAsync(timeout, cancellationToken).ConfigureAwait(false))
+        if (await turns.WaitAsync(left > TimeSpan.Zero ? left : TimeSpan.Zero, cancellationToken).ConfigureAwait(false))
             return new Turn(turns);
         var message = FormattableString.Invariant(
             $"other calls of this program took all of its {timeout.TotalSeconds:g} s; allow more time, or ask for less at once");

@@ -5,24 +5,18 @@ namespace Quantra.Client.Wire;
 /// <summary>What the calls of every predictor have in common, whichever way they reach Python.</summary>
 internal static class PredictorCalls
 {
-    /// <summary>Answers requests of one model, in their order.</summary>
-    public delegate Task<IReadOnlyList<PredictionResult>> Predict(
-        ModelReference model,
-        IReadOnlyList<PredictionRequest> requests,
-        CancellationToken cancellationToken);
-
     /// <summary>One forecast.</summary>
     /// <param name="calls">Whose end waits for it.</param>
     /// <param name="owner">The predictor.</param>
     /// <param name="request">To be answered.</param>
-    /// <param name="predict">Answers requests of one model, in their order.</param>
+    /// <param name="planning">Has them answered.</param>
     /// <param name="cancellationToken">Cancels the call.</param>
     /// <exception cref="QuantraException">It failed.</exception>
     public static async Task<Forecast> PredictAsync(
         CallsUnderWay calls,
         object owner,
         PredictionRequest request,
-        Predict predict,
+        Planning planning,
         CancellationToken cancellationToken)
     {
         ArgumentNullException.ThrowIfNull(request);
@@ -32,7 +26,7 @@ internal static class PredictorCalls
         Task<IReadOnlyList<PredictionResult>> AskAsync(CancellationToken either)
         {
             NullCheck.Request(request, nameof(request));
-            return PredictOneModelAsync([request], predict, either);
+            return PredictOneModelAsync([request], planning, either);
         }
     }
 
@@ -40,7 +34,7 @@ internal static class PredictorCalls
     /// <param name="calls">Whose end waits for it.</param>
     /// <param name="owner">The predictor.</param>
     /// <param name="requests">In any order of models.</param>
-    /// <param name="predict">Answers requests of one model, in their order.</param>
+    /// <param name="planning">Has them answered.</param>
     /// <param name="cancellationToken">Cancels the calls.</param>
     /// <returns>One result per request; a call that failed is the error of each of its requests.</returns>
     /// <exception cref="QuantraException">Every call failed.</exception>
@@ -48,7 +42,7 @@ internal static class PredictorCalls
         CallsUnderWay calls,
         object owner,
         IReadOnlyList<PredictionRequest> requests,
-        Predict predict,
+        Planning planning,
         CancellationToken cancellationToken)
     {
         ArgumentNullException.ThrowIfNull(requests);
@@ -61,8 +55,8 @@ internal static class PredictorCalls
             for (var index = 0; index < asked.Length; index++)
                 NullCheck.Request(asked[index], nameof(requests), index);
             return asked.Length > 0 && Array.TrueForAll(asked, one => one.Model == asked[0].Model)
-                ? PredictOneModelAsync(asked, predict, either)
-                : PredictModelsAsync(asked, predict, either);
+                ? PredictOneModelAsync(asked, planning, either)
+                : PredictModelsAsync(asked, planning, either);
         }
     }
 
@@ -96,17 +90,17 @@ internal static class PredictorCalls
 
     private static async Task<IReadOnlyList<PredictionResult>> PredictOneModelAsync(
         PredictionRequest[] requests,
-        Predict predict,
+        Planning planning,
         CancellationToken cancellationToken)
     {
-        var answers = await predict(requests[0].Model, requests, cancellationToken).ConfigureAwait(false);
+        var answers = await planning.PredictAsync(requests, cancellationToken).ConfigureAwait(false);
         CheckCount(answers.Count, requests.Length);
         return answers;
     }
 
     private static async Task<IReadOnlyList<PredictionResult>> PredictModelsAsync(
         PredictionRequest[] requests,
-        Predict predict,
+        Planning planning,
         CancellationToken cancellationToken)
     {
         var results = new PredictionResult[requests.Length];
@@ -121,7 +115,7 @@ internal static class PredictorCalls
             PredictionRequest[] same = [.. places.Select(index => requests[index])];
             try
             {
-                foreach (var (index, answer) in places.Zip(await PredictOneModelAsync(same, predict, cancellationToken).ConfigureAwait(false)))
+                foreach (var (index, answer) in places.Zip(await PredictOneModelAsync(same, planning, cancellationToken).ConfigureAwait(false)))
                     results[index] = answer;
                 return null;
             }
@@ -134,7 +128,9 @@ internal static class PredictorCalls
         }
     }
 
-    private static void CheckCount(int have, int need)
+    /// <summary>Refuses an answer that is not one result per request.</summary>
+    /// <exception cref="QuantraException">INTERNAL.</exception>
+    public static void CheckCount(int have, int need)
     {
         if (have == need)
             return;

@@ -5,7 +5,8 @@
 FOLDER then holds `models/` (`small`, `covariates`, which reads them, `graph`, which ranks, `tft`, which tells its
 internals, `fitted`, whose scale is fitted and whose skill is known, `delayed`, of lag 1, and the damaged `cut`),
 `bars.csv` (AAPL and IBM), `late.csv` (IBM lacks the last day), `covariate_bars.csv` (the bars that go with
-covariates), and `expected.json`, in which arrays are base64 of their bytes.
+covariates), `universe.csv` and `universe_events.csv` (many symbols, and more bars of each than a model reads), and
+`expected.json`, in which arrays are base64 of their bytes.
 """
 
 import base64
@@ -31,11 +32,15 @@ from artifacts import (
     with_skill,
 )
 from market import without_last_bar
+from universes import universe, with_events, with_holes
 
 from predictor.bars import BarPanel
+from predictor.client.joining import Told, joined
+from predictor.client.parts import Plan
+from predictor.client.served import ServedModel
 from predictor.covariates import Covariates, CovariateSource
 from predictor.errors import ANSWERS, QuantraError
-from predictor.forecast import Attribution, Detail, Forecast, TargetPoint
+from predictor.forecast import Attribution, Detail, Forecast, TargetPoint, forecast_or_raise
 from predictor.global_importance import GlobalImportance, GlobalQuery, Refusal, TargetImportance
 from predictor.inference import choose_device
 from predictor.instance import Deadline, Instance, Query, instance_of
@@ -44,6 +49,7 @@ from predictor.networks import Target
 from predictor.registry import Runtime, load_single
 from predictor.service import PredictionService
 from predictor.skill import Skill
+from predictor.wire.limits import RequestLimits
 
 MODEL = "small"
 COVARIATES = "covariates"
@@ -52,6 +58,10 @@ FITTED = "fitted"
 DELAYED = "delayed"
 OTHER_KINDS = ("graph", "tft")
 """Models by the name of their kind of network."""
+UNIVERSES = {"universe": with_holes(universe(20)), "universe_events": with_events(with_holes(universe(6)))}
+"""Panels by the name of their file."""
+TIGHT = 60_000
+"""Bytes of a request into which a universe does not fit."""
 
 
 def write(folder: Path) -> None:
@@ -67,6 +77,8 @@ def write(folder: Path) -> None:
     save_small_artifact(folder / "models" / DELAYED / "1", target=Target(lag=1))
     save_artifact(folder / "models" / FITTED / "1", with_skill(small_artifact(fitted=True), NO_SKILL))
     covariate_files.bars().last(200).write_csv(folder / "covariate_bars.csv")
+    for name, panel in UNIVERSES.items():
+        panel.write_csv(folder / f"{name}.csv")
     (folder / "expected.json").write_text(json.dumps(_expected(folder, covariates)))
 
 
@@ -102,7 +114,33 @@ def _expected(folder: Path, covariates: CovariateSource) -> dict[str, object]:
             "global": _described(_importance(service, bars)),
             "window": _window(folder / "models", MODEL, bars.select(["AAPL"])),
             "window_fitted": _window(folder / "models", FITTED, bars),
+            **_universes(folder, service),
         }
+
+
+def _universes(folder: Path, service: PredictionService) -> dict[str, object]:
+    """Of all bars, none of them left out; and the parts into which a panel is split for requests of `TIGHT` bytes."""
+    panels = {name: BarPanel.read(folder / f"{name}.csv") for name in UNIVERSES}
+    wholes = {name: _described(_forecast(service, panel)) for name, panel in panels.items()}
+    reasons = {f"{name}_reasons": _described(_attribution(service, panel)) for name, panel in panels.items()}
+    return {**wholes, **reasons, "universe_parts": _described(_of_parts(service, panels["universe"]))}
+
+
+def _of_parts(service: PredictionService, panel: BarPanel) -> Forecast:
+    info = service.model(MODEL)
+    served = ServedModel(
+        name=info.name,
+        version=info.version,
+        weights_hash=info.weights_hash,
+        bars_needed=info.bars_needed,
+        is_panel_model=info.is_panel_model,
+        limits=RequestLimits(size=TIGHT),
+    )
+    cut = [served.cut(Instance(input=panel))]
+    parts = [part for call in Plan.of(cut, served, MODEL).calls for part in call]
+    assert len(parts) > 2, "it is to be split"
+    told = [Told(part=part, symbols=(), outcome=_forecast(service, part.of(cut))) for part in parts]
+    return forecast_or_raise(joined(told))
 
 
 def _values(sent: Covariates) -> dict[str, object]:

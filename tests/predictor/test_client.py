@@ -304,7 +304,7 @@ def test_an_answer_with_too_few_results_is_refused_with_both_counts() -> None:
         QuantraClient(f"127.0.0.1:{port}") as asking,
         pytest.raises(InternalError, match="results: have 1, need 2, one per instance"),
     ):
-        asking.predict_many([recent_bars(), recent_bars()])
+        asking.predict_many([recent_bars().last(100), recent_bars().last(100)])
     server.stop(None).wait()
 
 

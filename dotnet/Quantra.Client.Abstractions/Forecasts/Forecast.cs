@@ -56,7 +56,10 @@ public sealed record Forecast
     /// <summary>What to know before using the numbers.</summary>
     public required IReadOnlyList<string> Warnings { get; init; }
 
-    /// <summary>Identifies this forecast: a hash of weights, input, symbols and engine.</summary>
+    /// <summary>
+    /// Identifies this forecast: a hash of weights, input, symbols and engine; of a panel that was sent in several calls, of the ids of
+    /// its parts.
+    /// </summary>
     public required string ForecastId { get; init; }
 
     /// <summary>[S, H] from a model that ranks a panel, larger = expected to do better than the others; null from other models.</summary>

@@ -62,13 +62,15 @@ internal sealed class Caller
     /// <param name="request">To send.</param>
     /// <param name="model">That is asked; "" = none in particular.</param>
     /// <param name="cancellationToken">Cancels the call.</param>
+    /// <param name="deadline">That it shares with others; null = one of its own, from now on.</param>
     /// <exception cref="QuantraException">It failed.</exception>
     /// <exception cref="OperationCanceledException">The token was cancelled.</exception>
     public Task<TResponse> CallAsync<TRequest, TResponse>(
         Func<TRequest, CallOptions, AsyncUnaryCall<TResponse>> method,
         TRequest request,
         string model,
-        CancellationToken cancellationToken)
+        CancellationToken cancellationToken,
+        Deadline? deadline = null)
         where TRequest : IMessage => WatchAsync(
             request,
             model,
@@ -78,6 +80,7 @@ internal sealed class Caller
                 return await call.ResponseAsync.ConfigureAwait(false);
             },
             static () => true,
+            deadline,
             cancellationToken);
 
     /// <summary>Calls, and hands over each message of the answer as it comes; after the first one it is not tried again.</summary>
@@ -112,6 +115,7 @@ internal sealed class Caller
                 return true;
             },
             () => !hasTold,
+            null,
             cancellationToken);
     }
 
@@ -120,6 +124,7 @@ internal sealed class Caller
         string model,
         Func<CallOptions, Task<T>> call,
         Func<bool> mayRepeat,
+        Deadline? shared,
         CancellationToken cancellationToken)
     {
         var method = request.Descriptor.Name.Replace("Request", "", StringComparison.Ordinal);
@@ -127,9 +132,11 @@ internal sealed class Caller
         return watched.WatchAsync(async () =>
         {
             RequestSize.Check(request, _options.MaxRequestBytes);
-            var deadline = Deadline.After(Timeout);
-            var options = await OptionsAsync(Timeout, cancellationToken).ConfigureAwait(false);
-            using var turn = await TurnOfAsync(request, cancellationToken).ConfigureAwait(false);
+            var deadline = shared ?? Deadline.After(Timeout);
+            if (deadline.IsOver)
+                throw Settings.TooLate().ToException();
+            var options = await OptionsAsync(deadline, cancellationToken).ConfigureAwait(false);
+            using var turn = await TurnOfAsync(request, deadline, cancellationToken).ConfigureAwait(false);
             for (var attempt = 1; ; attempt++)
             {
                 try
@@ -151,21 +158,22 @@ internal sealed class Caller
     }
 
     /// <summary>The turn of a call; a global explanation takes none, as others would wait for it for minutes.</summary>
-    private ValueTask<CallTurns.Turn> TurnOfAsync(IMessage request, CancellationToken cancellationToken) =>
-        request is V1.ExplainGlobalRequest ? default : Turns.TakeAsync(request is V1.ExplainRequest, Timeout, cancellationToken);
+    private ValueTask<CallTurns.Turn> TurnOfAsync(IMessage request, Deadline deadline, CancellationToken cancellationToken) =>
+        request is V1.ExplainGlobalRequest
+            ? default
+            : Turns.TakeAsync(request is V1.ExplainRequest, Timeout, deadline.Left, cancellationToken);
 
     /// <summary>Deadline, headers and cancellation of a call that begins now.</summary>
-    /// <param name="timeout">Of the call; null = it goes on as long as it likes.</param>
+    /// <param name="deadline">Of the call; null = it goes on as long as it likes.</param>
     /// <param name="cancellationToken">Of the call.</param>
     /// <exception cref="QuantraException">CONFIGURATION_INVALID: the token cannot be sent.</exception>
-    public async ValueTask<CallOptions> OptionsAsync(TimeSpan? timeout, CancellationToken cancellationToken)
+    public async ValueTask<CallOptions> OptionsAsync(Deadline? deadline, CancellationToken cancellationToken)
     {
-        var deadline = DateTime.UtcNow + timeout;
         var headers = new Metadata();
         foreach (var header in Headers)
             headers.Add(header);
         await _token.AddToAsync(headers, cancellationToken).ConfigureAwait(false);
-        return new CallOptions(headers, deadline, cancellationToken);
+        return new CallOptions(headers, deadline?.AtUtc, cancellationToken);
     }
 
     /// <summary>What to throw for a call that failed.</summary>

@@ -26,12 +26,14 @@ internal static class PredictorStreams
     /// <param name="calls">Those of the predictor.</param>
     /// <param name="owner">The predictor, named where it takes no more calls.</param>
     /// <param name="request">Of the caller.</param>
+    /// <param name="planning">Leaves out the bars that do not count.</param>
     /// <param name="explain">Makes the call, and gives each message of its answer.</param>
     /// <param name="cancellationToken">Of the caller.</param>
     public static IAsyncEnumerable<GlobalExplanationProgress> ExplainGlobalAsync(
         CallsUnderWay calls,
         object owner,
         GlobalExplanationRequest request,
+        Planning planning,
         Func<V1.ExplainGlobalRequest, Action<V1.ExplainGlobalProgress>, CancellationToken, Task> explain,
         CancellationToken cancellationToken)
     {
@@ -42,7 +44,8 @@ internal static class PredictorStreams
                 owner,
                 async either =>
                 {
-                    var message = RequestWriter.ExplainGlobal(request);
+                    var cut = await planning.CutAsync(request, either).ConfigureAwait(false);
+                    var message = RequestWriter.ExplainGlobal(cut);
                     await explain(message, progress => known.TryWrite(ResponseReader.Progress(progress)), either).ConfigureAwait(false);
                     return true;
                 },

@@ -121,10 +121,26 @@ class GetModelRequest(_message.Message):
     def __init__(self, model: _Optional[str] = ...) -> None: ...
 
 class GetModelResponse(_message.Message):
-    __slots__ = ("model",)
+    __slots__ = ("model", "limits")
     MODEL_FIELD_NUMBER: _ClassVar[int]
+    LIMITS_FIELD_NUMBER: _ClassVar[int]
     model: ModelInfo
-    def __init__(self, model: _Optional[_Union[ModelInfo, _Mapping]] = ...) -> None: ...
+    limits: RequestLimits
+    def __init__(self, model: _Optional[_Union[ModelInfo, _Mapping]] = ..., limits: _Optional[_Union[RequestLimits, _Mapping]] = ...) -> None: ...
+
+class RequestLimits(_message.Message):
+    __slots__ = ("bytes", "instances", "rows", "symbols", "cells")
+    BYTES_FIELD_NUMBER: _ClassVar[int]
+    INSTANCES_FIELD_NUMBER: _ClassVar[int]
+    ROWS_FIELD_NUMBER: _ClassVar[int]
+    SYMBOLS_FIELD_NUMBER: _ClassVar[int]
+    CELLS_FIELD_NUMBER: _ClassVar[int]
+    bytes: int
+    instances: int
+    rows: int
+    symbols: int
+    cells: int
+    def __init__(self, bytes: _Optional[int] = ..., instances: _Optional[int] = ..., rows: _Optional[int] = ..., symbols: _Optional[int] = ..., cells: _Optional[int] = ...) -> None: ...
 
 class FeatureInfo(_message.Message):
     __slots__ = ("name", "expression", "meaning", "unit")

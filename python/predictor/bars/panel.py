@@ -255,6 +255,12 @@ class BarPanel:
         rows = [places[symbol] for symbol in symbols]
         return self._part(rows, slice(None), tuple(symbols))
 
+    def rows(self, rows: Sequence[int] | slice) -> Self:
+        """The panel of the symbols in these places, each once."""
+        places = range(len(self.symbols))[rows] if isinstance(rows, slice) else rows
+        part = rows if isinstance(rows, slice) else [*rows]
+        return self._part(part, slice(None), tuple(self.symbols[place] for place in places))
+
     def last(self, count: int) -> Self:
         """The panel's last `count` sessions, or all of them where there are fewer."""
         if count < 1:

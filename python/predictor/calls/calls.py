@@ -39,6 +39,7 @@ from predictor.limits import ServiceLimits
 from predictor.service import Asked, AskedGlobalQuery, AskedQuery
 from predictor.wire import attributions, errors, forecasts, global_importance, models
 from predictor.wire.counting import Counted, parsed_if_plain
+from predictor.wire.limits import MAX_ROWS, RequestLimits
 
 SERVICE_NAME: Final = pb.DESCRIPTOR.services_by_name["PredictionService"].full_name
 
@@ -127,17 +128,24 @@ class Calls:
     Args:
         service: computes the answers.
         limits: the service's.
+        most_bytes: of one request that the door lets through; None = it does not mind.
         sessions: makes the sessions of one stream; None: those that bars are pushed to.
     """
 
     def __init__(
-        self, service: Service, limits: ServiceLimits | None = None, sessions: Callable[[], Sessions] | None = None
+        self,
+        service: Service,
+        limits: ServiceLimits | None = None,
+        sessions: Callable[[], Sessions] | None = None,
+        *,
+        most_bytes: int | None = None,
     ) -> None:
         self._service = service
         self._sessions = sessions or self._live_sessions
         self._limits = limits or ServiceLimits()
         self._room = SessionRoom.of_process(self._limits)
         self._counting = Counting(self._limits.uncounted)
+        self._told_limits = models.encode_limits(_request_limits(self._limits, most_bytes))
         self._open = OpenStreams()
         methods = {
             "ListModels": Method(pb.ListModelsRequest, self._list_models),
@@ -243,7 +251,8 @@ class Calls:
     def _get_model(self, body: bytes, _counted: Counted, _deadline: Deadline, answer: "Future[bytes]") -> None:
         request = parsed(body, pb.GetModelRequest)
         info = self._service.model(checked_reference(request.model))
-        settle(answer, pb.GetModelResponse(model=models.encode(info)).SerializeToString())
+        told = pb.GetModelResponse(model=models.encode(info), limits=self._told_limits)
+        settle(answer, told.SerializeToString())
 
     def _predict(self, body: bytes, counted: Counted, deadline: Deadline, answer: "Future[bytes]") -> None:
         asked = EncodedInstances(body, counted)
@@ -276,6 +285,14 @@ class Calls:
 
         known = self._service.explain_global(asked.model, asked, report, deadline)
         chain("ExplainGlobal", known, answer, encode_known)
+
+
+def _request_limits(limits: ServiceLimits, most_bytes: int | None) -> RequestLimits:
+    """What one request may hold: as much as the door lets through, and as finds room where requests wait."""
+    room = min(limits.uncounted.size, limits.predictions.size)
+    return RequestLimits(
+        size=room if most_bytes is None else min(room, most_bytes), rows=min(MAX_ROWS, limits.predictions.rows)
+    )
 
 
 def _instances_of(body: bytes) -> Sequence[pb.Instance]:

@@ -179,8 +179,16 @@ class CovariateFlags:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InputFlags:
-    """What to do about incomplete bars."""
+    """Which of the bars are read, and what to do about incomplete ones."""
 
+    last: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            min=1,
+            help="Read only the last N sessions of the bars; if left out, as many as the model needs.",
+        ),
+    ] = None
     gaps: Annotated[GapPolicy, typer.Option(help="What to do about sessions that all of the bars miss.")] = (
         GapPolicy.REFUSE
     )
@@ -192,3 +200,7 @@ class InputFlags:
         int | None,
         typer.Option(metavar="N", min=0, help="Refuse bars after whose last one more than N sessions have closed."),
     ] = None
+
+    def read_of(self, bars: BarPanel) -> BarPanel:
+        """The sessions of the bars that are read at most."""
+        return bars if self.last is None else bars.last(self.last)

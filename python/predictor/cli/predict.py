@@ -114,7 +114,7 @@ def model_input(
     Raises:
         BarsError: there is no such symbol.
     """
-    panel = bars_to_send(source, bars, symbols)
+    panel = bars_to_send(source, inputs.read_of(bars), symbols)
     covariates, doubts = Covariates(), tuple[str, ...]()
     if files.covariates or files.static is not None:
         read, model = files.read(), source.model()
@@ -246,7 +246,8 @@ def _narrowed(forecast: Forecast, symbols: Sequence[str], horizon: int | None, q
         forecast.horizons[0] if horizon is None else horizon, forecast.quantiles[0] if quantile is None else quantile
     )
     h, q = point.index_in(forecast.horizons, forecast.quantiles)
-    rows = [forecast.symbols.index(symbol) for symbol in symbols or forecast.symbols]
+    places = {symbol: row for row, symbol in enumerate(forecast.symbols)}
+    rows = [places[symbol] for symbol in symbols or forecast.symbols]
     days = slice(None) if horizon is None else slice(h, h + 1)
     levels = slice(None) if quantile is None else slice(q, q + 1)
     cut = (rows, days, levels)

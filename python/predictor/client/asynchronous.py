@@ -10,13 +10,16 @@ import grpc.aio
 from predictor._pb.prediction_pb2_grpc import PredictionServiceStub
 from predictor.bars import BarPanel
 from predictor.catalog import ModelInfo
-from predictor.client.calls import DEFAULT_TIMEOUT_S, UnaryCall, checked_timeout, read
+from predictor.client.calls import DEFAULT_TIMEOUT_S, Steps, UnaryCall, checked_timeout, read
 from predictor.client.credentials import ClientCredentials, Connecting, connecting
+from predictor.client.deadline import Until
 from predictor.client.failures import cancelled, closed, error_of
+from predictor.client.planning import Planning
 from predictor.client.session_streams import AsyncSessionStream
 from predictor.client.sessions import AsyncBarSession, SessionRequests, forecast_of
 from predictor.client.streams import DEFAULT_IN_FLIGHT, WATCH_S, Answered, Asking, AsyncSending
 from predictor.covariates import Covariates
+from predictor.errors import QuantraError
 from predictor.forecast import Attribution, Explanation, Forecast, Outcome, forecast_or_raise
 from predictor.global_importance import GlobalImportance, GlobalQuery
 from predictor.instance import Instance, Query, Question, importance_query, instance_of
@@ -41,6 +44,7 @@ class AsyncQuantraClient:
         self._target = target
         self._model = model
         self._timeout_s = checked_timeout(timeout_s)
+        self._planning = Planning(model)
         self._closed = False
         how = connecting(target, credentials, has_channel=channel is not None)
         self._headers = how.headers
@@ -78,7 +82,7 @@ class AsyncQuantraClient:
         self, instances: Sequence[Question], *, timeout_s: float | None = None
     ) -> tuple[Outcome, ...]:
         """Each instance's forecast, or the error that it alone has, in order."""
-        return await self._ask(UnaryCall.predict(self._model, instances), timeout_s)
+        return await self._answer(self._planning.predict(instances), self._until(timeout_s))
 
     async def predict_stream(
         self, questions: Iterable[Question] | AsyncIterable[Question], *, in_flight: int = DEFAULT_IN_FLIGHT
@@ -139,47 +143,61 @@ class AsyncQuantraClient:
 
     async def explain(self, query: Query, *, timeout_s: float | None = None) -> Explanation:
         """The reasons behind a forecast; raises as `predict`."""
-        return await self._ask(UnaryCall.explain(self._model, query), timeout_s)
+        return await self._answer(self._planning.explain(query), self._until(timeout_s))
 
     async def explain_global(
         self, query: GlobalQuery, *, timeout_s: float | None = None
     ) -> AsyncIterator[GlobalImportance]:
         """What moves the forecasts of many instances; as QuantraClient.explain_global."""
-        request = global_importance.encode_query(query, self._model)
-        limit_s = self._limit_s(timeout_s)
-        call = self._stub.ExplainGlobal(request, timeout=limit_s, metadata=self._headers)
+        until = self._until(timeout_s)
+        request = global_importance.encode_query(*await self._answer(self._planning.cut_query(query), until))
+        call = self._stub.ExplainGlobal(request, timeout=until.left_s(self._target), metadata=self._headers)
         try:
             async for known in call:
                 yield global_importance.decode(known)
         except grpc.RpcError as failure:
-            raise error_of(failure, self._target, limit_s) from failure
+            raise error_of(failure, self._target, until.limit_s) from failure
         finally:
             call.cancel()
 
     async def models(self, *, timeout_s: float | None = None) -> tuple[ModelInfo, ...]:
         """Every version that the server has."""
-        return await self._ask(UnaryCall.models(), timeout_s)
+        return await self._ask(UnaryCall.models(), self._until(timeout_s))
 
     async def model(self, reference: str = "", *, timeout_s: float | None = None) -> ModelInfo:
         """One version; the client's own model if none is named."""
-        return await self._ask(UnaryCall.model(reference or self._model), timeout_s)
+        return await self._ask(UnaryCall.model(reference or self._model), self._until(timeout_s))
 
-    async def _ask(self, call: UnaryCall[ValueT], timeout_s: float | None) -> ValueT:
-        limit_s = self._limit_s(timeout_s)
+    async def _answer(self, steps: Steps[ValueT], until: Until) -> ValueT:
+        """Make the calls of some steps, one after the other, until the end of one deadline."""
+        try:
+            call = next(steps)
+            while True:
+                try:
+                    answer = await self._ask(call, until)
+                except QuantraError as error:
+                    call = steps.throw(error)
+                else:
+                    call = steps.send(answer)
+        except StopIteration as done:
+            return done.value
+
+    async def _ask(self, call: UnaryCall[ValueT], until: Until) -> ValueT:
         if self._closed:
             raise closed(self._target)
+        left_s = until.left_s(self._target)
         try:
-            answer = await call.method(self._stub)(call.request, timeout=limit_s, metadata=self._headers)
+            answer = await call.method(self._stub)(call.request, timeout=left_s, metadata=self._headers)
         except grpc.RpcError as failure:
-            raise error_of(failure, self._target, limit_s) from failure
+            raise error_of(failure, self._target, until.limit_s) from failure
         except asyncio.CancelledError:
             if _is_cancelled():
                 raise
             raise cancelled(self._target) from None  # the connection was closed, nobody cancelled the task
         return read(self._target, call, answer)
 
-    def _limit_s(self, timeout_s: float | None) -> float:
-        return self._timeout_s if timeout_s is None else checked_timeout(timeout_s)
+    def _until(self, timeout_s: float | None) -> Until:
+        return Until.after(self._timeout_s if timeout_s is None else checked_timeout(timeout_s))
 
 
 async def _end_silence(asking: Asking, end: Callable[[], object]) -> None:

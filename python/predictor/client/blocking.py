@@ -9,14 +9,16 @@ import grpc
 from predictor._pb.prediction_pb2_grpc import PredictionServiceStub
 from predictor.bars import BarPanel
 from predictor.catalog import ModelInfo
-from predictor.client.calls import DEFAULT_TIMEOUT_S, UnaryCall, checked_timeout, read
+from predictor.client.calls import DEFAULT_TIMEOUT_S, Steps, UnaryCall, checked_timeout, read
 from predictor.client.credentials import ClientCredentials, Connecting, connecting
+from predictor.client.deadline import Until
 from predictor.client.failures import closed, error_of
+from predictor.client.planning import Planning
 from predictor.client.session_streams import SessionStream
 from predictor.client.sessions import BarSession, SessionRequests, forecast_of
 from predictor.client.streams import DEFAULT_IN_FLIGHT, Answered, Asking, Sending, Watching
 from predictor.covariates import Covariates
-from predictor.errors import UnavailableError
+from predictor.errors import QuantraError, UnavailableError
 from predictor.forecast import Attribution, Explanation, Forecast, Outcome, forecast_or_raise
 from predictor.global_importance import GlobalImportance, GlobalQuery
 from predictor.instance import Instance, Query, Question, importance_query, instance_of
@@ -54,6 +56,7 @@ class QuantraClient:
         self._target = target
         self._model = model
         self._timeout_s = checked_timeout(timeout_s)
+        self._planning = Planning(model)
         self._closed = False
         how = connecting(target, credentials, has_channel=channel is not None)
         self._headers = how.headers
@@ -85,7 +88,12 @@ class QuantraClient:
     def predict(
         self, bars: Question, covariates: Covariates | None = None, *, timeout_s: float | None = None
     ) -> Forecast:
-        """The forecast for one panel.
+        """The forecast for one panel, which may be a whole universe.
+
+        Of a large panel the last bars that the model needs are sent alone, which give the forecast of all to the last bit.
+        What is still larger than the server takes goes in several calls, one after the other within one timeout, unless
+        the model looks across symbols. Their values are those of one call, but for float32's last digits where a part
+        has fewer symbols than a forward pass.
 
         Args:
             bars: the panel, or an instance that holds all that there is to say.
@@ -98,17 +106,17 @@ class QuantraClient:
         return forecast_or_raise(self.predict_many([instance_of(bars, covariates)], timeout_s=timeout_s)[0])
 
     def predict_many(self, instances: Sequence[Question], *, timeout_s: float | None = None) -> tuple[Outcome, ...]:
-        """Each instance's forecast, or the error that it alone has, in order.
+        """Each instance's forecast, or the error that it alone has, in order; large panels are sent as by `predict`.
 
         Raises:
-            QuantraError: the whole call failed.
+            QuantraError: the whole call failed; where it took several, the error names the symbols of the one.
         """
-        return self._ask(UnaryCall.predict(self._model, instances), timeout_s)
+        return self._answer(self._planning.predict(instances), self._until(timeout_s))
 
     def predict_stream(
         self, questions: Iterable[Question], *, in_flight: int = DEFAULT_IN_FLIGHT
     ) -> Iterator[Answered]:
-        """Forecasts for many questions over one call, each as soon as it is there, in any order.
+        """Forecasts for many questions over one call, each as soon as it is there, in any order; all bars are sent.
 
         Args:
             questions: taken one by one, on a thread of their own, and no faster than answers are read; may go on for
@@ -176,8 +184,8 @@ class QuantraClient:
         return self.explain(importance_query(bars, horizon, quantile, covariates), timeout_s=timeout_s).attributions[0]
 
     def explain(self, query: Query, *, timeout_s: float | None = None) -> Explanation:
-        """The reasons behind a forecast; raises as `predict`."""
-        return self._ask(UnaryCall.explain(self._model, query), timeout_s)
+        """The reasons behind a forecast; raises as `predict`. Of a large panel the last bars are sent alone."""
+        return self._answer(self._planning.explain(query), self._until(timeout_s))
 
     def explain_global(self, query: GlobalQuery, *, timeout_s: float | None = None) -> Iterator[GlobalImportance]:
         """What moves the forecasts of many instances: what is known after some of them, the last time after all.
@@ -185,33 +193,47 @@ class QuantraClient:
         Raises:
             QuantraError: as `predict`, at any step.
         """
-        request = global_importance.encode_query(query, self._model)
-        limit_s = self._limit_s(timeout_s)
-        call = self._stub.ExplainGlobal(request, timeout=limit_s, metadata=self._headers)
+        until = self._until(timeout_s)
+        request = global_importance.encode_query(*self._answer(self._planning.cut_query(query), until))
+        call = self._stub.ExplainGlobal(request, timeout=until.left_s(self._target), metadata=self._headers)
         try:
             for known in call:
                 yield global_importance.decode(known)
         except grpc.RpcError as failure:
-            raise error_of(failure, self._target, limit_s) from failure
+            raise error_of(failure, self._target, until.limit_s) from failure
         finally:
             call.cancel()  # whoever stops to read has no use for the rest
 
     def models(self, *, timeout_s: float | None = None) -> tuple[ModelInfo, ...]:
         """Every version that the server has."""
-        return self._ask(UnaryCall.models(), timeout_s)
+        return self._ask(UnaryCall.models(), self._until(timeout_s))
 
     def model(self, reference: str = "", *, timeout_s: float | None = None) -> ModelInfo:
         """One version; the client's own model if none is named."""
-        return self._ask(UnaryCall.model(reference or self._model), timeout_s)
+        return self._ask(UnaryCall.model(reference or self._model), self._until(timeout_s))
 
-    def _ask(self, call: UnaryCall[ValueT], timeout_s: float | None) -> ValueT:
-        limit_s = self._limit_s(timeout_s)
+    def _answer(self, steps: Steps[ValueT], until: Until) -> ValueT:
+        """Make the calls of some steps, one after the other, until the end of one deadline."""
+        try:
+            call = next(steps)
+            while True:
+                try:
+                    answer = self._ask(call, until)
+                except QuantraError as error:
+                    call = steps.throw(error)
+                else:
+                    call = steps.send(answer)
+        except StopIteration as done:
+            return done.value
+
+    def _ask(self, call: UnaryCall[ValueT], until: Until) -> ValueT:
         if self._closed:
             raise closed(self._target)
+        left_s = until.left_s(self._target)
         try:
-            answer = call.method(self._stub)(call.request, timeout=limit_s, metadata=self._headers)
+            answer = call.method(self._stub)(call.request, timeout=left_s, metadata=self._headers)
         except grpc.RpcError as failure:
-            raise error_of(failure, self._target, limit_s) from failure
+            raise error_of(failure, self._target, until.limit_s) from failure
         except ValueError as error:
             raise self._closed_or(error) from error  # asked here and not before: another thread may close at any time
         return read(self._target, call, answer)
@@ -229,8 +251,8 @@ class QuantraClient:
     def _closed_or(self, error: ValueError) -> UnavailableError | ValueError:
         return closed(self._target) if self._closed else error
 
-    def _limit_s(self, timeout_s: float | None) -> float:
-        return self._timeout_s if timeout_s is None else checked_timeout(timeout_s)
+    def _until(self, timeout_s: float | None) -> Until:
+        return Until.after(self._timeout_s if timeout_s is None else checked_timeout(timeout_s))
 
 
 def _opened(target: str, how: Connecting) -> grpc.Channel:

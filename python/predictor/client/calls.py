@@ -1,6 +1,6 @@
 """The calls of both clients: what each sends, and how its answer is read."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, final
 
@@ -8,6 +8,7 @@ from google.protobuf.message import Message
 
 from predictor._pb import prediction_pb2 as pb
 from predictor._pb.prediction_pb2_grpc import PredictionServiceStub
+from predictor.client.served import ServedModel
 from predictor.errors import ConfigurationError, ExplainUnsupportedError, InternalError, MalformedRequestError
 from predictor.forecast import Explanation, Outcome
 from predictor.instance import Query, Question, instance_of
@@ -58,6 +59,16 @@ class UnaryCall(Generic[ValueT]):
         """One version."""
         request = pb.GetModelRequest(model=reference)
         return UnaryCall(lambda stub: stub.GetModel, request, lambda answer: models.decode(answer.model))
+
+    @classmethod
+    def served(cls, reference: str) -> "UnaryCall[ServedModel]":
+        """What a client has to know of one version before it asks it about large panels."""
+        request = pb.GetModelRequest(model=reference)
+        return UnaryCall(lambda stub: stub.GetModel, request, ServedModel.of)
+
+
+Steps = Generator[UnaryCall[Any], Any, ValueT]
+"""Calls, one after the other, each once the answer to the one before is there; then what they give together."""
 
 
 def checked_timeout(timeout_s: float) -> float:

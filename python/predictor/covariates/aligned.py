@@ -122,6 +122,20 @@ class Covariates:
             known={name: values[:, -ahead:] for name, values in self.known.items()},
         )
 
+    def rows(self, rows: Sequence[int] | slice) -> "Covariates":
+        """Those of the symbols in these places."""
+        places = rows if isinstance(rows, slice) else [*rows]
+        return replace(
+            self,
+            observed={name: values[places] for name, values in self.observed.items()},
+            known={name: values[places] for name, values in self.known.items()},
+            numbers={name: values[places] for name, values in self.numbers.items()},
+            categories={
+                name: texts[places] if isinstance(places, slice) else tuple(texts[place] for place in places)
+                for name, texts in self.categories.items()
+            },
+        )
+
     def warnings(self, symbols: Sequence[str]) -> Iterator[str]:
         """Which observed and known values are unknown on every session, for whoever reads the forecast."""
         for name, values in (*self.observed.items(), *self.known.items()):

@@ -227,7 +227,8 @@ def _load(
         observer=observer,
     )
     admin = AdminCalls(service.served, changed, look)
-    return Loaded(service, Calls(service, settings.limits.service), admin)
+    calls = Calls(service, settings.limits.service, most_bytes=settings.limits.receive_bytes)
+    return Loaded(service, calls, admin)
 
 
 def _warn(problems: Iterable[QuantraError]) -> None:

@@ -1,8 +1,12 @@
 """How large one request may be. Checked before anything of that size is built."""
 
-from typing import Final
+from dataclasses import dataclass
+from typing import Final, final
 
 from predictor.errors import RequestTooLargeError
+
+USUAL_BYTES: Final = 16 * 1024 * 1024
+"""Bytes of one request that a server takes which was told nothing else."""
 
 MAX_INSTANCES: Final = 4096
 MAX_ROWS: Final = 20_000
@@ -24,6 +28,22 @@ MAX_HEAD: Final = 16_384
 """Bytes of such a request beside its values, and of a tensor's name, type, shape and parameters."""
 MAX_TEXT: Final = 256
 """Characters of a name: a symbol, a model, a request id, a currency."""
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestLimits:
+    """How large one request of somebody may be; what a server tells with each of its models."""
+
+    size: int = USUAL_BYTES
+    """Bytes of the whole request."""
+    instances: int = MAX_INSTANCES
+    rows: int = MAX_ROWS
+    """Symbols of all instances together."""
+    symbols: int = MAX_SYMBOLS
+    """Symbols of one panel."""
+    cells: int = MAX_CELLS
+    """Symbols x sessions of one panel."""
 
 
 def check_count(what: str, have: int, most: int) -> None:

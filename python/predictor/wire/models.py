@@ -7,6 +7,7 @@ from predictor._pb import prediction_pb2 as pb
 from predictor.catalog import CovariateGroup, CovariateInfo, FeatureInfo, ModelInfo
 from predictor.errors import MalformedRequestError
 from predictor.wire import attributions
+from predictor.wire.limits import RequestLimits
 
 _GROUP_NUMBERS: Final[Mapping[CovariateGroup, pb.CovariateGroup]] = {
     CovariateGroup.OBSERVED: pb.COVARIATE_GROUP_OBSERVED,
@@ -78,6 +79,29 @@ def decode(message: pb.ModelInfo) -> ModelInfo:
         explain_methods=tuple(map(attributions.decode_method, message.explain_methods)),
         weights_hash=message.weights_hash,
         card_json=message.card_json,
+    )
+
+
+def encode_limits(limits: RequestLimits) -> pb.RequestLimits:
+    """The message of what one request may hold."""
+    return pb.RequestLimits(
+        bytes=limits.size,
+        instances=limits.instances,
+        rows=limits.rows,
+        symbols=limits.symbols,
+        cells=limits.cells,
+    )
+
+
+def decode_limits(message: pb.RequestLimits) -> RequestLimits:
+    """What one request may hold; the usual where the server does not say."""
+    usual = RequestLimits()
+    return RequestLimits(
+        size=message.bytes if message.bytes > 0 else usual.size,
+        instances=message.instances if message.instances > 0 else usual.instances,
+        rows=message.rows if message.rows > 0 else usual.rows,
+        symbols=message.symbols if message.symbols > 0 else usual.symbols,
+        cells=message.cells if message.cells > 0 else usual.cells,
     )
 
 
