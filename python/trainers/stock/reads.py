@@ -1,7 +1,9 @@
 """What a model reads: features by name or from a file, and the columns of covariate files among them."""
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Annotated
+from pathlib import Path
+from typing import Annotated, Final
 
 from predictor.covariates import CovariateSource
 from predictor.errors import ConfigurationError
@@ -9,6 +11,8 @@ from predictor.features import CovariateFields, FeatureSet, alpha158_features, d
 from predictor.flags import Flag
 
 Known = Annotated[str, Flag("Covariates whose values of future sessions are known ahead.", metavar="NAME,…")]
+
+NAMED: Final[Mapping[str, Callable[[], FeatureSet]]] = {"default": default_features, "alpha158": alpha158_features}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,6 +31,16 @@ class Reads:
         return features_named(self.features, covariate_fields(covariates, self.known))
 
 
+def check_features(name: str) -> None:
+    """Refuse early a name that is neither that of a feature set nor of a file.
+
+    Raises:
+        ConfigurationError: it is neither.
+    """
+    if name not in NAMED and not Path(name).is_file():
+        raise ConfigurationError(f"features is {name!r}, but must be {', '.join(NAMED)} or a file of expressions")
+
+
 def features_named(name: str, covariates: CovariateFields | None = None) -> FeatureSet:
     """The feature set of that name, or of the file at that path.
 
@@ -35,8 +49,7 @@ def features_named(name: str, covariates: CovariateFields | None = None) -> Feat
         covariates: columns that the file's expressions may read; one that none of them reads becomes a feature.
     """
     beside = covariates or CovariateFields()
-    named = {"default": default_features, "alpha158": alpha158_features}
-    chosen = named[name]() if name in named else FeatureSet.read(name, beside)
+    chosen = NAMED[name]() if name in NAMED else FeatureSet.read(name, beside)
     return chosen.with_covariates(beside)
 
 
