@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import Any, Final, TypedDict
 
 import numpy as np
+import pandas as pd
+import polars as pl
 import pytest
 import torch
 import typer
@@ -27,8 +29,10 @@ from predictor.networks import KINDS
 from trainers import StockTrainer
 from trainers.loop import Notice, Report
 from trainers.stock import SplitShares, trainer
+from trainers.stock.arguments import bars_of
 from trainers.stock.audience import audience
 from trainers.stock.backtest.command import backtest_command
+from trainers.stock.card import bars_hash
 from trainers.stock.command import stock
 from trainers.stock.evaluation.command import evaluate_command
 from trainers.stock.fitted import FittedArtifact
@@ -436,6 +440,21 @@ def test_so_do_wrong_values_of_an_evaluation(
 ) -> None:
     with pytest.raises(ConfigurationError, match=said):
         fitted[0].evaluate(bars(), **given)
+
+
+@pytest.mark.parametrize("of", ["pandas", "polars", "a file", "its name"])
+def test_bars_come_from_whatever_holds_them(of: str, bars_file: Path) -> None:
+    table = pl.read_csv(bars_file)
+    pandas = pd.DataFrame(table.to_dict(as_series=False))
+    given = {"pandas": pandas, "polars": table, "a file": bars_file, "its name": str(bars_file)}[of]
+    assert bars_hash(bars_of(given)) == bars_hash(bars())
+
+
+def test_a_data_frame_becomes_a_forecast_in_three_lines(canned: Canned, bars_file: Path) -> None:
+    assert canned.files
+    frame = pl.read_csv(bars_file)
+    forecaster = StockTrainer(model="lstm", quiet=True).fit(frame)
+    assert forecaster.predict(frame).symbols == ("AAPL", "GOOG")
 
 
 def test_covariates_are_a_list_of_files() -> None:

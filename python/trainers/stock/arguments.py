@@ -4,13 +4,13 @@ from collections.abc import Sequence
 from datetime import date
 from pathlib import Path
 
-from predictor.bars import BarPanel, read_bars
+from predictor.bars import BarPanel, Frame, read_bars
 from predictor.covariates import CovariateSource
 from predictor.errors import ConfigurationError, shown_date
 from trainers.stock.splits import day_of
 
-Bars = BarPanel | str | Path
-"""A panel, a file of bars, or a database's address."""
+Bars = BarPanel | Frame | str | Path
+"""A panel, a DataFrame or a file of bars."""
 CovariateFiles = CovariateSource | Sequence[str | Path]
 """Covariates that were read already, or their files."""
 Day = date | str | int
@@ -21,9 +21,11 @@ def bars_of(source: Bars) -> BarPanel:
     """The bars of whatever holds them.
 
     Raises:
-        QuantraError: see `read_bars`.
+        QuantraError: see `BarPanel.of` and `read_bars`.
     """
-    return source if isinstance(source, BarPanel) else read_bars(source)
+    if isinstance(source, BarPanel):
+        return source
+    return read_bars(source) if isinstance(source, str | Path) else BarPanel.of(source)
 
 
 def covariates_of(files: CovariateFiles) -> CovariateSource:

@@ -2,8 +2,8 @@
 
 from trainers import StockTrainer
 
-forecaster = StockTrainer(model="tft", horizons=[1, 5, 20]).fit("bars.csv")
-forecast = forecaster.predict(bars)
+forecaster = StockTrainer(model="tft", horizons=[1, 5, 20]).fit(frame)
+forecast = forecaster.predict(frame)
 """
 
 from collections.abc import Generator, Mapping, Sequence
@@ -181,7 +181,7 @@ class StockTrainer:
         No file is written. What an exception or Ctrl+C ends leaves the trainer as it was.
 
         Args:
-            bars: Daily bars: a panel, a file, or a database's address.
+            bars: Daily bars: a DataFrame, a panel or a file.
             covariates: Files of covariates, or what was read of them.
 
         Returns:
