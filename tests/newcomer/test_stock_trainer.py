@@ -160,7 +160,7 @@ COSTLY: Final = {"hybrid", "tft", "graph", "har", "garch"}
 def test_so_does_one_of_each_other_kind(kind: str, bars_file: Path, tmp_path: Path) -> None:
     own, flags = OWN[kind]
     learns = KINDS[kind].learns
-    given = own | ({"epochs": 2, "seed": 3, "batch_size": 32} if learns else {})
+    given: dict[str, Any] = {**own, **({"epochs": 2, "seed": 3, "batch_size": 32} if learns else {})}
     made = StockTrainer(model=kind, horizons=[1, 3], encoder_length=10, quiet=True, **given)
     made.fit(bars_file)
     asked = ["--model", kind, *flags, "--horizons", "1,3", "--encoder-length", "10"]
@@ -476,6 +476,10 @@ import trainers
 assert "torch" not in sys.modules and "numpy" not in sys.modules
 sys.modules |= {name: None for name in ("rich", "typer", "polars", "plotly")}
 from trainers import StockTrainer
+from trainers.stock.audience import audience
+with audience(quiet=False) as heard:
+    heard.announce("training")
+    list(heard.consume([]))
 print(StockTrainer(model="gru"))
 """
 INTERRUPTED: Final = """
@@ -494,7 +498,7 @@ except KeyboardInterrupt as kept:
 def test_the_package_is_light_and_the_trainer_needs_no_package_of_the_command_line() -> None:
     asked = [sys.executable, "-c", LIGHT]
     ran = subprocess.run(asked, env=ENVIRONMENT, capture_output=True, text=True, check=False)
-    assert (ran.stdout, ran.stderr) == ("StockTrainer(model='gru', not fitted)\n", "")
+    assert (ran.stdout, ran.stderr) == ("training …\nStockTrainer(model='gru', not fitted)\n", "")
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there a signal goes to a whole console")
