@@ -12,6 +12,7 @@ from predictor.forecast import Attribution, Explanation, Forecast, Outcome, fore
 from predictor.global_importance import GlobalImportance, GlobalQuery
 from predictor.inference import choose_device
 from predictor.instance import NEVER, Deadline, Query, Question, importance_query, instance_of
+from predictor.model import Answering
 from predictor.registry import ModelLine, Registry, Runtime, load_model
 from predictor.service import PredictionService
 
@@ -42,9 +43,13 @@ class Forecaster:
         """
         folder = Path(path).resolve()
         name, version = folder.parent.name, int(folder.name) if folder.name.isdecimal() else 0
-        model = load_model(folder, (name, version), Runtime(choose_device(device), max_batch_rows))
-        line = ModelLine(versions={version: model}, aliases={})
-        return cls(PredictionService(Registry(lines={name: line}, problems=())))
+        return cls.of(load_model(folder, (name, version), Runtime(choose_device(device), max_batch_rows)))
+
+    @classmethod
+    def of(cls, model: Answering) -> Self:
+        """One that answers with a model that is in memory already, under the model's own name and version."""
+        line = ModelLine(versions={model.identity.version: model}, aliases={})
+        return cls(PredictionService(Registry(lines={model.identity.name: line}, problems=())))
 
     def predict(self, bars: Question, covariates: Covariates | None = None) -> Forecast:
         """Forecast one panel of bars.
@@ -108,6 +113,11 @@ class Forecaster:
     def close(self) -> None:
         """Finish what waits."""
         self._service.close()
+
+    def __repr__(self) -> str:
+        info = self.model()
+        horizons = ", ".join(map(str, info.horizons))
+        return f"Forecaster({info.name}@{info.version}: {info.kind}, {info.target_kind}, {horizons} sessions ahead)"
 
     def __enter__(self) -> Self:
         return self

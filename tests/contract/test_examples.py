@@ -3,12 +3,15 @@
 import re
 import subprocess
 import sys
+from pathlib import Path
 
+import pytest
+from market import bokeh_panel
 from shown_commands import ENVIRONMENT, ROOT
 
 
-def shown_by(example: str) -> str:
-    program = [sys.executable, str(ROOT / "examples" / example)]
+def shown_by(example: str, *arguments: Path) -> str:
+    program = [sys.executable, str(ROOT / "examples" / example), *map(str, arguments)]
     return subprocess.run(program, env=ENVIRONMENT, capture_output=True, text=True, check=True).stdout
 
 
@@ -35,3 +38,13 @@ def test_the_example_of_two_adversaries_learns_to_draw() -> None:
     assert found is not None
     assert float(found[1]) < 0.25
     assert float(found[2]) > 1.4
+
+
+@pytest.mark.slow
+def test_the_example_of_a_stock_model_forecasts_and_tells_how_far_it_can_be_trusted(tmp_path: Path) -> None:
+    bokeh_panel("AAPL", "GOOG").last(500).write_csv(tmp_path / "bars.csv")
+    first, second, evaluation, trainer = shown_by("train_and_forecast.py", tmp_path / "bars.csv").splitlines()
+    assert "AAPL" in first
+    assert "AAPL" in second
+    assert evaluation.startswith("Evaluation(2012-")
+    assert trainer == "StockTrainer(model='gru', horizons=[1, 5], epochs=5, fitted)"

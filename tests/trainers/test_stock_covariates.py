@@ -43,8 +43,8 @@ from predictor.windows import Pipeline
 from trainers.cli.commands import app
 from trainers.stock.data import Batch, History, Windows
 from trainers.stock.fitting import fit_pipeline
-from trainers.stock.flags import covariate_fields
 from trainers.stock.objectives import SHARE, StaticDropout, by_windows
+from trainers.stock.reads import covariate_fields
 
 LAST_LEARNT = SPLITS.train.last
 

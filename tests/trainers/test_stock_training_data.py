@@ -53,7 +53,7 @@ from trainers.stock.evaluation.baselines.quantiles import ZERO_RETURN
 from trainers.stock.evaluation.bound_model import last_seen
 from trainers.stock.evaluation.evaluate import EvaluationSettings, evaluate
 from trainers.stock.fitting import fit_pipeline, prepare
-from trainers.stock.flags import covariate_fields
+from trainers.stock.reads import covariate_fields
 
 FEATURES = FeatureSet(
     observed=(

@@ -26,7 +26,7 @@ from predictor.artifact.ensemble import (
     load_ensemble,
     save_ensemble,
 )
-from predictor.artifact.folder import check_place, is_artifact, load, save
+from predictor.artifact.folder import check_place, is_artifact, load, packed, save, unpacked, write_folder
 from predictor.artifact.manifest import (
     CONTENTS,
     DIGEST,
@@ -64,7 +64,10 @@ __all__ = [
     "is_ensemble",
     "load",
     "load_ensemble",
+    "packed",
     "save",
     "save_ensemble",
+    "unpacked",
+    "write_folder",
     "write_manifest",
 ]

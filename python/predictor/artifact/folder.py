@@ -241,8 +241,28 @@ def save(folder: Path, artifact: Artifact, golden: Golden) -> None:
         ConfigurationError: `folder` exists already.
     """
     check_absent(folder)  # before the work, not after it
+    write_folder(folder, packed(artifact, golden))
+
+
+def packed(artifact: Artifact, golden: Golden) -> dict[str, bytes]:
+    """The files of an artifact's folder by their names, in memory; `write_folder` writes them."""
     files = _contents(artifact, golden)
-    write_folder(folder, with_manifest(_manifest_json(artifact, files), files))
+    return with_manifest(_manifest_json(artifact, files), files)
+
+
+def unpacked(files: Mapping[str, bytes]) -> StoredArtifact:
+    """What `load` would read of a folder that holds these files, which this program has just packed itself.
+
+    Digests are therefore not compared.
+
+    Raises:
+        ArtifactError: a value in a file is not what it must be.
+    """
+    text = files[MANIFEST]
+    record = Record.from_bytes(text, MANIFEST)
+    version = check_format(record, FORMAT)
+    record.json("files")  # says what `files` hold
+    return _stored(Verified(text, version, record, dict(files)))
 
 
 def load(folder: Path) -> StoredArtifact:
@@ -252,7 +272,11 @@ def load(folder: Path) -> StoredArtifact:
         ArtifactError: a file is missing, foreign, changed, cut, too large or of a newer format; or a value in it
             is not what it must be.
     """
-    text, version, record, files = verified(folder)
+    return _stored(verified(folder))
+
+
+def _stored(found: Verified) -> StoredArtifact:
+    text, version, record, files = found
     manifest = read_manifest(record, version)
     pipeline = _pipeline(manifest, files)
     _check_facts(record, pipeline)

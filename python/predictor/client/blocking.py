@@ -90,9 +90,9 @@ class QuantraClient:
     ) -> Forecast:
         """The forecast for one panel, which may be a whole universe.
 
-        Of a large panel the last bars that the model needs are sent alone, which give the forecast of all to the last bit.
-        What is still larger than the server takes goes in several calls, one after the other within one timeout, unless
-        the model looks across symbols. Their values are those of one call, but for float32's last digits where a part
+        Of a large panel the last bars that the model needs are sent alone, which give the forecast of all to the last
+        bit. What is still larger than the server takes goes in several calls, one after the other within one timeout,
+        unless the model looks across symbols. Their values are those of one call, but for float32's last digits where a part
         has fewer symbols than a forward pass.
 
         Args:

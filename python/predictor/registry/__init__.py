@@ -9,7 +9,7 @@ from predictor.registry.folder import ModelsFolder
 from predictor.registry.layout import ALIASES, CHAMPION, read_aliases, set_alias
 from predictor.registry.lazy import LazyModel
 from predictor.registry.line import ModelLine, alias_problems
-from predictor.registry.loading import Runtime, load_model, load_single
+from predictor.registry.loading import Runtime, built_single, load_model, load_single
 from predictor.registry.lock import Lock
 from predictor.registry.registry import Registry
 from predictor.registry.watch import Change, FolderState, Watch
@@ -27,6 +27,7 @@ __all__ = [
     "Runtime",
     "Watch",
     "alias_problems",
+    "built_single",
     "load_model",
     "load_single",
     "read_aliases",

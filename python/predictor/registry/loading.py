@@ -40,7 +40,7 @@ def load_single(folder: Path, identity: tuple[str, int], runtime: Runtime) -> Mo
     Raises:
         ArtifactError: as `load_model`, or the artifact is an ensemble.
     """
-    return _built_single(artifact.load(folder), identity, runtime)
+    return built_single(artifact.load(folder), identity, runtime)
 
 
 def read_version(folder: Path) -> Stored:
@@ -63,10 +63,11 @@ def built(stored: Stored, identity: tuple[str, int], runtime: Runtime) -> Answer
     """
     if isinstance(stored, StoredEnsemble):
         return _built_ensemble(stored, identity, runtime)
-    return _built_single(stored, identity, runtime)
+    return built_single(stored, identity, runtime)
 
 
-def _built_single(stored: StoredArtifact, identity: tuple[str, int], runtime: Runtime) -> Model:
+def built_single(stored: StoredArtifact, identity: tuple[str, int], runtime: Runtime) -> Model:
+    """As `built`, of an artifact that holds one network."""
     name, version = identity
     try:
         model = Model.assemble(

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from time import perf_counter
 from typing import TYPE_CHECKING, final
 
@@ -126,9 +127,12 @@ def _rich_bar(console: "Console") -> "Progress":
 
 
 def progress_for(stream: IO[str]) -> Consumer:
-    """A live bar if the stream is a terminal, plain lines if not."""
-    if not stream.isatty():
+    """A live bar if the stream is a terminal or a notebook that can draw one, plain lines if not."""
+    if find_spec("rich") is None:
         return PlainProgress(stream)
     from rich.console import Console
 
-    return RichProgress(Console(file=stream))
+    console = Console(file=stream)
+    # In a notebook, rich redraws through a widget, and shows nothing before the end where there is none.
+    draws = find_spec("ipywidgets") is not None if console.is_jupyter else stream.isatty()
+    return RichProgress(console) if draws else PlainProgress(stream)

@@ -1,10 +1,9 @@
-"""How a command announces its stages and its warnings."""
+"""How a command announces its stages and its warnings: with rich where that is installed, plainly where not."""
 
 import json
 import sys
 from collections.abc import Callable
-
-from rich.console import Console
+from importlib.util import find_spec
 
 
 def announcer(*, as_json: bool) -> Callable[[str], None]:
@@ -15,9 +14,14 @@ def announcer(*, as_json: bool) -> Callable[[str], None]:
             sys.stdout.write(json.dumps({"kind": "stage", "stage": stage}) + "\n")
             sys.stdout.flush()
         else:
-            Console().print(f"{stage} …", style="dim", markup=False, highlight=False)
+            _print(f"{stage} …", "dim")
 
     return announce
+
+
+def tell(line: str) -> None:
+    """Tells a person what came out, on standard output."""
+    _print(line, "")
 
 
 def warner(*, as_json: bool) -> Callable[[str], None]:
@@ -28,20 +32,27 @@ def warner(*, as_json: bool) -> Callable[[str], None]:
             sys.stdout.write(json.dumps({"kind": "warning", "warning": line}) + "\n")
             sys.stdout.flush()
         else:
-            _print_warning(Console(), line)
+            _print(f"warning: {line}", "yellow")
 
     return warn
 
 
 def warn_beside(line: str) -> None:
     """Warns where `announce_beside` announces."""
-    _print_warning(Console(stderr=True), line)
-
-
-def _print_warning(console: Console, line: str) -> None:
-    console.print(f"warning: {line}", style="yellow", markup=False, highlight=False)
+    _print(f"warning: {line}", "yellow", beside=True)
 
 
 def announce_beside(stage: str) -> None:
     """Tells a person on standard error, where standard output is one answer that a program may read."""
-    Console(stderr=True, highlight=False).print(f"{stage} …", style="dim", markup=False)
+    _print(f"{stage} …", "dim", beside=True)
+
+
+def _print(line: str, style: str, *, beside: bool = False) -> None:
+    if find_spec("rich") is None:
+        stream = sys.stderr if beside else sys.stdout
+        stream.write(line + "\n")
+        stream.flush()
+        return
+    from rich.console import Console
+
+    Console(stderr=beside).print(line, style=style, markup=False, highlight=False)

@@ -25,8 +25,10 @@ from trainers.options import RunOptions, consumer
 from trainers.stock.announcing import announcer, warner
 from trainers.stock.doubts import to_nobody
 from trainers.stock.edges import read_edges
-from trainers.stock.flags import Reads, StartOption, chosen_parent, continued, refuse_learning
+from trainers.stock.flags import StartOption, chosen_parent, refuse_learning
+from trainers.stock.reads import Reads
 from trainers.stock.recipe import Optimisation, Recipe, RecipeChanges, recipe_of
+from trainers.stock.starting import continued
 from trainers.stock.training import Keeping, Trained, train
 from trainers.stock.training_data import Material, Parent
 

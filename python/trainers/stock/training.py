@@ -107,19 +107,34 @@ def train(
         LoopError: the training failed, or another one writes checkpoints into the folder; see trainers.loop.
     """
     artifact.check_place(out)
-    check_edges(material.edges, recipe)
     material = _inherited(material, recipe)
     checkpoints = None if keeping is None else _checkpoints(keeping, material, recipe)
     lesson = _lesson(material, recipe, announce, warn)
     # Held until the artifact is saved, so that no other training can begin to resume meanwhile.
     with checkpoints.open() if checkpoints is not None and launched_rank() == 0 else nullcontext():
-        fitted = fit(lesson.prepared, recipe.optimisation, checkpoints, consume)
-        announce(f"{_kept(fitted)}; calibrating and scoring it against the baselines")
-        made = lesson.artifact_of(fitted, tuning)
+        made = lesson.learnt(checkpoints, tuning, consume, announce)
         announce("recording the golden instance, and saving")
         if launched_rank() == 0:
             _save(out, made, checkpoints)
     return Trained(folder=out, card=dict(made.manifest.card))
+
+
+def train_in_memory(
+    material: Material,
+    recipe: Recipe,
+    *,
+    consume: Consumer,
+    announce: Callable[[str], None] = to_nobody,
+    warn: Warn = to_nobody,
+) -> dict[str, bytes]:
+    """The files of the artifact that `train` would save, by their names; nothing is written anywhere.
+
+    Arguments and errors are those of `train`. Without checkpoints no signal is caught: Ctrl+C ends it at once.
+    """
+    lesson = _lesson(_inherited(material, recipe), recipe, announce, warn)
+    made = lesson.learnt(None, None, consume, announce)
+    announce("recording the golden instance")
+    return artifact.packed(made, golden.record(_model(made)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -133,7 +148,19 @@ class _Lesson:
     doubts: tuple[str, ...]
     prepared: PreparedTraining
 
-    def artifact_of(self, fitted: FittedNetwork, tuning: Mapping[str, Json] | None) -> Artifact:
+    def learnt(
+        self,
+        checkpoints: Checkpoints | None,
+        tuning: Mapping[str, Json] | None,
+        consume: Consumer,
+        announce: Callable[[str], None],
+    ) -> Artifact:
+        """The artifact, after all epochs."""
+        fitted = fit(self.prepared, self.recipe.optimisation, checkpoints, consume)
+        announce(f"{_kept(fitted)}; calibrating and scoring it against the baselines")
+        return self._artifact_of(fitted, tuning)
+
+    def _artifact_of(self, fitted: FittedNetwork, tuning: Mapping[str, Json] | None) -> Artifact:
         """The calibrated artifact, with its card."""
         made = calibrated(fitted, self.history, self.splits, self.recipe)
         searched: dict[str, Json] = {} if tuning is None else {"tuning": dict(tuning)}
@@ -174,6 +201,7 @@ def _kept(fitted: FittedNetwork) -> str:
 
 def _inherited(material: Material, recipe: Recipe) -> Material:
     """The material with the edges that its parent was given, once it is clear that it can start from it."""
+    check_edges(material.edges, recipe)
     splits, parent = recipe.splits(material.bars.sessions), material.parent
     if parent is None:
         return material

@@ -22,7 +22,8 @@ from trainers.options import RunOptions
 from trainers.stock.announcing import announcer, warner
 from trainers.stock.audit.page import write_audit_page
 from trainers.stock.audit.run import Depth, audit
-from trainers.stock.backtest.command import Subject, chosen_terms
+from trainers.stock.backtest.command import Subject
+from trainers.stock.backtest.run import chosen_terms
 from trainers.stock.backtest.strategies import Tactic, Terms
 
 

@@ -17,21 +17,21 @@ from predictor.canonical import Json
 from predictor.cli.flags import with_flags
 from predictor.cli.options import BarsFlags, CovariateFlags, Report
 from predictor.covariates import CovariateSource
-from predictor.errors import InSampleError, shown_date
+from predictor.errors import InSampleError
 from predictor.flags import Flag, Given, Only
 from predictor.replacement import check_folder, replace_file
 from predictor.report.templates import artifact_name
 from trainers.options import AnsweringDevice, RunOptions
 from trainers.stock.announcing import warner
-from trainers.stock.backtest.folds import Fold, WalkForwardPlan, decision_span
+from trainers.stock.backtest.folds import Fold, WalkForwardPlan, decision_span, told_fold
 from trainers.stock.backtest.page import write_backtest
 from trainers.stock.backtest.result import Backtest, backtest_json, summary_json
-from trainers.stock.backtest.run import Folder, Watch, backtest, chosen_horizon
+from trainers.stock.backtest.run import Folder, Watch, backtest, chosen_terms
 from trainers.stock.backtest.source import ModelSource, artifact_source, recipe_source, refuse_in_sample
 from trainers.stock.backtest.strategies import Tactic, Terms
 from trainers.stock.backtest.terminal import backtest_tables, watched
 from trainers.stock.doubts import heard
-from trainers.stock.flags import Known, Reads
+from trainers.stock.reads import Known, Reads
 from trainers.stock.recipes import read_recipe_file
 
 RESULT: Final = "backtest.json"
@@ -88,12 +88,6 @@ class Subject:
         return whole.with_name(whole.name + suffix)
 
 
-def chosen_terms(terms: Given[Terms], source: ModelSource) -> Terms:
-    """The terms that were asked for, at a horizon that the source has."""
-    asked: int | None = terms.value("horizon", None)
-    return terms.over(Terms(horizon=chosen_horizon(source.horizons, asked)))
-
-
 @with_flags
 def backtest_command(  # noqa: PLR0913 - one argument a group of flags
     *,
@@ -148,18 +142,13 @@ def _watch(*, as_json: bool) -> Watch:
     """What shows the folds: a bar or lines for people, JSON lines for programs."""
     if as_json:
         return _json_lines
-    return lambda folds, total: watched(folds, total=total, tell=_tell_fold, title="fold", stream=sys.stdout)
+    return lambda folds, total: watched(folds, total=total, tell=told_fold, title="fold", stream=sys.stdout)
 
 
 def _json_lines(folds: Iterator[Fold], total: int) -> Iterator[Fold]:
     for count, fold in enumerate(folds, start=1):
         _write({"kind": "fold", "done": count, "folds": total, "number": fold.number})
         yield fold
-
-
-def _tell_fold(fold: Fold) -> str:
-    first, last, begun, ended = map(shown_date, (fold.first, fold.last, fold.learn_first, fold.learn_last))
-    return f"decides {first} to {last}, learnt from {begun} to {ended}"
 
 
 def _tell(result: Backtest, folder: Path, *, as_json: bool) -> None:

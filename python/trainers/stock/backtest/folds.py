@@ -83,6 +83,12 @@ class Fold:
     """At most the session before `first`: no label that the model learns from reaches a decision of this fold."""
 
 
+def told_fold(fold: Fold) -> str:
+    """One fold in words."""
+    first, last, begun, ended = map(shown_date, (fold.first, fold.last, fold.learn_first, fold.learn_last))
+    return f"decides {first} to {last}, learnt from {begun} to {ended}"
+
+
 def decision_span(sessions: NDArray[np.int32], plan: WalkForwardPlan) -> tuple[int, int]:
     """Positions, in the bars' sessions [T], of the first and of the last session of a backtest.
 

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from predictor.arrays import FloatArray
 from predictor.canonical import Json
+from predictor.errors import shown_date
 from predictor.skill import Verdict
 from trainers.stock.backtest.book import Book
 from trainers.stock.backtest.folds import Fold
@@ -79,6 +80,14 @@ class Backtest:
     """Notes for the reader."""
     warnings: tuple[str, ...] = ()
     """What makes the bars or the covariate files doubtful."""
+
+    def __repr__(self) -> str:
+        first, last = (shown_date(int(self.strategy.sessions[place])) for place in (0, -1))
+        return f"Backtest({first} to {last}, {len(self.symbols)} symbols; {sentence_of(self)})"
+
+    def to_json(self) -> dict[str, Json]:
+        """All of it for programs, as `backtest_json` writes it."""
+        return backtest_json(self)
 
     @property
     def tracks(self) -> tuple[Track, ...]:

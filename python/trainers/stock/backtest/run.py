@@ -11,6 +11,7 @@ from predictor.bars import BarPanel
 from predictor.canonical import Json
 from predictor.card import ancestors_of
 from predictor.errors import ConfigurationError
+from predictor.flags import Given
 from trainers.stock.backtest.book import run_book
 from trainers.stock.backtest.folds import Fold, WalkForwardPlan, decision_span, folds_of
 from trainers.stock.backtest.forecasts import DailyForecasts, joined_folds
@@ -54,6 +55,12 @@ def chosen_horizon(horizons: tuple[int, ...], wanted: int | None) -> int:
     if wanted is not None:
         return wanted
     return DEFAULT_HORIZON if DEFAULT_HORIZON in horizons else horizons[0]
+
+
+def chosen_terms(terms: Given[Terms], source: ModelSource) -> Terms:
+    """The terms that were asked for, at a horizon that the source has."""
+    asked: int | None = terms.value("horizon", None)
+    return terms.over(Terms(horizon=chosen_horizon(source.horizons, asked)))
 
 
 def backtest(

@@ -108,8 +108,17 @@ def artifact_source(folder: Path, device: str = "auto", covariates: CovariateSou
         ConfigurationError: the recipe is not one that this program knows.
     """
     model = _judgeable(load_model(folder, (folder.name, 0), Runtime(choose_device(device), MAX_ROWS)))
-    manifest = model.manifest
     digest = hashlib.sha256((folder / artifact.MANIFEST).read_bytes()).hexdigest()
+    return standing_source(model, digest, covariates)
+
+
+def standing_source(model: Judgeable, digest: str, covariates: CovariateSource = NO_SOURCE) -> ModelSource:
+    """A trained model in memory; `digest` is the SHA-256 of its manifest, and the rest as in `artifact_source`.
+
+    Raises:
+        ArtifactError, ConfigurationError: as `artifact_source`.
+    """
+    manifest = model.manifest
     single = isinstance(model, Model)
     if single and "recipe" not in manifest.card:
         raise ArtifactError.of(artifact.MANIFEST, "its card records no recipe; train the model again")

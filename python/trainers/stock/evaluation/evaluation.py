@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from predictor.canonical import Json
+from predictor.errors import shown_date
 from predictor.networks import Target
 from trainers.stock.data import History, Windows
 from trainers.stock.evaluation.calibration import CalibrationEffect
@@ -72,6 +73,11 @@ class Evaluation:
     notes: tuple[str, ...]
     warnings: tuple[str, ...] = ()
     """What makes the bars or the covariate files doubtful."""
+
+    def __repr__(self) -> str:
+        first, last = shown_date(self.days.first), shown_date(self.days.last)
+        judged = f"{first} to {last}, {self.days.days} days, {self.days.symbols} symbols"
+        return f"Evaluation({judged}: {self.skill.sentence})"
 
     def to_json(self) -> dict[str, Json]:
         """All of it for programs; what is not a number is null."""

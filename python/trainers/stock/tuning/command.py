@@ -23,7 +23,7 @@ from trainers.stock.announcing import announcer, warner
 from trainers.stock.data import History
 from trainers.stock.doubts import heard, of_recipe, of_steps
 from trainers.stock.fitting import fit_pipeline
-from trainers.stock.flags import Reads
+from trainers.stock.reads import Reads
 from trainers.stock.recipe import Optimisation, Recipe, RecipeChanges, recipe_of
 from trainers.stock.training import Trained, train
 from trainers.stock.training_data import Material

@@ -1,0 +1,80 @@
+"""Who hears of what a call from Python does: a person at a terminal or a notebook, or nobody."""
+
+import sys
+from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import final
+
+from trainers.loop import Report
+from trainers.progress import Chain, Consumer, progress_for
+from trainers.stock.announcing import announcer, tell, warner
+from trainers.stock.backtest.folds import Fold, told_fold
+from trainers.stock.backtest.run import Watch, in_silence
+from trainers.stock.doubts import Warn, to_nobody
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Audience:
+    """Where progress, stages and warnings go."""
+
+    consume: Consumer
+    """The reports of epochs."""
+    announce: Callable[[str], None]
+    """A stage that begins."""
+    tell: Callable[[str], None]
+    """What came out."""
+    warn: Warn
+    watch: Watch
+    """The folds of a backtest."""
+
+
+@contextmanager
+def audience(*, quiet: bool) -> Generator[Audience]:
+    """Whoever sits before standard output, unless it is to be quiet.
+
+    Nothing is drawn any more afterwards, also not by the thread of a live bar, however the work inside has ended.
+    """
+    if quiet:
+        yield Audience(consume=Chain(), announce=to_nobody, tell=to_nobody, warn=to_nobody, watch=in_silence)
+        return
+    progress = _EndedProgress(progress_for(sys.stdout))
+    announce = announcer(as_json=False)
+    try:
+        yield Audience(
+            consume=progress, announce=announce, tell=tell, warn=warner(as_json=False), watch=_told(announce)
+        )
+    finally:
+        progress.end()
+
+
+@final
+class _EndedProgress:
+    """A consumer that can be ended from outside.
+
+    An exception outside of it, such as Ctrl+C between two reports, does not: its traceback keeps it alive.
+    """
+
+    def __init__(self, consumer: Consumer) -> None:
+        self._consumer = consumer
+        self._passing: list[Iterator[Report]] = []
+
+    def __call__(self, reports: Iterable[Report], /) -> Iterator[Report]:
+        """Hand the reports through the consumer."""
+        self._passing.append(self._consumer(reports))
+        return self._passing[-1]
+
+    def end(self) -> None:
+        """Let every one that still waits for reports put away what it has drawn."""
+        for passing in self._passing:
+            if isinstance(passing, Generator):
+                passing.close()
+
+
+def _told(announce: Callable[[str], None]) -> Watch:
+    def watched(folds: Iterator[Fold], total: int) -> Iterator[Fold]:
+        for count, fold in enumerate(folds, start=1):
+            announce(f"fold {count}/{total} {told_fold(fold)}")
+            yield fold
+
+    return watched

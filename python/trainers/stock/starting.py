@@ -1,0 +1,73 @@
+"""What contradicts itself among the settings that somebody asked for, by the names under which they were given.
+
+Settings of learning for a model that learns nothing, and those that come with the weights that a training starts from.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import fields, replace
+from typing import Final
+
+from predictor.covariates import CovariateSource
+from predictor.flags import Given, SettingsT
+from predictor.networks import kind_named
+from trainers.stock.card import features_identity
+from trainers.stock.reads import Reads, covariate_fields, features_named
+from trainers.stock.recipe import Recipe, RecipeChanges, optimisation_of
+from trainers.stock.splits import SplitShares
+from trainers.stock.training_data import Parent
+
+WITHOUT_LEARNING: Final = frozenset({"device", "seed", "deterministic"})
+"""Optimisation settings of a model whose weights are not learnt."""
+
+_FREE: Final = frozenset({"parts", "calendar", "dropout"})
+"""Settings that are no part of the weights."""
+
+
+def needless_learning(asked: RecipeChanges) -> tuple[str, ...]:
+    """What was asked for that says how weights are learnt, of a model that has none."""
+    if kind_named(asked.kind).learns:
+        return ()
+    return tuple(name for field, name in asked.optimisation.flags.items() if field not in WITHOUT_LEARNING)
+
+
+def continued(parent: Parent) -> Recipe:
+    """The artifact's recipe as far as its weights depend on it; the rest is what suits its kind."""
+    kind = parent.recipe.kind
+    return replace(parent.recipe, shares=SplitShares(), parts=None, optimisation=optimisation_of(kind))
+
+
+def contradictions(parent: Parent, asked: RecipeChanges) -> Iterator[str]:
+    """Settings that ask for something other than the artifact's own."""
+    recipe = parent.recipe
+    yield from _other(asked.recipe, recipe)
+    yield from _other(asked.target, recipe.target)
+    yield from _other(asked.network, recipe.config)
+
+
+def other_features(parent: Parent, reads: Given[Reads], files: Callable[[], CovariateSource]) -> Iterator[str]:
+    """Settings that ask for other features, or for other covariates that are known ahead; else no file is read."""
+    if not reads.values:
+        return
+    own = parent.features.covariates.known
+    asked = reads.over(Reads(known=",".join(own)))
+    fields = covariate_fields(files(), asked.known)
+    if set(fields.known) != set(own):
+        yield f"{reads.flags['known']} is {asked.known} and the artifact's {','.join(own) or 'none'}"
+    elif "features" in reads.flags and (
+        features_identity(features_named(asked.features, parent.recipe.calendar, fields))
+        != features_identity(parent.features)
+    ):
+        yield f"{reads.flags['features']} is {asked.features}, whose features are not the artifact's"
+
+
+def _other(given: Given[SettingsT], own: SettingsT) -> Iterator[str]:
+    held = {field.name: getattr(own, field.name) for field in fields(own)}
+    for name, flag in given.flags.items():
+        if name not in _FREE and given.values[name] != held.get(name):
+            yield f"{flag} is {_shown(given.values[name])} and the artifact's {_shown(held.get(name))}"
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, tuple):
+        return ",".join(f"{part:g}" for part in value)
+    return "none" if value is None else str(value)

@@ -1,0 +1,378 @@
+"""Stock models from Python: the command line's settings, trainings, judgements and artifacts, without a folder.
+
+from trainers import StockTrainer
+
+forecaster = StockTrainer(model="tft", horizons=[1, 5, 20]).fit(frame)
+forecast = forecaster.predict(frame)
+"""
+
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, fields
+from functools import cached_property
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Final, final
+
+import torch
+
+from predictor.card import Card
+from predictor.errors import ConfigurationError
+from predictor.forecaster import Forecaster
+from predictor.networks import TargetKind
+from trainers.loop import LoopError
+from trainers.loop.device import HostGenerators, PrecisionName
+from trainers.loop.parts import OomChoice
+from trainers.loop.window.guards import Nonfinite
+from trainers.stock import doubts
+from trainers.stock.arguments import Bars, CovariateFiles, Day, bars_of, covariates_of, day_number
+from trainers.stock.audience import Audience, audience
+from trainers.stock.backtest import Backtest, Folder, Strategy, Tactic, Terms, WalkForwardPlan, backtest
+from trainers.stock.backtest.refits import MAX_ROWS
+from trainers.stock.backtest.run import chosen_terms
+from trainers.stock.backtest.source import standing_source
+from trainers.stock.data import ROWS
+from trainers.stock.evaluation.evaluate import EvaluationSettings, evaluate
+from trainers.stock.evaluation.evaluation import Evaluation
+from trainers.stock.fitted import FittedArtifact
+from trainers.stock.plan import TrainingPlan
+from trainers.stock.recipe import Recipe, Scale, Schedule
+from trainers.stock.settings import asked_for, telling_names
+from trainers.stock.splits import Splits
+from trainers.stock.training import train_in_memory
+
+ANSWERED_AT_ONCE: Final = 256
+"""Rows of one forward of the forecaster that a fit gives, as of one that is loaded."""
+
+
+@final
+class _Slot:
+    """Holds what the last fit that ended well has left."""
+
+    def __init__(self) -> None:
+        self.fitted: FittedArtifact | None = None
+
+
+@final
+@telling_names
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class StockTrainer:
+    """Trains a stock model, judges it on days that it has not seen, and saves it.
+
+    The settings are the flags of `quantra train stock`, by the same names; `quantra train stock --help` tells each.
+    None is what suits the kind of network, as there. They are checked when the trainer is made. The same settings give
+    the same artifact as the command, to the byte, on the same machine and with the same versions of libraries.
+
+    Example:
+        trainer = StockTrainer(model="lstm", horizons=[1, 5], calendar="XNYS")
+        forecaster = trainer.fit("bars.csv")
+        print(trainer.evaluate("bars.csv", seeds=1))
+        trainer.save("models/mine/1")
+
+    Attributes:
+        model: Kind of network: lstm, gru, hybrid, tft, graph, har, garch; lstm if left out.
+        target: What is forecast: log-return or log-volatility.
+        horizons: Sessions ahead, rising, such as [1, 5, 20].
+        lag: 0 counts returns from the last close, 1 from the next.
+        quantiles: Levels between 0 and 1, rising.
+        encoder_length: Sessions that the network reads.
+        scale: The units that it learns in.
+        calendar: Exchange code, such as XNYS; empty for Monday to Friday.
+        splits: Of training, selection, calibration and test, or their text; None cuts the bars by shares.
+        features: `default`, `alpha158`, or a file of feature expressions.
+        known: Names, with commas, of covariates whose future values are known ahead.
+        hidden: Width of the network; a kind without such a size says so, as of those that follow.
+        layers: Recurrent layers.
+        blocks: Transformer layers of the hybrid.
+        heads: Attention heads.
+        neighbours: Edges per stock of the graph.
+        dropout: Share dropped in training.
+        epochs: At most.
+        patience: Epochs without a better selection loss before training stops.
+        batch_size: Windows per micro-batch.
+        learning_rate: Of AdamW.
+        weight_decay: Of AdamW.
+        schedule: Learning rate over time: constant, or cosine to 0.
+        ranking_weight: Weight of the ranking loss of a model that ranks stocks.
+        accumulate: Batches per optimizer step.
+        clip: Largest norm of the gradients.
+        ema: Decay per step of the average of the weights that is kept; None keeps the weights themselves.
+        precision: Number format of the computation.
+        device: auto, cpu, cuda, cuda:N, xpu, xpu:N or mps; Apple's GPU trains, and the CPU answers.
+        oom: What to do when memory runs out: split batches, or fail.
+        nonfinite: What to do when a loss is not finite: skip the step, or raise.
+        compile: Use torch.compile.
+        deterministic: Make a repeated training give the same bits where that takes slower kernels.
+        seed: Of the initial weights, dropout and order of samples.
+        threads: CPU threads of training and evaluation; 1 if left out. Other counts give other bits.
+        edges: CSV file of a graph's edges: symbol, neighbour, weight.
+        from_artifact: Folder of an artifact whose weights the training starts from (`--from`).
+        recipe: Settings to begin with in place of the kind's own, for those without a flag.
+        quiet: Show nothing: no progress, no warnings.
+
+    Raises:
+        ConfigurationError: A value cannot be, or some contradict each other.
+        ArtifactError: The artifact to start from is damaged.
+    """
+
+    model: str | None = None
+    target: TargetKind | str | None = None
+    horizons: Sequence[int] | None = None
+    lag: int | None = None
+    quantiles: Sequence[float] | None = None
+    encoder_length: int | None = None
+    scale: Scale | None = None
+    calendar: str | None = None
+    splits: Splits | str | None = None
+    features: str | Path | None = None
+    known: str | None = None
+    hidden: int | None = None
+    layers: int | None = None
+    blocks: int | None = None
+    heads: int | None = None
+    neighbours: int | None = None
+    dropout: float | None = None
+    epochs: int | None = None
+    patience: int | None = None
+    batch_size: int | None = None
+    learning_rate: float | None = None
+    weight_decay: float | None = None
+    schedule: Schedule | None = None
+    ranking_weight: float | None = None
+    accumulate: int | None = None
+    clip: float | None = None
+    ema: float | None = None
+    precision: PrecisionName | None = None
+    device: str | None = None
+    oom: OomChoice | None = None
+    nonfinite: Nonfinite | None = None
+    compile: bool | None = None
+    deterministic: bool | None = None
+    seed: int | None = None
+    threads: int | None = None
+    edges: str | Path | None = None
+    from_artifact: str | Path | None = None
+    recipe: Recipe | None = None
+    quiet: bool = False
+    _slot: _Slot = field(init=False, default_factory=_Slot)
+
+    def __post_init__(self) -> None:
+        _ = self.plan  # which checks all settings together
+
+    @cached_property
+    def plan(self) -> TrainingPlan:
+        """What the settings mean together: the recipe, and what the material is made of."""
+        return TrainingPlan.of(
+            self._given(), recipe=self.recipe, start=_path(self.from_artifact), edges=_path(self.edges)
+        )
+
+    @property
+    def card(self) -> Card:
+        """How the fitted model was made, and how well it does on the test part beside the baselines.
+
+        Raises:
+            ConfigurationError: nothing was fitted yet.
+        """
+        return self._fitted("card").card
+
+    def fit(self, bars: Bars, covariates: CovariateFiles = ()) -> Forecaster:
+        """Train, calibrate and score a model, and hold it for `evaluate`, `backtest` and `save` in place of any before.
+
+        No file is written. What an exception or Ctrl+C ends leaves the trainer as it was.
+
+        Args:
+            bars: Daily bars: a DataFrame, a panel or a file.
+            covariates: Files of covariates, or what was read of them.
+
+        Returns:
+            The model, ready to be asked; it is the caller's to close.
+
+        Raises:
+            QuantraError: The bars or files are not what they must be, or the training failed.
+        """
+        material = self.plan.material(bars, covariates)
+        with self._working(self._threads) as heard:
+            files = train_in_memory(
+                material, self.plan.recipe, consume=heard.consume, announce=heard.announce, warn=heard.warn
+            )
+            fitted = FittedArtifact.of(files)
+            model = fitted.model(self._answering, max_rows=ANSWERED_AT_ONCE)
+            heard.tell(fitted.sentence)
+        self._slot.fitted = fitted
+        return Forecaster.of(model)
+
+    def save(self, folder: str | Path) -> Path:
+        """Write the fitted model as an artifact, as `quantra train stock --out` does.
+
+        Args:
+            folder: Such as models/mine/1; it must not exist.
+
+        Returns:
+            The folder.
+
+        Raises:
+            ConfigurationError: Nothing was fitted yet, or the folder exists or cannot be written.
+        """
+        place = Path(folder)
+        self._fitted("save").save(place)
+        return place
+
+    def evaluate(
+        self,
+        bars: Bars,
+        covariates: CovariateFiles = (),
+        *,
+        start: Day | None = None,
+        end: Day | None = None,
+        seeds: int | None = None,
+        aci: bool | None = None,
+    ) -> Evaluation:
+        """Judge the fitted model against the baselines, as `quantra evaluate` does, on days that it has not seen.
+
+        Args:
+            bars: From the training part on.
+            covariates: As for `fit`.
+            start: First decision day; the first that the model has not seen if left out.
+            end: Last decision day.
+            seeds: Trainings from different seeds, the fitted one included; 5 if left out, and 1 trains none.
+            aci: Also score adaptive conformal offsets.
+
+        Raises:
+            InSampleError: The model has seen the days.
+            QuantraError: Nothing was fitted yet, or the bars do not fit the model.
+        """
+        fitted = self._fitted("evaluate")
+        days = {name: None if day is None else day_number(name, day) for name, day in (("start", start), ("end", end))}
+        wanted = asked_for(EvaluationSettings, {**days, "seeds": seeds, "aci": aci, "device": self.device})
+        with self._working(self._threads) as heard:
+            return evaluate(
+                fitted.model(self._answering, max_rows=ROWS),
+                bars_of(bars),
+                wanted.over(EvaluationSettings()),
+                consume=heard.consume,
+                announce=heard.announce,
+                warn=heard.warn,
+                covariates=covariates_of(covariates),
+            )
+
+    def backtest(  # noqa: PLR0913 - the flags of a command
+        self,
+        bars: Bars,
+        covariates: CovariateFiles = (),
+        *,
+        start: Day,
+        end: Day,
+        refit: int | None = None,
+        window: int | str | None = None,
+        embargo: int | None = None,
+        horizon: int | None = None,
+        rebalance: int | None = None,
+        cost_bps: float | None = None,
+        borrow_bps: float | None = None,
+        delisting_return: float | None = None,
+        strategy: Strategy | str | None = None,
+        share: float | None = None,
+        threshold_bps: float | None = None,
+        volatility: float | None = None,
+        workers: int = 1,
+    ) -> Backtest:
+        """Trade the fitted model's forecasts, or those of refits, one close later and with costs: `quantra backtest`.
+
+        Forecasts are kept in a temporary folder, which is gone afterwards. None is the command's default.
+
+        Args:
+            bars: A long history.
+            covariates: As for `fit`.
+            start: First decision day.
+            end: Last session of the book.
+            refit: Sessions between refits; None leaves the model as it is.
+            window: Sessions that a refit learns from, or `rolling:N`; None for all before.
+            embargo: Sessions left out between what a refit learns from and its first decision.
+            horizon: Sessions that a position is held for.
+            rebalance: Sessions between decisions that are traded.
+            cost_bps: Basis points of what is bought or sold.
+            borrow_bps: Basis points a year of what is sold short.
+            delisting_return: Simple return of a position without bars, -1 or more.
+            strategy: rank, sign or vol-target.
+            share: rank: share of the day's stocks on each side.
+            threshold_bps: sign: medians as near to 0 as this, in basis points, are flat.
+            volatility: vol-target: of a year, of each stock.
+            workers: Processes that refit in parallel.
+
+        Raises:
+            InSampleError: The model has seen days on which it would decide.
+            QuantraError: Nothing was fitted yet, or bars and settings do not fit.
+        """
+        fitted = self._fitted("backtest")
+        asked = {
+            "refit": refit,
+            "window": window,
+            "embargo": embargo,
+            "horizon": horizon,
+            "rebalance": rebalance,
+            "cost_bps": cost_bps,
+            "borrow_bps": borrow_bps,
+            "delisting_return": delisting_return,
+            "strategy": strategy,
+            "share": share,
+            "threshold_bps": threshold_bps,
+            "volatility": volatility,
+        }
+        first, last = day_number("start", start), day_number("end", end)
+        plan = asked_for(WalkForwardPlan, asked).over(WalkForwardPlan(start=first, end=last))
+        terms, tactic = asked_for(Terms, asked), asked_for(Tactic, asked).over(Tactic())
+        with self._working(1) as heard, TemporaryDirectory() as folder:
+            model = fitted.model(self._answering, max_rows=MAX_ROWS)
+            source = standing_source(model, fitted.stored.manifest_hash, covariates_of(covariates))
+            panel = bars_of(bars)
+            doubts.heard(source.doubts(panel), heard.warn)
+            return backtest(
+                source,
+                panel,
+                plan,
+                terms=chosen_terms(terms, source),
+                tactic=tactic,
+                folder=Folder(path=Path(folder) / "backtest"),
+                workers=workers,
+                watch=heard.watch,
+            )
+
+    def __repr__(self) -> str:
+        given = [f"{name}={value!r}" for name, value in self._given().items() if value is not None]
+        return f"StockTrainer({', '.join([*given, 'not fitted' if self._slot.fitted is None else 'fitted'])})"
+
+    def _given(self) -> Mapping[str, Any]:
+        """Every setting by its name; None was not given."""
+        return {one.name: getattr(self, one.name) for one in fields(self) if one.init and one.name != "quiet"}
+
+    def _fitted(self, purpose: str) -> FittedArtifact:
+        if self._slot.fitted is None:
+            raise ConfigurationError(f"nothing was fitted yet; call fit(bars) before {purpose}")
+        return self._slot.fitted
+
+    @property
+    def _threads(self) -> int:
+        return self.plan.run.threads
+
+    @property
+    def _answering(self) -> str:
+        """The device that forecasts; Apple's GPU has no float64, and so trains alone."""
+        device = self.plan.recipe.optimisation.device
+        return "cpu" if device == "mps" else device
+
+    @contextmanager
+    def _working(self, threads: int) -> Generator[Audience]:
+        """While it works: a number of torch's threads and generators of its own; afterwards the program's are back."""
+        before = torch.get_num_threads()
+        with audience(quiet=self.quiet) as heard, HostGenerators(0).inside():
+            torch.set_num_threads(threads)
+            try:
+                yield heard
+            except LoopError as error:
+                raise ConfigurationError(str(error)) from error
+            finally:
+                torch.set_num_threads(before)
+
+
+def _path(given: str | Path | None) -> Path | None:
+    return None if given is None else Path(given)
