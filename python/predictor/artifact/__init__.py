@@ -26,7 +26,7 @@ from predictor.artifact.ensemble import (
     load_ensemble,
     save_ensemble,
 )
-from predictor.artifact.folder import check_place, is_artifact, load, save
+from predictor.artifact.folder import AGAIN, check_place, is_artifact, load, save
 from predictor.artifact.manifest import (
     CONTENTS,
     DIGEST,
@@ -38,9 +38,11 @@ from predictor.artifact.manifest import (
     Manifest,
     write_manifest,
 )
+from predictor.artifact.named import named
 from predictor.artifact.parts import Artifact, Golden, StoredArtifact
 
 __all__ = [
+    "AGAIN",
     "COMBINATION",
     "CONTENTS",
     "DIGEST",
@@ -64,6 +66,7 @@ __all__ = [
     "is_ensemble",
     "load",
     "load_ensemble",
+    "named",
     "save",
     "save_ensemble",
     "write_manifest",

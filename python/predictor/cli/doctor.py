@@ -177,8 +177,8 @@ def _prediction(artifact: Path, device: str) -> Check:
     except (ImportError, OSError) as error:
         return Check(name="prediction", ok=False, detail=str(error), remedy="install torch")
     except QuantraError as error:
-        return Check(name="prediction", ok=False, detail=error.message, remedy="restore the artifact from its source")
-    return Check(name="prediction", ok=True, detail=f"{info.name} version {info.version} gives the recorded numbers")
+        return Check(name="prediction", ok=False, detail=error.message)
+    return Check(name="prediction", ok=True, detail=f"{info.name}@{info.version} gives the recorded numbers")
 
 
 def _table(checks: Iterable[Check]) -> Table:

@@ -275,7 +275,8 @@ def _warn_of_gap(console: Console, attribution: Attribution, symbol: str) -> Non
     s = attribution.symbols.index(symbol)
     if not attribution.converged[s]:
         gap = 100 * float(attribution.relative_gap[s])
-        _warn(console, (f"the contributions of {symbol} add up to the difference only within {gap:.2f} %",))
+        told = f"the contributions of {symbol} are approximate: their sum is {gap:.2f} % off what they explain"
+        _warn(console, (told,))
 
 
 def doubted(explanation: Explanation, doubts: tuple[str, ...]) -> Explanation:

@@ -9,6 +9,7 @@ import grpc
 from predictor._pb.prediction_pb2_grpc import PredictionServiceStub
 from predictor.bars import BarPanel
 from predictor.catalog import ModelInfo
+from predictor.client.address import target_of
 from predictor.client.calls import DEFAULT_TIMEOUT_S, UnaryCall, checked_timeout, read
 from predictor.client.credentials import ClientCredentials, Connecting, connecting
 from predictor.client.failures import closed, error_of
@@ -30,7 +31,7 @@ class QuantraClient:
     """Asks a server and waits for its answers; safe to use from many threads.
 
     Args:
-        target: "HOST:PORT", or "unix:PATH".
+        target: "HOST:PORT" or "unix:PATH"; http:// may stand before it, and https:// where there is `credentials.ca`.
         model: "NAME", "NAME@VERSION" or "NAME@ALIAS"; empty = the only model that the server has.
         timeout_s: Seconds that one call may take: above 0, at most LONGEST_TIMEOUT_S. Each method takes another one.
         credentials: what vouches for the server and for the client; None: plain text, and QUANTRA_TOKEN if it is set.
@@ -51,6 +52,7 @@ class QuantraClient:
         credentials: ClientCredentials | None = None,
         channel: grpc.Channel | None = None,
     ) -> None:
+        target = target if channel is not None else target_of(target, credentials)
         self._target = target
         self._model = model
         self._timeout_s = checked_timeout(timeout_s)

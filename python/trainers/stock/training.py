@@ -168,7 +168,7 @@ def _lesson(material: Material, recipe: Recipe, announce: Callable[[str], None],
 
 def _kept(fitted: FittedNetwork) -> str:
     if not fitted.best_epoch:
-        return "the initial weights are best"
+        return "no epoch was better than the network before training, which is kept"
     return f"epoch {fitted.best_epoch} of {len(fitted.epochs)} is the best"
 
 

@@ -152,7 +152,8 @@ def _stored(folder: Path) -> StoredArtifact:
         raise ConfigurationError(
             f"{folder} is an ensemble itself; give its members instead: {folder}/{artifact.MEMBERS}/NAME"
         )
-    return artifact.load(folder)
+    with artifact.named(folder):
+        return artifact.load(folder)
 
 
 def _refuse_twins(members: Mapping[str, StoredArtifact]) -> None:

@@ -7,6 +7,7 @@ import torch
 import typer
 from rich.console import Console
 
+from predictor.artifact import named
 from predictor.cli.flags import with_flags
 from predictor.cli.options import ArtifactArgument, AsJson, BarsFlags, CovariateFlags, Report
 from predictor.cli.output import write_json
@@ -66,7 +67,9 @@ def evaluate_command(
 
 
 def _model(folder: Path, device: str) -> Judgeable:
-    model = load_model(folder, (folder.name, 0), Runtime(device=choose_device(device), max_rows=ROWS))
+    runtime = Runtime(device=choose_device(device), max_rows=ROWS)
+    with named(folder):
+        model = load_model(folder, (folder.name, 0), runtime)
     if not isinstance(model, Judgeable):
         raise ConfigurationError(f"a {type(model).__name__} cannot be evaluated")
     return model
