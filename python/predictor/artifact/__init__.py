@@ -26,7 +26,7 @@ from predictor.artifact.ensemble import (
     load_ensemble,
     save_ensemble,
 )
-from predictor.artifact.folder import AGAIN, check_place, is_artifact, load, save
+from predictor.artifact.folder import AGAIN, check_place, is_artifact, load, save, verified_manifest
 from predictor.artifact.manifest import (
     CONTENTS,
     DIGEST,
@@ -69,5 +69,6 @@ __all__ = [
     "named",
     "save",
     "save_ensemble",
+    "verified_manifest",
     "write_manifest",
 ]
