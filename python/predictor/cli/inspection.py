@@ -219,6 +219,7 @@ def alias(
         write_json({"model": name, "alias": alias, "version": version, "problems": problems})
     else:
         typer.echo(f"{name}@{alias} is now version {version}.")
+        tell_next(quantra("models", "--models", models), quantra("serve", "--models", models))
 
 
 def warned_of_aliases(folder: Path, device: str = "cpu") -> list[str]:

@@ -1,11 +1,40 @@
 """What to do after a command: commands to copy, as the last lines that a person is shown."""
 
+import re
 import shlex
-from typing import Final
+from dataclasses import Field, asdict, fields
+from typing import TYPE_CHECKING, Any, Final
 
 from rich.console import Console
 
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
 _BEGINNING: Final = "Next: "
+_SECRET: Final = re.compile(r"\w[\w+]*://[^/]*@.*")
+"""An address with a user's name, and so perhaps a password."""
+
+
+def given(*groups: "DataclassInstance") -> tuple[str, ...]:
+    """The flags of these groups as they were given, to name them in another command; an address with a password is not.
+
+    Args:
+        groups: such as `BarsFlags`: each field is the flag of its name.
+    """
+    return tuple(
+        word for group in groups for field in fields(group) for word in _words(field, asdict(group)[field.name])
+    )
+
+
+def _words(field: Field[Any], value: Any) -> tuple[str, ...]:
+    """One flag with its value; nothing where it has its default."""
+    flag = f"--{field.name.replace('_', '-')}"
+    if value is None or value == field.default:
+        return ()
+    if value is True:
+        return (flag,)
+    values = value if isinstance(value, list) else [value]
+    return tuple(word for one in values for word in (flag, _SECRET.sub("BARS", str(one))))
 
 
 def quantra(*words: object) -> str:

@@ -13,6 +13,7 @@ from rich.console import Console
 from predictor.bars import BarPanel
 from predictor.catalog import ModelInfo
 from predictor.cli.flags import with_flags
+from predictor.cli.next_steps import given, quantra, tell_next
 from predictor.cli.options import AsJson, BarsFlags, CovariateFlags, Device, InputFlags, Plot, named_symbols
 from predictor.cli.output import (
     contributions_table,
@@ -182,6 +183,8 @@ def predict(  # noqa: PLR0913 - one argument a group of flags
         _tell(forecast, shown, panel.currency)
     if plot is not None and shown:
         write_charts(plot, [forecast_chart(panel, forecast, name) for name in shown])
+    if shown and not as_json:
+        tell_next(quantra("explain", *given(source, bars, files, inputs), "--symbol", shown[0]))
 
 
 @with_flags
@@ -213,6 +216,8 @@ def explain(  # noqa: PLR0913 - one argument a group of flags
         _tell_reasons(attribution, shown, lag)
     if plot is not None and shown:
         write_charts(plot, [attribution.plot(name) for name in shown])
+    if source.artifact is not None and shown and not as_json:
+        tell_next(quantra("report", source.artifact, *given(bars, files, inputs), "--symbol", shown[0]))
 
 
 def _tell(forecast: Forecast, shown: Sequence[str], currency: str) -> None:

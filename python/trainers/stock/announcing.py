@@ -1,10 +1,14 @@
-"""How a command announces its stages and its warnings."""
+"""How a command announces its stages, its warnings, and what can be done next."""
 
 import json
 import sys
 from collections.abc import Callable
+from pathlib import Path
 
 from rich.console import Console
+
+from predictor.cli.next_steps import given, quantra, tell_next
+from predictor.cli.options import BarsFlags, CovariateFlags
 
 
 def announcer(*, as_json: bool) -> Callable[[str], None]:
@@ -36,6 +40,15 @@ def warner(*, as_json: bool) -> Callable[[str], None]:
 def warn_beside(line: str) -> None:
     """Warns where `announce_beside` announces."""
     _print_warning(Console(stderr=True), line)
+
+
+def tell_use_of(out: Path, bars: BarsFlags, files: CovariateFlags) -> None:
+    """Tells a person what to do with a new artifact, on the bars that it was made of."""
+    tell_next(
+        quantra("inspect", out),
+        quantra("evaluate", out, *given(bars, files)),
+        quantra("predict", "--artifact", out, *given(bars, files)),
+    )
 
 
 def _print_warning(console: Console, line: str) -> None:

@@ -22,7 +22,7 @@ from predictor.networks import KINDS, Edges, NetworkConfig, PanelConfig, Target
 from predictor.parent import stop_with_parent
 from trainers.loop import LoopError, StoppedError, launched_rank
 from trainers.options import RunOptions, consumer
-from trainers.stock.announcing import announcer, warner
+from trainers.stock.announcing import announcer, tell_use_of, warner
 from trainers.stock.doubts import to_nobody
 from trainers.stock.edges import read_edges
 from trainers.stock.flags import Reads, StartOption, chosen_parent, continued, refuse_learning
@@ -71,6 +71,8 @@ def stock(  # noqa: PLR0913 - one argument a group of flags
     trained = _trained(Material(panel, features, covariates, given, parent), whole, out, run, rank)
     if rank == 0:
         _tell(trained, as_json=run.as_json)
+        if not run.as_json:
+            tell_use_of(out, bars, files)
 
 
 def _edges(path: Path, bars: BarPanel, recipe: Recipe) -> Edges:
@@ -115,8 +117,7 @@ def _tell(trained: Trained, *, as_json: bool) -> None:
         return
     console = Console()
     console.print(judgement(trained.summary))
-    # One line, and plain: a path may hold brackets, and the command is there to be copied.
-    console.print(f"Saved {trained.folder}. Next: quantra inspect {trained.folder}", soft_wrap=True, markup=False)
+    console.print(f"Saved {trained.folder}.", soft_wrap=True, markup=False)  # plain: a path may hold brackets
 
 
 def _check_same(out: Path, recipe: Recipe, parent: Parent | None) -> None:

@@ -11,6 +11,7 @@ from rich.console import Console
 
 from predictor.audit_record import AuditRecord, audit_path, write_audit
 from predictor.cli.flags import with_flags
+from predictor.cli.next_steps import given, quantra, tell_next
 from predictor.cli.options import BarsFlags, CovariateFlags, Report
 from predictor.cli.output import audit_table
 from predictor.errors import ConfigurationError
@@ -53,6 +54,8 @@ def audit_command(
     if report is not None:
         write_audit_page(report, artifact_name(path), record)
     _tell(record, audit_path(path), as_json=run.as_json)
+    if subject.artifact is not None and not run.as_json:
+        tell_next(quantra("report", subject.artifact, *given(bars, files)))
 
 
 def _tell(record: AuditRecord, path: Path, *, as_json: bool) -> None:

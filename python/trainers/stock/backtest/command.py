@@ -15,6 +15,7 @@ from predictor import canonical
 from predictor.bars import BarPanel
 from predictor.canonical import Json
 from predictor.cli.flags import with_flags
+from predictor.cli.next_steps import given, quantra, tell_next
 from predictor.cli.options import BarsFlags, CovariateFlags, Report
 from predictor.covariates import CovariateSource
 from predictor.errors import InSampleError, shown_date
@@ -127,6 +128,8 @@ def backtest_command(  # noqa: PLR0913 - one argument a group of flags
     if report is not None:
         write_backtest(report, artifact_name(subject.path or folder.path), result)
     _tell(result, folder.path, as_json=run.as_json)
+    if subject.artifact is not None and not run.as_json:
+        tell_next(quantra("audit", subject.artifact, *given(bars, files)))
 
 
 def check_allowed(source: ModelSource, bars: BarPanel, plan: WalkForwardPlan) -> None:

@@ -14,7 +14,7 @@ from predictor.cli.options import AsJson, BarsFlags, CovariateFlags
 from predictor.cli.output import judgement, write_json
 from predictor.flags import Flag
 from trainers.options import Threads
-from trainers.stock.announcing import announce_beside, warn_beside
+from trainers.stock.announcing import announce_beside, tell_use_of, warn_beside
 from trainers.stock.ensembles.join import JoinedEnsemble, join
 
 
@@ -40,6 +40,7 @@ def ensemble(
         write_json({"kind": "joined", "artifact": str(joined.folder), "members": joined.members, "card": joined.card})
         return
     _tell(joined, Console(highlight=False))
+    tell_use_of(out, bars, files)
 
 
 def named(folders: Sequence[Path]) -> dict[str, Path]:
@@ -56,8 +57,7 @@ def named(folders: Sequence[Path]) -> dict[str, Path]:
 def _tell(joined: JoinedEnsemble, console: Console) -> None:
     console.print(judgement(joined.summary))
     console.print(_beside_members(joined.summary), markup=False)
-    next_step = f"Saved {joined.folder} of {', '.join(joined.members)}. Next: quantra inspect {joined.folder}"
-    console.print(next_step, soft_wrap=True, markup=False)
+    console.print(f"Saved {joined.folder} of {', '.join(joined.members)}.", soft_wrap=True, markup=False)
 
 
 def _beside_members(card: Card) -> str:

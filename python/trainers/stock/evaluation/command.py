@@ -1,6 +1,7 @@
 """`quantra evaluate`."""
 
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import torch
@@ -9,9 +10,10 @@ from rich.console import Console
 
 from predictor.artifact import named
 from predictor.cli.flags import with_flags
+from predictor.cli.next_steps import given, quantra, tell_next
 from predictor.cli.options import ArtifactArgument, AsJson, BarsFlags, CovariateFlags, Report
 from predictor.cli.output import write_json
-from predictor.errors import ConfigurationError, InSampleError
+from predictor.errors import ConfigurationError, InSampleError, shown_date
 from predictor.inference import choose_device
 from predictor.registry import Runtime, load_model
 from predictor.report.templates import artifact_name
@@ -64,6 +66,14 @@ def evaluate_command(
         write_json(evaluation.to_json())
     else:
         _show(evaluation)
+        tell_next(*_after(artifact, bars, files, evaluation))
+
+
+def _after(artifact: Path, bars: BarsFlags, files: CovariateFlags, evaluation: Evaluation) -> Iterator[str]:
+    """Trade on the days that were judged, and try to refute it."""
+    days = ("--start", shown_date(evaluation.days.first), "--end", shown_date(evaluation.days.last))
+    yield quantra("backtest", artifact, *given(bars, files), *days)
+    yield quantra("audit", artifact, *given(bars, files))
 
 
 def _model(folder: Path, device: str) -> Judgeable:

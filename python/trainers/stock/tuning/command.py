@@ -19,7 +19,7 @@ from predictor.networks import Target, kind_named
 from trainers.loop import LoopError
 from trainers.options import RunOptions
 from trainers.progress import Consumer, JsonLines, progress_for
-from trainers.stock.announcing import announcer, warner
+from trainers.stock.announcing import announcer, tell_use_of, warner
 from trainers.stock.data import History
 from trainers.stock.doubts import heard, of_recipe, of_steps
 from trainers.stock.fitting import fit_pipeline
@@ -77,6 +77,8 @@ def tune_stock(  # noqa: PLR0913 - one argument a group of flags
     out.parent.mkdir(parents=True, exist_ok=True)
     result, trained = _searched(material, whole, effort, out, as_json=run.as_json)
     _tell(result, trained, as_json=run.as_json)
+    if not run.as_json:
+        tell_use_of(out, bars, files)
 
 
 def _searched(
@@ -127,4 +129,4 @@ def _tell(result: SearchResult, trained: Trained, *, as_json: bool) -> None:
         "chosen on."
     )
     console.print(judgement(trained.summary))
-    console.print(f"Saved {trained.folder}. Next: quantra inspect {trained.folder}", soft_wrap=True, markup=False)
+    console.print(f"Saved {trained.folder}.", soft_wrap=True, markup=False)
