@@ -22,6 +22,7 @@ from predictor.networks import KINDS, Edges, NetworkConfig, PanelConfig, Target
 from predictor.parent import stop_with_parent
 from trainers.loop import LoopError, StoppedError, launched_rank
 from trainers.options import RunOptions, consumer
+from trainers.progress import unwatched, watched_on
 from trainers.stock.announcing import announcer, tell_use_of, warner
 from trainers.stock.doubts import to_nobody
 from trainers.stock.edges import read_edges
@@ -93,6 +94,7 @@ def _trained(material: Material, recipe: Recipe, out: Path, options: RunOptions,
             # The first process of a group announces for all.
             announce=announcer(as_json=options.as_json) if rank == 0 else to_nobody,
             warn=warner(as_json=options.as_json) if rank == 0 else to_nobody,
+            stepwise=unwatched if options.as_json or rank else watched_on(sys.stdout),
             keeping=Keeping(
                 folder=folder / "checkpoints",
                 resume=options.resume,

@@ -35,7 +35,7 @@ def check_enough(
     raise ConfigurationError(
         f"the bars have {len(sessions)} sessions, and {have} of them are for training, but this model needs at least "
         f"{need} there: {_bars_of_a_window(features, recipe)} bars before a forecast and {recipe.target.reach} after "
-        f"it, and {_count(_windows(recipe))} to learn from; {_advice(need, recipe)}"
+        f"it, and {_count(_windows(recipe))} to learn from; {_advice(need, recipe, sessions, splits)}"
     )
 
 
@@ -59,9 +59,9 @@ def _count(forecasts: int) -> str:
     return f"{forecasts} forecast{'' if forecasts == 1 else 's'}"
 
 
-def _advice(need: int, recipe: Recipe) -> str:
-    if recipe.parts is not None:
-        return "give earlier bars, or move the parts (--splits)"
+def _advice(need: int, recipe: Recipe, sessions: NDArray[np.int32], splits: Splits) -> str:
+    if recipe.parts is not None or splits != recipe.splits(sessions):  # as in a refit, which has no test part
+        return "give earlier bars, or make that part longer"
     shares = recipe.shares
     smallest = min(shares.selection, shares.calibration, shares.test)
     # One more than each share needs: parts are cut at whole sessions.

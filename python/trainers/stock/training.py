@@ -16,7 +16,7 @@ from predictor.inference import choose_device
 from predictor.model import UNITS, Identity, Model, output_map
 from predictor.networks import PanelForecasting
 from trainers.loop import Checkpoints, launched_rank
-from trainers.progress import Consumer
+from trainers.progress import Consumer, Stepwise, unwatched
 from trainers.stock import card
 from trainers.stock.covariates import covariates_card
 from trainers.stock.data import History
@@ -71,7 +71,7 @@ class Keeping:
     """How many of the newest stay."""
 
 
-def train(
+def train(  # noqa: PLR0913 - what shows the work may be left out
     material: Material,
     recipe: Recipe,
     out: Path,
@@ -79,6 +79,7 @@ def train(
     consume: Consumer,
     announce: Callable[[str], None] = to_nobody,
     warn: Warn = to_nobody,
+    stepwise: Stepwise = unwatched,
     keeping: Keeping | None = None,
     tuning: Mapping[str, Json] | None = None,
 ) -> Trained:
@@ -94,6 +95,7 @@ def train(
         consume: progress and logs of the epochs.
         announce: told which stage begins before and after them, such as `computing features`.
         warn: told what makes bars and files doubtful, before the epochs; the card's notes on the data hold it too.
+        stepwise: shows how far the scoring after the epochs is.
         keeping: checkpoints, which are removed when the artifact is saved; None for none.
         tuning: what the card records of the search that the recipe came from; None for no search.
 
@@ -115,7 +117,7 @@ def train(
     with checkpoints.open() if checkpoints is not None and launched_rank() == 0 else nullcontext():
         fitted = fit(lesson.prepared, recipe.optimisation, checkpoints, consume)
         announce(f"{_kept(fitted)}; calibrating and scoring it against the baselines")
-        made = lesson.artifact_of(fitted, tuning)
+        made = lesson.artifact_of(fitted, tuning, stepwise)
         announce("recording the golden instance, and saving")
         if launched_rank() == 0:
             _save(out, made, checkpoints)
@@ -133,14 +135,14 @@ class _Lesson:
     doubts: tuple[str, ...]
     prepared: PreparedTraining
 
-    def artifact_of(self, fitted: FittedNetwork, tuning: Mapping[str, Json] | None) -> Artifact:
+    def artifact_of(self, fitted: FittedNetwork, tuning: Mapping[str, Json] | None, stepwise: Stepwise) -> Artifact:
         """The calibrated artifact, with its card."""
         made = calibrated(fitted, self.history, self.splits, self.recipe)
         searched: dict[str, Json] = {} if tuning is None else {"tuning": dict(tuning)}
         before = {} if self.material.parent is None else self.material.parent.card()
         told = (
             before
-            | _card(made, fitted, self, origin_notes(before))
+            | _card(made, fitted, self, origin_notes(before), stepwise)
             | edges_card(fitted.network, self.material.edges)
             | searched
         )
@@ -168,7 +170,7 @@ def _lesson(material: Material, recipe: Recipe, announce: Callable[[str], None],
 
 def _kept(fitted: FittedNetwork) -> str:
     if not fitted.best_epoch:
-        return "no epoch was better than the network before training, which is kept"
+        return "the network before training is kept: no epoch was better"
     return f"epoch {fitted.best_epoch} of {len(fitted.epochs)} is the best"
 
 
@@ -229,16 +231,17 @@ def _model(made: Artifact) -> Model:
     return Model.assemble(identity, made, device=choose_device("cpu"), max_rows=256)
 
 
-def _card(made: Artifact, fitted: FittedNetwork, lesson: _Lesson, origin: tuple[str, ...]) -> dict[str, Json]:
+def _card(
+    made: Artifact, fitted: FittedNetwork, lesson: _Lesson, origin: tuple[str, ...], stepwise: Stepwise
+) -> dict[str, Json]:
     history, splits, recipe = lesson.history, lesson.splits, lesson.recipe
     windows = history.windows(splits.test)
     judged = EvaluationSet.of(history, windows, recipe.quantiles)
     engine = engine_of(fitted.network, made.manifest)
     ours = forecasts_of(engine, output_map(made.manifest), history, windows, made.manifest.universe)
     plan = quick_baselines(recipe.target.kind, len(history.bars.symbols))
-    result = benchmark(
-        judged, OURS, ours, InformationSet.of(history, splits, seen_until(splits), recipe.quantiles), plan
-    )
+    known = InformationSet.of(history, splits, seen_until(splits), recipe.quantiles)
+    result = benchmark(judged, OURS, ours, known, plan, stepwise=stepwise)
     unit = UNITS[recipe.target.kind]
     return {
         "data": card.data_card(history.bars, lesson.doubts, untaught(history, splits)),

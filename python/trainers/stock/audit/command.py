@@ -20,6 +20,7 @@ from predictor.replacement import check_file
 from predictor.report.templates import artifact_name
 from trainers.loop import LoopError
 from trainers.options import RunOptions
+from trainers.progress import progress_for, unwatched, watched_on
 from trainers.stock.announcing import announcer, warner
 from trainers.stock.audit.page import write_audit_page
 from trainers.stock.audit.run import Depth, audit
@@ -47,7 +48,17 @@ def audit_command(
     whole = chosen_terms(terms, source)
     announce, warn = announcer(as_json=run.as_json), warner(as_json=run.as_json)
     try:
-        record = audit(source, bars.read(), terms=whole, tactic=tactic, depth=depth, announce=announce, warn=warn)
+        record = audit(
+            source,
+            bars.read(),
+            terms=whole,
+            tactic=tactic,
+            depth=depth,
+            announce=announce,
+            warn=warn,
+            stepwise=unwatched if run.as_json else watched_on(sys.stdout),
+            consume=None if run.as_json else progress_for(sys.stdout),
+        )
     except LoopError as error:
         raise ConfigurationError(str(error)) from error
     write_audit(path, record)

@@ -23,6 +23,7 @@ from predictor.flags import Flag, Given, Only
 from predictor.replacement import check_folder, replace_file
 from predictor.report.templates import artifact_name
 from trainers.options import AnsweringDevice, RunOptions
+from trainers.progress import unwatched, watched_on
 from trainers.stock.announcing import warner
 from trainers.stock.backtest.folds import Fold, WalkForwardPlan, decision_span
 from trainers.stock.backtest.page import write_backtest
@@ -120,7 +121,17 @@ def backtest_command(  # noqa: PLR0913 - one argument a group of flags
     heard(source.doubts(panel), warner(as_json=run.as_json))
     watch = _watch(as_json=run.as_json)
     try:
-        result = backtest(source, panel, plan, terms=whole, tactic=tactic, folder=folder, workers=workers, watch=watch)
+        result = backtest(
+            source,
+            panel,
+            plan,
+            terms=whole,
+            tactic=tactic,
+            folder=folder,
+            workers=workers,
+            watch=watch,
+            stepwise=unwatched if run.as_json else watched_on(sys.stdout),
+        )
     except KeyboardInterrupt:
         sys.stderr.write("the forecasts so far are kept; continue with the same command and --resume\n")
         raise

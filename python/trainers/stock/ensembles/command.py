@@ -1,5 +1,6 @@
 """`quantra ensemble`."""
 
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
@@ -14,6 +15,7 @@ from predictor.cli.options import AsJson, BarsFlags, CovariateFlags
 from predictor.cli.output import judgement, write_json
 from predictor.flags import Flag
 from trainers.options import Threads
+from trainers.progress import watched_on
 from trainers.stock.announcing import announce_beside, tell_use_of, warn_beside
 from trainers.stock.ensembles.join import JoinedEnsemble, join
 
@@ -35,7 +37,15 @@ def ensemble(
     """
     torch.set_num_threads(threads)
     covariates = files.read()
-    joined = join(bars.read(), named(artifacts), out, covariates=covariates, announce=announce_beside, warn=warn_beside)
+    joined = join(
+        bars.read(),
+        named(artifacts),
+        out,
+        covariates=covariates,
+        announce=announce_beside,
+        warn=warn_beside,
+        stepwise=watched_on(sys.stderr),
+    )
     if as_json:
         write_json({"kind": "joined", "artifact": str(joined.folder), "members": joined.members, "card": joined.card})
         return

@@ -19,7 +19,7 @@ from predictor.registry import Runtime, load_model
 from predictor.report.templates import artifact_name
 from trainers.loop import LoopError
 from trainers.options import Threads
-from trainers.progress import progress_for
+from trainers.progress import progress_for, watched_on
 from trainers.stock.announcing import announce_beside, warn_beside
 from trainers.stock.data import ROWS
 from trainers.stock.evaluation.bound_model import Judgeable
@@ -54,6 +54,7 @@ def evaluate_command(
             consume=progress_for(sys.stderr),
             announce=announce_beside,
             warn=warn_beside,
+            stepwise=watched_on(sys.stderr),
             covariates=files.read(),
         )
     except InSampleError as error:

@@ -18,7 +18,7 @@ from predictor.flags import Flag, Given, Only
 from predictor.networks import Target, kind_named
 from trainers.loop import LoopError
 from trainers.options import RunOptions
-from trainers.progress import Consumer, JsonLines, progress_for
+from trainers.progress import Consumer, JsonLines, progress_for, unwatched, watched_on
 from trainers.stock.announcing import announcer, tell_use_of, warner
 from trainers.stock.data import History
 from trainers.stock.doubts import heard, of_recipe, of_steps
@@ -92,7 +92,8 @@ def _searched(
     try:
         result = search(asked, effort.kept(out, recipe.kind), consume=consume, announce=announce)
         announce("training the best recipe for its artifact")
-        return result, train(material, result.recipe, out, consume=consume, tuning=result.card())
+        stepwise = unwatched if as_json else watched_on(sys.stdout)
+        return result, train(material, result.recipe, out, consume=consume, stepwise=stepwise, tuning=result.card())
     except LoopError as error:
         raise ConfigurationError(str(error)) from error
 
