@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
-from typing import Annotated, NamedTuple, Protocol, Self
+from typing import Annotated, Final, NamedTuple, Protocol, Self
 
 import numpy as np
 import typer
@@ -32,6 +32,9 @@ from predictor.internals import session_in_words
 from predictor.interruption import loading
 from predictor.report import forecast_chart
 from predictor.skill import line_of
+
+MEDIAN: Final = 0.5
+"""The quantile that is explained where no other is named."""
 
 
 class Answerer(Protocol):
@@ -184,7 +187,8 @@ def predict(  # noqa: PLR0913 - one argument a group of flags
     if plot is not None and shown:
         write_charts(plot, [forecast_chart(panel, forecast, name) for name in shown])
     if shown and not as_json:
-        tell_next(quantra("explain", *given(source, bars, files, inputs), "--symbol", shown[0]))
+        asked_for = (*given(source, bars, files, inputs), "--symbol", shown[0], *_point_of(forecast))
+        tell_next(quantra("explain", *asked_for))
 
 
 @with_flags
@@ -195,7 +199,7 @@ def explain(  # noqa: PLR0913 - one argument a group of flags
     files: CovariateFlags,
     symbols: Symbols = None,
     horizon: Annotated[int, typer.Option(help="Explain this horizon, in sessions.")] = 5,
-    quantile: Annotated[float, typer.Option(help="Explain this quantile.")] = 0.5,
+    quantile: Annotated[float, typer.Option(help="Explain this quantile.")] = MEDIAN,
     inputs: InputFlags,
     plot: Plot = None,
     as_json: AsJson = False,
@@ -218,6 +222,13 @@ def explain(  # noqa: PLR0913 - one argument a group of flags
         write_charts(plot, [attribution.plot(name) for name in shown])
     if source.artifact is not None and shown and not as_json:
         tell_next(quantra("report", source.artifact, *given(bars, files, inputs), "--symbol", shown[0]))
+
+
+def _point_of(forecast: Forecast) -> tuple[str, ...]:
+    """The flags that pick a number of the forecast to explain: its last horizon, and the median where there is one."""
+    middle = forecast.quantiles[len(forecast.quantiles) // 2]
+    quantile = () if MEDIAN in forecast.quantiles else ("--quantile", f"{middle:g}")
+    return ("--horizon", str(forecast.horizons[-1]), *quantile)
 
 
 def _tell(forecast: Forecast, shown: Sequence[str], currency: str) -> None:

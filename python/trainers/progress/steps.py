@@ -66,7 +66,6 @@ class _OnABar:
                 bar.update(task, state=tell(step))
                 yield step
                 bar.advance(task)
-            bar.update(task, state="")
 
 
 def _bar(stream: IO[str]) -> "Progress":
