@@ -41,7 +41,7 @@ OURS: Final = (
     Command(
         "demo",
         "trainers.demo.command:demo",
-        "Train on real bars, serve, query from Python and C#, and write report.html; about a minute.",
+        "Train on real bars, serve, query from Python and C#, and write report.html; less than a minute.",
         "Example: quantra demo --out demo --keep-serving",
     ),
 )
