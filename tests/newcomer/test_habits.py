@@ -4,12 +4,14 @@ import io
 import json
 import re
 import shlex
+from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import pytest
 from artifacts import NO_SKILL, save_artifact, save_small_artifact, small_artifact, with_skill
+from cards import full_card
 from market import bokeh_panel
 from serving import serving
 
@@ -150,12 +152,22 @@ def test_models_wants_one_place(flags: list[str]) -> None:
 # --- inspect
 
 
-def test_inspect_fits_on_a_screen(models: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_inspect_fits_on_a_screen(tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "100")
-    few = shown(capsys, "inspect", models / "mine" / "2").splitlines()
-    assert len(few) <= 40
-    assert max(map(len, few[:-3])) <= 100
-    assert len(shown(capsys, "inspect", models / "mine" / "2", "--all").splitlines()) > 80
+    card: Any = full_card()
+    card["scores"]["rows"] += [{**card["scores"]["rows"][1], "name": f"another baseline {k}"} for k in range(20)]
+    made = small_artifact()
+    folder = save_artifact(tmp_path / "mine" / "1", replace(made, manifest=replace(made.manifest, card=card)))
+
+    few, whole = shown(capsys, "inspect", folder), shown(capsys, "inspect", folder, "--all")
+
+    assert len(few.splitlines()) <= 40
+    assert max(map(len, few.splitlines()[:-2])) <= 100
+    for told in ("No skill over GARCH(1,1)-t", "140 bars of each symbol", "this model", "best epoch 7 of 12"):
+        assert told in " ".join(few.split())
+    assert "another baseline 7" not in few
+    assert "another baseline 7" in whole
+    assert len(whole.splitlines()) > 100
 
 
 # --- what to do next
