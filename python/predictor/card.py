@@ -214,6 +214,11 @@ class Card:
     notes: tuple[str, ...] = ()
     """What a reader of the scores must know."""
 
+    @property
+    def trained_to(self) -> int:
+        """Last session that a label of training, selection or calibration touched, yyyymmdd; 0 if unknown."""
+        return max((split.last for split in self.splits if split.name != "test"), default=0)
+
     @classmethod
     def from_json(cls, text: str) -> Self:
         """Read `ModelInfo.card_json`.

@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
+from predictor.skill import Skill
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FeatureInfo:
@@ -70,3 +72,30 @@ class ModelInfo:
     weights_hash: str
     card_json: str
     """JSON: data, splits, training recipe, held-out scores beside the baselines."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listing:
+    """One version of a model, as a list of models tells it.
+
+    Attributes:
+        name: of the model.
+        version: of it.
+        aliases: that name this version.
+        kind: the network, or `ensemble`; empty where the manifest cannot be read.
+        skill: how it did on held-out days; None if its card does not say.
+        trained_to: last session that a label of training, selection or calibration touched, yyyymmdd; 0 if unknown.
+        calendar_ends: last session that it can be asked about, yyyymmdd; 0 if unknown.
+        size: of all its files, in bytes; None of a server's.
+        problem: why it cannot be read; empty if it can.
+    """
+
+    name: str
+    version: int
+    aliases: tuple[str, ...] = ()
+    kind: str = ""
+    skill: Skill | None = None
+    trained_to: int = 0
+    calendar_ends: int = 0
+    size: int | None = None
+    problem: str = ""

@@ -6,8 +6,10 @@ from queue import SimpleQueue
 from types import TracebackType
 from typing import Self
 
+from predictor.artifact import named
 from predictor.catalog import ModelInfo
 from predictor.covariates import Covariates
+from predictor.errors import UnavailableError
 from predictor.forecast import Attribution, Explanation, Forecast, Outcome, forecast_or_raise
 from predictor.global_importance import GlobalImportance, GlobalQuery
 from predictor.inference import choose_device
@@ -27,6 +29,7 @@ class Forecaster:
 
     def __init__(self, service: PredictionService) -> None:
         self._service = service
+        self._is_closed = False
 
     @classmethod
     def load(cls, path: str | Path, device: str = "auto", *, max_batch_rows: int = 256) -> Self:
@@ -43,7 +46,10 @@ class Forecaster:
         """
         folder = Path(path).resolve()
         name, version = folder.parent.name, int(folder.name) if folder.name.isdecimal() else 0
-        return cls.of(load_model(folder, (name, version), Runtime(choose_device(device), max_batch_rows)))
+        runtime = Runtime(choose_device(device), max_batch_rows)
+        with named(Path(path)):
+            model = load_model(folder, (name, version), runtime)
+        return cls.of(model)
 
     @classmethod
     def of(cls, model: Answering) -> Self:
@@ -65,6 +71,7 @@ class Forecaster:
 
     def predict_many(self, instances: Sequence[Question]) -> tuple[Outcome, ...]:
         """Forecast many panels, in order; a bad one is answered with its error."""
+        self._check_open()
         asked = [instance_of(item) for item in instances]
         return self._service.predict_here("", asked, NEVER)
 
@@ -88,6 +95,7 @@ class Forecaster:
         Raises:
             QuantraError: as `feature_importance`.
         """
+        self._check_open()
         return self._service.explain("", query, Deadline()).result()
 
     def explain_global(self, query: GlobalQuery) -> Iterator[GlobalImportance]:
@@ -96,6 +104,7 @@ class Forecaster:
         Raises:
             QuantraError: as `feature_importance`, at any step.
         """
+        self._check_open()
         known: SimpleQueue[GlobalImportance | None] = SimpleQueue()
         deadline = Deadline()
         last = self._service.explain_global("", query, known.put, deadline)
@@ -111,13 +120,19 @@ class Forecaster:
         return self._service.model("")
 
     def close(self) -> None:
-        """Finish what waits."""
+        """Finish what waits; whoever asks later gets an UnavailableError."""
+        self._is_closed = True
         self._service.close()
 
     def __repr__(self) -> str:
         info = self.model()
         horizons = ", ".join(map(str, info.horizons))
         return f"Forecaster({info.name}@{info.version}: {info.kind}, {info.target_kind}, {horizons} sessions ahead)"
+
+    def _check_open(self) -> None:
+        """Raise UnavailableError once it is closed."""
+        if self._is_closed:
+            raise UnavailableError("this forecaster is closed; ask inside its `with`, or load the artifact again")
 
     def __enter__(self) -> Self:
         return self

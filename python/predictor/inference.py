@@ -1,6 +1,7 @@
 """Forecasts from inputs: eval mode, frozen parameters, `torch.inference_mode()`, rows in bounded chunks."""
 
 import copy
+import re
 from collections.abc import Iterator
 from typing import Final
 
@@ -13,6 +14,7 @@ from predictor.memory import is_out_of_memory, recover
 from predictor.networks import Inputs, Internals, Introspective, OutputMap, PanelOutput
 
 MOST_THREADS: Final = 4096
+_DEVICES: Final = re.compile(r"auto|cpu(:0)?|(cuda|xpu|mps)(:\d+)?")
 
 
 def choose_device(name: str) -> torch.device:
@@ -21,7 +23,9 @@ def choose_device(name: str) -> torch.device:
     Raises:
         ConfigurationError: there is no such device, or it is Apple's, which has no float64.
     """
-    if name.partition(":")[0] == "mps":
+    if _DEVICES.fullmatch(name) is None:
+        raise ConfigurationError(f"there is no device {name!r}; write auto, cpu, cuda, cuda:N for GPU number N, or mps")
+    if name.startswith("mps"):
         raise ConfigurationError(
             f"device {name!r} has no float64, in which forecasts and explanations are computed after the network; "
             "use --device cpu. Models can still be trained on it"
@@ -32,8 +36,15 @@ def choose_device(name: str) -> torch.device:
         device = torch.device(name)
         torch.empty(0, device=device)
     except (RuntimeError, AssertionError) as error:
-        raise ConfigurationError(f"device {name!r} is not available: {error}; use --device auto or cpu") from error
+        raise ConfigurationError(f"device {name!r} is not available: {_gpus()}; use --device auto or cpu") from error
     return device
+
+
+def _gpus() -> str:
+    """What torch can use of this machine's GPUs, in words."""
+    count = torch.cuda.device_count()
+    numbers = ", ".join(f"cuda:{number}" for number in range(count))
+    return f"this machine has {numbers}" if count else "torch finds no CUDA GPU here that it can use"
 
 
 def use_threads(count: int) -> None:

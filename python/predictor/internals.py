@@ -11,6 +11,8 @@ from predictor.arrays import FloatArray
 INTERNALS_NOTE: Final = "what the network attended to, not what moved the forecast"
 """Shown wherever internals are."""
 _SHOWN_SHARES: Final = 5
+TYPICAL: Final = "train_mean"
+"""The name of the baseline that a training gives every model: inputs at the mean of their training part."""
 
 
 def session_in_words(offset: int) -> str:
@@ -19,6 +21,11 @@ def session_in_words(offset: int) -> str:
         return "last session"
     count = f"{abs(offset)} session{'' if abs(offset) == 1 else 's'}"
     return f"{count} {'before' if offset < 0 else 'after'} the last"
+
+
+def baseline_in_words(name: str) -> str:
+    """What contributions count from, for people: `train_mean` is the typical input; another name is its own word."""
+    return "the typical input" if name == TYPICAL else name
 
 
 class InternalAxis(StrEnum):

@@ -102,14 +102,15 @@ def test_a_csharp_program_that_fails_fails_the_demo_and_shows_its_output(
     _put_on_the_path(tmp_path, "dotnet", "echo error CS1002; exit 3", monkeypatch)
     question = DemoPrograms(port=1, model="m", bars=Path("b.csv"), symbol="S", models=Path("models"))
     program, shown = Program(tmp_path / "csharp"), io.StringIO()
-    with program.building() as build, pytest.raises(UnavailableError, match="exit code 3"):
+    with program.building(question.csharp) as build, pytest.raises(UnavailableError, match="exit code 3"):
         ask_csharp(question, program, build, Console(file=shown))
     assert "error CS1002" in shown.getvalue()
 
 
 def test_a_build_that_is_not_waited_for_is_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     _put_on_the_path(tmp_path, "dotnet", "exec /bin/sleep 600", monkeypatch)
-    with Program(tmp_path / "csharp").building() as build:
+    with Program(tmp_path / "csharp").building("") as build:
+        assert build is not None
         assert build.poll() is None
     assert build.returncode == -signal.SIGKILL
 

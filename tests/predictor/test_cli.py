@@ -273,11 +273,11 @@ def test_inspect_shows_the_card(artifact: Path, tmp_path: Path, capsys: Capture)
     manifest = replace(stored.artifact.manifest, card=full_card())
     save(tmp_path / "full" / "3", replace(stored.artifact, manifest=manifest), stored.golden)
 
-    text = " ".join(output_of(capsys, "inspect", tmp_path / "full" / "3").replace("│", " ").split())
+    text = " ".join(output_of(capsys, "inspect", tmp_path / "full" / "3", "--all").replace("│", " ").split())
 
     for part in (
         SENTENCE,
-        "full version 3",
+        "full@3",
         "bars needed 140",
         "1, 5, 10, 20 sessions",
         "2000-01-03 to 2008-12-31, 8000 windows",
@@ -297,7 +297,7 @@ def test_inspect_shows_the_audit_next_to_the_artifact(artifact: Path, tmp_path: 
     record = audit_record(digest=hashlib.sha256((folder / "manifest.json").read_bytes()).hexdigest())
     write_audit(folder, record)
 
-    shown = " ".join(output_of(capsys, "inspect", folder).split())
+    shown = " ".join(output_of(capsys, "inspect", folder, "--all").split())
 
     assert "fail trials counted, Sharpe deflated" in shown
     assert "an artifact: fail" in shown
@@ -399,14 +399,16 @@ def test_doctor_is_content_here_and_runs_the_artifact(artifact: Path, capsys: Ca
     checks = {check["name"]: check for check in found["checks"]}
     assert found["ok"] is True
     assert checks["Python"]["detail"] == ".".join(map(str, sys.version_info[:3]))
-    assert checks["prediction"]["detail"] == "small version 1 gives the recorded numbers"
+    assert checks["prediction"]["detail"] == "small@1 gives the recorded numbers"
     assert {"torch", "numpy", "grpcio", "protobuf", "device", "dotnet", "write access", "port"} <= set(checks)
 
 
 def test_doctor_fails_on_a_damaged_artifact(tmp_path: Path, capsys: Capture) -> None:
     assert exit_code("doctor", "--artifact", tmp_path) == 1
 
-    assert "manifest.json: the file is missing" in " ".join(capsys.readouterr().out.split())
+    assert "holds no manifest.json, and so is not an artifact; copy the artifact again" in " ".join(
+        capsys.readouterr().out.split()
+    )
 
 
 def test_doctor_names_the_extra_of_a_missing_package(monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:

@@ -500,7 +500,7 @@ def test_inspecting_an_ensemble_shows_its_members(
 ) -> None:
     folder = save_ensemble(tmp_path / "joint" / "1", folders)
     with pytest.raises(SystemExit) as ended:
-        run(app, ["inspect", str(folder)])
+        run(app, ["inspect", str(folder), "--all"])
     told = " ".join(capsys.readouterr().out.split())
     assert (ended.value.code or 0) == 0
     assert "members (2)" in told

@@ -89,7 +89,7 @@ def test_a_model_that_is_loaded_under_inference_mode_can_be_explained(models: Pa
 
 
 def test_a_folder_that_is_no_artifact_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ArtifactError, match=r"manifest.json: the file is missing"):
+    with pytest.raises(ArtifactError, match=r"holds no manifest.json, and so is not an artifact; copy"):
         Forecaster.load(tmp_path)
     with pytest.raises(ArtifactError, match="is not a folder"):
         Forecaster.load(tmp_path / "1")
@@ -98,7 +98,7 @@ def test_a_folder_that_is_no_artifact_is_refused(tmp_path: Path) -> None:
 def test_a_closed_forecaster_answers_no_more(models: Path) -> None:
     forecaster = Forecaster.load(models / "small" / "3", device="cpu")
     forecaster.close()
-    with pytest.raises(UnavailableError):
+    with pytest.raises(UnavailableError, match="this forecaster is closed"):
         forecaster.predict(recent_bars("AAPL"))
 
 

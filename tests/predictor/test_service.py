@@ -17,6 +17,7 @@ import torch
 from artifacts import recent_bars, save_small_artifact, small_artifact, small_model
 from numpy.typing import NDArray
 
+from predictor.artifact import AGAIN
 from predictor.bars import BarPanel
 from predictor.errors import (
     ArtifactError,
@@ -392,14 +393,14 @@ def test_a_folder_of_models_opens_and_names_what_it_refused(tmp_path: Path) -> N
     with PredictionService.open(tmp_path, device="cpu") as service:
         assert isinstance(_predict(service, Instance(input=recent_bars("AAPL")))[0], Forecast)
         assert [(type(p), p.message) for p in service.problems] == [
-            (ArtifactError, "small/2: manifest.json: the file is missing")
+            (ArtifactError, f"small/2: manifest.json: the file is missing; {AGAIN}")
         ]
 
 
 def test_a_device_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="device 'cuda:99' is not available"):
         PredictionService.open(tmp_path, device="cuda:99")
-    with pytest.raises(ConfigurationError, match="device 'abacus' is not available"):
+    with pytest.raises(ConfigurationError, match="there is no device 'abacus'; write auto, cpu, cuda, cuda:N"):
         PredictionService.open(tmp_path, device="abacus")
 
 

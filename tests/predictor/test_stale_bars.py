@@ -205,7 +205,7 @@ def test_predict_on_the_command_line_looks_at_the_age(tmp_path: Path, capsys: py
     with pytest.raises(SystemExit) as ended:
         run(app, [*asked, "--max-age", "3"])
     assert ended.value.code == 1
-    assert "train the model again to renew its calendar" in capsys.readouterr().err
+    assert "train the model again (quantra train stock) to renew its calendar" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("given", [None, 3])

@@ -118,8 +118,8 @@ def plain(*reports: Report) -> str:
 
 def test_a_stream_that_is_no_terminal_gets_a_plain_line_an_epoch() -> None:
     assert plain(window(), window(1), epoch(), checkpoint(), epoch(1, validation=None)).splitlines() == [
-        "epoch 1/3  loss 0.5  validation 0.125  2 windows in 1.2 s  16 targets/s",
-        "epoch 2/3  loss 0.5  2 windows in 1.2 s  13 targets/s",
+        "epoch 1/3  loss 0.5  validation 0.125  2 steps in 1.2 s  16 targets/s",
+        "epoch 2/3  loss 0.5  2 steps in 1.2 s  13 targets/s",
     ]
 
 
@@ -150,7 +150,7 @@ def test_a_plain_line_is_silent_about_a_short_wait_for_data() -> None:
 
 
 def test_an_epoch_too_short_for_the_clock_has_no_speed() -> None:
-    assert plain(epoch(validation=None, seconds=0.0)) == "epoch 1/3  loss 0.5  2 windows in 0.0 s\n"
+    assert plain(epoch(validation=None, seconds=0.0)) == "epoch 1/3  loss 0.5  2 steps in 0.0 s\n"
 
 
 def test_a_notice_and_a_failed_checkpoint_are_plain_lines_of_their_own() -> None:
@@ -177,7 +177,7 @@ def drawn(*reports: Report, width: int = 140) -> str:
     return console.export_text()
 
 
-@pytest.mark.parametrize("shown", ["epoch 1/3", "2/2", "loss 0.5", "validation 0.125", "windows/s"])
+@pytest.mark.parametrize("shown", ["epoch 1/3", "2/2", "loss 0.5", "validation 0.125", "steps/s"])
 def test_the_bar_shows_epoch_windows_loss_validation_and_speed(shown: str) -> None:
     assert shown in drawn(window(), epoch(), window(1))
 
@@ -185,7 +185,7 @@ def test_the_bar_shows_epoch_windows_loss_validation_and_speed(shown: str) -> No
 def test_the_numbers_fit_into_a_line_of_eighty_characters() -> None:
     (line,) = drawn(window(), epoch(), window(1), width=80).strip().splitlines()
     assert "…" not in line
-    assert line.rstrip().endswith("windows/s")
+    assert line.rstrip().endswith(" left")
 
 
 def test_the_bar_says_where_the_number_of_windows_is_unknown() -> None:
@@ -198,7 +198,7 @@ def test_the_bar_shows_the_loss_of_every_phase() -> None:
 
 
 def test_the_bar_counts_the_speed_from_the_first_window_it_saw() -> None:
-    assert "  2 windows/s" in drawn(window(500, windows=1000, seconds=0.5))
+    assert "  2 steps/s" in drawn(window(500, windows=1000, seconds=0.5))
 
 
 def test_the_bar_shows_what_batches_are_cut_to_after_memory_ran_out() -> None:

@@ -169,7 +169,7 @@ def test_a_period_outside_the_bars_is_refused() -> None:
 
 def test_a_fold_with_too_little_to_learn_from_is_named(source: ModelSource, tmp_path: Path) -> None:
     plan = WalkForwardPlan(start=session(30), end=session(60), refit=20)
-    with pytest.raises(ConfigurationError, match=r"fold 1, which learns from 2011-.* holds no window"):
+    with pytest.raises(ConfigurationError, match=r"fold 1, which learns from 2011-.* needs at least 25 there"):
         walked(source, tmp_path / "run", plan)
 
 

@@ -23,7 +23,7 @@ from predictor.errors import ConfigurationError
 from predictor.features import alpha158_features, default_features
 from predictor.networks import KINDS, LSTMConfig, Target, TargetKind, kind_named
 from trainers.loop import CheckpointError, Checkpoints
-from trainers.progress import Consumer
+from trainers.progress import Consumer, Stepwise
 from trainers.stock import Keeping, Optimisation, Recipe, Splits, Trained, command, train
 from trainers.stock.card import bars_hash
 from trainers.stock.recipe import optimisation_of
@@ -66,6 +66,7 @@ class Asked:
         consume: Consumer,  # noqa: ARG002 - as the training has it
         announce: Callable[[str], None],  # noqa: ARG002
         warn: Callable[[str], None],  # noqa: ARG002
+        stepwise: Stepwise,  # noqa: ARG002
         keeping: Keeping,
     ) -> Trained:
         self.material, self.recipe, self.keeping = material, recipe, keeping
@@ -180,7 +181,7 @@ def test_a_training_writes_the_artifact_its_log_and_json_lines(
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     stages = [line["stage"] for line in lines if line["kind"] == "stage"]
     assert [stage.split()[0] for stage in stages] == ["computing", "training", "the", "recording"]
-    assert stages[2].startswith("the initial weights are best; calibrating and")
+    assert stages[2].startswith("the network before training is kept: no epoch was better; calibrating and")
     assert lines[-1]["kind"] == "trained"
     assert lines[-1]["artifact"] == str(tmp_path / "1")
     assert (tmp_path / "1" / "manifest.json").is_file()

@@ -427,14 +427,24 @@ REFUSED = [
         "bars are of calendar XNYS, but the recipe's calendar is weekdays",
     ),
     Case("no session for a part", few_bars().last(3), SHORT, "3 sessions are too few"),
-    Case("no room to look back", bars().last(200), TINY, "split train, .* holds no window: each needs 140 bars"),
+    Case(
+        "no room to look back",
+        bars().last(200),
+        TINY,
+        "have 200 sessions, and 120 .* needs at least 184",
+    ),
     Case(
         "no room for the horizon",
         few_bars(),
         replace(SHORT, target=Target(horizons=(1, 60))),
         "split selection, .* has no room for a target that reaches 60 sessions",
     ),
-    Case("no rows to fit on", few_bars().last(20), SHORT, "finite values in the training rows, but needs 20"),
+    Case(
+        "no rows to fit on",
+        few_bars().last(20),
+        SHORT,
+        "have 20 sessions, .* give 157 sessions",
+    ),
 ]
 
 

@@ -26,7 +26,17 @@ from predictor.artifact.ensemble import (
     load_ensemble,
     save_ensemble,
 )
-from predictor.artifact.folder import check_place, is_artifact, load, packed, save, unpacked, write_folder
+from predictor.artifact.folder import (
+    AGAIN,
+    check_place,
+    is_artifact,
+    load,
+    packed,
+    save,
+    unpacked,
+    verified_manifest,
+    write_folder,
+)
 from predictor.artifact.manifest import (
     CONTENTS,
     DIGEST,
@@ -38,9 +48,11 @@ from predictor.artifact.manifest import (
     Manifest,
     write_manifest,
 )
+from predictor.artifact.named import named
 from predictor.artifact.parts import Artifact, Golden, StoredArtifact
 
 __all__ = [
+    "AGAIN",
     "COMBINATION",
     "CONTENTS",
     "DIGEST",
@@ -64,10 +76,12 @@ __all__ = [
     "is_ensemble",
     "load",
     "load_ensemble",
+    "named",
     "packed",
     "save",
     "save_ensemble",
     "unpacked",
+    "verified_manifest",
     "write_folder",
     "write_manifest",
 ]

@@ -74,6 +74,11 @@ class Common:
     quantiles: tuple[float, ...]
     calendar: str
 
+    def __str__(self) -> str:
+        """As a sentence names it."""
+        levels = ", ".join(f"{level:g}" for level in self.quantiles)
+        return f"{self.target}, quantiles {levels}, calendar {self.calendar}"
+
 
 def check_fit(members: Mapping[str, Artifact]) -> Common:
     """What these artifacts have in common, by the names of the members.

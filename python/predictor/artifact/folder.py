@@ -44,6 +44,8 @@ from predictor.windows import Pipeline
 MAX_TENSOR_BYTES = 2 << 30
 MAX_TEXT_BYTES = 16 << 20
 MAX_DIGEST_BYTES = 1024
+AGAIN = "copy the artifact again from where it was trained, or train it again"
+"""What helps where an artifact is not whole: nothing can mend it in its place."""
 
 
 def write_folder(folder: Path, files: Mapping[str, bytes]) -> None:
@@ -114,7 +116,9 @@ def verified_manifest(folder: Path) -> bytes:
         raise ArtifactError(f"{folder} is not a folder, and so not an artifact")
     manifest = read(folder, MANIFEST, MAX_TEXT_BYTES)
     if read(folder, DIGEST, MAX_DIGEST_BYTES) != digest_of(manifest):
-        raise ArtifactError.of(MANIFEST, f"its SHA-256 is not the one in {DIGEST}; the artifact was changed or damaged")
+        raise ArtifactError.of(
+            MANIFEST, f"its SHA-256 is not the one in {DIGEST}; the artifact was changed or damaged: {AGAIN}"
+        )
     return manifest
 
 
@@ -176,7 +180,7 @@ def read(folder: Path, name: str, limit: int) -> bytes:
         if (folder / place).is_symlink():
             raise ArtifactError.of(place.as_posix(), "is a link; an artifact holds its files, not links to them")
     if not path.is_file():
-        raise ArtifactError.of(name, "the file is missing")
+        raise ArtifactError.of(name, f"the file is missing; {AGAIN}")
     try:
         if path.stat().st_size > limit:
             raise ArtifactError.of(name, f"is larger than {limit} bytes")
@@ -190,9 +194,11 @@ def _read_verified(folder: Path, name: str, entry: Record) -> bytes:
     entry.end()
     data = read(folder, name, MAX_TEXT_BYTES if name.endswith(".json") else MAX_TENSOR_BYTES)
     if len(data) != size:
-        raise ArtifactError.of(name, f"has {len(data)} bytes, the manifest says {size}; the file was cut or changed")
+        raise ArtifactError.of(
+            name, f"has {len(data)} bytes, the manifest says {size}; the file was cut or changed: {AGAIN}"
+        )
     if sha256(data) != digest:
-        raise ArtifactError.of(name, "its SHA-256 is not the manifest's; the file was changed or damaged")
+        raise ArtifactError.of(name, f"its SHA-256 is not the manifest's; the file was changed or damaged: {AGAIN}")
     return data
 
 

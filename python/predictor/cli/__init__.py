@@ -1,4 +1,4 @@
-"""The command line: `serve`, `predict`, `explain`, `inspect`, `export`, `alias`, `doctor`. Needs the extra `cli`.
+"""The commands `serve`, `predict`, `explain`, `models`, `inspect`, `export`, `alias`, `doctor`. Needs the extra `cli`.
 
 `app` holds the commands; `run(app)` runs them, with errors as one line and an exit code: 0 done, 1 failed, 2 bad
 usage. Both are loaded on first use, so that a program can handle Ctrl+C before.

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from predictor.cli.program import Command, program
+from predictor.cli.program import Command, program, with_version
 
 TEXT: Final = "Stock forecasts with quantiles and feature importance."
 COMMANDS: Final = (
@@ -23,6 +23,12 @@ COMMANDS: Final = (
         "predictor.cli.predict:explain",
         "Show how much each input moved the forecast of one horizon and quantile.",
         "Example: quantra explain --server 127.0.0.1:50051 --model demo --bars bars.csv --horizon 20",
+    ),
+    Command(
+        "models",
+        "predictor.cli.models:models",
+        "List the models of a folder or a server: versions, aliases, skill, dates and size.",
+        "Example: quantra models --models models",
     ),
     Command(
         "inspect",
@@ -62,4 +68,4 @@ COMMANDS: Final = (
     ),
 )
 
-app = program(COMMANDS, text=TEXT)
+app = with_version(program(COMMANDS, text=TEXT))

@@ -16,6 +16,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from predictor.cli.next_steps import quantra, tell_next
 from predictor.cli.options import AsJson, Device
 from predictor.cli.output import write_json
 from predictor.errors import QuantraError
@@ -79,6 +80,8 @@ def doctor(
         write_json({"ok": healthy, "checks": [asdict(check) for check in checks]})
     else:
         Console(highlight=False).print(_table(checks))
+        if healthy and artifact is None:
+            tell_next(quantra("demo"))
     raise typer.Exit(0 if healthy else 1)
 
 
@@ -177,8 +180,8 @@ def _prediction(artifact: Path, device: str) -> Check:
     except (ImportError, OSError) as error:
         return Check(name="prediction", ok=False, detail=str(error), remedy="install torch")
     except QuantraError as error:
-        return Check(name="prediction", ok=False, detail=error.message, remedy="restore the artifact from its source")
-    return Check(name="prediction", ok=True, detail=f"{info.name} version {info.version} gives the recorded numbers")
+        return Check(name="prediction", ok=False, detail=error.message)
+    return Check(name="prediction", ok=True, detail=f"{info.name}@{info.version} gives the recorded numbers")
 
 
 def _table(checks: Iterable[Check]) -> Table:

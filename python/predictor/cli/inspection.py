@@ -1,6 +1,7 @@
 """`quantra inspect`, `quantra alias` and `quantra export`: what can be done with an artifact besides forecasting."""
 
-from collections.abc import Iterable
+import hashlib
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from itertools import count
 from pathlib import Path
@@ -14,9 +15,11 @@ from rich.text import Text
 from predictor.audit_record import AuditRecord, read_audit
 from predictor.card import Ancestor, Card, ConformalFacts, MemberFacts, TuningFacts
 from predictor.catalog import FeatureInfo, ModelInfo
+from predictor.cli.next_steps import quantra, tell_next
 from predictor.cli.options import ArtifactArgument, AsJson, Device
 from predictor.cli.output import audit_table, model_json, scores_table, shown_notes, skill_panel, write_json
 from predictor.cli.program import say
+from predictor.cli.summary import best_epoch, calendar_line, summary
 from predictor.errors import ModelNotFoundError
 from predictor.interruption import loading
 from predictor.report.templates import iso, sessions
@@ -31,6 +34,7 @@ _SCALE: Final = 10_000.0
 def inspect(
     *,
     artifact: ArtifactArgument,
+    show_all: Annotated[bool, typer.Option("--all", help="The whole card, with every score and feature.")] = False,
     device: Device = "auto",
     as_json: AsJson = False,
 ) -> None:
@@ -39,7 +43,8 @@ def inspect(
     Checks the SHA-256 of every file and runs the golden instance, which must give the recorded numbers.
     """
     with loading():
-        from predictor.forecaster import Forecaster  # brings torch, which --help need not wait for
+        from predictor.artifact import MANIFEST  # brings torch, which --help need not wait for
+        from predictor.forecaster import Forecaster
 
     with Forecaster.load(artifact, device) as forecaster:
         info = forecaster.model()
@@ -51,14 +56,31 @@ def inspect(
         return
     console = Console(highlight=False)
     console.print(Text("✓ every file is intact, and the golden instance gives the recorded numbers", style="green"))
-    parts = (skill_panel(card.skill), _facts("model", _model_facts(info)), *_card_parts(card, info), _features(info))
-    for part in (*parts, _audited(audit, artifact)):
+    manifest_hash = hashlib.sha256((artifact / MANIFEST).read_bytes()).hexdigest()
+    parts = _whole(info, card, audit, artifact) if show_all else summary(info, card, audit, manifest_hash)
+    for part in parts:
         console.print(part)
+    tell_next(*_after_inspecting(artifact, audit))
+
+
+def _after_inspecting(artifact: Path, audit: AuditRecord | None) -> Iterator[str]:
+    yield quantra("predict", "--artifact", artifact, "--bars", "BARS")
+    if audit is None:
+        yield quantra("audit", artifact, "--bars", "BARS")
+
+
+def _whole(info: ModelInfo, card: Card, audit: AuditRecord | None, artifact: Path) -> Iterator[RenderableType]:
+    """Everything that is known of the artifact."""
+    yield skill_panel(card.skill)
+    yield _facts("model", _model_facts(info))
+    yield from _card_parts(card, info)
+    yield _features(info)
+    yield _audited(audit, artifact)
 
 
 def _model_facts(info: ModelInfo) -> tuple[tuple[str, str], ...]:
     return (
-        ("name", f"{info.name} version {info.version}"),
+        ("name", f"{info.name}@{info.version}"),
         ("network", info.kind),
         ("forecasts", f"{info.target_kind}, lag {info.lag}"),
         ("horizons", f"{_list(info.horizons)} sessions"),
@@ -67,7 +89,7 @@ def _model_facts(info: ModelInfo) -> tuple[tuple[str, str], ...]:
         ("look-back", f"{info.lookback} bars, the bar itself included"),
         ("bars needed", str(info.bars_needed)),
         ("covariates", _list(f"{one.name} ({one.group})" for one in info.covariates) or "none"),
-        ("calendar", f"{info.calendar}, known until {iso(info.calendar_ends)}"),
+        ("calendar", calendar_line(info)),
         ("weights", info.weights_hash),
     )
 
@@ -95,7 +117,7 @@ def _card_parts(card: Card, info: ModelInfo) -> Iterable[RenderableType]:
         )
     if card.training is not None:
         training = card.training
-        epochs = f"{training.best_epoch or 'none: the initial weights are better'} of {len(training.epochs)}"
+        epochs = best_epoch(training)
         yield _facts(
             "training", (("device", training.device), ("precision", training.precision), ("best epoch", epochs))
         )
@@ -197,6 +219,7 @@ def alias(
         write_json({"model": name, "alias": alias, "version": version, "problems": problems})
     else:
         typer.echo(f"{name}@{alias} is now version {version}.")
+        tell_next(quantra("models", "--models", models), quantra("serve", "--models", models))
 
 
 def warned_of_aliases(folder: Path, device: str = "cpu") -> list[str]:

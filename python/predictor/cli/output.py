@@ -19,11 +19,11 @@ from rich.text import Text
 from predictor import canonical
 from predictor.audit_record import AuditRecord, AuditVerdict
 from predictor.canonical import Json
-from predictor.card import FITS_EXPLAINED, MEAN_EXPLAINED, Card, Scores
+from predictor.card import FITS_EXPLAINED, MEAN_EXPLAINED, Card, ScoreRow, Scores
 from predictor.catalog import ModelInfo
 from predictor.errors import QuantraError, answer_of, shown_date
 from predictor.forecast import Attribution, Contribution, Explanation, Forecast, RowKind, simple_return
-from predictor.internals import INTERNALS_NOTE, Internal, largest_shares
+from predictor.internals import INTERNALS_NOTE, Internal, baseline_in_words, largest_shares
 from predictor.report.templates import iso, level
 from predictor.skill import Skill, Verdict
 
@@ -72,7 +72,7 @@ def contributions_table(attribution: Attribution, symbol: str) -> RenderableType
     title = (
         f"{symbol}: {attribution.horizon} sessions ahead, {level(attribution.quantile)}: "
         f"{shown(float(attribution.prediction[s]))} {unit}, "
-        f"{shown(float(attribution.baseline_prediction[s]))} for {attribution.baseline}"
+        f"{shown(float(attribution.baseline_prediction[s]))} for {baseline_in_words(attribution.baseline)}"
     )
     table = Table(box=SIMPLE_HEAD, pad_edge=False)
     least, most = _BAR_WIDTHS
@@ -112,7 +112,7 @@ def _forecast_title(forecast: Forecast, s: int, currency: str) -> Text:
         parts.append(f"as of {iso(forecast.as_of_session)}")
     if forecast.anchor_price is not None:
         parts.append(f"last close {float(forecast.anchor_price[s]):,.2f} {currency}".rstrip())
-    return Text(", ".join(parts) + f" ({forecast.model} version {forecast.version})", style="bold")
+    return Text(", ".join(parts) + f" ({forecast.model}@{forecast.version})", style="bold")
 
 
 def _cell(forecast: Forecast, s: int, h: int, q: int) -> Text:
@@ -176,13 +176,14 @@ def skill_panel(skill: Skill | None) -> RenderableType:
     return Panel(Text(skill.sentence), title="skill", title_align="left", border_style=_SKILLED[skill.verdict])
 
 
-def scores_table(scores: Scores) -> Table:
-    """The model and the baselines; the lowest of each column is bold."""
+def scores_table(scores: Scores, rows: Sequence[ScoreRow] | None = None) -> Table:
+    """The model and the baselines, or `rows` of them without the explanations; the lowest of each column is bold."""
+    explained = f"{MEAN_EXPLAINED}\n{FITS_EXPLAINED}" if scores.tells_fits else MEAN_EXPLAINED
     table = Table(
         title=Text(f"\n{scores.split} split: {scores.unit}; lower is better"),
         title_justify="left",
         title_style="bold",
-        caption=f"{MEAN_EXPLAINED}\n{FITS_EXPLAINED}" if scores.tells_fits else MEAN_EXPLAINED,
+        caption=explained if rows is None else None,
         caption_justify="left",
         box=None,
         pad_edge=False,
@@ -191,9 +192,9 @@ def scores_table(scores: Scores) -> Table:
     table.add_column("")
     for name in (*(f"{horizon} d" for horizon in scores.horizons), "mean", f"in {low}–{high} %"):  # noqa: RUF001 - a range
         table.add_column(name, justify="right")
-    losses = [(*row.pinball, row.mean) for row in scores.rows]
-    best = [min(column) for column in zip(*losses, strict=True)]
-    for row, values in zip(scores.rows, losses, strict=True):
+    best = [min(column) for column in zip(*((*row.pinball, row.mean) for row in scores.rows), strict=True)]
+    for row in scores.rows if rows is None else rows:
+        values = (*row.pinball, row.mean)
         cells = [Text(f"{v:,.2f}", style="bold" if v == b else "") for v, b in zip(values, best, strict=True)]
         table.add_row(Text(row.name), *cells, _mean_share(row.band_coverage), style="blue" if row.is_model else "")
     return table

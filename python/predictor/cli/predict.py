@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
-from typing import Annotated, NamedTuple, Protocol, Self
+from typing import Annotated, Final, NamedTuple, Protocol, Self
 
 import numpy as np
 import typer
@@ -13,6 +13,7 @@ from rich.console import Console
 from predictor.bars import BarPanel
 from predictor.catalog import ModelInfo
 from predictor.cli.flags import with_flags
+from predictor.cli.next_steps import given, quantra, tell_next
 from predictor.cli.options import AsJson, BarsFlags, CovariateFlags, Device, InputFlags, Plot, named_symbols
 from predictor.cli.output import (
     contributions_table,
@@ -30,6 +31,9 @@ from predictor.internals import session_in_words
 from predictor.interruption import loading
 from predictor.report import write_forecast_chart, write_reason_chart
 from predictor.skill import line_of
+
+MEDIAN: Final = 0.5
+"""The quantile that is explained where no other is named."""
 
 
 class Answerer(Protocol):
@@ -181,6 +185,9 @@ def predict(  # noqa: PLR0913 - one argument a group of flags
         _tell(forecast, shown, panel.currency)
     if plot is not None and shown:
         write_forecast_chart(plot, panel, forecast, shown)
+    if shown and not as_json:
+        asked_for = (*given(source, bars, files, inputs), "--symbol", shown[0], *_point_of(forecast))
+        tell_next(quantra("explain", *asked_for))
 
 
 @with_flags
@@ -191,7 +198,7 @@ def explain(  # noqa: PLR0913 - one argument a group of flags
     files: CovariateFlags,
     symbols: Symbols = None,
     horizon: Annotated[int, typer.Option(help="Explain this horizon, in sessions.")] = 5,
-    quantile: Annotated[float, typer.Option(help="Explain this quantile.")] = 0.5,
+    quantile: Annotated[float, typer.Option(help="Explain this quantile.")] = MEDIAN,
     inputs: InputFlags,
     plot: Plot = None,
     as_json: AsJson = False,
@@ -212,6 +219,15 @@ def explain(  # noqa: PLR0913 - one argument a group of flags
         _tell_reasons(attribution, shown, info.lag)
     if plot is not None and shown:
         write_reason_chart(plot, info, attribution, shown)
+    if source.artifact is not None and shown and not as_json:
+        tell_next(quantra("report", source.artifact, *given(bars, files, inputs), "--symbol", shown[0]))
+
+
+def _point_of(forecast: Forecast) -> tuple[str, ...]:
+    """The flags that pick a number of the forecast to explain: its last horizon, and the median where there is one."""
+    middle = forecast.quantiles[len(forecast.quantiles) // 2]
+    quantile = () if MEDIAN in forecast.quantiles else ("--quantile", f"{middle:g}")
+    return ("--horizon", str(forecast.horizons[-1]), *quantile)
 
 
 def _tell(forecast: Forecast, shown: Sequence[str], currency: str) -> None:
@@ -275,7 +291,8 @@ def _warn_of_gap(console: Console, attribution: Attribution, symbol: str) -> Non
     s = attribution.symbols.index(symbol)
     if not attribution.converged[s]:
         gap = 100 * float(attribution.relative_gap[s])
-        _warn(console, (f"the contributions of {symbol} add up to the difference only within {gap:.2f} %",))
+        told = f"the contributions of {symbol} are approximate: their sum is {gap:.2f} % off what they explain"
+        _warn(console, (told,))
 
 
 def doubted(explanation: Explanation, doubts: tuple[str, ...]) -> Explanation:

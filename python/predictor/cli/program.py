@@ -1,10 +1,12 @@
 """A program of commands: each is loaded when it is named; what goes wrong is one line and an exit code."""
 
+import shlex
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import import_module
-from typing import Any, Final, NoReturn
+from importlib.metadata import version as installed
+from typing import Annotated, Any, Final, NoReturn
 
 import typer
 from rich.console import Console
@@ -15,6 +17,7 @@ from predictor.errors import InvalidInputError, QuantraError
 from predictor.interruption import INTERRUPTED, STOPPED, loading
 
 BAD_USAGE: Final = 2
+_OWN: Final = ("--help", "--version")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,16 +46,31 @@ class Command:
         return typer.main.get_command(app)
 
 
-def program(commands: Sequence[Command], *, text: str) -> typer.Typer:
+class _MeantError(typer.BadParameter):
+    """Flags without the command that they belong to."""
+
+    def __init__(self, command: str, ctx: Any) -> None:
+        super().__init__(f"you want: {command}", ctx=ctx)
+        self.command = command
+
+
+def program(commands: Sequence[Command], *, text: str, instead: str = "") -> typer.Typer:
     """An app of these commands.
 
     Args:
         commands: in the order of its help.
         text: the first line of its help.
+        instead: a command of it that is meant where only flags are given, with what it cannot do without, such as
+            `stock --out models/mine/1`; empty for none.
     """
 
     class Commands(TyperGroup):
         """Lists the commands, and loads the one that is named."""
+
+        def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+            if instead and args and args[0].startswith("--") and args[0] not in _OWN:
+                raise _MeantError(_meant(ctx.command_path, args, instead), ctx)
+            return super().parse_args(ctx, args)
 
         def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
             name, known, rest = super().resolve_command(ctx, args)
@@ -65,6 +83,36 @@ def program(commands: Sequence[Command], *, text: str) -> typer.Typer:
     for command in commands:
         app.command(command.name, help=command.help)(_unloaded)
     return app
+
+
+def with_version(app: typer.Typer) -> typer.Typer:
+    """The app with a flag that tells the program's version."""
+
+    @app.callback()
+    def program_itself(
+        *,
+        version: Annotated[
+            bool, typer.Option("--version", callback=_told, is_eager=True, help="Tell the version, and exit.")
+        ] = False,
+    ) -> None: ...
+
+    return app
+
+
+def _told(asked: bool) -> None:  # noqa: FBT001 - as typer calls it
+    if asked:
+        typer.echo(f"quantra {installed('quantra')}")
+        raise typer.Exit
+
+
+def _meant(path: str, args: Sequence[str], instead: str) -> str:
+    """The whole command, with each flag that it needs and that is not given."""
+    name, *needs = instead.split()
+    given = {arg.partition("=")[0] for arg in args}
+    missing = [
+        part for flag, value in zip(needs[::2], needs[1::2], strict=True) if flag not in given for part in (flag, value)
+    ]
+    return f"{path} {name} {shlex.join([*args, *missing])}"
 
 
 def _unloaded() -> None:
@@ -88,6 +136,8 @@ def run(app: typer.Typer, arguments: Sequence[str] | None = None, *, name: str =
     except SystemExit as ended:
         if ended.code == INTERRUPTED:
             say(STOPPED)
+        if isinstance(ended.__context__, _MeantError):
+            say(ended.__context__.command)  # once more on a line of its own, to be copied
         if ended.code == BAD_USAGE and as_json:
             _write(_misused(ended.__context__))
         raise

@@ -9,6 +9,7 @@ import typer
 
 from predictor.audit_record import AuditRecord, read_audit
 from predictor.cli.flags import with_flags
+from predictor.cli.next_steps import given, quantra, tell_next
 from predictor.cli.options import (
     ArtifactArgument,
     AsJson,
@@ -65,7 +66,9 @@ def report(
     if as_json:
         write_json({"report": str(page), "symbol": shown[0], "symbols": shown, "audited": audit is not None})
     else:
-        typer.echo(f"Wrote {page}" + ("" if audit else f"; not audited: quantra audit {artifact} --bars BARS"))
+        typer.echo(f"Wrote {page}" + ("" if audit else "; the model is not audited yet"))
+        if audit is None:
+            tell_next(quantra("audit", artifact, *given(bars, files)))
 
 
 def _content(

@@ -10,6 +10,7 @@ import grpc.aio
 from predictor._pb.prediction_pb2_grpc import PredictionServiceStub
 from predictor.bars import BarPanel
 from predictor.catalog import ModelInfo
+from predictor.client.address import target_of
 from predictor.client.calls import DEFAULT_TIMEOUT_S, Steps, UnaryCall, checked_timeout, read
 from predictor.client.credentials import ClientCredentials, Connecting, connecting
 from predictor.client.deadline import Until
@@ -41,6 +42,7 @@ class AsyncQuantraClient:
         credentials: ClientCredentials | None = None,
         channel: grpc.aio.Channel | None = None,
     ) -> None:
+        target = target if channel is not None else target_of(target, credentials)
         self._target = target
         self._model = model
         self._timeout_s = checked_timeout(timeout_s)

@@ -9,6 +9,7 @@ import grpc
 from predictor._pb.prediction_pb2_grpc import PredictionServiceStub
 from predictor.bars import BarPanel
 from predictor.catalog import ModelInfo
+from predictor.client.address import target_of
 from predictor.client.calls import DEFAULT_TIMEOUT_S, Steps, UnaryCall, checked_timeout, read
 from predictor.client.credentials import ClientCredentials, Connecting, connecting
 from predictor.client.deadline import Until
@@ -32,7 +33,7 @@ class QuantraClient:
     """Asks a server and waits for its answers; safe to use from many threads.
 
     Args:
-        target: "HOST:PORT", or "unix:PATH".
+        target: "HOST:PORT" or "unix:PATH"; http:// may stand before it, and https:// where there is `credentials.ca`.
         model: "NAME", "NAME@VERSION" or "NAME@ALIAS"; empty = the only model that the server has.
         timeout_s: Seconds that one call may take: above 0, at most LONGEST_TIMEOUT_S. Each method takes another one.
         credentials: what vouches for the server and for the client; None: plain text, and QUANTRA_TOKEN if it is set.
@@ -53,6 +54,7 @@ class QuantraClient:
         credentials: ClientCredentials | None = None,
         channel: grpc.Channel | None = None,
     ) -> None:
+        target = target if channel is not None else target_of(target, credentials)
         self._target = target
         self._model = model
         self._timeout_s = checked_timeout(timeout_s)
@@ -92,8 +94,8 @@ class QuantraClient:
 
         Of a large panel the last bars that the model needs are sent alone, which give the forecast of all to the last
         bit. What is still larger than the server takes goes in several calls, one after the other within one timeout,
-        unless the model looks across symbols. Their values are those of one call, but for float32's last digits where a part
-        has fewer symbols than a forward pass.
+        unless the model looks across symbols. Their values are those of one call, but for float32's last digits where a
+        part has fewer symbols than a forward pass.
 
         Args:
             bars: the panel, or an instance that holds all that there is to say.

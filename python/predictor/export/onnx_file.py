@@ -95,7 +95,8 @@ def export_onnx(folder: Path, file: Path) -> Exported:
             f"{folder} is an ensemble, whose members may read different inputs; export each member by itself: "
             f"{folder}/{artifact.MEMBERS}/NAME"
         )
-    model = load_single(folder, (folder.resolve().parent.name, 0), Runtime(torch.device("cpu"), max_rows=256))
+    with artifact.named(folder):
+        model = load_single(folder, (folder.resolve().parent.name, 0), Runtime(torch.device("cpu"), max_rows=256))
     whole = WholeModel(
         with_onnx_rnns(copy.deepcopy(model.engine.network)),
         output_map(model.manifest),

@@ -116,8 +116,8 @@ def _fit_one(name: str, column: FloatArray, *, sparse: bool) -> tuple[float, flo
     finite = column[np.isfinite(column)]
     if finite.size < FEWEST_ROWS:
         raise ConfigurationError(
-            f"feature {name} has {finite.size} finite values in the training rows, but needs {FEWEST_ROWS}; "
-            "give more bars or leave the feature out"
+            f"feature {name} is known on {finite.size} bars of the training part, but needs {FEWEST_ROWS}; give "
+            f"{FEWEST_ROWS - finite.size} more bars to that part, or leave the feature out (--features FILE)"
         )
     low, middle, high = np.quantile(finite, (0.25, 0.5, 0.75))
     scale = float(high - low) / NORMAL_QUARTILE_RANGE

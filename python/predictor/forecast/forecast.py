@@ -208,7 +208,7 @@ class Forecast:
     def heading(self, s: int) -> str:
         """The symbol in row `s`, the model and the day, such as `AAPL: demo version 1, as of 2013-03-01`."""
         day = f", as of {shown_date(self.as_of_session)}" if self.as_of_session else ""
-        return f"{self.symbols[s]}: {self.model} version {self.version}{day}"
+        return f"{self.symbols[s]}: {self.model}@{self.version}{day}"
 
     @property
     def notes(self) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from predictor.arrays import BoolArray, FloatArray
 from predictor.catalog import ModelInfo
-from predictor.errors import QuantraError
+from predictor.errors import CalendarEndedError, QuantraError
 from predictor.explain import Contributions
 from predictor.features import FittedFeatures
 from predictor.forecast import Attribution, Detail, Forecast, Outcome, RowKind, TargetPoint
@@ -39,6 +39,12 @@ class Identity:
     name: str
     version: int
     weights_hash: str
+
+    def naming(self, error: QuantraError) -> QuantraError:
+        """The error, which says whose calendar has ended, if that is what it tells: it is this model's to renew."""
+        if not isinstance(error, CalendarEndedError):
+            return error
+        return CalendarEndedError(f"{self.name}@{self.version}: {error.message}", metadata=error.metadata)
 
 
 class PreparedBatch(Protocol):

@@ -305,7 +305,8 @@ class Ensemble:
         self, instances: Sequence[Instance], now: datetime, deadline: Cancellation
     ) -> list[JointlyPrepared | QuantraError]:
         """As `Staged.prepare_each`."""
-        return self._reading.prepare_each(instances, now, deadline)
+        prepared = self._reading.prepare_each(instances, now, deadline)
+        return [self.identity.naming(one) if isinstance(one, QuantraError) else one for one in prepared]
 
     def forecast(self, prepared: Sequence[JointlyPrepared], deadline: Cancellation = NEVER) -> list[Forecast]:
         """Forecasts of several instances; each member answers all of them at once.

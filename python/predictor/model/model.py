@@ -114,7 +114,7 @@ class Model:
         together = not self.manifest.kind.is_panel_model
         prepared = prepare_each(self._dates, instances, now, deadline, together=together)
         return [
-            one if isinstance(one, QuantraError) else self._told(instance, one)
+            self.identity.naming(one) if isinstance(one, QuantraError) else self._told(instance, one)
             for instance, one in zip(instances, prepared, strict=True)
         ]
 

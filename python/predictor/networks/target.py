@@ -60,6 +60,10 @@ class Target:
                 f"horizons are {list(self.horizons)}, but must be ascending numbers of days from 1 to {MAX_HORIZON}"
             )
 
+    def __str__(self) -> str:
+        """As a sentence names it, such as `log-return, lag 0, horizons 1, 5, 10, 20`."""
+        return f"{self.kind}, lag {self.lag}, horizons {', '.join(map(str, self.horizons))}"
+
     @property
     def reach(self) -> int:
         """Sessions between the last bar and the end of the longest horizon."""

@@ -5,6 +5,7 @@ again, and `Watch` when something in the folder has changed. Each version is ver
 means is built at once, the others at their first call.
 """
 
+from predictor.registry.contents import contents
 from predictor.registry.folder import ModelsFolder
 from predictor.registry.layout import ALIASES, CHAMPION, read_aliases, set_alias
 from predictor.registry.lazy import LazyModel
@@ -28,6 +29,7 @@ __all__ = [
     "Watch",
     "alias_problems",
     "built_single",
+    "contents",
     "load_model",
     "load_single",
     "read_aliases",

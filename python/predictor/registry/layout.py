@@ -54,6 +54,17 @@ def versions_in(line: Path) -> frozenset[int]:
     return frozenset(number for p, number in numbers.items() if number is not None and p.is_dir())
 
 
+def meant_by(models: Path) -> str:
+    """What to add where a folder holds no models: the one above it or inside it that does; empty for none."""
+    if artifact.is_artifact(models):
+        return f"; did you mean {models.parent.parent}?"
+    if any(map(artifact.is_artifact, models.glob("[0-9]*"))):
+        return f"; did you mean {models.parent}?"
+    deeper = (path.parent.parent for path in sorted(models.glob("*/*/[0-9]*")) if artifact.is_artifact(path))
+    inside = next(deeper, None)
+    return "" if inside is None else f"; did you mean {inside}?"
+
+
 def read_aliases(line: Path) -> dict[str, int]:
     """Aliases of the model in this folder.
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from predictor.catalog import ModelInfo
 from predictor.errors import ArtifactError, ConfigurationError, ModelNotFoundError, VersionNotFoundError
 from predictor.model import Answering
-from predictor.registry.layout import CHAMPION, SHOWN, names_in, version_number
+from predictor.registry.layout import CHAMPION, SHOWN, meant_by, names_in, version_number
 from predictor.registry.line import LineReader, ModelLine, Renewal
 from predictor.registry.loading import Runtime
 from predictor.registry.lock import Lock
@@ -46,7 +46,9 @@ class Registry:
             registry = registry.renewed(name, reader.opened(name) if name in names else reader.absent(name))
         if not registry.lines:
             causes = "".join(f"\n  {problem.message}" for problem in registry.problems)
-            raise ConfigurationError(f"{models}: holds no model that can be served; expected NAME/1 folders{causes}")
+            raise ConfigurationError(
+                f"{models}: holds no model that can be served; expected NAME/1 folders{meant_by(models)}{causes}"
+            )
         return registry
 
     def find(self, reference: str) -> Answering:

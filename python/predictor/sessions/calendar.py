@@ -15,6 +15,9 @@ from predictor.sessions.dates import as_date, as_number, is_weekend, whole_month
 from predictor.sessions.fields import FIELDS, SessionTable, table_of
 from predictor.sessions.schedule import EVERY_DAY, MIDNIGHT, WEEKDAYS, CloseTime, Schedule
 
+RENEWAL: Final = "train the model again (quantra train stock) to renew its calendar"
+"""What helps where a calendar has ended: it goes some years beyond the bars that a model is trained on."""
+
 _OPEN_AT_MOST: Final = 3
 """Of the sessions up to today, so many of the last may still be open, wherever the exchange is."""
 
@@ -174,7 +177,7 @@ class SessionCalendar:
         if result.size < count:
             raise CalendarEndedError(
                 f"only {result.size} of the {count} sessions after {shown_date(session)} are known: the calendar "
-                f"{self.name} ends on {shown_date(self.last)}; train the model again to renew its calendar",
+                f"{self.name} ends on {shown_date(self.last)}; {RENEWAL}",
                 metadata={"calendar": self.name, "date": shown_date(session), "last": shown_date(self.last)},
             )
         return result
@@ -336,7 +339,7 @@ class SessionCalendar:
         outside = first if first < self.first else last
         if self.first <= outside <= self.last:
             return
-        hint = "send later dates" if outside < self.first else "train the model again to renew its calendar"
+        hint = "send later dates" if outside < self.first else RENEWAL
         raise CalendarEndedError(
             f"{shown_date(outside)} lies outside the calendar {self.name}, which covers {shown_date(self.first)} to "
             f"{shown_date(self.last)}; {hint}",

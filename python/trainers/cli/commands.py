@@ -3,7 +3,7 @@
 from typing import Final
 
 from predictor.cli.commands import COMMANDS, TEXT
-from predictor.cli.program import Command, program
+from predictor.cli.program import Command, program, with_version
 
 __all__ = ["app"]
 
@@ -41,7 +41,7 @@ OURS: Final = (
     Command(
         "demo",
         "trainers.demo.command:demo",
-        "Train on real bars, serve, query from Python and C#, and write report.html; about a minute.",
+        "Train on real bars, serve, query from Python and C#, and write report.html; less than a minute.",
         "Example: quantra demo --out demo --keep-serving",
     ),
 )
@@ -126,11 +126,17 @@ TUNE: Final = (
     ),
 )
 
-app = program((*COMMANDS, *OURS), text=TEXT)
-training = program(TRAIN, text="Train a model: stock, vits for speech, or dit for images.")
+app = with_version(program((*COMMANDS, *OURS), text=TEXT))
+training = program(
+    TRAIN,
+    text="Train a model: stock, vits for speech, or dit for images.",
+    instead="stock --out models/mine/1",
+)
 training.add_typer(
     program(VITS, text="Train a voice on recordings, and let it speak; needs the extra tts."), name="vits"
 )
 training.add_typer(program(DIT, text="Train a model on images, and let it draw; needs the extra dit."), name="dit")
 app.add_typer(training, name="train")
-app.add_typer(program(TUNE, text="Tune the settings of a model: stock."), name="tune")
+app.add_typer(
+    program(TUNE, text="Tune the settings of a model: stock.", instead="stock --out models/mine/1"), name="tune"
+)

@@ -21,7 +21,7 @@ def demo(
     no_browser: Annotated[bool, typer.Option("--no-browser", help="Do not open the report.")] = False,  # noqa: FBT002
     as_json: Annotated[bool, typer.Option("--json", help="The result as JSON on standard output.")] = False,  # noqa: FBT002
 ) -> None:
-    """Train on real bars, serve, query from Python and C#, and write report.html; about a minute."""
+    """Train on real bars, serve, query from Python and C#, and write report.html; less than a minute."""
     torch.set_num_threads(1)  # the default network is too small to be faster on more
     console = Console(file=sys.stderr if as_json else sys.stdout)
     result = walk(Settings(out=out, keep_serving=keep_serving, open_browser=not no_browser), console)

@@ -1,6 +1,8 @@
 """The C# half of the demo: a program of five lines, built against this checkout's client and run."""
 
+import hashlib
 import os
+import re
 import shutil
 import subprocess
 from collections.abc import Generator
@@ -9,10 +11,24 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-CLIENT = Path(__file__).parents[3] / "dotnet" / "Quantra.Client" / "Quantra.Client.csproj"
+DOTNET = Path(__file__).parents[3] / "dotnet"
+CLIENT = DOTNET / "Quantra.Client" / "Quantra.Client.csproj"
 """The client's sources, where this package runs from a checkout."""
 
 OLDEST_SDK: Final = 10
+
+SOURCE: Final = "Program.cs"
+PROJECT_FILE: Final = "Ask.csproj"
+PROGRAM: Final = str(Path("bin", "Debug", "net10.0", "Ask.dll"))
+BUILT: Final = "built.sha256"
+"""Of the sources that the program was built from."""
+BUILDING: Final = "building.sha256"
+UNCHECKED: Final = ("-p:RunAnalyzers=false", "-p:EnforceCodeStyleInBuild=false", "-p:NuGetAudit=false")
+"""Whoever changes the client has it checked; the demo only runs it, and half of a build's time is checks."""
+
+_PROJECTS: Final = ("Quantra.Client", "Quantra.Client.Abstractions", "Wire")
+_MADE: Final = frozenset({"bin", "obj"})
+_PORT: Final = re.compile(r"http://127\.0\.0\.1:(\d+)")
 
 PROJECT = """<Project Sdk="Microsoft.NET.Sdk">
   <PropertyGroup>
@@ -41,35 +57,96 @@ def reason_to_skip() -> str:
     return ""
 
 
+def _client_sources() -> list[Path]:
+    """What the client is built from: its own project and those that it refers to, protocol and settings."""
+    places = [*(DOTNET / name for name in _PROJECTS), DOTNET.parent / "protos"]
+    inside = (path for place in places for path in place.rglob("*") if not _MADE & set(path.parts))
+    return sorted(path for path in (*inside, *DOTNET.glob("Directory.*")) if path.is_file())
+
+
+def _ended(process: subprocess.Popen[str]) -> subprocess.CompletedProcess[str]:
+    """A process that has ended, with what it said."""
+    output, _ = process.communicate()
+    return subprocess.CompletedProcess(process.args, process.returncode, output)
+
+
 @dataclass(frozen=True, slots=True)
 class Program:
-    """A C# console project in a folder of its own."""
+    """A C# console project in a folder of its own, which is built again only where a source has changed."""
 
     folder: Path
 
-    def write(self, source: str) -> None:
-        """Write project and program."""
-        self.folder.mkdir(parents=True, exist_ok=True)
-        (self.folder / "Ask.csproj").write_text(PROJECT.format(client=CLIENT), encoding="utf-8")
-        (self.folder / "Program.cs").write_text(source, encoding="utf-8")
+    @property
+    def port(self) -> int:
+        """The port that the program asks as it is now; 0 if there is none."""
+        try:
+            found = _PORT.search((self.folder / SOURCE).read_text(encoding="utf-8"))
+        except OSError:
+            return 0
+        return int(found[1]) if found else 0
 
     @contextmanager
-    def building(self) -> Generator[subprocess.Popen[str]]:
-        """Build an empty program while the block runs; the first time takes a minute. Stopped where the block ends."""
-        self.write("// queries once the server is there\n")
-        process = self._start("build", "--verbosity", "quiet")
+    def building(self, source: str) -> Generator[subprocess.Popen[str] | None]:
+        """Build the program while the block runs; the first time takes a minute. Stopped where the block ends.
+
+        Yields:
+            What builds; None where what is built is of these sources already.
+        """
+        self._write(source)
+        process = None if self._is_built else self._build()
         try:
             yield process
         finally:
-            if process.returncode is None:
+            if process is not None and process.returncode is None:
                 process.kill()
                 process.communicate()
 
-    def run(self) -> subprocess.CompletedProcess[str]:
-        """Build what changed and run."""
-        process = self._start("run")
-        output, _ = process.communicate()
-        return subprocess.CompletedProcess(process.args, process.returncode, output)
+    def answer(self, source: str, build: subprocess.Popen[str] | None) -> subprocess.CompletedProcess[str]:
+        """What the program says, or the build that failed before it.
+
+        Args:
+            source: of the program; built again if it is not what `build` has built.
+            build: what builds; None if nothing does.
+        """
+        failed = None if build is None else self._failed(build)
+        self._write(source)
+        if failed is None and not self._is_built:
+            failed = self._failed(self._build())
+        return failed or _ended(self._start(PROGRAM))
+
+    @property
+    def _is_built(self) -> bool:
+        try:
+            return (self.folder / BUILT).read_text(encoding="utf-8") == self._sources_hash()
+        except OSError:
+            return False
+
+    def _sources_hash(self) -> str:
+        """SHA-256 over everything that the build reads: this program and the client's sources."""
+        digest = hashlib.sha256()
+        for path in (self.folder / SOURCE, self.folder / PROJECT_FILE, *_client_sources()):
+            digest.update(str(path).encode() + b"\0")
+            digest.update(hashlib.sha256(path.read_bytes()).digest())
+        return digest.hexdigest()
+
+    def _write(self, source: str) -> None:
+        """Project and program."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        (self.folder / PROJECT_FILE).write_text(PROJECT.format(client=CLIENT), encoding="utf-8")
+        (self.folder / SOURCE).write_text(source, encoding="utf-8")
+
+    def _build(self) -> subprocess.Popen[str]:
+        (self.folder / BUILT).unlink(missing_ok=True)
+        (self.folder / BUILDING).write_text(self._sources_hash(), encoding="utf-8")
+        return self._start("build", "--verbosity", "quiet", *UNCHECKED)
+
+    def _failed(self, build: subprocess.Popen[str]) -> subprocess.CompletedProcess[str] | None:
+        """A build that failed, once it is over; None for one that did not, of which the sources are written down."""
+        ended = _ended(build)
+        if ended.returncode:
+            return ended
+        (self.folder / BUILDING).replace(self.folder / BUILT)
+        return None
 
     def _start(self, *command: str) -> subprocess.Popen[str]:
         return subprocess.Popen(  # noqa: S603 - the SDK that the user put on the PATH

@@ -3,18 +3,22 @@
 import json
 import os
 import shlex
+import socket
 import subprocess
 import sys
 import webbrowser
 from collections.abc import Generator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from rich.console import Console
 
+from predictor import canonical
+from predictor.artifact import load
 from predictor.audit_record import read_audit
 from predictor.bars import BarPanel
+from predictor.card import Card
 from predictor.cli.output import contributions_table, forecast_table, judgement
 from predictor.client import QuantraClient
 from predictor.errors import UnavailableError
@@ -27,7 +31,8 @@ from predictor.report import ReportContent, write_report
 from predictor.skill import line_of
 from trainers.demo import dotnet
 from trainers.demo.market import CALENDAR, SYMBOLS, real_bars
-from trainers.progress import JsonlLog, progress_for
+from trainers.demo.record import Ingredients
+from trainers.progress import JsonlLog, progress_for, watched_on
 from trainers.stock import Material, Recipe, train
 
 MODEL = "demo"
@@ -106,14 +111,18 @@ def walk(settings: Settings, console: Console) -> DemoResult:
     bars.write_csv(bars_file)
     failure: UnavailableError | None = None
     skip, program = dotnet.reason_to_skip(), dotnet.Program(settings.out / "csharp")
+    question = DemoPrograms(
+        port=free_port(program.port), model=MODEL, bars=bars_file.resolve(), symbol=SYMBOL, models=models
+    )
     with ExitStack() as stack:
-        build = None if skip else stack.enter_context(program.building())
-        _train(bars, settings.out, console)
+        build = None if skip else stack.enter_context(program.building(question.csharp))
+        card = Training(bars=bars, recipe=Recipe(calendar=CALENDAR), out=settings.out).done(console)
+        console.print(judgement(card))
         with console.status("starting the server"):
-            server = stack.enter_context(serving(models, keep=settings.keep_serving))
-        question = DemoPrograms(port=server.port, model=MODEL, bars=bars_file.resolve(), symbol=SYMBOL, models=models)
+            server = stack.enter_context(serving(models, keep=settings.keep_serving, port=free_port(question.port)))
+        question = replace(question, port=server.port)
         _ask_python(question, bars.select([SYMBOL]), report, console)
-        if build is None:
+        if skip:
             console.print(f"C# is not asked: {skip}.", style="dim", markup=False)
         else:
             failure = _failure_of(question, program, build, console)
@@ -129,7 +138,7 @@ def walk(settings: Settings, console: Console) -> DemoResult:
 
 
 def _failure_of(
-    question: DemoPrograms, program: dotnet.Program, build: subprocess.Popen[str], console: Console
+    question: DemoPrograms, program: dotnet.Program, build: subprocess.Popen[str] | None, console: Console
 ) -> UnavailableError | None:
     """Ask from C#; what failed, or None."""
     try:
@@ -139,23 +148,71 @@ def _failure_of(
     return None
 
 
-def _train(bars: BarPanel, out: Path, console: Console) -> None:
-    """Train the next version, with its log next to the models, and make it the champion."""
-    line, logs = out / "models" / MODEL, out / "training"
-    version = 1 + max((int(p.name) for p in line.glob("[0-9]*") if p.name.isdigit()), default=0)
-    console.rule(f"training {MODEL} {version} on {', '.join(bars.symbols)}: {len(bars.sessions)} real daily bars")
-    logs.mkdir(parents=True, exist_ok=True)
-    log, shown = JsonlLog(logs / f"{version}.jsonl"), progress_for(console.file)
-    trained = train(
-        Material(bars, default_features()),
-        Recipe(calendar=CALENDAR),
-        line / str(version),
-        consume=lambda reports: log(shown(reports)),
-        announce=lambda stage: console.print(f"{stage} …", style="dim"),
-        warn=lambda line: console.print(f"warning: {line}", style="yellow", markup=False),
-    )
-    set_alias(line, CHAMPION, version)
-    console.print(judgement(trained.summary))
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Training:
+    """What the demo trains, and where.
+
+    Attributes:
+        bars: to train on.
+        recipe: every setting.
+        out: the demo's folder: models go into its `models`, logs and records into its `training`.
+    """
+
+    bars: BarPanel
+    recipe: Recipe
+    out: Path
+
+    def done(self, console: Console) -> Card:
+        """Make a model the champion: the newest, if nothing that decides what it is has changed; else a new one.
+
+        Returns:
+            The card of the model.
+        """
+        ingredients = Ingredients.of(self.bars, default_features(), self.recipe)
+        newest = self._newest
+        if newest and ingredients.made(self._logs, self._folder(newest)):
+            console.rule(f"{MODEL}@{newest} is there: recipe, bars and versions have not changed")
+            card = self._card(newest)
+        else:
+            card = self._trained(newest + 1, console)
+            ingredients.keep(self._logs, self._folder(newest + 1))
+        set_alias(self._line, CHAMPION, self._newest)
+        return card
+
+    @property
+    def _line(self) -> Path:
+        return self.out / "models" / MODEL
+
+    @property
+    def _logs(self) -> Path:
+        return self.out / "training"
+
+    @property
+    def _newest(self) -> int:
+        """The highest version; 0 if there is none."""
+        return max((int(p.name) for p in self._line.glob("[0-9]*") if p.name.isdigit()), default=0)
+
+    def _folder(self, version: int) -> Path:
+        return self._line / str(version)
+
+    def _card(self, version: int) -> Card:
+        return Card.from_json(canonical.to_bytes(load(self._folder(version)).artifact.manifest.card).decode())
+
+    def _trained(self, version: int, console: Console) -> Card:
+        """Train a version, with its log next to the models."""
+        told = f"{', '.join(self.bars.symbols)}: {len(self.bars.sessions)} real daily bars"
+        console.rule(f"training {MODEL}@{version} on {told}")
+        self._logs.mkdir(parents=True, exist_ok=True)
+        log, shown = JsonlLog(self._logs / f"{version}.jsonl"), progress_for(console.file)
+        return train(
+            Material(self.bars, default_features()),
+            self.recipe,
+            self._folder(version),
+            consume=lambda reports: log(shown(reports)),
+            announce=lambda stage: console.print(f"{stage} …", style="dim"),
+            warn=lambda line: console.print(f"warning: {line}", style="yellow", markup=False),
+            stepwise=watched_on(console.file),
+        ).summary
 
 
 def _ask_python(question: DemoPrograms, bars: BarPanel, report: Path, console: Console) -> None:
@@ -188,17 +245,17 @@ def _explain(client: QuantraClient, bars: BarPanel) -> tuple[Attribution, ...]:
     return client.explain(query).attributions
 
 
-def ask_csharp(question: DemoPrograms, program: dotnet.Program, build: subprocess.Popen[str], console: Console) -> None:
-    """Wait for the build, run the question's C# program and show what it says.
+def ask_csharp(
+    question: DemoPrograms, program: dotnet.Program, build: subprocess.Popen[str] | None, console: Console
+) -> None:
+    """Wait for the build, if there is one, run the question's C# program and show what it says.
 
     Raises:
         UnavailableError: it failed; its output is shown.
     """
     console.rule("asking from C#")
     with console.status("building the C# program"):
-        build.communicate()
-        program.write(question.csharp)
-        answer = program.run()
+        answer = program.answer(question.csharp, build)
     console.print(answer.stdout.rstrip(), markup=False)
     if answer.returncode:
         raise UnavailableError(
@@ -220,13 +277,25 @@ class Serving:
         self.process.wait(timeout=30)
 
 
-def start(models: Path) -> Serving:
-    """Start a server on a free port and wait until it answers.
+def free_port(wanted: int) -> int:
+    """The port of this machine that is wanted, if nobody listens there; else another one that is free now."""
+    for port in (wanted, 0):
+        with socket.socket() as tried:
+            try:
+                tried.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            return int(tried.getsockname()[1])
+    raise UnavailableError("this machine has no free port to serve on")
+
+
+def start(models: Path, port: int) -> Serving:
+    """Start a server on a port and wait until it answers.
 
     Raises:
         UnavailableError: it ended before it was ready; its own message is above.
     """
-    options = ["--models", str(models), "--listen", "127.0.0.1:0", "--log-level", "warning"]
+    options = ["--models", str(models), "--listen", f"127.0.0.1:{port}", "--log-level", "warning"]
     command = [sys.executable, "-m", "predictor.server", *options]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)  # noqa: S603 - our own server
     line = process.stdout.readline() if process.stdout is not None else ""
@@ -236,9 +305,9 @@ def start(models: Path) -> Serving:
 
 
 @contextmanager
-def serving(models: Path, *, keep: bool) -> Generator[Serving]:
-    """A server for the time inside; it goes on afterwards if `keep`."""
-    server = start(models)
+def serving(models: Path, *, keep: bool, port: int = 0) -> Generator[Serving]:
+    """A server for the time inside, on this port or on any; it goes on afterwards if `keep`."""
+    server = start(models, port)
     try:
         yield server
     except BaseException:

@@ -7,6 +7,7 @@ for report in JsonlLog(path)(RichProgress(console)(run.epochs(train, max_epochs=
 from trainers.progress.consumer import Chain, Consumer, PlainProgress
 from trainers.progress.json_log import JsonLines, JsonlLog, as_json
 from trainers.progress.screen import RichProgress, progress_for
+from trainers.progress.steps import Stepwise, unwatched, watched_on
 from trainers.progress.tensorboard import TensorBoardLog
 
 __all__ = [
@@ -16,7 +17,10 @@ __all__ = [
     "JsonlLog",
     "PlainProgress",
     "RichProgress",
+    "Stepwise",
     "TensorBoardLog",
     "as_json",
     "progress_for",
+    "unwatched",
+    "watched_on",
 ]

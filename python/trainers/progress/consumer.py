@@ -9,6 +9,7 @@ NOTABLE_WAIT = 0.1
 """Share of the time above which waiting for data is worth a word."""
 
 KIB = 1024
+MINUTE, HOUR = 60, 3600
 TIMES = {1: "once", 2: "twice"}
 
 
@@ -67,6 +68,13 @@ def size(count: int) -> str:
     return f"{count / KIB**2:.0f} MiB" if count < KIB**3 else f"{count / KIB**3:.1f} GiB"
 
 
+def duration(seconds: float) -> str:
+    """A time to wait, in seconds, roughly: in the largest unit that keeps it at 1 or more."""
+    if seconds < MINUTE:
+        return f"{max(1, round(seconds))} s"
+    return f"{round(seconds / MINUTE)} min" if seconds < HOUR else f"{seconds / HOUR:.1f} h"
+
+
 def times(count: int) -> str:
     """Once, twice, 3 times and so on."""
     return TIMES.get(count, f"{count} times")
@@ -94,7 +102,7 @@ def _epoch_line(report: EpochReport) -> str:
     parts = [title(report), *(_phase(name if several else "", totals) for name, totals in report.phases.items())]
     if report.validation is not None:
         parts.append(f"validation {report.validation.mean:.6g}")
-    parts.append(f"{report.windows} windows in {report.seconds:.1f} s")
+    parts.append(f"{report.windows} steps in {report.seconds:.1f} s")
     parts.extend(_pace(report))
     if report.peak_bytes is not None:
         parts.append(f"peak memory {size(report.peak_bytes)}")

@@ -8,7 +8,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, final
 
 from trainers.loop import EpochReport, Report, WindowReport
-from trainers.progress.consumer import remark, title, waiting
+from trainers.progress.consumer import duration, remark, title, waiting
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -95,17 +95,23 @@ class _Pace:
         self._before = self._latest = first.window - 1
         self._waited = 0.0
         self._seconds = math.nan
+        self._ahead = self._later = 0
 
     def see(self, report: WindowReport) -> None:
         """Count a window, once however many phases report it."""
         self._seconds = perf_counter() - self._started
+        self._ahead = 0 if report.windows is None else report.windows - report.window - 1
+        self._later = 0 if report.windows is None else (report.epochs - report.epoch - 1) * report.windows
         if report.window != self._latest:
             self._latest = report.window
             self._waited += report.data_seconds
 
     def rates(self) -> Iterator[str]:
-        """Windows per second, and the wait for data where it is notable."""
-        yield f"{(self._latest - self._before) / self._seconds:.0f} windows/s"
+        """Steps per second, the time left if no epoch is spared, and the wait for data where it is notable."""
+        rate = (self._latest - self._before) / self._seconds
+        yield f"{rate:.0f} steps/s"
+        if self._ahead + self._later:  # of all epochs; a training may stop early
+            yield f"≤ {duration((self._ahead + self._later) / rate)} left"
         waited = waiting(self._waited / self._seconds)
         if waited is not None:
             yield waited

@@ -22,10 +22,11 @@ from predictor.networks import KINDS, Edges, NetworkConfig, PanelConfig, Target
 from predictor.parent import stop_with_parent
 from trainers.loop import LoopError, StoppedError, launched_rank
 from trainers.options import RunOptions, consumer
+from trainers.progress import unwatched, watched_on
 from trainers.stock.announcing import announcer, warner
 from trainers.stock.doubts import to_nobody
 from trainers.stock.edges import read_edges
-from trainers.stock.flags import StartOption, chosen_parent, refuse_learning
+from trainers.stock.flags import StartOption, chosen_parent, refuse_learning, tell_use_of
 from trainers.stock.reads import Reads
 from trainers.stock.recipe import Optimisation, Recipe, RecipeChanges, recipe_of
 from trainers.stock.starting import continued
@@ -73,6 +74,8 @@ def stock(  # noqa: PLR0913 - one argument a group of flags
     trained = _trained(Material(panel, features, covariates, given, parent), whole, out, run, rank)
     if rank == 0:
         _tell(trained, as_json=run.as_json)
+        if not run.as_json:
+            tell_use_of(out, bars, files)
 
 
 def _edges(path: Path, bars: BarPanel, recipe: Recipe) -> Edges:
@@ -93,6 +96,7 @@ def _trained(material: Material, recipe: Recipe, out: Path, options: RunOptions,
             # The first process of a group announces for all.
             announce=announcer(as_json=options.as_json) if rank == 0 else to_nobody,
             warn=warner(as_json=options.as_json) if rank == 0 else to_nobody,
+            stepwise=unwatched if options.as_json or rank else watched_on(sys.stdout),
             keeping=Keeping(
                 folder=folder / "checkpoints",
                 resume=options.resume,
@@ -117,8 +121,7 @@ def _tell(trained: Trained, *, as_json: bool) -> None:
         return
     console = Console()
     console.print(judgement(trained.summary))
-    # One line, and plain: a path may hold brackets, and the command is there to be copied.
-    console.print(f"Saved {trained.folder}. Next: quantra inspect {trained.folder}", soft_wrap=True, markup=False)
+    console.print(f"Saved {trained.folder}.", soft_wrap=True, markup=False)  # plain: a path may hold brackets
 
 
 def _check_same(out: Path, recipe: Recipe, parent: Parent | None) -> None:

@@ -42,6 +42,7 @@ from trainers.stock.conformal import calibrate
 from trainers.stock.covariates import fit_features
 from trainers.stock.data import NO_SOURCE, ROWS, History, Windows
 from trainers.stock.edges import training_edges
+from trainers.stock.enough_bars import check_enough
 from trainers.stock.forecasting import network_forecasts
 from trainers.stock.initialization import initialize, initialize_from
 from trainers.stock.objectives import Objective, objective_of
@@ -64,8 +65,12 @@ def fit_pipeline(
 
     Features and scale are fitted on bars cut at the end of that part, so that nothing later can move a number, not
     even by rebasing an adjustment factor.
+
+    Raises:
+        ConfigurationError: there are too few bars, or they contradict the calendar or the features.
     """
     calendar = _calendar(bars, recipe.calendar)
+    check_enough(bars.sessions, len(bars.symbols), features, recipe, splits)
     learnt = bars.until(splits.train.last)
     draft = Pipeline(
         features=fit_features(learnt, features, calendar, covariates),

@@ -8,7 +8,8 @@ from typing import Annotated
 
 import typer
 
-from predictor.cli.options import CovariateFlags
+from predictor.cli.next_steps import given, quantra, tell_next
+from predictor.cli.options import BarsFlags, CovariateFlags
 from predictor.flags import Given
 from trainers.stock.reads import Reads
 from trainers.stock.recipe import RecipeChanges
@@ -59,3 +60,12 @@ def chosen_parent(folder: Path, asked: RecipeChanges, reads: Given[Reads], files
             f"{'; '.join(wrong)}: with --from these come with the weights; leave the flags out, or train from scratch"
         )
     return parent
+
+
+def tell_use_of(out: Path, bars: BarsFlags, files: CovariateFlags) -> None:
+    """Tells a person what to do with a new artifact, on the bars that it was made of."""
+    tell_next(
+        quantra("inspect", out),
+        quantra("evaluate", out, *given(bars, files)),
+        quantra("predict", "--artifact", out, *given(bars, files)),
+    )

@@ -16,7 +16,7 @@ from predictor.inference import choose_device
 from predictor.model import UNITS, Identity, Model, output_map
 from predictor.networks import PanelForecasting
 from trainers.loop import Checkpoints, launched_rank
-from trainers.progress import Consumer
+from trainers.progress import Consumer, Stepwise, unwatched
 from trainers.stock import card
 from trainers.stock.covariates import covariates_card
 from trainers.stock.data import History
@@ -71,7 +71,7 @@ class Keeping:
     """How many of the newest stay."""
 
 
-def train(
+def train(  # noqa: PLR0913 - what shows the work may be left out
     material: Material,
     recipe: Recipe,
     out: Path,
@@ -79,6 +79,7 @@ def train(
     consume: Consumer,
     announce: Callable[[str], None] = to_nobody,
     warn: Warn = to_nobody,
+    stepwise: Stepwise = unwatched,
     keeping: Keeping | None = None,
     tuning: Mapping[str, Json] | None = None,
 ) -> Trained:
@@ -94,6 +95,7 @@ def train(
         consume: progress and logs of the epochs.
         announce: told which stage begins before and after them, such as `computing features`.
         warn: told what makes bars and files doubtful, before the epochs; the card's notes on the data hold it too.
+        stepwise: shows how far the scoring after the epochs is.
         keeping: checkpoints, which are removed when the artifact is saved; None for none.
         tuning: what the card records of the search that the recipe came from; None for no search.
 
@@ -112,7 +114,7 @@ def train(
     lesson = _lesson(material, recipe, announce, warn)
     # Held until the artifact is saved, so that no other training can begin to resume meanwhile.
     with checkpoints.open() if checkpoints is not None and launched_rank() == 0 else nullcontext():
-        made = lesson.learnt(checkpoints, tuning, consume, announce)
+        made = lesson.learnt(checkpoints, tuning, consume, announce, stepwise)
         announce("recording the golden instance, and saving")
         if launched_rank() == 0:
             _save(out, made, checkpoints)
@@ -132,7 +134,7 @@ def train_in_memory(
     Arguments and errors are those of `train`. Without checkpoints no signal is caught: Ctrl+C ends it at once.
     """
     lesson = _lesson(_inherited(material, recipe), recipe, announce, warn)
-    made = lesson.learnt(None, None, consume, announce)
+    made = lesson.learnt(None, None, consume, announce, unwatched)
     announce("recording the golden instance")
     return artifact.packed(made, golden.record(_model(made)))
 
@@ -154,20 +156,21 @@ class _Lesson:
         tuning: Mapping[str, Json] | None,
         consume: Consumer,
         announce: Callable[[str], None],
+        stepwise: Stepwise,
     ) -> Artifact:
         """The artifact, after all epochs."""
         fitted = fit(self.prepared, self.recipe.optimisation, checkpoints, consume)
         announce(f"{_kept(fitted)}; calibrating and scoring it against the baselines")
-        return self._artifact_of(fitted, tuning)
+        return self._artifact_of(fitted, tuning, stepwise)
 
-    def _artifact_of(self, fitted: FittedNetwork, tuning: Mapping[str, Json] | None) -> Artifact:
+    def _artifact_of(self, fitted: FittedNetwork, tuning: Mapping[str, Json] | None, stepwise: Stepwise) -> Artifact:
         """The calibrated artifact, with its card."""
         made = calibrated(fitted, self.history, self.splits, self.recipe)
         searched: dict[str, Json] = {} if tuning is None else {"tuning": dict(tuning)}
         before = {} if self.material.parent is None else self.material.parent.card()
         told = (
             before
-            | _card(made, fitted, self, origin_notes(before))
+            | _card(made, fitted, self, origin_notes(before), stepwise)
             | edges_card(fitted.network, self.material.edges)
             | searched
         )
@@ -195,7 +198,7 @@ def _lesson(material: Material, recipe: Recipe, announce: Callable[[str], None],
 
 def _kept(fitted: FittedNetwork) -> str:
     if not fitted.best_epoch:
-        return "the initial weights are best"
+        return "the network before training is kept: no epoch was better"
     return f"epoch {fitted.best_epoch} of {len(fitted.epochs)} is the best"
 
 
@@ -257,16 +260,17 @@ def _model(made: Artifact) -> Model:
     return Model.assemble(identity, made, device=choose_device("cpu"), max_rows=256)
 
 
-def _card(made: Artifact, fitted: FittedNetwork, lesson: _Lesson, origin: tuple[str, ...]) -> dict[str, Json]:
+def _card(
+    made: Artifact, fitted: FittedNetwork, lesson: _Lesson, origin: tuple[str, ...], stepwise: Stepwise
+) -> dict[str, Json]:
     history, splits, recipe = lesson.history, lesson.splits, lesson.recipe
     windows = history.windows(splits.test)
     judged = EvaluationSet.of(history, windows, recipe.quantiles)
     engine = engine_of(fitted.network, made.manifest)
     ours = forecasts_of(engine, output_map(made.manifest), history, windows, made.manifest.universe)
     plan = quick_baselines(recipe.target.kind, len(history.bars.symbols))
-    result = benchmark(
-        judged, OURS, ours, InformationSet.of(history, splits, seen_until(splits), recipe.quantiles), plan
-    )
+    known = InformationSet.of(history, splits, seen_until(splits), recipe.quantiles)
+    result = benchmark(judged, OURS, ours, known, plan, stepwise=stepwise)
     unit = UNITS[recipe.target.kind]
     return {
         "data": card.data_card(history.bars, lesson.doubts, untaught(history, splits)),

@@ -18,7 +18,7 @@ from predictor.bars import BarPanel
 from predictor.canonical import Json
 from predictor.card import UNADJUSTED, Ancestor, DataFacts, ancestors_of, data_of
 from predictor.covariates import CovariateSource
-from predictor.errors import ArtifactError, ConfigurationError, InSampleError, listed, shown_date
+from predictor.errors import ConfigurationError, InSampleError, listed, shown_date
 from predictor.features import FeatureSet, StaticFeatures
 from predictor.networks import Edges
 from predictor.windows import Pipeline
@@ -57,11 +57,9 @@ class Parent:
         """
         if artifact.is_ensemble(folder):
             raise _refusal(folder, f"it is an ensemble; name one of its members: {folder}/{MEMBERS}/NAME")
-        try:
+        with artifact.named(folder):
             stored = artifact.load(folder)
             stored.artifact.network()  # its weights are whole and finite, or it is refused here
-        except ArtifactError as error:
-            raise artifact.inside(str(folder), error) if "file" in error.metadata else error from error
         manifest = stored.artifact.manifest
         if not manifest.kind.learns:
             name = manifest.kind.name

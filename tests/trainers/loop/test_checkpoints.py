@@ -682,7 +682,7 @@ def test_a_failing_disk_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     checkpoints = Checkpoints(tmp_path)
     with checkpoints.open():
         monkeypatch.setattr(os, "fsync", _fails_with_eio)
-        with pytest.raises(CheckpointError, match=r"after 2 windows .*input or output error.*earlier .* untouched"):
+        with pytest.raises(CheckpointError, match=r"after 2 steps .*input or output error.*earlier .* untouched"):
             checkpoints.save(snapshot(2))
 
 

@@ -402,7 +402,7 @@ def test_too_many_skipped_steps_in_a_row_end_both() -> None:
     course = Course(sizes=(3, 4) * 6, infinite=(3, 7, 9), skip_limit=2)
     for ended in on_ranks(train, course):
         assert ended.error.startswith(NonFiniteError.__name__)
-        assert "in 2 windows in a row" in ended.error
+        assert "in 2 steps in a row" in ended.error
         assert "window 4 of 1 batches" in ended.error
 
 

@@ -258,7 +258,7 @@ def test_too_many_overflows_in_a_row_are_an_error_even_before_the_first_step(*, 
     net = linear()
     before = net.weight.detach().clone()
     optimizer = AdamW(net.parameters(), lr=0.1, fused=fused)
-    with pytest.raises(NonFiniteError, match="in 3 windows in a row"):
+    with pytest.raises(NonFiniteError, match="in 3 steps in a row"):
         train(
             net,
             optimizer,

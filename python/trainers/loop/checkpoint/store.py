@@ -258,7 +258,7 @@ def _write(folder: Path, snapshot: Snapshot, settings: Mapping[str, Json]) -> tu
         if error.errno == ENOSPC:
             raise full(folder, needed) from error
         raise CheckpointError(
-            f"the checkpoint after {snapshot.windows} windows cannot be written to {folder}: {reason(error)}; earlier "
+            f"the checkpoint after {snapshot.windows} steps cannot be written to {folder}: {reason(error)}; earlier "
             "checkpoints are untouched"
         ) from error
     return entry, size

@@ -168,7 +168,7 @@ class GradientGuard:
         if not unused:
             return
         raise UnusedParameterError(
-            f"no loss reached {parameters_listed(unused)} in {self._windows} windows, so the optimizer would never "
+            f"no loss reached {parameters_listed(unused)} in {self._windows} steps, so the optimizer would never "
             "train them; a layer may be left out of forward or its output unused. Use it, freeze it "
             "(requires_grad_(False)) and leave it out of the optimizer, or give more audit_windows if it is rare"
         )
@@ -230,7 +230,7 @@ class GradientGuard:
         tolerated = overflow or self._nonfinite == "skip"
         if tolerated and self._skipped_in_a_row < self._skip_limit:
             return
-        row = f" in {self._skipped_in_a_row} windows in a row" if tolerated else ""
+        row = f" in {self._skipped_in_a_row} steps in a row" if tolerated else ""
         raise NonFiniteError(
             f"the loss is {loss:g} and the gradient's norm {norm:g}{row}; {self._suspects(window)}. Likely causes: "
             "such values in the data, a division by zero or a logarithm of zero in the loss, a learning rate that is "

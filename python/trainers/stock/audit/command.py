@@ -11,6 +11,7 @@ from rich.console import Console
 
 from predictor.audit_record import AuditRecord, audit_path, write_audit
 from predictor.cli.flags import with_flags
+from predictor.cli.next_steps import given, quantra, tell_next
 from predictor.cli.options import BarsFlags, CovariateFlags, Report
 from predictor.cli.output import audit_table
 from predictor.errors import ConfigurationError
@@ -19,6 +20,7 @@ from predictor.replacement import check_file
 from predictor.report.templates import artifact_name
 from trainers.loop import LoopError
 from trainers.options import RunOptions
+from trainers.progress import progress_for, unwatched, watched_on
 from trainers.stock.announcing import announcer, warner
 from trainers.stock.audit.page import write_audit_page
 from trainers.stock.audit.run import Depth, audit
@@ -47,13 +49,25 @@ def audit_command(
     whole = chosen_terms(terms, source)
     announce, warn = announcer(as_json=run.as_json), warner(as_json=run.as_json)
     try:
-        record = audit(source, bars.read(), terms=whole, tactic=tactic, depth=depth, announce=announce, warn=warn)
+        record = audit(
+            source,
+            bars.read(),
+            terms=whole,
+            tactic=tactic,
+            depth=depth,
+            announce=announce,
+            warn=warn,
+            stepwise=unwatched if run.as_json else watched_on(sys.stdout),
+            consume=None if run.as_json else progress_for(sys.stdout),
+        )
     except LoopError as error:
         raise ConfigurationError(str(error)) from error
     write_audit(path, record)
     if report is not None:
         write_audit_page(report, artifact_name(path), record)
     _tell(record, audit_path(path), as_json=run.as_json)
+    if subject.artifact is not None and not run.as_json:
+        tell_next(quantra("report", subject.artifact, *given(bars, files)))
 
 
 def _tell(record: AuditRecord, path: Path, *, as_json: bool) -> None:

@@ -11,7 +11,9 @@ from predictor.arrays import FloatArray
 from predictor.audit_record import AuditVerdict, FutureCheck
 from predictor.bars import BarPanel
 from predictor.covariates import CovariateSource
+from predictor.errors import shown_date
 from predictor.model import Model
+from trainers.progress import Stepwise, unwatched
 from trainers.stock.data import History, Windows
 from trainers.stock.forecasting import forecast_values
 
@@ -144,7 +146,9 @@ class Fitting:
     """Position of the last session that they may be fitted on."""
 
 
-def check_future(bars: BarPanel, staging: Staging, positions: Sequence[int], fitting: Fitting) -> FutureCheck:
+def check_future(
+    bars: BarPanel, staging: Staging, positions: Sequence[int], fitting: Fitting, stepwise: Stepwise = unwatched
+) -> FutureCheck:
     """Compare everything at some sessions, bit for bit, with and without noise after them.
 
     Args:
@@ -152,12 +156,13 @@ def check_future(bars: BarPanel, staging: Staging, positions: Sequence[int], fit
         staging: what is audited.
         positions: of the sessions on the date axis; at least one bar follows each.
         fitting: what is fitted.
+        stepwise: shows at which session it is.
     """
     plain = adjusted_panel(bars)
     base = staging(plain)
     changed: dict[str, int] = {}
     gaps: list[float | None] = []
-    for position in positions:
+    for position in stepwise(positions, title="noise", tell=lambda at: f"after {shown_date(int(bars.sessions[at]))}"):
         session, before = int(bars.sessions[position]), base.at(position)
         names = different(before, staging(with_noise(plain, position)).at(position))
         changed = dict.fromkeys(names, session) | changed

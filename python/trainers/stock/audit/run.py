@@ -13,6 +13,7 @@ from predictor.bars import BarPanel
 from predictor.errors import ConfigurationError, shown_date
 from predictor.flags import Flag
 from predictor.model import Model
+from trainers.progress import Consumer, Stepwise, unwatched
 from trainers.stock.audit.future import Fitting, ModelStages, check_future
 from trainers.stock.audit.lags import LAGS, AuditedForecasts, check_lags
 from trainers.stock.audit.permutation import ShuffledHistory, check_permutations
@@ -56,6 +57,15 @@ class Depth:
                 raise ConfigurationError(f"{name} is {value}, but must be at least 1")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Shown:
+    """What a person sees of the work."""
+
+    announce: Announce
+    stepwise: Stepwise
+    consume: Consumer | None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Subject:
     """What is audited, with all that it was made from."""
@@ -79,7 +89,7 @@ class _Subject:
         return self.bars.until(seen_until(self.splits))
 
 
-def audit(
+def audit(  # noqa: PLR0913 - what shows the work may be left out
     source: ModelSource,
     bars: BarPanel,
     *,
@@ -88,6 +98,8 @@ def audit(
     depth: Depth,
     announce: Announce,
     warn: Warn = to_nobody,
+    stepwise: Stepwise = unwatched,
+    consume: Consumer | None = None,
 ) -> AuditRecord:
     """Check whether a model's skill is only a leak, a lag, a cost or luck.
 
@@ -99,6 +111,8 @@ def audit(
         depth: how much is tried.
         announce: told which stage begins.
         warn: told what makes bars and files doubtful, before anything is tried; the record holds it too.
+        stepwise: shows how far the forecasts, and the sessions whose future is replaced, are.
+        consume: takes the reports of trainings; None: nobody does.
 
     Raises:
         ConfigurationError: the bars lack the training or later days, or the source is an ensemble.
@@ -106,14 +120,15 @@ def audit(
     """
     doubts = heard(source.doubts(bars), warn)
     terms = replace(terms, sessions_a_year=source.sessions_a_year)
-    subject = _subject(source, bars, announce)
+    shown = _Shown(announce=announce, stepwise=stepwise, consume=consume)
+    subject = _subject(source, bars, shown)
     positions = _days(subject)
     first, last = (int(subject.bars.sessions[positions[place]]) for place in (0, -1))
     announce(f"forecasting {len(positions)} days, {shown_date(first)} to {shown_date(last)}")
-    judged = _judged(subject, positions, terms, tactic)
+    judged = _judged(subject, positions, terms, tactic, stepwise)
     _refuse_unknown(judged)
     book = _book(judged)
-    future = _future(subject, positions, depth, announce)
+    future = _future(subject, positions, depth, shown)
     return AuditRecord(
         digest=source.digest,
         told=source.description,
@@ -121,7 +136,7 @@ def audit(
         first_session=first,
         last_session=last,
         future=future,
-        permutation=_permutation(subject, judged, depth, announce),
+        permutation=_permutation(subject, judged, depth, shown),
         lags=check_lags(judged),
         costs=check_costs(book, terms, tactic.strategy.value),
         trials=check_trials(book.net, counted_trials(depth.trials, source.card), terms.sessions_a_year),
@@ -130,13 +145,14 @@ def audit(
     )
 
 
-def _subject(source: ModelSource, bars: BarPanel, announce: Announce) -> _Subject:
+def _subject(source: ModelSource, bars: BarPanel, shown: _Shown) -> _Subject:
     recipe = source.known_recipe()
     if source.standing is None:
         splits = recipe.splits(bars.sessions)
-        announce("training the recipe")
+        shown.announce("training the recipe")
         learnt = bars.between(splits.train.first, seen_until(splits))
-        model = assembled(refit(learnt, source.features, recipe, splits, covariates=source.covariates))
+        made = refit(learnt, source.features, recipe, splits, covariates=source.covariates, consume=shown.consume)
+        model = assembled(made)
     elif isinstance(source.standing.model, Model):
         splits, model = source.standing.splits, source.standing.model
     else:
@@ -171,13 +187,17 @@ def _days(subject: _Subject) -> NDArray[np.int64]:
     return np.arange(allowed, end)
 
 
-def _judged(subject: _Subject, positions: NDArray[np.int64], terms: Terms, tactic: Tactic) -> AuditedForecasts:
+def _judged(
+    subject: _Subject, positions: NDArray[np.int64], terms: Terms, tactic: Tactic, stepwise: Stepwise
+) -> AuditedForecasts:
     bars, target = subject.bars, subject.recipe.target
     history = History(bars, subject.model.pipeline, subject.source.covariates)
     adjusted = history.adjusted
     levels = subject.model.manifest.quantiles
     return AuditedForecasts(
-        forecasts=daily_forecasts(subject.model, bars, bars.sessions[positions], subject.source.covariates),
+        forecasts=daily_forecasts(
+            subject.model, bars, bars.sessions[positions], subject.source.covariates, stepwise=stepwise
+        ),
         yardstick=YARDSTICK_NAME,
         plain=plain_quantiles(history, subject.splits, levels, positions),
         outcomes=tuple(outcomes(target, adjusted, lag)[positions] for lag in LAGS),
@@ -210,11 +230,11 @@ def _book(judged: AuditedForecasts) -> Book:
     return run_book(wanted, judged.closes, judged.terms).since(judged.terms.delay)
 
 
-def _future(subject: _Subject, positions: NDArray[np.int64], depth: Depth, announce: Announce) -> FutureCheck:
+def _future(subject: _Subject, positions: NDArray[np.int64], depth: Depth, shown: _Shown) -> FutureCheck:
     """Whether later bars change what is made of a session, at sessions among these positions [D]."""
-    announce(f"replacing the future with noise at {depth.sessions} sessions")
+    shown.announce(f"replacing the future with noise at {depth.sessions} sessions")
     staging = partial(ModelStages, subject.model, subject.source.covariates)
-    return check_future(subject.bars, staging, _spread(positions, depth.sessions), _fitting(subject))
+    return check_future(subject.bars, staging, _spread(positions, depth.sessions), _fitting(subject), shown.stepwise)
 
 
 def _spread(positions: NDArray[np.int64], count: int) -> list[int]:
@@ -236,21 +256,19 @@ def _fitting(subject: _Subject) -> Fitting:
     return Fitting(fit=fit, last=last)
 
 
-def _permutation(subject: _Subject, judged: AuditedForecasts, depth: Depth, announce: Announce) -> PermutationCheck:
+def _permutation(subject: _Subject, judged: AuditedForecasts, depth: Depth, shown: _Shown) -> PermutationCheck:
     return check_permutations(
         judged,
-        lambda seed: _shuffled(subject, judged, depth, seed, announce),
+        lambda seed: _shuffled(subject, judged, depth, seed, shown),
         count=depth.permutations,
         epochs=depth.epochs,
         lag=subject.recipe.target.lag,
     )
 
 
-def _shuffled(
-    subject: _Subject, judged: AuditedForecasts, depth: Depth, seed: int, announce: Announce
-) -> DailyForecasts:
+def _shuffled(subject: _Subject, judged: AuditedForecasts, depth: Depth, seed: int, shown: _Shown) -> DailyForecasts:
     """The forecasts of a model that was trained on shuffled labels."""
-    announce(f"training on shuffled labels, {seed + 1} of {depth.permutations}")
+    shown.announce(f"training on shuffled labels, {seed + 1} of {depth.permutations}")
     source, optimisation = subject.source, subject.recipe.optimisation
     short = replace(optimisation, max_epochs=min(optimisation.max_epochs, depth.epochs))
     made = refit(
@@ -261,8 +279,11 @@ def _shuffled(
         covariates=source.covariates,
         edges=source.given_edges(subject.learnt.symbols),
         labelled=partial(ShuffledHistory, splits=subject.splits, seed=seed),
+        consume=shown.consume,
     )
-    return daily_forecasts(assembled(made), subject.bars, judged.forecasts.sessions, source.covariates)
+    return daily_forecasts(
+        assembled(made), subject.bars, judged.forecasts.sessions, source.covariates, stepwise=shown.stepwise
+    )
 
 
 def _closings(book: Book, terms: Terms, tactic: Tactic) -> tuple[str, ...]:

@@ -15,6 +15,7 @@ from predictor import canonical
 from predictor.bars import BarPanel
 from predictor.canonical import Json
 from predictor.cli.flags import with_flags
+from predictor.cli.next_steps import given, quantra, tell_next
 from predictor.cli.options import BarsFlags, CovariateFlags, Report
 from predictor.covariates import CovariateSource
 from predictor.errors import InSampleError
@@ -22,6 +23,7 @@ from predictor.flags import Flag, Given, Only
 from predictor.replacement import check_folder, replace_file
 from predictor.report.templates import artifact_name
 from trainers.options import AnsweringDevice, RunOptions
+from trainers.progress import unwatched, watched_on
 from trainers.stock.announcing import warner
 from trainers.stock.backtest.folds import Fold, WalkForwardPlan, decision_span, told_fold
 from trainers.stock.backtest.page import write_backtest
@@ -113,7 +115,17 @@ def backtest_command(  # noqa: PLR0913 - one argument a group of flags
     heard(source.doubts(panel), warner(as_json=run.as_json))
     watch = _watch(as_json=run.as_json)
     try:
-        result = backtest(source, panel, plan, terms=whole, tactic=tactic, folder=folder, workers=workers, watch=watch)
+        result = backtest(
+            source,
+            panel,
+            plan,
+            terms=whole,
+            tactic=tactic,
+            folder=folder,
+            workers=workers,
+            watch=watch,
+            stepwise=unwatched if run.as_json else watched_on(sys.stdout),
+        )
     except KeyboardInterrupt:
         sys.stderr.write("the forecasts so far are kept; continue with the same command and --resume\n")
         raise
@@ -121,6 +133,8 @@ def backtest_command(  # noqa: PLR0913 - one argument a group of flags
     if report is not None:
         write_backtest(report, artifact_name(subject.path or folder.path), result)
     _tell(result, folder.path, as_json=run.as_json)
+    if subject.artifact is not None and not run.as_json:
+        tell_next(quantra("audit", subject.artifact, *given(bars, files)))
 
 
 def check_allowed(source: ModelSource, bars: BarPanel, plan: WalkForwardPlan) -> None:

@@ -10,12 +10,13 @@ from predictor.arrays import FloatArray
 from predictor.bars import BarPanel
 from predictor.catalog import ModelInfo
 from predictor.covariates import CovariateSource
-from predictor.errors import ConfigurationError, NoUsableSymbolError, QuantraError
+from predictor.errors import ConfigurationError, NoUsableSymbolError, QuantraError, shown_date
 from predictor.forecast import Forecast
 from predictor.golden import LONG_AFTER
 from predictor.instance import Deadline, GapPolicy, Instance
 from predictor.model import Answering
 from predictor.networks import TargetKind, anchor_index
+from trainers.progress import Stepwise, unwatched
 from trainers.stock.data import NO_SOURCE
 
 DAYS_AT_ONCE = 64
@@ -74,11 +75,17 @@ def joined_folds(parts: Sequence[DailyForecasts]) -> DailyForecasts:
 
 
 def daily_forecasts(
-    model: Answering, bars: BarPanel, sessions: NDArray[np.int32], covariates: CovariateSource = NO_SOURCE
+    model: Answering,
+    bars: BarPanel,
+    sessions: NDArray[np.int32],
+    covariates: CovariateSource = NO_SOURCE,
+    *,
+    stepwise: Stepwise = unwatched,
 ) -> DailyForecasts:
     """What the model forecasts after the close of each of the sessions [D]; nothing later exists for it.
 
     Sessions of the exchange that the bars lack are passed over. A day on which no stock can be forecast is NaN.
+    `stepwise` shows how far the work is.
 
     Raises:
         TooFewBarsError: there are too few bars before the first session.
@@ -89,7 +96,8 @@ def daily_forecasts(
     shape = (len(sessions), len(bars.symbols), len(info.horizons))
     values = np.full((*shape, len(info.quantiles)), np.nan)
     scores = np.full(shape, np.nan)
-    for k in range(0, len(sessions), DAYS_AT_ONCE):
+    first_days = range(0, len(sessions), DAYS_AT_ONCE)
+    for k in stepwise(first_days, title="forecasting", tell=lambda k: shown_date(int(sessions[k]))):
         for day, forecast in enumerate(_answers(model, asking, sessions[k : k + DAYS_AT_ONCE]), start=k):
             if forecast is not None:
                 values[day] = forecast.values

@@ -21,7 +21,7 @@ from predictor.networks import Edges
 from predictor.sessions.dates import as_date
 from predictor.windows import Pipeline
 from trainers.loop import LoopError
-from trainers.progress import Chain
+from trainers.progress import Chain, Consumer, Stepwise, unwatched
 from trainers.stock.backtest.folds import Fold
 from trainers.stock.backtest.forecasts import DailyForecasts, daily_forecasts
 from trainers.stock.backtest.store import ForecastStore
@@ -79,6 +79,7 @@ def refit(
     covariates: CovariateSource = NO_SOURCE,
     edges: Edges | None = None,
     labelled: Labelled = History,
+    consume: Consumer | None = None,
 ) -> Artifact:
     """Train and calibrate; nothing is saved, and nothing is scored.
 
@@ -90,13 +91,14 @@ def refit(
         covariates: files of covariates.
         edges: of a graph; None takes them from the training part's returns.
         labelled: what makes inputs and labels of bars.
+        consume: takes the reports of the epochs; None: nobody does.
 
     Raises:
         ConfigurationError: the settings contradict themselves or the bars.
         LoopError: the training failed.
     """
     pipeline = fit_pipeline(bars, features, recipe, splits, covariates)
-    return fit_artifact(labelled(bars, pipeline, covariates), splits, recipe, consume=Chain(), edges=edges)
+    return fit_artifact(labelled(bars, pipeline, covariates), splits, recipe, consume=consume or Chain(), edges=edges)
 
 
 def assembled(made: Artifact) -> Model:
@@ -170,9 +172,11 @@ def forecast_refit(job: RefitJob) -> DailyForecasts:
     return daily_forecasts(model, job.bars, fold_sessions(job.bars, job.fold), job.covariates)
 
 
-def forecast_standing(model: Answering, fold: Fold, bars: BarPanel, covariates: CovariateSource) -> DailyForecasts:
+def forecast_standing(
+    model: Answering, fold: Fold, bars: BarPanel, covariates: CovariateSource, stepwise: Stepwise = unwatched
+) -> DailyForecasts:
     """The forecasts of a model that is not refitted, on the fold's days."""
-    return daily_forecasts(model, bars, fold_sessions(bars, fold), covariates)
+    return daily_forecasts(model, bars, fold_sessions(bars, fold), covariates, stepwise=stepwise)
 
 
 def fold_sessions(bars: BarPanel, fold: Fold) -> NDArray[np.int32]:

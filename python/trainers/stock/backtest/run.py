@@ -12,6 +12,7 @@ from predictor.canonical import Json
 from predictor.card import ancestors_of
 from predictor.errors import ConfigurationError
 from predictor.flags import Given
+from trainers.progress import Stepwise, unwatched
 from trainers.stock.backtest.book import run_book
 from trainers.stock.backtest.folds import Fold, WalkForwardPlan, decision_span, folds_of
 from trainers.stock.backtest.forecasts import DailyForecasts, joined_folds
@@ -63,7 +64,7 @@ def chosen_terms(terms: Given[Terms], source: ModelSource) -> Terms:
     return terms.over(Terms(horizon=chosen_horizon(source.horizons, asked)))
 
 
-def backtest(
+def backtest(  # noqa: PLR0913 - what shows the work may be left out
     source: ModelSource,
     bars: BarPanel,
     plan: WalkForwardPlan,
@@ -73,6 +74,7 @@ def backtest(
     folder: Folder,
     workers: int = 1,
     watch: Watch = in_silence,
+    stepwise: Stepwise = unwatched,
 ) -> Backtest:
     """Walk forward, and trade what is forecast.
 
@@ -86,6 +88,7 @@ def backtest(
         folder: where the forecasts of each fold are kept, so that a backtest that was stopped can go on.
         workers: processes that refit folds in parallel.
         watch: shows the progress of the folds.
+        stepwise: shows how far a model that is never refitted is with its days.
 
     Raises:
         ConfigurationError: the settings contradict themselves or the bars, a decision is in sample, or the folder is
@@ -99,7 +102,7 @@ def backtest(
     _check_refits(source, plan)
     folds = folds_for(source, bars, plan)
     store = ForecastStore(folder.path, settings_of(source, bars, plan), resume=folder.resume)
-    for _fold in watch(_forecast(source, bars, plan, folds, store, workers), len(folds)):
+    for _fold in watch(_forecast(source, bars, plan, folds, store, workers, stepwise), len(folds)):
         pass
     forecasts = joined_folds([store.read(fold) for fold in folds])
     return traded(source, bars, forecasts, folds, terms=terms, tactic=tactic, digest=store.digest)
@@ -143,19 +146,20 @@ def _forecast(
     folds: tuple[Fold, ...],
     store: ForecastStore,
     workers: int,
+    stepwise: Stepwise,
 ) -> Iterator[Fold]:
     if source.standing is not None and plan.refit is None:
-        return _stand(source, source.standing, bars, folds[0], store)
+        return _stand(source, source.standing, bars, folds[0], store, stepwise)
     recipe, edges = source.known_recipe(), source.given_edges(bars.symbols)
     jobs = [refit_job(fold, bars, source.features, recipe, source.covariates, edges=edges) for fold in folds]
     return walk_refits(jobs, store, workers=workers)
 
 
 def _stand(
-    source: ModelSource, standing: TrainedModel, bars: BarPanel, fold: Fold, store: ForecastStore
+    source: ModelSource, standing: TrainedModel, bars: BarPanel, fold: Fold, store: ForecastStore, stepwise: Stepwise
 ) -> Iterator[Fold]:
     if not store.holds(fold):
-        store.keep(fold, forecast_standing(standing.model, fold, bars, source.covariates))
+        store.keep(fold, forecast_standing(standing.model, fold, bars, source.covariates, stepwise))
     yield fold
 
 

@@ -107,7 +107,9 @@ def artifact_source(folder: Path, device: str = "auto", covariates: CovariateSou
         ArtifactError: it is damaged, or its card records no splits, or that of a single network no recipe.
         ConfigurationError: the recipe is not one that this program knows.
     """
-    model = _judgeable(load_model(folder, (folder.name, 0), Runtime(choose_device(device), MAX_ROWS)))
+    runtime = Runtime(choose_device(device), MAX_ROWS)
+    with artifact.named(folder):
+        model = _judgeable(load_model(folder, (folder.name, 0), runtime))
     digest = hashlib.sha256((folder / artifact.MANIFEST).read_bytes()).hexdigest()
     return standing_source(model, digest, covariates)
 

@@ -117,9 +117,10 @@ def _on_a_bar(
     steps: Iterable[StepT], total: int, tell: Callable[[StepT], str], title: str, stream: IO[str]
 ) -> Iterator[StepT]:
     from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
 
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    moves = SpinnerColumn(finished_text=" ")  # a fold may take minutes
+    columns = (moves, TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, TextColumn("{task.fields[state]}"), console=Console(file=stream)) as bar:
         task = bar.add_task(title, total=total, state="")
         for step in steps:

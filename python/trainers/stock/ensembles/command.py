@@ -1,5 +1,6 @@
 """`quantra ensemble`."""
 
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
@@ -14,8 +15,10 @@ from predictor.cli.options import AsJson, BarsFlags, CovariateFlags
 from predictor.cli.output import judgement, write_json
 from predictor.flags import Flag
 from trainers.options import Threads
+from trainers.progress import watched_on
 from trainers.stock.announcing import announce_beside, warn_beside
 from trainers.stock.ensembles.join import JoinedEnsemble, join
+from trainers.stock.flags import tell_use_of
 
 
 @with_flags
@@ -35,11 +38,20 @@ def ensemble(
     """
     torch.set_num_threads(threads)
     covariates = files.read()
-    joined = join(bars.read(), named(artifacts), out, covariates=covariates, announce=announce_beside, warn=warn_beside)
+    joined = join(
+        bars.read(),
+        named(artifacts),
+        out,
+        covariates=covariates,
+        announce=announce_beside,
+        warn=warn_beside,
+        stepwise=watched_on(sys.stderr),
+    )
     if as_json:
         write_json({"kind": "joined", "artifact": str(joined.folder), "members": joined.members, "card": joined.card})
         return
     _tell(joined, Console(highlight=False))
+    tell_use_of(out, bars, files)
 
 
 def named(folders: Sequence[Path]) -> dict[str, Path]:
@@ -56,8 +68,7 @@ def named(folders: Sequence[Path]) -> dict[str, Path]:
 def _tell(joined: JoinedEnsemble, console: Console) -> None:
     console.print(judgement(joined.summary))
     console.print(_beside_members(joined.summary), markup=False)
-    next_step = f"Saved {joined.folder} of {', '.join(joined.members)}. Next: quantra inspect {joined.folder}"
-    console.print(next_step, soft_wrap=True, markup=False)
+    console.print(f"Saved {joined.folder} of {', '.join(joined.members)}.", soft_wrap=True, markup=False)
 
 
 def _beside_members(card: Card) -> str:

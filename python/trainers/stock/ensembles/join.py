@@ -17,6 +17,7 @@ from predictor.covariates import CovariateSource
 from predictor.errors import ConfigurationError, shown_date
 from predictor.model import UNITS, Ensemble, Identity
 from predictor.registry import Runtime, load_single
+from trainers.progress import Stepwise, unwatched
 from trainers.stock import card
 from trainers.stock.conformal import calibrate
 from trainers.stock.data import NO_SOURCE, ROWS
@@ -105,6 +106,7 @@ def join(
     covariates: CovariateSource = NO_SOURCE,
     announce: Callable[[str], None] = to_nobody,
     warn: Warn = to_nobody,
+    stepwise: Stepwise = unwatched,
 ) -> JoinedEnsemble:
     """Combine artifacts, calibrate them as one model, score it against its members, and save it.
 
@@ -117,6 +119,7 @@ def join(
         covariates: files of the covariates that the members read.
         announce: told which stage begins.
         warn: told what makes bars and files doubtful; the card's notes on the data hold it too.
+        stepwise: shows how far the scoring is.
 
     Raises:
         ConfigurationError: `out` exists, the members do not fit together or are one model twice, they share no
@@ -137,7 +140,7 @@ def join(
     members = Members.over(bars, models, covariates)
     announce("calibrating, and scoring against the members and the baselines")
     manifest = replace(manifest, conformal=_conformal(members, manifest, splits.calibration))
-    manifest = replace(manifest, card=_card(members, manifest, splits, cards, doubts))
+    manifest = replace(manifest, card=_card(members, manifest, splits, cards, doubts, stepwise))
     announce("recording the golden instance, and saving")
     ensemble = Ensemble(Identity(name="new", version=0, weights_hash=""), manifest, models)
     artifact.save_ensemble(out, manifest, folders, golden.record_ensemble(ensemble))
@@ -152,7 +155,8 @@ def _stored(folder: Path) -> StoredArtifact:
         raise ConfigurationError(
             f"{folder} is an ensemble itself; give its members instead: {folder}/{artifact.MEMBERS}/NAME"
         )
-    return artifact.load(folder)
+    with artifact.named(folder):
+        return artifact.load(folder)
 
 
 def _refuse_twins(members: Mapping[str, StoredArtifact]) -> None:
@@ -199,6 +203,7 @@ def _card(
     splits: Splits,
     cards: Mapping[str, Mapping[str, Json]],
     doubts: tuple[str, ...],
+    stepwise: Stepwise,
 ) -> dict[str, Json]:
     history, windows = members.first, members.windows(splits.test)
     test = EvaluationSet.of(history, windows, manifest.quantiles)
@@ -207,7 +212,8 @@ def _card(
     ours = members.joined(manifest, windows, forecasts)
     plan = quick_baselines(manifest.target.kind, len(history.bars.symbols))
     seen = max(map(ever_seen, cards.values()))
-    result = benchmark(test, OURS, ours, InformationSet.of(history, splits, seen, manifest.quantiles), plan)
+    known = InformationSet.of(history, splits, seen, manifest.quantiles)
+    result = benchmark(test, OURS, ours, known, plan, stepwise=stepwise)
     origins = [f"member {name}: {note}" for name, one in cards.items() for note in origin_notes(one)]
     rows = [
         score(test, one.calibrated, name=f"member {name}", role=Role.VARIANT, ranking=one.scores)

@@ -7,6 +7,7 @@ from typing import Final
 import numpy as np
 
 from predictor.arrays import FloatArray
+from trainers.progress import Stepwise, unwatched
 from trainers.stock.evaluation.baselines import (
     BaselineModel,
     BaselinePlan,
@@ -50,6 +51,7 @@ def benchmark(
     plan: BaselinePlan,
     *,
     hear: Callable[[str, FloatArray], None] = _unheard,
+    stepwise: Stepwise = unwatched,
 ) -> BenchmarkResult:
     """Score a model's forecasts and the baselines; only one baseline's forecasts are held at a time.
 
@@ -62,11 +64,12 @@ def benchmark(
         case: what the model was made from.
         plan: the baselines.
         hear: told the name and the losses [N, H] of each baseline's row, which are dropped afterwards.
+        stepwise: shows which baseline is being fitted and scored.
     """
     rows = [score(test, ours.calibrated, name=name, role=Role.MODEL, ranking=ours.scores)]
     contest = Contest(test, pinball(test, ours.calibrated), among="baselines")
     asked, notes = MeasuredWindows.of(case.history, test.windows), list[str]()
-    for baseline, fit in plan.rows:
+    for baseline, fit in stepwise(tuple(plan.rows), title="scoring", tell=lambda row: row[0].named(row[1])):
         try:
             row, losses, replaced = _row(test, asked, case, baseline, fit)
         except NoForecastError as error:

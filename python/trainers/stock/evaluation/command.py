@@ -1,22 +1,25 @@
 """`quantra evaluate`."""
 
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import torch
 import typer
 from rich.console import Console
 
+from predictor.artifact import named
 from predictor.cli.flags import with_flags
+from predictor.cli.next_steps import given, quantra, tell_next
 from predictor.cli.options import ArtifactArgument, AsJson, BarsFlags, CovariateFlags, Report
 from predictor.cli.output import write_json
-from predictor.errors import ConfigurationError, InSampleError
+from predictor.errors import ConfigurationError, InSampleError, shown_date
 from predictor.inference import choose_device
 from predictor.registry import Runtime, load_model
 from predictor.report.templates import artifact_name
 from trainers.loop import LoopError
 from trainers.options import Threads
-from trainers.progress import progress_for
+from trainers.progress import progress_for, watched_on
 from trainers.stock.announcing import announce_beside, warn_beside
 from trainers.stock.data import ROWS
 from trainers.stock.evaluation.bound_model import Judgeable
@@ -51,6 +54,7 @@ def evaluate_command(
             consume=progress_for(sys.stderr),
             announce=announce_beside,
             warn=warn_beside,
+            stepwise=watched_on(sys.stderr),
             covariates=files.read(),
         )
     except InSampleError as error:
@@ -63,10 +67,20 @@ def evaluate_command(
         write_json(evaluation.to_json())
     else:
         _show(evaluation)
+        tell_next(*_after(artifact, bars, files, evaluation))
+
+
+def _after(artifact: Path, bars: BarsFlags, files: CovariateFlags, evaluation: Evaluation) -> Iterator[str]:
+    """Trade on the days that were judged, and try to refute it."""
+    days = ("--start", shown_date(evaluation.days.first), "--end", shown_date(evaluation.days.last))
+    yield quantra("backtest", artifact, *given(bars, files), *days)
+    yield quantra("audit", artifact, *given(bars, files))
 
 
 def _model(folder: Path, device: str) -> Judgeable:
-    model = load_model(folder, (folder.name, 0), Runtime(device=choose_device(device), max_rows=ROWS))
+    runtime = Runtime(device=choose_device(device), max_rows=ROWS)
+    with named(folder):
+        model = load_model(folder, (folder.name, 0), runtime)
     if not isinstance(model, Judgeable):
         raise ConfigurationError(f"a {type(model).__name__} cannot be evaluated")
     return model

@@ -14,7 +14,7 @@ from predictor.errors import ConfigurationError
 from predictor.flags import Flag
 from predictor.model import UNITS, Ensemble
 from trainers.options import AnsweringDevice
-from trainers.progress import Consumer
+from trainers.progress import Consumer, Stepwise, unwatched
 from trainers.stock.data import NO_SOURCE
 from trainers.stock.doubts import Warn, heard, networks_of, of_models, to_nobody
 from trainers.stock.edges import given_edges
@@ -100,6 +100,7 @@ def evaluate(
     consume: Consumer,
     announce: Callable[[str], None],
     warn: Warn = to_nobody,
+    stepwise: Stepwise = unwatched,
     covariates: CovariateSource = NO_SOURCE,
 ) -> Evaluation:
     """Judge a model against the baselines, on decision days after everything that it has seen.
@@ -111,6 +112,7 @@ def evaluate(
         consume: takes the reports of trainings with other seeds.
         announce: told which stage begins.
         warn: told what makes bars and files doubtful, before anything else; the evaluation holds it too.
+        stepwise: shows how far the scoring is.
         covariates: files of the covariates that the model reads.
 
     Raises:
@@ -122,7 +124,7 @@ def evaluate(
     doubts = heard(of_models(networks_of(model), since_calendar(bars, calendar_of(model)), covariates), warn)
     exam = _exam(model, bars, wanted, announce, covariates)
     test, ours = exam.test_set, exam.tested.forecasts
-    result, compared = _beside_baselines(exam, announce)
+    result, compared = _beside_baselines(exam, announce, stepwise)
     seeds, unseeded = _seeds(exam, result, wanted, consume, announce)
     return Evaluation(
         unit=UNITS[test.target.kind],
@@ -192,7 +194,7 @@ def _forecast_part(bound: BoundModel, part: Part) -> ForecastWindows:
 
 
 def _beside_baselines(
-    exam: Exam, announce: Callable[[str], None]
+    exam: Exam, announce: Callable[[str], None], stepwise: Stepwise
 ) -> tuple[BenchmarkResult, tuple[LossComparison, ...]]:
     """The model against the best baseline, and against each row of the baselines, the best one first."""
     announce(f"scoring {len(exam.tested.windows)} windows against the baselines")
@@ -203,7 +205,7 @@ def _beside_baselines(
         compared[name] = compare(test, ours, theirs, name)
 
     case = InformationSet.of(exam.bound.history, exam.splits, last_seen(exam.model), test.levels)
-    result = benchmark(test, OURS, forecasts, case, all_baselines(test.target.kind), hear=hear)
+    result = benchmark(test, OURS, forecasts, case, all_baselines(test.target.kind), hear=hear, stepwise=stepwise)
     return result, tuple(compared[row.name] for row in _best_first(result.rows) if row.role is Role.BASELINE)
 
 

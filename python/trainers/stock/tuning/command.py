@@ -18,11 +18,12 @@ from predictor.flags import Flag, Given, Only
 from predictor.networks import Target, kind_named
 from trainers.loop import LoopError
 from trainers.options import RunOptions
-from trainers.progress import Consumer, JsonLines, progress_for
+from trainers.progress import Consumer, JsonLines, progress_for, unwatched, watched_on
 from trainers.stock.announcing import announcer, warner
 from trainers.stock.data import History
 from trainers.stock.doubts import heard, of_recipe, of_steps
 from trainers.stock.fitting import fit_pipeline
+from trainers.stock.flags import tell_use_of
 from trainers.stock.reads import Reads
 from trainers.stock.recipe import Optimisation, Recipe, RecipeChanges, recipe_of
 from trainers.stock.training import Trained, train
@@ -77,6 +78,8 @@ def tune_stock(  # noqa: PLR0913 - one argument a group of flags
     out.parent.mkdir(parents=True, exist_ok=True)
     result, trained = _searched(material, whole, effort, out, as_json=run.as_json)
     _tell(result, trained, as_json=run.as_json)
+    if not run.as_json:
+        tell_use_of(out, bars, files)
 
 
 def _searched(
@@ -90,7 +93,8 @@ def _searched(
     try:
         result = search(asked, effort.kept(out, recipe.kind), consume=consume, announce=announce)
         announce("training the best recipe for its artifact")
-        return result, train(material, result.recipe, out, consume=consume, tuning=result.card())
+        stepwise = unwatched if as_json else watched_on(sys.stdout)
+        return result, train(material, result.recipe, out, consume=consume, stepwise=stepwise, tuning=result.card())
     except LoopError as error:
         raise ConfigurationError(str(error)) from error
 
@@ -127,4 +131,4 @@ def _tell(result: SearchResult, trained: Trained, *, as_json: bool) -> None:
         "chosen on."
     )
     console.print(judgement(trained.summary))
-    console.print(f"Saved {trained.folder}. Next: quantra inspect {trained.folder}", soft_wrap=True, markup=False)
+    console.print(f"Saved {trained.folder}.", soft_wrap=True, markup=False)

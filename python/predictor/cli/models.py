@@ -1,0 +1,133 @@
+"""`quantra models`: what a folder of models or a server has."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+from rich.console import Console, RenderableType
+from rich.padding import Padding
+from rich.text import Text
+
+from predictor.canonical import Json
+from predictor.card import Card
+from predictor.catalog import Listing, ModelInfo
+from predictor.cli.next_steps import quantra, tell_next
+from predictor.cli.options import AsJson
+from predictor.cli.output import write_json
+from predictor.client import ClientCredentials, QuantraClient
+from predictor.interruption import loading
+from predictor.report.templates import iso
+from predictor.skill import line_of
+
+_CHAMPION: Final = "champion"
+_HEADINGS: Final = ("model", "kind", "aliases", "trained to", "calendar ends", "size")
+_UNITS: Final = ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
+
+
+def models(
+    *,
+    models: Annotated[Path | None, typer.Option(metavar="DIR", help="Folder of NAME/VERSION artifacts.")] = None,
+    server: Annotated[str, typer.Option(metavar="HOST:PORT", help="Ask this server; also unix:PATH.")] = "",
+    tls_ca: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="The server has TLS: authorities that vouch for it, PEM.")
+    ] = None,
+    tls_cert: Annotated[Path | None, typer.Option(metavar="FILE", help="Certificate to show the server, PEM.")] = None,
+    tls_key: Annotated[Path | None, typer.Option(metavar="FILE", help="Its private key, PEM.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """List the models of a folder or a server: versions, aliases, skill, dates and size.
+
+    Of a folder, manifests are read and no network is built; `quantra inspect` verifies a version.
+    """
+    if (models is None) == (not server):
+        raise typer.BadParameter("give either --models DIR or --server HOST:PORT")
+    if models is None:
+        found = _of_server(server, ClientCredentials(ca=tls_ca, cert=tls_cert, key=tls_key))
+    elif tls_ca or tls_cert or tls_key:
+        raise typer.BadParameter("--tls-ca, --tls-cert and --tls-key go with --server")
+    else:
+        with loading():
+            from predictor.registry import contents  # brings torch, which --help need not wait for
+
+        found = contents(models)
+    if as_json:
+        write_json({"models": [_json(one) for one in found]})
+        return
+    console = Console(highlight=False)
+    for line in _shown(found):
+        console.print(line)
+    tell_next(*(_after_folder(models, found) if models is not None else _after_server(server, found)))
+
+
+def _of_server(server: str, credentials: ClientCredentials) -> tuple[Listing, ...]:
+    with QuantraClient(server, credentials=credentials) as client:
+        return tuple(map(_listing, client.models()))
+
+
+def _listing(info: ModelInfo) -> Listing:
+    card = Card.from_json(info.card_json)
+    return Listing(
+        name=info.name,
+        version=info.version,
+        aliases=info.aliases,
+        kind=info.kind,
+        skill=card.skill,
+        trained_to=card.trained_to,
+        calendar_ends=info.calendar_ends,
+    )
+
+
+def _shown(found: Sequence[Listing]) -> Iterator[RenderableType]:
+    """A heading, and two lines a version: what it is, and how it did or why it cannot be read."""
+    rows = [_cells(one) for one in found]
+    widths = [max(map(len, column)) for column in zip(_HEADINGS, *rows, strict=True)]
+    yield Text(_aligned(_HEADINGS, widths), style="dim")
+    for one, row in zip(found, rows, strict=True):
+        yield Text(_aligned(row, widths), style="bold")
+        told = Text(one.problem or line_of(one.skill), style="red" if one.problem else "")
+        yield Padding(told, (0, 0, 0, 2))
+
+
+def _cells(one: Listing) -> tuple[str, ...]:
+    dates = (iso(day) or "unknown" for day in (one.trained_to, one.calendar_ends))
+    return (f"{one.name}@{one.version}", one.kind, ", ".join(one.aliases), *dates, _size(one.size))
+
+
+def _aligned(cells: Sequence[str], widths: Sequence[int]) -> str:
+    return "  ".join(cell.ljust(width) for cell, width in zip(cells, widths, strict=True)).rstrip()
+
+
+def _size(count: int | None) -> str:
+    """In the largest unit that keeps it at 1 or more; empty if unknown."""
+    if count is None:
+        return ""
+    unit, name = next(((size, name) for size, name in _UNITS if count >= size), _UNITS[-1])
+    return f"{count / unit:.1f} {name}"
+
+
+def _json(one: Listing) -> Json:
+    skill = None if one.skill is None else {"verdict": one.skill.verdict.value, "line": one.skill.line}
+    return {
+        "name": one.name,
+        "version": one.version,
+        "aliases": one.aliases,
+        "kind": one.kind,
+        "skill": skill,
+        "trained_to": one.trained_to or None,
+        "calendar_ends": one.calendar_ends or None,
+        "bytes": one.size,
+        "problem": one.problem or None,
+    }
+
+
+def _after_folder(folder: Path, found: Sequence[Listing]) -> Iterator[str]:
+    last = found[-1]
+    yield quantra("inspect", folder / last.name / str(last.version))
+    if not any(_CHAMPION in one.aliases for one in found if one.name == last.name):
+        yield quantra("alias", last.name, _CHAMPION, last.version, "--models", folder)
+    yield quantra("serve", "--models", folder)
+
+
+def _after_server(server: str, found: Sequence[Listing]) -> Iterator[str]:
+    yield from (quantra("predict", "--server", server, "--model", one.name, "--bars", "BARS") for one in found[:1])

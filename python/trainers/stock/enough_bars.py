@@ -1,0 +1,72 @@
+"""How many bars a training needs, told before anything is fitted."""
+
+from math import ceil
+
+import numpy as np
+from numpy.typing import NDArray
+
+from predictor.errors import ConfigurationError
+from predictor.features import FeatureSet
+from predictor.networks import TAPS
+from trainers.stock.recipe import Recipe
+from trainers.stock.scale import FEWEST
+from trainers.stock.splits import Splits
+
+
+def check_enough(
+    sessions: NDArray[np.int32], symbols: int, features: FeatureSet, recipe: Recipe, splits: Splits
+) -> None:
+    """Refuse bars whose training part is too short whatever their values are.
+
+    Args:
+        sessions: [T] of the bars, yyyymmdd.
+        symbols: how many there are; the windows of all count.
+        features: what is computed of the bars.
+        recipe: what is to be trained.
+        splits: the parts of these sessions.
+
+    Raises:
+        ConfigurationError: it says how many sessions the bars would have to have.
+    """
+    have = int(np.searchsorted(sessions, splits.train.last, side="right"))
+    need = _needed(symbols, features, recipe)
+    if have >= need:
+        return
+    raise ConfigurationError(
+        f"the bars have {len(sessions)} sessions, and {have} of them are for training, but this model needs at least "
+        f"{need} there: {_bars_of_a_window(features, recipe)} bars before a forecast and {recipe.target.reach} after "
+        f"it, and {_count(_windows(recipe))} to learn from; {_advice(need, recipe, sessions, splits)}"
+    )
+
+
+def _needed(symbols: int, features: FeatureSet, recipe: Recipe) -> int:
+    """Sessions of the training part, at least."""
+    return _bars_of_a_window(features, recipe) + recipe.target.reach - 1 + ceil(_windows(recipe) / symbols)
+
+
+def _bars_of_a_window(features: FeatureSet, recipe: Recipe) -> int:
+    """As `Pipeline.bars_needed`, before there is a pipeline."""
+    levels = recipe.window_normaliser.window if recipe.scale == "window" else TAPS
+    return recipe.encoder_length + max(features.lookback, levels + 1 - (recipe.encoder_length - 1)) - 1
+
+
+def _windows(recipe: Recipe) -> int:
+    """Windows of the training part, at least: a scale is fitted to them, unless it is the window's own."""
+    return 1 if recipe.scale == "window" else FEWEST
+
+
+def _count(forecasts: int) -> str:
+    return f"{forecasts} forecast{'' if forecasts == 1 else 's'}"
+
+
+def _advice(need: int, recipe: Recipe, sessions: NDArray[np.int32], splits: Splits) -> str:
+    if recipe.parts is not None or splits != recipe.splits(sessions):  # as in a refit, which has no test part
+        return "give earlier bars, or make that part longer"
+    shares = recipe.shares
+    smallest = min(shares.selection, shares.calibration, shares.test)
+    # One more than each share needs: parts are cut at whole sessions.
+    total = max(ceil((need + 1) / shares.train), ceil((recipe.target.reach + 1) / smallest))
+    return (
+        f"give {total} sessions or more, of which training takes {100 * shares.train:.0f} %, or shorten what the model "
+        "reads (--encoder-length) and forecasts (--horizons)"
+    )

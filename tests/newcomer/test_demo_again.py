@@ -1,0 +1,172 @@
+"""A second demo makes nothing anew that has not changed, as contents tell it and not times."""
+
+import io
+import os
+import shutil
+import socket
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from market import bokeh_panel
+from rich.console import Console
+
+from predictor.features import default_features
+from predictor.networks import LSTMConfig, Target
+from trainers.demo import record
+from trainers.demo.dotnet import BUILT, Program
+from trainers.demo.record import Ingredients
+from trainers.demo.walk import Training, free_port
+from trainers.stock import Optimisation, Recipe
+
+QUICK = Recipe(
+    config=LSTMConfig(hidden=4, layers=1),
+    target=Target(horizons=(1,)),
+    scale="window",
+    encoder_length=10,
+    calendar="XNYS",
+    optimisation=Optimisation(max_epochs=1),
+)
+PROGRAM = 'new Uri("http://127.0.0.1:50123")'
+
+
+def training(out: Path) -> Training:
+    return Training(bars=bokeh_panel("AAPL").last(400), recipe=QUICK, out=out)
+
+
+def told(what: Training) -> str:
+    """What a person is shown while the demo gets its model."""
+    shown = io.StringIO()
+    what.done(Console(file=shown, width=200))
+    return shown.getvalue()
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("demo")
+    assert "training demo@1" in told(training(out))
+    return out
+
+
+@pytest.fixture
+def copy(made: Path, tmp_path: Path) -> Path:
+    return shutil.copytree(made, tmp_path / "demo")
+
+
+def test_what_has_not_changed_is_not_trained_again(copy: Path) -> None:
+    for file in copy.rglob("*"):
+        os.utime(file, (0, 0))
+    again = told(training(copy))
+    assert "demo@1 is there: recipe, bars and versions have not changed" in again
+    assert "epoch" not in again
+    assert [path.name for path in (copy / "models" / "demo").glob("[0-9]*")] == ["1"]
+
+
+def test_the_model_that_is_there_is_the_champion_again(copy: Path) -> None:
+    (copy / "models" / "demo" / "aliases.json").unlink()
+    told(training(copy))
+    assert '"champion": 1' in (copy / "models" / "demo" / "aliases.json").read_text()
+
+
+def another_seed(what: Training) -> Training:
+    return replace(what, recipe=replace(QUICK, optimisation=Optimisation(max_epochs=1, seed=7)))
+
+
+def another_bar(what: Training) -> Training:
+    return replace(what, bars=bokeh_panel("AAPL").last(401))
+
+
+@pytest.mark.parametrize("change", [another_seed, another_bar])
+def test_another_recipe_and_other_bars_are_trained_on(change: Callable[[Training], Training], copy: Path) -> None:
+    assert "training demo@2" in told(change(training(copy)))
+    assert '"champion": 2' in (copy / "models" / "demo" / "aliases.json").read_text()
+
+
+@pytest.mark.parametrize("changed", ["version", "libraries_card", "program_hash", "python_version", "choose_device"])
+def test_other_versions_of_packages_python_or_this_program_train_again(
+    changed: str, copy: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    records, model = copy / "training", copy / "models" / "demo" / "1"
+
+    def as_made() -> bool:
+        what = training(copy)
+        return Ingredients.of(what.bars, default_features(), what.recipe).made(records, model)
+
+    def another(*_: object) -> str:
+        return "another"
+
+    assert as_made()
+    monkeypatch.setattr(record, changed, another)
+    assert not as_made()
+
+
+def test_a_model_that_is_damaged_is_trained_again(copy: Path) -> None:
+    weights = copy / "models" / "demo" / "1" / "weights.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-1])
+    assert "training demo@2" in told(training(copy))
+
+
+def test_every_module_of_the_program_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    modules = [tmp_path / "predictor" / "a.py", tmp_path / "trainers" / "deep" / "b.py"]
+    for module in modules:
+        module.parent.mkdir(parents=True)
+        module.write_text("1")
+    monkeypatch.setattr(record, "_PACKAGES", tmp_path)
+    seen = {record.program_hash()}
+    for module in modules:
+        module.write_text("2")
+        seen.add(record.program_hash())
+    assert len(seen) == 3
+
+
+# --- C#
+
+
+@pytest.fixture
+def calls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """What an SDK that does nothing was told to do, a line a call."""
+    if os.name != "posix":
+        pytest.skip("the program is a shell script")
+    log, sdk = tmp_path / "calls", tmp_path / "dotnet"
+    sdk.write_text(f"#!/bin/sh\necho $1 >> {log}\n")
+    sdk.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    return log
+
+
+def asked(program: Program, source: str) -> None:
+    with program.building(source) as build:
+        assert program.answer(source, build).returncode == 0
+
+
+def test_a_csharp_program_is_built_once_and_again_only_where_a_source_has_changed(calls: Path, tmp_path: Path) -> None:
+    program = Program(tmp_path / "csharp")
+    asked(program, PROGRAM)
+    asked(program, PROGRAM)
+    asked(program, "// another")
+    built = [line for line in calls.read_text().splitlines() if line == "build"]
+    assert len(calls.read_text().splitlines()) == 5
+    assert len(built) == 2
+
+
+def test_a_build_that_was_stopped_counts_as_none(calls: Path, tmp_path: Path) -> None:
+    program = Program(tmp_path / "csharp")
+    with program.building(PROGRAM):
+        pass
+    assert not (program.folder / BUILT).exists()
+    asked(program, PROGRAM)
+    assert (program.folder / BUILT).exists()
+    assert calls.exists()
+
+
+def test_the_port_of_the_program_is_served_on_again_unless_another_listens_there(tmp_path: Path, calls: Path) -> None:
+    program = Program(tmp_path / "csharp")
+    assert program.port == 0
+    asked(program, PROGRAM)
+    assert program.port == 50123
+    assert calls.exists()
+    with socket.socket() as busy:
+        busy.bind(("127.0.0.1", 0))
+        taken = busy.getsockname()[1]
+        assert free_port(taken) not in {0, taken}

@@ -1,0 +1,196 @@
+"""What a newcomer is told where something is wrong: in words, with the path, and with a remedy that works."""
+
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import grpc
+import pytest
+from artifacts import recent_bars, save_small_artifact, small_artifact, small_models
+from market import bokeh_panel
+from serving import serving
+
+from predictor import Forecaster
+from predictor.artifact import MANIFEST, check_fit
+from predictor.client import AsyncQuantraClient, ClientCredentials, QuantraClient
+from predictor.client.address import target_of
+from predictor.errors import ArtifactError, ConfigurationError, UnavailableError
+from predictor.features import FittedFeatures, default_features
+from predictor.global_importance import GlobalQuery
+from predictor.inference import choose_device
+from predictor.instance import Instance
+from predictor.networks import Target
+from predictor.registry import Registry, Runtime
+from predictor.service import PredictionService
+from trainers.stock import Recipe
+from trainers.stock.enough_bars import check_enough
+from trainers.stock.recipe import recipe_of
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = small_models(tmp_path_factory.mktemp("models"), name="mine")
+    shutil.copytree(folder / "mine" / "1", folder / "mine" / "10")
+    return folder
+
+
+# --- folders
+
+
+@pytest.mark.parametrize(
+    ("given", "meant"),
+    [
+        ("mine", "did you mean {0}/mine/10 or {0}/mine/1?"),
+        ("", "did you mean {0}/mine/10?"),
+        ("mine/2", "did you mean {0}/mine/10 or {0}/mine/1?"),
+        ("mine/1/golden", "copy the artifact again from where it was trained, or train it again"),
+    ],
+)
+def test_a_path_that_is_no_artifact_is_answered_with_those_that_may_be_meant(
+    given: str, meant: str, models: Path
+) -> None:
+    with pytest.raises(ArtifactError) as refused:
+        Forecaster.load(models / given)
+    assert refused.value.message.startswith(str(models / given))
+    assert refused.value.message.endswith(meant.format(models))
+
+
+def test_what_is_meant_loads(models: Path) -> None:
+    with pytest.raises(ArtifactError) as refused:
+        Forecaster.load(models / "mine")
+    meant = refused.value.message.partition("did you mean ")[2].partition(" or ")[0]
+    with Forecaster.load(meant) as forecaster:
+        assert forecaster.model().version == 10
+
+
+def test_a_missing_file_is_told_with_the_artifact_that_lacks_it(tmp_path: Path) -> None:
+    whole = save_small_artifact(tmp_path / "mine" / "1")
+    (whole / "features.json").unlink()
+    with pytest.raises(ArtifactError) as refused:
+        Forecaster.load(whole)
+    assert refused.value.message.startswith(f"{whole}/features.json: the file is missing; copy the artifact again")
+    assert refused.value.metadata == {"file": "features.json"}
+
+
+def test_a_server_tells_no_path_of_an_artifact_that_is_not_whole(tmp_path: Path) -> None:
+    save_small_artifact(tmp_path / "mine" / "1")
+    (tmp_path / "mine" / "2").mkdir()
+    (tmp_path / "mine" / "2" / MANIFEST).touch()
+    registry = Registry.open(tmp_path, Runtime(choose_device("cpu"), 16))
+    assert all(str(tmp_path) not in problem.message for problem in registry.problems)
+
+
+# --- bars
+
+
+def enough(sessions: int, symbols: int, recipe: Recipe) -> None:
+    panel = bokeh_panel("AAPL").last(sessions)
+    check_enough(panel.sessions, symbols, default_features(), recipe, recipe.splits(panel.sessions))
+
+
+@pytest.mark.parametrize("symbols", [1, 4, 110])
+@pytest.mark.parametrize("recipe", [Recipe(), recipe_of("har"), replace(Recipe(), scale="window", encoder_length=20)])
+def test_the_number_of_sessions_that_too_few_bars_are_answered_with_is_enough(symbols: int, recipe: Recipe) -> None:
+    with pytest.raises(ConfigurationError) as refused:
+        enough(80, symbols, recipe)
+    wanted = int(refused.value.message.partition("; give ")[2].split()[0])
+    enough(wanted, symbols, recipe)
+    with pytest.raises(ConfigurationError, match="for training, but this model needs at least"):
+        enough(wanted - 4, symbols, recipe)
+
+
+def test_a_feature_that_is_hardly_known_says_how_many_bars_it_lacks() -> None:
+    features = default_features()
+    few = [column[:, :25] for column in features.columns(bokeh_panel("AAPL").last(25).adjusted())]
+    with pytest.raises(ConfigurationError, match=r"known on \d+ bars of the training part, .* give \d+ more"):
+        FittedFeatures.fit(features, few)
+
+
+# --- devices
+
+
+@pytest.mark.parametrize("name", ["gpu", "cuda:first", "cuda0", "CUDA", ""])
+def test_a_device_that_is_none_is_answered_with_those_that_there_are(name: str) -> None:
+    with pytest.raises(ConfigurationError) as refused:
+        choose_device(name)
+    assert (
+        refused.value.message == f"there is no device {name!r}; write auto, cpu, cuda, cuda:N for GPU number N, or mps"
+    )
+
+
+def test_a_gpu_that_is_not_there_is_told_in_one_short_line() -> None:
+    with pytest.raises(ConfigurationError) as refused:
+        choose_device("cuda:99")
+    assert len(refused.value.message) < 150
+    assert "\n" not in refused.value.message
+
+
+# --- addresses
+
+
+def test_http_before_the_address_is_plain_text_as_in_csharp(models: Path) -> None:
+    service = PredictionService(Registry.open(models, Runtime(choose_device("cpu"), 16)))
+    with serving(service) as served, QuantraClient(f"http://{served.target}/", model="mine") as client:
+        assert client.predict(recent_bars()).model == "mine"
+    service.close()
+
+
+@pytest.mark.parametrize(
+    ("address", "target"),
+    [
+        ("HTTP://localhost:1", "localhost:1"),
+        ("localhost:1", "localhost:1"),
+        ("unix:///run/a.sock", "unix:///run/a.sock"),
+        ("dns:///example.com:1", "dns:///example.com:1"),
+    ],
+)
+def test_an_address_is_read_as_grpc_names_it(address: str, target: str) -> None:
+    assert target_of(address, None) == target
+
+
+def test_https_before_the_address_is_tls() -> None:
+    assert target_of("https://example.com:1", ClientCredentials(ca=Path("ca.pem"))) == "example.com:1"
+    with pytest.raises(ConfigurationError, match=r"https://example.com:1 means TLS: give .*--tls-ca"):
+        QuantraClient("https://example.com:1")
+    with pytest.raises(ConfigurationError, match=r"write https://example.com:1, or take ca= away"):
+        target_of("http://example.com:1", ClientCredentials(ca=Path("ca.pem")))
+
+
+@pytest.mark.parametrize("address", ["ftp://a:1", "http://", "http://a:1/v1", "https://me@a:1"])
+def test_an_address_of_no_server_is_answered_with_one(address: str) -> None:
+    with pytest.raises(ConfigurationError, match=r"write HOST:PORT, as in 127.0.0.1:50051"):
+        target_of(address, None)
+
+
+def test_the_target_beside_a_channel_of_the_callers_stays_as_it_is() -> None:
+    with grpc.insecure_channel("localhost:1") as channel:
+        QuantraClient("anything://here", channel=channel).close()
+
+
+def test_the_asynchronous_client_reads_addresses_in_the_same_way() -> None:
+    with pytest.raises(ConfigurationError, match="write HOST:PORT"):
+        AsyncQuantraClient("ftp://a:1")
+
+
+# --- words
+
+
+def test_a_closed_forecaster_says_that_it_is_closed(models: Path) -> None:
+    with Forecaster.load(models / "mine" / "1") as forecaster:
+        pass
+    for ask in (
+        lambda: forecaster.predict(recent_bars()),
+        lambda: forecaster.feature_importance(recent_bars()),
+        lambda: next(forecaster.explain_global(GlobalQuery(instances=(Instance(input=recent_bars()),)))),
+    ):
+        with pytest.raises(UnavailableError, match="this forecaster is closed; ask inside its `with`"):
+            ask()
+
+
+def test_targets_that_differ_are_told_in_words() -> None:
+    members = {"a": small_artifact(), "b": small_artifact(target=Target(lag=1, horizons=(1, 5)))}
+    with pytest.raises(ConfigurationError) as refused:
+        check_fit(members)
+    assert refused.value.message.startswith(
+        "the target of a is log-return, lag 0, horizons 1, 5, 10, 20, that of b is log-return, lag 1, horizons 1, 5;"
+    )
