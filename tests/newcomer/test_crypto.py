@@ -197,7 +197,7 @@ def test_the_calendar_is_shown_and_days_after_the_training_are_judged_and_traded
 ) -> None:
     capsys.readouterr()
     assert quantra(["inspect", made.artifact]) == 0
-    assert "24/7, known until 2029-02-28" in capsys.readouterr().out
+    assert "24/7, ends 2029-02-28; for bars after that day, train again" in capsys.readouterr().out
     assert quantra(["evaluate", made.artifact, "--bars", made.file]) == 0
     span = ["--start", "2024-03-01", "--end", "2024-06-30", "--horizon", "1", "--strategy", "vol-target"]
     assert quantra(["backtest", made.artifact, "--bars", made.file, *span, "--out", tmp_path / "run"]) == 0

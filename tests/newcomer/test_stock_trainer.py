@@ -357,6 +357,8 @@ def test_a_live_bar_ends_with_the_work_though_an_exception_keeps_its_reports_ali
 
     with pytest.raises(KeyboardInterrupt):
         watched()
+    for thread in set(threading.enumerate()) - before:
+        thread.join(timeout=10)  # rich tells its own to end, and does not wait for it
     assert set(threading.enumerate()) == before
     assert ended == [True]
 

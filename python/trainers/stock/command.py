@@ -24,12 +24,12 @@ from trainers.loop import LoopError, StoppedError, launched_rank
 from trainers.options import RunOptions, consumer
 from trainers.progress import unwatched, watched_on
 from trainers.stock.announcing import announcer, warner
+from trainers.stock.contradictions import continued
 from trainers.stock.doubts import to_nobody
 from trainers.stock.edges import read_edges
 from trainers.stock.flags import StartOption, chosen_parent, refuse_learning, tell_use_of
 from trainers.stock.reads import Reads
 from trainers.stock.recipe import Optimisation, Recipe, RecipeChanges, recipe_of
-from trainers.stock.starting import continued
 from trainers.stock.training import Keeping, Trained, train
 from trainers.stock.training_data import Material, Parent
 

@@ -11,9 +11,9 @@ import typer
 from predictor.cli.next_steps import given, quantra, tell_next
 from predictor.cli.options import BarsFlags, CovariateFlags
 from predictor.flags import Given
+from trainers.stock.contradictions import contradictions, needless_learning, other_features
 from trainers.stock.reads import Reads
 from trainers.stock.recipe import RecipeChanges
-from trainers.stock.starting import contradictions, needless_learning, other_features
 from trainers.stock.training_data import Parent
 
 StartOption = Annotated[

@@ -11,11 +11,11 @@ from predictor.flags import Given
 from predictor.networks import KINDS, Edges, NetworkConfig, PanelConfig, Target, kind_named
 from trainers.options import RunOptions
 from trainers.stock.arguments import Bars, CovariateFiles, bars_of, covariates_of
+from trainers.stock.contradictions import continued, contradictions, needless_learning, other_features
 from trainers.stock.edges import read_edges
 from trainers.stock.reads import Reads, check_features
 from trainers.stock.recipe import Optimisation, Recipe, RecipeChanges, recipe_of
 from trainers.stock.settings import asked_for, settings_of
-from trainers.stock.starting import continued, contradictions, needless_learning, other_features
 from trainers.stock.training_data import Material, Parent
 
 KEPT_WITH_WEIGHTS: Final = "come with the weights that it starts from; leave them out, or train from scratch"
