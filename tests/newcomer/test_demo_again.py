@@ -170,3 +170,4 @@ def test_the_port_of_the_program_is_served_on_again_unless_another_listens_there
         busy.bind(("127.0.0.1", 0))
         taken = busy.getsockname()[1]
         assert free_port(taken) not in {0, taken}
+    assert free_port(taken) == taken
