@@ -106,7 +106,11 @@ public sealed class RetryTests(Doors doors)
         var many = Enumerable.Repeat(Request, 4000).ToArray();
         using var seen = new SeenCalls();
         await using var client = new QuantraClient(doors.Address, new() { MaxRequestBytes = 1 << 30 });
-        var failure = await Assert.ThrowsAsync<QuantraException>(() => client.PredictManyAsync(many, Token));
+        var failure = await Assert.ThrowsAsync<QuantraException>(async () =>
+        {
+            await foreach (var known in client.ExplainGlobalAsync(new GlobalExplanationRequest(many, []), Token)) // in one call, whatever its size
+                Assert.Fail($"{known}");
+        });
         Assert.Equal(QuantraReason.RequestTooLarge, failure.Reason);
         Assert.Equal(0, seen.Retries);
     }
