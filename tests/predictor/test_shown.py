@@ -183,7 +183,7 @@ def test_inputs_that_added_nothing_are_one_line() -> None:
 
     text = printed(contributions_table(found, "AAPL"), width=80)
 
-    assert [line.split()[0] for line in text.splitlines()[4:6]] == ["b", "others"]
+    assert [line.split()[0] for line in text.splitlines()[5:7]] == ["b", "others"]
     assert "others (2)" in text
 
 
@@ -192,7 +192,7 @@ def test_a_title_is_not_folded_to_the_width_of_a_narrow_table(models: Path, caps
 
     text = output_of(capsys, "predict", "--artifact", models / "told" / "1", *bars)
 
-    assert text.startswith("AAPL, as of 2013-03-01, last close 430.47 (told version 1)\n")
+    assert text.startswith("AAPL, as of 2013-03-01, last close 430.47 (told@1)\n")
     assert "band" not in text
 
 
@@ -337,7 +337,7 @@ def test_the_command_line_ends_with_the_skill(doors: Doors, model: str, line: st
 
     text = output_of(capsys, "predict", "--artifact", doors.models / model / "1", *bars)
 
-    assert " ".join(text.split()).endswith(line)
+    assert " ".join(text.partition("\nNext: ")[0].split()).endswith(line)
     assert ("Returns count from" in text) == (model == "delayed")
     assert ("Horizons count from" in text) == (model == "volatility")
     assert ("Values are logs of the daily volatility." in text) == (model == "volatility")
