@@ -82,8 +82,8 @@ class Forecast:
     weights_hash: str
     warnings: tuple[str, ...]
     forecast_id: str
-    """Hash of everything that the numbers follow from: model, engine, symbols and input. Of a panel that a client sent in
-    several calls: of the ids that its parts have, in their order."""
+    """Hash of everything that the numbers follow from: model, engine, symbols and input. Of a panel that a client sent
+    in several calls: of the ids that its parts have, in their order."""
     scores: FloatArray | None = None
     """[S, H] of a ranking model: larger is expected to do better than the panel's others; without a unit."""
     ranks: IntArray | None = None

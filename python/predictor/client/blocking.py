@@ -90,10 +90,10 @@ class QuantraClient:
     ) -> Forecast:
         """The forecast for one panel, which may be a whole universe.
 
-        Of a large panel the last bars that the model needs are sent alone, which give the forecast of all to the last bit.
-        What is still larger than the server takes goes in several calls, one after the other within one timeout, unless
-        the model looks across symbols. Their values are those of one call, but for float32's last digits where a part
-        has fewer symbols than a forward pass.
+        Of a large panel the last bars that the model needs are sent alone, which give the forecast of all to the last
+        bit. What is still larger than the server takes goes in several calls, one after the other within one timeout,
+        unless the model looks across symbols. Their values are those of one call, but for float32's last digits where a
+        part has fewer symbols than a forward pass.
 
         Args:
             bars: the panel, or an instance that holds all that there is to say.
