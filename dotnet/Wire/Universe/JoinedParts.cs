@@ -1,3 +1,4 @@
+using System.Globalization;
 using System.Security.Cryptography;
 using System.Text;
 
@@ -7,7 +8,7 @@ namespace Quantra.Client.Wire;
 internal static class JoinedParts
 {
     private const int Named = 5;
-    private const int IdDigits = 16;
+    private const int IdBytes = 8;
 
     /// <summary>Whether an error is that of a panel none of whose symbols can be forecast, which is nothing that stops the others.</summary>
     public static bool IsUnusable(QuantraError? error) => error?.Reason is QuantraReason.NoUsableSymbol or QuantraReason.TooFewBars;
@@ -76,7 +77,7 @@ internal static class JoinedParts
             AnchorPrice = Stacked(forecasts, one => one.AnchorPrice),
             Warnings = [.. forecasts.SelectMany(one => one.Warnings).Distinct()],
             Refusals = forecasts.SelectMany(one => one.Refusals).ToDictionary().AsReadOnly(),
-            ForecastId = Convert.ToHexStringLower(SHA256.HashData(ids))[..IdDigits],
+            ForecastId = string.Concat(SHA256.HashData(ids).Take(IdBytes).Select(one => one.ToString("x2", CultureInfo.InvariantCulture))),
         };
     }
 
