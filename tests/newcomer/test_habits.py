@@ -51,7 +51,7 @@ def next_commands(told: str) -> list[str]:
 @pytest.fixture(scope="module")
 def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two versions of one model, one that tells its skill and is the champion, and one that is broken."""
-    folder = tmp_path_factory.mktemp("models")
+    folder = tmp_path_factory.mktemp("alone") / "models"
     save_small_artifact(folder / "mine" / "1")
     save_artifact(folder / "mine" / "2", with_skill(small_artifact(), NO_SKILL))
     save_small_artifact(folder / "mine" / "10")

@@ -43,7 +43,7 @@ def command(capsys: Capture, *arguments: object, code: int = 0) -> str:
 def test_a_page_without_an_audit_names_the_command_that_makes_one(artifact: Path, bars: Path, capsys: Capture) -> None:
     told = command(capsys, artifact, "--bars", bars)
     page = artifact.with_name("1.report.html")
-    assert f"not audited: quantra audit {artifact} --bars BARS" in told
+    assert f"Next: quantra audit {artifact} --bars {bars}\n" in told
     text = page.read_text("utf-8")
     assert_loads_nothing(text)
     assert "AAPL: forecast as of" in page_of(text).words

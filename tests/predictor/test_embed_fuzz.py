@@ -64,7 +64,12 @@ def from_server(channel: grpc.Channel, name: str, request: bytes) -> tuple[bytes
 
 
 def timeless(name: str, answer: bytes) -> bytes:
-    """An answer without how long it took, which is never the same twice."""
+    """An answer without how long it took, and without the bytes that one door and not the other lets through."""
+    if name == "GetModel" and answer:
+        told = pb.GetModelResponse.FromString(answer)
+        assert told.limits.bytes > 0
+        told.limits.ClearField("bytes")
+        return told.SerializeToString(deterministic=True)
     if name != "Explain":
         return answer
     explanation = pb.ExplainResponse.FromString(answer)

@@ -573,7 +573,6 @@ def test_a_file_that_windows_wrote_is_read(tmp_path: Path) -> None:
         "ipv4:127.0.0.1:50051,10.0.0.1:50051",
         "[2001:db8::1]:50051",
         "xds:///localhost",
-        "http://localhost:50051",
     ],
 )
 def test_a_token_is_never_sent_over_a_network_in_plain_text(target: str, ours: Issued) -> None:
@@ -584,7 +583,12 @@ def test_a_token_is_never_sent_over_a_network_in_plain_text(target: str, ours: I
     QuantraClient(target, credentials=ClientCredentials(token="")).close()
 
 
-LOCAL = """localhost:1 127.0.0.1:1 127.1.2.3:1 [::1]:1 dns:///localhost:1 dns:localhost:1 ipv4:127.0.0.1:1
+def test_a_token_is_not_sent_to_a_plain_http_address_over_a_network_either() -> None:
+    with pytest.raises(ConfigurationError, match="in plain text; give ca="):
+        QuantraClient("http://server.example.com:50051", credentials=ClientCredentials(token=PREDICTS))
+
+
+LOCAL = """localhost:1 http://localhost:1 127.0.0.1:1 127.1.2.3:1 [::1]:1 dns:///localhost:1 dns:localhost:1 ipv4:127.0.0.1:1
 ipv6:[::1]:1 unix:some.sock unix:///run/some.sock"""
 
 
