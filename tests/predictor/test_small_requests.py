@@ -18,7 +18,7 @@ from serving import serving
 
 from predictor import artifact
 from predictor._pb import prediction_pb2 as pb
-from predictor.bars import BarPanel, files
+from predictor.bars import BarPanel, tables
 from predictor.calls import Calls
 from predictor.calls.requests import PlainInstances
 from predictor.errors import BarsError, MalformedRequestError, QuantraError, RequestTooLargeError, TooFewBarsError
@@ -137,14 +137,14 @@ def test_refusing_many_symbols_looks_at_each_once(
 
 def test_a_file_of_single_bars_is_no_huge_panel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A symbol and a date of its own in each row: rows squared."""
-    monkeypatch.setattr(files, "ALWAYS_TAKEN", 1000)
+    monkeypatch.setattr(tables, "ALWAYS_TAKEN", 1000)
     rows = [f"S{k},{day},1,1,1,1,1" for k, day in enumerate(DAYS.tolist())]
     path = tmp_path / "bars.csv"
     path.write_text("\n".join(["symbol,date,open,high,low,close,volume", *rows]))
     message = r"bars.csv has 200 rows of 200 symbols on 200 dates, so that fewer than one in 100 .* into other files"
     with pytest.raises(BarsError, match=message):
         BarPanel.read(path)
-    monkeypatch.setattr(files, "ALWAYS_TAKEN", 40_000)
+    monkeypatch.setattr(tables, "ALWAYS_TAKEN", 40_000)
     assert BarPanel.read(path).close.shape == (200, 200)
 
 
