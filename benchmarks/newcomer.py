@@ -17,6 +17,8 @@ import polars as pl
 from benchmarks.report import Row, at_most, interleaved_medians, parse_arguments, publish
 from predictor.bars import BarPanel, read_file
 from predictor.bars.tables import BarTable
+from predictor.errors import shown_date
+from trainers.demo.market import real_bars
 
 ROWS, QUICK_ROWS = 1_000_000, 50_000
 SYMBOLS = 400
@@ -122,17 +124,14 @@ def way_rows(*, quick: bool, folder: Path) -> Iterator[Row]:
 
 def write_yfinance(path: Path) -> None:
     """The demo's bars of AAPL in the columns of `yfinance.download("AAPL").to_csv()`."""
-    from bokeh.sampledata.stocks import AAPL
-
+    bars = real_bars(["AAPL"])
     fields = ("close", "high", "low", "open", "volume")
+    columns = [getattr(bars, field)[0].tolist() for field in fields]
     lines = [
         f"Price,{','.join(field.capitalize() for field in fields)}",
         f"Ticker{',AAPL' * len(fields)}",
         f"Date{',' * len(fields)}",
-        *(
-            f"{row[0]},{','.join(map(str, row[1:]))}"
-            for row in zip(AAPL["date"], *(AAPL[f] for f in fields), strict=True)
-        ),
+        *(",".join(map(str, row)) for row in zip(map(shown_date, bars.sessions.tolist()), *columns, strict=True)),
     ]
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
 

@@ -29,7 +29,7 @@ def same(panel: BarPanel, truth: BarPanel) -> bool:
 class OnlyArrow:
     """Gives its columns as Arrow has them, and has nothing else."""
 
-    def __init__(self, table: pa.Table) -> None:
+    def __init__(self, table: Any) -> None:
         self._table = table
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
@@ -52,7 +52,7 @@ def forecast_of_two() -> Forecast:
     return Forecast(
         symbols=("AAA", "BBB"),
         as_of_session=20240103,
-        target_sessions=np.array([20240104, 20240110], dtype=np.int64),
+        target_sessions=np.array([20240104, 20240110], dtype=np.int32),
         lag=0,
         horizons=(1, 5),
         quantiles=(0.1, 0.5, 0.9),

@@ -282,7 +282,9 @@ def test_bars_that_do_not_count_are_left_out_of_the_fit() -> None:
     assert fit.center.tolist() == Scaling.fit(by_feature(values[:1]), names=("a",)).center.tolist()
 
 
-@pytest.mark.parametrize(("column", "problem"), [(np.full(100, 3.0), "hardly varies"), (np.full(100, np.nan), "is known on 0 bars")])
+@pytest.mark.parametrize(
+    ("column", "problem"), [(np.full(100, 3.0), "hardly varies"), (np.full(100, np.nan), "is known on 0 bars")]
+)
 def test_a_feature_that_cannot_be_fitted_is_named(column: FloatArray, problem: str) -> None:
     values = np.stack([np.arange(100.0), column], axis=-1)[None]
     with pytest.raises(ConfigurationError, match=f"feature dull {problem}"):

@@ -652,7 +652,7 @@ def test_the_cost_is_symbols_times_different_targets_times_all_nodes(model: Mode
 def test_the_cost_counts_the_neighbours_that_a_window_is_read_with() -> None:
     graph = small_model(small_artifact("graph"))
     assert isinstance(graph.engine.network, PanelForecasting)
-    neighbours = graph.engine.network.neighbours.shape[1]
+    neighbours = graph.engine.network.adjacency.shape[1]
     assert neighbours > 0
     one = replace(QUESTION, targets=(TargetPoint(5, 0.9),))
     assert graph.explain_cost(one) == 2 * (1 + neighbours) * sum(NODE_COUNTS)

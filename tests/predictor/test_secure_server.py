@@ -588,7 +588,8 @@ def test_a_token_is_not_sent_to_a_plain_http_address_over_a_network_either() -> 
         QuantraClient("http://server.example.com:50051", credentials=ClientCredentials(token=PREDICTS))
 
 
-LOCAL = """localhost:1 http://localhost:1 127.0.0.1:1 127.1.2.3:1 [::1]:1 dns:///localhost:1 dns:localhost:1 ipv4:127.0.0.1:1
+LOCAL = """localhost:1 http://localhost:1
+127.0.0.1:1 127.1.2.3:1 [::1]:1 dns:///localhost:1 dns:localhost:1 ipv4:127.0.0.1:1
 ipv6:[::1]:1 unix:some.sock unix:///run/some.sock"""
 
 

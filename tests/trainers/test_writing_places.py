@@ -45,7 +45,7 @@ def error_of(command: str, capsys: Capture) -> str:
     assert ended.value.code == 1, told.err
     error = json.loads(told.out)["error"]
     assert error["reason"] == "CONFIGURATION_INVALID"
-    assert told.err.strip() == error["message"]
+    assert told.err.strip().splitlines()[-1] == error["message"]
     return error["message"]
 
 

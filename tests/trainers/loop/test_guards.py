@@ -136,7 +136,7 @@ def test_parameters_that_no_loss_reaches_are_named_after_the_audit() -> None:
 
 def test_parameters_that_no_loss_reaches_are_named_at_the_end_of_the_first_epoch() -> None:
     net = Forgetful()
-    with pytest.raises(UnusedParameterError, match=r"net\.forgotten\.weight.*in 2 windows"):
+    with pytest.raises(UnusedParameterError, match=r"net\.forgotten\.weight.*in 2 steps"):
         train(net, lambda batch: squares(net, batch), [rows()] * 2)
 
 
@@ -222,7 +222,7 @@ def test_a_step_that_is_not_finite_is_skipped_and_counted() -> None:
 
 def test_too_many_skipped_steps_in_a_row_are_an_error_that_names_the_data() -> None:
     net = linear()
-    with pytest.raises(NonFiniteError, match=r"in 2 windows in a row; not finite in the data: batch 0\.x\. ") as caught:
+    with pytest.raises(NonFiniteError, match=r"in 2 steps in a row; not finite in the data: batch 0\.x\. ") as caught:
         train(net, lambda batch: squares(net, batch), bad_in((0, 2, 3), 5), skip_limit=2)
     assert caught.value.place is not None
     assert "window 3" in caught.value.place

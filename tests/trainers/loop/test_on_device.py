@@ -131,7 +131,7 @@ def test_the_step_is_queued_only_once_a_gradient_has_moved_something() -> None:
 
 @pytest.mark.usefixtures("on_device")
 def test_too_many_dropped_steps_in_a_row_are_an_error() -> None:
-    with pytest.raises(NonFiniteError, match=r"in 2 windows in a row; not finite in the data: batch 0\.factor"):
+    with pytest.raises(NonFiniteError, match=r"in 2 steps in a row; not finite in the data: batch 0\.factor"):
         train(OPTIMIZERS["AdamW"], batches("well", "nan", "nan"), skip_limit=2)
 
 

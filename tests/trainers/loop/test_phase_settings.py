@@ -258,7 +258,7 @@ def test_what_waited_is_given_as_many_windows_to_be_used_as_the_others_had() -> 
         for _ in range(18):
             next(reports)
         net.body.requires_grad_(True)
-        with pytest.raises(UnusedParameterError, match=r"net\.body\.weight, net\.body\.bias in 16 windows"):
+        with pytest.raises(UnusedParameterError, match=r"net\.body\.weight, net\.body\.bias in 16 steps"):
             list(reports)
         assert run.windows == 18 + 15
 
@@ -289,7 +289,7 @@ def test_a_resumed_audit_knows_what_has_waited() -> None:
     waiting.requires_grad_(True)
     after.gradients()
     after.gradients()
-    with pytest.raises(UnusedParameterError, match="waiting in 3 windows"):
+    with pytest.raises(UnusedParameterError, match="waiting in 3 steps"):
         after.gradients()
 
 
@@ -317,10 +317,10 @@ def audited(epochs: int, audit_windows: int | None) -> list[Report]:
 
 def test_an_audit_of_a_given_length_goes_on_beyond_the_epochs_end() -> None:
     audited(2, 7)
-    with pytest.raises(UnusedParameterError, match=r"net\.rare\.weight.*in 7 windows"):
+    with pytest.raises(UnusedParameterError, match=r"net\.rare\.weight.*in 7 steps"):
         audited(3, 7)
 
 
 def test_an_audit_of_no_given_length_ends_with_the_epoch() -> None:
-    with pytest.raises(UnusedParameterError, match=r"net\.rare\.weight.*in 3 windows"):
+    with pytest.raises(UnusedParameterError, match=r"net\.rare\.weight.*in 3 steps"):
         audited(1, None)
