@@ -44,7 +44,7 @@ protos: $(VENV)/dev.stamp
 	$(BIN)/python protos/generate.py
 
 bench: $(VENV)/dev.stamp
-	missed=; for name in features explain preparing serving faults dotnet loading loop tft_speed memory scales forecasting speech diffusion; do \
+	missed=; for name in features explain preparing serving faults dotnet loading loop tft_speed memory scales forecasting speech diffusion newcomer universe; do \
 	  $(BIN)/python -m benchmarks.$$name || missed="$$missed $$name"; \
 	done; [ -z "$$missed" ] || { echo "missed:$$missed"; exit 1; }
 
