@@ -485,8 +485,9 @@ with audience(quiet=False) as heard:
 print(StockTrainer(model="gru"))
 """
 INTERRUPTED: Final = """
-import multiprocessing, os, sys, tempfile, threading
+import multiprocessing, os, signal, sys, tempfile, threading
 from trainers import StockTrainer
+signal.signal(signal.SIGINT, signal.default_int_handler)  # also where whoever started the tests ignores it
 sys.stdout.isatty = lambda: True
 trainer = StockTrainer(epochs=9999, patience=9999, hidden=4, layers=1, horizons=[1], encoder_length=10)
 try:
