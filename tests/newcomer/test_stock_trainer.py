@@ -493,6 +493,8 @@ trainer = StockTrainer(epochs=9999, patience=9999, hidden=4, layers=1, horizons=
 try:
     trainer.fit(sys.argv[1])
 except KeyboardInterrupt as kept:
+    for thread in threading.enumerate()[1:]:
+        thread.join(10)  # rich tells its own to end, and does not wait for it
     print("left", threading.active_count(), multiprocessing.active_children(), os.listdir(tempfile.gettempdir()),
           os.listdir(), trainer, flush=True)
 """
