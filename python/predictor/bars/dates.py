@@ -82,6 +82,8 @@ def days_of(column: "pl.Series", source: NamedSource, form: DateForm) -> Days:
     """
     import polars as pl
 
+    if isinstance(column.dtype, pl.Date | pl.Datetime):
+        _check_said(column, source)
     if isinstance(column.dtype, pl.Date):
         return _days(column)
     if isinstance(column.dtype, pl.Datetime):
@@ -98,6 +100,16 @@ def check_read(given: "pl.Series", read: "pl.Series", source: NamedSource, probl
     if unread.size:
         row = int(unread[0])
         raise BarsError(f"{source.name}: row {row + 1} after the header, column {given.name}: {given[row]!r} {problem}")
+
+
+def _check_said(column: "pl.Series", source: NamedSource) -> None:
+    """Refuse the first row without a date."""
+    empty = np.flatnonzero(column.is_null().to_numpy())
+    if empty.size:
+        raise BarsError(
+            f"{source.name}: row {int(empty[0]) + 1} after the header, column {column.name}: it is empty; write a "
+            "date, or remove the row"
+        )
 
 
 def _days(dates: "pl.Series", remark: str = "") -> Days:
@@ -181,7 +193,7 @@ def _order_of(text: "pl.Series", source: NamedSource) -> DateOrder:
             f"{source.name}: {day_first[0]!r} has the day first, {month_first[0]!r} the month; write all dates as "
             "2013-12-31"
         )
-    if len(day_first) or said[0][1:3].count("."):
+    if len(day_first) or said.str.extract(NUMBERED, 2)[0] == ".":  # nobody writes points with the month first
         return DateOrder.DAY_FIRST
     if len(month_first):
         return DateOrder.MONTH_FIRST
@@ -224,7 +236,6 @@ def _days_of_moments(moments: "pl.Series", source: NamedSource, form: DateForm) 
     import polars as pl
 
     assert isinstance(moments.dtype, pl.Datetime)  # noqa: S101 (what the caller found)
-    check_read(moments.is_null().replace_strict({True: None, False: ""}).rename(moments.name), moments, source, "")
     zone = moments.dtype.time_zone
     if zone in ("UTC", "Etc/UTC"):
         return _days_of_utc(moments.dt.replace_time_zone(None), source, form)
@@ -242,7 +253,7 @@ def _days_of_iso(text: "pl.Series", source: NamedSource, form: DateForm) -> Days
     offset = text.str.extract(OFFSET, 1)
     if offset.null_count() or not (form.zone or offset.is_in(UTC_NAMES).all()):
         return _days(dates)
-    return _days_of_utc(_utc_of_iso(text, offset), source, form)
+    return _days_of_utc(_utc_of_iso(text, offset, source), source, form)
 
 
 def _dates_of_iso(text: "pl.Series") -> "pl.Series":
@@ -251,12 +262,14 @@ def _dates_of_iso(text: "pl.Series") -> "pl.Series":
     return compact.set(~readable, None).str.to_date("%Y%m%d", strict=False)
 
 
-def _utc_of_iso(text: "pl.Series", offset: "pl.Series") -> "pl.Series":
+def _utc_of_iso(text: "pl.Series", offset: "pl.Series", source: NamedSource) -> "pl.Series":
     """Moments in UTC of texts with an offset."""
     import polars as pl
 
     day = text.str.extract(MOMENT, 1).str.replace_all("-", "", literal=True)
-    moment = (day + " " + text.str.extract(MOMENT, 2).str.slice(0, 5)).str.to_datetime("%Y%m%d %H:%M", time_unit="us")
+    written = day + " " + text.str.extract(MOMENT, 2).str.slice(0, 5)
+    moment = written.str.to_datetime("%Y%m%d %H:%M", time_unit="us", strict=False)
+    check_read(text, moment, source, "is not a moment; write 2013-12-31T16:00:00Z, or the day alone")
     sign = offset.str.starts_with("-").cast(pl.Int64) * -2 + 1
     hours, minutes = (offset.str.extract(r"^[+-]([0-9]{2}):?([0-9]{2})$", part).cast(pl.Int64) for part in (1, 2))
     ahead = (sign * (hours * 60 + minutes)).fill_null(0) * 60_000_000

@@ -26,6 +26,8 @@ EXCEL_ENDINGS: Final = (".xlsx", ".xlsm")
 PARQUET: Final = ".parquet"
 PACKED: Final = {".gz": b"\x1f\x8b", ".zip": b"PK"}
 OLD_EXCEL: Final = bytes.fromhex("d0cf11e0")
+WORKBOOK: Final = "xl/workbook.xml"
+"""What tells an Excel file from another archive."""
 DELIMITERS: Final = (",", ";", "\t", "|")
 HEAD_BYTES: Final = 1 << 20
 """Enough for the three header lines of some thousand stocks side by side."""
@@ -124,7 +126,10 @@ def _of_polars(path: Path, read: "Callable[[Path], pl.DataFrame]") -> "pl.DataFr
 
 
 def _problem(error: Exception) -> str:
-    return str(error).partition("Consider")[0].partition("You might want")[0].strip()
+    said = str(error)
+    for advice in ("Consider", "You might want", "Ensure"):  # polars advises those who call it
+        said = said.partition(advice)[0]
+    return said.strip().removesuffix(".")
 
 
 def _parquet(path: Path) -> "pl.DataFrame":
@@ -169,6 +174,8 @@ def _unpacked(path: Path, ending: str) -> bytes:
             return gzip.decompress(path.read_bytes())
         with zipfile.ZipFile(path) as archive:
             names = [name for name in archive.namelist() if not name.endswith("/")]
+            if WORKBOOK in names:
+                raise BarsError(f"{path.name} is a workbook of Excel; rename it, so that it ends in .xlsx")
             if len(names) != 1:
                 raise BarsError(f"{path.name} holds {len(names)} files; unpack it, and name the one of bars")
             return archive.read(names[0])
@@ -219,14 +226,14 @@ def _text_cells(path: Path, text: _Text) -> Cells:
             f"{path.name} holds no table but {text.head[0].strip()[:20]!r}; look at it: a download may have failed"
         )
     first = _header_place(text.head)
-    delimiter = _delimiter(text.head[first]) if first < len(text.head) else ","
-    rows = [_cells(line, delimiter) for line in text.head[first : first + 3]]
-    if not rows:
+    if not text.head or not text.head[first].strip():
         raise BarsError(f"{path.name} has no rows")
+    delimiter = _delimiter(text.head[first])
+    rows = [_cells(line, delimiter) for line in text.head[first : first + 3]]
     wide = WideHeader.of(rows)
     if wide is not None:
         body = _csv(path, text, delimiter, first + wide.lines, tuple(str(at) for at in range(len(rows[0]))))
-        return Cells(frame=wide.stacked(body), delimiter=delimiter, layout=wide.layout)
+        return Cells(frame=wide.stacked(body, path.name), delimiter=delimiter, layout=wide.layout)
     headerless = headerless_layout(rows[0])
     if headerless is not None:
         frame = _csv(path, text, delimiter, first, headerless.header)
@@ -277,7 +284,7 @@ def _csv(path: Path, text: _Text, delimiter: str, skipped: int, names: Sequence[
 
     source = text.content if isinstance(text.content, Path) else io.BytesIO(text.content)
     try:
-        return pl.read_csv(
+        frame = pl.read_csv(
             source,
             infer_schema=False,
             separator=delimiter,
@@ -293,3 +300,14 @@ def _csv(path: Path, text: _Text, delimiter: str, skipped: int, names: Sequence[
             f"{path.name} cannot be read: {_problem(error)}; between its columns there must be one sign, here {shown}, "
             "and it must be UTF-8"
         ) from error
+    return _without_last_blanks(frame)
+
+
+def _without_last_blanks(frame: "pl.DataFrame") -> "pl.DataFrame":
+    """A table without the rows at its end that hold nothing, as Excel writes of cells that were only looked at."""
+    import polars as pl
+
+    if frame.is_empty() or any(cell is not None for cell in frame.row(-1)):
+        return frame
+    said = frame.select(pl.any_horizontal(pl.all().is_not_null())).to_series().arg_true()
+    return frame.head(int(said[-1]) + 1 if len(said) else 0)

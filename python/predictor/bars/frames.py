@@ -119,7 +119,8 @@ def _of_series(column: "nw.Series[Any]") -> "pl.Series":
         return moments if zone is None else moments.dt.replace_time_zone("UTC").dt.convert_time_zone(zone)
     if column.dtype.is_numeric():
         return pl.Series(column.name, column.to_numpy())
-    return pl.Series(column.name, column.to_list(), strict=False)
+    # What is not equal to itself is pandas' word for nothing: NaN and NaT.
+    return pl.Series(column.name, [None if value != value else value for value in column.to_list()], strict=False)  # noqa: PLR0124
 
 
 @final
@@ -154,4 +155,4 @@ def _wide(native: Any) -> Cells:
             "bar, or two levels of fields and symbols"
         )
     flat = native.set_axis([str(at) for at in range(native.shape[1])], axis=1)
-    return Cells(frame=header.stacked(_of_pandas(flat)), layout=header.layout)
+    return Cells(frame=header.stacked(_of_pandas(flat), NAME), layout=header.layout)

@@ -4,8 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Self, final
 
-from predictor.bars.columns import SYMBOL, plain_name
+from predictor.bars.columns import SYMBOL, plain_name, repeated
 from predictor.bars.layouts import BY_NAME, Layout
+from predictor.errors import BarsError, listed
 
 if TYPE_CHECKING:
     import polars as pl
@@ -13,6 +14,8 @@ if TYPE_CHECKING:
 PRICES: Final = frozenset({"open", "high", "low", "close", "adj_close"})
 FIELDS: Final = PRICES | {"volume", "dividends", "stock_splits", "capital_gains", "repaired?"}
 DATES: Final = frozenset({"date", "datetime", "timestamp", "index", ""})
+CORNERS: Final = DATES | {"price", "ticker", "tickers", "symbol", "symbols", "field", "fields", "attributes"}
+"""What stands left of the two lines of names; left of a bar stands its day."""
 
 
 @final
@@ -39,8 +42,10 @@ class WideHeader:
         """
         if len(rows) < 2 or len(rows[0]) != len(rows[1]):  # noqa: PLR2004 (two lines of names)
             return None
+        if not {plain_name(row[0]) for row in rows[:2]} <= CORNERS:
+            return None
         first, second = ([plain_name(cell) for cell in row[1:]] for row in rows[:2])
-        lines = 3 if len(rows) > 2 and plain_name(rows[2][0]) in DATES and not any(rows[2][1:]) else 2  # noqa: PLR2004
+        lines = 3 if len(rows) > 2 and _names_dates(rows[2]) else 2  # noqa: PLR2004
         if _are_fields(first) and _are_symbols(rows[1][1:]):
             return cls(fields=tuple(first), symbols=tuple(rows[1][1:]), lines=lines)
         if _are_fields(second) and _are_symbols(rows[0][1:]):
@@ -52,16 +57,24 @@ class WideHeader:
         """That of yfinance, whose prices are adjusted where it gives no adjusted close beside them."""
         return BY_NAME["yfinance"]
 
-    def stacked(self, wide: "pl.DataFrame") -> "pl.DataFrame":
+    def stacked(self, wide: "pl.DataFrame", source: str) -> "pl.DataFrame":
         """One row per day and stock.
 
         Args:
             wide: The columns in the header's order, the dates first.
+            source: The table, as messages call it.
 
         Returns:
             Columns date, symbol and the fields under plain names; a stock without a field has nulls there.
+
+        Raises:
+            BarsError: A stock has a field twice.
         """
         import polars as pl
+
+        twice = repeated([f"{field} of {symbol}" for field, symbol in zip(self.fields, self.symbols, strict=True)])
+        if twice:
+            raise BarsError(f"{source} has more than one column {listed(twice)}; remove all but one")
 
         dates = wide.to_series(0).alias("date")
         columns: dict[str, list[pl.Series]] = {}
@@ -71,6 +84,11 @@ class WideHeader:
             pl.DataFrame([dates, *own]).with_columns(pl.lit(symbol).alias(SYMBOL)) for symbol, own in columns.items()
         ]
         return pl.concat(parts, how="diagonal")
+
+
+def _names_dates(row: Sequence[str]) -> bool:
+    """Whether a line of a header names the dates alone."""
+    return bool(row) and plain_name(row[0]) in DATES and not any(row[1:])
 
 
 def _are_fields(names: Sequence[str]) -> bool:
