@@ -35,7 +35,7 @@ from predictor.bars import BarPanel
 from predictor.calls import Calls
 from predictor.cli import app, run
 from predictor.client import AsyncQuantraClient, QuantraClient
-from predictor.client import deadline as client_deadline
+from predictor.client import calls as client_calls
 from predictor.client.parts import Sizes
 from predictor.covariates import Covariates
 from predictor.errors import (
@@ -416,7 +416,7 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     made = Clock()
-    monkeypatch.setattr(client_deadline, "time", made)
+    monkeypatch.setattr(client_calls, "time", made)
     return made
 
 

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from predictor.arrays import FloatArray, IndexArray
+from predictor.bars.checks import check_events
 from predictor.errors import BarsError, shown_date
 
 LARGEST_USUAL_MOVE: Final = 1.4
@@ -361,3 +362,21 @@ def _bar_before(close: FloatArray) -> IndexArray:
     before = np.full(close.shape, -1)
     before[:, 1:] = last[:, :-1]
     return before
+
+
+def check_dividends(bars: RawBars) -> None:
+    """Refuse a dividend that is no amount, or not less than the close before it.
+
+    Raises:
+        BarsError: Naming symbol, date and value.
+    """
+    paid = bars.cash_dividend
+    if paid is None:
+        return
+    sound = (paid >= 0) & np.isfinite(paid)
+    rule = "a dividend must be finite and not negative; 0 or empty for none"
+    check_events(bars.symbols, bars.sessions, "cash_dividend", paid, sound, rule)
+    with np.errstate(all="ignore"):  # what overflows is refused by name when the bars are adjusted
+        kept = kept_shares(bars, later_shares(bars))
+    rule = "a dividend must be less than the close before it"
+    check_events(bars.symbols, bars.sessions, "cash_dividend", paid, kept > 0, rule)

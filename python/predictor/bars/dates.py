@@ -31,6 +31,8 @@ EPOCH_UNITS: Final = ((11, 1), (14, 1_000), (17, 1_000_000), (20, 1_000_000_000)
 """Fewer digits than the first are counted in parts of a second: seconds, milli-, micro- and nanoseconds."""
 LARGEST_DATE: Final = 99_991_231
 UTC_NAMES: Final = ("Z", "UTC", "+00:00", "+0000")
+PARTS: Final = {DateOrder.DAY_FIRST: (4, 3, 1), DateOrder.MONTH_FIRST: (4, 1, 3), DateOrder.YEAR_FIRST: (1, 3, 4)}
+"""The groups of `NUMBERED` that are year, month and day."""
 DATE_CHARACTERS: Final = 10
 SATURDAY: Final = 6
 LONGEST_YEAR: Final = 4
@@ -126,7 +128,8 @@ def _days_of_texts(text: "pl.Series", source: NamedSource, form: DateForm) -> Da
     if re.match(EPOCH, first):
         return _days_of_epochs(text, source, form)
     if re.match(NUMBERED, first):
-        return _days(_checked(text, _numbered(text, source, form), source))
+        order = form.order or _order_of(text, source)
+        return _days(_checked(text, _of_parts(text, NUMBERED, PARTS[order]), source))
     if re.match(NAMED, first):
         return _days(_checked(text, _named(text), source))
     if re.match(YEAR_FIRST, first):
@@ -160,16 +163,6 @@ def _of_parts(text: "pl.Series", pattern: str, places: tuple[int, int, int]) -> 
     )
     dates = pl.format("{}-{}-{}", year, groups[1], groups[2]).str.to_date("%Y-%m-%d", strict=False)
     return frame.select(dates).to_series()
-
-
-def _numbered(text: "pl.Series", source: NamedSource, form: DateForm) -> "pl.Series":
-    """Dates such as 03/04/2020, once their order is known."""
-    order = form.order or _order_of(text, source)
-    return _of_parts(
-        text,
-        NUMBERED,
-        {DateOrder.DAY_FIRST: (4, 3, 1), DateOrder.MONTH_FIRST: (4, 1, 3), DateOrder.YEAR_FIRST: (1, 3, 4)}[order],
-    )
 
 
 def _order_of(text: "pl.Series", source: NamedSource) -> DateOrder:
@@ -209,17 +202,10 @@ def _choices(text: str, orders: tuple[DateOrder, ...]) -> str:
 
     choices: list[str] = []
     for order in orders:
-        date = _numbered(pl.Series([text]), _NoSource(), DateForm(order=order))[0]
+        date = _of_parts(pl.Series([text]), NUMBERED, PARTS[order])[0]
         if date is not None:
             choices.append(f"{date} with --date-order {order}")
     return " or ".join(choices)
-
-
-@final
-class _NoSource:
-    """Of a single date, whose order is given."""
-
-    name = ""
 
 
 def _days_of_epochs(text: "pl.Series", source: NamedSource, form: DateForm) -> Days:

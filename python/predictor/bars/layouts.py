@@ -54,6 +54,7 @@ class Layout:
     Attributes:
         name: As `--layout` takes it.
         marks: Columns by which the layout is known.
+        without: Columns that it has not: beside one of them the marks mean something else.
         columns: What each column holds, where it is not called so: a field by the column's name. Where several hold
             one field, the first here counts.
         aside: Columns that are called like a field but hold something else here.
@@ -69,6 +70,7 @@ class Layout:
 
     name: str
     marks: frozenset[str]
+    without: frozenset[str] = frozenset()
     columns: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     aside: frozenset[str] = frozenset()
     prefixes: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
@@ -104,7 +106,7 @@ LAYOUTS: Final = (
     Layout(
         name="investing",
         marks=frozenset({"price", "vol.", "change_%"}),
-        columns={"price": "close", "vol.": "volume"},
+        columns={"price": "close"},
         stem_end=" Historical Data",
     ),
     Layout(
@@ -116,7 +118,6 @@ LAYOUTS: Final = (
             "eröffn.": "open",
             "hoch": "high",
             "tief": "low",
-            "vol.": "volume",
         },
         date_order=DateOrder.DAY_FIRST,
         decimal=",",
@@ -145,9 +146,8 @@ LAYOUTS: Final = (
     Layout(
         name="alpha-vantage",
         marks=frozenset({"timestamp", "adjusted_close", "split_coefficient"}),
-        columns={"timestamp": "date", "adjusted_close": "adj_close"},
     ),
-    Layout(name="tiingo", marks=frozenset({"adjclose", "divcash", "splitfactor"}), columns={"adjclose": "adj_close"}),
+    Layout(name="tiingo", marks=frozenset({"adjclose", "divcash", "splitfactor"})),
     Layout(
         name="quandl",
         marks=frozenset({"ex-dividend", "split_ratio", "adj_close"}),
@@ -156,20 +156,17 @@ LAYOUTS: Final = (
     Layout(
         name="stooq",
         marks=frozenset({"per", "vol", "openint"}),
-        columns={"vol": "volume"},
         is_adjusted=True,
         periods=("per", "D"),
     ),
     Layout(
         name="metatrader",
         marks=frozenset({"tickvol", "spread"}),
-        columns={"vol": "volume"},
         date_order=DateOrder.YEAR_FIRST,
     ),
     Layout(
         name="alpaca",
         marks=frozenset({"timestamp", "trade_count", "vwap"}),
-        columns={"timestamp": "date"},
         zone="America/New_York",
     ),
     Layout(
@@ -188,6 +185,7 @@ LAYOUTS: Final = (
     Layout(
         name="adjusted",
         marks=frozenset({"adj_open", "adj_high", "adj_low", "adj_close"}),
+        without=frozenset({"close"}),
         columns={
             "adj_open": "open",
             "adj_high": "high",
@@ -199,15 +197,15 @@ LAYOUTS: Final = (
         is_adjusted=True,
     ),
 )
-PLAIN_LAYOUT: Final = Layout(
-    name=PLAIN,
-    marks=frozenset(),
-    columns={
+PLAIN_LAYOUT: Final = Layout(name=PLAIN, marks=frozenset())
+SYNONYMS: Final = MappingProxyType(
+    {
         **dict.fromkeys(("datetime", "timestamp", "time", "trade_date", "day"), "date"),
         **dict.fromkeys(("vol", "vol."), "volume"),
         **dict.fromkeys(("adjclose", "adj._close", "adj_close*", "adj_close**", "adjusted_close"), "adj_close"),
-    },
+    }
 )
+"""What a column under a usual other name holds, in every layout where no other column does."""
 BY_NAME: Final = MappingProxyType({layout.name: layout for layout in (PLAIN_LAYOUT, *LAYOUTS)})
 
 
@@ -233,17 +231,12 @@ def layout_of(columns: Sequence[str], source: str) -> Layout:
         BarsError: the columns are those of two programs.
     """
     have = frozenset(columns)
-    marked = [layout for layout in LAYOUTS if layout.marks <= have and not _is_plain_too(layout, have)]
+    marked = [layout for layout in LAYOUTS if layout.marks <= have and not layout.without & have]
     if len(marked) > 1:
         names = [layout.name for layout in marked]
         choices = " or ".join(f"--layout {name}" for name in (*names, PLAIN))
         raise BarsError(f"{source} has the columns of {listed(names)}; say which of them wrote it: {choices}")
     return marked[0] if marked else PLAIN_LAYOUT
-
-
-def _is_plain_too(layout: Layout, have: frozenset[str]) -> bool:
-    """Whether adjusted prices stand beside those of the market, which then count."""
-    return layout.name == "adjusted" and "close" in have
 
 
 def headerless_layout(cells: Sequence[str]) -> Layout | None:
@@ -268,29 +261,29 @@ def fields_of(columns: Sequence[str], layout: Layout, source: str) -> dict[str, 
     Raises:
         BarsError: Two columns may hold one field.
     """
-    own = [name for name in (*KNOWN, SYMBOL) if name in columns and name not in layout.aside]
-    other = [(name, held) for name, held in layout.columns.items() if name in columns]
-    if layout.name == PLAIN:
-        _check_one_each([(name, held) for name, held in other if held not in own], source)
-        other = [(name, held) for name, held in other if held not in own]
-    by_field = {held: name for name, held in reversed(other)}
-    for name in own:
-        if name not in by_field.values():
+    by_field = {held: name for name, held in reversed([*layout.columns.items()]) if name in columns}
+    for name in (*KNOWN, SYMBOL):
+        if name in columns and name not in layout.aside and name not in by_field.values():
             by_field.setdefault(name, name)
     for prefix, held in layout.prefixes.items():
         beginning = next((name for name in columns if name.startswith(prefix)), None)
         if beginning is not None:
             by_field[held] = beginning
-    return by_field
+    return _synonyms(columns, by_field, source) | by_field
 
 
-def _check_one_each(columns: Sequence[tuple[str, str]], source: str) -> None:
-    for held in {held for _, held in columns}:
-        names = [name for name, other in columns if other == held]
-        if len(names) > 1:
+def _synonyms(columns: Sequence[str], known: Mapping[str, str], source: str) -> dict[str, str]:
+    """The columns that hold, under another name, fields that are not known yet."""
+    by_field: dict[str, str] = {}
+    for name, held in SYNONYMS.items():
+        if name not in columns or held in known:
+            continue
+        if held in by_field:
             raise BarsError(
-                f"{source}: columns {listed(names)} may each hold the {held}; rename the right one to {held}"
+                f"{source}: columns {by_field[held]}, {name} may each hold the {held}; rename the right one to {held}"
             )
+        by_field[held] = name
+    return by_field
 
 
 def symbol_of(stem: str, layout: Layout) -> str:

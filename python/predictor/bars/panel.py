@@ -1,6 +1,5 @@
 """A panel of daily bars: 1 to S symbols on one axis of sessions, checked when it is made and never changed."""
 
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
@@ -13,7 +12,7 @@ from predictor.arrays import FloatArray, IndexArray
 from predictor.bars import adjustment, checks, frames, tables
 from predictor.bars.adjustment import AdjustedBars, Jumps, find_jumps
 from predictor.bars.frames import Frame
-from predictor.errors import BarsError, BarsWarning, listed, shown_date
+from predictor.errors import BarsError, listed, shown_date
 
 PRICE_FIELDS: Final = ("open", "high", "low", "close", "volume")
 OPTIONAL_FIELDS: Final = ("adj_close", "split_ratio", "cash_dividend")
@@ -64,7 +63,7 @@ class BarPanel:
         self._freeze_columns()
         self._check_bars()
         self._check_splits()
-        _check_dividends(self)
+        adjustment.check_dividends(self)
 
     def _freeze_columns(self) -> None:
         if self.adj_close is not None and (self.split_ratio is not None or self.cash_dividend is not None):
@@ -147,8 +146,7 @@ class BarPanel:
             MissingPackageError: Without the extra `data`, or `excel` for Excel's files.
         """
         table = tables.read_table(Path(path), options)
-        for warning in table.warnings:
-            warnings.warn(f"{Path(path).name}: {warning}", BarsWarning, stacklevel=2)
+        tables.warn_of(table.warnings, Path(path).name)
         return cls.of_table(table, calendar=calendar, currency=currency)
 
     @classmethod
@@ -176,8 +174,7 @@ class BarPanel:
             MissingPackageError: Without the extra `data`.
         """
         table = frames.frame_table(frame, symbol=symbol, options=options)
-        for warning in table.warnings:
-            warnings.warn(f"{frames.NAME}: {warning}", BarsWarning, stacklevel=2)
+        tables.warn_of(table.warnings, frames.NAME)
         return cls.of_table(table, calendar=calendar, currency=currency)
 
     @classmethod
@@ -325,7 +322,7 @@ class BarPanel:
         self._check_continues(later)
         both = {name: np.concatenate([getattr(self, name), getattr(later, name)], axis=1) for name in self.columns}
         joined = self._like(self.symbols, np.concatenate([self.sessions, later.sessions]), both)
-        _check_dividends(joined)
+        adjustment.check_dividends(joined)
         return joined
 
     def without_bars(self, session: int) -> Self:
@@ -396,16 +393,3 @@ class BarPanel:
         """Price jumps of the last session that remain after the panel's own splits, dividends or adjusted closes."""
         adjusted, _ = self.adjusted_each()
         return adjustment.find_last_jumps(self.symbols, self.sessions, adjusted.open, adjusted.close)
-
-
-def _check_dividends(panel: BarPanel) -> None:
-    paid = panel.cash_dividend
-    if paid is None:
-        return
-    sound = (paid >= 0) & np.isfinite(paid)
-    rule = "a dividend must be finite and not negative; 0 or empty for none"
-    checks.check_events(panel.symbols, panel.sessions, "cash_dividend", paid, sound, rule)
-    with np.errstate(all="ignore"):  # what overflows is refused by name when the bars are adjusted
-        kept = adjustment.kept_shares(panel, adjustment.later_shares(panel))
-    rule = "a dividend must be less than the close before it"
-    checks.check_events(panel.symbols, panel.sessions, "cash_dividend", paid, kept > 0, rule)

@@ -6,7 +6,6 @@ A database's address is a URI that may hold a password, and so is never shown.
 import importlib.util
 import re
 import sqlite3
-import warnings
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, field, replace
@@ -16,8 +15,8 @@ from urllib.parse import parse_qsl, unquote
 
 from predictor.bars.columns import plainly_named
 from predictor.bars.files import Cells
-from predictor.bars.tables import BarTable, ReadingOptions, TableSource, table_of
-from predictor.errors import BarsError, BarsWarning, ConfigurationError, MissingPackageError
+from predictor.bars.tables import BarTable, ReadingOptions, TableSource, table_of, warn_of
+from predictor.errors import BarsError, ConfigurationError, MissingPackageError
 
 if TYPE_CHECKING:
     import polars as pl
@@ -239,8 +238,7 @@ def read_bars(
         currency=currency,
         options=options,
     )
-    for warning in reading.warnings:
-        warnings.warn(f"{reading.name}: {warning}", BarsWarning, stacklevel=2)
+    warn_of(reading.warnings, reading.name)
     return reading.panel
 
 

@@ -2,6 +2,7 @@
 
 import csv
 import io
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -31,7 +32,7 @@ from predictor.bars.layouts import (
 )
 from predictor.bars.numbers import Numbers, table_numbers
 from predictor.bars.rows import Rows, check_daily, in_order, repeated_rows
-from predictor.errors import BarsError, shown_date
+from predictor.errors import BarsError, BarsWarning, shown_date
 from predictor.replacement import replace_file
 
 if TYPE_CHECKING:
@@ -113,6 +114,12 @@ def read_table(path: Path, options: ReadingOptions | None = None) -> BarTable:
     layout = named_layout(options.layout) if options.layout else _known_layout(cells, path.name)
     source = TableSource(name=path.name, symbol=symbol_of(stem_of(path), layout), options=options)
     return table_of(cells, source, layout)
+
+
+def warn_of(warned: Sequence[str], name: str) -> None:
+    """Pass on, as warnings of whoever asked for the bars, what a table's reader should look at."""
+    for warning in warned:
+        warnings.warn(f"{name}: {warning}", BarsWarning, stacklevel=3)
 
 
 def _known_layout(cells: Cells, name: str) -> Layout:
@@ -263,14 +270,14 @@ def _remarks(*, is_sorted: bool, days: Days, empty: int) -> list[str]:
 
 
 def _warnings(numbers: Numbers, rows: Rows, again: BoolArray) -> list[str]:
-    warnings = ["volumes such as 1.2M are rounded in the file"] if numbers.is_rounded else []
+    found = ["volumes such as 1.2M are rounded in the file"] if numbers.is_rounded else []
     if again.any():
         at, count = int(np.argmax(again)), int(again.sum())
         first = f"{rows.symbols[rows.owner[at]]} {shown_date(int(rows.days[at]))}"
-        warnings.append(
+        found.append(
             f"{count} row{'s' if count > 1 else ''} stood twice with equal numbers and counted once, first {first}"
         )
-    return warnings
+    return found
 
 
 def write_table(table: BarTable, path: Path) -> None:

@@ -87,13 +87,17 @@ class ReadingFlags:
     @property
     def options(self) -> ReadingOptions:
         """The same for whoever reads."""
-        return ReadingOptions(
-            layout=self.layout,
-            date_order=self.date_order,
-            time_zone=self.time_zone,
-            decimal=self.decimal,
-            volume_unit=self.volume_unit,
-        )
+        return _options(self)
+
+
+def _options(given: "ReadingFlags | BarsFlags") -> ReadingOptions:
+    return ReadingOptions(
+        layout=given.layout,
+        date_order=given.date_order,
+        time_zone=given.time_zone,
+        decimal=given.decimal,
+        volume_unit=given.volume_unit,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,8 +109,7 @@ class BarsFlags:
         typer.Option(
             metavar="FILE|URI",
             help="Daily bars: a file (CSV, Excel, Parquet; `quantra check` tells what it holds), or with --query a "
-            "database, such as "
-            "sqlite:///bars.db.",
+            "database, such as sqlite:///bars.db.",
         ),
     ] = ""
     query: Annotated[str, typer.Option(metavar="SQL", help="Database query that returns one bar per row.")] = ""
@@ -117,7 +120,6 @@ class BarsFlags:
             help="Environment variable with the database's address, instead of --bars; it may hold a password.",
         ),
     ] = ""
-
     layout: LayoutName = ""
     date_order: OrderOfDates = None
     time_zone: ExchangeZone = ""
@@ -144,13 +146,7 @@ class BarsFlags:
     @property
     def options(self) -> ReadingOptions:
         """What decides where the bars can be read in several ways."""
-        return ReadingOptions(
-            layout=self.layout,
-            date_order=self.date_order,
-            time_zone=self.time_zone,
-            decimal=self.decimal,
-            volume_unit=self.volume_unit,
-        )
+        return _options(self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

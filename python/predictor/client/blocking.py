@@ -10,9 +10,8 @@ from predictor._pb.prediction_pb2_grpc import PredictionServiceStub
 from predictor.bars import BarPanel
 from predictor.catalog import ModelInfo
 from predictor.client.address import target_of
-from predictor.client.calls import DEFAULT_TIMEOUT_S, Steps, UnaryCall, checked_timeout, read
+from predictor.client.calls import DEFAULT_TIMEOUT_S, Steps, UnaryCall, Until, checked_timeout, read
 from predictor.client.credentials import ClientCredentials, Connecting, connecting
-from predictor.client.deadline import Until
 from predictor.client.failures import closed, error_of
 from predictor.client.planning import Planning
 from predictor.client.session_streams import SessionStream

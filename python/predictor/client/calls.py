@@ -1,15 +1,22 @@
 """The calls of both clients: what each sends, and how its answer is read."""
 
+import time
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, final
+from typing import TYPE_CHECKING, Any, Final, Generic, Self, TypeVar, final
 
 from google.protobuf.message import Message
 
 from predictor._pb import prediction_pb2 as pb
 from predictor._pb.prediction_pb2_grpc import PredictionServiceStub
 from predictor.client.served import ServedModel
-from predictor.errors import ConfigurationError, ExplainUnsupportedError, InternalError, MalformedRequestError
+from predictor.errors import (
+    ConfigurationError,
+    DeadlineExceededError,
+    ExplainUnsupportedError,
+    InternalError,
+    MalformedRequestError,
+)
 from predictor.forecast import Explanation, Outcome
 from predictor.instance import Query, Question, instance_of
 from predictor.wire import attributions, errors, forecasts, instances, models
@@ -25,6 +32,33 @@ LONGEST_TIMEOUT_S: Final = 86_400.0
 OPTIONS: Final = (("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1))
 
 ValueT = TypeVar("ValueT")
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Until:
+    """One deadline for all calls that a question takes."""
+
+    limit_s: float
+    """Seconds from its begin to its end."""
+    ends_s: float
+    """Its end on the monotonic clock."""
+
+    @classmethod
+    def after(cls, limit_s: float) -> Self:
+        """So many seconds from now."""
+        return cls(limit_s, time.monotonic() + limit_s)
+
+    def left_s(self, target: str) -> float:
+        """Seconds that the next call may take.
+
+        Raises:
+            DeadlineExceededError: none.
+        """
+        left_s = self.ends_s - time.monotonic()
+        if left_s <= 0:
+            raise DeadlineExceededError(f"{target} gave no answer within {self.limit_s:g} seconds; allow more time")
+        return left_s
 
 
 @final
