@@ -82,6 +82,17 @@ class InputRecipe:
     minimum: Minimum
 
 
+def lookback_of(features_lookback: int, levels_window: int, encoder_length: int) -> int:
+    """Bars that one row of inputs depends on, the row's own bar included.
+
+    Args:
+        features_lookback: bars that the features of one session depend on.
+        levels_window: sessions that a window's location and scale are measured by.
+        encoder_length: sessions that the network reads.
+    """
+    return max(features_lookback, levels_window + 1 - (encoder_length - 1))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Pipeline:
     """Bars to inputs, the same for every door and for training."""
@@ -123,7 +134,7 @@ class Pipeline:
     @property
     def lookback(self) -> int:
         """Bars that one row of inputs depends on, the row's own bar included."""
-        return max(self.features.features.lookback, self.normaliser.window + 1 - (self.encoder_length - 1))
+        return lookback_of(self.features.features.lookback, self.normaliser.window, self.encoder_length)
 
     @property
     def bars_needed(self) -> int:

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from predictor.bars import BarPanel, read_file
 from predictor.sessions import SessionCalendar
 from trainers.cli.commands import app
-from trainers.stock.checking.findings import findings_of
+from trainers.stock.checking.findings import Needs, findings_of
 
 HEADER = "symbol,date,open,high,low,close,volume\n"
 
@@ -51,8 +51,8 @@ def test_a_file_is_described_with_what_is_doubtful_in_it(tmp_path: Path) -> None
 def test_windows_are_those_that_a_default_training_could_learn_from() -> None:
     panel = bokeh_panel("AAPL").last(200)
     one = findings_of(panel, SessionCalendar.weekdays(20120101, 20131231))[0]
-    assert one.windows(140, 20) == 200 - 140 - 20 + 1
-    assert one.windows(200, 1) == 0
+    assert one.windows(Needs(bars=140, reach=20, refusal="")) == 200 - 140 - 20 + 1
+    assert one.windows(Needs(bars=200, reach=1, refusal="")) == 0
 
 
 def test_what_is_written_is_the_same_bars_and_has_nothing_left_to_change(tmp_path: Path) -> None:
@@ -94,13 +94,18 @@ def test_a_clean_file_is_not_written_over_the_source_nor_in_another_format(tmp_p
     assert [path.name for path in tmp_path.iterdir()] == ["own.csv"]
 
 
-def test_the_next_command_fits_what_was_found(tmp_path: Path) -> None:
+def test_the_next_command_fits_what_was_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     many = tmp_path / "many.csv"
-    bokeh_panel("AAPL").last(300).write_csv(many)
-    command = check(many).strip().splitlines()[-1].removeprefix("Next: ")
-    assert shlex.split(command)[:5] == ["quantra", "train", "stock", "--bars", str(many)]
+    bokeh_panel("AAPL").last(350).write_csv(many)
+    command = shlex.split(check(many).strip().splitlines()[-1].removeprefix("Next: "))
+    assert command[:5] == ["quantra", "train", "stock", "--bars", str(many)]
+    monkeypatch.chdir(tmp_path)
+    ran = CliRunner().invoke(app, [*command[1:], "--epochs", "1"], catch_exceptions=False)
+    assert ran.exit_code == 0, ran.output
+    bokeh_panel("AAPL").last(330).write_csv(many)
+    assert "give 350 sessions or more" in check(many).strip().splitlines()[-1]
     few = check(write(tmp_path, "AAA,2024-01-02,10,12,9,11,100\n")).strip().splitlines()[-1]
-    assert few.startswith("Too few bars to train on: give at least 160 of a symbol")
+    assert few.startswith("Too few bars to train on: 1 sessions are too few to be split into four parts")
     coins = check(exports.CASES / "exports" / "coins.csv").strip().splitlines()[-1]
     assert coins.endswith("--calendar 24/7")
 

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from predictor.errors import ConfigurationError
 from predictor.features import FeatureSet
 from predictor.networks import TAPS
+from predictor.windows import lookback_of
 from trainers.stock.recipe import Recipe
 from trainers.stock.scale import FEWEST
 from trainers.stock.splits import Splits
@@ -34,20 +35,20 @@ def check_enough(
         return
     raise ConfigurationError(
         f"the bars have {len(sessions)} sessions, and {have} of them are for training, but this model needs at least "
-        f"{need} there: {_bars_of_a_window(features, recipe)} bars before a forecast and {recipe.target.reach} after "
+        f"{need} there: {bars_of_a_window(features, recipe)} bars before a forecast and {recipe.target.reach} after "
         f"it, and {_count(_windows(recipe))} to learn from; {_advice(need, recipe, sessions, splits)}"
     )
 
 
 def _needed(symbols: int, features: FeatureSet, recipe: Recipe) -> int:
     """Sessions of the training part, at least."""
-    return _bars_of_a_window(features, recipe) + recipe.target.reach - 1 + ceil(_windows(recipe) / symbols)
+    return bars_of_a_window(features, recipe) + recipe.target.reach - 1 + ceil(_windows(recipe) / symbols)
 
 
-def _bars_of_a_window(features: FeatureSet, recipe: Recipe) -> int:
+def bars_of_a_window(features: FeatureSet, recipe: Recipe) -> int:
     """As `Pipeline.bars_needed`, before there is a pipeline."""
     levels = recipe.window_normaliser.window if recipe.scale == "window" else TAPS
-    return recipe.encoder_length + max(features.lookback, levels + 1 - (recipe.encoder_length - 1)) - 1
+    return recipe.encoder_length + lookback_of(features.lookback, levels, recipe.encoder_length) - 1
 
 
 def _windows(recipe: Recipe) -> int:

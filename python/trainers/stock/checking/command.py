@@ -21,7 +21,7 @@ from predictor.cli.output import write_json
 from predictor.errors import ConfigurationError, shown_date
 from predictor.replacement import replace_file
 from predictor.sessions import EVERY_DAY, SessionCalendar
-from trainers.stock.checking.findings import MOST_SHOWN, SymbolFindings, default_need, default_reach, findings_of
+from trainers.stock.checking.findings import MOST_SHOWN, Needs, SymbolFindings, findings_of, needs_of
 from trainers.stock.checking.page import sparkline, write_bars_page
 
 CHANGES: Final = ".changes.txt"
@@ -38,15 +38,13 @@ class Checked:
         reading: The file as it was read.
         calendar: What its days were compared with.
         findings: Of each symbol.
-        need: Bars that a forecast of a default model depends on.
-        reach: Sessions that its farthest horizon lies ahead.
+        needs: What a model of default settings needs of them.
     """
 
     reading: BarReading
     calendar: SessionCalendar
     findings: tuple[SymbolFindings, ...]
-    need: int
-    reach: int
+    needs: Needs
 
 
 @with_flags
@@ -93,7 +91,7 @@ def checked_bars(read: BarReading, calendar: str) -> Checked:
     """The bars compared with an exchange's calendar; empty: Monday to Friday."""
     sessions = _calendar(calendar, read.panel)
     findings = findings_of(read.panel, sessions)
-    return Checked(reading=read, calendar=sessions, findings=findings, need=default_need(), reach=default_reach())
+    return Checked(reading=read, calendar=sessions, findings=findings, needs=needs_of(read.panel, calendar))
 
 
 def _calendar(name: str, bars: BarPanel) -> SessionCalendar:
@@ -116,9 +114,8 @@ def _next(checked: Checked, file: Path, calendar: str) -> str:
     """The command that makes sense now."""
     if any(len(one.strangers) for one in checked.findings):
         return f"Next: quantra check {file} --calendar {EVERY_DAY if not calendar else 'NAME'}"
-    if not any(one.windows(checked.need, checked.reach) for one in checked.findings):
-        least = checked.need + checked.reach
-        return f"Too few bars to train on: give at least {least} of a symbol, better ten times as many."
+    if checked.needs.refusal:
+        return f"Too few bars to train on: {checked.needs.refusal}"
     name = f" --calendar {calendar}" if calendar else ""
     return f"Next: quantra train stock --bars {file}{name} --model lstm --out models/mine/1"
 
@@ -137,7 +134,7 @@ def checked_table(checked: Checked) -> RenderableType:
             shown_date(one.first) if one.first else "",
             shown_date(one.last) if one.last else "",
             f"{one.bars:,}",
-            f"{one.windows(checked.need, checked.reach):,}",
+            f"{one.windows(checked.needs):,}",
             f"{len(one.gaps):,}" if len(one.gaps) else "",
             sparkline(checked.reading.panel.close[row]),
         )
@@ -150,8 +147,8 @@ def doubts(checked: Checked) -> Iterator[str]:
     if more > 0:
         yield f"{more} more symbols; --json has them all"
     yield (
-        f"A model with the default settings needs {checked.need} bars for a forecast; windows are those with a known "
-        f"outcome, up to {checked.reach} sessions ahead."
+        f"A model with the default settings needs {checked.needs.bars} bars for a forecast; windows are those with a "
+        f"known outcome, up to {checked.needs.reach} sessions ahead."
     )
     for one in checked.findings[:MOST_SYMBOLS]:
         kinds = (
@@ -185,7 +182,7 @@ def checked_json(checked: Checked, changes: Sequence[str]) -> dict[str, Json]:
         "first": int(read.panel.sessions[0]),
         "last": int(read.panel.sessions[-1]),
         "calendar": checked.calendar.name,
-        "bars_needed": checked.need,
+        "bars_needed": checked.needs.bars,
         "remarks": list(read.remarks),
         "warnings": list(read.warnings),
         "symbols": [_symbol_json(one, checked) for one in checked.findings],
@@ -199,7 +196,7 @@ def _symbol_json(one: SymbolFindings, checked: Checked) -> Json:
         "bars": one.bars,
         "first": one.first,
         "last": one.last,
-        "windows": one.windows(checked.need, checked.reach),
+        "windows": one.windows(checked.needs),
         "gaps": one.gaps.tolist(),
         "without_session": one.strangers.tolist(),
         "repeated": one.stale.tolist(),

@@ -8,9 +8,10 @@ from numpy.typing import NDArray
 
 from predictor.arrays import BoolArray
 from predictor.bars import BarPanel, Jumps
-from predictor.features import default_features
-from predictor.networks import TAPS
+from predictor.errors import ConfigurationError
 from predictor.sessions import SessionCalendar
+from trainers.stock.enough_bars import bars_of_a_window, check_enough
+from trainers.stock.reads import features_named
 from trainers.stock.recipe import Recipe
 
 MOST_SHOWN: Final = 3
@@ -44,9 +45,25 @@ class SymbolFindings:
     without_volume: NDArray[np.int32]
     jumps: Jumps
 
-    def windows(self, needed: int, reach: int) -> int:
-        """Windows with a known outcome, for a model that needs so many bars and looks so many sessions ahead."""
-        return max(0, self.bars - needed + 1 - reach)
+    def windows(self, needs: "Needs") -> int:
+        """Windows with a known outcome that it gives a model."""
+        return max(0, self.bars - needs.bars + 1 - needs.reach)
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Needs:
+    """What a model of default settings needs of bars.
+
+    Attributes:
+        bars: That one of its forecasts depends on.
+        reach: Sessions that its farthest horizon lies ahead.
+        refusal: Why it cannot be trained on the bars at hand, with what to do; empty = it can.
+    """
+
+    bars: int
+    reach: int
+    refusal: str
 
 
 def findings_of(bars: BarPanel, calendar: SessionCalendar) -> tuple[SymbolFindings, ...]:
@@ -85,13 +102,12 @@ def _repeats(bars: BarPanel, row: int, present: BoolArray) -> BoolArray:
     return again
 
 
-def default_need() -> int:
-    """Bars that one forecast of a model depends on, trained with the defaults of `quantra train stock`."""
-    encoder_length = Recipe().encoder_length
-    lookback = max(default_features().lookback, TAPS + 1 - (encoder_length - 1))
-    return encoder_length + lookback - 1
-
-
-def default_reach() -> int:
-    """Sessions that its farthest horizon lies ahead."""
-    return Recipe().target.reach
+def needs_of(bars: BarPanel, calendar: str) -> Needs:
+    """What a training with the defaults of `quantra train stock` and this calendar needs of bars."""
+    recipe, features = Recipe(calendar=calendar), features_named("default", calendar)
+    try:
+        check_enough(bars.sessions, len(bars.symbols), features, recipe, recipe.splits(bars.sessions))
+        refusal = ""
+    except ConfigurationError as error:
+        refusal = error.message
+    return Needs(bars=bars_of_a_window(features, recipe), reach=recipe.target.reach, refusal=refusal)
