@@ -118,6 +118,16 @@ def importance_heatmap(
             | {"title": {"text": _on_two_lines(unit), "side": "top"}, "tickvals": [-reach, 0.0, reach]},
         },
     )
+    _name_dates(figure, days)
+    labels = list(map(plain, names))
+    figure.update_yaxes(
+        range=[len(names) - 0.5, -0.5], tickvals=list(range(len(names))), ticktext=labels, showgrid=False
+    )
+    return figure
+
+
+def _name_dates(figure: "Figure", days: list[str]) -> None:
+    """Some of the dates below a heat map, on two lines, so that none is rotated."""
     places = [round(place) for place in np.linspace(0, len(days) - 1, min(_DATES_NAMED, len(days))).tolist()]
     figure.update_xaxes(
         type="category",
@@ -127,11 +137,6 @@ def importance_heatmap(
         ticktext=[f"{days[place][5:]}<br>{days[place][:4]}" for place in places],
         showgrid=False,
     )
-    labels = list(map(plain, names))
-    figure.update_yaxes(
-        range=[len(names) - 0.5, -0.5], tickvals=list(range(len(names))), ticktext=labels, showgrid=False
-    )
-    return figure
 
 
 def _heat_row(row: int, name: str, days: list[str], values: FloatArray, unit: str) -> Any:

@@ -303,7 +303,6 @@ class StockTrainer:
             InSampleError: The model has seen days on which it would decide.
             QuantraError: Nothing was fitted yet, or bars and settings do not fit.
         """
-        fitted = self._fitted("backtest")
         asked = {
             "refit": refit,
             "window": window,
@@ -318,8 +317,15 @@ class StockTrainer:
             "threshold_bps": threshold_bps,
             "volatility": volatility,
         }
-        first, last = day_number("start", start), day_number("end", end)
-        plan = asked_for(WalkForwardPlan, asked).over(WalkForwardPlan(start=first, end=last))
+        days = WalkForwardPlan(start=day_number("start", start), end=day_number("end", end))
+        return self._traded(bars, covariates, days, asked, workers)
+
+    def _traded(
+        self, bars: Bars, covariates: CovariateFiles, days: WalkForwardPlan, asked: Mapping[str, Any], workers: int
+    ) -> Backtest:
+        """The book of these days, by what was asked for by name."""
+        fitted = self._fitted("backtest")
+        plan = asked_for(WalkForwardPlan, asked).over(days)
         terms, tactic = asked_for(Terms, asked), asked_for(Tactic, asked).over(Tactic())
         with self._working(1) as heard, TemporaryDirectory() as folder:
             model = fitted.model(self._answering, max_rows=MAX_ROWS)
