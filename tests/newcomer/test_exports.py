@@ -1,11 +1,16 @@
 """Every usual export of bars is read with the numbers of the plain file."""
 
+import gzip
+import io
+import zipfile
+import zlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 import exports
 import numpy as np
+import polars as pl
 import pytest
 
 from predictor.bars import BarPanel, BarReading, read_file
@@ -106,7 +111,23 @@ def test_the_committed_files_are_what_the_script_writes(part: str, cases: "dict[
     folder = exports.CASES / part
     committed = {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
     written = {name: exports.content(make) for name, make in {**exports.EXPORTS, **exports.MISTAKES}.items()}
-    assert committed == {name: written[name] for name in cases}
+    assert committed.keys() == cases.keys()
+    for name in cases:
+        assert held(name, committed[name]) == held(name, written[name]), name
+
+
+def held(name: str, content: bytes) -> object:
+    """What a file holds; of packed ones the bytes differ between versions of what packs them."""
+    if name == "cut_off.csv.gz":
+        return exports.plain().encode().startswith(zlib.decompressobj(wbits=31).decompress(content))
+    if name.endswith(".gz"):
+        return gzip.decompress(content)
+    if name.endswith(".parquet"):
+        return pl.read_parquet(io.BytesIO(content)).rows()
+    if name.endswith(".xlsx"):
+        with zipfile.ZipFile(io.BytesIO(content)) as book:
+            return {part: book.read(part) for part in book.namelist()}
+    return content
 
 
 @pytest.mark.parametrize("name", READ)
