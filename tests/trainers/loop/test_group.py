@@ -405,6 +405,13 @@ def telling_the_end() -> Generator[None]:
         store.set("ended", "yes")
 
 
+def arrive_together() -> None:
+    """Wait, patiently, until both ranks have come this far."""
+    store, rank = meeting_store(), local_rank()
+    store.set(f"arrived {rank}", "yes")
+    store.wait([f"arrived {1 - rank}"])
+
+
 def lose_a_rank_to_an_error() -> None:
     """Rank 1 leaves the group with an error, but its process lives on until rank 0 has ended."""
     if os.environ["RANK"] == "0":
@@ -442,7 +449,8 @@ def test_a_rank_that_is_killed_ends_the_others() -> None:
 
 def lose_a_rank_that_hangs() -> None:
     parameter = weight()
-    with joined("cpu", timeout=timedelta(seconds=4)) as group:
+    arrive_together()  # so that only the hanging has to end within the timeout, not the start of a process
+    with joined("cpu", timeout=timedelta(seconds=10)) as group:
         combined(group, told([Piece(1.0, 1)]), [parameter])
         if group.rank == 1:
             meeting_store().wait(["ended"])
@@ -539,7 +547,7 @@ def miss_a_rank_that_was_there() -> None:
     if rank == 1:
         meeting_store().wait(["ended"])
     else:
-        with telling_the_end(), joined("cpu", timeout=timedelta(seconds=1)):
+        with telling_the_end(), joined("cpu", timeout=timedelta(seconds=5)):
             pass
 
 
