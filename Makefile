@@ -62,7 +62,7 @@ $(VENV)/dev.stamp: pyproject.toml constraints.txt | $(VENV)/bin/python
 .venv-protobuf6/stamp: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv-protobuf6
 	.venv-protobuf6/bin/python -m pip install --disable-pip-version-check --constraint constraints.txt \
-	  --editable '.[cli,data,calendars]' 'protobuf>=6.33,<7' 'tritonclient[grpc]>=2.60,<3' pytest pytest-xdist hypothesis bokeh_sampledata
+	  --editable '.[cli,data,calendars]' 'protobuf>=6.33,<7' 'tritonclient[grpc]>=2.60,<3' 'pytest<9.2' pytest-xdist hypothesis bokeh_sampledata
 	touch $@
 
 clean:

@@ -25,6 +25,7 @@ TOGETHER = {
 """Files whose tests build the same C# projects, or need the same demo: two processes would be in each other's way."""
 
 
+@pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Of several processes that test, one takes all tests of a file, which share what they start."""
     for item in items:
