@@ -78,6 +78,11 @@ STREAM_REQUESTS: Final = (
 """Names of actions, and bytes that are answered where the model small is served."""
 
 
+def ids(requests: Sequence[tuple[str, bytes]]) -> list[str]:
+    """For pytest: bytes make none, since the entries of a map are serialized in another order each time."""
+    return [f"{name}-{place}" for place, (name, _) in enumerate(requests)]
+
+
 @st.composite
 def mutated(draw: st.DrawFn, requests: Sequence[tuple[str, bytes]] = REQUESTS) -> tuple[str, bytes]:
     """A method, and its request with a few bytes changed, removed or added; often near the start, where lengths are."""

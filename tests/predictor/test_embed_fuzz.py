@@ -10,7 +10,7 @@ from artifacts import save_small_artifact, small_models
 from google.rpc.status_pb2 import Status
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from request_bytes import OUR_FAULT, REQUESTS, mutated
+from request_bytes import OUR_FAULT, REQUESTS, ids, mutated
 from serving import serving
 
 from predictor._pb import prediction_pb2 as pb
@@ -19,6 +19,7 @@ from predictor.service import PredictionService
 from predictor.wire.errors import DETAILS_KEY
 
 NAMES = ("ListModels", "GetModel", "Predict", "Explain")
+GOOD = (*REQUESTS, ("ListModels", b""))
 
 
 @pytest.fixture(scope="module")
@@ -78,7 +79,7 @@ def timeless(name: str, answer: bytes) -> bytes:
     return explanation.SerializeToString(deterministic=True)
 
 
-@pytest.mark.parametrize(("name", "request_bytes"), [*REQUESTS, ("ListModels", b"")])
+@pytest.mark.parametrize(("name", "request_bytes"), GOOD, ids=ids(GOOD))
 def test_a_good_request_has_the_servers_answer(
     door: Door, channel: grpc.Channel, name: str, request_bytes: bytes
 ) -> None:

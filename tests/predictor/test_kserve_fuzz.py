@@ -7,7 +7,7 @@ import pytest
 from artifacts import recent_bars, save_small_artifact, small_models
 from hypothesis import given, settings
 from kserve_requests import a_window, bars, infer_request, parameters, wanting
-from request_bytes import mutated
+from request_bytes import ids, mutated
 
 from predictor._pb import inference_pb2 as pb
 from predictor.calls import Calls
@@ -58,6 +58,6 @@ def test_changed_bytes_are_never_our_fault(calls: Calls, request: tuple[str, byt
     assert status_of(calls.call(*request, Deadline())) is not Status.INTERNAL
 
 
-@pytest.mark.parametrize(("name", "body"), REQUESTS)
+@pytest.mark.parametrize(("name", "body"), REQUESTS, ids=ids(REQUESTS))
 def test_the_same_bytes_unchanged_are_answered(calls: Calls, name: str, body: bytes) -> None:
     assert status_of(calls.call(name, body, Deadline())) is None

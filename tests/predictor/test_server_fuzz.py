@@ -8,7 +8,7 @@ import pytest
 from artifacts import save_small_artifact, small_models
 from google.rpc.code_pb2 import Code
 from hypothesis import given, settings
-from request_bytes import OUR_FAULT, REQUESTS, mutated
+from request_bytes import OUR_FAULT, REQUESTS, ids, mutated
 from serving import serving
 
 from predictor._pb import prediction_pb2 as pb
@@ -48,6 +48,6 @@ def test_changed_bytes_are_never_our_fault(channel: grpc.Channel, request: tuple
     assert not codes_of(channel, *request) & OUR_FAULT
 
 
-@pytest.mark.parametrize(("method", "body"), REQUESTS)
+@pytest.mark.parametrize(("method", "body"), REQUESTS, ids=ids(REQUESTS))
 def test_the_same_bytes_unchanged_are_answered(channel: grpc.Channel, method: str, body: bytes) -> None:
     assert codes_of(channel, method, body) == {OK}
