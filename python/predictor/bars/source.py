@@ -4,9 +4,10 @@ A database's address is a URI that may hold a password, and so is never shown.
 """
 
 import importlib.util
+import os
 import re
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -15,16 +16,13 @@ from urllib.parse import parse_qsl, unquote
 
 from predictor.bars.columns import plainly_named
 from predictor.bars.files import Cells
+from predictor.bars.panel import BarPanel
+from predictor.bars.reading import BarReading, read_file
 from predictor.bars.tables import BarTable, ReadingOptions, TableSource, table_of, warn_of
 from predictor.errors import BarsError, ConfigurationError, MissingPackageError
 
 if TYPE_CHECKING:
     import polars as pl
-import os
-from collections.abc import Mapping
-
-from predictor.bars.panel import BarPanel
-from predictor.bars.reading import BarReading, read_file
 
 SCHEMES: Final = ("postgresql", "sqlite", "mssql")
 MASK: Final = "***"

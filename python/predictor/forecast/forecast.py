@@ -10,15 +10,22 @@ import numpy as np
 
 from predictor import charts
 from predictor.arrays import FloatArray, IntArray
-from predictor.errors import InvalidInputError, MissingPackageError, QuantraError, listed, shown_date
+from predictor.errors import (
+    InvalidInputError,
+    MissingPackageError,
+    QuantraError,
+    UnknownHorizonError,
+    UnknownQuantileError,
+    listed,
+    shown_date,
+)
+from predictor.internals import session_in_words
 from predictor.skill import Skill, line_of
 
 if TYPE_CHECKING:
     import pandas as pd
     import polars as pl
     from plotly.graph_objects import Figure
-from predictor.errors import UnknownHorizonError, UnknownQuantileError
-from predictor.internals import session_in_words
 
 LOG_RETURN = "log-return"
 

@@ -5,17 +5,14 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from time import perf_counter
-from typing import TYPE_CHECKING, final
+from typing import IO, TYPE_CHECKING, final
 
 from trainers.loop import EpochReport, Report, WindowReport
-from trainers.progress.consumer import duration, remark, title, waiting
+from trainers.progress.consumer import Consumer, PlainProgress, duration, remark, title, waiting
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import Progress
-from typing import IO
-
-from trainers.progress.consumer import Consumer, PlainProgress
 
 
 @final
