@@ -141,6 +141,28 @@ public sealed class BarPanelTests : IDisposable
         Assert.Equal(3, (await reading).Symbols.Count);
     }
 
+    [Theory]
+    [InlineData("2013-12-22T15:00:00Z", "2013-12-26T15:00:00Z", "2013-12-23")] // a Sunday: the Monday of Tokyo begins
+    [InlineData("2013-12-24T02:00:00+00:00", "2013-12-28T02:00:00+00:00", "2013-12-23")] // a Saturday: the evening of New York's Friday
+    [InlineData("2013-12-22T00:00:00Z", "2013-12-26T00:00:00Z", "2013-12-22")]
+    [InlineData("2013-12-23T21:00:00Z", "2013-12-27T21:00:00Z", "2013-12-23")]
+    [InlineData("2013-12-22T15:00:00+09:00", "2013-12-26T15:00:00+09:00", "2013-12-22")]
+    [InlineData("2013-12-22 15:00", "2013-12-26T15:00:00Z", "2013-12-22")]
+    public void Moments_in_UTC_are_of_the_days_that_the_week_tells(string first, string last, string session)
+    {
+        var panel = Read($"date,open,high,low,close,volume\n{first},1,1,1,1,1\n{last},2,2,2,2,2\n");
+        var day = DateOnly.ParseExact(session, "yyyy-MM-dd", CultureInfo.InvariantCulture);
+        Assert.Equal([day, day.AddDays(4)], panel.Sessions.ToArray());
+        Assert.Equal([1, 2], panel.Close.ToArray());
+    }
+
+    [Fact]
+    public void A_field_is_read_under_another_name_where_no_column_has_its_own()
+    {
+        Assert.Equal([0.5], Read("day,open,high,low,close,vol,adjClose\n20131231,1,1,1,1,1,0.5\n").AdjustedClose.ToArray());
+        Assert.Equal([0.4], Read("date,open,high,low,close,volume,adj_close,adjClose\n20131231,1,1,1,1,1,0.4,0.5\n").AdjustedClose.ToArray());
+    }
+
     [Fact]
     public void A_symbol_that_is_not_UTF8_is_refused()
     {
@@ -188,6 +210,12 @@ public sealed class BarPanelTests : IDisposable
     [InlineData("date,open,high,low,close,volume\n2013-02-29,1,1,1,1,1\n", "'2013-02-29' is not a date")]
     [InlineData("date,open,high,low,close,volume\n2013-12-31,1,1,1,\"1,5\",1\n", "column close: '1,5' is not a number")]
     [InlineData("date,open,high,low,volume\n2013-12-31,1,1,1,1\n", "no column close")]
+    [InlineData("day,time,open,high,low,close,volume\n2013-12-31,16:00,1,1,1,1,1\n", "columns time, day may each hold the date; rename the right one to date")]
+    [InlineData("timestamp,open,high,low,close,volume,trade_count,vwap\n2013-12-31T05:00:00Z,1,1,1,1,1,1,1\n", "Alpaca's columns timestamp, trade_count, vwap")]
+    [InlineData("date,open,high,low,close,volume\n2013-12-30T25:00:00Z,1,1,1,1,1\n", "'2013-12-30T25:00:00Z' is not a moment")]
+    [InlineData("date,open,high,low,close,volume\n2013-12-30T15:00:00Z,1,1,1,1,1\n", "the moment 2013-12-30T15:00:00Z in UTC may be of the exchange's session 2013-12-30 or 2013-12-31")]
+    [InlineData("date,open,high,low,close,volume\n20131202,1,1,1,1,1\n20131209,1,1,1,1,1\n20131216,1,1,1,1,1\n20131221,1,1,1,1,1\n20131230,1,1,1,1,1\n", "its bars are 7 days apart, the nearest 5; daily ones are read")]
+    [InlineData("PK\u0003\u0004", "it has no columns, as it is no text")]
     [InlineData("date,open,high,low,close,volume,Close\n", "more than one column close")]
     [InlineData("date,open,high,low,close,volume\n2013-12-31,1,x,1,1,1\n", "row 1 after the header, column high: 'x' is not a number")]
     [InlineData("date,open,high,low,close,volume\n31.12.2013,1,1,1,1,1\n", "'31.12.2013' is not a date")]

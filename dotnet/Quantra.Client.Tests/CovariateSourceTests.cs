@@ -17,6 +17,15 @@ public sealed class CovariateSourceTests : IDisposable
     }
 
     [Fact]
+    public void Moments_in_UTC_are_of_the_days_that_the_week_tells()
+    {
+        var read = Read( // a Sunday, a Monday and a Tuesday in UTC are the Monday, Tuesday and Wednesday of Tokyo
+            "date,known_from,rate\n2013-06-30T15:00Z,20130601,1\n2013-07-01T15:00Z,20130601,2\n2013-07-02T15:00Z,20130601,3\n",
+            CovariateGroup.Known);
+        Assert.Equal([1, 2, 3, 3, 3], read.Known["rate"].ToArray()[..5]);
+    }
+
+    [Fact]
     public void An_empty_cell_says_nothing_and_nan_withdraws()
     {
         var read = Read("date,known_from,rate\n20130701,20130701,1\n20130702,20130702,\n20130703,20130703,nan\n");
@@ -61,6 +70,7 @@ public sealed class CovariateSourceTests : IDisposable
     [InlineData("date,known_from,rate\n", "no rows")]
     [InlineData("date,known_from,1st\n20130701,20130701,1\n", "column '1st' must have")]
     [InlineData("date,known_from,rate\n20130701,2013-07-01T18:00,1\n", "row 1 after the header, column known_from: '2013-07-01T18:00' has a time of day")]
+    [InlineData("date,known_from,rate\n2013-07-01T15:00Z,20130702,1\n", "the moment 2013-07-01T15:00Z in UTC may be of the exchange's session 2013-07-01 or 2013-07-02")]
     [InlineData("date,known_from,rate\n20130701,2013-07-01,high\n", "row 1 after the header, column rate: 'high' is not a number")]
     [InlineData("date,known_from,rate\n20130701,20130701,1\n20130702,20130702,2\n20130701,20130701,3\n", "rows 1 and 3 after the header give 2013-07-01 two values that became known on the same day; keep one, or add a column symbol that tells them apart")]
     [InlineData("instrument,date,known_from,rate\nA,20130701,20130701,1\nB,20130701,20130701,1\n", "column instrument: 'A' is not a number, and the file has no column symbol; if column 'instrument' holds it, rename it to symbol")]

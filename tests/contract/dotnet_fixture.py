@@ -5,8 +5,9 @@
 FOLDER then holds `models/` (`small`, `covariates`, which reads them, `graph`, which ranks, `tft`, which tells its
 internals, `fitted`, whose scale is fitted and whose skill is known, `delayed`, of lag 1, and the damaged `cut`),
 `bars.csv` (AAPL and IBM), `late.csv` (IBM lacks the last day), `covariate_bars.csv` (the bars that go with
-covariates), `universe.csv` and `universe_events.csv` (many symbols, and more bars of each than a model reads), and
-`expected.json`, in which arrays are base64 of their bytes.
+covariates), `universe.csv` and `universe_events.csv` (many symbols, and more bars of each than a model reads),
+`exports/` (other programs' files, each in a folder `source`, and beside it the `clean.csv` that `quantra check --fix`
+makes of one that Python reads), and `expected.json`, in which arrays are base64 of their bytes.
 """
 
 import base64
@@ -21,6 +22,7 @@ from typing import cast
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import covariate_files
+import exports
 import numpy as np
 from artifacts import (
     NO_SKILL,
@@ -32,9 +34,11 @@ from artifacts import (
     with_skill,
 )
 from market import without_last_bar
+from typer.testing import CliRunner
 from universes import universe, with_events, with_holes
 
 from predictor.bars import BarPanel
+from predictor.bars.layouts import REQUIRED, SYNONYMS
 from predictor.client.joining import Told, joined
 from predictor.client.parts import Plan
 from predictor.client.served import ServedModel
@@ -50,6 +54,7 @@ from predictor.registry import Runtime, load_single
 from predictor.service import PredictionService
 from predictor.skill import Skill
 from predictor.wire.limits import RequestLimits
+from trainers.cli.commands import app
 
 MODEL = "small"
 COVARIATES = "covariates"
@@ -79,7 +84,25 @@ def write(folder: Path) -> None:
     covariate_files.bars().last(200).write_csv(folder / "covariate_bars.csv")
     for name, panel in UNIVERSES.items():
         panel.write_csv(folder / f"{name}.csv")
+    _export(folder / "exports")
     (folder / "expected.json").write_text(json.dumps(_expected(folder, covariates)))
+
+
+def _export(folder: Path) -> None:
+    """All exports and mistakes of a newcomer, and a file for each other name of a column."""
+    for place, path in enumerate(sorted(path for path in exports.CASES.rglob("*") if path.is_file())):
+        _cleaned(folder / str(place), path.name, path.read_bytes())
+    for place, (name, field) in enumerate(SYNONYMS.items()):
+        header = ",".join(name if column == field else column for column in ("date", *REQUIRED, "adj_close"))
+        rows = "".join(f"2024-01-{day:02},1,2,1,2,{day}00,{day}.5\n" for day in (2, 3, 4))
+        _cleaned(folder / f"name{place}", "AAPL.csv", f"{header}\n{rows}".encode())
+
+
+def _cleaned(folder: Path, name: str, content: bytes) -> None:
+    (folder / "source").mkdir(parents=True)
+    source = folder / "source" / name
+    source.write_bytes(content)
+    CliRunner().invoke(app, ["check", str(source), "--fix", str(folder / "clean.csv")])
 
 
 def _cut(models: Path) -> None:

@@ -200,6 +200,28 @@ def test_a_value_known_at_a_time_of_day_is_refused_as_the_close_may_come_before_
         CovariateSource.read([csv(tmp_path, f"date,known_from,sales\n2024-01-02,{moment},1\n")])
 
 
+@pytest.mark.parametrize(
+    ("day", "advice"),
+    [
+        ("03/04/2013", r"dates such as '03/04/2013' can be read in two ways; write all dates as 2013-12-31$"),
+        ("03.04.13", r"dates such as '03.04.13' have years of two digits; write all dates as 2013-12-31$"),
+        ("2013-07-01T15:00Z", r"2013-07-01 or 2013-07-02; write the exchange's own days$"),
+    ],
+)
+def test_dates_that_can_be_read_in_two_ways_are_refused_without_flags_which_are_about_bars(
+    tmp_path: Path, day: str, advice: str
+) -> None:
+    with pytest.raises(CovariatesError, match=advice):
+        CovariateSource.read([csv(tmp_path, f"date,known_from,sales\n{day},2013-07-02,1\n")])
+
+
+def test_columns_between_semicolons_are_refused_as_their_points_may_part_thousands(tmp_path: Path) -> None:
+    with pytest.raises(CovariatesError, match=r"has ';' between its columns, .* put commas"):
+        CovariateSource.read([csv(tmp_path, "date;known_from;sales\n2024-01-02;2024-01-03;1.234\n")])
+    with pytest.raises(CovariatesError, match="put commas"):
+        CovariateSource.read([], static=csv(tmp_path, "symbol;sector\nAAPL;Hardware\n"))
+
+
 def test_parquet_tells_a_day_from_a_moment_in_its_own_time_zone(tmp_path: Path) -> None:
     import polars as pl
 

@@ -46,11 +46,14 @@ public sealed record BarPanel
     /// <summary>Reads a CSV file with one row per bar, oldest first within each symbol.</summary>
     /// <param name="path">
     /// Columns, in any case and order: symbol or ticker (optional for a single symbol, which is then the file's name in upper
-    /// case), date (2013-12-31 or 20131231), open, high, low, close, volume, and optionally adj_close, or split_ratio and
-    /// cash_dividend. Other columns are ignored. An empty cell is NaN.
+    /// case), date (2013-12-31 or 20131231, or a moment where the days of the week tell the exchange's day), open, high, low, close,
+    /// volume, and optionally adj_close, or split_ratio and cash_dividend, each also under other usual names such as timestamp or
+    /// adjClose. Other columns are ignored. An empty cell is NaN.
     /// </param>
     /// <returns>A panel over all dates of the file; a symbol without a row for a date has no bar there.</returns>
-    /// <exception cref="QuantraException">BARS_INVALID: the message names row, column and value.</exception>
+    /// <exception cref="QuantraException">
+    /// BARS_INVALID: the message names row, column and value, and the command by which Python writes another program's file anew.
+    /// </exception>
     public static BarPanel ReadCsv(string path)
     {
         ArgumentException.ThrowIfNullOrEmpty(path);

@@ -5,28 +5,34 @@ namespace Quantra.Client;
 /// <summary>Reads bars from a CSV file, by the rules of <see cref="BarPanel.ReadCsv"/>.</summary>
 internal sealed class BarsCsv
 {
-    private static readonly string[] Required = ["open", "high", "low", "close", "volume"];
-    private static readonly string[] Optional = ["adj_close", "split_ratio", "cash_dividend"];
-
     /// <summary>Symbols times sessions that are taken, however few of these have a bar.</summary>
     private const long AlwaysTaken = 10_000_000;
 
     private const int MostCellsARow = 100;
 
+    /// <summary>So many dates tell whether bars are daily.</summary>
+    private const int LeastDates = 5;
+
+    /// <summary>Days between the dates of bars that are not daily: even the longest holidays follow on days with bars.</summary>
+    private const int LeastGapDays = 5;
+
     private readonly CsvTable _table;
     private readonly CsvColumn _date;
     private readonly CsvColumn? _symbol;
+    private readonly string[] _fields;
     private readonly CsvColumn[] _columns;
     private readonly SymbolNumbers _symbols = new();
     private readonly List<DateOnly> _lastDays = [];
+    private readonly MomentsOfDays _moments = new();
     private readonly BarRows _rows;
 
     private BarsCsv(CsvTable table)
     {
         _table = table;
-        table.Require(Required.Prepend("date"));
-        (_date, _symbol) = (table.Column("date"), table.SymbolColumn);
-        _columns = [.. Required.Concat(Optional.Where(table.Has)).Select(table.Column)];
+        var columns = BarColumns.Of(table);
+        (_date, _symbol) = (columns[BarColumns.Date], table.SymbolColumn);
+        _fields = [.. columns.Keys.Where(field => field != BarColumns.Date)];
+        _columns = [.. _fields.Select(field => columns[field])];
         _rows = new BarRows(_columns.Length);
     }
 
@@ -35,7 +41,7 @@ internal sealed class BarsCsv
     /// <param name="cancellationToken">Stops the reading between two rows.</param>
     public static BarPanel Read(string path, CancellationToken cancellationToken)
     {
-        using var table = CsvTable.Open(path, QuantraReason.BarsInvalid);
+        using var table = CsvTable.Open(path, QuantraReason.BarsInvalid, Advice(Path.GetFileName(path)));
         var bars = new BarsCsv(table);
         var nameOfFile = Path.GetFileNameWithoutExtension(path).ToUpperInvariant();
         foreach (var row in table.Rows())
@@ -47,10 +53,13 @@ internal sealed class BarsCsv
         return bars.ToPanel();
     }
 
+    private static string Advice(string file) =>
+        $"; if another program wrote the file, let Python write it anew: quantra check \"{file}\" --fix clean.csv";
+
     private void Add(CsvRow row, string nameOfFile)
     {
         var symbol = _symbol is { } column ? _symbols.Of(row, column) : _symbols.Of(nameOfFile);
-        var day = row.Day(_date);
+        var day = _moments.Day(row, _date);
         if (symbol == _lastDays.Count)
             _lastDays.Add(DateOnly.MinValue);
         else if (day <= _lastDays[symbol])
@@ -65,10 +74,12 @@ internal sealed class BarsCsv
     {
         var sessions = _rows.Days();
         CheckSize(sessions.Length);
+        CheckDaily(sessions);
+        var ahead = _moments.DaysAhead(_table);
         return new BarPanel
         {
             Symbols = [.. _symbols.Names],
-            Sessions = sessions,
+            Sessions = Array.ConvertAll(sessions, day => day.AddDays(ahead)),
             Open = Take("open", sessions),
             High = Take("high", sessions),
             Low = Take("low", sessions),
@@ -80,10 +91,10 @@ internal sealed class BarsCsv
         };
     }
 
-    /// <summary>A column as [S, T], NaN where a symbol has no row; empty if the file has no such column.</summary>
+    /// <summary>A field as [S, T], NaN where a symbol has no row; empty if the file has no column of it.</summary>
     private double[] Take(string name, DateOnly[] sessions)
     {
-        var index = Array.FindIndex(_columns, column => column.Name == name);
+        var index = Array.IndexOf(_fields, name);
         return index < 0 ? [] : _rows.Take(index, _symbols.Names.Count, sessions);
     }
 
@@ -99,6 +110,19 @@ internal sealed class BarsCsv
         }
     }
 
+    /// <summary>Refuses bars of weeks or months: none of their dates is near another.</summary>
+    private void CheckDaily(DateOnly[] sessions)
+    {
+        if (sessions.Length < LeastDates)
+            return;
+        int[] gaps = [.. sessions.Zip(sessions.Skip(1), (one, next) => next.DayNumber - one.DayNumber).Order()];
+        if (gaps[0] >= LeastGapDays)
+        {
+            throw _table.Refusal(
+                $"its bars are {gaps[gaps.Length / 2]} days apart, the nearest {gaps[0]}; daily ones are read: export it with an interval of one day");
+        }
+    }
+
     /// <summary>
     /// The error for rows of several symbols that no column names: a day appears twice, or a text column with few values
     /// tells the rows apart. Null if a column does name them, or nothing gives them away.
@@ -111,7 +135,7 @@ internal sealed class BarsCsv
         var twice = days.GroupBy(day => day).FirstOrDefault(group => group.Count() > 1);
         string[] likely =
         [
-            .. _table.NamedTexts(["date", .. Required, .. Optional])
+            .. _table.NamedTexts([_date.Name, .. _columns.Select(column => column.Name)])
                 .Where(column => IsLikelySymbol(column.Texts, days, sorted: twice is null))
                 .Select(column => column.Name),
         ];

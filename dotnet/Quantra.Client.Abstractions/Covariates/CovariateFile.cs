@@ -24,11 +24,16 @@ internal static partial class CovariateFile
         if (!table.Has(CsvTable.Symbol))
             RefuseTexts(table);
         var days = (table.Column("date"), table.Column(KnownFrom));
+        var moments = new MomentsOfDays();
         var statements = names.ToDictionary(table.Column, _ => new List<CovariateSeries.Statement>());
         foreach (var row in table.Rows())
-            Add(row, table.SymbolColumn is null ? "" : row.Symbol(), days, statements);
+            Add(row, table.SymbolColumn is null ? "" : row.Symbol(), days, moments, statements);
+        var ahead = moments.DaysAhead(table);
         string[] symbols = [.. statements.Values.SelectMany(rows => rows).Select(one => one.Symbol).Where(one => one.Length > 0).Distinct()];
-        return ([.. names.Select(name => new CovariateSeries(name, !table.Has(CsvTable.Symbol), statements[table.Column(name)]))], symbols);
+        return ([.. names.Select(name => new CovariateSeries(name, !table.Has(CsvTable.Symbol), About(table.Column(name))))], symbols);
+
+        IEnumerable<CovariateSeries.Statement> About(CsvColumn column) =>
+            statements[column].Select(one => ahead == 0 ? one : one with { Day = one.Day.AddDays(ahead) });
     }
 
     /// <summary>A file of static values: the text of each symbol, by column; empty = unknown.</summary>
@@ -71,9 +76,10 @@ internal static partial class CovariateFile
         CsvRow row,
         string symbol,
         (CsvColumn Date, CsvColumn KnownFrom) days,
+        MomentsOfDays moments,
         Dictionary<CsvColumn, List<CovariateSeries.Statement>> statements)
     {
-        var (day, known) = (row.Day(days.Date), row.Day(days.KnownFrom));
+        var (day, known) = (moments.Day(row, days.Date), row.Day(days.KnownFrom));
         if (row.Text(days.KnownFrom) is { Length: > 10 } text && !Midnight().IsMatch(text[10..]))
         {
             throw row.Refusal(

@@ -8,19 +8,22 @@ internal sealed class CsvTable : IDisposable
     /// <summary>The column of symbols.</summary>
     public const string Symbol = "symbol";
 
+    private const int MostShown = 20;
+
     // Names with no other meaning. Names such as code, name or isin may have one: errors suggest them, and none is assumed.
     private static readonly string[] SymbolNames = [Symbol, "ticker", "ticker_symbol", "stock_symbol"];
 
     private readonly CsvReader _reader;
     private readonly string _file;
     private readonly string _reason;
+    private readonly string _advice;
     private readonly Dictionary<string, int> _places = [];
     private readonly CsvColumn[] _symbolColumns = [];
     private readonly int _width;
 
-    private CsvTable(CsvReader reader, string path, string reason)
+    private CsvTable(CsvReader reader, string path, string reason, string advice)
     {
-        (_reader, _file, _reason) = (reader, Path.GetFileName(path), reason);
+        (_reader, _file, _reason, _advice) = (reader, Path.GetFileName(path), reason, advice);
         string[] names = [.. Header().Select(Normal)];
         _width = names.Length;
         foreach (var (name, place) in names.Select((name, place) => (name, place)))
@@ -42,15 +45,16 @@ internal sealed class CsvTable : IDisposable
     /// <summary>Opens a file and reads its header.</summary>
     /// <param name="path">The file.</param>
     /// <param name="reason">The reason of every error about it.</param>
+    /// <param name="advice">What every error about what is in it ends with.</param>
     /// <exception cref="QuantraException">It cannot be read, or a column appears twice.</exception>
-    public static CsvTable Open(string path, string reason)
+    public static CsvTable Open(string path, string reason, string advice = "")
     {
         ArgumentException.ThrowIfNullOrEmpty(path);
         CsvReader? reader = null;
         try
         {
             reader = new CsvReader(path);
-            var table = new CsvTable(reader, path, reason);
+            var table = new CsvTable(reader, path, reason, advice);
             reader = null;
             return table;
         }
@@ -80,7 +84,7 @@ internal sealed class CsvTable : IDisposable
         if (missing.Length == 0)
             return;
         var advice = Columns.Count == 1 && Columns[0].AsSpan().IndexOfAny(';', '\t') >= 0 ? "; put commas between its columns" : "";
-        throw Refusal($"no column {string.Join(", ", missing)}; it has {string.Join(", ", Columns)}{advice}");
+        throw Refusal($"no column {string.Join(", ", missing)}; it has {Shown()}{advice}");
     }
 
     /// <summary>The rows that are not empty, at least one; each until the next is asked for.</summary>
@@ -131,7 +135,12 @@ internal sealed class CsvTable : IDisposable
             : $"give the table a column {Symbol}";
 
     /// <summary>The error for a problem with the file.</summary>
-    public QuantraException Refusal(string problem) => QuantraError.BadFile(_reason, $"{_file}: {problem}").ToException();
+    public QuantraException Refusal(string problem) => QuantraError.BadFile(_reason, $"{_file}: {problem}{_advice}").ToException();
+
+    private string Shown() =>
+        Columns.Any(name => name.Any(one => one == '\uFFFD' || (char.IsControl(one) && one != '\t')))
+            ? "no columns, as it is no text"
+            : string.Join(", ", Columns.Take(MostShown)) + (Columns.Count > MostShown ? $" and {Columns.Count - MostShown} more" : "");
 
     private static string Normal(string name) => name.Trim().ToLowerInvariant().Replace(' ', '_');
 

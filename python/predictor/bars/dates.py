@@ -51,10 +51,12 @@ class DateForm:
     Attributes:
         order: Of day, month and year where a date does not say it.
         zone: The time zone of the exchange, for moments; empty = unknown.
+        can_be_told: Whether flags tell what the dates leave open; if not, dates that do are to be written.
     """
 
     order: DateOrder | None = None
     zone: str = ""
+    can_be_told: bool = True
 
 
 @final
@@ -72,8 +74,8 @@ class Days:
 
 
 def sessions_of(column: "pl.Series", source: NamedSource) -> NDArray[np.int32]:
-    """A column of dates as int32 [rows], yyyymmdd; see `days_of`."""
-    return days_of(column, source, DateForm()).sessions
+    """A column of dates in a table that no flag is about, as int32 [rows], yyyymmdd; see `days_of`."""
+    return days_of(column, source, DateForm(can_be_told=False)).sessions
 
 
 def days_of(column: "pl.Series", source: NamedSource, form: DateForm) -> Days:
@@ -128,7 +130,7 @@ def _days_of_texts(text: "pl.Series", source: NamedSource, form: DateForm) -> Da
     if re.match(EPOCH, first):
         return _days_of_epochs(text, source, form)
     if re.match(NUMBERED, first):
-        order = form.order or _order_of(text, source)
+        order = form.order or _order_of(text, source, form)
         return _days(_checked(text, _of_parts(text, NUMBERED, PARTS[order]), source))
     if re.match(NAMED, first):
         return _days(_checked(text, _named(text), source))
@@ -165,7 +167,7 @@ def _of_parts(text: "pl.Series", pattern: str, places: tuple[int, int, int]) -> 
     return frame.select(dates).to_series()
 
 
-def _order_of(text: "pl.Series", source: NamedSource) -> DateOrder:
+def _order_of(text: "pl.Series", source: NamedSource, form: DateForm) -> DateOrder:
     """The only order in which all of a column's dates exist.
 
     Raises:
@@ -178,8 +180,8 @@ def _order_of(text: "pl.Series", source: NamedSource) -> DateOrder:
     day_first, month_first = said.filter(first > 12), said.filter(second > 12)  # noqa: PLR2004 (months)
     if (said.str.extract(NUMBERED, 4).str.len_bytes() < LONGEST_YEAR).any():
         raise BarsError(
-            f"{source.name}: dates such as {said[0]!r} have years of two digits; say how they are to be read: "
-            f"{_choices(said[0], tuple(DateOrder))}"
+            f"{source.name}: dates such as {said[0]!r} have years of two digits; "
+            f"{_choices(said[0], tuple(DateOrder), form)}"
         )
     if len(day_first) and len(month_first):
         raise BarsError(
@@ -191,21 +193,23 @@ def _order_of(text: "pl.Series", source: NamedSource) -> DateOrder:
     if len(month_first):
         return DateOrder.MONTH_FIRST
     raise BarsError(
-        f"{source.name}: dates such as {said[0]!r} can be read in two ways; say which is right: "
-        f"{_choices(said[0], (DateOrder.MONTH_FIRST, DateOrder.DAY_FIRST))}"
+        f"{source.name}: dates such as {said[0]!r} can be read in two ways; "
+        f"{_choices(said[0], (DateOrder.MONTH_FIRST, DateOrder.DAY_FIRST), form)}"
     )
 
 
-def _choices(text: str, orders: tuple[DateOrder, ...]) -> str:
+def _choices(text: str, orders: tuple[DateOrder, ...], form: DateForm) -> str:
     """What a date would be in each order in which it exists, and the flag that says so."""
     import polars as pl
 
+    if not form.can_be_told:
+        return "write all dates as 2013-12-31"
     choices: list[str] = []
     for order in orders:
         date = _of_parts(pl.Series([text]), NUMBERED, PARTS[order])[0]
         if date is not None:
             choices.append(f"{date} with --date-order {order}")
-    return " or ".join(choices)
+    return f"say which is right: {' or '.join(choices)}"
 
 
 def _days_of_epochs(text: "pl.Series", source: NamedSource, form: DateForm) -> Days:
@@ -277,9 +281,14 @@ def _days_of_utc(moments: "pl.Series", source: NamedSource, form: DateForm) -> D
         return _days(beside, f"moments in UTC are of the day {where}, as their dates alone would lie on weekends")
     if fit == [True, False]:
         return _days(written)
+    advice = "write the exchange's own days"
+    if form.can_be_told:
+        advice = (
+            "name the exchange's time zone: --time-zone America/New_York, say, or UTC for the date as it is written"
+        )
     raise BarsError(
         f"{source.name}: the moment {moments[0]} in UTC may be of the exchange's session {written[0]} or {beside[0]}; "
-        "name the exchange's time zone: --time-zone America/New_York, say, or UTC for the date as it is written"
+        f"{advice}"
     )
 
 

@@ -62,11 +62,6 @@ class _Text:
     head: Sequence[str]
 
 
-def read_frame(path: Path) -> "pl.DataFrame":
-    """The columns of a file under plain names; see `read_cells`."""
-    return read_cells(path).frame
-
-
 def read_cells(path: Path) -> Cells:
     """The table of a file.
 

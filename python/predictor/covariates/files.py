@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from predictor.bars.columns import SYMBOL, named_texts, renaming, texts_of
 from predictor.bars.dates import sessions_of
-from predictor.bars.files import read_frame
+from predictor.bars.files import read_cells
 from predictor.bars.numbers import numbers_of
 from predictor.covariates.tables import Series, StaticTable, check_name
 from predictor.errors import BarsError, ConfigurationError, CovariatesError
@@ -26,7 +26,7 @@ _MIDNIGHT: Final = r"^[T ]00:00(:00(\.0+)?)?(Z|[+-][0-9:]+)?$"
 def read_series(path: Path) -> tuple[Series, ...]:
     """One series per column of a file; see `CovariateSource.read`."""
     try:
-        return _series(path, read_frame(path))
+        return _series(path, _frame(path))
     except BarsError as error:
         raise CovariatesError(error.message, metadata=error.metadata) from error
 
@@ -34,9 +34,20 @@ def read_series(path: Path) -> tuple[Series, ...]:
 def read_statics(path: Path) -> StaticTable:
     """A file of one row per symbol; see `CovariateSource.read`."""
     try:
-        return _statics(path, read_frame(path))
+        return _statics(path, _frame(path))
     except BarsError as error:
         raise CovariatesError(error.message, metadata=error.metadata) from error
+
+
+def _frame(path: Path) -> "pl.DataFrame":
+    """The columns of a file; commas part those of a text, since between others a point may part thousands."""
+    cells = read_cells(path)
+    if cells.delimiter not in ("", ","):
+        raise CovariatesError(
+            f"{path.name} has {cells.delimiter!r} between its columns, where 1.234 may be more than 1,000; put commas "
+            "between them, and points before decimals"
+        )
+    return cells.frame
 
 
 def _series(path: Path, frame: "pl.DataFrame") -> tuple[Series, ...]:
