@@ -66,6 +66,14 @@ public sealed class CredentialTests(Doors doors, SecureServers servers) : IClass
     }
 
     [Fact]
+    public async Task Who_hangs_up_while_certificates_are_exchanged_is_somebody_who_is_there()
+    {
+        await using var relay = new Relay(Address, bytesOfFirst: 0);
+        var address = new Uri($"https://127.0.0.1:{relay.Address.Port}");
+        await AssertRefusalAsync(address, Options, QuantraReason.Unavailable, "somebody is there and hung up");
+    }
+
+    [Fact]
     public void A_file_without_certificates_is_refused()
     {
         var failure = Assert.Throws<ArgumentException>(() => new QuantraClient(Address, Options with { AuthorityFile = doors.PathOf("bars.csv") }));

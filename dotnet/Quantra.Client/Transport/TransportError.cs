@@ -8,6 +8,10 @@ internal static class TransportError
 {
     private const string DetailsTrailer = "grpc-status-details-bin";
 
+    private const string HungUp =
+        "somebody is there and hung up; one with TLS does so to http://, which should be https:// then, and one with --tls-client-ca "
+        + "to callers whose certificate its authorities do not vouch for";
+
     /// <summary>What gRPC of .NET, C++, Python, Go and Java say of a message that is too large.</summary>
     private static readonly string[] TooLarge = ["message exceeds", "larger than max"];
 
@@ -18,11 +22,8 @@ internal static class TransportError
         ("RemoteCertificateNameMismatch", "its certificate is for other names; connect by one of those, or have one made for this one"),
         ("NotTimeValid", "its certificate has expired, or is not good yet; have whoever runs it put another in its place"),
         ("The remote certificate", "this program trusts no authority that vouches for its certificate; add the one that does"),
-        (
-            "did not complete the HTTP/2 handshake",
-            "somebody is there and hung up; one with TLS does so to http://, which should be https:// then, and one with --tls-client-ca "
-            + "to callers whose certificate its authorities do not vouch for"
-        ),
+        ("did not complete the HTTP/2 handshake", HungUp),
+        ("The SSL connection could not be established, see inner exception. IOException", HungUp),
     ];
 
     /// <summary>The error of a failed call: from the server's details, or else from the status alone.</summary>
