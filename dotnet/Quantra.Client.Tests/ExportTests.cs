@@ -16,14 +16,15 @@ public sealed class ExportTests(Doors doors)
         foreach (var folder in Directory.EnumerateDirectories(doors.PathOf("exports")))
         {
             var path = Assert.Single(Directory.GetFiles(Path.Combine(folder, "source")));
+            var name = Path.GetFileName(path);
             var (panel, problem) = Read(path);
             var clean = Path.Combine(folder, "clean.csv");
             if (panel is null)
-                Assert.EndsWith($"quantra check \"{Path.GetFileName(path)}\" --fix clean.csv", problem, StringComparison.Ordinal);
+                Assert.EndsWith($"""`quantra check "{name}" --fix clean.csv`""", problem, StringComparison.Ordinal);
             else if (File.Exists(clean))
                 Assert.True(panel.Equals(BarPanel.ReadCsv(clean)), path);
             else
-                Assert.Contains(Path.GetFileName(path), Harmless);
+                Assert.Contains(name, Harmless);
             read += panel is null ? 0 : 1;
         }
 

@@ -26,7 +26,7 @@ internal static class BarColumns
     ];
 
     /// <summary>Finds the date and the numbers of bars.</summary>
-    /// <returns>Columns by field, the date among them, those first that every table of bars has.</returns>
+    /// <returns>Columns by field, the date among them.</returns>
     /// <exception cref="QuantraException">One is missing, two may hold the same, or the table is a program's that means something else.</exception>
     public static IReadOnlyDictionary<string, CsvColumn> Of(CsvTable table)
     {

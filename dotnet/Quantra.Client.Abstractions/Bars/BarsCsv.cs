@@ -54,7 +54,7 @@ internal sealed class BarsCsv
     }
 
     private static string Advice(string file) =>
-        $"; if another program wrote the file, let Python write it anew: quantra check \"{file}\" --fix clean.csv";
+        $"""; if another program wrote the file, let Python write it anew: `quantra check "{file}" --fix clean.csv`""";
 
     private void Add(CsvRow row, string nameOfFile)
     {
