@@ -2,7 +2,7 @@
 
 import gzip
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Final
 
@@ -195,8 +195,16 @@ def test_every_mistake_has_an_expectation() -> None:
 
 @pytest.mark.parametrize("name", REFUSED)
 def test_a_mistake_is_refused_with_what_is_wrong_and_what_to_do(name: str) -> None:
-    with pytest.raises(BarsError, match=f"^{REFUSED[name].says}$"):
+    with pytest.raises(BarsError, match=f"^{REFUSED[name].says}{told_in_python(REFUSED[name].options)}$"):
         BarPanel.read(MISTAKES / name)
+
+
+def told_in_python(options: ReadingOptions) -> str:
+    """The end of a message after which these are given."""
+    given = [one.name for one in fields(options) if getattr(options, one.name) != getattr(NO_OPTIONS, one.name)]
+    return (
+        rf"; in Python give options=ReadingOptions\({given[0]}=…\) to BarPanel\.of or BarPanel\.read" if given else ""
+    )
 
 
 @pytest.mark.parametrize("name", REFUSED)

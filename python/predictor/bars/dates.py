@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from predictor.bars.columns import NamedSource
-from predictor.bars.layouts import DateOrder
+from predictor.bars.layouts import DateOrder, in_python
 from predictor.errors import BarsError
 
 if TYPE_CHECKING:
@@ -209,7 +209,7 @@ def _choices(text: str, orders: tuple[DateOrder, ...], form: DateForm) -> str:
         date = _of_parts(pl.Series([text]), NUMBERED, PARTS[order])[0]
         if date is not None:
             choices.append(f"{date} with --date-order {order}")
-    return f"say which is right: {' or '.join(choices)}"
+    return f"say which is right: {' or '.join(choices)}{in_python('date_order')}"
 
 
 def _days_of_epochs(text: "pl.Series", source: NamedSource, form: DateForm) -> Days:
@@ -286,6 +286,10 @@ def _days_of_utc(moments: "pl.Series", source: NamedSource, form: DateForm) -> D
         advice = (
             "name the exchange's time zone: --time-zone America/New_York, say, or UTC for the date as it is written"
         )
+    advice = "write the exchange's own days"
+    if form.can_be_told:
+        zones = "--time-zone America/New_York, say, or UTC for the date as it is written"
+        advice = f"name the exchange's time zone: {zones}{in_python('time_zone')}"
     raise BarsError(
         f"{source.name}: the moment {moments[0]} in UTC may be of the exchange's session {written[0]} or {beside[0]}; "
         f"{advice}"

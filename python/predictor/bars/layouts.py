@@ -209,6 +209,11 @@ SYNONYMS: Final = MappingProxyType(
 BY_NAME: Final = MappingProxyType({layout.name: layout for layout in (PLAIN_LAYOUT, *LAYOUTS)})
 
 
+def in_python(option: str) -> str:
+    """The end of a message that names flags: how a program gives what the flag says."""
+    return f"; in Python give options=ReadingOptions({option}=…) to BarPanel.of or BarPanel.read"
+
+
 def named_layout(name: str) -> Layout:
     """The layout of a name.
 
@@ -235,7 +240,9 @@ def layout_of(columns: Sequence[str], source: str) -> Layout:
     if len(marked) > 1:
         names = [layout.name for layout in marked]
         choices = " or ".join(f"--layout {name}" for name in (*names, PLAIN))
-        raise BarsError(f"{source} has the columns of {listed(names)}; say which of them wrote it: {choices}")
+        raise BarsError(
+            f"{source} has the columns of {listed(names)}; say which of them wrote it: {choices}{in_python('layout')}"
+        )
     return marked[0] if marked else PLAIN_LAYOUT
 
 

@@ -9,6 +9,7 @@ import numpy as np
 from predictor.arrays import BoolArray, FloatArray
 from predictor.bars.columns import NamedSource
 from predictor.bars.dates import check_read
+from predictor.bars.layouts import in_python
 from predictor.errors import BarsError
 
 if TYPE_CHECKING:
@@ -174,6 +175,6 @@ def _decimal_of(columns: "Sequence[pl.Series]", source: NamedSource) -> str:
             raise BarsError(
                 f"{source.name}: row {row + 1} after the header, column {text.name}: {text[row]!r} can be read in two "
                 f"ways, and no other cell tells which is right: {point[row]:g} with --decimal point or "
-                f"{comma[row]:g} with --decimal comma"
+                f"{comma[row]:g} with --decimal comma{in_python('decimal')}"
             )
     return "."

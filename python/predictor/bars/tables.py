@@ -26,6 +26,7 @@ from predictor.bars.layouts import (
     Layout,
     Prices,
     fields_of,
+    in_python,
     layout_of,
     named_layout,
     symbol_of,
@@ -182,7 +183,7 @@ def _check_unit(column: str, source: TableSource) -> None:
     if not source.options.volume_unit:
         raise BarsError(
             f"{source.name}: column {column} may count thousands of shares or single ones; say which: "
-            "1 means 1,000 shares with --volume-unit 1000, or one share with --volume-unit 1"
+            f"1 means 1,000 shares with --volume-unit 1000, or one share with --volume-unit 1{in_python('volume_unit')}"
         )
 
 
