@@ -142,8 +142,8 @@ public sealed class BarPanelTests : IDisposable
     }
 
     [Theory]
-    [InlineData("2013-12-22T15:00:00Z", "2013-12-26T15:00:00Z", "2013-12-23")] // a Sunday: the Monday of Tokyo begins
-    [InlineData("2013-12-24T02:00:00+00:00", "2013-12-28T02:00:00+00:00", "2013-12-23")] // a Saturday: the evening of New York's Friday
+    [InlineData("2013-12-22T10:00:00Z", "2013-12-26T15:00:00Z", "2013-12-23")] // a Sunday: the Monday of Tokyo begins
+    [InlineData("2013-12-24T09:59:00+00:00", "2013-12-28T02:00:00+00:00", "2013-12-23")] // a Saturday: the evening of New York's Friday
     [InlineData("2013-12-22T00:00:00Z", "2013-12-26T00:00:00Z", "2013-12-22")]
     [InlineData("2013-12-23T21:00:00Z", "2013-12-27T21:00:00Z", "2013-12-23")]
     [InlineData("2013-12-22T15:00:00+09:00", "2013-12-26T15:00:00+09:00", "2013-12-22")]
@@ -154,6 +154,20 @@ public sealed class BarPanelTests : IDisposable
         var day = DateOnly.ParseExact(session, "yyyy-MM-dd", CultureInfo.InvariantCulture);
         Assert.Equal([day, day.AddDays(4)], panel.Sessions.ToArray());
         Assert.Equal([1, 2], panel.Close.ToArray());
+    }
+
+    [Fact]
+    public void Bars_four_days_apart_are_those_of_days()
+    {
+        var days = Enumerable.Range(0, 6).Select(place => $"{new DateOnly(2013, 12, 2).AddDays(4 * place):yyyyMMdd},1,1,1,1,1\n");
+        Assert.Equal(6, Read("date,open,high,low,close,volume\n" + string.Concat(days)).Sessions.Length);
+    }
+
+    [Fact]
+    public void A_long_line_that_is_no_header_is_not_repeated_whole()
+    {
+        var failure = Assert.Throws<QuantraException>(() => Read("{\"bars\": [" + new string('1', 100_000) + "]}\n"));
+        Assert.InRange(failure.Message.Length, 1, 400);
     }
 
     [Fact]
@@ -212,6 +226,7 @@ public sealed class BarPanelTests : IDisposable
     [InlineData("date,open,high,low,volume\n2013-12-31,1,1,1,1\n", "no column close")]
     [InlineData("day,time,open,high,low,close,volume\n2013-12-31,16:00,1,1,1,1,1\n", "columns time, day may each hold the date; rename the right one to date")]
     [InlineData("timestamp,open,high,low,close,volume,trade_count,vwap\n2013-12-31T05:00:00Z,1,1,1,1,1,1,1\n", "Alpaca's columns timestamp, trade_count, vwap")]
+    [InlineData("unix,date,symbol,open,high,low,close,volume btc,volume\n1,2013-12-31,A,1,1,1,1,1,1\n", "CryptoDataDownload's columns unix, date, symbol")]
     [InlineData("date,open,high,low,close,volume\n2013-12-30T25:00:00Z,1,1,1,1,1\n", "'2013-12-30T25:00:00Z' is not a moment")]
     [InlineData("date,open,high,low,close,volume\n2013-12-30T15:00:00Z,1,1,1,1,1\n", "the moment 2013-12-30T15:00:00Z in UTC may be of the exchange's session 2013-12-30 or 2013-12-31")]
     [InlineData("date,open,high,low,close,volume\n20131202,1,1,1,1,1\n20131209,1,1,1,1,1\n20131216,1,1,1,1,1\n20131221,1,1,1,1,1\n20131230,1,1,1,1,1\n", "its bars are 7 days apart, the nearest 5; daily ones are read")]

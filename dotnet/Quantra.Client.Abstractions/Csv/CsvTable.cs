@@ -9,6 +9,7 @@ internal sealed class CsvTable : IDisposable
     public const string Symbol = "symbol";
 
     private const int MostShown = 20;
+    private const int LongestShown = 60;
 
     // Names with no other meaning. Names such as code, name or isin may have one: errors suggest them, and none is assumed.
     private static readonly string[] SymbolNames = [Symbol, "ticker", "ticker_symbol", "stock_symbol"];
@@ -29,7 +30,7 @@ internal sealed class CsvTable : IDisposable
         foreach (var (name, place) in names.Select((name, place) => (name, place)))
         {
             if (!_places.TryAdd(name, place))
-                throw Refusal($"more than one column {name}");
+                throw Refusal($"more than one column {Short(name)}");
         }
 
         _symbolColumns = [.. SymbolNames.Where(_places.ContainsKey).Select(name => new CsvColumn(name, _places[name]))];
@@ -140,7 +141,9 @@ internal sealed class CsvTable : IDisposable
     private string Shown() =>
         Columns.Any(name => name.Any(one => one == '\uFFFD' || (char.IsControl(one) && one != '\t')))
             ? "no columns, as it is no text"
-            : string.Join(", ", Columns.Take(MostShown)) + (Columns.Count > MostShown ? $" and {Columns.Count - MostShown} more" : "");
+            : string.Join(", ", Columns.Take(MostShown).Select(Short)) + (Columns.Count > MostShown ? $" and {Columns.Count - MostShown} more" : "");
+
+    private static string Short(string name) => name.Length > LongestShown ? name[..LongestShown] + "…" : name;
 
     private static string Normal(string name) => name.Trim().ToLowerInvariant().Replace(' ', '_');
 

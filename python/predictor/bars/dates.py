@@ -283,11 +283,6 @@ def _days_of_utc(moments: "pl.Series", source: NamedSource, form: DateForm) -> D
         return _days(written)
     advice = "write the exchange's own days"
     if form.can_be_told:
-        advice = (
-            "name the exchange's time zone: --time-zone America/New_York, say, or UTC for the date as it is written"
-        )
-    advice = "write the exchange's own days"
-    if form.can_be_told:
         zones = "--time-zone America/New_York, say, or UTC for the date as it is written"
         advice = f"name the exchange's time zone: {zones}{in_python('time_zone')}"
     raise BarsError(
