@@ -13,9 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from predictor.arrays import BoolArray, FloatArray
-from predictor.errors import BarsError, listed
+from predictor.errors import BarsError, listed, shown_date
 
 LONGEST_NAME: Final = 64
+MOST_NAMED: Final = 5
+"""Bars that break a rule and are named beside the first; the others are counted."""
 LEAP_DAY: Final = 229
 REAL_DAYS: Final = np.zeros(10_000, np.bool_)
 """Which mmdd are days of a year, a leap year's among them."""
@@ -110,7 +112,7 @@ def frozen_column(name: str, values: NDArray[np.floating | np.integer], shape: t
 
 
 def check_bars(symbols: tuple[str, ...], sessions: NDArray[np.int32], fields: Mapping[str, FloatArray]) -> None:
-    """Refuse the first bar that no market can have made.
+    """Refuse bars that no market can have made.
 
     Args:
         symbols: S names.
@@ -119,7 +121,7 @@ def check_bars(symbols: tuple[str, ...], sessions: NDArray[np.int32], fields: Ma
             NaN = no bar.
 
     Raises:
-        BarsError: Naming symbol, date, field and value.
+        BarsError: Naming symbol, date, field and value of the first, and how many more there are.
     """
     sound = _sound_bars(fields)
     if sound.all():
@@ -130,7 +132,19 @@ def check_bars(symbols: tuple[str, ...], sessions: NDArray[np.int32], fields: Ma
     row, column = divmod(int(np.argmin(sound)), sessions.size)
     bar = {name: float(values[row, column]) for name, values in fields.items()}
     field, rule = _broken_rule(bar)
+    rule += _further(symbols, sessions, sound)
     raise BarsError.at(symbols[row], int(sessions[column]), field, bar[field], rule)
+
+
+def _further(symbols: tuple[str, ...], sessions: NDArray[np.int32], sound: BoolArray) -> str:
+    """What a message says of the bars that break a rule beside the first; nothing if there is none."""
+    places = np.flatnonzero(~sound)[1:]
+    if not places.size:
+        return ""
+    rows, columns = np.divmod(places[:MOST_NAMED], sessions.size)
+    named = (f"{symbols[row]} {shown_date(int(sessions[column]))}" for row, column in zip(rows, columns, strict=True))
+    unnamed = f" and {places.size - MOST_NAMED:,} more" if places.size > MOST_NAMED else ""
+    return f"; {places.size:,} more bar{'s' if places.size > 1 else ''} must be mended: {', '.join(named)}{unnamed}"
 
 
 def _sound_bars(fields: Mapping[str, FloatArray]) -> BoolArray:
@@ -176,7 +190,7 @@ def check_events(
     sound: BoolArray,
     rule: str,
 ) -> None:
-    """Refuse the first split or dividend that breaks its rule.
+    """Refuse splits or dividends that break their rule.
 
     Args:
         symbols: S names.
@@ -187,9 +201,10 @@ def check_events(
         rule: What the message says of a value that does not.
 
     Raises:
-        BarsError: Naming symbol, date, field and value.
+        BarsError: Naming symbol, date, field and value of the first, and how many more there are.
     """
     sound = sound | np.isnan(values)
     if not sound.all():
         row, column = divmod(int(np.argmin(sound)), sessions.size)
+        rule += _further(symbols, sessions, sound)
         raise BarsError.at(symbols[row], int(sessions[column]), field, float(values[row, column]), rule)
