@@ -6,7 +6,7 @@ public sealed class OwnServerTests(Doors doors, OwnServer server) : IClassFixtur
     private static CancellationToken Token => TestContext.Current.CancellationToken;
 
     /// <summary>A client that waits for a server as long as it takes to start.</summary>
-    private QuantraClient Patient => new(server.Address, new() { MaxAttempts = 20, Timeout = TimeSpan.FromSeconds(60) });
+    private QuantraClient Patient => new(server.Address, new() { MaxAttempts = 1_000, Timeout = TimeSpan.FromSeconds(60) });
 
     [Fact]
     public async Task A_stream_and_a_session_go_on_with_a_server_that_is_killed_and_started_again()

@@ -197,7 +197,7 @@ public sealed class QuantraClientTests(Doors doors)
         Assert.Throws<ArgumentOutOfRangeException>(() => new QuantraClientOptions { MaxRequestBytes = 0 });
         Assert.Throws<ArgumentOutOfRangeException>(() => new QuantraClientOptions { MaxInFlight = 0 });
         Assert.Throws<ArgumentOutOfRangeException>(() => new QuantraClientOptions { MaxAttempts = 0 });
-        Assert.Throws<ArgumentOutOfRangeException>(() => new QuantraClientOptions { MaxAttempts = 21 });
+        Assert.Throws<ArgumentOutOfRangeException>(() => new QuantraClientOptions { MaxAttempts = 1_001 });
         Assert.Throws<ArgumentOutOfRangeException>(() => new QuantraClientOptions { GraceTime = TimeSpan.Zero });
         Assert.Throws<ArgumentOutOfRangeException>(() => new QuantraClientOptions { ConnectTimeout = TimeSpan.Zero });
         Assert.Throws<ArgumentOutOfRangeException>(() => new QuantraClientOptions { PingInterval = TimeSpan.FromSeconds(0.9) });

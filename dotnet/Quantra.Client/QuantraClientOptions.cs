@@ -76,7 +76,9 @@ public sealed record QuantraClientOptions
     /// How often a call may be tried, by a client that opens its own channel: while the server is not there (UNAVAILABLE) or has
     /// too much to do (QUEUE_FULL), which then says when to come again. All attempts share the call's <see cref="Timeout"/>.
     /// </summary>
-    /// <value>1 = only once; at least 1, at most 20; 8 by default, over about a second and a half if nobody answers.</value>
+    /// <value>
+    /// 1 = only once; at least 1, at most 1,000, which takes over eight minutes if nobody answers; 8 by default, over about a second and a half.
+    /// </value>
     /// <remarks>
     /// Nothing is done twice by it: forecasts and explanations change nothing. A stream that breaks goes on over another call with what
     /// has no answer yet, unless it breaks as often without any answer; a request of it that was refused as QUEUE_FULL is tried as often.
@@ -87,7 +89,7 @@ public sealed record QuantraClientOptions
         init
         {
             ArgumentOutOfRangeException.ThrowIfLessThan(value, 1);
-            ArgumentOutOfRangeException.ThrowIfGreaterThan(value, 20);
+            ArgumentOutOfRangeException.ThrowIfGreaterThan(value, 1_000);
             _maxAttempts = value;
         }
     }
