@@ -64,7 +64,8 @@ async def ask(
 
 def ended(refused: Any, took_s: float) -> Ended:
     """Read what the error of a failed call says beside its status."""
-    told: dict[str, str | bytes] = dict(refused.trailing_metadata() or ())
+    # older versions of gRPC name whole pairs as the keys, so that dict() needs the pairs themselves
+    told: dict[str, str | bytes] = dict(tuple(refused.trailing_metadata() or ()))
     details = told.get(DETAILS)
     return Ended(
         code=refused.code(),
