@@ -113,6 +113,21 @@ def test_every_kind_of_network_is_here() -> None:
     assert {case.kind for case in CASES.values()} == {name for name, kind in KINDS.items() if kind.learns}
 
 
+@pytest.fixture(scope="module")
+def lstms_are_taken_apart_rightly() -> bool:
+    """Torch 2.11 gives states of four dimensions where an LSTM's parts are looked at on a device without memory."""
+    with OneDevice(), torch.inference_mode():
+        state = nn.LSTM(2, 3, device=META)(torch.empty(5, 4, 2, device=META))[1][0]
+    return state.ndim == 3
+
+
+@pytest.fixture
+def for_this_torch(request: pytest.FixtureRequest, *, lstms_are_taken_apart_rightly: bool) -> None:
+    case = request.getfixturevalue("case") if "case" in request.fixturenames else CASES["tft"]
+    if case.kind == "tft" and not lstms_are_taken_apart_rightly:
+        pytest.skip(f"torch {torch.__version__} takes LSTMs with states apart wrongly on a device without memory")
+
+
 def _inputs(sizes: InputSizes, rows: int = ROWS) -> Inputs:
     """On the host."""
     generator = torch.Generator().manual_seed(1)
@@ -162,6 +177,7 @@ def test_a_training_step_stays_on_the_device_and_reads_from_it_only_the_count(ca
     assert all(parameter.grad is not None for parameter in network.parameters())
 
 
+@pytest.mark.usefixtures("for_this_torch")
 @LEARNT
 def test_a_loss_that_was_first_asked_in_inference_mode_still_teaches(case: Case) -> None:
     network = case.build()
@@ -185,6 +201,7 @@ def test_a_gpu_takes_every_training_step(case: Case) -> None:
         assert bool(loss.mean.isfinite())
 
 
+@pytest.mark.usefixtures("for_this_torch")
 @ALL
 def test_a_forecast_stays_on_the_device_until_it_is_brought_to_the_host(case: Case) -> None:
     engine = Engine(freeze(case.build()), _output(), device=META, max_rows=2 * STOCKS)
@@ -202,6 +219,7 @@ def test_a_forecast_stays_on_the_device_until_it_is_brought_to_the_host(case: Ca
     assert case.kind != "tft" or len(shapes) == 4
 
 
+@pytest.mark.usefixtures("for_this_torch")
 def test_many_windows_of_a_tft_at_once_stay_on_the_device() -> None:
     case = CASES["tft"]
     engine = Engine(freeze(case.build()), _output(), device=META, max_rows=300)

@@ -137,14 +137,13 @@ def _excel(path: Path) -> "pl.DataFrame":
     """The only sheet of a workbook."""
     _require("fastexcel", "excel", path)
     import fastexcel
-    import polars as pl
 
     try:
         book = fastexcel.read_excel(path)
         names = book.sheet_names
         if len(names) != 1:
             raise BarsError(f"{path.name} has the sheets {listed(names)}; save the one of bars as a file of its own")
-        return pl.DataFrame(book.load_sheet(0))
+        return book.load_sheet(0).to_polars()
     except fastexcel.FastExcelError as error:
         raise BarsError(
             f"{path.name} cannot be read: {str(error).splitlines()[0]}; open it in Excel and save it anew"
