@@ -6,7 +6,7 @@ PIP := $(BIN)/python -m pip install --disable-pip-version-check --constraint con
 
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: demo test test-slow test-protobuf6 check check-python check-dotnet protos bench clean
+.PHONY: demo test test-slow test-lowest check check-python check-dotnet protos bench clean
 
 demo: $(VENV)/demo.stamp
 	$(BIN)/quantra demo
@@ -19,10 +19,12 @@ test: $(VENV)/dev.stamp
 test-slow: $(VENV)/dev.stamp
 	$(BIN)/python -m pytest -m minutes
 
-# The generated code and the server must work beside both major versions of protobuf; tritonclient knows the older alone.
-test-protobuf6: .venv-protobuf6/stamp
-	.venv-protobuf6/bin/python -m pytest -n auto tests/predictor/test_wire.py tests/predictor/test_server.py tests/predictor/test_client.py \
-	  tests/predictor/test_kserve.py tests/predictor/test_kserve_server.py tests/predictor/test_kserve_tritonclient.py
+# The lowest versions that are allowed must do. One of them is protobuf 6, beside which tritonclient works.
+test-lowest: .venv-lowest/stamp
+	.venv-lowest/bin/python -m pytest -n auto tests/predictor/test_wire.py tests/predictor/test_server.py tests/predictor/test_client.py \
+	  tests/predictor/test_kserve.py tests/predictor/test_kserve_server.py tests/predictor/test_kserve_tritonclient.py \
+	  tests/predictor/test_secure_server.py tests/predictor/test_cli.py tests/predictor/test_report.py tests/predictor/test_export.py \
+	  tests/newcomer/test_exports.py tests/newcomer/test_frames.py tests/trainers/test_stock_baseline_fits.py
 
 check: check-python check-dotnet
 
@@ -59,11 +61,14 @@ $(VENV)/dev.stamp: pyproject.toml constraints.txt | $(VENV)/bin/python
 	$(PIP) --editable '.[dev]'
 	touch $@ $(VENV)/demo.stamp
 
-.venv-protobuf6/stamp: pyproject.toml constraints.txt
-	$(PYTHON) -m venv .venv-protobuf6
-	.venv-protobuf6/bin/python -m pip install --disable-pip-version-check --constraint constraints.txt \
-	  --editable '.[cli,data,calendars]' 'protobuf>=6.33,<7' 'tritonclient[grpc]>=2.60,<3' 'pytest<9.2' pytest-xdist hypothesis bokeh_sampledata
+# Torch is the tested one, for its lowest version fetches gigabytes; pip has no --resolution.
+.venv-lowest/stamp: pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv-lowest
+	.venv-lowest/bin/python -m pip install --disable-pip-version-check --constraint constraints.txt torch 'uv<1'
+	.venv-lowest/bin/uv pip install --python .venv-lowest/bin/python --resolution lowest-direct --constraint constraints.txt \
+	  --editable '.[all,arrow,pandas]' 'protobuf>=6.33.5,<7' 'tritonclient[grpc]>=2.60,<3' \
+	  'pytest>=9,<9.2' 'pytest-xdist>=3.8,<4' 'hypothesis>=6.130,<7'
 	touch $@
 
 clean:
-	rm -rf $(VENV) .venv-protobuf6 .venv-protos
+	rm -rf $(VENV) .venv-lowest .venv-protos

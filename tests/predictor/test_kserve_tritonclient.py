@@ -1,4 +1,4 @@
-"""An unchanged tritonclient against `quantra serve`; it needs protobuf below 7, so `make test-protobuf6` runs this."""
+"""An unchanged tritonclient against `quantra serve`; it needs protobuf below 7, so `make test-lowest` runs this."""
 
 import json
 import os
@@ -23,7 +23,7 @@ from predictor.client import QuantraClient
 from predictor.forecast import Forecast
 
 if find_spec("tritonclient") is None:
-    pytest.skip("tritonclient is not installed; `make test-protobuf6` has it", allow_module_level=True)
+    pytest.skip("tritonclient is not installed; `make test-lowest` has it", allow_module_level=True)
 
 ROOT = Path(__file__).parents[2]
 SESSION = ROOT / "tests" / "tritonclient_session.py"
