@@ -1,9 +1,11 @@
 """One thread for torch in every test, where torch is installed: results and times then do not depend on the machine.
 
-And every line of a log that the suite makes is looked at.
+Ctrl+C does what it does in a terminal, also where whoever started the tests ignores it, as a shell does for what runs
+in the background. And every line of a log that the suite makes is looked at.
 """
 
 import importlib.util
+import signal
 from collections.abc import Iterator
 
 import pytest
@@ -13,6 +15,9 @@ if importlib.util.find_spec("torch") is not None:
     import torch
 
     torch.set_num_threads(1)
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 TOGETHER = {
     "test_demo.py",

@@ -5,7 +5,6 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -28,14 +27,6 @@ except KeyboardInterrupt:
     raise ImportError("a library that makes something else of Ctrl+C") from None
 """
 """A library that takes for ever to load."""
-
-
-@pytest.fixture(autouse=True)
-def _heeding_ctrl_c() -> Iterator[None]:
-    """Programs begin as in a terminal, also where whoever started the tests ignores Ctrl+C."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
 
 
 def interrupted(library: str, folder: Path, *command: str) -> tuple[int, str, str]:
@@ -95,8 +86,11 @@ def test_what_ctrl_c_does_otherwise_is_as_before_when_all_is_loaded() -> None:
 
 def test_a_process_that_takes_no_heed_of_ctrl_c_still_takes_none() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    with loading():
-        assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    try:
+        with loading():
+            assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def test_another_thread_loads_without_touching_ctrl_c() -> None:
