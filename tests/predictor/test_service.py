@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -353,6 +354,22 @@ def test_a_forked_child_is_refused_at_once_after_its_parent_has_predicted(model:
         said = in_a_fork(lambda: asked_in_a_fork(service))
         assert f"work in process {os.getpid()}, from which this one was forked" in said
         assert _predict(service) == ()
+
+
+def test_no_thread_is_made_before_it_begins(model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From Python 3.13 on, a forked child cannot start a thread that its parent has made."""
+    made: list[threading.Thread] = []
+    make = threading.Thread.__init__
+
+    def noted(thread: threading.Thread, *given: Any, **named: Any) -> None:
+        make(thread, *given, **named)
+        made.append(thread)
+
+    monkeypatch.setattr(threading.Thread, "__init__", noted)
+    with PredictionService(_registry(model)) as service:
+        assert made == []
+        assert _predict(service) == ()
+        assert [thread.name for thread in made] == ["predict-small"]
 
 
 def asked_here_in_a_fork(service: PredictionService) -> str:

@@ -173,8 +173,30 @@ def test_a_password_in_the_storages_address_is_refused(uri: str) -> None:
 
 
 def test_a_database_without_a_driver_cannot_be_opened() -> None:
-    with pytest.raises(ConfigurationError, match="storage of study 'quantra' cannot be opened: "):
-        open_study(Storage(uri="oracle://host/db", name="quantra"), {}, seed=0)
+    with (
+        pytest.raises(ConfigurationError, match="storage of study 'quantra' cannot be opened: "),
+        open_study(Storage(uri="oracle://host/db", name="quantra"), {}, seed=0),
+    ):
+        raise AssertionError
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="open files are listed under Linux alone")
+def test_a_studys_database_is_closed_at_the_end(tmp_path: Path) -> None:
+    database = tmp_path / "tune.db"
+
+    def is_open() -> bool:
+        return any(one.is_symlink() and one.readlink() == database for one in Path("/proc/self/fd").iterdir())
+
+    with open_study(Storage(uri=f"sqlite:///{database}", name="quantra"), {}, seed=0) as study:
+        assert study.trials == []
+        assert is_open()
+    assert not is_open()
+    with (
+        pytest.raises(ConfigurationError, match="other bars, features or settings"),
+        open_study(Storage(uri=f"sqlite:///{database}", name="quantra"), {"bars": 1}, seed=0),
+    ):
+        raise AssertionError
+    assert not is_open()
 
 
 def test_the_figures_of_a_search_are_the_fresh_seeds() -> None:

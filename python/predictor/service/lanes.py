@@ -82,6 +82,24 @@ Read = tuple[Prediction, Sequence[ReadInstance]]
 
 
 @final
+class LateThread:
+    """A thread that is made when it begins: since Python 3.13, one made before a fork cannot begin after it."""
+
+    def __init__(self, run: Callable[[], None], name: str) -> None:
+        self._run, self._name = run, name
+        self._once = threading.Lock()
+        self._has_begun = False
+
+    def begin(self) -> None:
+        """Start it if nobody has."""
+        if not self._has_begun:
+            with self._once:
+                if not self._has_begun:
+                    threading.Thread(target=self._run, name=self._name, daemon=True).start()
+                    self._has_begun = True
+
+
+@final
 class PredictionLane:
     """One thread that answers what waits for one model: all of it together, as it piled up, without waiting for more.
 
@@ -102,14 +120,13 @@ class PredictionLane:
         self._clock = clock
         self._most_rows = most_rows
         self._max_age_sessions = max_age_sessions
-        self._thread = threading.Thread(target=self._run, name=f"predict-{model.identity.name}", daemon=True)
-        self._begin = threading.Lock()
+        self._thread = LateThread(self._run, f"predict-{model.identity.name}")
 
     def put(self, item: Prediction) -> None:
         """Let a call wait for this model; raises as `WorkQueue.put`."""
         self._note(item)
         self._queue.put(self._line, item)
-        _begin(self._thread, self._begin)
+        self._thread.begin()
 
     def answer_alone(self, item: Prediction) -> bool:
         """Answer a call in the caller's own thread; False, and nothing done, where others wait or are being answered.
@@ -275,13 +292,12 @@ class TurnLane:
         self._queue = queue
         self._clock = clock
         self._deadline_of = deadline_of
-        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
-        self._begin = threading.Lock()
+        self._thread = LateThread(self._run, name)
 
     def put(self, line: str, item: Item[Any, Any]) -> None:
         """Let a call wait for its turn among those of its line; raises as `WorkQueue.put`."""
         self._queue.put(line, item)
-        _begin(self._thread, self._begin)
+        self._thread.begin()
 
     def _run(self) -> None:
         while (item := self._queue.take_in_turn()) is not None:
@@ -305,11 +321,3 @@ class TurnLane:
         if answer is not None:
             item.answer.set_result(answer)
         return answer is not None
-
-
-def _begin(thread: threading.Thread, once: threading.Lock) -> None:
-    """Start the thread if nobody has."""
-    if thread.ident is None:
-        with once:
-            if thread.ident is None:
-                thread.start()

@@ -22,7 +22,7 @@ from trainers.stock.splits import Part, Splits
 from trainers.stock.tuning.storage import Storage, open_study
 
 if TYPE_CHECKING:
-    from optuna import Trial
+    from optuna import Study, Trial
     from optuna.trial import FrozenTrial
 
 
@@ -158,7 +158,11 @@ def search(
         ConfigurationError: see `open_study`; or no trial of an earlier run came to an end, and no more are asked for.
         LoopError: a trial failed before any came to an end.
     """
-    study = open_study(storage, asked.settings, asked.recipe.optimisation.seed)
+    with open_study(storage, asked.settings, asked.recipe.optimisation.seed) as study:
+        return _searched(asked, study, consume, announce)
+
+
+def _searched(asked: Search, study: "Study", consume: Consumer, announce: Callable[[str], None]) -> SearchResult:
     from optuna.trial import TrialState
 
     complete, pruned, failed = TrialState.COMPLETE, TrialState.PRUNED, TrialState.FAIL
@@ -173,8 +177,8 @@ def search(
         study.optimize(partial(_loss_of_trial, asked, consume), n_trials=1, catch=forgiven)
     if not ended(complete):
         raise ConfigurationError(
-            f"none of the {len(ended(pruned, failed))} trials in study {storage.name!r} finished; fix what made them "
-            "fail and ask for more --trials, or choose another --storage"
+            f"none of the {len(ended(pruned, failed))} trials in study {study.study_name!r} finished; fix what made "
+            "them fail and ask for more --trials, or choose another --storage"
         )
     recipe = suggested(study.best_trial, asked.recipe)
     return SearchResult(

@@ -2,7 +2,8 @@
 
 import hashlib
 import re
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Final
@@ -14,6 +15,7 @@ from predictor.errors import ConfigurationError, MissingPackageError
 
 if TYPE_CHECKING:
     from optuna import Study
+    from optuna.storages import RDBStorage
 
 SETTINGS: Final = "settings_sha256"
 STARTUP_TRIALS: Final = 5
@@ -47,8 +49,9 @@ def require_optuna() -> None:
         raise MissingPackageError.of("optuna", "tune", "a search for settings")
 
 
-def open_study(storage: Storage, settings: Mapping[str, Json], seed: int) -> "Study":
-    """The study, made if it is not there.
+@contextmanager
+def open_study(storage: Storage, settings: Mapping[str, Json], seed: int) -> "Generator[Study]":
+    """The study, made if it is not there; its database is closed at the end.
 
     Args:
         storage: where it is.
@@ -64,20 +67,30 @@ def open_study(storage: Storage, settings: Mapping[str, Json], seed: int) -> "St
     from sqlalchemy.exc import SQLAlchemyError
 
     optuna.logging.set_verbosity(optuna.logging.ERROR)
-    try:
-        study = optuna.create_study(
-            storage=storage.uri,
-            study_name=storage.name,
-            load_if_exists=True,
-            direction="minimize",
-            pruner=optuna.pruners.MedianPruner(n_startup_trials=STARTUP_TRIALS, n_warmup_steps=WARMUP_EPOCHS),
-        )
-    except (SQLAlchemyError, ImportError) as error:  # the second: no driver for such a database is installed
-        raise ConfigurationError(f"the storage of study {storage.name!r} cannot be opened: {error.args[0]}") from error
-    # Another seed after each stop: the same one would draw the same first trials again.
-    study.sampler = optuna.samplers.TPESampler(seed=seed + len(study.trials), n_startup_trials=STARTUP_TRIALS)
-    _check_same(study, settings)
-    return study
+    with ExitStack() as ending:
+        try:
+            database = optuna.storages.RDBStorage(storage.uri)
+            ending.callback(_close, database)
+            study = optuna.create_study(
+                storage=database,
+                study_name=storage.name,
+                load_if_exists=True,
+                direction="minimize",
+                pruner=optuna.pruners.MedianPruner(n_startup_trials=STARTUP_TRIALS, n_warmup_steps=WARMUP_EPOCHS),
+            )
+        except (SQLAlchemyError, ImportError) as error:  # the second: no driver for such a database is installed
+            problem = f"the storage of study {storage.name!r} cannot be opened: {error.args[0]}"
+            raise ConfigurationError(problem) from error
+        # Another seed after each stop: the same one would draw the same first trials again.
+        study.sampler = optuna.samplers.TPESampler(seed=seed + len(study.trials), n_startup_trials=STARTUP_TRIALS)
+        _check_same(study, settings)
+        yield study
+
+
+def _close(database: "RDBStorage") -> None:
+    """Let go of the file or the server; optuna itself leaves that to the garbage collector."""
+    database.remove_session()
+    database.engine.dispose()
 
 
 def _check_same(study: "Study", settings: Mapping[str, Json]) -> None:
