@@ -64,8 +64,7 @@ async def ask(
 
 def ended(refused: Any, took_s: float) -> Ended:
     """Read what the error of a failed call says beside its status."""
-    # older versions of gRPC name whole pairs as the keys, so that dict() needs the pairs themselves
-    told: dict[str, str | bytes] = dict(tuple(refused.trailing_metadata() or ()))
+    told: dict[str, str | bytes] = dict(refused.trailing_metadata() or ())
     details = told.get(DETAILS)
     return Ended(
         code=refused.code(),

@@ -55,13 +55,13 @@ def shown_date(day: int) -> str:
     return f"{day // 10000:04d}-{day // 100 % 100:02d}-{day % 100:02d}"
 
 
-_MOST_LISTED: Final = 5
+MOST_LISTED: Final = 5
 
 
-def listed(names: Sequence[str]) -> str:
-    """The first few names, and how many more there are, as messages show them."""
-    more = len(names) - _MOST_LISTED
-    return ", ".join(names[:_MOST_LISTED]) + (f" and {more} more" if more > 0 else "")
+def listed(names: Sequence[str], count: int = 0) -> str:
+    """The first few names, and how many more there are, as messages show them; `count` if `names` are not all."""
+    more = max(len(names), count) - MOST_LISTED
+    return ", ".join(names[:MOST_LISTED]) + (f" and {more} more" if more > 0 else "")
 
 
 class Status(StrEnum):

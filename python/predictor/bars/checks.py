@@ -13,11 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from predictor.arrays import BoolArray, FloatArray
-from predictor.errors import BarsError, listed, shown_date
+from predictor.errors import MOST_LISTED, BarsError, listed, shown_date
 
 LONGEST_NAME: Final = 64
-MOST_NAMED: Final = 5
-"""Bars that break a rule and are named beside the first; the others are counted."""
 LEAP_DAY: Final = 229
 REAL_DAYS: Final = np.zeros(10_000, np.bool_)
 """Which mmdd are days of a year, a leap year's among them."""
@@ -132,8 +130,8 @@ def check_bars(symbols: tuple[str, ...], sessions: NDArray[np.int32], fields: Ma
     row, column = divmod(int(np.argmin(sound)), sessions.size)
     bar = {name: float(values[row, column]) for name, values in fields.items()}
     field, rule = _broken_rule(bar)
-    rule += _further(symbols, sessions, sound)
-    raise BarsError.at(symbols[row], int(sessions[column]), field, bar[field], rule)
+    told = rule + _further(symbols, sessions, sound)
+    raise BarsError.at(symbols[row], int(sessions[column]), field, bar[field], told)
 
 
 def _further(symbols: tuple[str, ...], sessions: NDArray[np.int32], sound: BoolArray) -> str:
@@ -141,10 +139,9 @@ def _further(symbols: tuple[str, ...], sessions: NDArray[np.int32], sound: BoolA
     places = np.flatnonzero(~sound)[1:]
     if not places.size:
         return ""
-    rows, columns = np.divmod(places[:MOST_NAMED], sessions.size)
-    named = (f"{symbols[row]} {shown_date(int(sessions[column]))}" for row, column in zip(rows, columns, strict=True))
-    unnamed = f" and {places.size - MOST_NAMED:,} more" if places.size > MOST_NAMED else ""
-    return f"; {places.size:,} more bar{'s' if places.size > 1 else ''} must be mended: {', '.join(named)}{unnamed}"
+    rows, columns = np.divmod(places[:MOST_LISTED], sessions.size)
+    named = [f"{symbols[row]} {shown_date(int(sessions[column]))}" for row, column in zip(rows, columns, strict=True)]
+    return f"; {places.size} more bar{'s' if places.size > 1 else ''} must be mended: {listed(named, places.size)}"
 
 
 def _sound_bars(fields: Mapping[str, FloatArray]) -> BoolArray:
@@ -206,5 +203,5 @@ def check_events(
     sound = sound | np.isnan(values)
     if not sound.all():
         row, column = divmod(int(np.argmin(sound)), sessions.size)
-        rule += _further(symbols, sessions, sound)
-        raise BarsError.at(symbols[row], int(sessions[column]), field, float(values[row, column]), rule)
+        told = rule + _further(symbols, sessions, sound)
+        raise BarsError.at(symbols[row], int(sessions[column]), field, float(values[row, column]), told)

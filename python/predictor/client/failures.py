@@ -78,7 +78,7 @@ def _network_error(failure: grpc.RpcError, target: str, timeout_s: float) -> Qua
 
 def _advice(target: str, details: str) -> str:
     """What is probably wrong where nobody answers, from what gRPC says of it."""
-    if "Hostname Verification" in details or "in peer certificate" in details:
+    if "Hostname Verification" in details:
         return "its certificate is for other names: connect by one of those, or have one made for this one"
     if "certificate has expired" in details:
         return "its certificate has expired: have whoever runs it put another in its place"
