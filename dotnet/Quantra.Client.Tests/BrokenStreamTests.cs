@@ -59,6 +59,17 @@ public sealed class BrokenStreamTests(Doors doors)
     }
 
     [Fact]
+    public async Task A_request_ends_at_its_time_however_often_its_stream_may_be_tried()
+    {
+        await using var client = new QuantraClient(new Uri("http://127.0.0.1:1"), new() { MaxAttempts = 1_000, Timeout = TimeSpan.FromSeconds(1) });
+        var result = Assert.Single(await client.PredictStreamAsync(Requests.Of(Request), Token).ReadAsync(Token));
+        Assert.Equal(QuantraReason.DeadlineExceeded, result.Error?.Reason);
+        var opening = client.OpenSessionAsync(new SessionRequest("small", Request.Bars!), Token);
+        var failure = await Assert.ThrowsAsync<QuantraException>(() => opening.WaitAsync(TimeSpan.FromSeconds(60), Token));
+        Assert.True(failure.Reason is QuantraReason.DeadlineExceeded or QuantraReason.Unavailable, failure.Message);
+    }
+
+    [Fact]
     public async Task A_request_that_is_too_large_is_its_own_result()
     {
         await using var client = new QuantraClient(doors.Address, new() { MaxRequestBytes = 10_000 });
