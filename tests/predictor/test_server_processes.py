@@ -18,6 +18,7 @@ from urllib.request import urlopen
 import grpc
 import pytest
 from artifacts import recent_bars, save_small_artifact, small_models
+from child_processes import children_of, parent_of
 from google.protobuf.message import Message
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from serving import failed_start, lines_of
@@ -88,21 +89,6 @@ class Team:
                 failed: grpc.Call = error  # type: ignore[assignment]
                 return f"{failed.code().name}: {failed.details()}"
         return "OK"
-
-
-def children_of(process: int) -> list[int]:
-    """Processes whose parent this is, and which have not ended."""
-    every = (int(place.name) for place in Path("/proc").glob("[0-9]*"))
-    return sorted(one for one in every if parent_of(one) == process)
-
-
-def parent_of(process: int) -> int | None:
-    """None if the process has ended."""
-    try:
-        state, parent = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[:2]
-    except (FileNotFoundError, ProcessLookupError):
-        return None
-    return None if state == "Z" else int(parent)
 
 
 def gone(process: int) -> int:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
+from child_processes import children_of
 
 from predictor._pb import inference_pb2 as inference_pb
 from predictor._pb import prediction_pb2 as pb
@@ -28,6 +29,7 @@ from predictor.server.workers import process
 from predictor.server.workers.changes import Changes
 from predictor.server.workers.channel import Channel
 from predictor.server.workers.messages import Answer, Ask, Settle, Start, line_of, read, text_of
+from predictor.server.workers.process import Worker
 from predictor.server.workers.sums import Sums
 from predictor.server.workers.team import Patience, Team
 from predictor.server.workers.worker import Obedience
@@ -338,6 +340,28 @@ def test_a_worker_that_stood_still_with_its_supervisor_is_not_killed(folder: Pat
     with_team(folder, suspend_all, stuck_s=1.0)
 
 
+def test_a_worker_that_is_given_up_while_it_begins_leaves_no_process(folder: Path) -> None:
+    """As when a server is told to end while it replaces a worker."""
+    start = Start(ServerSettings(models=folder), LogSettings())
+
+    async def has_begun_in(steps: int) -> bool:
+        beginning = asyncio.create_task(Worker.begin(1, start))
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        beginning.cancel()
+        await asyncio.wait([beginning])
+        if beginning.cancelled():
+            return False
+        await beginning.result().kill()
+        return True
+
+    before, steps = children_of(os.getpid()), 0
+    while not asyncio.run(has_begun_in(steps)):
+        assert children_of(os.getpid()) == before
+        steps += 1
+    assert steps > 2  # the process is not begun in the first
+
+
 def test_an_answer_for_which_nobody_waits_any_more_is_let_go(folder: Path) -> None:
     (folder / "page").write_text("")
     (folder / "slow").touch()
@@ -359,6 +383,23 @@ def test_a_worker_that_cannot_be_replaced_ends_the_server(folder: Path) -> None:
 
     with pytest.raises(ConfigurationError, match="could not be started again in 2 tries"):
         with_team(folder, kill_all)
+
+
+def test_a_process_that_the_system_does_not_give_is_a_try_like_others(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As when memory is short, or Python has been moved away."""
+
+    async def kill_all(team: Team) -> None:
+        keeping = asyncio.create_task(team.keep())
+        monkeypatch.setattr(sys, "executable", str(folder / "python"))
+        with pytest.raises(UnavailableError):
+            await team.change("Die", about(""))
+        await keeping
+
+    with pytest.raises(ConfigurationError, match="could not be started again in 2 tries"):
+        with_team(folder, kill_all)
+    assert re.search(r"the system gives no process for worker \d: No such file or directory", caplog.text)
 
 
 def test_between_tries_there_is_more_and_more_time() -> None:

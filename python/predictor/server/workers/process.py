@@ -70,24 +70,17 @@ class Worker:
 
     @classmethod
     async def begin(cls, place: int, start: Start) -> Self:
-        """Start a process and have it load the models."""
-        here, there = socket.socketpair()
-        with there, contextlib.ExitStack() as undone:
-            undone.callback(here.close)
-            process = await asyncio.create_subprocess_exec(
-                sys.executable,
-                *PROGRAM,
-                str(there.fileno()),
-                stdin=DEVNULL,
-                stdout=_STDERR,  # standard output has the ready line alone
-                pass_fds=(there.fileno(),),
-                start_new_session=True,  # Ctrl+C in a terminal is the supervisor's
-                env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-            )
-            worker = cls(place, process, await Channel.over(here), start.settings.limits.stuck_s)
-            undone.pop_all()
-        await worker._channel.send(start)
-        return worker
+        """Start a process and have it load the models; where this is cancelled, no process is left.
+
+        Raises:
+            ConfigurationError: the system gives no process.
+        """
+        try:
+            process, channel = await _begun()
+        except OSError as error:
+            raise ConfigurationError(f"the system gives no process for worker {place}: {error.strerror}") from error
+        channel.put(start)
+        return cls(place, process, channel, start.settings.limits.stuck_s)
 
     def __str__(self) -> str:
         return f"worker {self.place} (process {self._process.pid})"
@@ -238,6 +231,26 @@ class Worker:
 
     def _lost(self) -> UnavailableError:
         return UnavailableError(f"{self} ended before it answered; another takes its place")
+
+
+async def _begun() -> tuple[Process, Channel]:
+    here, there = socket.socketpair()
+    with there, contextlib.ExitStack() as undone:
+        undone.callback(here.close)
+        channel = await Channel.over(here)
+        undone.callback(channel.close)
+        process = await asyncio.create_subprocess_exec(  # last: what waits after it could be cancelled, and lose it
+            sys.executable,
+            *PROGRAM,
+            str(there.fileno()),
+            stdin=DEVNULL,
+            stdout=_STDERR,  # standard output has the ready line alone
+            pass_fds=(there.fileno(),),
+            start_new_session=True,  # Ctrl+C in a terminal is the supervisor's
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        )
+        undone.pop_all()
+    return process, channel
 
 
 def _meant(refusal: Refusal) -> QuantraError:

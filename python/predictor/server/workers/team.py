@@ -212,19 +212,26 @@ class Team:
     async def _again(self, place: int) -> Worker:
         for failed in range(self._patience.tries):
             await asyncio.sleep(self._patience.delay_s(failed))
-            worker = await self._begin(place)
             try:
-                await worker.loaded()
-                await self._join(worker)
+                worker = await self._another(place)
             except ConfigurationError as error:
-                self._alive.discard(worker)
-                _log.warning("%s could not begin to serve: %s", worker, error.message)
+                _log.warning("worker %d could not begin to serve: %s", place, error.message)
             else:
                 _log.info("%s serves", worker)
                 return worker
         raise ConfigurationError(
             f"worker {place} could not be started again in {self._patience.tries} tries; the log says why"
         )
+
+    async def _another(self, place: int) -> Worker:
+        worker = await self._begin(place)
+        try:
+            await worker.loaded()
+            await self._join(worker)
+        except ConfigurationError:
+            self._alive.discard(worker)
+            raise
+        return worker
 
     async def _ended(self) -> None:
         await asyncio.gather(*(worker.ended() for worker in self._alive))

@@ -1,0 +1,18 @@
+"""Processes that others have started, as Linux tells of them."""
+
+from pathlib import Path
+
+
+def children_of(process: int) -> list[int]:
+    """Processes whose parent this is, and which have not ended."""
+    every = (int(place.name) for place in Path("/proc").glob("[0-9]*"))
+    return sorted(one for one in every if parent_of(one) == process)
+
+
+def parent_of(process: int) -> int | None:
+    """None if the process has ended."""
+    try:
+        state, parent = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[:2]
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    return None if state == "Z" else int(parent)
