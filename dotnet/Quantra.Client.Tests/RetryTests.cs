@@ -36,7 +36,7 @@ public sealed class RetryTests(Doors doors)
     public async Task Attempts_end_before_the_deadline_of_the_call_and_tell_why_they_failed()
     {
         var door = new LateServer(doors.Address, int.MaxValue);
-        var options = new QuantraClientOptions { MaxAttempts = 20, ConfigureHandler = door.Replace, Timeout = TimeSpan.FromSeconds(0.5) };
+        var options = new QuantraClientOptions { MaxAttempts = 20, ConfigureHandler = door.Replace, Timeout = TimeSpan.FromSeconds(2) };
         await using var client = new QuantraClient(doors.Address, options);
         var failure = await Assert.ThrowsAsync<QuantraException>(() => client.PredictAsync(Request, Token));
         Assert.Equal(QuantraReason.Unavailable, failure.Reason);

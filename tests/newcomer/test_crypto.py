@@ -42,15 +42,17 @@ NYSE: Final = SessionCalendar.from_exchange("XNYS", 20240101, 20240331)
 
 def klines(days: int) -> str:
     """Bars as Binance exports them: a random walk that opens where it closed on the day before."""
-    closes = 42_000 * np.exp(np.cumsum(0.02 * np.random.default_rng(5).standard_normal(days)))
+    rng = np.random.default_rng(5)
+    closes = 42_000 * np.exp(np.cumsum(0.02 * rng.standard_normal(days)))
     opens = np.concatenate([[42_000.0], closes[:-1]])
     highs, lows = 1.01 * np.maximum(opens, closes), 0.99 * np.minimum(opens, closes)
     begin = int(datetime(FIRST.year, FIRST.month, FIRST.day, tzinfo=UTC).timestamp()) * 1000
     moments = [begin + 86_400_000 * day for day in range(days)]
     prices = (",".join(f"{price:.2f}" for price in bar) for bar in zip(opens, highs, lows, closes, strict=True))
+    volumes = 1000 * np.exp(0.3 * rng.standard_normal(days))
     return "".join(
-        f"{at},{bar},{1000 + at % 77}.5,{at + 86_399_999},1.0,9,1.0,1.0,0\n"
-        for at, bar in zip(moments, prices, strict=True)
+        f"{at},{bar},{volume:.5f},{at + 86_399_999},1.0,9,1.0,1.0,0\n"
+        for at, bar, volume in zip(moments, prices, volumes, strict=True)
     )
 
 
@@ -67,13 +69,14 @@ class Made:
     """A model of a coin."""
 
     models: Path
+    name: str
     file: Path
     """All days, also those after what the model has seen."""
 
     @property
     def artifact(self) -> Path:
         """The model's folder."""
-        return self.models / "coin" / "1"
+        return self.models / self.name / "1"
 
     @property
     def bars(self) -> BarPanel:
@@ -85,7 +88,7 @@ class Made:
 def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
     """Trained by the command line on the first days of a file."""
     folder = tmp_path_factory.mktemp("crypto")
-    made = Made(models=folder / "models", file=folder / "all" / "BTCUSDT.csv")
+    made = Made(models=folder / "models", name="coin", file=folder / "all" / "BTCUSDT.csv")
     made.file.parent.mkdir()
     made.file.write_text(klines(DAYS))
     learnt = folder / "BTCUSDT.csv"
@@ -155,6 +158,19 @@ def test_a_forecast_is_of_saturdays_and_sundays_too(
     told = predicted(made, friday, capsys)
     assert told["as_of_session"] == FRIDAY
     assert told["target_sessions"] == [20240224, 20240225, 20240226]  # Saturday, Sunday, Monday
+
+
+@pytest.mark.slow
+def test_the_features_of_alpha158_are_of_every_day_too(
+    made: Made, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    learnt, artifact = made.models.parent / "BTCUSDT.csv", tmp_path / "alpha" / "1"
+    options = ["--calendar", "24/7", "--features", "alpha158", "--out", artifact]
+    assert quantra(["train", "stock", "--bars", learnt, *options, *TINY]) == 0
+    told = predicted(replace(made, models=tmp_path, name="alpha"), learnt, capsys)
+    assert told["as_of_session"] == FRIDAY + 1
+    assert told["target_sessions"] == [20240225, 20240226, 20240227]  # Sunday, Monday, Tuesday
+    assert np.isfinite(told["values"]).all()
 
 
 @pytest.mark.slow

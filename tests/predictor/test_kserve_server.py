@@ -107,7 +107,7 @@ def test_a_call_beyond_its_deadline_ends_and_its_work_is_told(
 ) -> None:
     service.predictions_released.clear()
     with pytest.raises(grpc.RpcError) as refused:
-        stub.ModelInfer(asking("AAPL"), timeout=0.2)
+        stub.ModelInfer(asking("AAPL"), timeout=1.0)
     failure: Any = refused.value
     assert failure.code() is grpc.StatusCode.DEADLINE_EXCEEDED
     service.predictions_released.set()

@@ -316,7 +316,7 @@ def test_a_call_past_its_deadline_is_cancelled_in_the_service() -> None:
     service = CannedService(forecast_of)
     service.predictions_released.clear()
     with serving(service) as small, grpc.insecure_channel(small.target) as channel:
-        code, _, _ = refusal(lambda: PredictionServiceStub(channel).Predict(request_of("AAPL"), timeout=0.1))
+        code, _, _ = refusal(lambda: PredictionServiceStub(channel).Predict(request_of("AAPL"), timeout=1.0))
         assert code is grpc.StatusCode.DEADLINE_EXCEEDED
         assert service.deadlines[0].cancelled.wait(10)
         service.predictions_released.set()

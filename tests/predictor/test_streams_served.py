@@ -77,7 +77,7 @@ def test_a_caller_that_never_reads_is_not_read_from(canned: CannedService) -> No
     """Once so many of its answers wait, its requests wait too, where gRPC holds 64 KiB of them."""
     calls = Calls(canned, ServiceLimits(requests_per_stream=8))
     with serving(canned, ServerLimits(), calls) as running:
-        with Connection(port_of(running), window=0, timeout_s=0.5) as silent:
+        with Connection(port_of(running), window=0, timeout_s=2.0) as silent:
             sent = sent_until_refused(silent, 1000)
             held = 8 + 1 + 2 * 64 * 1024 // len(large("0000"))  # under way, one being read, and gRPC's
             assert 8 < sent <= held

@@ -329,15 +329,15 @@ def test_a_worker_that_stood_still_with_its_supervisor_is_not_killed(folder: Pat
         keeping = asyncio.create_task(team.keep())
         before = list(team.serving)
         signal_all(folder, signal.SIGSTOP)
-        await asyncio.sleep(0.25)  # two looks of the ten that it takes
-        time.sleep(1.2)  # noqa: ASYNC251 - longer than a worker may be silent
+        await asyncio.sleep(0.5)  # two looks of the ten that it takes
+        time.sleep(2.4)  # noqa: ASYNC251 - longer than a worker may be silent
         signal_all(folder, signal.SIGCONT)
         await team.change("LoadModel", about("one"))
         assert list(team.serving) == before
         keeping.cancel()
         await asyncio.wait([keeping])
 
-    with_team(folder, suspend_all, stuck_s=1.0)
+    with_team(folder, suspend_all, stuck_s=2.0)
 
 
 def test_a_worker_that_is_given_up_while_it_begins_leaves_no_process(folder: Path) -> None:
