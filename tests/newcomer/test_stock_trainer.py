@@ -363,6 +363,27 @@ def test_a_live_bar_ends_with_the_work_though_an_exception_keeps_its_reports_ali
     assert ended == [True]
 
 
+def test_the_live_bar_of_a_training_that_stops_early_ends_before_the_next_begins(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Two bars at once are drawn into one another."""
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    ended: list[int] = []
+
+    def endless(number: int) -> Iterator[Report]:
+        try:
+            while True:
+                yield Notice(message="a report")
+        finally:
+            ended.append(number)
+
+    with audience(quiet=False) as heard:
+        for number in range(3):
+            assert ended == [*range(number)]
+            for _ in heard.consume(endless(number)):
+                break
+
+
 def test_what_is_made_says_in_short_what_it_is(fitted: tuple[StockTrainer, Forecaster]) -> None:
     assert repr(StockTrainer(model="tft", horizons=[1, 5])) == "StockTrainer(model='tft', horizons=[1, 5], not fitted)"
     assert repr(fitted[0]).endswith("epochs=1, fitted)")

@@ -1,11 +1,12 @@
-"""What a person at the screen sees: a live bar on a terminal, plain lines elsewhere."""
+"""What a person at the screen sees: a live bar on a terminal or in a notebook, plain lines elsewhere."""
 
 import math
+import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from time import perf_counter
-from typing import IO, TYPE_CHECKING, final
+from typing import IO, TYPE_CHECKING, Final, final
 
 from trainers.loop import EpochReport, Report, WindowReport
 from trainers.progress.consumer import Consumer, PlainProgress, duration, remark, title, waiting
@@ -13,6 +14,11 @@ from trainers.progress.consumer import Consumer, PlainProgress, duration, remark
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import Progress
+
+_BAR_WIDTH: Final = 20
+"""Characters, in a notebook."""
+_REDRAWN_S: Final = 0.2
+"""Seconds between two updates of a notebook's line, each a message to the browser."""
 
 
 @final
@@ -39,6 +45,43 @@ class RichProgress:
                 view.see(report)
                 bar.update(task, description=view.title, completed=view.window, total=view.windows, state=view.state)
                 yield report
+
+
+@final
+class NotebookProgress:
+    """A live line of a notebook's cell, with the epoch's windows and their numbers; notices are text of the cell.
+
+    The line is text too, which is written over and stays in a notebook that is saved; it needs no widgets.
+
+    Args:
+        stream: The cell's text.
+    """
+
+    def __init__(self, stream: IO[str]) -> None:
+        self._stream = stream
+
+    def __call__(self, reports: Iterable[Report], /) -> Iterator[Report]:
+        """Write while the reports pass; the line stays as it is at the end."""
+        from IPython.display import DisplayHandle
+
+        view, handle, next_at = _View(), DisplayHandle(), 0.0
+        handle.display(_as_text(view.title), raw=True)
+        try:
+            for report in reports:
+                line = remark(report)
+                if line is not None:
+                    self._stream.write(f"{line}\n")
+                view.see(report)
+                if perf_counter() >= next_at:
+                    handle.update(_as_text(view.line), raw=True)
+                    next_at = perf_counter() + _REDRAWN_S
+                yield report
+        finally:
+            handle.update(_as_text(view.line), raw=True)
+
+
+def _as_text(line: str) -> dict[str, str]:
+    return {"text/plain": line}
 
 
 @dataclass(slots=True)
@@ -68,6 +111,14 @@ class _View:
             self.micro = report.micro
             self.pace = self.pace or _Pace(report)
             self.pace.see(report)
+
+    @property
+    def line(self) -> str:
+        """All of it, in characters."""
+        if self.windows is None:
+            return f"{self.title}  {self.state}".rstrip()
+        full = _BAR_WIDTH * self.window // self.windows
+        return f"{self.title} {'━' * full}{'┄' * (_BAR_WIDTH - full)} {self.window}/{self.windows} {self.state}"
 
     @property
     def state(self) -> str:
@@ -130,12 +181,20 @@ def _rich_bar(console: "Console") -> "Progress":
 
 
 def progress_for(stream: IO[str]) -> Consumer:
-    """A live bar if the stream is a terminal or a notebook that can draw one, plain lines if not."""
-    if find_spec("rich") is None:
+    """A live bar if the stream is a terminal, which needs the extra `cli`, or a notebook's cell; plain lines if not."""
+    if is_cell(stream):
+        return NotebookProgress(stream)
+    if find_spec("rich") is None or not stream.isatty():
         return PlainProgress(stream)
     from rich.console import Console
 
-    console = Console(file=stream)
-    # In a notebook, rich redraws through a widget, and shows nothing before the end where there is none.
-    draws = find_spec("ipywidgets") is not None if console.is_jupyter else stream.isatty()
-    return RichProgress(console) if draws else PlainProgress(stream)
+    return RichProgress(Console(file=stream))
+
+
+def is_cell(stream: IO[str]) -> bool:
+    """Whether what is written to the stream is text of a notebook's cell, which wraps it at its own width."""
+    if "ipykernel.iostream" not in sys.modules:
+        return False
+    from ipykernel.iostream import OutStream
+
+    return isinstance(stream, OutStream)

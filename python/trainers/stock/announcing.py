@@ -5,6 +5,8 @@ import sys
 from collections.abc import Callable
 from importlib.util import find_spec
 
+from trainers.progress import is_cell
+
 
 def announcer(*, as_json: bool) -> Callable[[str], None]:
     """Tells a person or a program on standard output, among the other lines of a long run."""
@@ -48,11 +50,13 @@ def announce_beside(stage: str) -> None:
 
 
 def _print(line: str, style: str, *, beside: bool = False) -> None:
+    stream = sys.stderr if beside else sys.stdout
     if find_spec("rich") is None:
-        stream = sys.stderr if beside else sys.stdout
         stream.write(line + "\n")
         stream.flush()
         return
     from rich.console import Console
 
-    Console(stderr=beside).print(line, style=style, markup=False, highlight=False)
+    # In a notebook, rich would make each line a piece of HTML, cut off at the right.
+    console = Console(file=stream, force_jupyter=False)
+    console.print(line, style=style, markup=False, highlight=False, soft_wrap=is_cell(stream))

@@ -5,6 +5,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import final
+from weakref import WeakSet
 
 from trainers.loop import Report
 from trainers.progress import Chain, Consumer, progress_for
@@ -52,23 +53,25 @@ def audience(*, quiet: bool) -> Generator[Audience]:
 class _EndedProgress:
     """A consumer that can be ended from outside.
 
-    An exception outside of it, such as Ctrl+C between two reports, does not: its traceback keeps it alive.
+    Whoever stops reading its reports ends it, as nobody else holds them: here they are known weakly. An exception
+    outside of it, such as Ctrl+C between two reports, does not, for its traceback keeps them alive.
     """
 
     def __init__(self, consumer: Consumer) -> None:
         self._consumer = consumer
-        self._passing: list[Iterator[Report]] = []
+        self._passing = WeakSet[Generator[Report]]()
 
     def __call__(self, reports: Iterable[Report], /) -> Iterator[Report]:
         """Hand the reports through the consumer."""
-        self._passing.append(self._consumer(reports))
-        return self._passing[-1]
+        passing = self._consumer(reports)
+        if isinstance(passing, Generator):
+            self._passing.add(passing)
+        return passing
 
     def end(self) -> None:
         """Let every one that still waits for reports put away what it has drawn."""
-        for passing in self._passing:
-            if isinstance(passing, Generator):
-                passing.close()
+        for passing in tuple(self._passing):
+            passing.close()
 
 
 def _told(announce: Callable[[str], None]) -> Watch:
