@@ -2,7 +2,6 @@
 
 import os
 import shutil
-import socket
 import subprocess
 import tempfile
 from collections.abc import Generator
@@ -13,6 +12,7 @@ from typing import Final, final
 from urllib.parse import quote
 
 from adbc_driver_postgresql import dbapi
+from free_ports import free_port
 
 USER: Final = "quantra"
 PASSWORD: Final = "s3cr3t/p@ss word%41"  # noqa: S105 (of a server that lives as long as its tests)
@@ -58,7 +58,7 @@ def running() -> Generator[Server]:
         if _is_root():
             for path in (folder, folder / "password"):
                 shutil.chown(path, SERVANT)
-        data, port = str(folder / "data"), _free_port()
+        data, port = str(folder / "data"), free_port()
         settings = f"-p {port} -c listen_addresses=127.0.0.1 -c unix_socket_directories={folder} -c fsync=off"
         control = [str(programs / "pg_ctl"), "-D", data]
         _run(
@@ -83,11 +83,6 @@ def _programs() -> Path | None:
 
 def _is_root() -> bool:
     return os.name == "posix" and os.geteuid() == 0
-
-
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return int(listener.getsockname()[1])
 
 
 def _run(command: list[str], arguments: list[str]) -> None:

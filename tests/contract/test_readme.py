@@ -2,12 +2,12 @@
 
 import re
 import shutil
-import socket
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from free_ports import free_port
 from shown_commands import ROOT, run_command, run_csharp, run_python, running
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ def test_the_readme_shows_commands_python_and_csharp() -> None:
 @pytest.mark.slow
 def test_the_readmes_blocks_run_in_order(demo: "Demo") -> None:
     """All of them but the make targets and their plain equivalents, which stand in unnamed blocks."""
-    port = _free_port()
+    port = str(free_port())
     with ExitStack() as servers:
         for number, (language, text) in enumerate(BLOCKS):
             code = text.replace(PORT, port)
@@ -49,9 +49,3 @@ def _run_lines(code: str, folder: Path, servers: ExitStack) -> None:
                 assert "AAPL" in run_command(line.replace("dotnet/samples", f"{ROOT}/dotnet/samples"), folder)
         else:
             run_command(line, folder)
-
-
-def _free_port() -> str:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return str(probe.getsockname()[1])

@@ -4,7 +4,6 @@ import json
 import re
 import shlex
 import shutil
-import socket
 import subprocess
 from contextlib import ExitStack
 from operator import attrgetter
@@ -15,6 +14,7 @@ import grpc
 import pytest
 import typer
 from artifacts import recent_bars, save_small_artifact
+from free_ports import free_ports
 from google.protobuf import json_format
 from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.message_factory import GetMessageClass
@@ -55,7 +55,7 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.mark.slow
 def test_the_pages_blocks_run_in_order(folder: Path) -> None:
-    free = dict(zip(PORTS, free_ports(len(PORTS)), strict=True))
+    free = dict(zip(PORTS, map(str, free_ports(len(PORTS))), strict=True))
     answers: list[object] = []
     with ExitStack() as servers:
         for language, text in BLOCKS:
@@ -96,12 +96,6 @@ def grpcurl(words: list[str]) -> object:
         )
     told: dict[str, Any] = json.loads(json_format.MessageToJson(answer))
     return [model["version"] for model in told["models"]] if "models" in told else told
-
-
-def free_ports(count: int) -> list[str]:
-    with ExitStack() as probes:
-        open_probes = [probes.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)]
-        return [str(probe.getsockname()[1]) for probe in open_probes]
 
 
 # --- tables

@@ -3,12 +3,12 @@
 import json
 import os
 import shlex
-import socket
 import sys
 from pathlib import Path
 
 import pytest
 from artifacts import recent_bars, small_models
+from free_ports import free_port
 from shown_commands import run_command, run_python, running
 
 from predictor.cli import app, run
@@ -37,8 +37,7 @@ def test_what_is_printed_serves_and_is_answered(tmp_path: Path, capsys: Capture)
     recent_bars("AAPL").write_csv(tmp_path / "bars.csv")
     assert exit_code("certs", tmp_path / "my certs") == 0
     serve, predict, program = printed(capsys.readouterr().out)
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = str(free.getsockname()[1])
+    port = str(free_port())
     with running(f"{serve} --listen 127.0.0.1:{port}", tmp_path) as first_line:
         assert json.loads(first_line)["port"] == int(port)
         assert "AAPL" in run_command(predict.replace("50051", port), tmp_path)

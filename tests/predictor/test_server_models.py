@@ -2,7 +2,6 @@
 
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -17,6 +16,7 @@ import grpc
 import numpy as np
 import pytest
 from artifacts import recent_bars, save_small_artifact, small_models
+from free_ports import free_port
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from serving import failed_start, server_process
 
@@ -212,8 +212,7 @@ def test_a_signal_while_models_load_ends_the_server_at_once(tmp_path: Path) -> N
         "from predictor.server.__main__ import main\n"
         "sys.exit(main(sys.argv[1:]))\n"
     )
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = free_port()
     command = [sys.executable, str(holding), "--models", str(models), "--listen", f"127.0.0.1:{port}"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:

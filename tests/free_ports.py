@@ -1,0 +1,29 @@
+"""Ports for servers that must be told theirs before they listen."""
+
+import random
+import socket
+from itertools import islice
+from typing import Final
+
+CANDIDATES: Final = range(20_000, 32_000)
+"""Below those that a system gives to whoever asks for any, as other tests do meanwhile."""
+
+
+def free_ports(count: int) -> list[int]:
+    """So many different ones on which nobody listens."""
+    shuffled = random.SystemRandom().sample(CANDIDATES, len(CANDIDATES))
+    return list(islice(filter(_is_free, shuffled), count))
+
+
+def free_port() -> int:
+    """One of them."""
+    (port,) = free_ports(1)
+    return port
+
+
+def _is_free(port: int) -> bool:
+    try:
+        with socket.create_server(("127.0.0.1", port)):
+            return True
+    except OSError:
+        return False
