@@ -229,17 +229,43 @@ def investing() -> str:
     return lines('"Date","Price","Open","High","Low","Vol.","Change %"', rows)
 
 
-def investing_german() -> str:
+def investing_elsewhere(header: str, date_form: str) -> str:
+    """Another language than English: decimal commas, and the day first."""
     rows = [
         (
-            f'"{b.day:%d.%m.%Y}"',
+            f'"{b.day:{date_form}}"',
             *(f'"{german(b.prices[at])}"' for at in (3, 0, 1, 2)),
             f'"{_rounded(b.volume).replace(".", ",")}"',
             '"0,10%"',
         )
         for b in reversed(of("AAPL"))
     ]
-    return lines('"Datum","Zuletzt","Eröffn.","Hoch","Tief","Vol.","+/- %"', rows)
+    return lines(header, rows)
+
+
+def investing_german() -> str:
+    return investing_elsewhere('"Datum","Zuletzt","Eröffn.","Hoch","Tief","Vol.","+/- %"', "%d.%m.%Y")
+
+
+def investing_french() -> str:
+    return investing_elsewhere('"Date","Dernier","Ouv."," Plus Haut","Plus Bas","Vol.","Variation %"', "%d/%m/%Y")
+
+
+def investing_italian() -> str:
+    return investing_elsewhere('"Data","Ultimo","Apertura","Massimo","Minimo","Vol.","Var. %"', "%d.%m.%Y")
+
+
+def investing_portuguese() -> str:
+    return investing_elsewhere('"Data","Último","Abertura","Máxima","Mínima","Vol.","Var%"', "%d.%m.%Y")
+
+
+def investing_spanish() -> str:
+    return investing_elsewhere('"Fecha","Último","Apertura","Máximo","Mínimo","Vol.","% var."', "%d.%m.%Y")
+
+
+def japanese() -> str:
+    rows = [(f"{b.day:%Y/%m/%d}", *(f'"{float(p):,.2f}"' for p in b.prices), f'"{b.volume:,}"') for b in of("AAPL")]
+    return lines("日付,始値,高値,安値,終値,出来高", rows)
 
 
 def nasdaq() -> str:
@@ -526,6 +552,11 @@ EXPORTS: Final[dict[str, Callable[[], str | bytes]]] = {
     "cryptodatadownload.csv": cryptodatadownload,
     "investing/AAPL Historical Data.csv": investing,
     "investing_german/AAPL.csv": investing_german,
+    "investing_french/AAPL.csv": investing_french,
+    "investing_italian/AAPL.csv": investing_italian,
+    "investing_portuguese/AAPL.csv": investing_portuguese,
+    "investing_spanish/AAPL.csv": investing_spanish,
+    "japanese/AAPL.csv": japanese,
     "nasdaq/AAPL.csv": nasdaq,
     "marketwatch/AAPL.csv": marketwatch,
     "alpha_vantage/AAPL.csv": alpha_vantage,

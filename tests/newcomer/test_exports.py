@@ -2,6 +2,7 @@
 
 import gzip
 import io
+import unicodedata
 import zipfile
 import zlib
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ import polars as pl
 import pytest
 
 from predictor.bars import BarPanel, BarReading, read_file
+from predictor.bars.layouts import named_layout, symbol_of
 
 EXPORTS: Final = exports.CASES / "exports"
 BOTH: Final = ("AAPL", "MSFT")
@@ -80,9 +82,17 @@ READ: Final = {
     "investing/AAPL Historical Data.csv": Read(
         layout="investing", symbols=APPLE, truth=APPLE, volume_step=10_000, remarks=("rounded", *SORTED)
     ),
-    "investing_german/AAPL.csv": Read(
-        layout="investing-german", symbols=APPLE, truth=APPLE, volume_step=10_000, remarks=("rounded", *SORTED)
-    ),
+    **{
+        f"investing_{language}/AAPL.csv": Read(
+            layout=f"investing-{language}",
+            symbols=APPLE,
+            truth=APPLE,
+            volume_step=10_000,
+            remarks=("rounded", *SORTED),
+        )
+        for language in ("german", "french", "italian", "portuguese", "spanish")
+    },
+    "japanese/AAPL.csv": Read(layout="japanese", symbols=APPLE, truth=APPLE),
     "nasdaq/AAPL.csv": Read(layout="nasdaq", symbols=APPLE, truth=APPLE, remarks=SORTED),
     "marketwatch/AAPL.csv": Read(symbols=APPLE, truth=APPLE, remarks=SORTED),
     "alpha_vantage/AAPL.csv": Read(
@@ -128,6 +138,23 @@ def held(name: str, content: bytes) -> object:
         with zipfile.ZipFile(io.BytesIO(content)) as book:
             return {part: book.read(part) for part in book.namelist()}
     return content
+
+
+@pytest.mark.parametrize(
+    ("stem", "layout"),
+    [
+        ("aapl", "plain"),
+        ("AAPL Historical Data (1)", "investing"),
+        ("AAPL - Données Historiques", "investing-french"),
+        ("AAPL Dati Storici", "investing-italian"),
+        (unicodedata.normalize("NFD", "AAPL - Dados Históricos"), "investing-portuguese"),
+        ("Datos históricos AAPL", "investing-spanish"),
+        ("AAPL Datos históricos", "investing-spanish"),
+        ("AAPL-1d-2024-01", "binance"),
+    ],
+)
+def test_the_symbol_is_in_the_name_that_a_program_gives_its_file(stem: str, layout: str) -> None:
+    assert symbol_of(stem, named_layout(layout)) == "AAPL"
 
 
 @pytest.mark.parametrize("name", READ)

@@ -123,9 +123,8 @@ REFUSED: Final = {
         mend=export_again,
     ),
     "closes_only.csv": Refused(
-        says=r".*no column open, high, low, close, volume; it has date, aapl, msft; closes alone are not "
-        r"enough: export "
-        r"open, high, low, close and volume",
+        says=r".*no column open, high, low, close, volume; it has date, aapl, msft; rename the columns that hold "
+        r"them; closes alone are not enough: then export open, high, low, close and volume",
         mend=export_again,
     ),
     "stacked_by_code.csv": Refused(

@@ -5,6 +5,7 @@ is another row here, and a sample in `tests/exports.py`.
 """
 
 import re
+import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -64,7 +65,8 @@ class Layout:
         date_order: Of dates that do not say it; None = the program follows its user's country.
         decimal: The decimal sign; empty = either.
         header: The columns of files that have no header.
-        stem_end: What the names of files have behind the symbol.
+        stem_begin: What the names of files may have before the symbol.
+        stem_end: What they may have behind it.
         periods: A column that names the bars' length, and what it says of daily ones.
     """
 
@@ -79,8 +81,24 @@ class Layout:
     date_order: DateOrder | None = None
     decimal: str = ""
     header: tuple[str, ...] = ()
+    stem_begin: str = ""
     stem_end: str = ""
     periods: tuple[str, str] | None = None
+
+
+def _investing(
+    language: str, date: str, prices: tuple[str, str, str, str], stem_end: str, stem_begin: str = ""
+) -> Layout:
+    """Exports of investing.com in another language than English; prices are open, high, low and close."""
+    return Layout(
+        name=f"investing-{language}",
+        marks=frozenset({date, prices[-1], "vol."}),
+        columns={date: "date", **dict(zip(prices, ("open", "high", "low", "close"), strict=True))},
+        date_order=DateOrder.DAY_FIRST,
+        decimal=",",
+        stem_begin=stem_begin,
+        stem_end=stem_end,
+    )
 
 
 _KLINES: Final = (
@@ -109,19 +127,28 @@ LAYOUTS: Final = (
         columns={"price": "close"},
         stem_end=" Historical Data",
     ),
+    _investing("german", "datum", ("eröffn.", "hoch", "tief", "zuletzt"), " Historische Daten"),
+    _investing("french", "date", ("ouv.", "plus_haut", "plus_bas", "dernier"), " Données Historiques"),
+    _investing("italian", "data", ("apertura", "massimo", "minimo", "ultimo"), " Dati Storici"),
+    _investing("portuguese", "data", ("abertura", "máxima", "mínima", "último"), " Dados Históricos"),
+    _investing(
+        "spanish",
+        "fecha",
+        ("apertura", "máximo", "mínimo", "último"),
+        " Datos históricos",
+        stem_begin="Datos históricos ",
+    ),
     Layout(
-        name="investing-german",
-        marks=frozenset({"datum", "zuletzt", "vol."}),
+        name="japanese",
+        marks=frozenset({"日付", "始値", "終値"}),
         columns={
-            "datum": "date",
-            "zuletzt": "close",
-            "eröffn.": "open",
-            "hoch": "high",
-            "tief": "low",
+            "日付": "date",
+            "始値": "open",
+            "高値": "high",
+            "安値": "low",
+            "終値": "close",
+            "出来高": "volume",
         },
-        date_order=DateOrder.DAY_FIRST,
-        decimal=",",
-        stem_end=" Historische Daten",
     ),
     Layout(
         name="ariva",
@@ -295,5 +322,7 @@ def _synonyms(columns: Sequence[str], known: Mapping[str, str], source: str) -> 
 
 def symbol_of(stem: str, layout: Layout) -> str:
     """The symbol that a file's name says, in capitals."""
-    begin, found, _ = stem.partition(layout.stem_end) if layout.stem_end else (stem, "", "")
-    return (begin if found else stem).upper()
+    name = unicodedata.normalize("NFC", stem)  # macOS takes accents apart
+    if layout.stem_end:
+        name = name.partition(layout.stem_end)[0].removesuffix(" -")
+    return name.removeprefix(layout.stem_begin).upper()

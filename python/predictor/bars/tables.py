@@ -195,7 +195,7 @@ def _check_missing(frame: "pl.DataFrame", names: Mapping[str, str], source: Tabl
     if missing == ["volume"]:
         advice = "; where the volume is not known, add a column volume of zeros"
     elif set(missing) >= {"open", "high", "low"}:
-        advice = "; closes alone are not enough: export open, high, low, close and volume"
+        advice += "; closes alone are not enough: then export open, high, low, close and volume"
     raise BarsError(f"{source.name} has no column {', '.join(missing)}; it has {_shown(frame.columns)}{advice}")
 
 
