@@ -12,10 +12,13 @@ import pytest
 from artifacts import recent_bars, small_models
 from serving import failed_start, lines_of, server_process
 
+from benchmarks.faults.http2 import Connection, message
+from predictor._pb import prediction_pb2 as pb
 from predictor.client import QuantraClient
 from predictor.errors import UnavailableError
 from predictor.forecast import Explanation
 from predictor.instance import Instance, Query
+from predictor.wire import instances
 
 CALLS = 8
 
@@ -126,3 +129,27 @@ def test_an_address_that_may_not_be_is_bad_usage(tmp_path: Path, option: str, me
     done = failed_start("--models", str(tmp_path), "--listen", option)
     assert done.returncode == 2
     assert message in done.stderr
+
+
+def test_callers_that_go_while_their_answers_are_sent_are_no_errors_in_the_log(tmp_path: Path) -> None:
+    """gRPC calls them so, but for those that it has noticed before."""
+    question = pb.PredictRequest(model="small", instances=[instances.encode(Instance(input=recent_bars("AAPL")))])
+    path, content = tmp_path / "server.log", message(question.SerializeToString())
+    with (
+        path.open("w") as log,
+        server_process(small_models(tmp_path / "models"), log, "--log-level", "debug") as process,
+    ):
+        for _ in range(10):
+            leave_while_answered(int(process.target.rpartition(":")[2]), content)
+    assert "DEBUG predictor.server.logs: an answer could not be sent: its caller has gone" in path.read_text()
+    assert "ERROR" not in path.read_text()
+
+
+def leave_while_answered(port: int, content: bytes) -> None:
+    """Be gone, like a process that is killed, while the rest of an answer waits for room."""
+    with Connection(port, window=0) as connection:
+        stream = connection.call("/quantra.v1.PredictionService/Predict")
+        connection.send(stream, content, last=True)
+        while not stream.headers:
+            connection.read()
+        connection.reset()

@@ -13,8 +13,11 @@ from predictor.server.watching.access import FIELDS
 
 _LINE: Final = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 _OURS: Final = "predictor"
+_GRPC: Final = "grpc._cython.cygrpc"
 
 ExcInfo = tuple[type[BaseException], BaseException, TracebackType | None] | tuple[None, None, None]
+
+_log = logging.getLogger(__name__)
 
 
 @final
@@ -33,8 +36,21 @@ def set_up(settings: LogSettings) -> None:
     number = logging.getLevelNamesMapping()[settings.level.upper()]
     handler = logging.StreamHandler()
     handler.setFormatter(JsonLine() if settings.as_json else TextLine(_LINE))
+    handler.addFilter(_is_shown)
     logging.basicConfig(level=max(number, logging.INFO), handlers=[handler])
     logging.getLogger(_OURS).setLevel(number)
+
+
+def _is_shown(record: logging.LogRecord) -> bool:
+    """Whether a record has its line. gRPC's error of an answer that cannot be sent becomes a line at debug.
+
+    Its caller has gone, which is no fault of the server's, and which callers can bring about as often as they like.
+    """
+    error = record.exc_info[1] if record.exc_info else None
+    if record.name != _GRPC or type(error).__name__ != "ExecuteBatchError":
+        return True
+    _log.debug("an answer could not be sent: its caller has gone")
+    return False
 
 
 @final
