@@ -115,7 +115,7 @@ class _View:
     @property
     def line(self) -> str:
         """All of it, in characters."""
-        if self.windows is None:
+        if not self.windows:
             return f"{self.title}  {self.state}".rstrip()
         full = _BAR_WIDTH * self.window // self.windows
         return f"{self.title} {'━' * full}{'┄' * (_BAR_WIDTH - full)} {self.window}/{self.windows} {self.state}"
