@@ -113,7 +113,7 @@ def verified_manifest(folder: Path) -> bytes:
         ArtifactError: there is no such folder, the manifest or its digest is missing, or they do not agree.
     """
     if not folder.is_dir():
-        raise ArtifactError(f"{folder} is not a folder, and so not an artifact")
+        raise ArtifactError(f"the folder is missing; {AGAIN}")
     manifest = read(folder, MANIFEST, MAX_TEXT_BYTES)
     if read(folder, DIGEST, MAX_DIGEST_BYTES) != digest_of(manifest):
         raise ArtifactError.of(
@@ -162,7 +162,10 @@ def check_no_strangers(folder: Path, own: Collection[str], *, apart: Collection[
     """
     named = {*own, *apart}
     folders = {parent.as_posix() for name in named for parent in Path(name).parents}
-    strangers = (p.relative_to(folder) for p in folder.rglob("*"))
+    try:
+        strangers = [p.relative_to(folder) for p in folder.rglob("*")]
+    except OSError as error:  # such as a folder that is removed meanwhile
+        raise ArtifactError(f"the folder cannot be read: {error.strerror}; {AGAIN}") from error
     present = {p.as_posix() for p in strangers if not any(q.as_posix() in apart for q in p.parents)}
     unknown = sorted(present - named - folders)
     if unknown:
