@@ -4,6 +4,7 @@ import io
 import json
 import re
 import shlex
+import shutil
 from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
@@ -119,6 +120,24 @@ def test_the_models_of_a_folder_are_listed_for_programs(models: Path, capsys: Ca
     assert listed[2]["problem"].startswith("manifest.json: the file is missing")
 
 
+def test_a_version_whose_folder_may_not_be_read_is_told_alone(
+    models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    """As on another user's machine; whoever runs the tests may be root, who may read everything."""
+    shutil.copytree(models / "mine", tmp_path / "mine")
+    closed, is_file = tmp_path / "mine" / "2", Path.is_file
+
+    def looked_at(path: Path) -> bool:
+        if closed in path.parents:
+            raise PermissionError(13, "Permission denied", str(path))
+        return is_file(path)
+
+    monkeypatch.setattr(Path, "is_file", looked_at)
+    listed = json.loads(shown(capsys, "models", "--models", tmp_path, "--json"))["models"]
+    assert [one["problem"] is None for one in listed] == [True, False, False]
+    assert (listed[1]["problem"], listed[1]["bytes"]) == ("the folder cannot be read: Permission denied", None)
+
+
 def test_a_server_lists_what_it_serves_as_the_folder_does(models: Path, capsys: Capture) -> None:
     mine = json.loads(shown(capsys, "models", "--models", models, "--json"))["models"][:2]
     service = PredictionService(Registry.open(models, Runtime(choose_device("cpu"), 16)))
@@ -211,6 +230,11 @@ def test_after_a_folder_of_models_it_can_be_served_and_asked(models: Path, capsy
         "models", "--models", models
     )
     shown(capsys, "alias", "mine", "champion", 2, "--models", models)
+
+
+def test_a_version_that_cannot_be_read_is_not_the_one_that_is_advised(models: Path, capsys: Capture) -> None:
+    told = next_commands(shown(capsys, "models", "--models", models))
+    assert told[0] == quantra("inspect", models / "mine" / "2")  # 10 is broken
 
 
 def test_next_commands_repeat_the_flags_that_were_given_and_no_password() -> None:

@@ -2,7 +2,7 @@
 
 import os
 import pickle
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -134,17 +134,3 @@ def test_a_path_without_a_folder_is_no_artifact(tmp_path: Path) -> None:
     with pytest.raises(ArtifactError) as refused:
         artifact.load(tmp_path / "nothing")
     assert refused.value.message.startswith("the folder is missing; ")  # which one, whoever has named it says
-
-
-def test_a_folder_that_is_removed_while_it_is_read_is_no_artifact(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    folder = save_small_artifact(tmp_path / "1")
-
-    def gone(path: Path, _: str) -> Iterator[Path]:
-        raise FileNotFoundError(2, "No such file or directory", str(path))
-
-    monkeypatch.setattr(Path, "rglob", gone)
-    with pytest.raises(ArtifactError) as refused:
-        artifact.load(folder)
-    assert refused.value.message.startswith("the folder cannot be read: No such file or directory; ")

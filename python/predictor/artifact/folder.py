@@ -162,10 +162,7 @@ def check_no_strangers(folder: Path, own: Collection[str], *, apart: Collection[
     """
     named = {*own, *apart}
     folders = {parent.as_posix() for name in named for parent in Path(name).parents}
-    try:
-        strangers = [p.relative_to(folder) for p in folder.rglob("*")]
-    except OSError as error:  # such as a folder that is removed meanwhile
-        raise ArtifactError(f"the folder cannot be read: {error.strerror}; {AGAIN}") from error
+    strangers = (p.relative_to(folder) for p in folder.rglob("*"))
     present = {p.as_posix() for p in strangers if not any(q.as_posix() in apart for q in p.parents)}
     unknown = sorted(present - named - folders)
     if unknown:

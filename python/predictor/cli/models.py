@@ -122,7 +122,10 @@ def _json(one: Listing) -> Json:
 
 
 def _after_folder(folder: Path, found: Sequence[Listing]) -> Iterator[str]:
-    last = found[-1]
+    whole = [one for one in found if not one.problem]
+    if not whole:
+        return
+    last = whole[-1]
     yield quantra("inspect", folder / last.name / str(last.version))
     if not any(_CHAMPION in one.aliases for one in found if one.name == last.name):
         yield quantra("alias", last.name, _CHAMPION, last.version, "--models", folder)

@@ -38,6 +38,14 @@ def _line(line: Path) -> Iterator[Listing]:
 
 
 def _listing(folder: Path, name: str, version: int, aliases: tuple[str, ...]) -> Listing:
+    try:
+        return _read(folder, name, version, aliases)
+    except OSError as error:
+        problem = f"the folder cannot be read: {error.strerror}"
+        return Listing(name=name, version=version, aliases=aliases, problem=problem)
+
+
+def _read(folder: Path, name: str, version: int, aliases: tuple[str, ...]) -> Listing:
     size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
     try:
         record = Record.from_bytes(artifact.verified_manifest(folder), artifact.MANIFEST)
