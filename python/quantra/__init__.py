@@ -1,0 +1,72 @@
+"""Quantra: train stock forecasters, and ask them for quantiles of future returns.
+
+    from quantra import BarPanel, Forecaster, QuantraClient, StockTrainer
+
+Names load on first use, so `import quantra` is instant and the client never imports torch.
+"""
+
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from predictor.bars import BarPanel
+    from predictor.client import AsyncQuantraClient, QuantraClient
+    from predictor.errors import QuantraError
+    from predictor.forecast import Attribution, Forecast
+    from predictor.forecaster import Forecaster
+    from trainers.stock.trainer import StockTrainer
+
+__all__ = [
+    "AsyncQuantraClient",
+    "Attribution",
+    "BarPanel",
+    "Forecast",
+    "Forecaster",
+    "QuantraClient",
+    "QuantraError",
+    "StockTrainer",
+]
+
+_MODULES: Final = {
+    "AsyncQuantraClient": "predictor.client",
+    "Attribution": "predictor.forecast",
+    "BarPanel": "predictor.bars",
+    "Forecast": "predictor.forecast",
+    "Forecaster": "predictor.forecaster",
+    "QuantraClient": "predictor.client",
+    "QuantraError": "predictor.errors",
+    "StockTrainer": "trainers.stock.trainer",
+}
+
+
+def _check_not_shadowed() -> None:
+    """Raise ImportError if `predictor` or `trainers` would be imported from somewhere other than this installation."""
+    installation = Path(__file__).resolve().parent.parent
+    for name in ("predictor", "trainers"):
+        spec = find_spec(name)
+        found = Path(spec.origin).resolve() if spec is not None and spec.origin is not None else None
+        if found is None:
+            raise ImportError(f"quantra needs its package {name!r} in {installation}; install quantra again", name=name)
+        if found.parent != installation / name:
+            place = found if found.stem == name else found.parent
+            raise ImportError(
+                f"{place} has the name of a package that quantra needs; rename it (to my_{name}, for example) or "
+                "start Python from another folder",
+                name=name,
+                path=str(place),
+            )
+
+
+_check_not_shadowed()
+
+
+def __getattr__(name: str) -> object:
+    if name in _MODULES:
+        return getattr(import_module(_MODULES[name]), name)
+    raise AttributeError(f"module 'quantra' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return [*globals(), *__all__]
