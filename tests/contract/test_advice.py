@@ -255,9 +255,7 @@ def test_every_target_of_make_is_there() -> None:
 
 
 def test_every_dotnet_project_and_solution_is_there() -> None:
-    """But the old paths of docs/moved.md, which test_moved.py reads."""
-    pages = map(page, (path for path in PAGES if path.name != "moved.md"))
-    named = {name for text in pages for name in re.findall(r"\bdotnet/[\w./]+", text.text)}
+    named = {name for text in map(page, PAGES) for name in re.findall(r"\bdotnet/[\w./]+", text.text)}
     assert "dotnet/samples/Quantra.Terminal" in named
     assert {name for name in named if not (ROOT / name.rstrip(".")).exists()} == set()
 
