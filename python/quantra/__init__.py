@@ -1,8 +1,7 @@
 """Quantra: train stock forecasters, and ask them for quantiles of future returns.
 
-    from quantra import BarPanel, Forecaster, QuantraClient, StockTrainer
-
-Names load on first use, so `import quantra` is instant and the client never imports torch.
+`BarPanel`, `StockTrainer`, `Forecaster` and `QuantraClient` are what most programs need. Names load on first use, so the
+package imports instantly and the client never imports torch.
 """
 
 from importlib import import_module
@@ -48,11 +47,11 @@ def _check_not_shadowed() -> None:
         spec = find_spec(name)
         found = Path(spec.origin).resolve() if spec is not None and spec.origin is not None else None
         if found is None:
-            raise ImportError(f"quantra needs its package {name!r} in {installation}; install quantra again", name=name)
+            raise ImportError(f"Quantra needs its package {name!r} in {installation}; install Quantra again", name=name)
         if found.parent != installation / name:
             place = found if found.stem == name else found.parent
             raise ImportError(
-                f"{place} has the name of a package that quantra needs; rename it (to my_{name}, for example) or "
+                f"{place} has the name of a package that Quantra needs; rename it (to my_{name}, for example) or "
                 "start Python from another folder",
                 name=name,
                 path=str(place),

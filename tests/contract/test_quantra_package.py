@@ -38,7 +38,7 @@ def test_a_file_that_shadows_a_package_is_named(tmp_path: Path, name: str, file:
     result = run(tmp_path, "-c", "import quantra")
     place = shadow if shadow.stem == name else shadow.parent
     assert result.returncode == 1
-    assert f"ImportError: {place} has the name of a package that quantra needs; rename it" in result.stderr
+    assert f"ImportError: {place} has the name of a package that Quantra needs; rename it" in result.stderr
 
 
 def test_a_folder_without_python_files_shadows_nothing(tmp_path: Path) -> None:
