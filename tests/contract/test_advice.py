@@ -49,7 +49,7 @@ QUOTED = ("`", "(")
 """Before one that may lack what it must have. Elsewhere a sentence may go on behind a command's name."""
 OF_OTHERS = {"--check", "--force-reinstall", "--logdir", "--log-level", "--project", "--verbosity", "--version"}
 """Flags of sha256sum, pip, tensorboard, dotnet, and of the server's own program, which stand in literals too."""
-NO_COMMANDS = {"quantra yet", "quantra is ", "quantra in "}
+NO_COMMANDS = {"quantra yet", "quantra is ", "quantra in ", "quantra import "}
 BEYOND_THE_DEMO = {
     "quantra tune": "tune",
     "quantra export": "onnx",
