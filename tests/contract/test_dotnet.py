@@ -30,17 +30,17 @@ QUIET = ("-nologo", "-nodeReuse:false", "-p:UseSharedCompilation=false")
 SAMPLE = "samples/Quantra.Terminal"
 OLDER = "net8.0"
 HAS_CULTURES = sys.platform != "linux" or ctypes.util.find_library("icuuc") is not None
-OF_NETWORKS = ("CredentialTests", "SecureChannelTests", "RetryTests", "GrpcFaultTests", "EmbeddedFaultTests")
-"""C# tests to which neither culture nor framework matters."""
-WRITE_AND_READ = (
+CULTURE_CLASSES = (
     "BarPanelTests",
     "CovariateSourceTests",
     "CultureOfTheRun",
+    "EmbeddedPredictorTests",
     "FakeStockPredictorTests",
     "GrpcPredictorTests",
+    "GrpcStreamTests",
     "RecordTests",
 )
-"""C# tests of what writes and reads numbers and days."""
+"""C# test classes that depend on the culture or the framework: they read or write numbers and dates, or call a predictor."""
 ENDING = """
 using Quantra.Client;
 using Quantra.Client.Embedded;
@@ -129,20 +129,14 @@ def older_build(dotnet: str) -> tuple[str, str]:
     return dotnet, str(DOTNET / "Quantra.Client.Tests" / "bin" / "Debug" / f"with-{OLDER}" / "Quantra.Client.Tests.dll")
 
 
-def test_csharp_answers_so_on_the_older_framework(older_build: tuple[str, str], fixture: str) -> None:
-    """In Turkish, whose letters i are others, where the machine can; all but what takes its time."""
-    culture = {"QUANTRA_TEST_CULTURE": "tr-TR"} if HAS_CULTURES else {"DOTNET_SYSTEM_GLOBALIZATION_INVARIANT": "1"}
-    left_out = [part for name in OF_NETWORKS for part in ("-class-", f"Quantra.Client.Tests.{name}")]
-    done = run(*older_build, "-trait-", "Category=Slow", *left_out, more={"QUANTRA_TEST_FIXTURE": fixture, **culture})
-    assert done.returncode == 0, done.stdout + done.stderr
-
-
-@pytest.mark.skipif(
-    not HAS_CULTURES, reason="this machine has no ICU (on Debian, the package libicu72), so no cultures"
-)
-def test_csharp_answers_so_where_commas_part_decimals(older_build: tuple[str, str], fixture: str) -> None:
-    classes = [part for name in WRITE_AND_READ for part in ("-class", f"Quantra.Client.Tests.{name}")]
-    done = run(*older_build, *classes, more={"QUANTRA_TEST_FIXTURE": fixture, "QUANTRA_TEST_CULTURE": "de-DE"})
+@pytest.mark.parametrize("culture", ["tr-TR", "de-DE"], ids=["dotted-i", "decimal-comma"])
+@pytest.mark.skipif(not HAS_CULTURES, reason="this machine has no ICU (on Debian: libicu72), so .NET has no cultures")
+def test_csharp_answers_alike_on_the_older_framework_in_other_cultures(
+    older_build: tuple[str, str], fixture: str, culture: str
+) -> None:
+    classes = [part for name in CULTURE_CLASSES for part in ("-class", f"Quantra.Client.Tests.{name}")]
+    variables = {"QUANTRA_TEST_FIXTURE": fixture, "QUANTRA_TEST_CULTURE": culture}
+    done = run(*older_build, *classes, "-trait-", "Category=Slow", more=variables)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
