@@ -40,7 +40,7 @@ CULTURE_CLASSES = (
     "GrpcStreamTests",
     "RecordTests",
 )
-"""C# test classes that depend on the culture or the framework: they read or write numbers and dates, or call a predictor."""
+"""C# test classes that depend on culture or framework: they read or write numbers and dates, or call a predictor."""
 ENDING = """
 using Quantra.Client;
 using Quantra.Client.Embedded;
