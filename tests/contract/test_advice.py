@@ -240,7 +240,7 @@ def test_every_module_that_is_run_is_there(monkeypatch: pytest.MonkeyPatch) -> N
     named = {
         (text.where, name) for text in TEXTS for name in re.findall(r"python3? -m ([a-z_]+(?:\.[a-z_]+)*)", text.text)
     }
-    assert ("README.md", "trainers.stock") in named
+    assert ("CHANGELOG.md", "quantra") in named
     assert {one for one in named if find_spec(one[1]) is None} == set()
 
 

@@ -1,0 +1,48 @@
+"""Draw the picture in the README: python examples/draw_fan.py docs/fan.png.
+
+Run `quantra demo` first. The chart becomes a PNG in headless Chromium, which must be on the PATH.
+"""
+
+import subprocess
+import sys
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from predictor.report import forecast_chart
+from quantra import BarPanel, Forecaster
+
+WIDTH, HEIGHT = 1000, 480
+
+
+def main() -> None:
+    """Forecast AAPL from the demo's bars, and save the fan."""
+    picture = Path(sys.argv[1]).absolute()
+    bars = BarPanel.read("demo/bars.csv").select(["AAPL"])
+    with Forecaster.load("demo/models/demo/1") as forecaster:
+        figure = forecast_chart(bars, forecaster.predict(bars), "AAPL")
+    figure.update_layout(width=WIDTH, height=HEIGHT)
+    with TemporaryDirectory() as folder:
+        page = Path(folder, "fan.html")
+        figure.write_html(page, include_plotlyjs=True, config={"displayModeBar": False})
+        page.write_text(page.read_text(encoding="utf-8").replace("<body>", '<body style="margin: 0">'), "utf-8")
+        subprocess.run(  # noqa: S603 - a fixed command
+            [  # noqa: S607 - wherever it is installed
+                "chromium",
+                "--headless",
+                "--no-sandbox",
+                "--disable-gpu",
+                "--hide-scrollbars",
+                f"--user-data-dir={folder}/profile",
+                f"--window-size={WIDTH},{HEIGHT}",
+                f"--screenshot={picture}",
+                "--virtual-time-budget=5000",
+                page.as_uri(),
+            ],
+            check=True,
+            capture_output=True,
+        )
+    print(picture)
+
+
+if __name__ == "__main__":
+    main()
