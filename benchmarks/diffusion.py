@@ -10,7 +10,7 @@ from pathlib import Path
 
 import torch
 
-from benchmarks.drawing import learning, oracle, pipelines, precision, steps, tuning, watched
+from benchmarks.drawing import learning, precision, steps, tuning
 from benchmarks.drawing.digits import quieten, workplace
 from benchmarks.drawing.judging import Judging
 from benchmarks.report import common_options, publish
@@ -31,10 +31,7 @@ def main() -> int:
     judging = Judging(work)
     rows = [
         *learning.rows(work, judging, quick=given.quick),
-        *oracle.rows(),
-        *pipelines.rows(work),
         *tuning.rows(work, judging, quick=given.quick),
-        *watched.rows(work, quick=given.quick),
         *steps.rows(work, quick=given.quick),
         *precision.rows(work, quick=given.quick),
     ]

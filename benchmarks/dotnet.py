@@ -1,4 +1,4 @@
-"""What C# adds to a forecast, and what becomes of its callers where networks and processes fail.
+"""What C# adds to a forecast.
 
 The model is the shipped LSTM, trained for one epoch on AAPL's real bars, with one torch thread; questions are 200 bars
 of it. What is compared takes turns in one run, so that a busy machine hits all of it. Needs dotnet on the PATH.
@@ -14,10 +14,7 @@ from typing import Final, final
 from benchmarks.calling.subject import save_model, server
 from benchmarks.interop.callers import caller_rows
 from benchmarks.interop.doors import embedded_rows, grpc_rows
-from benchmarks.interop.feed import feed_rows
 from benchmarks.interop.files import file_rows
-from benchmarks.interop.network import network_rows
-from benchmarks.interop.processes import process_rows
 from benchmarks.interop.program import build
 from benchmarks.report import Row, parse_arguments, publish
 from predictor.inference import use_threads
@@ -38,13 +35,11 @@ class Lengths:
     """Of what takes seconds each."""
     rows: int
     """Of the large file."""
-    feed_s: int
-    """Of the live view."""
     is_judged: bool
 
 
-FULL: Final = Lengths(rounds=15, calls=200, times=20, rows=1_000_000, feed_s=60, is_judged=True)
-QUICK: Final = Lengths(rounds=2, calls=20, times=1, rows=20_000, feed_s=30, is_judged=False)
+FULL: Final = Lengths(rounds=15, calls=200, times=20, rows=1_000_000, is_judged=True)
+QUICK: Final = Lengths(rounds=2, calls=20, times=1, rows=20_000, is_judged=False)
 
 
 def all_rows(folder: Path, lengths: Lengths) -> Iterator[Row]:
@@ -55,10 +50,7 @@ def all_rows(folder: Path, lengths: Lengths) -> Iterator[Row]:
     with server(models) as target:
         yield from grpc_rows(target, file, lengths.rounds, lengths.calls, judged=judged)
         yield from caller_rows(target, models, file, judged=judged)
-        yield from network_rows(target, file, min(lengths.times, 5), judged=judged)
     yield from embedded_rows(models, file, lengths.rounds, lengths.calls, judged=judged)
-    yield from process_rows(models, file, lengths.times, judged=judged)
-    yield from feed_rows(models, folder, lengths.feed_s, judged=judged)
     yield from file_rows(folder, lengths.rows, min(lengths.times, 5), judged=judged)
 
 

@@ -1,8 +1,8 @@
 """How accurate forecasts are: our networks, other libraries' and baselines on identical windows, with intervals.
 
-Tasks are the daily returns (`ret`) and volatility (`vol`) of two stock indices, or with `--series` any hourly or daily
-series of a CSV or Parquet file. Every training takes 300 steps of 64 windows, one thread. The other libraries run in
-virtual environments that are made once in `.venv-peers` (a few GB). A run that was interrupted goes on where it was.
+Tasks are the daily returns (`ret`) and volatility (`vol`) of two stock indices. Every training takes 300 steps of 64
+windows, one thread. The other libraries run in virtual environments that are made once in `.venv-peers` (a few GB). An
+interrupted run continues where it stopped.
 """
 
 import argparse
@@ -12,9 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from benchmarks.forecasts.baselines import baselines
-from benchmarks.forecasts.chart import write_chart
 from benchmarks.forecasts.indices import TASKS, index_task
-from benchmarks.forecasts.outside import BadSeriesError, outside_task
 from benchmarks.forecasts.protocol import STEPS
 from benchmarks.forecasts.results import Results
 from benchmarks.forecasts.systems import OUR_SELECTED_TFT, OUR_TFT, OURS, PEERS, FailedError, System, Trainings
@@ -30,34 +28,17 @@ QUICK_STEPS: Final = 20
 def arguments() -> argparse.Namespace:
     """The command line."""
     parser = common_options(__doc__ or "")
-    parser.add_argument("--series", type=Path, metavar="FILE", help="forecast a series of this CSV or Parquet file")
-    parser.add_argument("--target", metavar="COL", help="the column to forecast; all other numbers are covariates")
-    parser.add_argument("--encoder", type=int, default=60, help="steps that are read (default 60)")
-    parser.add_argument("--horizon", type=int, default=20, help="steps that are forecast (default 20)")
-    parser.add_argument("--tasks", nargs="+", choices=TASKS, default=TASKS, help="without --series (default both)")
+    parser.add_argument("--tasks", nargs="+", choices=TASKS, default=TASKS, help="default both")
     parser.add_argument("--seeds", type=int, help=f"trainings a system (default {SEEDS}, {QUICK_SEEDS} if quick)")
     parser.add_argument("--jobs", type=int, default=1, help="trainings at the same time (default 1)")
     parser.add_argument(
         "--peers", action=argparse.BooleanOptionalAction, help="other libraries (default: if not quick)"
     )
     parser.add_argument("--folder", type=Path, default=Path("forecasting.run"), help="where results are kept")
-    parser.add_argument("--chart", type=Path, metavar="FILE", help="write an HTML chart of all systems")
     given = parser.parse_args()
-    if (given.series is None) != (given.target is None):
-        parser.error("--series and --target belong together: the file, and its column to forecast")
-    if given.jobs < 1 or (given.seeds is not None and given.seeds < 1) or given.encoder < 2 or given.horizon < 1:
-        parser.error("--jobs, --seeds and --horizon must be at least 1, and --encoder at least 2")
+    if given.jobs < 1 or (given.seeds is not None and given.seeds < 1):
+        parser.error("--jobs and --seeds must be at least 1")
     return given
-
-
-def tasks_of(given: argparse.Namespace) -> Sequence[Task]:
-    """The task of the file, or those of the indices."""
-    if given.series is None:
-        return [index_task(name) for name in given.tasks]
-    outside = outside_task(given.series, given.target, encoder=given.encoder, horizon=given.horizon)
-    for note in outside.notes:
-        print(f"{given.series}: {note}")
-    return [outside.task]
 
 
 def systems_of(given: argparse.Namespace) -> Sequence[System]:
@@ -78,15 +59,13 @@ def results_of(task: Task, given: argparse.Namespace) -> Results:
 def main() -> int:
     given = arguments()
     try:
-        results = [results_of(task, given) for task in tasks_of(given)]
-    except (BadSeriesError, FailedError) as error:
+        results = [results_of(task, given) for task in map(index_task, given.tasks)]
+    except FailedError as error:
         print(f"forecasting: {error}", file=sys.stderr)
         return 2
     status = publish([row for one in results for row in rows(one, judged=not given.quick)], given.json)
     for one in results:
         print("\n".join(table(one)))
-    if given.chart is not None:
-        write_chart(results, given.chart)
     return status
 
 

@@ -16,7 +16,7 @@ from typing import Final
 
 import numpy as np
 
-from benchmarks.forecasts.environments import ROOT
+from benchmarks.environments import ROOT
 from benchmarks.report import Row, at_most, parse_arguments, publish, shown, unmeasured
 
 SYMBOLS, DAYS = 1000, 2500

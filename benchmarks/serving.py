@@ -19,7 +19,6 @@ from benchmarks.calling.kserve import KSERVE, infer_bytes, kserve_rows
 from benchmarks.calling.load import load
 from benchmarks.calling.processes import process_rows
 from benchmarks.calling.rates import BARS, WINDOWS, rate_rows
-from benchmarks.calling.rival import rival_rows
 from benchmarks.calling.secured import secured_rows
 from benchmarks.calling.sessions import session_rows
 from benchmarks.calling.stages import stage_rows
@@ -28,7 +27,7 @@ from benchmarks.calling.subject import INFER, Subject, server, subject_in
 from benchmarks.calling.watched import watched_rows
 from benchmarks.calling.wide import ROWS, rows_rows, start_rows, wide_rows
 from benchmarks.preparing import Work, lone_rows, opened
-from benchmarks.report import Row, common_options, publish
+from benchmarks.report import Row, parse_arguments, publish
 from predictor.client import QuantraClient
 from predictor.inference import use_threads
 
@@ -74,7 +73,7 @@ def served_rows(subject: Subject, work: Work, lengths: Lengths) -> Iterator[Row]
             yield from session_rows(client, rounds, judged=judged)
 
 
-def all_rows(folder: Path, lengths: Lengths, *, with_peers: bool) -> Iterator[Row]:
+def all_rows(folder: Path, lengths: Lengths) -> Iterator[Row]:
     """Everything, one server after the other."""
     subject, judged = subject_in(folder / "models"), lengths.is_judged
     rounds, seconds = lengths.rounds, lengths.seconds
@@ -87,18 +86,14 @@ def all_rows(folder: Path, lengths: Lengths, *, with_peers: bool) -> Iterator[Ro
     yield from process_rows(subject, rounds, seconds, judged=judged)
     yield from start_rows(subject, rounds // 2, judged=judged)
     yield from stage_rows(subject, folder / "log", seconds)
-    if with_peers:
-        yield from rival_rows(subject, rounds, seconds, judged=judged)
 
 
 def main() -> int:
-    parser = common_options("What the server adds to a forecast.")
-    parser.add_argument("--peers", action="store_true", help="Triton too, in an environment of its own (2 GB)")
-    arguments = parser.parse_args()
+    arguments = parse_arguments(__doc__ or "")
     lengths = QUICK if arguments.quick else FULL
     use_threads(1)
     with tempfile.TemporaryDirectory() as folder:
-        rows = all_rows(Path(folder), lengths, with_peers=arguments.peers)
+        rows = all_rows(Path(folder), lengths)
         return publish(rows, arguments.json)
 
 

@@ -13,12 +13,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from benchmarks.forecasts.environments import python_of
-from benchmarks.forecasts.speed_asking import Timed
+from benchmarks.environments import python_of
 from benchmarks.forecasts.speed_work import ROWS, Kind, Seconds, Work
 from benchmarks.report import Row, at_most, parse_arguments, publish, shown
+from benchmarks.respondent import Respondent
 
 PEER: Final = "neuralforecast"
+ANSWERING: Final = "benchmarks.forecasts.speed_answering"
+KEEP_MEMORY: Final = {"MALLOC_TRIM_THRESHOLD_": str(2**30), "MALLOC_MMAP_THRESHOLD_": str(2**30)}
+"""Environment in which glibc returns no freed memory to the system."""
 TITLES: Final[dict[Work, str]] = {"step": "training step", "one": "1 forecast", "many": "256 forecasts"}
 REACH: Final[dict[tuple[Kind, Work], float]] = {
     ("tft", "step"): 0.60,
@@ -45,21 +48,22 @@ def compared(kind: Kind, work: Work, *, quick: bool) -> list[Row]:
     """Both, in fresh processes: what a process did before decides whether its C library gives memory back."""
     peer = python_of(PEER)
     with (
-        Timed(Path(sys.executable), "ours") as ours,
-        Timed(peer, PEER) as theirs,
-        Timed(peer, PEER, keeping=True) as keeping,
+        Respondent(Path(sys.executable), ANSWERING, "ours") as ours,
+        Respondent(peer, ANSWERING, PEER) as theirs,
+        Respondent(peer, ANSWERING, PEER, KEEP_MEMORY) as keeping,
     ):
         taken = measured((ours, theirs, keeping), kind, work, quick=quick)
     return rows_of(kind, work, taken, judged=not quick)
 
 
-def measured(sides: Sequence[Timed], kind: Kind, work: Work, *, quick: bool) -> Rounds:
+def measured(sides: Sequence[Respondent], kind: Kind, work: Work, *, quick: bool) -> Rounds:
     """All in turn; the first round has some calls more that do not count."""
     rounds, calls = (2, max(1, CALLS[work] // 5)) if quick else (ROUNDS, CALLS[work])
     taken = Rounds([], [], [])
     for k in range(rounds):
         for side, seconds in zip(sides, taken, strict=True):
-            seconds.append(side.seconds(kind, work, warm=1 if k else 3, calls=calls))
+            answer = side.ask(kind=kind, work=work, warm=1 if k else 3, calls=calls)
+            seconds.append(Seconds(**answer))
     return taken
 
 

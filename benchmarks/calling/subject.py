@@ -30,9 +30,10 @@ INFER = "/inference.GRPCInferenceService/ModelInfer"
 PREDICT_STREAM = "/quantra.v1.PredictionService/PredictStream"
 
 
-def save_model(folder: Path, bars: BarPanel) -> Pipeline:
-    """Write `folder/stock/1`; what it forecasts does not matter here, how large it is does."""
-    recipe = Recipe(calendar="XNYS", optimisation=Optimisation(max_epochs=1, patience=1, device="cpu"))
+def save_model(folder: Path, bars: BarPanel, seed: int = 0) -> Pipeline:
+    """Write `folder/stock/1`; its size matters here, its forecasts do not."""
+    optimisation = Optimisation(max_epochs=1, patience=1, device="cpu", seed=seed)
+    recipe = Recipe(calendar="XNYS", optimisation=optimisation)
     made = train(Material(bars, default_features()), recipe, folder / "stock" / "1", consume=unseen)
     return artifact.load(made.folder).artifact.pipeline
 
@@ -54,6 +55,14 @@ class Subject:
     def panel(self, symbols: int) -> BarPanel:
         """The bars under so many names; one: as they are."""
         return self.bars if symbols == 1 else panel_of(self.bars, symbols)
+
+    def instance(self) -> pb.Instance:
+        """The bars as a request has them."""
+        return instances.encode(Instance(input=self.bars))
+
+    def window_instance(self) -> pb.Instance:
+        """The features that the model computes from the bars."""
+        return instances.encode(Instance(input=window_of(self.bars, self.pipeline)))
 
     def asked_with_bars(self, symbols: int = 1) -> bytes:
         """The request."""

@@ -14,7 +14,7 @@ from typing import Any, Final, final
 from diffusers.utils import logging as diffusers_logging
 from transformers.utils import logging as transformers_logging
 
-from benchmarks.training.asking import ROOT
+from benchmarks.environments import ROOT
 from examples.make_digits import TRAIN, digits, transformer_of, write_images
 from trainers.dit.images import Pictures, read_pictures
 from trainers.dit.models import ImageModel

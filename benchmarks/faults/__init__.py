@@ -1,1 +1,1 @@
-"""What befalls a server that is open to everybody, done to a real server process, and what came of it."""
+"""Load and hostile requests against a real server process: memory, latency and errors."""

@@ -1,30 +1,35 @@
-"""Calls of bytes, and how each of them ended: status, details, and when to ask again."""
+"""Requests as bytes, and how each call ended."""
 
 import asyncio
 import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final, final
 
 import grpc
 import grpc.aio
-from google.protobuf.message import DecodeError
-from google.rpc.error_details_pb2 import RetryInfo
-from google.rpc.status_pb2 import Status
+import numpy as np
 
-from benchmarks.faults.target import Target
+from predictor._pb import inference_pb2
 from predictor._pb import prediction_pb2 as pb
 
 PREDICT: Final = "/quantra.v1.PredictionService/Predict"
 EXPLAIN: Final = "/quantra.v1.PredictionService/Explain"
 STREAM: Final = "/quantra.v1.PredictionService/PredictStream"
-LIST: Final = "/quantra.v1.PredictionService/ListModels"
-DETAILS: Final = "grpc-status-details-bin"
-PUSHBACK: Final = "grpc-retry-pushback-ms"
-OUR_FAULT: Final = frozenset({grpc.StatusCode.UNKNOWN, grpc.StatusCode.INTERNAL})
+RELOAD: Final = "/quantra.v1.ModelAdminService/ReloadModel"
+INFER: Final = "/inference.GRPCInferenceService/ModelInfer"
+SERVER_FAULT: Final = frozenset({grpc.StatusCode.UNKNOWN, grpc.StatusCode.INTERNAL})
 NO_ANSWER: Final = frozenset({grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED})
-"""What a call ends with whose server is gone, or has not answered in the time that the caller allows."""
+"""The server is gone, or did not answer before the deadline."""
+
+_COLUMNS: Final = ("open", "high", "low", "close", "volume", "adj_close", "split_ratio", "cash_dividend")
+_CHANNEL_OPTIONS: Final = [
+    ("grpc.max_receive_message_length", -1),
+    ("grpc.max_send_message_length", -1),
+    ("grpc.use_local_subchannel_pool", 1),  # a connection for each channel
+]
 
 
 @final
@@ -35,97 +40,113 @@ class Ended:
     code: grpc.StatusCode
     body: bytes = b""
     has_details: bool = False
-    """Whether the status carries google.rpc.Status: our server refuses with it, gRPC itself does not."""
-    retry_s: float | None = None
-    """When to ask again, from google.rpc.RetryInfo."""
-    has_pushback: bool = False
-    """Whether the trailers tell gRPC's own clients when to ask again."""
+    """Whether the status carries google.rpc.Status, which the server adds to every error of its own."""
     took_s: float = 0.0
-    message: str = ""
 
     @property
-    def is_bare(self) -> bool:
-        """Cancelled, but by nobody and for no reason."""
+    def is_bare_cancel(self) -> bool:
+        """Whether gRPC cancelled the call and gave no reason."""
         return self.code is grpc.StatusCode.CANCELLED and not self.has_details
 
 
-async def ask(
-    channel: grpc.aio.Channel, path: str, body: bytes, timeout_s: float = 30.0, headers: Sequence[tuple[str, str]] = ()
-) -> Ended:
-    """One call that sends one message and gets one; a failure is an end too."""
+def open_channel(target: str) -> grpc.aio.Channel:
+    """A connection of its own, without limits on messages."""
+    return grpc.aio.insecure_channel(target, options=_CHANNEL_OPTIONS)
+
+
+async def ask(channel: grpc.aio.Channel, path: str, body: bytes, timeout_s: float = 30.0) -> Ended:
+    """Make one unary call; an error is a result too."""
     start = time.perf_counter()
-    call: Any = channel.unary_unary(path)(body, timeout=timeout_s, metadata=tuple(headers))
+    call: Any = channel.unary_unary(path)(body, timeout=timeout_s)
+    return await end_of(call, start)
+
+
+async def end_of(call: Any, start: float) -> Ended:
+    """Wait for a call that began at this time of `time.perf_counter`."""
     try:
         answer = await call
-    except grpc.aio.AioRpcError as refused:
-        return ended(refused, time.perf_counter() - start)
+    except grpc.aio.AioRpcError as error:
+        has_details = "grpc-status-details-bin" in dict(error.trailing_metadata() or ())
+        return Ended(error.code(), has_details=has_details, took_s=time.perf_counter() - start)
     return Ended(grpc.StatusCode.OK, answer, took_s=time.perf_counter() - start)
 
 
-def ended(refused: Any, took_s: float) -> Ended:
-    """Read what the error of a failed call says beside its status."""
-    told: dict[str, str | bytes] = dict(refused.trailing_metadata() or ())
-    details = told.get(DETAILS)
-    return Ended(
-        code=refused.code(),
-        has_details=details is not None,
-        retry_s=retry_of(details) if isinstance(details, bytes) else None,
-        has_pushback=str(told.get(PUSHBACK, "")).isdigit(),
-        took_s=took_s,
-        message=refused.details() or "",
-    )
+async def ask_all(target: str, path: str, bodies: Sequence[bytes], at_once: int, timeout_s: float) -> list[Ended]:
+    """Make the calls over one connection, at most `at_once` at a time."""
+    slots = asyncio.Semaphore(at_once)
+    async with open_channel(target) as channel:
+
+        async def one(body: bytes) -> Ended:
+            async with slots:
+                return await ask(channel, path, body, timeout_s)
+
+        return await asyncio.gather(*map(one, bodies))
 
 
-def retry_of(details: bytes) -> float | None:
-    """The delay of the google.rpc.RetryInfo in a google.rpc.Status, seconds; None if there is none."""
-    info = RetryInfo()
-    try:
-        found = any(detail.Unpack(info) for detail in Status.FromString(details).details)
-    except DecodeError:
-        return None
-    return info.retry_delay.seconds + info.retry_delay.nanos / 1e9 if found else None
-
-
-async def ask_once(target: Target, path: str, body: bytes, timeout_s: float = 30.0) -> Ended:
-    """One call over a connection of its own."""
-    async with target.channel() as channel:
-        return await ask(channel, path, body, timeout_s)
-
-
-async def until_answered(target: Target, path: str, body: bytes, within_s: float) -> float | None:
-    """Seconds until a call is answered, each over a connection of its own; None if it is not in time."""
-    start = time.perf_counter()
-    while (left := start + within_s - time.perf_counter()) > 0:
-        end = await ask_once(target, path, body, timeout_s=left)
-        if end.code is grpc.StatusCode.OK:
-            return time.perf_counter() - start
-        await asyncio.sleep(0.02)
-    return None
-
-
-async def ask_all(
-    channels: Sequence[grpc.aio.Channel], path: str, bodies: Sequence[bytes], timeout_s: float
-) -> list[Ended]:
-    """All calls at once, over the connections in turn."""
-    asked = (ask(channels[n % len(channels)], path, body, timeout_s) for n, body in enumerate(bodies))
-    return await asyncio.gather(*asked)
-
-
-def codes(ends: Iterable[Ended]) -> str:
-    """How often each status came, in words."""
+def count_codes(ends: Iterable[Ended]) -> str:
+    """How often each status came, as text."""
     counted = Counter(end.code.name for end in ends)
     return ", ".join(f"{count} {name}" for name, count in counted.most_common()) or "no calls"
 
 
-def values_of(answer: bytes) -> bytes:
-    """The numbers of every forecast in an answer, and the errors, as bytes to compare; not the answer's own name."""
-    results = pb.PredictResponse.FromString(answer).results
-    return b"|".join(
-        result.forecast.values + result.forecast.returns + result.forecast.prices + result.error.reason.encode()
-        for result in results
-    )
-
-
 def predict_request(*instances: pb.Instance, model: str = "") -> bytes:
-    """What a caller sends."""
+    """A request of Predict."""
     return pb.PredictRequest(model=model, instances=instances).SerializeToString()
+
+
+def infer_request(instance: pb.Instance, model: str) -> bytes:
+    """A request of KServe's ModelInfer with the bars of an instance."""
+    panel = instance.bars
+    symbols, sessions = len(panel.symbols), len(panel.session_yyyymmdd)
+    names = [f"{day // 10000:04d}-{day // 100 % 100:02d}-{day % 100:02d}" for day in panel.session_yyyymmdd]
+    texts = b"".join(len(one).to_bytes(4, "little") + one for one in (name.encode() for name in panel.symbols))
+    tensors = [(name, "FP64", (1, symbols, sessions), getattr(panel, name)) for name in _COLUMNS]
+    tensors = [tensor for tensor in tensors if tensor[3]]
+    tensors += [("symbol", "BYTES", (1, symbols), texts)]
+    tensors += [("date", "INT64", (1, sessions), np.array(names, "datetime64[D]").astype("<i8").tobytes())]
+    tensor = inference_pb2.ModelInferRequest.InferInputTensor
+    return inference_pb2.ModelInferRequest(
+        model_name=model,
+        inputs=[tensor(name=name, datatype=kind, shape=shape) for name, kind, shape, _ in tensors],
+        raw_input_contents=[values for *_, values in tensors],
+    ).SerializeToString()
+
+
+def session_requests(instance: pb.Instance, model: str) -> Sequence[bytes]:
+    """The requests of a stream: open a session, forecast beside it, push its last bar again, close it."""
+    requests = [
+        pb.PredictStreamRequest(request_id="a", open=pb.OpenSession(session_id="s", model=model, instance=instance)),
+        pb.PredictStreamRequest(request_id="b", predict=pb.StreamPredict(model=model, instance=instance)),
+        pb.PredictStreamRequest(
+            request_id="c", push=pb.PushBars(session_id="s", bars=_last_bar(instance.bars), flush=True)
+        ),
+        pb.PredictStreamRequest(request_id="d", close=pb.CloseSession(session_id="s")),
+    ]
+    return [request.SerializeToString() for request in requests]
+
+
+def _last_bar(panel: pb.BarPanel) -> pb.BarPanel:
+    last = pb.BarPanel(symbols=panel.symbols, session_yyyymmdd=panel.session_yyyymmdd[-1:])
+    for name in filter(partial(getattr, panel), _COLUMNS):
+        values = np.frombuffer(getattr(panel, name), "<f8").reshape(len(panel.symbols), -1)
+        setattr(last, name, values[:, -1].tobytes())
+    return last
+
+
+# --- protobuf's wire format
+
+
+def varint(value: int) -> bytes:
+    """A number of protobuf."""
+    out = bytearray()
+    while value >= 0x80:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    return bytes([*out, value])
+
+
+def nested(content: bytes, *fields: int) -> bytes:
+    """The content in a field of bytes within such fields."""
+    for field in reversed(fields):
+        content = varint(field << 3 | 2) + varint(len(content)) + content
+    return content

@@ -13,7 +13,7 @@ from typing import Final, final
 
 import numpy as np
 
-from benchmarks.forecasts.environments import REQUIREMENTS, ROOT, NoEnvironmentError, python_of
+from benchmarks.environments import FORECASTERS, ROOT, NoEnvironmentError, python_of
 from benchmarks.forecasts.task import FloatArray, Task
 
 SOURCES: Final = (
@@ -42,7 +42,7 @@ class System:
         name: As in tables.
         module: Its script.
         model: What the script is asked for.
-        library: A key of `REQUIREMENTS`; empty for our own.
+        library: A key of `FORECASTERS`; empty for our own.
     """
 
     name: str
@@ -240,7 +240,7 @@ def _digest_of_source(system: System) -> str:
     """Of all files that decide what a training comes to."""
     script = ROOT / f"{system.module.replace('.', '/')}.py"
     if system.is_peer:
-        return _digest([script, Path(__file__).with_name("protocol.py")], REQUIREMENTS[system.library][1])
+        return _digest([script, Path(__file__).with_name("protocol.py")], FORECASTERS[system.library][0])
     return _digest(sorted(path for pattern in SOURCES for path in ROOT.glob(pattern)), "")
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from shutil import which
 from typing import Any, Final, final
 
-from benchmarks.training.asking import ROOT
+from benchmarks.environments import ROOT
 from trainers.loop import seed_everything
 from trainers.vits.corpus import Corpus
 from trainers.vits.sizes import config_of

@@ -1,44 +1,17 @@
-"""Answers the questions of `benchmarks.training.asking` in an environment of its own: one JSON line each way.
+"""Times training loops in the environment of one library, for `benchmarks.training.peers`.
 
-python -m benchmarks.training.answering SUBJECT
+python -m benchmarks.training.answering LIBRARY
 """
 
 import json
 import os
 import sys
-from pathlib import Path
-from typing import Any
+from importlib import import_module
 
 import torch
 
-from benchmarks.training.job import Timing, default_optimizer, fastest_optimizer, seconds_per_step
-from benchmarks.training.probes import PROBES, saved
-from benchmarks.training.subject import subject
-
-
-def seconds(names: list[str], question: dict[str, Any]) -> dict[str, float]:
-    """Processor time of one step of each subject, one after another."""
-    timing = Timing(warm=question["warm"], steps=question["steps"])
-    return {name: seconds_per_step(subject(name).train, question["kind"], default_optimizer, timing) for name in names}
-
-
-def loop_seconds(name: str, question: dict[str, Any]) -> float:
-    """Processor time of one batch of a subject alone, with the fastest optimizer, beside which a loop shows most."""
-    timing = Timing(warm=question["warm"], steps=question["steps"], accumulate=question["accumulate"])
-    return seconds_per_step(subject(name).train, question["kind"], fastest_optimizer, timing)
-
-
-def answer(name: str, question: dict[str, Any]) -> object:
-    """What the question asks for: `seconds` a step of several or of the `loop` alone, `saved` weights, or a probe."""
-    match question["what"]:
-        case "seconds":
-            return seconds(["by hand", "ours", name], question)
-        case "loop":
-            return loop_seconds(name, question)
-        case "saved":
-            return saved(subject(name), Path(question["folder"]), die_after=question["die_after"])
-        case probe:
-            return PROBES[probe](subject(name))
+from benchmarks.training import hand, ours
+from benchmarks.training.job import Timing, default_optimizer, seconds_per_step
 
 
 def main() -> int:
@@ -46,8 +19,15 @@ def main() -> int:
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "w")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     torch.set_num_threads(1)
+    peer = import_module(f"benchmarks.peers.with_{sys.argv[1]}")
+    loops = {"by hand": hand.train, "ours": ours.train, sys.argv[1]: peer.train}
     for line in sys.stdin:
-        print(json.dumps(answer(sys.argv[1], json.loads(line))), file=answers, flush=True)
+        question = json.loads(line)
+        timing = Timing(warm=question["warm"], steps=question["steps"])
+        seconds = {
+            name: seconds_per_step(train, question["kind"], default_optimizer, timing) for name, train in loops.items()
+        }
+        print(json.dumps(seconds), file=answers, flush=True)
     return 0
 
 

@@ -66,8 +66,7 @@ class Job:
         network: Called with a batch's `x` and `y`, returns the mean loss.
         optimizer: Over all its parameters.
         scheduler: To be stepped after every optimizer step.
-        batches: Read once per epoch.
-        epochs: How often they are read.
+        batches: Read once.
         accumulate: Batches in one optimizer step.
         clip: Largest norm of the gradient; None for no clipping.
     """
@@ -76,7 +75,6 @@ class Job:
     optimizer: Optimizer
     scheduler: LambdaLR
     batches: Iterable[Batch]
-    epochs: int = 1
     accumulate: int = 1
     clip: float | None = 1.0
 
@@ -126,14 +124,10 @@ class Timing:
     Attributes:
         warm: Batches before the clock starts.
         steps: Batches that are timed.
-        loader: Whether batches come through torch's `DataLoader`, as most loops read them, or straight from a list.
-        accumulate: Batches in one optimizer step.
     """
 
     warm: int
     steps: int
-    loader: bool = True
-    accumulate: int = 1
 
 
 def network_of(kind: Kind) -> nn.Module:
@@ -177,7 +171,6 @@ def seconds_per_step(
     network = network_of(kind)
     stepped = optimizer(network)
     clocked = ClockedBatches(batches_of(kind), warm=timing.warm, steps=timing.steps)
-    batches = DataLoader(clocked, batch_size=None) if timing.loader else clocked
-    scheduler = unchanging(stepped)
-    train(Job(network=network, optimizer=stepped, scheduler=scheduler, batches=batches, accumulate=timing.accumulate))
+    batches = DataLoader(clocked, batch_size=None)  # as most loops read them
+    train(Job(network=network, optimizer=stepped, scheduler=unchanging(stepped), batches=batches))
     return clocked.seconds / timing.steps

@@ -1,48 +1,11 @@
-"""This project's loop, given the same work as the others."""
-
-from collections.abc import Callable
-from pathlib import Path
-from typing import final
-
-from torch.amp.grad_scaler import GradScaler
+"""This project's loop with all its guards, given the same work as the others."""
 
 from benchmarks.training.job import Batch, Job
-from trainers.loop import Checkpoints, IterableSource, Loop, Loss, Phase, Precision, WindowReport
+from trainers.loop import IterableSource, Loop, Loss, Phase, WindowReport
 
 
-@final
-class Ours:
-    """The loop with all its guards, on the CPU."""
-
-    def train(self, job: Job) -> None:
-        """Every epoch, with a running loss."""
-        _train(job)
-
-    def train_scaled(self, job: Job, scaler: GradScaler) -> None:
-        """A scaler is part of a precision."""
-        _train(job, Precision(name="fp16", dtype=None, scaler=lambda: scaler, reason="to compare scalers on the CPU"))
-
-    def train_in_little_memory(self, make: Callable[[int], Job], batch_size: int) -> None:
-        """Nothing needs to be done about it."""
-        _train(make(batch_size))
-
-    def train_saving(self, job: Job, folder: Path, *, every: int) -> None:
-        """Checkpoints are given where the training starts."""
-        with loop_of(job).running(Checkpoints(folder, every_windows=every, every_seconds=None)) as run:
-            for _ in run.epochs(IterableSource(job.batches), max_epochs=job.epochs):
-                pass
-
-
-def _train(job: Job, precision: str | Precision = "fp32") -> None:
-    total = 0.0
-    with loop_of(job, precision).running() as run:
-        for report in run.epochs(IterableSource(job.batches), max_epochs=job.epochs):
-            if isinstance(report, WindowReport):
-                total += report.loss
-
-
-def loop_of(job: Job, precision: str | Precision = "fp32") -> Loop[Batch]:
-    """A loop of one phase."""
+def train(job: Job) -> None:
+    """One epoch with a running loss."""
 
     def loss(batch: Batch) -> Loss:
         return Loss(job.network(batch["x"], batch["y"])["loss"], batch["x"].shape[0])
@@ -55,7 +18,9 @@ def loop_of(job: Job, precision: str | Precision = "fp32") -> Loop[Batch]:
         scheduler=job.scheduler,
         clip=job.clip,
     )
-    return Loop([phase], modules={"network": job.network}, device="cpu", precision=precision, accumulate=job.accumulate)
-
-
-SUBJECT = Ours()
+    modules, total = {"network": job.network}, 0.0
+    loop = Loop([phase], modules=modules, device="cpu", precision="fp32", accumulate=job.accumulate)
+    with loop.running() as run:
+        for report in run.epochs(IterableSource(job.batches), max_epochs=1):
+            if isinstance(report, WindowReport):
+                total += report.loss

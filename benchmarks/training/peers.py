@@ -4,12 +4,13 @@ import statistics
 from collections.abc import Sequence
 from contextlib import ExitStack
 
+from benchmarks.environments import TRAINERS, NoEnvironmentError, python_of
 from benchmarks.report import Row, at_most, shown, unmeasured
-from benchmarks.training.asking import GoneError, Respondent
-from benchmarks.training.environments import REQUIREMENTS, NoEnvironmentError, python_of
+from benchmarks.respondent import GoneError, Respondent
 from benchmarks.training.job import Kind
 from benchmarks.training.steps import KINDS, STEPS, TITLES, WARM, ratio
 
+ANSWERING = "benchmarks.training.answering"
 FASTER = 1.0
 
 
@@ -20,7 +21,7 @@ def rows(peers: Sequence[str], *, quick: bool) -> list[Row]:
         respondents: dict[str, Respondent] = {}
         for peer in peers:
             try:
-                respondents[peer] = stack.enter_context(Respondent(python_of(peer), peer))
+                respondents[peer] = stack.enter_context(Respondent(python_of(peer), ANSWERING, peer))
             except NoEnvironmentError as error:
                 found |= {(peer, kind): [_missing(peer, kind, str(error))] for kind in KINDS}
         for kind in KINDS:
@@ -39,7 +40,7 @@ def _rounds(respondents: dict[str, Respondent], kind: Kind, *, quick: bool) -> d
             if isinstance(so_far, str):
                 continue
             try:
-                seconds = respondent.ask("seconds", kind=kind, warm=WARM, steps=steps)
+                seconds = respondent.ask(kind=kind, warm=WARM, steps=steps)
             except GoneError as error:
                 measured[peer] = str(error)
                 continue
@@ -51,7 +52,7 @@ def _rounds(respondents: dict[str, Respondent], kind: Kind, *, quick: bool) -> d
 def _rows_of(peer: str, kind: Kind, measured: dict[str, list[float]] | str, *, quick: bool) -> list[Row]:
     if isinstance(measured, str):
         return [_missing(peer, kind, measured)]
-    versions = ", ".join(REQUIREMENTS[peer])
+    versions = ", ".join(TRAINERS[peer])
     microseconds = 1e6 * statistics.median(measured[peer])
     return [
         at_most(

@@ -16,8 +16,8 @@ import torch
 from torch import Tensor, nn
 from torch.optim import SGD
 
+from benchmarks.environments import ROOT
 from benchmarks.report import Row, at_least, shown, unmeasured
-from benchmarks.training.asking import ROOT
 from trainers.loop import IterableSource, Loop, Loss, Phase, WindowReport
 
 RANKS = 2

@@ -9,8 +9,7 @@ from torch import nn
 from torch.optim import Optimizer
 
 from benchmarks.report import Row, at_most, shown
-from benchmarks.training.hand import SUBJECT as BY_HAND
-from benchmarks.training.hand import train_leanly
+from benchmarks.training import hand, ours
 from benchmarks.training.job import (
     RATE,
     Job,
@@ -21,7 +20,6 @@ from benchmarks.training.job import (
     fastest_optimizer,
     seconds_per_step,
 )
-from benchmarks.training.ours import SUBJECT as OURS
 from trainers.loop import adamw
 
 KINDS: tuple[Kind, ...] = ("mlp", "lstm")
@@ -46,10 +44,10 @@ def own_optimizer(network: nn.Module) -> Optimizer:
 
 
 WAYS = {
-    "plain": Way(BY_HAND.train, default_optimizer),
-    "ours": Way(OURS.train, default_optimizer),
-    "fastest": Way(train_leanly, fastest_optimizer),
-    "ours, own optimizer": Way(OURS.train, own_optimizer),
+    "plain": Way(hand.train, default_optimizer),
+    "ours": Way(ours.train, default_optimizer),
+    "fastest": Way(hand.train_leanly, fastest_optimizer),
+    "ours, own optimizer": Way(ours.train, own_optimizer),
 }
 
 

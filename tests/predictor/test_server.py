@@ -18,9 +18,9 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 from grpc_status import rpc_status
 from market import bokeh_panel
+from raw_http2 import Connection, Stream, message
 from serving import Served, serving
 
-from benchmarks.faults.http2 import Connection, Stream, message
 from predictor import errors
 from predictor._pb import prediction_pb2 as pb
 from predictor._pb.prediction_pb2_grpc import PredictionServiceStub

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 from artifacts import recent_bars, small_models
+from raw_http2 import Connection, message
 from serving import failed_start, lines_of, server_process
 
-from benchmarks.faults.http2 import Connection, message
 from predictor._pb import prediction_pb2 as pb
 from predictor.client import QuantraClient
 from predictor.errors import UnavailableError

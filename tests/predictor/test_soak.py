@@ -9,12 +9,9 @@ import pytest
 from artifacts import recent_bars, small_models
 from serving import server_process
 
-from benchmarks.faults.calls import EXPLAIN, PREDICT, predict_request
-from benchmarks.faults.kserve import INFER, KServe
+from benchmarks.faults.calls import EXPLAIN, INFER, PREDICT, infer_request, predict_request, session_requests
 from benchmarks.faults.mix import Cancelled, Conversed, Late, Load, Part, Unary
 from benchmarks.faults.served import Vitals
-from benchmarks.faults.talks import session
-from benchmarks.faults.target import Target
 from predictor._pb import prediction_pb2 as pb
 from predictor.instance import Instance
 from predictor.wire import instances
@@ -35,8 +32,8 @@ def parts() -> tuple[Part, ...]:
     return (
         Unary("bars", 8, PREDICT, asked),
         Unary("several", 4, PREDICT, predict_request(*[bars] * 8, model=MODEL)),
-        Unary("KServe bars", 4, INFER, KServe().request(bars, model=MODEL)),
-        Conversed("sessions", 3, session(bars, MODEL)),
+        Unary("KServe bars", 4, INFER, infer_request(bars, MODEL)),
+        Conversed("sessions", 3, session_requests(bars, MODEL)),
         Unary("explanations", 1, EXPLAIN, question),
         Unary("cut messages", 2, PREDICT, asked[:-3], frozenset({grpc.StatusCode.INVALID_ARGUMENT})),
         Late("late calls", 2, PREDICT, asked, timeout_s=0.005),
@@ -48,7 +45,7 @@ def parts() -> tuple[Part, ...]:
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="memory is read from /proc")
 def test_under_a_mixed_load_no_call_fails_and_memory_does_not_grow(tmp_path: Path) -> None:
     with (tmp_path / "server.log").open("w") as log, server_process(small_models(tmp_path / "models"), log) as process:
-        load = Load(Target(int(process.target.rpartition(":")[2])).channel, parts())
+        load = Load(process.target, parts())
         held: list[int] = []
         for _ in range(2):
             end = time.monotonic() + LASTING_S

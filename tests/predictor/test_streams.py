@@ -16,7 +16,7 @@ from canned_service import CannedService, forecast_of
 from google.rpc.code_pb2 import Code
 from talks import SOON_S, Door, Talk, door_of
 
-from benchmarks.faults.speech import within
+from benchmarks.faults.calls import nested
 from predictor._pb import prediction_pb2 as pb
 from predictor.calls import Calls, SessionQuestion
 from predictor.catalog import ModelInfo
@@ -151,7 +151,7 @@ def test_what_is_wrong_with_one_request_is_its_own_answer(door: Door, wrong: str
 
 def test_two_instances_in_one_request_are_refused(door: Door) -> None:
     part = pb.StreamPredict(model="canned", instance=ONE).SerializeToString()
-    twice = within(part + part, pb.PredictStreamRequest.PREDICT_FIELD_NUMBER)
+    twice = nested(part + part, pb.PredictStreamRequest.PREDICT_FIELD_NUMBER)
     talk = door.open()
     talk.send(pb.PredictStreamRequest(request_id="two").SerializeToString() + twice)
     response = talk.hear()

@@ -14,10 +14,10 @@ import grpc.aio
 import pytest
 from canned_service import CannedService, forecast_of
 from market import bokeh_panel
+from raw_http2 import Connection, Stream, message
 from serving import Served, serving
 from talks import METHOD, SOON_S, GrpcTalk
 
-from benchmarks.faults.http2 import Connection, Stream, message
 from predictor._pb import prediction_pb2 as pb
 from predictor.bars import BarPanel
 from predictor.calls import Calls

@@ -1,4 +1,4 @@
-"""What `benchmarks.diffusion` counts: intervals, bits and seconds by hand, and its control by where it leads."""
+"""The statistics of `benchmarks.diffusion`, against values computed by hand."""
 
 import json
 from itertools import product
@@ -8,13 +8,10 @@ import numpy as np
 import pytest
 import torch
 
-from benchmarks.drawing.control import noising, same_schedule, samplers
+from benchmarks.drawing.control import noising, same_schedule
 from benchmarks.drawing.digits import seconds_of
-from benchmarks.drawing.oracle import EXACT, FAR, error, mismatches
 from benchmarks.drawing.resampling import paired_difference
-from benchmarks.drawing.watched import differing_bits
 from benchmarks.report import above
-from trainers.dit.objective import Objective
 
 
 def test_the_interval_of_three_pairs_is_that_of_all_draws_of_three() -> None:
@@ -58,14 +55,6 @@ def test_a_bound_that_is_not_exceeded_is_missed() -> None:
     assert above("gain", -1.0, 0, detail="", judged=False).ok is None
 
 
-def test_bits_are_counted_one_by_one() -> None:
-    ones = torch.ones(4)
-    assert differing_bits(ones, ones.clone()) == 0
-    assert differing_bits(ones, torch.tensor([1.0, -1.0, 1.0, torch.nextafter(ones[3], 2 * ones[3])])) == 2
-    assert differing_bits(torch.zeros(1), torch.zeros(1) * -1) == 1
-    assert differing_bits(ones[:1], torch.tensor([1.75])) == 2  # both in one byte
-
-
 def test_a_round_that_was_repeated_after_a_stop_counts_once(tmp_path: Path) -> None:
     reports = [
         {"kind": "epoch", "epoch": 0, "seconds": 2.0},
@@ -78,18 +67,5 @@ def test_a_round_that_was_repeated_after_a_stop_counts_once(tmp_path: Path) -> N
     assert seconds_of(tmp_path / "mine") == 7.0
 
 
-def test_the_control_is_undone_by_its_own_schedule_and_by_no_other() -> None:
+def test_the_control_has_the_schedule_of_its_sampler() -> None:
     torch.testing.assert_close(same_schedule().alphas_cumprod, noising().kept, atol=1e-5, rtol=0)
-    errors = {name: error(noising(), sampler, 20) for name, sampler in samplers().items()}
-    own = errors.pop("drawn by DDIM of the same schedule")
-    assert own < EXACT
-    assert len(errors) == 2
-    assert min(errors.values()) > FAR
-
-
-def test_every_mismatch_leads_further_than_the_sampler_that_belongs_to_it() -> None:
-    found = list(mismatches())
-    assert len({one.name for one in found}) == len(found) == 12
-    for one in found:
-        matched = error(one.learnt, one.learnt, 20) if isinstance(one.learnt, Objective) else EXACT
-        assert error(one.learnt, one.sampler, 20) > max(50 * matched, one.least)

@@ -1,14 +1,15 @@
-"""Asks a subject that runs in a process of its own, in the environment that it needs."""
+"""A benchmark's subject in a process and an environment of its own: one JSON line asks, one answers."""
 
 import json
 import os
 import subprocess
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 from typing import Any, Self, final
 
-ROOT = Path(__file__).parents[2]
+from benchmarks.environments import ROOT
 
 
 class GoneError(Exception):
@@ -17,29 +18,30 @@ class GoneError(Exception):
 
 @final
 class Respondent:
-    """A subject in a process of its own, as a context.
+    """The process, as a context.
 
     Args:
-        python: The interpreter of the environment.
-        name: The subject, or what else the module takes as its argument.
-        checkout: Whose packages it has; the benchmarks are those of this one.
+        python: The interpreter.
         module: The program that answers.
+        subject: Its argument.
+        environment: Further variables.
     """
 
     def __init__(
-        self, python: Path, name: str, checkout: Path = ROOT, module: str = "benchmarks.training.answering"
+        self, python: Path, module: str, subject: str, environment: Mapping[str, str] = MappingProxyType({})
     ) -> None:
-        environment = {
+        variables = {
             **os.environ,
-            "PYTHONPATH": os.pathsep.join([str(ROOT), str(checkout / "python")]),
+            "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "python")]),
             "OMP_NUM_THREADS": "1",
             "TOKENIZERS_PARALLELISM": "false",
+            **environment,
         }
         self._errors = tempfile.TemporaryFile("w+", encoding="utf-8")  # noqa: SIM115  closed in __exit__
         self._process = subprocess.Popen(
-            [str(python), "-m", module, name],
+            [str(python), "-m", module, subject],
             cwd=ROOT,
-            env=environment,
+            env=variables,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._errors,
@@ -47,17 +49,17 @@ class Respondent:
         )
 
     def __enter__(self) -> Self:
-        """The respondent."""
+        """The process, which may still be starting."""
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """End the process."""
+        """End it."""
         self._process.communicate()
         self._errors.close()
 
-    def ask(self, what: str, **about: object) -> Any:
+    def ask(self, **question: object) -> Any:
         """The answer to a question.
 
         Raises:
@@ -65,15 +67,12 @@ class Respondent:
         """
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        self._process.stdin.write(json.dumps({"what": what, **about}) + "\n")
+        self._process.stdin.write(json.dumps(question) + "\n")
         self._process.stdin.flush()
         line = self._process.stdout.readline()
         if not line:
-            raise GoneError(self._last_words())
+            code = self._process.wait()
+            self._errors.seek(0)
+            lines = [line for line in self._errors.read().splitlines() if line.strip() and not line.startswith("[")]
+            raise GoneError(f"killed by signal {-code}" if code < 0 else (lines or [f"exit code {code}"])[-1])
         return json.loads(line)
-
-    def _last_words(self) -> str:
-        code = self._process.wait()
-        self._errors.seek(0)
-        lines = [line for line in self._errors.read().splitlines() if line.strip() and not line.startswith("[")]
-        return f"killed by signal {-code}" if code < 0 else (lines[-1] if lines else f"exit code {code}")

@@ -1,0 +1,54 @@
+"""Virtual environments of the libraries that we are compared with, made once in `.venv-peers`."""
+
+import os
+import subprocess
+import sys
+import venv
+from pathlib import Path
+from typing import Final
+
+ROOT: Final = Path(__file__).parents[1]
+FOLDER: Final = ROOT / ".venv-peers"
+COMMON: Final = ("torch", "numpy", "safetensors")
+
+TRAINERS: Final = {
+    "accelerate": ("accelerate==1.15.0",),
+    "fabric": ("lightning==2.6.6",),
+    "lightning": ("lightning==2.6.6",),
+    "transformers": ("transformers==5.23.0", "accelerate==1.15.0"),
+    "ignite": ("pytorch-ignite==0.5.5",),
+}
+"""Requirements of the libraries that train."""
+FORECASTERS: Final = {
+    "neuralforecast": ("neuralforecast==3.3.0",),
+    "pytorch-forecasting": ("pytorch-forecasting==1.8.0",),
+    "darts": ("u8darts[torch]==0.41.0",),
+    "gluonts": ("gluonts[torch]==0.17.0",),
+}
+"""Requirements of the libraries that forecast."""
+
+
+class NoEnvironmentError(Exception):
+    """An environment could not be made."""
+
+
+def python_of(library: str) -> Path:
+    """The interpreter of a library's environment, made if it does not exist.
+
+    Raises:
+        NoEnvironmentError: The packages could not be installed; the message is pip's last line.
+    """
+    requirements = (TRAINERS | FORECASTERS)[library]
+    folder = FOLDER / requirements[0].replace("==", "-")
+    python = folder / ("Scripts" if os.name == "nt" else "bin") / "python"
+    done = folder / "installed"
+    if not done.is_file():
+        print(f"making the environment of {library} in {folder.relative_to(ROOT)} …", file=sys.stderr)
+        venv.create(folder, with_pip=True, clear=True)
+        command = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+        command += ["--constraint", str(ROOT / "constraints.txt"), *COMMON, *requirements]
+        ran = subprocess.run(command, capture_output=True, text=True, check=False)
+        if ran.returncode:
+            raise NoEnvironmentError((ran.stderr.strip().splitlines() or ["pip failed"])[-1])
+        done.touch()
+    return python
