@@ -511,7 +511,7 @@ def test_an_honest_artifact_has_no_leak(record: AuditRecord) -> None:
     assert record.trials.trials == 20
     assert [row.lag for row in record.lags.rows] == [0, 1, 2]
     assert all(check.sentence for check in record.checks)
-    assert "p-value of shuffled labels cannot fall below 0.5 with --permutations 1" in record.notes[1]
+    assert "p-value of shuffled labels is at least 0.5 with --permutations 1" in record.notes[1]
 
 
 def test_the_sentences_on_skill_name_the_yardstick_and_the_days(record: AuditRecord) -> None:
@@ -626,13 +626,13 @@ def test_bars_that_end_with_the_training_leave_nothing_to_audit(trained: Path) -
     source = artifact_source(trained, "cpu")
     assert source.standing is not None
     seen = bars().until(source.standing.last_seen)
-    with pytest.raises(ConfigurationError, match="hold 0 decision days after"):
+    with pytest.raises(ConfigurationError, match="have 0 decision days"):
         audit(source, seen, terms=Terms(horizon=3), tactic=Tactic(), depth=Depth(), announce=lambda _stage: None)
 
 
 def test_bars_that_lack_the_training_cannot_be_audited(trained: Path) -> None:
     source = artifact_source(trained, "cpu")
-    with pytest.raises(ConfigurationError, match="give the bars that it was trained on"):
+    with pytest.raises(ConfigurationError, match="give the bars of the training"):
         audit(source, bars().last(300), terms=Terms(horizon=3), tactic=Tactic(), depth=Depth(), announce=print)
 
 
@@ -646,7 +646,7 @@ def with_closes(panel: BarPanel, first: int, value: float) -> BarPanel:
 
 @pytest.mark.parametrize(
     ("value", "problem"),
-    [(100.0, "prices never move on the days that are judged"), (np.nan, "0 decision days have a forecast and a known")],
+    [(100.0, "prices are constant on the evaluated days"), (np.nan, "0 decision days have a forecast and a known")],
 )
 def test_days_that_can_tell_nothing_are_refused_before_anything_is_tried(
     trained: Path, value: float, problem: str
@@ -696,7 +696,7 @@ def test_the_delisting_return_is_a_flag_and_a_note_tells_what_it_was_taken_for(t
         column[1, -30:] = np.nan
     flags = ("--strategy", "sign", "--delisting-return", "-0.5")
     found = audit_by_command(tmp_path, replace(bars(), **columns), *flags)
-    assert "strategy sign that were closed as delisted: 1; their return of -50 %" in found.notes[-1]
+    assert "strategy sign closed as delisted: 1; their return of -50 %" in found.notes[-1]
     assert "closed as delisted" not in found.notes[-2]
 
 

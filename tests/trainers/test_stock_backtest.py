@@ -158,18 +158,18 @@ def test_a_refit_cuts_its_bars_in_the_proportions_of_splits_by_dates() -> None:
 
 
 def test_bars_that_begin_with_the_first_decision_leave_nothing_to_learn_from() -> None:
-    with pytest.raises(ConfigurationError, match="no session is before 2011-"):
+    with pytest.raises(ConfigurationError, match="no session before 2011-"):
         folds_of(bars().sessions, WalkForwardPlan(start=20000101, end=20130101, refit=10))
 
 
 def test_a_period_outside_the_bars_is_refused() -> None:
-    with pytest.raises(ConfigurationError, match="do not hold two sessions from 2014-01-01 to 2014-02-01"):
+    with pytest.raises(ConfigurationError, match="do not have two sessions from 2014-01-01 to 2014-02-01"):
         folds_of(bars().sessions, WalkForwardPlan(start=20140101, end=20140201))
 
 
 def test_a_fold_with_too_little_to_learn_from_is_named(source: ModelSource, tmp_path: Path) -> None:
     plan = WalkForwardPlan(start=session(30), end=session(60), refit=20)
-    with pytest.raises(ConfigurationError, match=r"fold 1, which learns from 2011-.* needs at least 25 there"):
+    with pytest.raises(ConfigurationError, match=r"fold 1, trained on 2011-.* needs at least 25 there"):
         walked(source, tmp_path / "run", plan)
 
 
@@ -220,8 +220,8 @@ def test_a_stock_that_is_delisted_is_held_for_twenty_sessions_and_then_closed_in
     equal, closes = found.benchmarks[0].book, bars().adjusted().close[1:]
     others = float(equal.weights[-7, 1:] @ (closes[:, -6] / closes[:, -7] - 1))
     assert equal.gross[-6] == pytest.approx(others - 0.5 * equal.weights[-7, 0])
-    assert any("equal weight that were closed as delisted: 1; their return of -50 %" in note for note in found.notes)
-    assert any("it is not known on which days the recipe's settings were chosen" in note for note in found.notes)
+    assert any("equal weight closed as delisted: 1; their return of -50 %" in note for note in found.notes)
+    assert any("if the recipe's settings were chosen on these days" in note for note in found.notes)
 
 
 def test_a_stock_without_bars_has_no_forecast(source: ModelSource, tmp_path: Path) -> None:
@@ -297,9 +297,9 @@ def test_parallel_processes_give_the_same_bytes(source: ModelSource, tmp_path: P
 def test_a_folder_of_other_settings_is_refused_and_says_which(source: ModelSource, tmp_path: Path) -> None:
     plan = replace(PLAN, refit=None)
     walked(source, tmp_path / "run", plan)
-    with pytest.raises(ConfigurationError, match="run holds a backtest already; continue it"):
+    with pytest.raises(ConfigurationError, match="run already has a backtest; continue it"):
         walked(source, tmp_path / "run", plan)
-    with pytest.raises(ConfigurationError, match="run holds a backtest with other settings: plan; choose another"):
+    with pytest.raises(ConfigurationError, match="run has a backtest with other settings: plan; choose another"):
         walked(source, tmp_path / "run", replace(plan, end=20130201), resume=True)
     (tmp_path / "run" / "forecasts" / "0001.safetensors").write_bytes(b"12345678")
     with pytest.raises(ArtifactError, match=r"0001\.safetensors: its header claims"):
@@ -319,7 +319,7 @@ def test_a_covariate_that_becomes_known_ahead_makes_another_backtest(recipe_file
 def test_a_folder_of_something_else_is_refused(source: ModelSource, tmp_path: Path) -> None:
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "letter.txt").write_text("Dear all")
-    with pytest.raises(ConfigurationError, match="holds something other than a backtest"):
+    with pytest.raises(ConfigurationError, match="contains something other than a backtest"):
         walked(source, tmp_path / "run")
 
 
@@ -458,7 +458,7 @@ def test_the_delisting_return_is_a_flag_and_stands_in_what_is_told(
     assert told.record("terms").number("delisting_return") == -0.75
     assert told.record("terms").integer("longest_halt") == 20
     assert told.records("table")[1].integer("closed_as_delisted") == 1
-    assert any("equal weight that were closed as delisted: 1; their return of -75 %" in n for n in told.texts("notes"))
+    assert any("equal weight closed as delisted: 1; their return of -75 %" in n for n in told.texts("notes"))
 
 
 def test_the_command_writes_a_report_too(trained: Path, bars_file: Path, tmp_path: Path) -> None:
@@ -506,7 +506,7 @@ def test_ctrl_c_keeps_what_is_forecast_and_says_how_to_go_on(
         (("--start", "2013-01-02", "--end", "2013-03-01", "--refit", "often"), "--refit is 'often'"),
         (("--start", "2013-01-02", "--end", "2013-03-01", "--window", "rolling"), "--window is 'rolling'"),
         (("--start", "2013-01-02", "--end", "2013-03-01", "--recipe", "r.json"), "either an ARTIFACT or --recipe"),
-        (("--start", "2013-01-02", "--end", "2013-03-01", "--features", "alpha158"), "an artifact brings its own"),
+        (("--start", "2013-01-02", "--end", "2013-03-01", "--features", "alpha158"), "an artifact has its own"),
     ],
 )
 def test_bad_usage_ends_with_2(

@@ -193,7 +193,7 @@ def test_vol_target_reads_forecasts_of_volatility_too() -> None:
 @pytest.mark.parametrize("strategy", [Strategy.RANK, Strategy.SIGN])
 def test_a_forecast_of_volatility_gives_no_direction(strategy: Strategy) -> None:
     told = forecasts_of([[-4.0, -5.0]], kind=TargetKind.LOG_VOLATILITY)
-    with pytest.raises(ConfigurationError, match=f"strategy {strategy} trades on forecasts of log-return"):
+    with pytest.raises(ConfigurationError, match=f"strategy {strategy} needs forecasts of log-return"):
         weights_of(told, 4, Tactic(strategy=strategy))
 
 

@@ -342,7 +342,7 @@ def test_every_row_is_scored_on_the_same_windows_of_short_halted_and_flat_symbol
         np.testing.assert_array_equal(np.isfinite(losses), known, err_msg=name)
     assert {tuple(h.windows for h in row.horizons) for row in made.rows} == {tuple(known.sum(axis=0).tolist())}
     why = [note.removesuffix(")") for note in made.notes]
-    assert [note.split(" is the unconditional quantiles instead for GOOG")[0] for note in why] == [
+    assert [note.split(" uses the unconditional quantiles for GOOG")[0] for note in why] == [
         f"{GARCH.name}, calibrated",
         f"{GARCH.name}, refitted",
     ]
@@ -403,7 +403,7 @@ def test_symbols_with_another_baselines_forecasts_are_named_in_one_note_a_row_up
     made = judged_by(found, BaselinePlan(baselines=(ZERO_RETURN, GARCH), notes=()))
     few = "it has 191 daily returns to fit, but needs 250"
     told = ", ".join(f"S{k} ({few})" for k in range(1, 6))
-    assert made.notes == (f"{GARCH.name}, calibrated is the unconditional quantiles instead for {told} and 2 more",)
+    assert made.notes == (f"{GARCH.name}, calibrated uses the unconditional quantiles for {told} and 2 more",)
 
 
 def test_a_sample_holds_no_window_but_those_of_its_part() -> None:

@@ -207,7 +207,7 @@ def test_a_training_leaves_out_what_takes_long_and_says_so() -> None:
     few, many = (quick_baselines(TargetKind.LOG_RETURN, count) for count in (4, 1000))
     assert [note.split(" is ")[0] for note in few.notes] == [LIGHTGBM]
     assert [note.split(" is ")[0] for note in many.notes] == [GARCH, LIGHTGBM]
-    assert "quantra evaluate has it" in few.notes[0]
+    assert "quantra evaluate includes it" in few.notes[0]
     assert len(few.baselines) == len(many.baselines) + 1 == 8
 
 

@@ -337,7 +337,7 @@ def test_an_ensemble_is_judged_by_the_mean_of_its_members_and_has_no_other_seeds
     joint = ensemble_of(loaded(trained), loaded(longer))
     found = evaluate(joint, bars(), EvaluationSettings(seeds=3, adaptive=True), consume=unwatched, announce=unheard)
     assert found.seeds is None
-    assert found.notes[-1] == "an ensemble has no recipe of its own: it is not trained with other seeds"
+    assert found.notes[-1] == "an ensemble has no recipe, so it is not trained from other seeds"
     assert found.calibration.effective_blocks == (120.0, 40.0)
     reading = bind_model(joint, bars())
     windows = reading.windows(Part("test", 20120904, 20121130))
@@ -419,7 +419,7 @@ def test_compared_with_an_ensemble_they_know_what_any_of_its_members_has_seen(
 
 @pytest.mark.usefixtures("few_baselines")
 def test_days_that_were_seen_are_refused_with_the_first_day_that_is_allowed(trained: Trained) -> None:
-    told = r"2012-08-27 on are asked for.*seen labels up to 2012-08-27.*is 2012-08-28"
+    told = r"2012-08-27.*seen labels up to 2012-08-27.*is 2012-08-28"
     with pytest.raises(InSampleError, match=told):
         evaluated(trained, wanted=replace(ALONE, start=LAST_SEEN))
     assert evaluated(trained, wanted=replace(ALONE, start=FIRST_ALLOWED)).days.first == FIRST_ALLOWED
@@ -431,12 +431,12 @@ def test_bars_of_the_training_alone_are_refused_with_the_first_day_that_is_allow
 
 
 def test_an_end_among_the_days_that_were_seen_is_refused_as_a_start_is(trained: Trained) -> None:
-    with pytest.raises(InSampleError, match=r"days up to 2012-08-27 are asked for.*is 2012-08-28"):
+    with pytest.raises(InSampleError, match=r"days end on 2012-08-27.*is 2012-08-28"):
         evaluated(trained, wanted=replace(ALONE, end=LAST_SEEN))
 
 
 def test_an_end_before_the_start_is_refused(trained: Trained) -> None:
-    with pytest.raises(ConfigurationError, match="last decision day, 2012-09-28, lies before the first, 2012-10-01"):
+    with pytest.raises(ConfigurationError, match="last decision day, 2012-09-28, is before the first, 2012-10-01"):
         evaluated(trained, wanted=replace(ALONE, start=20121001, end=20120928))
 
 
@@ -447,7 +447,7 @@ def test_a_start_and_an_end_bound_the_decision_days(trained: Trained) -> None:
 
 
 @pytest.mark.parametrize(
-    ("sessions", "message"), [(1, "hold no outcome of a decision"), (3, "has no room for a target")]
+    ("sessions", "message"), [(1, "have no outcome of a decision"), (3, "has no room for a target")]
 )
 def test_a_horizon_longer_than_what_is_left_is_refused(trained: Trained, sessions: int, message: str) -> None:
     with pytest.raises(ConfigurationError, match=message):
@@ -463,14 +463,14 @@ def test_a_horizon_as_long_as_what_is_left_is_judged_on_one_day(trained: Trained
 
 def test_prices_that_never_move_are_refused(trained: Trained) -> None:
     flat = changed(changed(bars(), 0, slice(place(20120401), None), 100.0), 1, slice(place(20120401), None), 50.0)
-    with pytest.raises(ConfigurationError, match="every outcome 1 sessions ahead is 0 in the days that are judged"):
+    with pytest.raises(ConfigurationError, match="every outcome 1 sessions ahead is 0 on the evaluated days"):
         evaluated(trained, flat)
 
 
 @pytest.mark.usefixtures("few_baselines")
 def test_one_symbol_that_never_moves_is_judged_and_noted(trained: Trained) -> None:
     found = evaluated(trained, changed(bars(), 1, slice(place(20120401), None), 50.0))
-    assert "GOOG never moves in the days that are judged" in found.notes
+    assert "GOOG never moves on the evaluated days" in found.notes
     json.dumps(found.to_json(), allow_nan=False)
 
 
@@ -489,13 +489,13 @@ def test_a_symbol_with_a_gap_is_judged_without_the_outcomes_that_need_it(trained
     found = evaluated(trained, changed(bars(), 1, gap, np.nan))
     apple, google = found.by_symbol
     assert google.windows < apple.windows
-    assert "GOOG lacks 5 bars in the days that are judged: outcomes that need them are left out" in found.notes
+    assert "GOOG lacks 5 bars on the evaluated days: outcomes that need them are left out" in found.notes
 
 
 @pytest.mark.usefixtures("few_baselines")
 def test_a_symbol_without_any_bar_in_these_days_is_noted(trained: Trained) -> None:
     found = evaluated(trained, changed(bars(), 1, slice(place(20120801), None), np.nan))
-    assert "GOOG has no window in the days that are judged" in found.notes
+    assert "GOOG has no window on the evaluated days" in found.notes
     assert [row.symbol for row in found.by_symbol] == ["AAPL"]
 
 
@@ -516,7 +516,7 @@ def test_bars_from_before_the_models_calendar_change_none_of_its_scores(trained:
 @pytest.mark.usefixtures("few_baselines")
 def test_bars_with_less_of_the_training_part_are_judged_and_it_is_noted(trained: Trained) -> None:
     found = evaluated(trained, bars().last(800))
-    assert any(note.endswith("the baselines are fitted on what is left of it") for note in found.notes)
+    assert any(note.endswith("the baselines are fitted on the rest of it") for note in found.notes)
 
 
 def test_a_bar_on_no_session_of_the_calendar_is_refused(trained: Trained) -> None:

@@ -35,8 +35,8 @@ RIVAL = "GARCH(1,1)-t, calibrated"
             "forecast better than the best of 2",
             ("2.1 % smaller", "1.1 % smaller", "3.2 % smaller"),
         ),
-        ((0.0, -0.02, 0.02), "could not be told apart from the", ("0.0 % smaller", "2.0 % larger", "2.0 % smaller")),
-        ((-0.004, -0.02, 0.02), "could not be told apart from the", ("0.4 % larger", "2.0 % larger", "2.0 % smaller")),
+        ((0.0, -0.02, 0.02), "is not distinguishable from the", ("0.0 % smaller", "2.0 % larger", "2.0 % smaller")),
+        ((-0.004, -0.02, 0.02), "is not distinguishable from the", ("0.4 % larger", "2.0 % larger", "2.0 % smaller")),
         ((-0.03, -0.05, -0.01), "forecast worse than the best of 2", ("3.0 % larger", "5.0 % larger", "1.0 % larger")),
     ],
 )
@@ -65,9 +65,9 @@ def test_an_evaluation_of_too_few_days_says_how_many_are_missing() -> None:
     ("bands", "held", "said"),
     [
         (((0.79, 0.7, 0.85), (0.8, 0.7, 0.85)), "79.5 %", "luck explains the difference at every horizon"),
-        (((0.7, 0.65, 0.75), (0.8, 0.7, 0.85)), "75.0 %", "beyond luck these are too few at 1 of 2 horizons"),
-        (((0.7, 0.65, 0.75), (0.9, 0.85, 0.95)), "80.0 %", "these are too few at 1 and too many at 1 of 2 horizons"),
-        (((0.7, np.nan, np.nan), (0.9, np.nan, np.nan)), "80.0 %", "how much of the difference is luck is unknown"),
+        (((0.7, 0.65, 0.75), (0.8, 0.7, 0.85)), "75.0 %", "more than luck explains: too few at 1 of 2 horizons"),
+        (((0.7, 0.65, 0.75), (0.9, 0.85, 0.95)), "80.0 %", "too few at 1 and too many at 1 of 2 horizons"),
+        (((0.7, np.nan, np.nan), (0.9, np.nan, np.nan)), "80.0 %", "it is unknown how much of the difference is luck"),
     ],
 )
 def test_an_evaluation_says_second_whether_its_bands_hold_what_they_should(
@@ -92,14 +92,14 @@ def test_a_model_of_one_quantile_has_no_band_but_a_share_below() -> None:
 
 
 def test_an_evaluation_says_third_how_far_the_luck_of_a_seed_goes() -> None:
-    assert findings(evaluation())[2].startswith("Trained from 3 seeds, the error varied by 3.6 % from one to the next")
+    assert findings(evaluation())[2].startswith("Over 3 seeds the error varied by 3.6 %")
 
 
 def test_an_evaluation_of_one_training_counts_the_symbols_and_says_that_luck_is_unknown() -> None:
     found = evaluation(seeds=False)
     said = findings(found)[2]
     assert said.startswith("The error was smaller than that of GARCH(1,1)-t, calibrated for 0 of 1 symbol;")
-    assert "what its seed's luck did is unknown" in said
+    assert "the effect of its seed is unknown" in said
 
 
 def test_the_sentences_stand_at_the_top_of_the_pages() -> None:
@@ -120,7 +120,7 @@ def test_the_sentences_stand_at_the_top_of_the_pages() -> None:
 def test_an_audit_without_a_leak_says_what_was_tried_and_what_was_left() -> None:
     assert audit_findings(audit_record())[0] == (
         "No forecast changed at 2 sessions where all later bars were replaced by noise, and training on shuffled "
-        "labels left a skill of +0.06 % ± 0.34 %, as it must where nothing leaks."
+        "labels left a skill of +0.06 % ± 0.34 %, as expected without a leak."
     )
 
 
@@ -128,8 +128,8 @@ def test_an_audit_that_finds_a_leak_says_so_first() -> None:
     record = audit_record()
     future = replace(record, future=replace(record.future, verdict=AuditVerdict.FAIL, changed=("forecast",)))
     shuffled = replace(record, permutation=replace(record.permutation, verdict=AuditVerdict.FAIL))
-    assert "the model knows the future" in audit_findings(future)[0]
-    assert "something leaks" in audit_findings(shuffled)[0]
+    assert "the model sees the future" in audit_findings(future)[0]
+    assert "there is a leak" in audit_findings(shuffled)[0]
 
 
 def test_an_audit_that_cannot_exclude_a_leak_says_so() -> None:
@@ -141,9 +141,9 @@ def test_an_audit_that_cannot_exclude_a_leak_says_so() -> None:
 @pytest.mark.parametrize(
     ("verdict", "said"),
     [
-        (AuditVerdict.PASS, "so it can be acted on"),
-        (AuditVerdict.FAIL, "so it is gone before anybody can act"),
-        (AuditVerdict.UNDECIDED, "so it is not shown that anything is left to act on"),
+        (AuditVerdict.PASS, "so one can act on it"),
+        (AuditVerdict.FAIL, "so it is gone before one can act"),
+        (AuditVerdict.UNDECIDED, "which does not show that any is left to act on"),
     ],
 )
 def test_an_audit_says_second_what_is_left_a_close_later(verdict: AuditVerdict, said: str) -> None:

@@ -1,4 +1,4 @@
-"""`quantra audit`: a thin map from flags to an audit."""
+"""`quantra audit`."""
 
 import json
 import sys
@@ -41,7 +41,7 @@ def audit_command(
     report: Report = None,
     run: Annotated[RunOptions, Only("as_json")],
 ) -> None:
-    """Check whether a model's skill is only a leak, a lag, a cost or luck; the record is kept next to the artifact."""
+    """Check whether a leak, the lag, costs or luck explain a model's skill; writes a record next to the artifact."""
     torch.set_num_threads(1)
     path = (subject.path or Path()).resolve()
     check_file(audit_path(path))
@@ -72,14 +72,14 @@ def audit_command(
 
 def _tell(record: AuditRecord, path: Path, *, as_json: bool) -> None:
     if as_json:
-        told = {
+        line = {
             "kind": "audit",
             "file": str(path),
             "verdict": record.verdict.value,
             "audit": json.loads(record.to_bytes()),
         }
-        sys.stdout.write(json.dumps(told, allow_nan=False) + "\n")
+        sys.stdout.write(json.dumps(line, allow_nan=False) + "\n")
         return
     console = Console(highlight=False)
-    console.print(audit_table(replace(record, warnings=())))  # they were shown before the work
+    console.print(audit_table(replace(record, warnings=())))  # shown before the work
     console.print(f"Written to {path}", soft_wrap=True, markup=False)

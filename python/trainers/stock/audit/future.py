@@ -1,4 +1,4 @@
-"""Whether a forecast knows the future: later bars are replaced by noise, then deleted, and nothing may change."""
+"""Leak check: replacing or deleting later bars must not change a forecast."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -23,40 +23,37 @@ Stages = Mapping[str, NDArray[Any]]
 FORECAST: Final = "forecast"
 
 NOISE = 0.5
-"""Standard deviation of the logarithm by which noise moves a price or a volume."""
+"""Standard deviation of the log noise on prices and volumes."""
 
 ABSENT = 0.05
-"""Share of later bars that are missing under noise."""
+"""Share of later bars that are removed."""
 
 SCALING = "fitted numbers"
 
 DELETION_TOLERANCE = 1e-4
-"""Relative. Without later bars arrays are shorter, and sums may be ordered otherwise; nothing else may change."""
+"""Relative tolerance after deletion, because sums over shorter arrays may be ordered differently."""
 
 
 class StagedHistory(Protocol):
-    """A history of bars on its way to forecasts."""
+    """A history of bars and the stages of its forecasts."""
 
     def at(self, position: int) -> Stages:
-        """What is computed for the session at this position of the date axis, each array with its own shape.
-
-        `FORECAST` is among it.
-        """
+        """Arrays computed for the session at this position, including `FORECAST`."""
         ...
 
 
 Staging = Callable[[BarPanel], StagedHistory]
-"""What takes a whole history of bars, every session's future included, as training and evaluation do."""
+"""Processes a whole history of bars at once, as training and evaluation do."""
 
 
 @final
 class ModelStages:
-    """The way of bars through a model, over the whole history at once.
+    """Inputs and forecasts of a model over the whole history.
 
     Args:
-        model: of one network.
-        covariates: files of covariates.
-        bars: the history.
+        model: A model of one network.
+        covariates: Covariate files.
+        bars: The history.
     """
 
     def __init__(self, model: Model, covariates: CovariateSource, bars: BarPanel) -> None:
@@ -65,7 +62,7 @@ class ModelStages:
         self._usable = self._history.forecastable
 
     def at(self, position: int) -> Stages:
-        """Inputs [S, ...] and forecasts [S, H, Q] of the S stocks that can be forecast then."""
+        """Inputs [S, ...] and forecasts [S, H, Q] of the S stocks with a forecast."""
         symbols = np.flatnonzero(self._usable[:, position])
         windows = Windows(symbols=symbols, positions=np.full(len(symbols), position))
         inputs = self._history.gather(windows).inputs
@@ -74,12 +71,12 @@ class ModelStages:
 
 
 def different(before: Stages, after: Stages) -> tuple[str, ...]:
-    """Names of the arrays whose shape, type or any bit is not the same."""
+    """Names of the arrays whose shape, type or any bit differs."""
     return tuple(name for name, array in before.items() if not _same_bits(array, after[name]))
 
 
 def forecast_gap(before: Stages, after: Stages) -> float | None:
-    """Largest difference of two forecasts [S, H, Q] relative to the largest forecast; None if their stocks differ."""
+    """Largest difference of two forecasts [S, H, Q], relative to the largest value; None if their stocks differ."""
     mine, theirs = before[FORECAST], after[FORECAST]
     if mine.shape != theirs.shape:
         return None
@@ -91,10 +88,10 @@ def _same_bits(one: NDArray[Any], other: NDArray[Any]) -> bool:
 
 
 def adjusted_panel(bars: BarPanel) -> BarPanel:
-    """The adjusted bars as if they had been traded so.
+    """The adjusted bars as unadjusted prices.
 
-    A split or dividend of the future moves all earlier adjusted prices by a common factor. Ratios of prices forget
-    it, but not in their last bit, so bits can be compared only where nothing is left to adjust.
+    A future split or dividend scales all earlier adjusted prices. Ratios cancel the factor except for the last bit, so
+    bits are comparable only without adjustments.
     """
     adjusted = bars.adjusted()
     return replace(
@@ -111,11 +108,11 @@ def adjusted_panel(bars: BarPanel) -> BarPanel:
 
 
 def with_noise(bars: BarPanel, position: int) -> BarPanel:
-    """The same bars up to a position of the date axis; after it other prices, other volumes, and some bars gone.
+    """Change prices and volumes after a position of the date axis, and remove some bars there.
 
     Args:
-        bars: without adjustments.
-        position: the last that stays; it also seeds the noise.
+        bars: Bars without adjustments.
+        position: The last unchanged session; also the seed of the noise.
     """
     random = np.random.default_rng(position)
     shape = (len(bars.symbols), len(bars.sessions) - position - 1)
@@ -139,24 +136,24 @@ def with_noise(bars: BarPanel, position: int) -> BarPanel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fitting:
-    """The numbers that training fits on bars, such as the features' scaling."""
+    """Numbers that are fitted on bars, such as the features' scaling."""
 
     fit: Callable[[BarPanel], bytes]
     last: int
-    """Position of the last session that they may be fitted on."""
+    """Position of the last session of the fit."""
 
 
 def check_future(
     bars: BarPanel, staging: Staging, positions: Sequence[int], fitting: Fitting, stepwise: Stepwise = unwatched
 ) -> FutureCheck:
-    """Compare everything at some sessions, bit for bit, with and without noise after them.
+    """Compare all stages at some sessions, bit by bit, with and without noise after them.
 
     Args:
-        bars: a long history.
-        staging: what is audited.
-        positions: of the sessions on the date axis; at least one bar follows each.
-        fitting: what is fitted.
-        stepwise: shows at which session it is.
+        bars: A long history.
+        staging: Creates the audited stages from bars.
+        positions: Sessions on the date axis, each followed by at least one bar.
+        fitting: The fitted numbers.
+        stepwise: Shows the current session.
     """
     plain = adjusted_panel(bars)
     base = staging(plain)

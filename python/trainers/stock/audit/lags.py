@@ -1,4 +1,4 @@
-"""Whether skill is still there when a trader can act: the same forecasts against outcomes of later closes."""
+"""Lag check: skill of the same forecasts on outcomes that start at later closes."""
 
 from dataclasses import dataclass, replace
 
@@ -17,26 +17,26 @@ LAGS = (0, 1, 2)
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class AuditedForecasts:
-    """Forecasts of D sessions and S stocks, and all that they are judged by."""
+    """Forecasts of D sessions and S stocks with outcomes, prices and terms."""
 
     forecasts: DailyForecasts
     yardstick: str
-    """Name of the baseline that skill is measured against."""
+    """Name of the baseline against which skill is measured."""
     plain: FloatArray
-    """[D, S, H, Q] its forecasts."""
+    """[D, S, H, Q] forecasts of the yardstick."""
     outcomes: tuple[FloatArray, ...]
-    """[D, S, H] outcomes, one per lag of `LAGS`."""
+    """Outcomes [D, S, H], one array per lag of `LAGS`."""
     closes: FloatArray
     """[D, S] adjusted."""
     spread: FloatArray
-    """[H] how the target's scale grows with the horizon."""
+    """[H] growth of the target's scale with the horizon."""
     terms: Terms
-    """How the strategy's book is run; each lag is a delay of its own."""
+    """Trading terms; the lag replaces their delay."""
     tactic: Tactic
 
     @property
     def horizon(self) -> int:
-        """The horizon that is traded, in sessions."""
+        """The traded horizon, in sessions."""
         return self.terms.horizon
 
     @property
@@ -46,14 +46,14 @@ class AuditedForecasts:
 
 
 def gains(judged: AuditedForecasts, values: FloatArray, lag: int) -> FloatArray:
-    """[D] daily gain of values [D, S, H, Q] over the yardstick, as a share of its loss."""
+    """[D] daily improvement of values [D, S, H, Q] over the yardstick, relative to its mean loss."""
     outcome = judged.outcomes[LAGS.index(lag)]
     ours = daily_losses(judged.forecasts, values, outcome, judged.spread)
     return relative_gain(ours, daily_losses(judged.forecasts, judged.plain, outcome, judged.spread))
 
 
 def check_lags(judged: AuditedForecasts) -> LagCheck:
-    """Fail where there is skill at lag 0 that a trader cannot use: none at lag 1, and its loss is not luck."""
+    """Fail if skill at lag 0 is lost at lag 1, when one can trade, beyond luck."""
     daily = {lag: gains(judged, judged.forecasts.values, lag) for lag in LAGS}
     skill = {lag: estimate(series, judged.reach) for lag, series in daily.items()}
     lost = estimate(daily[0] - daily[1], judged.reach)

@@ -1,4 +1,4 @@
-"""An audit as a page: one self-contained HTML file."""
+"""HTML page of an audit, in one self-contained file."""
 
 from pathlib import Path
 from typing import Final
@@ -18,22 +18,22 @@ _LOOKS: Final = {
 
 
 def write_audit_page(path: Path, name: str, record: AuditRecord) -> None:
-    """Write the page, whole or not at all, in place of an older one.
+    """Write the page atomically.
 
     Args:
-        path: the HTML file.
-        name: what was audited, such as `demo/1`.
-        record: the audit.
+        path: The HTML file.
+        name: Name of the model, such as `demo/1`.
+        record: The audit.
 
     Raises:
         MissingPackageError: jinja2 is not installed.
-        OSError: the file cannot be written.
+        OSError: The file cannot be written.
     """
     replace_file(path, render_audit(name, record).encode())
 
 
 def render_audit(name: str, record: AuditRecord) -> str:
-    """The page as HTML text; the same audit gives the same text."""
+    """The page as deterministic HTML."""
     return PageBuilder("trainers.stock.audit").render(
         {
             "name": name,
@@ -49,7 +49,7 @@ def render_audit(name: str, record: AuditRecord) -> str:
 
 
 def permutation_grid(record: AuditRecord) -> Grid:
-    """The skill of the model, and of each one that was trained on shuffled labels."""
+    """Skill of the model and of each model trained on shuffled labels."""
     check = record.permutation
     shuffled = (
         GridLine(name=f"shuffled labels {k}", cells=(_percent(skill),))
@@ -81,7 +81,7 @@ def lag_grid(record: AuditRecord) -> Grid:
 
 
 def trial_grid(record: AuditRecord) -> Grid:
-    """The Sharpe ratio, that of the luckiest trial, and the probabilities of being above."""
+    """The Sharpe ratio, that of the luckiest trial, and the probabilities to exceed them."""
     check = record.trials
     cells = (
         number_cell(check.trials, "{:,}".format),

@@ -1,9 +1,8 @@
-"""Whether skill needs the labels: they are shuffled over days, the model is trained on them, and skill must vanish.
+"""Permutation check: a model trained on labels that are shuffled over days must have no skill.
 
-A model that learns from shuffled labels can know no more of the future than the yardstick does. If its
-forecasts are still better, true outcomes reach them by another way than the labels: through the window's level and
-volatility, the calibration, the splits or the evaluation. What a network reads off its features it must learn from
-labels, so a leak in features is detected by noise in later bars, not here.
+If its forecasts still beat the yardstick, true outcomes leak through something other than labels: the window's level
+and volatility, the calibration, the splits or the evaluation. Leaks in features need labels to have an effect, so noise
+in later bars detects them, not this check.
 """
 
 from collections.abc import Callable
@@ -24,22 +23,22 @@ from trainers.stock.data import History
 from trainers.stock.splits import Splits, decisions
 
 Retrain = Callable[[int], DailyForecasts]
-"""From the seed of a shuffle to the forecasts, of the judged sessions, of a model trained on it."""
+"""From the seed of a shuffle to the forecasts of a model trained on the shuffled labels."""
 
 MATERIAL = 0.01
-"""Skill below this share is not called a leak: chance correlations of inputs with outcomes can reach it."""
+"""Skill below this share is not a leak: chance correlations of inputs with outcomes can reach it."""
 
 BLIND = 0.05
-"""A leak that is worth this share of the loss must show, or nothing is decided. One that reads the outcome is worth
-more; with few days the error is so large that even that could be luck."""
+"""If the error could hide a leak worth this share of the loss, the verdict is undecided. A leak of outcomes is worth
+more, but with few days even that may be within the error."""
 
 
 @final
 class ShuffledHistory(History):
-    """A history whose labels belong to other days.
+    """A history with labels shuffled over days.
 
-    In units of each window's scale, so that no level is left to be learnt, whole days change places within each
-    part: stocks of a day stay together, and every part keeps its own outcomes.
+    Whole days are permuted within each part, in units of each window's scale, so that levels cannot be learned. Stocks
+    of a day stay together, and every part keeps its outcomes.
     """
 
     def __init__(
@@ -58,17 +57,17 @@ class ShuffledHistory(History):
 def check_permutations(
     judged: AuditedForecasts, retrain: Retrain, *, count: int, epochs: int, lag: int
 ) -> PermutationCheck:
-    """Fail where the mean skill of models trained on shuffled labels is material and more than two errors above zero.
+    """Fail if the mean skill of models trained on shuffled labels is material and more than two errors above zero.
 
-    The days decide, not the number of trainings: so few of them could give no small p-value. Nothing is decided where
-    two errors are so large that a leak would not show.
+    The error is taken over days, because few trainings cannot give a small p-value. The verdict is undecided if a leak
+    could hide within two errors.
 
     Args:
-        judged: the model's own forecasts and what they are judged by.
-        retrain: trains on shuffled labels.
-        count: trainings.
-        epochs: of each, at most.
-        lag: of the outcomes that are judged: the model's own.
+        judged: Forecasts of the model, and their outcomes.
+        retrain: Trains on shuffled labels.
+        count: Number of trainings.
+        epochs: Maximum epochs of each training.
+        lag: Lag of the outcomes: the model's own.
     """
     own = gains(judged, judged.forecasts.values, lag)
     shuffled = [gains(judged, retrain(seed).values, lag) for seed in range(count)]
@@ -90,5 +89,5 @@ def _verdict(left: Estimate) -> AuditVerdict:
 
 
 def leak_that_shows(error: float) -> float:
-    """The skill, as a share, above which shuffled labels reveal a leak: two errors, and no less than is material."""
+    """The skill above which shuffled labels reveal a leak: two errors, at least `MATERIAL`."""
     return max(MATERIAL, 2 * error)

@@ -36,18 +36,18 @@ from trainers.stock.splits import Splits
 Announce = Callable[[str], None]
 
 FEWEST_DAYS = 20
-"""Decision days below which nothing is judged."""
+"""Minimum of decision days."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Depth:
-    """How much an audit tries."""
+    """Effort of an audit."""
 
     sessions: Annotated[int, Flag("Sessions at which later bars are replaced by noise.", minimum=1)] = 12
     permutations: Annotated[int, Flag("Trainings on shuffled labels.", minimum=1)] = 3
-    epochs: Annotated[int, Flag("Epochs of each of these trainings at most.", minimum=1)] = 3
+    epochs: Annotated[int, Flag("Maximum epochs of each of these trainings.", minimum=1)] = 3
     trials: Annotated[
-        int | None, Flag("Configurations tried before this one; if left out, as recorded in the card.", minimum=1)
+        int | None, Flag("Configurations tried before this one; default: the number in the card.", minimum=1)
     ] = None
 
     def __post_init__(self) -> None:
@@ -59,7 +59,7 @@ class Depth:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Shown:
-    """What a person sees of the work."""
+    """Progress output."""
 
     announce: Announce
     stepwise: Stepwise
@@ -68,28 +68,28 @@ class _Shown:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Subject:
-    """What is audited, with all that it was made from."""
+    """The audited model with its recipe and data."""
 
     model: Model
     recipe: Recipe
-    """With the model's own splits, by their dates."""
+    """With the dates of the model's splits."""
     splits: Splits
     source: ModelSource
     bars: BarPanel
-    """From the first session of the training on."""
+    """From the first training session on."""
 
     @property
     def last_seen(self) -> int:
-        """The last session of a label that the model, or one that it started from, has seen."""
+        """Last session of any label that the model or its ancestors have seen."""
         return seen_until(self.splits) if self.source.standing is None else self.source.standing.last_seen
 
     @property
     def learnt(self) -> BarPanel:
-        """The bars that the model could see."""
+        """The bars up to the last label."""
         return self.bars.until(seen_until(self.splits))
 
 
-def audit(  # noqa: PLR0913 - what shows the work may be left out
+def audit(
     source: ModelSource,
     bars: BarPanel,
     *,
@@ -101,22 +101,22 @@ def audit(  # noqa: PLR0913 - what shows the work may be left out
     stepwise: Stepwise = unwatched,
     consume: Consumer | None = None,
 ) -> AuditRecord:
-    """Check whether a model's skill is only a leak, a lag, a cost or luck.
+    """Check whether a leak, the lag, costs or luck explain a model's skill.
 
     Args:
-        source: an artifact of one network, or a recipe, which is trained first.
-        bars: of the training and of later days, on which skill is measured.
-        terms: horizon and costs of the strategy.
-        tactic: the strategy.
-        depth: how much is tried.
-        announce: told which stage begins.
-        warn: told what makes bars and files doubtful, before anything is tried; the record holds it too.
-        stepwise: shows how far the forecasts, and the sessions whose future is replaced, are.
-        consume: takes the reports of trainings; None: nobody does.
+        source: An artifact of one network, or a recipe, which is trained first.
+        bars: Bars of the training and of later days, on which skill is measured.
+        terms: Horizon and costs of the strategy.
+        tactic: The strategy.
+        depth: Effort of the audit.
+        announce: Called with the name of each stage.
+        warn: Called first with warnings about bars and files, which the record contains too.
+        stepwise: Shows the progress of forecasts and of the leak check.
+        consume: Receives the reports of trainings; None ignores them.
 
     Raises:
-        ConfigurationError: the bars lack the training or later days, or the source is an ensemble.
-        LoopError: a training failed.
+        ConfigurationError: The bars lack the training or later days, or the source is an ensemble.
+        LoopError: A training failed.
     """
     doubts = heard(source.doubts(bars), warn)
     terms = replace(terms, sessions_a_year=source.sessions_a_year)
@@ -156,7 +156,7 @@ def _subject(source: ModelSource, bars: BarPanel, shown: _Shown) -> _Subject:
     elif isinstance(source.standing.model, Model):
         splits, model = source.standing.splits, source.standing.model
     else:
-        raise ConfigurationError("an ensemble is audited member by member; give a folder in its folder members")
+        raise ConfigurationError("an ensemble cannot be audited; audit a member from its folder members")
     _check_reach(bars, splits)
     known = bars.between(splits.train.first, int(bars.sessions[-1]))
     return _Subject(model=model, recipe=replace(recipe, parts=splits), splits=splits, source=source, bars=known)
@@ -165,24 +165,24 @@ def _subject(source: ModelSource, bars: BarPanel, shown: _Shown) -> _Subject:
 def _check_reach(bars: BarPanel, splits: Splits) -> None:
     if bars.sessions[0] > splits.train.first:
         raise ConfigurationError(
-            f"the bars begin on {shown_date(int(bars.sessions[0]))}, but the model learnt from "
-            f"{shown_date(splits.train.first)} on, and an audit trains again; give the bars that it was trained on"
+            f"the bars begin on {shown_date(int(bars.sessions[0]))}, but the training starts on "
+            f"{shown_date(splits.train.first)}, and an audit trains again; give the bars of the training"
         )
 
 
 def _days(subject: _Subject) -> NDArray[np.int64]:
-    """Positions of the decision days after everything that was seen whose outcomes are known at every lag.
+    """Positions of the decision days after the last label seen whose outcomes are known at every lag.
 
     Raises:
-        ConfigurationError: there are too few.
+        ConfigurationError: There are too few.
     """
     sessions, seen = subject.bars.sessions, subject.last_seen
     allowed = int(np.searchsorted(sessions, seen, side="right"))
     end = len(sessions) - LAGS[-1] - subject.recipe.target.horizons[-1]
     if end - allowed < FEWEST_DAYS:
         raise ConfigurationError(
-            f"the bars hold {max(0, end - allowed)} decision days after {shown_date(seen)}, the last "
-            f"that the model has seen, with known outcomes; at least {FEWEST_DAYS} are needed: give later bars"
+            f"the bars have {max(0, end - allowed)} decision days with known outcomes after {shown_date(seen)}, the "
+            f"last session that the model has seen; at least {FEWEST_DAYS} are needed: give later bars"
         )
     return np.arange(allowed, end)
 
@@ -209,19 +209,17 @@ def _judged(
 
 
 def _refuse_unknown(judged: AuditedForecasts) -> None:
-    """Refuse days without forecasts, and prices that never move: they show nothing."""
+    """Check that enough days have forecasts and outcomes, and that prices move."""
     came = judged.outcomes[-1]
     known = np.isfinite(judged.forecasts.median) & np.isfinite(came)
     days = int(known.any(axis=(1, 2)).sum())
     if days < FEWEST_DAYS:
         raise ConfigurationError(
             f"{days} decision days have a forecast and a known outcome, but at least {FEWEST_DAYS} are needed: give "
-            "bars of stocks that are traded on them"
+            "bars of stocks that trade on them"
         )
     if np.ptp(came[known]) == 0:
-        raise ConfigurationError(
-            "prices never move on the days that are judged, so they can be neither forecast nor traded; give other bars"
-        )
+        raise ConfigurationError("prices are constant on the evaluated days; give other bars")
 
 
 def _book(judged: AuditedForecasts) -> Book:
@@ -231,20 +229,20 @@ def _book(judged: AuditedForecasts) -> Book:
 
 
 def _future(subject: _Subject, positions: NDArray[np.int64], depth: Depth, shown: _Shown) -> FutureCheck:
-    """Whether later bars change what is made of a session, at sessions among these positions [D]."""
+    """Run the leak check at some of these positions [D]."""
     shown.announce(f"replacing the future with noise at {depth.sessions} sessions")
     staging = partial(ModelStages, subject.model, subject.source.covariates)
     return check_future(subject.bars, staging, _spread(positions, depth.sessions), _fitting(subject), shown.stepwise)
 
 
 def _spread(positions: NDArray[np.int64], count: int) -> list[int]:
-    """So many of the positions, evenly over them."""
+    """At most `count` evenly spaced positions."""
     chosen = np.linspace(0, len(positions) - 1, min(count, len(positions))).round().astype(np.int64)
     return [int(position) for position in positions[chosen]]
 
 
 def _fitting(subject: _Subject) -> Fitting:
-    """The scaling of the features, fitted on the training part alone."""
+    """The scaling of the features, fitted on the training part."""
     last = int(np.searchsorted(subject.bars.sessions, subject.splits.train.last, side="right")) - 1
 
     def fit(bars: BarPanel) -> bytes:
@@ -267,7 +265,7 @@ def _permutation(subject: _Subject, judged: AuditedForecasts, depth: Depth, show
 
 
 def _shuffled(subject: _Subject, judged: AuditedForecasts, depth: Depth, seed: int, shown: _Shown) -> DailyForecasts:
-    """The forecasts of a model that was trained on shuffled labels."""
+    """Forecasts of a model trained on shuffled labels."""
     shown.announce(f"training on shuffled labels, {seed + 1} of {depth.permutations}")
     source, optimisation = subject.source, subject.recipe.optimisation
     short = replace(optimisation, max_epochs=min(optimisation.max_epochs, depth.epochs))
@@ -295,14 +293,14 @@ def _notes(subject: _Subject, depth: Depth) -> tuple[str, ...]:
     lag = subject.recipe.target.lag
     least = 1 / (depth.permutations + 1)
     count = (
-        f"the p-value of shuffled labels cannot fall below {least:.2g} with --permutations {depth.permutations} and "
-        "decides nothing; their skill and its standard error over the days do"
+        f"the p-value of shuffled labels is at least {least:.2g} with --permutations {depth.permutations}; the verdict "
+        "uses their skill and its standard error over the days instead"
     )
-    beside = "covariates count as known when their files say so"
+    covariates = "covariates count as known on the dates in their files"
     return (
-        f"skill is measured at lag {lag}, the model's own, where no lag is named",
+        f"skill is measured at lag {lag}, the model's own, unless a lag is named",
         count,
-        "stocks that the bars file leaves out, such as delisted ones, are missing here too",
-        *([beside] if subject.model.pipeline.covariates else []),
-        *(f"{note}; shuffled labels were learnt from fresh weights" for note in origin_notes(subject.source.card)),
+        "stocks that the bars file omits, such as delisted ones, are missing here too",
+        *([covariates] if subject.model.pipeline.covariates else []),
+        *(f"{note}; trainings on shuffled labels start from new weights" for note in origin_notes(subject.source.card)),
     )

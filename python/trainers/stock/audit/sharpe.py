@@ -1,7 +1,7 @@
-"""Whether the strategy's Sharpe ratio survives its costs, and the trials that were made before it.
+"""Cost and trial checks of the strategy's Sharpe ratio.
 
-The probabilistic Sharpe ratio is that of Bailey & Lopez de Prado (2012, "The Sharpe ratio efficient frontier"), the
-deflated one theirs of 2014 ("The deflated Sharpe ratio"). Ratios within are those of one session.
+Probabilistic Sharpe ratio: Bailey & Lopez de Prado (2012, "The Sharpe ratio efficient frontier"). Deflated Sharpe
+ratio: Bailey & Lopez de Prado (2014, "The deflated Sharpe ratio"). Ratios are per session unless noted.
 """
 
 from collections.abc import Mapping
@@ -21,13 +21,13 @@ from trainers.stock.backtest.result import STANDARD_ERRORS_95
 from trainers.stock.backtest.strategies import SESSIONS_A_YEAR, Terms
 
 SURE = 0.95
-"""A probability that decides; its complement decides the other way."""
+"""Probability needed for a pass; its complement leads to a fail."""
 
 EULER_MASCHERONI = 0.5772156649015329
 
 
 def check_costs(book: Book, terms: Terms, strategy: str) -> CostCheck:
-    """Pass where the Sharpe ratio after costs lies above 0 with its whole 95 % interval, fail where below."""
+    """Pass if the 95 % interval of the Sharpe ratio after costs is above 0, fail if below."""
     ratio, error = sharpe(book.net, terms.sessions_a_year)
     return CostCheck(
         verdict=_cost_verdict(ratio, error),
@@ -47,13 +47,13 @@ def _cost_verdict(ratio: float, error: float) -> AuditVerdict:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trials:
-    """How many configurations were tried before this one was chosen."""
+    """Number of configurations that were tried before this one was chosen."""
 
     count: int
     counted_by: str
-    """Who counted them, in words."""
+    """Source of the count, as text."""
     known: bool = True
-    """Whether they were counted; a Sharpe ratio is never judged above the luck of uncounted trials."""
+    """Whether they were counted; without a count the check never passes."""
 
     def __post_init__(self) -> None:
         if self.count < 1:
@@ -61,24 +61,23 @@ class Trials:
 
 
 def counted_trials(given: int | None, card: Mapping[str, Json]) -> Trials:
-    """As given, or as in the card's record of its tuning; else this one alone."""
+    """The given count, else that of the tuning in the card, else 1."""
     if given is not None:
         return Trials(count=given, counted_by="as given")
     if "tuning" in card:
         return Trials(count=Record(card, "card").record("tuning").integer("trials"), counted_by="from the card")
-    return Trials(count=1, counted_by="nobody counted others: give --trials", known=False)
+    return Trials(count=1, counted_by="not counted: give --trials", known=False)
 
 
 def check_trials(returns: FloatArray, trials: Trials, a_year: int = SESSIONS_A_YEAR) -> TrialsCheck:
-    """Pass where the deflated Sharpe ratio is at least 0.95, fail where it is at most 0.05.
+    """Pass if the deflated Sharpe ratio is at least 0.95, fail if it is at most 0.05.
 
-    A ratio just below that of the luckiest trial refutes nothing: half of all trials without skill lie there. Where
-    nobody counted the trials, nothing passes.
+    Without a count of trials the check does not pass.
 
     Args:
-        returns: [T] daily, after costs.
-        trials: how many there were.
-        a_year: sessions of one.
+        returns: [T] daily returns after costs.
+        trials: Number of trials.
+        a_year: Sessions per year.
     """
     best = expected_best(trials.count, len(returns))
     moments = Moments.of(returns) if np.ptp(returns) > 0 else None
@@ -97,10 +96,10 @@ def check_trials(returns: FloatArray, trials: Trials, a_year: int = SESSIONS_A_Y
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Moments:
-    """What the error of a Sharpe ratio depends on."""
+    """Moments of daily returns, on which the error of a Sharpe ratio depends."""
 
     ratio: float
-    """Mean of a session's return over its standard deviation."""
+    """Mean daily return over its standard deviation."""
     skewness: float
     kurtosis: float
     """3 for a normal distribution."""
@@ -108,7 +107,7 @@ class Moments:
 
     @classmethod
     def of(cls, returns: FloatArray) -> "Moments":
-        """Those of daily returns [T] that move."""
+        """Moments of daily returns [T], which must vary."""
         standard = (returns - returns.mean()) / returns.std()
         return cls(
             ratio=float(returns.mean() / returns.std()),
@@ -119,7 +118,7 @@ class Moments:
 
 
 def probabilistic_sharpe(moments: Moments, benchmark: float) -> float:
-    """Probability that the true ratio of a session is above a benchmark.
+    """Probability that the true daily ratio is above a benchmark.
 
     Phi((s - benchmark) sqrt(T - 1) / sqrt(1 - skewness s + (kurtosis - 1) / 4 s^2)).
     """
@@ -128,10 +127,10 @@ def probabilistic_sharpe(moments: Moments, benchmark: float) -> float:
 
 
 def expected_best(trials: int, sessions: int) -> float:
-    """The ratio of a session expected of the best of this many trials without skill.
+    """The expected daily ratio of the best of this many trials without skill.
 
-    sqrt(V) ((1 - gamma) z(1 - 1/N) + gamma z(1 - 1/(N e))); the variance V of their ratios is that of an estimate from
-    independent returns without mean, 1 / (T - 1), because the trials themselves are not known here.
+    sqrt(V) ((1 - gamma) z(1 - 1/N) + gamma z(1 - 1/(N e))). The variance V of the trials is unknown; 1 / (T - 1) is
+    that of an estimate from independent returns with mean 0.
     """
     if trials == 1:
         return 0.0

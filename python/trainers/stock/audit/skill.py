@@ -1,4 +1,4 @@
-"""Skill as a daily series: how much smaller a loss is than that of one yardstick, day by day."""
+"""Skill as a daily series: the improvement of a loss over that of a yardstick."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -18,30 +18,30 @@ from trainers.stock.evaluation.standard_errors import mean_error, stretch
 from trainers.stock.splits import Splits
 
 FEWEST_STOCKS = 3
-"""Of a day whose ranks are correlated."""
+"""Minimum of stocks for a day's rank correlation."""
 
 YARDSTICK: Final = OWN_SCALE
 YARDSTICK_FIT: Final = Fit.CALIBRATED
 YARDSTICK_NAME: Final = YARDSTICK.named(YARDSTICK_FIT)
-"""The one baseline that an audit measures skill against. It shows whether any comes from inputs, and how much
-is left of it; whether it is worth a network is shown by the best of all baselines, in a training's scores."""
+"""The baseline for an audit's skill, which shows whether skill comes from inputs. The scores of a training compare with
+the best of all baselines."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Estimate:
-    """A mean over days and its standard error (Newey & West 1987), larger the fewer the days are."""
+    """A mean over days and its standard error (Newey & West 1987), widened for few days."""
 
     value: float
     error: float
 
     @property
     def positive(self) -> bool:
-        """Whether it lies more than two standard errors above zero."""
+        """Whether it is more than two standard errors above zero."""
         return self.value > 2 * self.error
 
 
 def outcomes(target: Target, bars: AdjustedBars, lag: int) -> FloatArray:
-    """[T, S, H] outcome after each session, counted from the close `lag` sessions later; NaN where unknown."""
+    """[T, S, H] outcomes that start at the close `lag` sessions after each session; NaN where unknown."""
     labels = Target(kind=target.kind, lag=0, horizons=target.horizons).labels(bars).transpose(1, 0, 2)
     moved = np.full_like(labels, np.nan)
     moved[: len(labels) - lag] = labels[lag:]
@@ -51,10 +51,10 @@ def outcomes(target: Target, bars: AdjustedBars, lag: int) -> FloatArray:
 def plain_quantiles(
     history: History, splits: Splits, levels: tuple[float, ...], positions: NDArray[np.int64]
 ) -> FloatArray:
-    """[D, S, H, Q] forecasts of the yardstick: the same for every window, in units of the window's own volatility.
+    """[D, S, H, Q] forecasts of the yardstick; NaN for windows without volatility.
 
-    They are quantiles of the training part's outcomes, moved on the calibration part, which is all that a network can
-    know that has learnt nothing from its inputs. NaN where a window has no volatility.
+    They are quantiles of the training part's outcomes in units of the window's volatility, calibrated on the
+    calibration part: what a network knows that has learned nothing from its inputs.
     """
     fitted = InformationSet.of(history, splits, seen_until(splits), levels).fitted(YARDSTICK, YARDSTICK_FIT)
     stocks = len(history.bars.symbols)
@@ -64,11 +64,11 @@ def plain_quantiles(
 
 
 def daily_losses(forecasts: DailyForecasts, values: FloatArray, outcome: FloatArray, spread: FloatArray) -> FloatArray:
-    """[D] mean pinball loss of a day's stocks and horizons, each divided by its spread; NaN without any outcome.
+    """[D] mean pinball loss over stocks and horizons, each divided by its spread; NaN without outcomes.
 
     Args:
-        forecasts: give the levels, and by their NaN which cells are judged.
-        values: [D, S, H, Q] what is judged.
+        forecasts: Give the levels; their NaN exclude cells.
+        values: [D, S, H, Q] quantiles to score.
         outcome: [D, S, H]
         spread: [H]
     """
@@ -82,19 +82,19 @@ def daily_losses(forecasts: DailyForecasts, values: FloatArray, outcome: FloatAr
 
 
 def relative_gain(ours: FloatArray, plain: FloatArray) -> FloatArray:
-    """[D] how much smaller the loss of each day is than the yardstick's, as a share of the latter's mean."""
+    """[D] improvement of each day's loss over the yardstick's, relative to the yardstick's mean."""
     known = np.isfinite(ours) & np.isfinite(plain)
     return (plain[known] - ours[known]) / plain[known].mean()
 
 
 def estimate(daily: FloatArray, horizon: int) -> Estimate:
-    """Mean of a daily series [D] whose outcomes overlap over `horizon` sessions."""
+    """Estimate the mean of a daily series [D] whose outcomes overlap over `horizon` sessions."""
     lag = min(2 * horizon, len(daily))
     return Estimate(value=float(daily.mean()), error=mean_error(daily, lag) * stretch(lag / len(daily)))
 
 
 def rank_ic(scores: FloatArray, outcome: FloatArray) -> FloatArray:
-    """Daily rank correlations of scores [D, S] with outcomes [D, S], of the days that have enough stocks."""
+    """Daily rank correlations of scores [D, S] with outcomes [D, S], for days with enough stocks."""
     correlations: list[float] = []
     for score, came in zip(scores, outcome, strict=True):
         known = np.isfinite(score) & np.isfinite(came)

@@ -1,4 +1,4 @@
-"""Walk-forward backtests: forecasts from models that could have been there then, traded with delay and costs."""
+"""Walk-forward backtests: forecasts from models that see only the past, traded with delay and costs."""
 
 from trainers.stock.backtest.folds import Fold, WalkForwardPlan
 from trainers.stock.backtest.result import Backtest, Figures, Track, backtest_json, summary_json

@@ -1,31 +1,31 @@
-"""The book: from the weights that a strategy wants to what was earned, traded and paid. NumPy alone.
+"""The book: returns, trades and costs of the weights that a strategy decides.
 
-The book is K tranches of 1/K of the equity each. A decision after the close of session t renews one of them, in turn,
-at the close of session t + delay; from then on its shares are held, so its weights drift with prices until it is
-renewed. All weights are shares of the equity before costs. At each close of a session:
+The book has K tranches of 1/K of the equity each. A decision after the close of session t renews one of them, in turn,
+at the close of session t + delay. Its shares are then held until the next renewal, so its weights drift with prices.
+All weights are shares of the equity before costs. At each close of a session:
 
     gross    = sum over stocks of the weight after the close before x the stock's return
     drifted  = weight x (1 + return) / (1 + gross)
     traded   = sum of |renewed - drifted| over the stocks of the tranche that is renewed
     net      = gross - cost x traded - borrow x (sum of the short weights after the close before)
 
-So every unit that is bought and every unit that is sold is charged once, the book's first purchase included; what is
-still held at the end is not sold. Costs are taken from the return and change no weight.
+Every unit bought and every unit sold is charged once, including the first purchase; positions at the end are not sold.
+Costs reduce the return and change no weight.
 
-A stock without a bar is halted: it can be neither bought nor sold. Its return is 0 until bars come back, and then the
-whole move since the last close seen; a short goes on paying for what it borrowed. What a tranche holds of halted
-stocks takes room from the others:
+A stock without a bar is halted: it can be neither bought nor sold. Its return is 0 until bars return, and then the
+whole move since the last close; a short keeps paying for borrowing. Positions in halted stocks reduce the room for
+others in their tranche:
 
     locked   = sum of |drifted| over the halted stocks of the tranche
     room     = max(0, sum of |wanted| / K over all stocks - locked)
     renewed  = drifted where the stock is halted, elsewhere
                wanted / K x min(1, room / (sum of |wanted| / K over the stocks that are not halted))
 
-A renewed tranche is thus never exposed to more than was decided, unless what is locked alone is more.
+A renewed tranche never exceeds the decided exposure, unless its locked positions do.
 
-A position is closed as delisted once it has had no bar for `LONGEST_HALT` sessions in a row, or on the book's last
-session. Its return is then the delisting return, and what is left of it is charged once, as traded. If bars come back
-later, the next renewal may buy the stock again; what the price did meanwhile is not earned.
+A position is closed as delisted after `LONGEST_HALT` sessions in a row without a bar, or on the book's last session. It
+earns the delisting return, and the rest is charged once as traded. If bars return later, the next renewal may buy the
+stock again; it does not earn the move in between.
 """
 
 from dataclasses import dataclass
@@ -40,18 +40,18 @@ from trainers.stock.backtest.strategies import LONGEST_HALT, Terms
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Book:
-    """What came of T sessions and S stocks, in shares of the equity."""
+    """Result of T sessions and S stocks, in shares of the equity."""
 
     gross: FloatArray
-    """[T] return since the close before, before costs."""
+    """[T] return since the previous close, before costs."""
     net: FloatArray
-    """[T] the same after costs and borrowing."""
+    """[T] return after trading and borrowing costs."""
     traded: FloatArray
-    """[T] bought and sold at the close."""
+    """[T] sum of purchases and sales at the close."""
     weights: FloatArray
-    """[T, S] held after the close, positive long, negative short; halted positions are among them."""
+    """[T, S] weights after the close, positive long, negative short, including halted positions."""
     closed: NDArray[np.int64]
-    """[T] halted positions that were closed as delisted."""
+    """[T] number of halted positions closed as delisted."""
 
     @property
     def exposure(self) -> FloatArray:
@@ -71,15 +71,15 @@ class Book:
 
 
 def run_book(wanted: FloatArray, closes: FloatArray, terms: Terms) -> Book:
-    """Trade what a strategy wants.
+    """Trade the weights that a strategy decides.
 
     Args:
-        wanted: [T, S] weights of the whole book decided after each session's close; no NaN.
-        closes: [T, S] adjusted closes, NaN where there is no bar.
-        terms: how the book is run.
+        wanted: [T, S] weights of the whole book, decided after each session's close; no NaN.
+        closes: [T, S] adjusted closes, NaN without a bar.
+        terms: Trading terms.
 
     Raises:
-        ConfigurationError: a session's loss is the whole equity or more.
+        ConfigurationError: A session loses the whole equity or more.
     """
     market = _market(closes, terms.delisting_return)
     sessions, stocks = closes.shape
@@ -106,14 +106,14 @@ def run_book(wanted: FloatArray, closes: FloatArray, terms: Terms) -> Book:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Market:
-    """What happens to positions in S stocks over T sessions."""
+    """Halts, delistings and returns of S stocks over T sessions."""
 
     halted: BoolArray
-    """[T, S] there is no bar."""
+    """[T, S] mask of sessions without a bar."""
     delisted: BoolArray
-    """[T, S] a position that is held still is closed."""
+    """[T, S] mask of sessions on which remaining positions are closed."""
     returns: FloatArray
-    """[T, S] of a position since the session before; NaN where none can be held, because there was no bar yet."""
+    """[T, S] return since the previous session; NaN before the first bar."""
 
 
 def _market(closes: FloatArray, delisting_return: float) -> _Market:
@@ -130,19 +130,19 @@ def _market(closes: FloatArray, delisting_return: float) -> _Market:
 
 
 def _held_on(held: FloatArray, returns: FloatArray) -> tuple[float, FloatArray]:
-    """A session's return of the tranches [K, S], and their weights after it; a stock that is not held may be NaN."""
+    """Return of a session and the weights [K, S] after it; returns of stocks without a position may be NaN."""
     earned = held * np.where(held.any(axis=0), returns, 0.0)
     gross = float(earned.sum())
     if gross <= -1:
         raise ConfigurationError(
-            f"the book lost {-100 * gross:.0f} % of its equity in one session, all that there was; check the bars and "
-            "the delisting return, or trade with smaller weights"
+            f"the book lost {-100 * gross:.0f} % of its equity in one session; check the bars and the delisting "
+            "return, or trade with smaller weights"
         )
     return gross, (held + earned) / (1 + gross)
 
 
 def _renewed(held: FloatArray, wanted: FloatArray, halted: BoolArray) -> FloatArray:
-    """[S] what a tranche holds once it is renewed: what is locked in halted stocks, the others as room is left."""
+    """[S] weights of a renewed tranche: locked positions in halted stocks, then others as far as room is left."""
     locked = np.where(halted, held, 0.0)
     free = np.where(halted, 0.0, wanted)
     room = max(0.0, float(np.abs(wanted).sum() - np.abs(locked).sum()))

@@ -1,4 +1,4 @@
-"""`quantra backtest`: a thin map from flags to a walk forward."""
+"""`quantra backtest`."""
 
 import json
 import sys
@@ -41,7 +41,7 @@ RESULT: Final = "backtest.json"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subject:
-    """What is backtested: an artifact, or a recipe that is fitted anew."""
+    """The artifact or the recipe to backtest."""
 
     artifact: Annotated[
         Path | None,
@@ -49,24 +49,24 @@ class Subject:
     ] = None
     recipe: Annotated[
         Path | None,
-        Flag("JSON of a recipe's settings, as in an artifact's card, instead of an artifact.", metavar="FILE"),
+        Flag("JSON file of a recipe's settings, as in an artifact's card, instead of an artifact.", metavar="FILE"),
     ] = None
     features: Annotated[
-        str, Flag("With --recipe: a feature file, `default` or `alpha158`; an artifact brings its own.")
+        str, Flag("With --recipe: a feature file, `default` or `alpha158`; an artifact has its own.")
     ] = "default"
     known: Known = ""
     device: AnsweringDevice = "auto"
 
     def source(self, covariates: CovariateSource) -> ModelSource:
-        """Where its forecasts come from.
+        """The source of forecasts.
 
         Raises:
-            typer.BadParameter: neither or both of artifact and recipe, or an artifact with what only a recipe needs.
+            typer.BadParameter: Neither or both of artifact and recipe are given, or an artifact with flags of a recipe.
         """
         reads = Reads(features=self.features, known=self.known)
         if self.artifact is not None and self.recipe is None:
             if reads != Reads():
-                raise typer.BadParameter("--features and --known go with --recipe; an artifact brings its own")
+                raise typer.BadParameter("--features and --known need --recipe; an artifact has its own")
             return artifact_source(self.artifact, self.device, covariates)
         if self.recipe is None or self.artifact is not None:
             raise typer.BadParameter("give either an ARTIFACT or --recipe FILE")
@@ -75,14 +75,14 @@ class Subject:
 
     @property
     def path(self) -> Path | None:
-        """Of the artifact or the recipe."""
+        """Path of the artifact or the recipe."""
         return self.artifact or self.recipe
 
     def beside(self, suffix: str) -> Path:
-        """A name next to the artifact or the recipe.
+        """A path next to the artifact or the recipe.
 
         Raises:
-            typer.BadParameter: there is neither.
+            typer.BadParameter: Neither is given.
         """
         if self.path is None:
             raise typer.BadParameter("give either an ARTIFACT or --recipe FILE")
@@ -91,7 +91,7 @@ class Subject:
 
 
 @with_flags
-def backtest_command(  # noqa: PLR0913 - one argument a group of flags
+def backtest_command(
     *,
     subject: Subject,
     bars: BarsFlags,
@@ -104,7 +104,7 @@ def backtest_command(  # noqa: PLR0913 - one argument a group of flags
     run: Annotated[RunOptions, Only("resume", "as_json")],
     report: Report = None,
 ) -> None:
-    """Walk forward over past days: forecast with what was known then, trade at the next close, and charge costs."""
+    """Walk forward over past days: forecast with the data known then, trade at the next close, charge costs."""
     torch.set_num_threads(1)
     folder = Folder(path=out or subject.beside(".backtest"), resume=run.resume)
     check_folder(folder.path)
@@ -127,7 +127,7 @@ def backtest_command(  # noqa: PLR0913 - one argument a group of flags
             stepwise=unwatched if run.as_json else watched_on(sys.stdout),
         )
     except KeyboardInterrupt:
-        sys.stderr.write("the forecasts so far are kept; continue with the same command and --resume\n")
+        sys.stderr.write("the forecasts so far are saved; continue with the same command and --resume\n")
         raise
     replace_file(folder.path / RESULT, canonical.to_bytes(backtest_json(result)))
     if report is not None:
@@ -138,10 +138,10 @@ def backtest_command(  # noqa: PLR0913 - one argument a group of flags
 
 
 def check_allowed(source: ModelSource, bars: BarPanel, plan: WalkForwardPlan) -> None:
-    """Refuse decisions on days that the artifact has seen, as bad usage.
+    """Check that no decision is on a day that the artifact has seen.
 
     Raises:
-        typer.BadParameter: naming the first session that is allowed.
+        typer.BadParameter: One is; the message has the first allowed session.
     """
     if source.standing is None:
         return
@@ -153,7 +153,7 @@ def check_allowed(source: ModelSource, bars: BarPanel, plan: WalkForwardPlan) ->
 
 
 def _watch(*, as_json: bool) -> Watch:
-    """What shows the folds: a bar or lines for people, JSON lines for programs."""
+    """How folds are shown: a bar or lines, or JSON lines for programs."""
     if as_json:
         return _json_lines
     return lambda folds, total: watched(folds, total=total, tell=told_fold, title="fold", stream=sys.stdout)

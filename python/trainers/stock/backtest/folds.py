@@ -1,4 +1,4 @@
-"""The walk forward: which sessions each refit may learn from, and which decisions it is then judged by."""
+"""Folds of a walk forward: the training sessions and the decision days of each refit."""
 
 import re
 from dataclasses import dataclass
@@ -30,30 +30,30 @@ def _rolling(text: str) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WalkForwardPlan:
-    """How a backtest walks through time; sessions are yyyymmdd."""
+    """Plan of a walk forward; sessions are yyyymmdd."""
 
     start: Annotated[
         int,
         Flag("First decision day, such as 2011-01-03.", metavar="DATE", read=partial(day_of, "--start")),
     ]
-    """After its close; the next session where there is none that day."""
+    """Decisions are made after the close; moves to the next session if there is none on this day."""
     end: Annotated[int, Flag("Last session of the book.", metavar="DATE", read=partial(day_of, "--end"))]
     refit: Annotated[
         int | None,
-        Flag("Sessions between refits; never: the model stays as it is.", metavar="never|N", read=_refit, none="never"),
+        Flag("Sessions between refits; never: keep the model unchanged.", metavar="never|N", read=_refit, none="never"),
     ] = None
     """None for never."""
     rolling: Annotated[
         int | None,
         Flag(
-            "Refit on all bars before, or on the last N sessions of them, warm-up included.",
+            "Refit on all earlier bars, or on the last N sessions, including warm-up.",
             name="window",
             metavar="expanding|rolling:N",
             read=_rolling,
             none="expanding",
         ),
     ] = None
-    """None for all since the first bar."""
+    """None for all sessions since the first bar."""
     embargo: Annotated[
         int, Flag("Sessions left out between a refit's training data and its first decision.", minimum=0)
     ] = 0
@@ -61,7 +61,7 @@ class WalkForwardPlan:
     def __post_init__(self) -> None:
         if self.start > self.end:
             raise ConfigurationError(
-                f"the backtest ends {shown_date(self.end)}, before it starts, {shown_date(self.start)}"
+                f"the backtest ends on {shown_date(self.end)}, before it starts on {shown_date(self.start)}"
             )
         for name, least in (("refit", 1), ("rolling", 1), ("embargo", 0)):
             value: int | None = getattr(self, name)
@@ -71,35 +71,35 @@ class WalkForwardPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fold:
-    """One stretch of decisions by one model; sessions are yyyymmdd, both included."""
+    """Consecutive decisions by one model; sessions are yyyymmdd, inclusive."""
 
     number: int
     """From 1."""
     first: int
     last: int
     learn_first: int
-    """What the model may learn from begins here; nothing before `learn_first` and after `learn_last` exists for it."""
+    """First session that the model may be trained on."""
     learn_last: int
-    """At most the session before `first`: no label that the model learns from reaches a decision of this fold."""
+    """Last session that the model may be trained on, before `first`; no label of the training is later."""
 
 
 def told_fold(fold: Fold) -> str:
-    """One fold in words."""
+    """The fold as text."""
     first, last, begun, ended = map(shown_date, (fold.first, fold.last, fold.learn_first, fold.learn_last))
-    return f"decides {first} to {last}, learnt from {begun} to {ended}"
+    return f"decides {first} to {last}, trained on {begun} to {ended}"
 
 
 def decision_span(sessions: NDArray[np.int32], plan: WalkForwardPlan) -> tuple[int, int]:
-    """Positions, in the bars' sessions [T], of the first and of the last session of a backtest.
+    """Positions of the first and last session of a backtest in the bars' sessions [T].
 
     Raises:
-        ConfigurationError: the bars hold no two sessions of it.
+        ConfigurationError: The bars have fewer than two sessions of it.
     """
     first = int(np.searchsorted(sessions, plan.start))
     last = int(np.searchsorted(sessions, plan.end, side="right")) - 1
     if last <= first:
         raise ConfigurationError(
-            f"the bars, {shown_date(int(sessions[0]))} to {shown_date(int(sessions[-1]))}, do not hold two sessions "
+            f"the bars, {shown_date(int(sessions[0]))} to {shown_date(int(sessions[-1]))}, do not have two sessions "
             f"from {shown_date(plan.start)} to {shown_date(plan.end)}; choose --start and --end within them"
         )
     return first, last
@@ -108,12 +108,11 @@ def decision_span(sessions: NDArray[np.int32], plan: WalkForwardPlan) -> tuple[i
 def folds_of(sessions: NDArray[np.int32], plan: WalkForwardPlan) -> tuple[Fold, ...]:
     """The folds of a walk forward over the bars' sessions [T], oldest first.
 
-    A refit sees no session from `embargo` sessions before its first decision on. All labels of its training,
-    selection and calibration therefore end before that decision: decisions of the last lag + longest horizon sessions
-    are purged, because their outcomes are not known yet.
+    A refit sees no session later than `embargo` sessions before its first decision. All its labels end before that
+    decision: decisions of the last lag + longest horizon sessions are purged, because their outcomes are unknown.
 
     Raises:
-        ConfigurationError: the bars hold too few sessions.
+        ConfigurationError: The bars have too few sessions.
     """
     first, last = decision_span(sessions, plan)
     step = last - first + 1 if plan.refit is None else plan.refit
@@ -125,7 +124,7 @@ def _fold(sessions: NDArray[np.int32], plan: WalkForwardPlan, number: int, first
     known = first - 1 - plan.embargo
     if known < 0:
         raise ConfigurationError(
-            f"no session is before {shown_date(int(sessions[first]))} to learn from; start later, or give more bars"
+            f"no session before {shown_date(int(sessions[first]))} to train on; start later, or give more bars"
         )
     oldest = 0 if plan.rolling is None else max(0, known + 1 - plan.rolling)
     return Fold(

@@ -1,4 +1,4 @@
-"""Forecasts of many days and stocks, each made from bars that end with its own session, as serving makes it."""
+"""Daily forecasts of many stocks, each from bars that end with its session, as in serving."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,15 +20,15 @@ from trainers.progress import Stepwise, unwatched
 from trainers.stock.data import NO_SOURCE
 
 DAYS_AT_ONCE = 64
-"""Days that one pass of the network answers; bounds the memory of a wide panel."""
+"""Days per forward pass; bounds the memory of a wide panel."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class DailyForecasts:
-    """Forecasts of S stocks after the closes of D sessions, for H horizons and Q quantiles; NaN where there is none."""
+    """Forecasts of S stocks after the closes of D sessions, for H horizons and Q quantiles; NaN if missing."""
 
     sessions: NDArray[np.int32]
-    """[D] yyyymmdd of the decisions."""
+    """[D] sessions of the decisions, yyyymmdd."""
     kind: TargetKind
     horizons: tuple[int, ...]
     """[H] sessions."""
@@ -37,7 +37,7 @@ class DailyForecasts:
     values: FloatArray
     """[D, S, H, Q] in the target's unit."""
     scores: FloatArray | None = None
-    """[D, S, H] of a ranking model: larger is expected to do better than the others that day."""
+    """[D, S, H] scores of a ranking model; a larger score predicts a better outcome than the others of the day."""
 
     @property
     def median(self) -> FloatArray:
@@ -46,14 +46,14 @@ class DailyForecasts:
 
     @property
     def ranking(self) -> FloatArray:
-        """[D, S, H] what stocks are ordered by: the model's score where it gives one, else the median."""
+        """[D, S, H] ranking of stocks: the scores of a ranking model, else the medians."""
         return self.median if self.scores is None else self.scores
 
     def place(self, horizon: int) -> int:
-        """Where a horizon stands among the H.
+        """Index of a horizon.
 
         Raises:
-            ConfigurationError: it is not forecast.
+            ConfigurationError: The model does not forecast it.
         """
         if horizon not in self.horizons:
             raise ConfigurationError(f"horizon {horizon} is not forecast; the model has {list(self.horizons)}")
@@ -61,7 +61,7 @@ class DailyForecasts:
 
 
 def joined_folds(parts: Sequence[DailyForecasts]) -> DailyForecasts:
-    """The forecasts of folds that follow one another."""
+    """Concatenate the forecasts of consecutive folds."""
     first = parts[0]
     scores = [part.scores for part in parts if part.scores is not None]
     return DailyForecasts(
@@ -82,14 +82,13 @@ def daily_forecasts(
     *,
     stepwise: Stepwise = unwatched,
 ) -> DailyForecasts:
-    """What the model forecasts after the close of each of the sessions [D]; nothing later exists for it.
+    """Forecast after the close of each of the sessions [D], from bars up to that session.
 
-    Sessions of the exchange that the bars lack are passed over. A day on which no stock can be forecast is NaN.
-    `stepwise` shows how far the work is.
+    Gaps in the bars are ignored. A day on which no stock can be forecast is NaN. `stepwise` shows the progress.
 
     Raises:
-        TooFewBarsError: there are too few bars before the first session.
-        QuantraError: the model cannot read these bars; see predictor.errors.
+        TooFewBarsError: There are too few bars before the first session.
+        QuantraError: The model cannot read these bars; see predictor.errors.
     """
     info = model.info((), is_default=False)
     asking = _Questions(info=info, bars=bars, covariates=covariates)
@@ -114,14 +113,14 @@ def daily_forecasts(
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Questions:
-    """What a model is asked about."""
+    """The requests to a model, one per session."""
 
     info: ModelInfo
     bars: BarPanel
     covariates: CovariateSource
 
     def at(self, session: int) -> Instance:
-        """The question of one session: its bars and those before it, and what was known of the rest by then."""
+        """The request of one session: bars and covariates up to it."""
         recent = self.bars.until(session).last(self.info.bars_needed)
         return Instance(
             input=recent,
@@ -137,7 +136,7 @@ def _answers(model: Answering, asking: _Questions, sessions: NDArray[np.int32]) 
 
 
 def _forecast_or_none(outcome: Forecast | QuantraError) -> Forecast | None:
-    """None where no stock can be forecast; any other refusal is an error here too."""
+    """None if no stock can be forecast; raises any other error."""
     if isinstance(outcome, NoUsableSymbolError):
         return None
     if isinstance(outcome, QuantraError):

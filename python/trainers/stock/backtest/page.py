@@ -1,4 +1,4 @@
-"""A backtest as a page: one self-contained HTML file."""
+"""HTML page of a backtest, in one self-contained file."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -16,28 +16,28 @@ from trainers.stock.backtest.result import Backtest, Track, lead_over, sentence_
 from trainers.stock.backtest.strategies import LONGEST_HALT, Strategy, Tactic, Terms
 
 SMOOTHED: Final = 21
-"""Sessions that the turnover is averaged over, about a month."""
+"""Sessions of the rolling mean of turnover, about a month."""
 COSTS_BPS: Final = (0.0, 5.0, 10.0, 20.0, 50.0)
-"""At which Sharpe ratios are shown, besides the cost that was charged."""
+"""Trading costs at which Sharpe ratios are shown, besides the charged cost."""
 
 
 def write_backtest(path: Path, name: str, backtest: Backtest) -> None:
-    """Write the page, whole or not at all, in place of an older one.
+    """Write the page atomically.
 
     Args:
-        path: the HTML file.
-        name: what was traded on, such as `demo/1`.
-        backtest: its result.
+        path: The HTML file.
+        name: Name of the model, such as `demo/1`.
+        backtest: The result.
 
     Raises:
         MissingPackageError: plotly or jinja2 is not installed.
-        OSError: the file cannot be written.
+        OSError: The file cannot be written.
     """
     replace_file(path, render_backtest(name, backtest).encode())
 
 
 def render_backtest(name: str, backtest: Backtest) -> str:
-    """The page as HTML text; the same backtest gives the same text."""
+    """The page as deterministic HTML."""
     page, sessions = PageBuilder("trainers.stock.backtest"), backtest.strategy.sessions
     return page.render(
         {
@@ -64,7 +64,7 @@ def render_backtest(name: str, backtest: Backtest) -> str:
 
 
 def _strategy(tactic: Tactic) -> str:
-    """The strategy with its settings, in words."""
+    """The strategy with its settings, as text."""
     settings = {
         Strategy.RANK: f"the best and the worst {100 * tactic.share:g} % of the stocks, at least one each",
         Strategy.SIGN: f"flat where the median lies within {tactic.threshold_bps:g} basis points of 0",
@@ -74,9 +74,9 @@ def _strategy(tactic: Tactic) -> str:
 
 
 def _largest_fall(backtest: Backtest) -> tuple[int, int] | None:
-    """Sessions of the peak and the trough of the strategy's largest fall, yyyymmdd; None where it never fell.
+    """Sessions of peak and trough of the largest drawdown, yyyymmdd; None if the equity never fell.
 
-    A fall from the start, before the first session, is dated with that session.
+    A drawdown from the start is dated with the first session.
     """
     fall, sessions = backtest.strategy.figures.net.drawdown, backtest.strategy.sessions
     return None if fall.trough < 0 else (int(sessions[max(fall.peak, 0)]), int(sessions[fall.trough]))
@@ -86,7 +86,7 @@ def _largest_fall(backtest: Backtest) -> tuple[int, int] | None:
 
 
 def equity_chart(backtest: Backtest, page: PageBuilder) -> str:
-    """The growth of 1: every book after costs, the strategy before them too."""
+    """Growth of 1: every book after costs, and the strategy before costs."""
     strategy = backtest.strategy
     net = [BookCurve(name=track.name, values=track.net_equity, book=k) for k, track in enumerate(backtest.tracks)]
     before = BookCurve(name=f"{strategy.name}, before costs", values=strategy.gross_equity, book=0, is_gross=True)
@@ -95,19 +95,19 @@ def equity_chart(backtest: Backtest, page: PageBuilder) -> str:
 
 
 def drawdown_chart(backtest: Backtest, page: PageBuilder) -> str:
-    """How far each book lies below its highest equity, after costs."""
+    """Drawdown of each book after costs."""
     return _share_chart(backtest, page, lambda track: fallen(track.net_equity), "below the peak", "Drawdown")
 
 
 def cost_chart(backtest: Backtest, page: PageBuilder) -> str:
-    """What each book has paid for trading and borrowing so far, as a share of its equity, not compounded."""
+    """Cumulative costs of each book as a share of its equity, not compounded."""
     return _share_chart(
         backtest, page, lambda track: np.cumsum(track.book.gross - track.book.net), "paid so far", "Costs paid so far"
     )
 
 
 def turnover_chart(backtest: Backtest, page: PageBuilder) -> str:
-    """What each book bought and sold per session, as a share of its equity."""
+    """Turnover of each book per session, as a share of its equity."""
     return _share_chart(backtest, page, lambda track: smoothed(track.book.traded), "traded per session", "Turnover")
 
 
@@ -121,17 +121,17 @@ def _share_chart(
 
 
 def _label(backtest: Backtest, what: str) -> str:
-    """A chart in words."""
+    """Alternative text of a chart."""
     return f"{what} by session: {', '.join(track.name for track in backtest.tracks)}; figures in the tables"
 
 
 def fallen(equity: FloatArray) -> FloatArray:
-    """[T] share of the peak so far, the start's 1 included, that an equity [T] has lost; 0 or below."""
+    """[T] drawdown of an equity [T] from its peak so far, or from 1; 0 or negative."""
     return equity / np.maximum(np.maximum.accumulate(equity), 1.0) - 1
 
 
 def smoothed(daily: FloatArray) -> FloatArray:
-    """[T] mean of the last `SMOOTHED` of daily values [T], or of as many as there have been."""
+    """[T] mean of the last `SMOOTHED` daily values [T], or of fewer at the start."""
     total = np.concatenate([[0.0], np.cumsum(daily)])
     ends = np.arange(1, len(daily) + 1)
     starts = np.maximum(ends - SMOOTHED, 0)
@@ -142,7 +142,7 @@ def smoothed(daily: FloatArray) -> FloatArray:
 
 
 def figure_grid(backtest: Backtest) -> Grid:
-    """Every book, the strategy first."""
+    """Figures of all books, the strategy first."""
     columns = (
         "annual return",
         "volatility",
@@ -173,7 +173,7 @@ def _figures(backtest: Backtest, track: Track) -> tuple[Cell, ...]:
 
 
 def cost_grid(backtest: Backtest) -> Grid:
-    """What every book earned and paid in a year."""
+    """Yearly returns and costs of all books."""
     columns = ("before costs", "trading", "borrowing", "after costs", "break-even cost")
     return _grid(backtest, columns, lambda track: _bill(track, backtest.terms))
 
@@ -207,7 +207,7 @@ def _sharpe(performance: Performance) -> Cell:
 
 
 def _lead(backtest: Backtest, track: Track) -> Cell:
-    """How far the strategy is ahead of a benchmark; a dash for itself."""
+    """Lead of the strategy's Sharpe ratio over a benchmark; a dash for the strategy."""
     return Cell(value=None, text=NOTHING) if track is backtest.strategy else _ratio(*lead_over(backtest, track))
 
 
@@ -216,7 +216,7 @@ def _ratio(ratio: float, error: float) -> Cell:
 
 
 def _signed(share: float) -> str:
-    """In percent with its sign; a value that rounds to zero loses its own."""
+    """In percent with its sign; zero has a plus."""
     return f"{round(100 * share, 2) + 0.0:+.2f} %"
 
 

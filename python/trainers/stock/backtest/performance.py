@@ -1,6 +1,6 @@
-"""Figures of daily returns, how much of their Sharpe ratio is luck, and what trading costs. NumPy alone.
+"""Performance of daily returns, with errors of Sharpe ratios and the effect of trading costs.
 
-Costs change no weight of a book, so the result at any other cost follows from the same trades.
+Costs change no weight of a book, so results at other costs follow from the same trades.
 """
 
 from dataclasses import dataclass, replace
@@ -14,7 +14,7 @@ from trainers.stock.evaluation.standard_errors import mean_error
 
 
 def sharpe_formula(a_year: int = SESSIONS_A_YEAR) -> str:
-    """What is meant by a Sharpe ratio, for people."""
+    """Definition of the Sharpe ratio, as text."""
     return (
         f"sqrt({a_year}) x mean / standard deviation of daily returns, no interest subtracted; standard error by the "
         "delta method with Newey-West weights (Lo 2002)"
@@ -23,31 +23,31 @@ def sharpe_formula(a_year: int = SESSIONS_A_YEAR) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drawdown:
-    """The largest fall of the equity from a peak."""
+    """The largest drawdown."""
 
     depth: float
-    """Share of the peak that was lost, 0 to 1."""
+    """Share of the peak that is lost, 0 to 1."""
     peak: int
-    """Position of the session after whose close it began; -1 is the start, before the first."""
+    """Position of the session of the peak; -1 is the start, before the first session."""
     trough: int
-    """Position of the lowest close; -1 where the equity never fell."""
+    """Position of the session of the trough; -1 if the equity never fell."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Performance:
-    """Daily returns in a few figures; NaN where they are undefined, such as the Sharpe ratio of no movement."""
+    """Figures of daily returns; NaN if undefined, such as the Sharpe ratio of constant returns."""
 
     annual_return: float
     """Compounded."""
     annual_volatility: float
     sharpe: float
-    """A year's."""
+    """Annualised."""
     sharpe_error: float
     drawdown: Drawdown
 
 
 def performance(returns: FloatArray, a_year: int = SESSIONS_A_YEAR) -> Performance:
-    """The figures of daily returns [T], of which a year has so many."""
+    """Figures of daily returns [T], annualised with `a_year` sessions."""
     growth = float(np.prod(1 + returns))
     ratio, error = sharpe(returns, a_year)
     return Performance(
@@ -60,26 +60,26 @@ def performance(returns: FloatArray, a_year: int = SESSIONS_A_YEAR) -> Performan
 
 
 def equity(returns: FloatArray) -> FloatArray:
-    """[T] the growth of 1 up to each session."""
+    """[T] growth of 1 up to each session."""
     return np.multiply.accumulate(1 + returns)
 
 
 def sharpe(returns: FloatArray, a_year: int = SESSIONS_A_YEAR) -> tuple[float, float]:
-    """A year's Sharpe ratio of daily returns [T] and its standard error; NaN where they never move.
+    """Annualised Sharpe ratio of daily returns [T] and its standard error; NaN for constant returns.
 
-    With z the standardised returns and s the daily ratio, the ratio's influence function is z - s (z^2 - 1) / 2, and
-    the error that of its mean (Lo 2002, section "non-IID returns"). Where returns are independent and normal it is the
-    familiar sqrt((1 + s^2 / 2) / T).
+    With z the standardised returns and s the daily ratio, the influence function of the ratio is z - s (z^2 - 1) / 2.
+    The error is that of its mean (Lo 2002, section "non-IID returns"); for independent normal returns it is
+    sqrt((1 + s^2 / 2) / T).
     """
     daily, influence = _sharpe(returns)
     return daily * a_year**0.5, mean_error(influence) * a_year**0.5
 
 
 def sharpe_lead(ours: FloatArray, theirs: FloatArray, a_year: int = SESSIONS_A_YEAR) -> tuple[float, float]:
-    """A year's Sharpe ratio of daily returns [T] less that of others [T] on the same days, and its standard error.
+    """Difference of the annualised Sharpe ratios of two series of daily returns [T], and its standard error.
 
-    The error is that of the mean of the influence functions' difference, so that what moves both alike cancels out
-    (Ledoit & Wolf 2008, section 3.1). NaN where either never moves.
+    The error is that of the mean difference of the influence functions, so common movements cancel (Ledoit & Wolf 2008,
+    section 3.1). NaN if either is constant.
     """
     (mine, my_influence), (other, other_influence) = _sharpe(ours), _sharpe(theirs)
     error = mean_error(my_influence - other_influence)
@@ -87,7 +87,7 @@ def sharpe_lead(ours: FloatArray, theirs: FloatArray, a_year: int = SESSIONS_A_Y
 
 
 def _sharpe(returns: FloatArray) -> tuple[float, FloatArray]:
-    """A session's Sharpe ratio of daily returns [T], and its influence function [T]; NaN where they never move."""
+    """Daily Sharpe ratio of returns [T] and its influence function [T]; NaN for constant returns."""
     if len(returns) < 2 or np.ptp(returns) == 0:  # noqa: PLR2004 - one return has no deviation
         return float("nan"), np.full(len(returns), np.nan)
     deviation = returns.std()
@@ -97,7 +97,7 @@ def _sharpe(returns: FloatArray) -> tuple[float, FloatArray]:
 
 
 def drawdown(returns: FloatArray) -> Drawdown:
-    """The largest fall of the equity within daily returns [T]."""
+    """The largest drawdown of daily returns [T]."""
     curve = np.concatenate([[1.0], equity(returns)])
     fallen = 1 - curve / np.maximum.accumulate(curve)
     trough = int(np.argmax(fallen))
@@ -106,7 +106,7 @@ def drawdown(returns: FloatArray) -> Drawdown:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bill:
-    """Mean returns of a year, not compounded, so that they add up: gross less trading and borrowing is net."""
+    """Mean yearly returns, not compounded: gross minus trading and borrowing is net."""
 
     gross: float
     trading: float
@@ -115,7 +115,7 @@ class Bill:
 
 
 def bill(book: Book, terms: Terms) -> Bill:
-    """What a book earned and paid."""
+    """Yearly returns and costs of a book."""
     gross, net, trading = (
         terms.sessions_a_year * float(daily.mean()) for daily in (book.gross, book.net, terms.cost * book.traded)
     )
@@ -123,16 +123,13 @@ def bill(book: Book, terms: Terms) -> Bill:
 
 
 def sharpe_at(book: Book, terms: Terms, cost_bps: float) -> tuple[float, float]:
-    """A year's Sharpe ratio and its standard error, had every unit traded cost so many basis points."""
+    """Annualised Sharpe ratio and its standard error at another trading cost in basis points."""
     other = replace(terms, cost_bps=cost_bps)
     return sharpe(book.net + (terms.cost - other.cost) * book.traded, terms.sessions_a_year)
 
 
 def break_even(book: Book, terms: Terms) -> float | None:
-    """Basis points on every unit traded that leave a mean return of zero, after borrowing; None without trades.
-
-    Costs are linear in what is traded, so it follows from two means.
-    """
+    """Trading cost in basis points at which the mean return after borrowing is zero; None without trades."""
     traded = float(book.traded.mean())
     if traded == 0:
         return None

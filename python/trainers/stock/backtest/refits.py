@@ -1,4 +1,4 @@
-"""The folds of a walk forward: for each, a recipe is trained on bars that end before it, and its forecasts are kept."""
+"""Refits of a walk forward: each fold trains the recipe on earlier bars and stores its forecasts."""
 
 import multiprocessing
 from collections.abc import Callable, Iterator, Sequence
@@ -31,25 +31,25 @@ from trainers.stock.recipe import Recipe
 from trainers.stock.splits import Part, Splits
 
 Labelled = Callable[[BarPanel, Pipeline, CovariateSource], History]
-"""What makes inputs and labels of bars."""
+"""Creates a history from bars."""
 
 NEVER = 99991231
-"""A session that no bars reach."""
+"""A session after all bars."""
 
 MAX_ROWS = 256
-"""Windows in one pass of the network."""
+"""Windows per forward pass."""
 
 
 def traded_recipe(recipe: Recipe) -> Recipe:
-    """The recipe with the labels that can be traded: from the next close on, whatever the artifact's lag."""
+    """The recipe with labels that can be traded: lag 1, from the next close."""
     return replace(recipe, target=replace(recipe.target, lag=1))
 
 
 def refit_splits(bars: BarPanel, recipe: Recipe) -> Splits:
-    """Training, selection and calibration over all of the bars, in the recipe's proportions; nothing is left to test.
+    """Split all bars into training, selection and calibration in the recipe's proportions, without a test part.
 
     Raises:
-        ConfigurationError: there are too few sessions.
+        ConfigurationError: There are too few sessions.
     """
     lengths, count = _lengths(recipe), len(bars.sessions)
     cuts = [0, *(round(count * done / sum(lengths)) for done in accumulate(lengths))]
@@ -60,7 +60,7 @@ def refit_splits(bars: BarPanel, recipe: Recipe) -> Splits:
 
 
 def _lengths(recipe: Recipe) -> tuple[float, ...]:
-    """The relative lengths of training, selection and calibration."""
+    """Relative lengths of training, selection and calibration."""
     if recipe.parts is None:
         return recipe.shares.train, recipe.shares.selection, recipe.shares.calibration
     return tuple(map(_days, recipe.parts.parts[:3]))
@@ -81,35 +81,35 @@ def refit(
     labelled: Labelled = History,
     consume: Consumer | None = None,
 ) -> Artifact:
-    """Train and calibrate; nothing is saved, and nothing is scored.
+    """Train and calibrate a model without saving or scoring it.
 
     Args:
-        bars: all that the model may learn from.
-        features: what the network reads.
-        recipe: every other setting; its splits are not looked at.
-        splits: of these bars.
-        covariates: files of covariates.
-        edges: of a graph; None takes them from the training part's returns.
-        labelled: what makes inputs and labels of bars.
-        consume: takes the reports of the epochs; None: nobody does.
+        bars: All bars that the model may be trained on.
+        features: Features of the network.
+        recipe: All other settings; its splits are ignored.
+        splits: Splits of these bars.
+        covariates: Covariate files.
+        edges: Edges of a graph; None derives them from returns of the training part.
+        labelled: Creates the history from bars.
+        consume: Receives the reports of the epochs; None ignores them.
 
     Raises:
-        ConfigurationError: the settings contradict themselves or the bars.
-        LoopError: the training failed.
+        ConfigurationError: The settings contradict each other or the bars.
+        LoopError: The training failed.
     """
     pipeline = fit_pipeline(bars, features, recipe, splits, covariates)
     return fit_artifact(labelled(bars, pipeline, covariates), splits, recipe, consume=consume or Chain(), edges=edges)
 
 
 def assembled(made: Artifact) -> Model:
-    """A refit's parts as a model that answers, on the CPU."""
+    """Assemble a refit into a model on the CPU."""
     identity = Identity(name="refit", version=0, weights_hash="")
     return Model.assemble(identity, made, device=torch.device("cpu"), max_rows=MAX_ROWS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Definitions:
-    """What a feature set is made from; the set itself holds plans, which cannot be sent to another process."""
+    """Definitions of a feature set, which can be pickled, unlike the set."""
 
     observed: tuple[FeatureDefinition, ...]
     known: tuple[FeatureDefinition, ...]
@@ -117,26 +117,26 @@ class Definitions:
 
     @classmethod
     def of(cls, features: FeatureSet) -> "Definitions":
-        """Those of a set."""
+        """Take them from a set."""
         return cls(observed=features.observed, known=features.known, covariates=features.covariates)
 
     def features(self) -> FeatureSet:
-        """The set again."""
+        """Rebuild the set."""
         return FeatureSet(observed=self.observed, known=self.known, covariates=self.covariates)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class RefitJob:
-    """All that a process needs for one fold."""
+    """The work of one fold, for another process."""
 
     fold: Fold
     bars: BarPanel
-    """From the first session that may be learnt from to the fold's last."""
+    """From the first training session to the fold's last session."""
     covariates: CovariateSource
     recipe: Recipe
     definitions: Definitions
     edges: Edges | None
-    """Of a graph; None takes them from what the fold learns from."""
+    """Edges of a graph; None derives them from the training part."""
 
 
 def refit_job(
@@ -148,7 +148,7 @@ def refit_job(
     *,
     edges: Edges | None = None,
 ) -> RefitJob:
-    """The job of one fold; no bar after the fold goes with it."""
+    """Create the job of one fold, without bars after the fold."""
     return RefitJob(
         fold=fold,
         bars=bars.between(fold.learn_first, fold.last),
@@ -160,11 +160,11 @@ def refit_job(
 
 
 def forecast_refit(job: RefitJob) -> DailyForecasts:
-    """Train on what lies before the fold, then forecast each of its days.
+    """Train on bars before the fold, then forecast each of its days.
 
     Raises:
-        ConfigurationError: there is too little to learn from.
-        LoopError: the training failed.
+        ConfigurationError: There are too few bars.
+        LoopError: The training failed.
     """
     learnt, features = job.bars.until(job.fold.learn_last), job.definitions.features()
     splits = refit_splits(learnt, job.recipe)
@@ -175,25 +175,25 @@ def forecast_refit(job: RefitJob) -> DailyForecasts:
 def forecast_standing(
     model: Answering, fold: Fold, bars: BarPanel, covariates: CovariateSource, stepwise: Stepwise = unwatched
 ) -> DailyForecasts:
-    """The forecasts of a model that is not refitted, on the fold's days."""
+    """Forecast the fold's days with a trained model."""
     return daily_forecasts(model, bars, fold_sessions(bars, fold), covariates, stepwise=stepwise)
 
 
 def fold_sessions(bars: BarPanel, fold: Fold) -> NDArray[np.int32]:
-    """[D] the sessions after whose closes the fold decides."""
+    """[D] decision days of the fold."""
     return bars.sessions[(bars.sessions >= fold.first) & (bars.sessions <= fold.last)]
 
 
 def walk_refits(jobs: Sequence[RefitJob], store: ForecastStore, *, workers: int) -> Iterator[Fold]:
-    """Forecast every fold that the store lacks, and yield each fold once its forecasts are stored.
+    """Forecast every missing fold, and yield each fold once its forecasts are stored.
 
     Args:
-        jobs: the folds.
-        store: where forecasts are kept.
-        workers: processes; 1 works in this one.
+        jobs: The folds.
+        store: Stores the forecasts.
+        workers: Number of processes; 1 uses this one.
 
     Raises:
-        QuantraError: a process was killed from outside; or as `forecast_refit`.
+        QuantraError: A process was killed, or as `forecast_refit`.
     """
     missing = [job for job in jobs if not store.holds(job.fold)]
     yield from (job.fold for job in jobs if store.holds(job.fold))
@@ -215,19 +215,19 @@ def _in_processes(jobs: Sequence[RefitJob], store: ForecastStore, workers: int) 
                 yield asked[done]
         except BrokenProcessPool as error:
             raise QuantraError(
-                "a process of the backtest was killed from outside, perhaps because memory ran out; continue with "
-                "--resume and fewer --workers"
+                "a worker process was killed, perhaps because memory ran out; continue with --resume and fewer "
+                "--workers"
             ) from error
         finally:
             pool.shutdown(wait=True, cancel_futures=True)
 
 
 def _fold_forecasts(job: RefitJob) -> DailyForecasts:
-    """The fold's forecasts; what went wrong names the fold, and can be sent to another process."""
+    """Forecast a fold; errors name the fold and can be pickled."""
     fold = job.fold
     try:
         return forecast_refit(job)
     except (ConfigurationError, LoopError) as error:
         spans = f"{shown_date(fold.learn_first)} to {shown_date(fold.learn_last)}"
-        message = f"fold {fold.number}, which learns from {spans}: {error}"
+        message = f"fold {fold.number}, trained on {spans}: {error}"
         raise ConfigurationError(message) from error

@@ -1,4 +1,4 @@
-"""The result of a backtest: series and figures as values, and as JSON."""
+"""The result of a backtest, and its JSON."""
 
 from dataclasses import asdict, dataclass
 from math import isfinite
@@ -17,32 +17,32 @@ from trainers.stock.backtest.performance import Performance, equity, performance
 from trainers.stock.backtest.strategies import LONGEST_HALT, SESSIONS_A_YEAR, Tactic, Terms
 
 STANDARD_ERRORS_95: Final = 1.96
-"""Standard errors of a 95 % interval."""
+"""Half width of a 95 % interval, in standard errors."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figures:
-    """One book in numbers."""
+    """Figures of one book."""
 
     gross: Performance
     """Before costs."""
     net: Performance
     """After costs and borrowing."""
     turnover: float
-    """Traded a session, as a share of the equity; buying and selling both count."""
+    """Mean turnover per session, as a share of the equity; purchases and sales both count."""
     hit_rate: float
-    """Share of the sessions with a position that earned something before costs; NaN without any."""
+    """Share of sessions with a position that gained before costs; NaN without positions."""
     exposure: float
     """Mean sum of absolute weights."""
     net_exposure: float
     """Mean sum of weights."""
     closed: int
-    """Halted positions that were closed as delisted, at the delisting return."""
+    """Number of halted positions closed at the delisting return."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Track:
-    """One book over T sessions of S stocks, from its first trade to the end."""
+    """A book over T sessions of S stocks from its first trade on, with its figures."""
 
     name: str
     sessions: NDArray[np.int32]
@@ -52,25 +52,25 @@ class Track:
 
     @property
     def gross_equity(self) -> FloatArray:
-        """[T] the growth of 1 before costs."""
+        """[T] growth of 1 before costs."""
         return equity(self.book.gross)
 
     @property
     def net_equity(self) -> FloatArray:
-        """[T] the growth of 1 after costs."""
+        """[T] growth of 1 after costs."""
         return equity(self.book.net)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Backtest:
-    """A strategy on a model's forecasts, and benchmarks on the same terms."""
+    """Result of a strategy on a model's forecasts, and of benchmarks on the same terms."""
 
     symbols: tuple[str, ...]
     """[S]"""
     forecasts: str
-    """Where they come from, in words."""
+    """Source of the forecasts, as text."""
     digest: str
-    """SHA-256 of what the forecasts follow from: settings and bars."""
+    """SHA-256 of the settings and bars behind the forecasts."""
     terms: Terms
     tactic: Tactic
     folds: tuple[Fold, ...]
@@ -79,14 +79,14 @@ class Backtest:
     notes: tuple[str, ...]
     """Notes for the reader."""
     warnings: tuple[str, ...] = ()
-    """What makes the bars or the covariate files doubtful."""
+    """Warnings about the bars or the covariate files."""
 
     def __repr__(self) -> str:
         first, last = (shown_date(int(self.strategy.sessions[place])) for place in (0, -1))
         return f"Backtest({first} to {last}, {len(self.symbols)} symbols; {sentence_of(self)})"
 
     def to_json(self) -> dict[str, Json]:
-        """All of it for programs, as `backtest_json` writes it."""
+        """The backtest as JSON; see `backtest_json`."""
         return backtest_json(self)
 
     @property
@@ -96,7 +96,7 @@ class Backtest:
 
 
 def track_of(name: str, sessions: NDArray[np.int32], book: Book, terms: Terms) -> Track:
-    """A book over sessions [T], from its first trade on: before it nothing can be earned, which would only dilute."""
+    """Create a track over sessions [T], without the sessions before the first trade, which would dilute the figures."""
     traded = book.since(terms.delay)
     return Track(
         name=name, sessions=sessions[terms.delay :], book=traded, figures=figures_of(traded, terms.sessions_a_year)
@@ -104,7 +104,7 @@ def track_of(name: str, sessions: NDArray[np.int32], book: Book, terms: Terms) -
 
 
 def figures_of(book: Book, a_year: int = SESSIONS_A_YEAR) -> Figures:
-    """The numbers, scalars all, of one book, of whose sessions a year has so many."""
+    """Figures of a book, annualised with `a_year` sessions."""
     held = book.weights[:-1].any(axis=1)
     return Figures(
         gross=performance(book.gross, a_year),
@@ -118,7 +118,7 @@ def figures_of(book: Book, a_year: int = SESSIONS_A_YEAR) -> Figures:
 
 
 def summary_json(backtest: Backtest) -> dict[str, Json]:
-    """Settings and figures."""
+    """Settings and figures as JSON."""
     return {
         "forecasts": backtest.forecasts,
         "digest": backtest.digest,
@@ -139,7 +139,7 @@ def summary_json(backtest: Backtest) -> dict[str, Json]:
 
 
 def backtest_json(backtest: Backtest) -> dict[str, Json]:
-    """Settings, figures, and every session of every book; NaN is null."""
+    """Settings, figures, and all sessions of all books as JSON; NaN becomes null."""
     return summary_json(backtest) | {"tracks": [_track_json(track) for track in backtest.tracks]}
 
 
@@ -178,7 +178,7 @@ def _figures_json(track: Track, terms: Terms) -> dict[str, Json]:
 
 
 def _performance_json(performance: Performance, sessions: NDArray[np.int32]) -> Json:
-    """The drawdown's places as sessions; null for the start, before the first."""
+    """Peak and trough are sessions; null for the start."""
     fall = performance.drawdown
     peak, trough = (int(sessions[place]) if place >= 0 else None for place in (fall.peak, fall.trough))
     return {
@@ -195,7 +195,7 @@ def _json_number(value: float | str) -> Json:
 
 
 def verdict_of(backtest: Backtest) -> Verdict:
-    """Whether the Sharpe ratio after costs lies above 0, or below, with its whole 95 % interval."""
+    """Whether the 95 % interval of the Sharpe ratio after costs is above 0, below 0, or contains it."""
     net = backtest.strategy.figures.net
     if not isfinite(net.sharpe) or abs(net.sharpe) <= STANDARD_ERRORS_95 * net.sharpe_error:
         return Verdict.UNDECIDED
@@ -203,28 +203,28 @@ def verdict_of(backtest: Backtest) -> Verdict:
 
 
 def sentence_of(backtest: Backtest) -> str:
-    """The strategy's Sharpe ratio with its standard error, after and before costs."""
+    """The strategy's Sharpe ratio after and before costs with standard errors, as text."""
     figures = backtest.strategy.figures
     if not isfinite(figures.net.sharpe):
-        return f"{backtest.strategy.name}: it never moves, so there is no Sharpe ratio."
+        return f"{backtest.strategy.name}: the returns are constant, so the Sharpe ratio is undefined."
     return (
         f"{backtest.strategy.name}: Sharpe {sharpe_text(figures.net)} after costs, {sharpe_text(figures.gross)} before."
     )
 
 
 def leads_of(backtest: Backtest) -> str:
-    """How far the strategy's Sharpe ratio lies above that of each benchmark, which markets that rise flatter too."""
+    """Lead of the strategy's Sharpe ratio over each benchmark, as text."""
     leads = (f"{track.name} {_pair(*lead_over(backtest, track))}" for track in backtest.benchmarks)
     return f"Sharpe after costs minus that of {', of '.join(leads)}; paired by day, ± one standard error."
 
 
 def lead_over(backtest: Backtest, benchmark: Track) -> tuple[float, float]:
-    """The strategy's yearly Sharpe ratio after costs less a benchmark's, and its standard error; NaN without either."""
+    """Sharpe ratio after costs minus that of a benchmark, and its standard error; NaN if either is undefined."""
     return sharpe_lead(backtest.strategy.book.net, benchmark.book.net, backtest.terms.sessions_a_year)
 
 
 def sharpe_text(performance: Performance) -> str:
-    """A Sharpe ratio and its standard error; a dash where there is none."""
+    """A Sharpe ratio with its standard error; a dash if undefined."""
     return _pair(performance.sharpe, performance.sharpe_error)
 
 

@@ -1,4 +1,4 @@
-"""A backtest from bars to its result: folds, forecasts, books."""
+"""A backtest from bars to its result."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
@@ -25,46 +25,46 @@ from trainers.stock.card import bars_hash, features_identity
 from trainers.stock.evaluation.bound_model import origins
 
 Watch = Callable[[Iterator[Fold], int], Iterator[Fold]]
-"""Shows the progress of the folds: takes them and their number, and passes them on."""
+"""Shows the progress of folds: receives them and their number, and yields them again."""
 
 DEFAULT_HORIZON = 5
-CHOSEN = "it is not known on which days the recipe's settings were chosen: if on these, the figures are too good"
-SURVIVORS = "the stocks are those of the bars file: stocks that it leaves out, such as delisted ones, are missing here"
+CHOSEN = "if the recipe's settings were chosen on these days, the figures are too optimistic"
+SURVIVORS = "stocks that the bars file omits, such as delisted ones, are missing here"
 
 GIVEN_EDGES = (
-    "the graph's edges were given when the artifact was trained and are the same on all days; it is not recorded when "
-    "they became known"
+    "the edges of the artifact's graph were given by the user and are the same on all days; it is unknown whether they "
+    "were known then"
 )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Folder:
-    """Where a backtest keeps its forecasts."""
+    """The run folder of a backtest."""
 
     path: Path
     resume: bool = False
-    """Go on with what is there; else a folder that holds a backtest is refused."""
+    """Continue a backtest in this folder; otherwise a folder with a backtest is an error."""
 
 
 def in_silence(folds: Iterator[Fold], _total: int) -> Iterator[Fold]:
-    """Show nothing."""
+    """Show no progress."""
     return folds
 
 
 def chosen_horizon(horizons: tuple[int, ...], wanted: int | None) -> int:
-    """The horizon that is traded: the one wanted, else 5 sessions where the model forecasts them, else its first."""
+    """The traded horizon: the requested one, else 5 sessions if the model forecasts them, else its first."""
     if wanted is not None:
         return wanted
     return DEFAULT_HORIZON if DEFAULT_HORIZON in horizons else horizons[0]
 
 
 def chosen_terms(terms: Given[Terms], source: ModelSource) -> Terms:
-    """The terms that were asked for, at a horizon that the source has."""
+    """The requested terms, with a horizon that the source forecasts."""
     asked: int | None = terms.value("horizon", None)
     return terms.over(Terms(horizon=chosen_horizon(source.horizons, asked)))
 
 
-def backtest(  # noqa: PLR0913 - what shows the work may be left out
+def backtest(
     source: ModelSource,
     bars: BarPanel,
     plan: WalkForwardPlan,
@@ -76,24 +76,24 @@ def backtest(  # noqa: PLR0913 - what shows the work may be left out
     watch: Watch = in_silence,
     stepwise: Stepwise = unwatched,
 ) -> Backtest:
-    """Walk forward, and trade what is forecast.
+    """Walk forward and trade the forecasts.
 
     Args:
-        source: an artifact or a recipe.
-        bars: a long history; returns are those of its adjusted closes.
-        plan: from when to when, and how often the model is refitted; never leaves an artifact as it is, and trains a
-            recipe once, before the first decision.
-        terms: horizon, delay and costs.
-        tactic: what is made of the forecasts.
-        folder: where the forecasts of each fold are kept, so that a backtest that was stopped can go on.
-        workers: processes that refit folds in parallel.
-        watch: shows the progress of the folds.
-        stepwise: shows how far a model that is never refitted is with its days.
+        source: An artifact or a recipe.
+        bars: A long history; returns are those of adjusted closes.
+        plan: Period and frequency of refits. Without refits, an artifact stays unchanged, and a recipe is trained once
+            before the first decision.
+        terms: Horizon, delay and costs.
+        tactic: The strategy.
+        folder: Stores the forecasts of each fold, so that an interrupted backtest can continue.
+        workers: Processes that refit folds in parallel.
+        watch: Shows the progress of folds.
+        stepwise: Shows the progress of days of a model without refits.
 
     Raises:
-        ConfigurationError: the settings contradict themselves or the bars, a decision is in sample, or the folder is
-            of another backtest.
-        ArtifactError: stored forecasts are damaged.
+        ConfigurationError: The settings contradict each other or the bars, a decision is in sample, or the folder
+            belongs to another backtest.
+        ArtifactError: Stored forecasts are damaged.
     """
     if source.standing is not None:
         first, _ = decision_span(bars.sessions, plan)
@@ -109,22 +109,21 @@ def backtest(  # noqa: PLR0913 - what shows the work may be left out
 
 
 def _check_horizon(source: ModelSource, horizon: int) -> None:
-    """Before anything is trained."""
     if horizon not in source.horizons:
         raise ConfigurationError(f"horizon {horizon} is not forecast; the model has {list(source.horizons)}")
 
 
 def _check_refits(source: ModelSource, plan: WalkForwardPlan) -> None:
-    """A recipe alone does not make a model that started from another's weights."""
+    """A fine-tuned artifact cannot be refitted, because its parent's weights are missing."""
     if plan.refit is not None and ancestors_of(source.card):
         raise ConfigurationError(
-            "the artifact started from the weights of another one, which are not in it, so it cannot be trained again; "
-            "backtest it with --refit never, or give its recipe as JSON instead of the artifact, with --recipe FILE"
+            "the artifact is fine-tuned from weights that it does not contain, so it cannot be refitted; use --refit "
+            "never, or give its recipe as JSON with --recipe FILE instead of the artifact"
         )
 
 
 def folds_for(source: ModelSource, bars: BarPanel, plan: WalkForwardPlan) -> tuple[Fold, ...]:
-    """The folds; one if the artifact is never refitted, which learnt what its card records."""
+    """The folds; a single one for an artifact without refits."""
     if source.standing is None or plan.refit is not None:
         return folds_of(bars.sessions, plan)
     first, last = decision_span(bars.sessions, plan)
@@ -164,7 +163,7 @@ def _stand(
 
 
 def settings_of(source: ModelSource, bars: BarPanel, plan: WalkForwardPlan) -> dict[str, Json]:
-    """Everything that the forecasts follow from."""
+    """All settings that determine the forecasts."""
     return {
         "source": source.digest,
         "recipe": None if source.recipe is None else source.recipe.settings(),
@@ -185,7 +184,7 @@ def traded(
     tactic: Tactic,
     digest: str,
 ) -> Backtest:
-    """The books of forecasts that are there already, by the year of the model's calendar."""
+    """Trade existing forecasts; the calendar of the model determines the sessions per year."""
     terms = replace(terms, sessions_a_year=source.sessions_a_year)
     closes = np.ascontiguousarray(bars.adjusted().close.T)
     first = int(np.searchsorted(bars.sessions, forecasts.sessions[0]))
@@ -217,15 +216,15 @@ def traded(
 
 
 def closing_note(name: str, closed: int, terms: Terms) -> str:
-    """How many positions of a book were closed as delisted, and at what return."""
+    """A note on the positions of a book that were closed as delisted."""
     return (
-        f"halted positions of {name} that were closed as delisted: {closed}; their return of "
-        f"{100 * terms.delisting_return:g} % on the last close seen is an assumption (--delisting-return)"
+        f"halted positions of {name} closed as delisted: {closed}; their return of "
+        f"{100 * terms.delisting_return:g} % on the last close is an assumption (--delisting-return)"
     )
 
 
 def _notes(tracks: tuple[Track, ...], first: int, terms: Terms) -> tuple[str, ...]:
     closed = [closing_note(t.name, t.figures.closed, terms) for t in tracks if t.figures.closed]
     year = terms.sessions_a_year
-    young = [f"{MOMENTUM} begins late: it looks back {year} sessions, and {first} lie before the start"]
+    young = [f"{MOMENTUM} starts late: it looks back {year} sessions, but only {first} are before the start"]
     return (SURVIVORS, *closed, *(young if first < year else []))

@@ -1,4 +1,4 @@
-"""What is backtested or audited: an artifact, or a recipe that has not been trained yet."""
+"""Source of forecasts for a backtest or an audit: an artifact, or an untrained recipe."""
 
 import hashlib
 from collections.abc import Mapping, Sequence
@@ -33,38 +33,38 @@ from trainers.stock.splits import Splits
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class TrainedModel:
-    """A trained model as it is, and what it has seen."""
+    """A trained model and the data that it has seen."""
 
     model: Judgeable
     splits: Splits
-    """As recorded in its card."""
+    """Splits in its card."""
     last_seen: int
-    """Session of the last label used for training, selection or calibration, also of a member's; yyyymmdd."""
+    """Last session of any label in training, selection or calibration, including members; yyyymmdd."""
 
     @property
     def first_seen(self) -> int:
-        """First session of its training, yyyymmdd."""
+        """First training session, yyyymmdd."""
         return self.splits.train.first
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ModelSource:
-    """What is judged."""
+    """An artifact or a recipe."""
 
     description: str
-    """In words, such as "artifact 1a2b3c4d (lstm, trained with lag 0)"."""
+    """As text, such as "artifact 1a2b3c4d (lstm, trained with lag 0)"."""
     digest: str
-    """SHA-256 of the manifest; of a recipe that of its settings and features."""
+    """SHA-256 of the manifest, or of a recipe's settings and features."""
     horizons: tuple[int, ...]
-    """[H] sessions that are forecast."""
+    """[H] forecast horizons in sessions."""
     recipe: Recipe | None
-    """None for an ensemble, which no single recipe makes."""
+    """None for an ensemble."""
     features: FeatureSet
-    """What the recipe's network reads; of no use where there is no recipe."""
+    """Features of the recipe's network; unused without a recipe."""
     covariates: CovariateSource
-    """Files of covariates."""
+    """Covariate files."""
     standing: TrainedModel | None
-    """The trained model; None where there is only a recipe."""
+    """The trained model; None for a recipe."""
     card: Mapping[str, Json]
     """The artifact's card; empty for a recipe."""
 
@@ -72,40 +72,40 @@ class ModelSource:
         """The recipe.
 
         Raises:
-            ConfigurationError: there is none.
+            ConfigurationError: The source is an ensemble.
         """
         if self.recipe is None:
             raise ConfigurationError(
-                "an ensemble has no recipe of its own that could train it again; use one of its members, in the "
-                "folder members, or backtest it with --refit never"
+                "an ensemble has no recipe, so it cannot be trained again; use a member from its folder members, or "
+                "backtest it with --refit never"
             )
         return self.recipe
 
     @property
     def sessions_a_year(self) -> int:
-        """How many the calendar of the model, or of the recipe, has."""
+        """Sessions per year of the calendar."""
         if self.standing is not None:
             return sessions_a_year(calendar_of(self.standing.model).name)
         return sessions_a_year(self.known_recipe().calendar)
 
     def doubts(self, bars: BarPanel) -> tuple[str, ...]:
-        """What makes these bars and the covariate files doubtful for judging it."""
+        """Warnings about these bars and the covariate files."""
         if self.standing is not None:
             return of_models(networks_of(self.standing.model), bars, self.covariates)
         return of_recipe(bars, self.features, self.covariates, self.known_recipe())
 
     def given_edges(self, symbols: Sequence[str]) -> Edges | None:
-        """The edges, among these symbols, that the artifact's graph was given, which refits keep; None for others."""
+        """Edges among these symbols that the user gave to the artifact's graph; None for others."""
         model = None if self.standing is None else self.standing.model
         return given_edges(model, symbols) if isinstance(model, Model) else None
 
 
 def artifact_source(folder: Path, device: str = "auto", covariates: CovariateSource = NO_SOURCE) -> ModelSource:
-    """An artifact, verified, with the recipe that its card records; `covariates` are what it reads besides the bars.
+    """Load and verify an artifact.
 
     Raises:
-        ArtifactError: it is damaged, or its card records no splits, or that of a single network no recipe.
-        ConfigurationError: the recipe is not one that this program knows.
+        ArtifactError: It is damaged, or its card lacks the splits or the recipe.
+        ConfigurationError: This version does not know the recipe.
     """
     runtime = Runtime(choose_device(device), MAX_ROWS)
     with artifact.named(folder):
@@ -115,15 +115,15 @@ def artifact_source(folder: Path, device: str = "auto", covariates: CovariateSou
 
 
 def standing_source(model: Judgeable, digest: str, covariates: CovariateSource = NO_SOURCE) -> ModelSource:
-    """A trained model in memory; `digest` is the SHA-256 of its manifest, and the rest as in `artifact_source`.
+    """Use a trained model in memory; `digest` is the SHA-256 of its manifest.
 
     Raises:
-        ArtifactError, ConfigurationError: as `artifact_source`.
+        ArtifactError, ConfigurationError: As `artifact_source`.
     """
     manifest = model.manifest
     single = isinstance(model, Model)
     if single and "recipe" not in manifest.card:
-        raise ArtifactError.of(artifact.MANIFEST, "its card records no recipe; train the model again")
+        raise ArtifactError.of(artifact.MANIFEST, "its card has no recipe; train the model again")
     info = model.info((), is_default=False)
     return ModelSource(
         description=f"artifact {digest[:12]} ({info.kind}, trained with lag {info.lag})",
@@ -144,10 +144,10 @@ def _judgeable(model: Answering) -> Judgeable:
 
 
 def recipe_source(path: Path, features: FeatureSet, covariates: CovariateSource = NO_SOURCE) -> ModelSource:
-    """A recipe in a JSON file, with the features, which it does not name.
+    """Use a recipe from a JSON file with these features.
 
     Raises:
-        ConfigurationError: the file holds no recipe.
+        ConfigurationError: The file has no recipe.
     """
     recipe = read_recipe_file(path)
     identity = {"recipe": recipe.settings(), "features": features_identity(features)}
@@ -165,16 +165,16 @@ def recipe_source(path: Path, features: FeatureSet, covariates: CovariateSource 
 
 
 def refuse_in_sample(standing: TrainedModel, sessions: NDArray[np.int32], start: int, embargo: int = 0) -> None:
-    """Refuse a first decision before which not all labels of the model's training had ended.
+    """Check that all labels of the model's training end before the first decision.
 
     Args:
-        standing: the model.
+        standing: The model.
         sessions: [T] of the bars, yyyymmdd.
-        start: first session after whose close a decision is wanted.
-        embargo: sessions that must lie between.
+        start: First decision day.
+        embargo: Sessions between the last label and the first decision.
 
     Raises:
-        InSampleError: naming the first session that is allowed.
+        InSampleError: They do not; the message has the first allowed session.
     """
     allowed = int(np.searchsorted(sessions, standing.last_seen, side="right")) + embargo
     if allowed < len(sessions) and start >= sessions[allowed]:

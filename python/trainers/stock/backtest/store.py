@@ -1,9 +1,9 @@
-"""A run folder: every fold's forecasts as they come, so that a backtest that was stopped can continue.
+"""The run folder of a backtest, which stores forecasts by fold so that an interrupted backtest can continue.
 
-    settings.json                    what the forecasts follow from, and the digest of that
-    forecasts/0001.safetensors       one file a fold
+    settings.json                    settings of the forecasts and their digest
+    forecasts/0001.safetensors       one file per fold
 
-What is traded on the forecasts, and at what cost, is no part of the settings: it may change without a new training.
+Strategy and costs are not part of the settings: they may change without new trainings.
 """
 
 import hashlib
@@ -31,12 +31,12 @@ class ForecastStore:
     """The forecasts of one backtest's folds, in its run folder.
 
     Args:
-        folder: the run folder; made if it is not there.
-        settings: everything that the forecasts follow from.
-        resume: continue a folder of the same settings, if there is one; else an existing one is refused.
+        folder: The run folder, created if missing.
+        settings: All settings that determine the forecasts.
+        resume: Continue an existing folder with the same settings.
 
     Raises:
-        ConfigurationError: the folder cannot be written, resuming was not requested, or its settings differ.
+        ConfigurationError: The folder cannot be written, exists without `resume`, or has other settings.
     """
 
     def __init__(self, folder: Path, settings: Mapping[str, Json], *, resume: bool) -> None:
@@ -46,7 +46,7 @@ class ForecastStore:
         if path.is_file():
             _check_same(path, settings, self.digest, resume=resume)
         elif folder.exists() and any(folder.iterdir()):
-            raise ConfigurationError(f"{folder} holds something other than a backtest; choose another --out")
+            raise ConfigurationError(f"{folder} contains something other than a backtest; choose another --out")
         try:
             (folder / FORECASTS).mkdir(parents=True, exist_ok=True)
             replace_file(path, canonical.to_bytes({"digest": self.digest, "settings": settings}))
@@ -54,11 +54,11 @@ class ForecastStore:
             raise ConfigurationError(f"{folder} cannot be written: {error.strerror}; choose another --out") from error
 
     def holds(self, fold: Fold) -> bool:
-        """Whether the fold's forecasts are there already."""
+        """Whether the fold's forecasts are stored."""
         return self._path(fold).is_file()
 
     def keep(self, fold: Fold, forecasts: DailyForecasts) -> None:
-        """Store a fold's forecasts, whole or not at all."""
+        """Store a fold's forecasts atomically."""
         arrays = {"sessions": forecasts.sessions, "values": forecasts.values}
         arrays |= {"horizons": np.array(forecasts.horizons), "levels": np.array(forecasts.levels)}
         if forecasts.scores is not None:
@@ -67,10 +67,10 @@ class ForecastStore:
         replace_file(self._path(fold), write_arrays(arrays | {"kind": kind}))
 
     def read(self, fold: Fold) -> DailyForecasts:
-        """A fold's forecasts.
+        """Read a fold's forecasts.
 
         Raises:
-            ArtifactError: the file is missing or damaged.
+            ArtifactError: The file is missing or damaged.
         """
         path = self._path(fold)
         if not path.is_file():
@@ -86,7 +86,7 @@ class ForecastStore:
                 scores=arrays["scores"].astype(np.float64) if "scores" in arrays else None,
             )
         except (KeyError, ValueError) as error:
-            raise ArtifactError.of(f"{FORECASTS}/{path.name}", f"holds no forecasts: {error}") from error
+            raise ArtifactError.of(f"{FORECASTS}/{path.name}", f"is not a file of forecasts: {error}") from error
 
     def _path(self, fold: Fold) -> Path:
         return self.folder / FORECASTS / f"{fold.number:04d}.safetensors"
@@ -95,7 +95,7 @@ class ForecastStore:
 def _check_same(path: Path, settings: Mapping[str, Json], digest: str, *, resume: bool) -> None:
     if not resume:
         raise ConfigurationError(
-            f"{path.parent} holds a backtest already; continue it (--resume), or choose another --out"
+            f"{path.parent} already has a backtest; continue it with --resume, or choose another --out"
         )
     record = Record.from_bytes(path.read_bytes(), SETTINGS)
     if record.text("digest") == digest:
@@ -105,5 +105,5 @@ def _check_same(path: Path, settings: Mapping[str, Json], digest: str, *, resume
     keys = sorted({*made.keys(), *now.keys()})
     different = [key for key in keys if not (made.has(key) and now.has(key) and made.json(key) == now.json(key))]
     raise ConfigurationError(
-        f"{path.parent} holds a backtest with other settings: {', '.join(different)}; choose another --out"
+        f"{path.parent} has a backtest with other settings: {', '.join(different)}; choose another --out"
     )

@@ -1,8 +1,7 @@
-"""Strategies: from a day's forecasts to the weights of a book, and the terms on which the book is run. NumPy alone.
+"""Strategies, which turn a day's forecasts into weights, and trading terms.
 
-Terms are how long positions are held, when they are traded, what that costs, and what a delisting does.
-The absolute weights of a day add up to 1 at most: nothing is levered, and what is not invested is cash without
-interest. A stock without a forecast has no weight.
+The absolute weights of a day sum to at most 1: there is no leverage, and the rest is cash without interest. A stock
+without a forecast has no weight.
 """
 
 from collections.abc import Mapping
@@ -22,13 +21,13 @@ from predictor.sessions import EVERY_DAY
 from trainers.stock.backtest.forecasts import DailyForecasts
 
 SESSIONS_A_YEAR = 252
-"""Of an exchange, on average."""
+"""Average of an exchange."""
 DAYS_A_YEAR = 365
-"""Of what trades on every day of the week."""
+"""For markets that trade every day of the week."""
 BASIS_POINT = 1e-4
 
 LONGEST_HALT = 20
-"""Sessions without a bar in a row after which a position is closed as delisted."""
+"""Consecutive sessions without a bar after which a position is closed as delisted."""
 
 MONTHS_A_YEAR = 12
 WEEK = 5
@@ -41,29 +40,29 @@ REVERSAL = "reversal 5"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Terms:
-    """How a book is run."""
+    """Trading terms of a book."""
 
     horizon: Annotated[
         int,
-        Flag("Sessions that a position is held for; if left out, 5 if the model has it, else its first.", minimum=1),
+        Flag("Holding period in sessions; default: 5 if the model forecasts it, else its first horizon.", minimum=1),
     ]
-    """The forecast behind a decision reaches as far."""
-    rebalance: Annotated[int, Flag("Sessions between decisions that are traded.", minimum=1)] = 1
+    """Decisions use the forecast of this horizon."""
+    rebalance: Annotated[int, Flag("Sessions between traded decisions.", minimum=1)] = 1
     delay: int = 1
-    """Sessions from the close that a decision is made after to the close that it is traded at."""
-    cost_bps: Annotated[float, Flag("Trading cost: basis points of what is bought or sold.")] = 10.0
-    borrow_bps: Annotated[float, Flag("Borrowing cost: basis points a year of what is sold short.")] = 50.0
-    """A session's share for each session held."""
+    """Sessions from the close before a decision to the close at which it is traded."""
+    cost_bps: Annotated[float, Flag("Trading cost in basis points of purchases and sales.")] = 10.0
+    borrow_bps: Annotated[float, Flag("Borrowing cost in basis points per year of short positions.")] = 50.0
+    """Charged per session."""
     delisting_return: Annotated[
         float,
         Flag(
-            f"Simple return, on the last close seen, of a position without a bar for {LONGEST_HALT} sessions or at "
-            "the end; -1 loses everything.",
+            f"Simple return on the last close of a position without a bar for {LONGEST_HALT} sessions or at the end; "
+            "-1 loses everything.",
             minimum=-1,
         ),
     ] = 0.0
     sessions_a_year: int = SESSIONS_A_YEAR
-    """What a session's figures become a year's by; backtests and audits take that of the model's calendar."""
+    """For annualised figures; backtests and audits use the model's calendar."""
 
     def __post_init__(self) -> None:
         for name, least in (("horizon", 1), ("rebalance", 1), ("delay", 0)):
@@ -81,29 +80,29 @@ class Terms:
 
     @property
     def tranches(self) -> int:
-        """Equal parts of the book; each decision renews one, so that each is held for about the horizon."""
+        """Number of equal parts of the book; each decision renews one, so each is held for about the horizon."""
         return -(-self.horizon // self.rebalance)
 
     @property
     def cost(self) -> float:
-        """Paid on every unit traded, as a share of it."""
+        """Trading cost as a share of each unit traded."""
         return BASIS_POINT * self.cost_bps
 
     @property
     def borrow(self) -> float:
-        """Paid a session on every unit that is short, as a share of it."""
+        """Borrowing cost per session as a share of each short unit."""
         return BASIS_POINT * self.borrow_bps / self.sessions_a_year
 
 
 class Strategy(StrEnum):
-    """What a book makes of forecasts."""
+    """How a strategy uses forecasts."""
 
     RANK = "rank"
-    """Long the best share of the day's stocks by score, short the worst, half of the book each."""
+    """Long the best share of the day's stocks, short the worst, half of the book each."""
     SIGN = "sign"
-    """Every stock by the sign of its median forecast, all alike; flat within the threshold."""
+    """Each stock by the sign of its median forecast, with equal weights; flat within the threshold."""
     VOL_TARGET = "vol-target"
-    """Long every stock, each scaled down to the volatility aimed at by the width of its forecast."""
+    """Long every stock, scaled down to the target volatility by the width of its forecast."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,15 +129,15 @@ class Tactic:
 
 
 def sessions_a_year(calendar: str) -> int:
-    """How many sessions of the calendar of this name a year has."""
+    """Sessions per year of the calendar of this name."""
     return DAYS_A_YEAR if calendar == EVERY_DAY else SESSIONS_A_YEAR
 
 
 def weights_of(forecasts: DailyForecasts, horizon: int, tactic: Tactic, a_year: int = SESSIONS_A_YEAR) -> FloatArray:
-    """[D, S] what the strategy wants after each session's close, of which a year has so many.
+    """[D, S] weights that the strategy decides after each session's close.
 
     Raises:
-        ConfigurationError: the horizon is not forecast, or the strategy cannot read this kind of forecast.
+        ConfigurationError: The horizon is not forecast, or the strategy cannot use this kind of forecast.
     """
     place = forecasts.place(horizon)
     match tactic.strategy:
@@ -151,10 +150,10 @@ def weights_of(forecasts: DailyForecasts, horizon: int, tactic: Tactic, a_year: 
 
 
 def long_short(scores: FloatArray, share: float) -> FloatArray:
-    """[D, S] half of the book long the largest scores [D, S] of a day, half short the smallest; NaN are left out.
+    """[D, S] weights: half of the book long the largest scores [D, S] of a day, half short the smallest.
 
-    Each side holds this share of the day's stocks, at least one; a day with fewer than two, or whose scores are
-    all the same, stays flat. Among equal scores the order of the stocks decides.
+    Each side holds this share of the day's finite scores, at least one. A day with fewer than two, or with equal scores
+    only, stays flat. The order of the stocks breaks ties.
     """
     weights = np.zeros_like(scores)
     for day, row in zip(weights, scores, strict=True):
@@ -169,7 +168,7 @@ def long_short(scores: FloatArray, share: float) -> FloatArray:
 
 
 def equal_long(known: BoolArray) -> FloatArray:
-    """[D, S] the whole book long, the same weight for every stock that is known that day."""
+    """[D, S] the whole book long with equal weights of the known stocks."""
     return known / np.maximum(known.sum(axis=1, keepdims=True), 1)
 
 
@@ -195,15 +194,15 @@ def _vol_target(forecasts: DailyForecasts, place: int, tactic: Tactic, a_year: i
 
 
 def expected_volatility(forecasts: DailyForecasts, place: int, a_year: int = SESSIONS_A_YEAR) -> FloatArray:
-    """[D, S] a year's standard deviation by the forecast of one horizon.
+    """[D, S] annualised standard deviation of the forecast at one horizon.
 
-    Of a log return: the band from the lowest to the highest quantile, as wide as a normal distribution's.
+    For log returns, the width of the band between the outermost quantiles relative to a normal distribution's.
     """
     if forecasts.kind is TargetKind.LOG_VOLATILITY:
         return np.exp(forecasts.median[..., place]) * np.sqrt(a_year)
     low, high = forecasts.levels[0], forecasts.levels[-1]
     if low == high:
-        raise ConfigurationError("vol-target needs a band, but the model forecasts a single quantile")
+        raise ConfigurationError("vol-target needs two quantiles, but the model forecasts one; use another --strategy")
     normal = NormalDist().inv_cdf(high) - NormalDist().inv_cdf(low)
     width = forecasts.values[..., place, -1] - forecasts.values[..., place, 0]
     return width / normal * np.sqrt(a_year / forecasts.horizons[place])
@@ -212,7 +211,7 @@ def expected_volatility(forecasts: DailyForecasts, place: int, a_year: int = SES
 def _require_returns(forecasts: DailyForecasts, strategy: Strategy) -> None:
     if forecasts.kind is not TargetKind.LOG_RETURN:
         raise ConfigurationError(
-            f"strategy {strategy} trades on forecasts of log-return, but the model forecasts {forecasts.kind}; "
+            f"strategy {strategy} needs forecasts of log-return, but the model forecasts {forecasts.kind}; "
             f"use {Strategy.VOL_TARGET}"
         )
 
@@ -220,17 +219,17 @@ def _require_returns(forecasts: DailyForecasts, strategy: Strategy) -> None:
 def benchmark_weights(
     closes: FloatArray, first: int, share: float, a_year: int = SESSIONS_A_YEAR
 ) -> Mapping[str, FloatArray]:
-    """What each benchmark wants after the closes from position `first` on.
+    """Weights of the benchmarks after the closes from position `first` on.
 
-    Equal weight is long every stock that has a bar. Momentum is long the stocks that rose most from 12 months to one
-    month ago (Jegadeesh & Titman 1993), reversal those that fell most in 5 sessions (Lehmann 1990); both are short the
-    opposite, on this share of the stocks.
+    Equal weight is long every stock with a bar. Momentum is long the stocks that rose most from 12 months to one month
+    ago (Jegadeesh & Titman 1993), reversal those that fell most in 5 sessions (Lehmann 1990). Both are short the
+    opposite stocks.
 
     Args:
-        closes: [T, S] adjusted closes of the whole history, NaN where there is no bar.
-        first: position of the first decision.
-        share: of the stocks on each side.
-        a_year: sessions of one.
+        closes: [T, S] adjusted closes of the whole history, NaN without a bar.
+        first: Position of the first decision.
+        share: Share of the stocks on each side.
+        a_year: Sessions per year.
 
     Returns:
         [T - first, S] each.
@@ -246,7 +245,7 @@ def benchmark_weights(
 
 
 def _change(closes: FloatArray, since: int, until: int) -> FloatArray:
-    """[T, S] log return from `since` to `until` sessions ago; NaN where either close is missing."""
+    """[T, S] log return from `since` to `until` sessions ago; NaN if either close is missing."""
     change = np.full_like(closes, np.nan)
     ends = slice(since - until, len(closes) - until)
     change[since:] = np.log(closes[ends] / closes[: max(0, len(closes) - since)])

@@ -1,4 +1,4 @@
-"""A backtest in a terminal: the progress of its folds, and its result."""
+"""Progress and result of a backtest in the terminal."""
 
 from collections.abc import Callable, Iterable, Iterator
 from math import isfinite
@@ -19,7 +19,7 @@ StepT = TypeVar("StepT")
 
 
 def backtest_tables(backtest: Backtest) -> RenderableType:
-    """The strategy and the benchmarks, then the notes."""
+    """Table of the strategy and the benchmarks, then the notes."""
     sentence = Text(sentence_of(backtest), style=VERDICT_COLOURS[verdict_of(backtest)])
     return Group(
         _table(backtest),
@@ -67,8 +67,8 @@ def _lines(backtest: Backtest) -> Iterator[str]:
         f"{terms.tranches} tranches"
     )
     yield (
-        f"a halted stock is kept; after {LONGEST_HALT} sessions without a bar, or at the end, its position is "
-        f"closed at a return of {100 * terms.delisting_return:g} % on the last close seen"
+        f"a position in a halted stock is kept; after {LONGEST_HALT} sessions without a bar, or at the end, it is "
+        f"closed at a return of {100 * terms.delisting_return:g} % on the last close"
     )
     yield (
         "Sharpe: after costs, ± one standard error; gross: before costs; turnover: bought and sold per session; hits: "
@@ -79,10 +79,10 @@ def _lines(backtest: Backtest) -> Iterator[str]:
 
 
 def _fall(track: Track) -> str:
-    """When the largest fall was."""
+    """Dates of the largest drawdown, as text."""
     fall = track.figures.net.drawdown
     if fall.trough < 0:
-        return "the strategy never fell below a peak"
+        return "the strategy had no drawdown"
     begun = shown_date(int(track.sessions[max(fall.peak, 0)]))
     return f"the strategy's largest drawdown was from {begun} to {shown_date(int(track.sessions[fall.trough]))}"
 
@@ -90,14 +90,14 @@ def _fall(track: Track) -> str:
 def watched(
     steps: Iterable[StepT], *, total: int, tell: Callable[[StepT], str], title: str, stream: IO[str]
 ) -> Iterator[StepT]:
-    """Pass steps on as they are done, and show each.
+    """Yield finished steps and show each of them.
 
     Args:
-        steps: each comes when it is done.
-        total: how many there will be.
-        tell: one step in words.
-        title: what the steps are of.
-        stream: the screen.
+        steps: Finished steps.
+        total: Their number.
+        tell: Describes a step.
+        title: Name of the steps.
+        stream: Where they are shown.
     """
     if stream.isatty():
         return _on_a_bar(steps, total, tell, title, stream)

@@ -1,4 +1,4 @@
-"""How good forecasts are on days that no training has seen: scores, baselines, calibration, and the role of luck.
+"""Evaluation on held-out days: scores, baselines, calibration and uncertainty.
 
-Each module is imported by its own name, because training itself scores by them.
+Import the modules directly; training uses some of them too.
 """

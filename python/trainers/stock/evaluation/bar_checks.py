@@ -1,4 +1,4 @@
-"""Checks of the bars that a model is judged on, and the notes on them."""
+"""Checks and notes on the bars of an evaluation."""
 
 from collections.abc import Iterator
 
@@ -14,46 +14,48 @@ from trainers.stock.splits import Splits
 
 
 def since_calendar(bars: BarPanel, calendar: SessionCalendar) -> BarPanel:
-    """The bars from the first date that the model's calendar covers: before it there were none in its training."""
+    """Drop the bars before the first date of the model's calendar; training did not have them."""
     if bars.sessions[0] >= calendar.first or bars.sessions[-1] < calendar.first:
         return bars
     return bars.between(calendar.first, int(bars.sessions[-1]))
 
 
 def check_bars(bars: BarPanel, calendar: SessionCalendar, splits: Splits) -> None:
-    """Refuse bars that cannot be evaluated on.
+    """Check that the bars fit the calendar and reach into the training part.
 
     Raises:
-        ConfigurationError: bars are of another calendar than the model's, or none is in the training part.
+        ConfigurationError: They do not.
     """
     check_sessions(bars, calendar)
     first = int(bars.sessions[0])
     if first > splits.train.last:
         raise ConfigurationError(
-            f"the bars begin on {shown_date(first)}, after the training part, {shown_date(splits.train.first)} to "
-            f"{shown_date(splits.train.last)}, on which the baselines are fitted; give bars that include it"
+            f"the bars begin on {shown_date(first)}, after the training part ({shown_date(splits.train.first)} to "
+            f"{shown_date(splits.train.last)}) on which the baselines are fitted; give bars that include it"
         )
 
 
 def refuse_flat(test: EvaluationSet) -> None:
-    """Refuse outcomes that never differ.
+    """Check that the outcomes of every horizon are known and vary.
 
     Raises:
-        ConfigurationError: naming the horizon and the value.
+        ConfigurationError: They do not.
     """
     for h, horizon in enumerate(test.horizons):
         known = test.outcomes[np.isfinite(test.outcomes[:, h]), h]
         if known.size == 0:
-            raise ConfigurationError(f"no outcome {horizon} sessions ahead is known in the days that are judged")
+            raise ConfigurationError(
+                f"no outcome {horizon} sessions ahead is known on the evaluated days; give later bars"
+            )
         if np.ptp(known) == 0:
             raise ConfigurationError(
-                f"every outcome {horizon} sessions ahead is {known[0]:g} in the days that are judged: prices that "
-                "never move can be neither forecast nor scored; give other bars"
+                f"every outcome {horizon} sessions ahead is {known[0]:g} on the evaluated days: forecasts of constant "
+                "prices cannot be scored; give other bars"
             )
 
 
 def presence_notes(history: History, windows: Windows, splits: Splits) -> tuple[str, ...]:
-    """Bars of the training part that are missing, and symbols that have a gap, end early, never move or have none."""
+    """Notes on missing bars of the training part, and on symbols with gaps, an early end or constant prices."""
     return (*_late_start(history.bars, splits), *_of_symbols(history, windows))
 
 
@@ -62,7 +64,7 @@ def _late_start(bars: BarPanel, splits: Splits) -> Iterator[str]:
     if first > splits.train.first:
         yield (
             f"the bars begin on {shown_date(first)} and the training part on {shown_date(splits.train.first)}: the "
-            "baselines are fitted on what is left of it"
+            "baselines are fitted on the rest of it"
         )
 
 
@@ -74,12 +76,12 @@ def _of_symbols(history: History, windows: Windows) -> Iterator[str]:
         present = bars.present[s, reached]
         places = np.flatnonzero(present)
         if not (windows.symbols == s).any():
-            yield f"{symbol} has no window in the days that are judged"
+            yield f"{symbol} has no window on the evaluated days"
             continue
         if places[-1] < len(present) - 1:
             ended = shown_date(int(bars.sessions[reached][places[-1]]))
-            yield f"{symbol} has no bar after {ended}: it is judged up to the outcomes that are known by then"
+            yield f"{symbol} has no bar after {ended}: only outcomes known by then are scored"
         if (gap := int((~present[places[0] : places[-1]]).sum())) > 0:
-            yield f"{symbol} lacks {gap} bars in the days that are judged: outcomes that need them are left out"
+            yield f"{symbol} lacks {gap} bars on the evaluated days: outcomes that need them are left out"
         if np.nanmin(bars.close[s, reached]) == np.nanmax(bars.close[s, reached]):
-            yield f"{symbol} never moves in the days that are judged"
+            yield f"{symbol} never moves on the evaluated days"

@@ -1,4 +1,4 @@
-"""A model among the baselines, on the same windows and from the same information."""
+"""Scores of a model and of the baselines, on the same windows and with the same information."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ from trainers.stock.evaluation.forecasts import Forecasts
 from trainers.stock.evaluation.scores import ModelScores, Role, score
 
 MOST_NAMED: Final = 5
-"""Symbols that a note names; of the others it gives the number."""
+"""A note names so many symbols, and counts the others."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -31,16 +31,16 @@ class BenchmarkResult:
     """A model's scores and those of the baselines."""
 
     rows: tuple[ModelScores, ...]
-    """The model first, then the baselines as they were made."""
+    """The model first, then the baselines in the order of the plan."""
     best: FloatArray
     """[N, H] pinball losses of the best baseline."""
     skill: SkillScore
     notes: tuple[str, ...]
-    """The notes on the baselines, those that are left out included."""
+    """Why baselines are left out, and which symbols have substitutes."""
 
 
 def _unheard(_name: str, _losses: FloatArray) -> None:
-    """Nobody listens."""
+    """Ignore the losses."""
 
 
 def benchmark(
@@ -53,18 +53,18 @@ def benchmark(
     hear: Callable[[str, FloatArray], None] = _unheard,
     stepwise: Stepwise = unwatched,
 ) -> BenchmarkResult:
-    """Score a model's forecasts and the baselines; only one baseline's forecasts are held at a time.
+    """Score a model's forecasts and the baselines; only one baseline's forecasts are in memory at a time.
 
-    Every row is scored on all of the windows: a baseline that cannot forecast one of them is left out, with a note.
+    All rows are scored on the same windows. A baseline that cannot forecast one of them is left out, with a note.
 
     Args:
-        test: the windows.
-        name: of the model's row.
-        ours: its forecasts of them.
-        case: what the model was made from.
-        plan: the baselines.
-        hear: told the name and the losses [N, H] of each baseline's row, which are dropped afterwards.
-        stepwise: shows which baseline is being fitted and scored.
+        test: The windows.
+        name: Name of the model's row.
+        ours: The model's forecasts.
+        case: The information that the model was made from.
+        plan: The baselines.
+        hear: Called with the name and the losses [N, H] of each baseline, which are dropped afterwards.
+        stepwise: Shows which baseline is being fitted and scored.
     """
     rows = [score(test, ours.calibrated, name=name, role=Role.MODEL, ranking=ours.scores)]
     contest = Contest(test, pinball(test, ours.calibrated), among="baselines")
@@ -85,7 +85,7 @@ def benchmark(
 def _row(
     test: EvaluationSet, asked: MeasuredWindows, case: InformationSet, baseline: BaselineModel, fit: Fit
 ) -> tuple[ModelScores, FloatArray, Replaced | None]:
-    """Scores and losses [N, H] of a baseline's forecasts, and which symbols have another's instead."""
+    """Scores and losses [N, H] of a baseline, and the symbols with substitutes."""
     fitted = case.fitted(baseline, fit)
     forecasts = fitted.forecasts(asked)
     row = score(test, forecasts, name=baseline.named(fit), role=Role.BASELINE, fit=fit)
@@ -93,11 +93,11 @@ def _row(
 
 
 def _replaced_note(name: str, replaced: Replaced | None, test: EvaluationSet, symbols: tuple[str, ...]) -> list[str]:
-    """One note for all of a row's symbols that have another baseline's forecasts; none where no judged one has."""
+    """At most one note, on the symbols whose forecasts come from another baseline."""
     if replaced is None:
         return []
     reasons = [f"{symbols[row]} ({replaced.why[row]})" for row in np.unique(test.symbols) if row in replaced.why]
     if not reasons:
         return []
     more = f" and {len(reasons) - MOST_NAMED} more" if len(reasons) > MOST_NAMED else ""
-    return [f"{name} is the {replaced.by} instead for {', '.join(reasons[:MOST_NAMED])}{more}"]
+    return [f"{name} uses the {replaced.by} for {', '.join(reasons[:MOST_NAMED])}{more}"]

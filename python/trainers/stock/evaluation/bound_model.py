@@ -1,4 +1,4 @@
-"""A model bound to a history of bars: which windows it can forecast, and what it forecasts for them."""
+"""A model bound to a history of bars, and its forecasts of many windows."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,21 +20,25 @@ from trainers.stock.evaluation.seen import ever_seen, origin_notes
 from trainers.stock.splits import Part
 
 Judgeable = Model | Ensemble
-"""What can be evaluated."""
+"""A model or an ensemble that can be evaluated."""
 
 
 @final
 class Members:
-    """Models of one ensemble, each with the history that its own pipeline has encoded."""
+    """The members of an ensemble, each with the history that its pipeline has encoded.
+
+    Args:
+        models: By name.
+        histories: By the same names.
+    """
 
     def __init__(self, models: Mapping[str, Model], histories: Mapping[str, History]) -> None:
-        """Receive the parts, both by the members' names."""
         self.models = models
         self.histories = histories
 
     @classmethod
     def over(cls, bars: BarPanel, models: Mapping[str, Model], covariates: CovariateSource) -> Self:
-        """Encode the bars for each member, once for those that read the same."""
+        """Encode the bars, once for all members that read the same features."""
         readings = [model.pipeline.reading for model in models.values()]
         histories: dict[str, History] = {}
         for name, model in models.items():
@@ -44,14 +48,14 @@ class Members:
 
     @property
     def first(self) -> History:
-        """A history for what is the same in all of them: bars, labels, outcomes."""
+        """A history for the bars, labels and outcomes, which all members share."""
         return next(iter(self.histories.values()))
 
     def windows(self, part: Part) -> Windows:
         """The windows of a part that every member can forecast, by date, then symbol.
 
         Raises:
-            ConfigurationError: a member has none.
+            ConfigurationError: A member has none.
         """
         stocks = len(self.first.bars.symbols)
         each = [history.windows(part) for history in self.histories.values()]
@@ -72,7 +76,7 @@ class Members:
         return np.mean([history.level(windows)[1].numpy() for history in self.histories.values()], axis=0)
 
     def joined(self, manifest: EnsembleManifest, windows: Windows, forecasts: Mapping[str, Forecasts]) -> Forecasts:
-        """What the ensemble of this manifest forecasts, before and after its own offsets."""
+        """Forecasts of the ensemble, before and after its offsets."""
         each = [one.calibrated for one in forecasts.values()]
         return Forecasts(
             raw=np.mean(each, axis=0),
@@ -82,7 +86,7 @@ class Members:
 
 
 def _joint_scores(windows: Windows, members: Sequence[FloatArray | None]) -> FloatArray | None:
-    """[N, H] minus the mean of the members' ranks among the windows of a day; None if a member does not rank."""
+    """[N, H] negative mean of the members' ranks within each day; None if a member has no scores."""
     given = [scores for scores in members if scores is not None]
     if len(given) < len(members):
         return None
@@ -92,11 +96,11 @@ def _joint_scores(windows: Windows, members: Sequence[FloatArray | None]) -> Flo
 
 
 class BoundModel(Protocol):
-    """A model with the history that it is asked about."""
+    """A model with a history."""
 
     @property
     def history(self) -> History:
-        """Inputs and labels; also what the baselines read."""
+        """Inputs and labels, for the model and the baselines."""
         ...
 
     def windows(self, part: Part) -> Windows:
@@ -104,15 +108,15 @@ class BoundModel(Protocol):
         ...
 
     def forecasts(self, windows: Windows) -> Forecasts:
-        """The model's forecasts of them."""
+        """The model's forecasts of these windows."""
         ...
 
 
 def bind_model(model: Judgeable, bars: BarPanel, covariates: CovariateSource = NO_SOURCE) -> BoundModel:
-    """How this model reads these bars.
+    """Encode the bars for a model.
 
     Raises:
-        CovariateMissingError: it reads a covariate that no file has.
+        CovariateMissingError: No file has a covariate that the model reads.
     """
     if isinstance(model, Ensemble):
         return _BoundEnsemble(manifest=model.manifest, members=Members.over(bars, model.members, covariates))
@@ -120,33 +124,30 @@ def bind_model(model: Judgeable, bars: BarPanel, covariates: CovariateSource = N
 
 
 def calendar_of(model: Judgeable) -> SessionCalendar:
-    """The sessions that the model counts by; the members of an ensemble share them."""
+    """The calendar of the model, which the members of an ensemble share."""
     first = next(iter(model.members.values())) if isinstance(model, Ensemble) else model
     return first.pipeline.calendar
 
 
 def last_seen(model: Judgeable) -> int:
-    """The last session, yyyymmdd, that a label touched which anything in the model was made from.
-
-    An ensemble is calibrated on the days that its members share; one of them may have seen later days.
+    """The last session, yyyymmdd, of any label that the model, its members or its ancestors have seen.
 
     Raises:
-        ArtifactError: a card does not say.
+        ArtifactError: A card lacks it.
     """
     return max(map(ever_seen, _cards(model)))
 
 
 def origins(model: Judgeable) -> tuple[str, ...]:
-    """The notes on weights that the model, or a member of it, started from.
+    """Notes on the weights that the model or its members were fine-tuned from.
 
     Raises:
-        ArtifactError: a card names some, but its record is incomplete.
+        ArtifactError: A card's record of them is incomplete.
     """
     return tuple(dict.fromkeys(note for card in _cards(model) for note in origin_notes(card)))
 
 
 def _cards(model: Judgeable) -> Iterator[Mapping[str, Json]]:
-    """The model's own, and those of an ensemble's members."""
     yield model.manifest.card
     if isinstance(model, Ensemble):
         yield from (member.manifest.card for member in model.members.values())
@@ -169,7 +170,7 @@ class _BoundNetwork:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _BoundEnsemble:
-    """The members of an ensemble, each with the history as it reads it."""
+    """An ensemble of several networks."""
 
     manifest: EnsembleManifest
     members: Members

@@ -1,10 +1,9 @@
-"""What moving the quantiles did: the model's own conformal offsets, and adaptive ones.
+"""Effect of conformal calibration: the model's own offsets, and adaptive ones.
 
-Adaptive conformal inference (Gibbs & Candès 2021) has offsets that follow how often outcomes fell below each quantile.
-The paper moves the level of a band by gamma x (miss rate wanted - missed or not) after each day. Here each tail of each
-horizon has a level of its own, as the model's own offsets have. What comes h days after a decision is known only then:
-a day's forecast learns from those decisions alone whose outcomes had come by that day. The outcomes of h days in a row
-overlap and are about one, so each moves the level by gamma / h.
+Adaptive conformal inference (Gibbs & Candès 2021) adjusts offsets to how often outcomes fell below each quantile. The
+paper moves the level of a band by gamma x (target miss rate - miss) after each day. Here each tail of each horizon has
+its own level, like the model's offsets. A forecast uses only outcomes that were known on its day. Outcomes of h days in
+a row overlap and count as about one, so each moves the level by gamma / h.
 """
 
 from collections.abc import Iterator, Sequence
@@ -24,22 +23,22 @@ from trainers.stock.evaluation.forecasts import Forecasts, units_of
 from trainers.stock.evaluation.scores import ModelScores, Role, score
 
 GAMMA: Final = 0.005
-"""How far an outcome moves a level; the paper's choice for daily volatility (section 3)."""
+"""Step size of the level; the paper's choice for daily volatility (section 3)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Residuals:
-    """Outcomes minus quantiles of N decisions, in units of each window's volatility at its horizon."""
+    """Outcomes minus quantiles of N decisions, in units of the window's volatility at the horizon."""
 
     positions: PositionArray
-    """[N] decision days, as positions on the date axis, not falling."""
+    """[N] decision days, as ascending positions on the date axis."""
     values: FloatArray
     """[N, H, Q], NaN where the outcome is unknown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delay:
-    """When outcomes are known: `lag` + horizon sessions after the decision."""
+    """Delay of outcomes: they are known `lag` + horizon sessions after the decision."""
 
     lag: int
     horizons: tuple[int, ...]
@@ -51,11 +50,11 @@ def adaptive_offsets(
     """[N, H, Q] offsets of the test decisions, in units of each window's volatility; 0 at the median.
 
     Args:
-        seen: of the calibration part, all of whose outcomes are known before the first test day.
-        test: of the days to walk over.
+        seen: Residuals of the calibration part; all its outcomes are known before the first test day.
+        test: Residuals of the test days.
         levels: [Q]
-        delay: when outcomes are known.
-        gamma: how far an outcome that overlaps no other moves a level.
+        delay: When outcomes are known.
+        gamma: Step size for outcomes that do not overlap.
     """
     offsets = np.zeros_like(test.values)
     for h, horizon in enumerate(delay.horizons):
@@ -68,17 +67,17 @@ def adaptive_offsets(
 
 
 def shifted(quantiles: FloatArray, offsets: FloatArray, levels: tuple[float, ...]) -> FloatArray:
-    """Quantiles [N, H, Q] plus offsets of the same unit, with those that crossed put level, as the model's own are."""
+    """Add offsets [N, H, Q] to quantiles [N, H, Q] and remove crossings as the model does."""
     return uncrossed(torch.from_numpy(quantiles + offsets), anchor_index(levels)).numpy()
 
 
 class _Walk:
-    """One tail of one horizon on its way through time.
+    """The adaptive level of one quantile at one horizon.
 
     Args:
-        residuals: known before the walk begins; NaN where unknown.
-        level: share of outcomes that should fall below the quantile.
-        gamma: how far a day moves the level in use.
+        residuals: Known before the first test day; NaN where unknown.
+        level: Share of outcomes that should fall below the quantile.
+        gamma: Step size.
     """
 
     def __init__(self, residuals: FloatArray, level: float, gamma: float) -> None:
@@ -89,14 +88,14 @@ class _Walk:
 
     @property
     def offset(self) -> float:
-        """The shift for a forecast made now: the order statistic, at the level in use, of all residuals known by now.
+        """The current shift: the order statistic of all known residuals at the current level.
 
-        Beyond 0 and 1 the paper takes an infinite band; here it ends at the largest residual there has been.
+        Outside [0, 1] the paper uses an infinite band; here the band ends at the largest residual.
         """
         return float(self._known[round(min(max(self._level, 0.0), 1.0) * (len(self._known) - 1))])
 
     def learn(self, residuals: FloatArray, offset: float) -> None:
-        """See the residuals [n] of one decision day, which was forecast with this offset."""
+        """Update with the residuals [n] of one decision day, which was forecast with this offset."""
         known = np.sort(residuals[np.isfinite(residuals)])
         if known.size:
             self._level += self._gamma * (self._wanted - float((known <= offset).mean()))
@@ -104,7 +103,7 @@ class _Walk:
 
 
 def _daily_offsets(walk: _Walk, positions: PositionArray, residuals: FloatArray, delay: int) -> Iterator[FloatArray]:
-    """The offsets of each decision day's rows; before a day, all days whose outcomes have come are learnt from."""
+    """Offsets of each decision day's rows, updated by all days whose outcomes are known by then."""
     days, starts = np.unique(positions, return_index=True)
     rows = np.split(residuals, starts[1:])
     used: list[float] = []
@@ -119,25 +118,25 @@ def _daily_offsets(walk: _Walk, positions: PositionArray, residuals: FloatArray,
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CalibrationEffect:
-    """What moving the quantiles did, horizon by horizon."""
+    """Effect of conformal offsets by horizon."""
 
     effective_blocks: tuple[float, ...]
-    """[H] days of the calibration part over the horizon: that many of its outcomes do not overlap."""
+    """[H] number of outcomes of the calibration part that do not overlap."""
     before: ModelScores
     """The model without its conformal offsets."""
     after: ModelScores
-    """The model as it is served."""
+    """The model with its offsets, as served."""
     adaptive: ModelScores | None
-    """Without its offsets, but with adaptive ones; None where they were not asked for."""
+    """The model with adaptive offsets; None unless requested."""
     gain: tuple[Interval, ...]
-    """[H] 1 - Winkler score after / before: positive where the offsets help."""
+    """[H] 1 - Winkler score after / before; positive if the offsets help."""
     adaptive_gain: tuple[Interval, ...] | None
-    """[H] the same of the adaptive ones."""
+    """[H] the same for adaptive offsets."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ForecastWindows:
-    """Windows and the model's forecasts of them."""
+    """Windows and their forecasts."""
 
     windows: Windows
     forecasts: Forecasts
@@ -146,7 +145,7 @@ class ForecastWindows:
 def calibration(
     test: EvaluationSet, ours: Forecasts, adaptive: FloatArray | None, effective_blocks: Sequence[float]
 ) -> CalibrationEffect:
-    """Compare the model before and after its offsets, and with adaptive forecasts [N, H, Q] if there are any."""
+    """Compare the model without offsets, with its offsets, and optionally with adaptive forecasts [N, H, Q]."""
     return CalibrationEffect(
         effective_blocks=tuple(effective_blocks),
         before=score(test, ours.raw, name="without offsets", role=Role.VARIANT),
@@ -160,7 +159,7 @@ def calibration(
 def adaptive_forecasts(
     history: History, seen: ForecastWindows, test: ForecastWindows, levels: tuple[float, ...]
 ) -> FloatArray:
-    """[N, H, Q] the test windows' raw forecasts with adaptive offsets, which walk on from the calibration part."""
+    """[N, H, Q] raw forecasts of the test windows with adaptive offsets that start from the calibration part."""
     target = history.pipeline.target
     scale = units_of(history, test.windows).scale
     offsets = adaptive_offsets(

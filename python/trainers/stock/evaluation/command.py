@@ -40,9 +40,9 @@ def evaluate_command(
     report: Report = None,
     as_json: AsJson = False,
 ) -> None:
-    """Score an artifact against the baselines, on days after everything that it has seen.
+    """Score an artifact against baselines, on days after all data that it has seen.
 
-    One training can be lucky, so its recipe is trained with four other seeds too; --seeds 1 turns that off.
+    The recipe is also trained from four other seeds, because one training may be lucky; --seeds 1 turns that off.
     """
     torch.set_num_threads(threads)
     model = _model(artifact, wanted.device)
@@ -71,7 +71,6 @@ def evaluate_command(
 
 
 def _after(artifact: Path, bars: BarsFlags, files: CovariateFlags, evaluation: Evaluation) -> Iterator[str]:
-    """Trade on the days that were judged, and try to refute it."""
     days = ("--start", shown_date(evaluation.days.first), "--end", shown_date(evaluation.days.last))
     yield quantra("backtest", artifact, *given(bars, files), *days)
     yield quantra("audit", artifact, *given(bars, files))

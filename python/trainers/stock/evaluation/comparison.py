@@ -1,4 +1,4 @@
-"""Losses of forecasts, and their comparison on the same windows: paired by day, with intervals.
+"""Losses of forecasts, and paired comparisons by day with intervals.
 
 Shapes: N windows, H horizons, Q quantiles; NaN where the outcome is unknown.
 """
@@ -28,7 +28,7 @@ from trainers.stock.evaluation.standard_errors import newey_west
 
 
 def pinball_at(test: EvaluationSet, forecasts: FloatArray, level: int) -> FloatArray:
-    """[N, H] pinball loss (Koenker & Bassett 1978) of one of the quantiles [N, H, Q], in the target's unit."""
+    """[N, H] pinball loss (Koenker & Bassett 1978) of one quantile of forecasts [N, H, Q], in the target's unit."""
     tau = test.levels[level]
     error = test.outcomes - forecasts[..., level]
     return np.maximum(tau * error, (tau - 1) * error)
@@ -41,35 +41,35 @@ def pinball(test: EvaluationSet, forecasts: FloatArray) -> FloatArray:
 
 
 def overall(test: EvaluationSet, losses: FloatArray) -> FloatArray:
-    """[N] a window's loss over the horizons it knows, each divided by its spread so that they weigh alike."""
+    """[N] mean loss over the known horizons, each divided by its spread so that they have equal weight."""
     known = np.isfinite(losses)
     return quotient(np.where(known, losses / test.spread, 0.0).sum(axis=1), known.sum(axis=1))
 
 
 def crps(test: EvaluationSet, forecasts: FloatArray) -> FloatArray:
-    """[N, H] continuous ranked probability score as far as Q quantiles determine it.
+    """[N, H] continuous ranked probability score, approximated from Q quantiles.
 
-    It is twice the integral of the pinball loss over the levels (Laio & Tamea 2007, eq. 6); each level stands for those
-    up to halfway to its neighbours, the outermost for all beyond.
+    Twice the integral of the pinball loss over the levels (Laio & Tamea 2007, eq. 6). Each level represents those up to
+    halfway to its neighbours; the outermost represent all beyond.
     """
     return _weighted(test, forecasts, 2 * _level_widths(test.levels))
 
 
 def below(test: EvaluationSet, forecasts: FloatArray) -> FloatArray:
-    """[N, H, Q] 1 where the outcome fell to or below the quantile, 0 where above, NaN where unknown."""
+    """[N, H, Q] 1 if the outcome is at or below the quantile, 0 if above, NaN if unknown."""
     fell = (test.outcomes[..., None] <= forecasts).astype(np.float64)
     fell[np.isnan(test.outcomes)] = np.nan
     return fell
 
 
 def inside(test: EvaluationSet, forecasts: FloatArray) -> FloatArray:
-    """[N, H] 1 where the outcome lies in the band, from the lowest to the highest quantile, both included."""
+    """[N, H] 1 if the outcome is between the lowest and the highest quantile, inclusive."""
     held = (test.outcomes >= forecasts[..., 0]) & (test.outcomes <= forecasts[..., -1])
     return np.where(np.isnan(test.outcomes), np.nan, held.astype(np.float64))
 
 
 def winkler(test: EvaluationSet, forecasts: FloatArray) -> FloatArray:
-    """[N, H] interval score of the band (Winkler 1972): its width, and what outcomes missed it by, dearer the rarer.
+    """[N, H] interval score of the band (Winkler 1972): its width plus a penalty for outcomes outside it.
 
     With a tail of a on each side this is Gneiting & Raftery (2007), eq. 43, with alpha = 2a. In the target's unit.
     """
@@ -80,7 +80,7 @@ def winkler(test: EvaluationSet, forecasts: FloatArray) -> FloatArray:
 
 
 def absolute_error(test: EvaluationSet, forecasts: FloatArray) -> FloatArray:
-    """[N, H] distance of the outcome from the median, or from the level nearest to it."""
+    """[N, H] distance of the outcome from the median, or from the quantile nearest to it."""
     return np.abs(test.outcomes - median(test, forecasts))
 
 
@@ -92,8 +92,8 @@ def median(test: EvaluationSet, forecasts: FloatArray) -> FloatArray:
 def qlike(test: EvaluationSet, forecasts: FloatArray) -> FloatArray:
     """[N, H] QLIKE of forecasts of log volatility (Patton 2011): r - log r - 1 of the ratio r of variance to forecast.
 
-    It rewards the forecast of the variance's mean. That is taken as of a lognormal variance whose median and width are
-    the forecast's: exp(2m + 2d²), d the deviation that lies behind the band from the lowest to the highest quantile.
+    It rewards forecasts of the mean variance, computed here for a lognormal variance with the forecast's median and
+    width: exp(2m + 2d²), where d is the standard deviation implied by the lowest and the highest quantile.
     """
     reach = NormalDist().inv_cdf(test.levels[-1]) - NormalDist().inv_cdf(test.levels[0])
     deviation = (forecasts[..., -1] - forecasts[..., 0]) / reach if reach > 0 else 0.0
@@ -102,7 +102,7 @@ def qlike(test: EvaluationSet, forecasts: FloatArray) -> FloatArray:
 
 
 def _weighted(test: EvaluationSet, forecasts: FloatArray, weights: FloatArray) -> FloatArray:
-    """[N, H] pinball losses, those of each quantile times its weight [Q]; one at a time, which needs less memory."""
+    """[N, H] pinball losses weighted by quantile [Q], summed one by one to save memory."""
     total = np.zeros(test.outcomes.shape)
     for level, weight in enumerate(weights):
         total += weight * pinball_at(test, forecasts, level)
@@ -110,14 +110,14 @@ def _weighted(test: EvaluationSet, forecasts: FloatArray, weights: FloatArray) -
 
 
 def _level_widths(levels: tuple[float, ...]) -> FloatArray:
-    """[Q] the share of all levels that each stands for; they add up to 1."""
+    """[Q] share of all levels that each level represents; the sum is 1."""
     edges = [0.0, *((a + b) / 2 for a, b in pairwise(levels)), 1.0]
     return np.diff(edges)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LossComparison:
-    """How much smaller one forecast's losses are than another's, as a share of the other's."""
+    """Relative improvement of one forecast's losses over another's."""
 
     baseline: str
     improvement: Interval
@@ -125,27 +125,26 @@ class LossComparison:
     by_horizon: tuple[Interval, ...]
     """[H]"""
     t: float | None
-    """Diebold & Mariano's (1995) statistic of the daily differences, positive where the other's loss is larger; the
-    errors are Newey-West's, stretched as intervals are. None without the package statsmodels, or where nothing
-    differs."""
+    """Diebold-Mariano statistic (1995) of the daily differences, positive if the other's loss is larger. Errors are
+    Newey-West's, widened as intervals are. None without the package statsmodels, or if nothing differs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SkillScore:
-    """How much smaller a model's loss is than the best rival's on the same days, as a share of it."""
+    """Relative improvement of a model's loss over the best rival's on the same days."""
 
     baseline: str
     """The rival with the lowest loss on these days."""
     improvement: Interval
     rivals: tuple[str, ...]
-    """All that it is the best of."""
+    """All rivals, of which `baseline` is the best."""
     among: str
-    """What they are, such as baselines."""
+    """The kind of rivals, such as baselines."""
     first_day: int
     """First decision day, yyyymmdd."""
     last_day: int
     days_short: int = 0
-    """Decision days that the split lacks for any verdict."""
+    """Decision days missing for a verdict; 0 if there are enough."""
 
     @property
     def verdict(self) -> Verdict:
@@ -158,7 +157,7 @@ class SkillScore:
 
     @property
     def sentence(self) -> str:
-        """One sentence that says whether there is skill: against what, on which days, and how uncertain that is."""
+        """One sentence with verdict, rival, days and uncertainty."""
         i, days = self.improvement, f"{shown_date(self.first_day)} to {shown_date(self.last_day)}"
         best = (
             self.baseline if len(self.rivals) == 1 else f"the best of {len(self.rivals)} {self.among}, {self.baseline}"
@@ -168,25 +167,25 @@ class SkillScore:
         )
         if self.days_short:
             return (
-                f"No skill shown: the test split is {self.days_short} days too short to tell skill from luck; on it, "
-                f"{days}, the pinball loss is compared with that of {best}; improvement {figures}."
+                f"No skill shown: the test split is {self.days_short} days too short to tell skill from luck. "
+                f"On it, {days}, the pinball loss is compared with that of {best}; improvement {figures}."
             )
         losses = f"on held-out days, {days}, the pinball loss is"
         if i.lower > 0:
             return f"Skill: {losses} better than that of {best}, by {figures}."
         if i.upper < 0:
             return f"No skill: {losses} worse than that of {best}; improvement {figures}."
-        return f"No skill shown: {losses} not told apart from that of {best}; improvement {figures}."
+        return f"No skill shown: {losses} not distinguishable from that of {best}; improvement {figures}."
 
 
 @final
 class Contest:
-    """A model against rivals on the same windows, added one at a time: only the best one's losses are kept.
+    """Compares a model with rivals on the same windows and keeps only the losses of the best rival.
 
     Args:
-        test: the windows.
-        model: [N, H] the model's losses.
-        among: what the rivals are, such as baselines.
+        test: The windows.
+        model: [N, H] losses of the model.
+        among: The kind of rivals, such as baselines.
     """
 
     def __init__(self, test: EvaluationSet, model: FloatArray, among: str) -> None:
@@ -197,10 +196,10 @@ class Contest:
         self._least = inf
         self._best = ""
         self.best_losses: FloatArray = np.empty(0)
-        """[N, H] of the best rival there has been."""
+        """[N, H] losses of the best rival so far."""
 
     def add(self, name: str, losses: FloatArray) -> None:
-        """One more rival and its losses [N, H]."""
+        """Add a rival with losses [N, H]."""
         self._rivals.append(name)
         mean = float(np.nanmean(overall(self._judged, losses)))
         if mean < self._least:
@@ -208,7 +207,7 @@ class Contest:
 
     @property
     def skill(self) -> SkillScore:
-        """The model against the best rival, paired by day. At least one must have been added."""
+        """The model against the best rival, paired by day; needs at least one rival."""
         first, last = self._judged.span
         return SkillScore(
             baseline=self._best,
@@ -222,7 +221,7 @@ class Contest:
 
 
 def compare(test: EvaluationSet, model: FloatArray, other: FloatArray, name: str) -> LossComparison:
-    """A model's losses [N, H] against another's, which has this name."""
+    """Compare a model's losses [N, H] with those of the baseline of this name."""
     ours, theirs = overall(test, model), overall(test, other)
     return LossComparison(
         baseline=name,
@@ -233,7 +232,7 @@ def compare(test: EvaluationSet, model: FloatArray, other: FloatArray, name: str
 
 
 def improvement(test: EvaluationSet, ours: FloatArray, theirs: FloatArray) -> Interval:
-    """1 - ours / theirs of losses [N]; NaN where theirs are 0, on which nothing can improve."""
+    """1 - ours / theirs of mean losses [N]; NaN if theirs are 0."""
     both = np.stack([ours, theirs], axis=-1)
     both[np.isnan(both).any(axis=-1)] = nan
     means, resamples = resampled_mean(test, both)

@@ -1,7 +1,7 @@
 """Information coefficients: the correlation of forecast medians with outcomes.
 
-Where a day has many symbols they are compared with each other (IC; RankIC by ranks, both as Qlib has them). With few
-symbols that would be noise, and each symbol's own days are compared instead.
+With many symbols per day, the correlation is taken across symbols (IC, and RankIC by ranks, both as in Qlib). With few
+symbols it is taken across the days of each symbol.
 """
 
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ from trainers.stock.evaluation.evaluation_set import (
 )
 
 FEWEST_SYMBOLS: Final = 10
-"""Symbols of a day below which they are not compared with each other."""
+"""Symbols per day needed for correlations across symbols."""
 
 ACROSS_SYMBOLS: Final = "across the symbols of a day, mean over days"
 ACROSS_DAYS: Final = f"across the days of a symbol, mean over symbols: fewer than {FEWEST_SYMBOLS} symbols a day"
@@ -29,7 +29,7 @@ ACROSS_DAYS: Final = f"across the days of a symbol, mean over symbols: fewer tha
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Correlation:
-    """The correlation of one horizon's forecasts with outcomes; None where forecasts or outcomes never differ."""
+    """Correlation of forecasts with outcomes at one horizon; None if either is constant."""
 
     ic: Interval | None
     rank_ic: Interval | None
@@ -39,12 +39,12 @@ class Correlation:
 
 
 def way(test: EvaluationSet) -> str:
-    """What is correlated here: symbols of a day, or days of a symbol."""
+    """Whether symbols of a day or days of a symbol are correlated, as text."""
     return ACROSS_SYMBOLS if _has_cross_section(test) else ACROSS_DAYS
 
 
 def correlations(test: EvaluationSet, centres: FloatArray) -> tuple[Correlation, ...]:
-    """One a horizon, from medians [N, H]."""
+    """One correlation per horizon, from medians [N, H]."""
     correlation = _across_symbols if _has_cross_section(test) else _across_days
     return tuple(correlation(test, centres[:, h], test.outcomes[:, h]) for h in range(len(test.horizons)))
 
@@ -67,7 +67,7 @@ def _across_symbols(test: EvaluationSet, centres: FloatArray, outcomes: FloatArr
 
 
 def _day(pairs: FloatArray) -> tuple[float, float]:
-    """IC and RankIC of one day's forecasts and outcomes [2, n]; NaN where too few are known, or none differ."""
+    """IC and RankIC of one day's forecasts and outcomes [2, n]; NaN with too few outcomes or without variation."""
     x, y = pairs[:, np.isfinite(pairs[1])]
     if len(x) < FEWEST_SYMBOLS or min(np.ptp(x), np.ptp(y)) == 0:
         return nan, nan
@@ -75,7 +75,7 @@ def _day(pairs: FloatArray) -> tuple[float, float]:
 
 
 def _mean_of(test: EvaluationSet, daily: FloatArray) -> Interval | None:
-    """Mean of the daily values [D] that there are, with its interval."""
+    """Mean of the finite daily values [D], with its interval."""
     known = np.isfinite(daily)
     if not known.any():
         return None
@@ -84,7 +84,7 @@ def _mean_of(test: EvaluationSet, daily: FloatArray) -> Interval | None:
 
 
 def _interval(test: EvaluationSet, value: np.float64, resamples: FloatArray) -> Interval:
-    """The interval of a correlation, which stays between -1 and 1."""
+    """The interval of a correlation, clipped to [-1, 1]."""
     return interval(float(value), np.clip(stretched(test, np.asarray(value), resamples), -1, 1))
 
 
@@ -104,7 +104,7 @@ def _across_days(test: EvaluationSet, centres: FloatArray, outcomes: FloatArray)
 def _mean_over_symbols(
     test: EvaluationSet, centres: FloatArray, outcomes: FloatArray, *, ranked: bool
 ) -> Interval | None:
-    """Mean of each symbol's correlation over days; resamples draw the same days for all symbols."""
+    """Mean over symbols of the correlation across days; resamples draw the same days for all symbols."""
     days = np.unique(test.positions)
     weights = block_weights(len(days), test.block)
     by_symbol: list[FloatArray] = []
@@ -122,7 +122,7 @@ def _mean_over_symbols(
 
 
 def _weighted_correlation(x: FloatArray, y: FloatArray, weights: FloatArray) -> FloatArray:
-    """[R] correlations of two series [n] under each row of weights [R, n]; NaN where a resample has no spread."""
+    """[R] weighted correlations of two series [n], one per row of weights [R, n]; NaN without variation."""
     x, y = x - x.mean(), y - y.mean()
     moments = weights @ np.stack([x, y, x * x, y * y, x * y], axis=1)
     mx, my, xx, yy, xy = quotient(moments, weights.sum(axis=1, keepdims=True)).T
@@ -131,7 +131,7 @@ def _weighted_correlation(x: FloatArray, y: FloatArray, weights: FloatArray) -> 
 
 
 def ranks(values: FloatArray) -> FloatArray:
-    """[n] ranks from 1; equal values share the mean of theirs, as Spearman's correlation wants it."""
+    """[n] ranks from 1; equal values share their mean rank, as in Spearman's correlation."""
     _, places, counts = np.unique(values, return_inverse=True, return_counts=True)
     last = np.cumsum(counts)
     return (last - (counts - 1) / 2)[places]

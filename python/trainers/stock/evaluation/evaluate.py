@@ -1,4 +1,4 @@
-"""Judging an artifact: from bars to an evaluation."""
+"""Evaluation of an artifact: from bars to the result."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -38,7 +38,7 @@ OURS = "this model"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvaluationSettings:
-    """What an evaluation is to contain."""
+    """Settings of an evaluation."""
 
     start: Annotated[
         int | None,
@@ -65,30 +65,30 @@ class EvaluationSettings:
     ] = 5
     adaptive: Annotated[bool, Flag("Also score adaptive conformal offsets, walking forward.", spelling="--aci")] = False
     device: AnsweringDevice = "auto"
-    """What trains the other seeds, wherever the artifact itself was trained."""
+    """Device for training the other seeds."""
 
     def __post_init__(self) -> None:
         if self.seeds < 1:
-            raise ConfigurationError(f"seeds is {self.seeds}, but must be at least 1, the artifact's own")
+            raise ConfigurationError(f"seeds is {self.seeds}, but must be at least 1 (the artifact's own seed)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Exam:
-    """A model and the windows that it is judged on."""
+    """A model and the windows that it is evaluated on."""
 
     model: Judgeable
     bound: BoundModel
     splits: Splits
     covariates: CovariateSource
-    """Files of the covariates that the model reads."""
+    """Covariate files of the model."""
     calibration: ForecastWindows
     """Of the calibration part."""
     tested: ForecastWindows
-    """Of the days that are judged."""
+    """Of the evaluated days."""
 
     @property
     def test_set(self) -> EvaluationSet:
-        """The windows that are judged, with their outcomes."""
+        """The evaluated windows with their outcomes."""
         return EvaluationSet.of(self.bound.history, self.tested.windows, self.model.manifest.quantiles)
 
 
@@ -103,23 +103,23 @@ def evaluate(
     stepwise: Stepwise = unwatched,
     covariates: CovariateSource = NO_SOURCE,
 ) -> Evaluation:
-    """Judge a model against the baselines, on decision days after everything that it has seen.
+    """Evaluate a model against the baselines, on decision days after all data that it has seen.
 
     Args:
-        model: of an artifact, or an ensemble.
-        bars: from the training part on, on which baselines are fitted; those before the model's calendar are left out.
-        wanted: what the evaluation is to contain.
-        consume: takes the reports of trainings with other seeds.
-        announce: told which stage begins.
-        warn: told what makes bars and files doubtful, before anything else; the evaluation holds it too.
-        stepwise: shows how far the scoring is.
-        covariates: files of the covariates that the model reads.
+        model: A model or an ensemble.
+        bars: From the training part on, on which baselines are fitted. Bars before the model's calendar are dropped.
+        wanted: Settings.
+        consume: Receives the reports of trainings with other seeds.
+        announce: Called with the name of each stage.
+        warn: Called first with warnings about bars and files, which the evaluation contains too.
+        stepwise: Shows the progress of scoring.
+        covariates: Covariate files of the model.
 
     Raises:
-        InSampleError: the model has seen the days, or all of the bars.
-        ConfigurationError: the bars do not fit the calendar, hold too few windows, or their outcomes never differ.
-        ArtifactError: the card does not say what the model has seen.
-        CovariateMissingError: the model reads a covariate that no file has.
+        InSampleError: The model has seen the days, or all of the bars.
+        ConfigurationError: The bars do not fit the calendar, have too few windows, or their outcomes are constant.
+        ArtifactError: The card does not record the model's splits.
+        CovariateMissingError: No file has a covariate that the model reads.
     """
     doubts = heard(of_models(networks_of(model), since_calendar(bars, calendar_of(model)), covariates), warn)
     exam = _exam(model, bars, wanted, announce, covariates)
@@ -147,7 +147,7 @@ def evaluate(
 
 
 def _notes(exam: Exam) -> tuple[str, ...]:
-    """Where the model comes from, and what the bars lack."""
+    """Notes on the model's ancestors and on missing bars."""
     return (*origins(exam.model), *presence_notes(exam.bound.history, exam.tested.windows, exam.splits))
 
 
@@ -160,7 +160,7 @@ def _calibration(exam: Exam, wanted: EvaluationSettings) -> CalibrationEffect:
 
 
 def _method(test: EvaluationSet) -> str:
-    """How intervals are made, in words."""
+    """The method of the intervals, as text."""
     return (
         f"circular block bootstrap, {RESAMPLES} resamples, blocks of {test.block} sessions, stretched by "
         f"{100 * (test.stretch - 1):.0f} % because so few blocks scatter too little"
@@ -196,7 +196,7 @@ def _forecast_part(bound: BoundModel, part: Part) -> ForecastWindows:
 def _beside_baselines(
     exam: Exam, announce: Callable[[str], None], stepwise: Stepwise
 ) -> tuple[BenchmarkResult, tuple[LossComparison, ...]]:
-    """The model against the best baseline, and against each row of the baselines, the best one first."""
+    """Compare the model with the best baseline, and with every baseline, best first."""
     announce(f"scoring {len(exam.tested.windows)} windows against the baselines")
     test, forecasts = exam.test_set, exam.tested.forecasts
     ours, compared = pinball(test, forecasts.calibrated), dict[str, LossComparison]()
@@ -216,14 +216,14 @@ def _best_first(rows: tuple[ModelScores, ...]) -> tuple[ModelScores, ...]:
 def _seeds(
     exam: Exam, result: BenchmarkResult, wanted: EvaluationSettings, consume: Consumer, announce: Callable[[str], None]
 ) -> tuple[Seeds | None, tuple[str, ...]]:
-    """The artifact's forecasts and those of more trainings of its recipe, or a note why there are none."""
+    """Scores over the artifact's seed and other seeds, or a note why there are none."""
     model, more = exam.model, wanted.seeds - 1
     if more == 0:
         return None, ()
     if isinstance(model, Ensemble):
-        return None, ("an ensemble has no recipe of its own: it is not trained with other seeds",)
+        return None, ("an ensemble has no recipe, so it is not trained from other seeds",)
     if ancestors_of(model.manifest.card):
-        return None, ("it started from weights that are not in it: it is not trained with other seeds",)
+        return None, ("a fine-tuned artifact lacks its parent's weights, so it is not trained from other seeds",)
     recipe = read_recipe(model.manifest.card["recipe"], "the artifact's recipe")
     refitting = Refitting(
         bars=exam.bound.history.bars,

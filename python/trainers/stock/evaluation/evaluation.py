@@ -1,4 +1,4 @@
-"""The result of an evaluation: one value with everything that a table, a page or a program needs."""
+"""The result of an evaluation."""
 
 from dataclasses import asdict, dataclass
 from enum import Enum
@@ -19,10 +19,10 @@ from trainers.stock.evaluation.seeds import Seeds
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvaluationPeriod:
-    """Which forecasts are judged; sessions are yyyymmdd."""
+    """The evaluated forecasts; sessions are yyyymmdd."""
 
     seen_until: int
-    """The last session that training, selection or calibration may have seen."""
+    """Last session that training, selection or calibration may have seen."""
     first: int
     """First decision day."""
     last: int
@@ -32,7 +32,7 @@ class EvaluationPeriod:
 
     @classmethod
     def of(cls, history: History, windows: Windows, seen: int) -> "EvaluationPeriod":
-        """The days that these windows are decided on."""
+        """The decision days of these windows."""
         positions = np.unique(windows.positions)
         return cls(
             seen_until=seen,
@@ -46,19 +46,19 @@ class EvaluationPeriod:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evaluation:
-    """How good an artifact is on days that it has not seen."""
+    """Scores of an artifact on held-out days."""
 
     unit: str
-    """Of losses, such as log return."""
+    """Unit of losses, such as log return."""
     target: Target
     levels: tuple[float, ...]
     days: EvaluationPeriod
     level: float
-    """Share of resamples inside every interval."""
+    """Share of resamples inside each interval."""
     method: str
-    """How intervals are made."""
+    """Method of the intervals, as text."""
     correlated: str
-    """What IC and RankIC compare."""
+    """Whether IC and RankIC compare symbols or days, as text."""
     rows: tuple[ModelScores, ...]
     """The model and the baselines, best first."""
     skill: SkillScore
@@ -69,10 +69,10 @@ class Evaluation:
     """[H]"""
     by_symbol: tuple[SymbolScores, ...]
     seeds: Seeds | None
-    """None where no other seed was asked for."""
+    """None if no other seed was requested."""
     notes: tuple[str, ...]
     warnings: tuple[str, ...] = ()
-    """What makes the bars or the covariate files doubtful."""
+    """Warnings about the bars or the covariate files."""
 
     def __repr__(self) -> str:
         first, last = shown_date(self.days.first), shown_date(self.days.last)
@@ -80,12 +80,12 @@ class Evaluation:
         return f"Evaluation({judged}: {self.skill.sentence})"
 
     def to_json(self) -> dict[str, Json]:
-        """All of it for programs; what is not a number is null."""
+        """The evaluation as JSON; NaN and infinity become null."""
         return {**_plain(asdict(self)), "sentence": self.skill.sentence}
 
 
 def _plain(value: Any) -> Any:
-    """The value in terms of JSON."""
+    """Convert nested values to JSON."""
     if isinstance(value, dict):
         return {key: _plain(item) for key, item in value.items()}
     if isinstance(value, tuple | list):

@@ -1,8 +1,8 @@
-"""What is compared: the outcomes of windows, the days that they were decided on, and how much of a mean is luck.
+"""Outcomes of the evaluated windows, and bootstrap intervals of their means.
 
-Windows overlap and symbols move together, so uncertainty comes from resampling blocks of decision days, all symbols of
-a day together (circular block bootstrap, Politis & Romano 1992). Resamples of few blocks scatter too little: they are
-spread as much wider as so few blocks demand (Kiefer & Vogelsang 2005).
+Windows overlap and symbols move together, so blocks of decision days are resampled, all symbols of a day together
+(circular block bootstrap, Politis & Romano 1992). Resamples of few blocks vary too little, so intervals are widened
+(Kiefer & Vogelsang 2005).
 """
 
 from dataclasses import dataclass
@@ -18,23 +18,23 @@ from trainers.stock.data import History, Windows
 from trainers.stock.evaluation.standard_errors import stretch
 
 FEWEST_BLOCKS = 5
-"""Blocks of days that must fit into the split before an interval can tell skill from luck."""
+"""Blocks of days needed before an interval can tell skill from luck."""
 
 RESAMPLES = 1000
 LEVEL = 0.9
-"""Share of resamples inside the intervals that are reported."""
+"""Share of resamples inside reported intervals."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class EvaluationSet:
-    """What is compared: outcomes of N windows and the day each was decided on."""
+    """Outcomes and decision days of N windows."""
 
     outcomes: FloatArray
     """[N, H] in the target's unit, NaN where unknown."""
     sessions: NDArray[np.int32]
     """[T] the date axis, yyyymmdd."""
     positions: NDArray[np.int64]
-    """[N] decision days, as positions on the date axis, not falling."""
+    """[N] decision days, as ascending positions on the date axis."""
     symbols: NDArray[np.int64]
     """[N] row of the panel."""
     target: Target
@@ -42,7 +42,7 @@ class EvaluationSet:
 
     @classmethod
     def of(cls, history: History, windows: Windows, levels: tuple[float, ...]) -> "EvaluationSet":
-        """The outcomes of these windows."""
+        """The set of these windows."""
         return cls(
             outcomes=history.outcomes(windows),
             sessions=history.bars.sessions,
@@ -54,7 +54,7 @@ class EvaluationSet:
 
     @property
     def windows(self) -> Windows:
-        """The windows themselves."""
+        """The windows."""
         return Windows(symbols=self.symbols, positions=self.positions)
 
     @property
@@ -69,39 +69,36 @@ class EvaluationSet:
 
     @property
     def spread(self) -> FloatArray:
-        """[H] how the target's scale grows with the horizon."""
+        """[H] growth of the target's scale with the horizon."""
         return self.target.spread
 
     @property
     def block(self) -> int:
-        """Sessions a block of the bootstrap: twice the longest horizon, at least 20; shorter if too few days are there.
-
-        A single block would be all days in every resample, and the interval a point.
-        """
+        """Sessions per bootstrap block: `wanted_block`, or fewer so that at least `FEWEST_BLOCKS` blocks fit."""
         return max(1, min(self.wanted_block, self.days // FEWEST_BLOCKS))
 
     @property
     def wanted_block(self) -> int:
-        """Twice the longest horizon, at least 20: a block cuts the overlap of outcomes at both of its ends."""
+        """Twice the longest horizon, at least 20, because a block cuts overlapping outcomes at both ends."""
         return max(20, 2 * self.horizons[-1])
 
     @property
     def stretch(self) -> float:
-        """How much wider than resamples of so few blocks spread every interval must be."""
+        """Factor by which intervals are widened."""
         return stretch(self.block / self.days)
 
     @property
     def days(self) -> int:
-        """Different decision days."""
+        """Number of decision days."""
         return len(np.unique(self.positions))
 
     @property
     def days_short(self) -> int:
-        """Decision days that are missing before the split is long enough to tell skill from luck; 0 if it is."""
+        """Decision days missing to tell skill from luck; 0 if there are enough."""
         return max(0, FEWEST_BLOCKS * self.wanted_block - self.days)
 
     def rows(self, chosen: BoolArray) -> "EvaluationSet":
-        """Those of the windows [N] that are chosen."""
+        """Select windows by a mask [N]."""
         return EvaluationSet(
             outcomes=self.outcomes[chosen],
             sessions=self.sessions,
@@ -114,7 +111,7 @@ class EvaluationSet:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Interval:
-    """An estimate and the range that `LEVEL` of the stretched resamples fall into."""
+    """An estimate and the central range of `LEVEL` of the widened resamples."""
 
     value: float
     lower: float
@@ -122,7 +119,7 @@ class Interval:
 
 
 def by_day(test: EvaluationSet, values: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Sums over each decision day's windows and how many were known: two arrays [D, …] from values [N, …]."""
+    """Sum and count of the finite values [N, …] by decision day: two arrays [D, …]."""
     _, starts = np.unique(test.positions, return_index=True)
     known = np.isfinite(values)
     total = np.add.reduceat(np.where(known, values, 0.0), starts, axis=0)
@@ -130,10 +127,10 @@ def by_day(test: EvaluationSet, values: FloatArray) -> tuple[FloatArray, FloatAr
 
 
 def resampled_mean(test: EvaluationSet, values: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """The mean of values [N, …] over known windows, and [RESAMPLES, …] means of resampled blocks of days.
+    """Mean of the finite values [N, …], and means [RESAMPLES, …] of resampled blocks of days.
 
-    The resamples are stretched around the mean, though not beyond the values themselves. NaN where nothing is known: a
-    mean without any window, or a resample that drew none of its days.
+    The resamples are widened around the mean, but not beyond the range of the values. A mean without any finite value
+    is NaN.
     """
     total, count = by_day(test, values)
     weights = block_weights(len(total), test.block)
@@ -146,12 +143,12 @@ def resampled_mean(test: EvaluationSet, values: FloatArray) -> tuple[FloatArray,
 
 
 def stretched(test: EvaluationSet, value: FloatArray, resamples: FloatArray) -> FloatArray:
-    """Resamples [RESAMPLES, …] of a value [...], spread as wide as so few blocks demand."""
+    """Widen resamples [RESAMPLES, …] around a value [...] for the small number of blocks."""
     return value + test.stretch * (resamples - value)
 
 
 def interval(value: float, resamples: FloatArray) -> Interval:
-    """The middle `LEVEL` of resamples [RESAMPLES] around a value."""
+    """The central `LEVEL` of resamples [RESAMPLES] of a value."""
     known = resamples[np.isfinite(resamples)]
     if known.size == 0:
         return Interval(value=value, lower=nan, upper=nan)
@@ -160,19 +157,19 @@ def interval(value: float, resamples: FloatArray) -> Interval:
 
 
 def intervals(values: FloatArray, resamples: FloatArray) -> tuple[Interval, ...]:
-    """One interval for each of the values [K], from resamples [RESAMPLES, K]."""
+    """One interval per value [K], from resamples [RESAMPLES, K]."""
     return tuple(interval(float(value), column) for value, column in zip(values, resamples.T, strict=True))
 
 
 def quotient(total: FloatArray, count: FloatArray) -> FloatArray:
-    """[…] total / count, of shapes that broadcast; NaN where the count is not above 0."""
+    """[…] total / count with broadcasting; NaN where the count is not positive."""
     shape = np.broadcast_shapes(total.shape, count.shape)
     return np.divide(total, count, out=np.full(shape, nan), where=count > 0)
 
 
 @lru_cache(maxsize=4)
 def block_weights(days: int, block: int) -> FloatArray:
-    """[RESAMPLES, D] how often each day is drawn when blocks of days are drawn around a circle."""
+    """[RESAMPLES, D] how often a circular block bootstrap draws each day."""
     random = np.random.default_rng(0)
     blocks = -(-days // block)
     starts = random.integers(0, days, (RESAMPLES, blocks))

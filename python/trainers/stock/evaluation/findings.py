@@ -1,4 +1,4 @@
-"""What an evaluation found, in three plain sentences for whoever reads no further."""
+"""Summary of an evaluation in three sentences."""
 
 from math import isfinite
 
@@ -10,10 +10,7 @@ from trainers.stock.evaluation.scores import ModelScores, Role
 
 
 def findings(evaluation: Evaluation) -> tuple[str, str, str]:
-    """Whether the model forecasts better, whether its bands are honest, and how far luck goes; from the results alone.
-
-    Every sentence is true for any skill, none included.
-    """
+    """Sentences on accuracy, on coverage of the bands, and on the role of luck."""
     return _accuracy(evaluation), _honesty(evaluation), _luck(evaluation)
 
 
@@ -26,14 +23,14 @@ def _accuracy(evaluation: Evaluation) -> str:
         return f"These days are {days} too few to tell skill from luck; on them {error}."
     said = {
         Verdict.BETTER: f"The model forecast better than {rival}: {error}, all of it on the better side.",
-        Verdict.UNDECIDED: f"The model could not be told apart from {rival}: {error}, so the difference may be luck.",
+        Verdict.UNDECIDED: f"The model is not distinguishable from {rival}: {error}, so the difference may be luck.",
         Verdict.WORSE: f"The model forecast worse than {rival}: {error}, all of it on the worse side.",
     }
     return said[skill.verdict]
 
 
 def _reach(evaluation: Evaluation) -> str:
-    """The interval of the improvement in words; empty where it is unknown."""
+    """The interval of the improvement as text; empty if unknown."""
     i = evaluation.skill.improvement
     if not (isfinite(i.lower) and isfinite(i.upper)):
         return ""
@@ -47,7 +44,7 @@ def _smaller(share: float) -> str:
 
 
 def _honesty(evaluation: Evaluation) -> str:
-    """How many outcomes fell between the outermost quantiles, or below the only one, and whether luck explains it."""
+    """Share of outcomes between the outermost quantiles, or below a single one, against its nominal value."""
     lowest, highest = evaluation.levels[0], evaluation.levels[-1]
     is_band = lowest < highest
     nominal = highest - lowest if is_band else lowest
@@ -60,31 +57,31 @@ def _honesty(evaluation: Evaluation) -> str:
 
 
 def _off(shares: list[Interval], nominal: float) -> str:
-    """At how many horizons the share lies beyond its interval."""
+    """Number of horizons at which the nominal share is outside the interval."""
     known = [share for share in shares if isfinite(share.lower) and isfinite(share.upper)]
     few, many = sum(share.upper < nominal for share in known), sum(share.lower > nominal for share in known)
     if not known:
-        return "how much of the difference is luck is unknown"
+        return "it is unknown how much of the difference is luck"
     if not few and not many:
         return "luck explains the difference at every horizon"
-    told = [f"too few at {few}" if few else "", f"too many at {many}" if many else ""]
-    return f"beyond luck these are {' and '.join(filter(None, told))} of {len(shares)} horizons"
+    parts = [f"too few at {few}" if few else "", f"too many at {many}" if many else ""]
+    return f"more than luck explains: {' and '.join(filter(None, parts))} of {len(shares)} horizons"
 
 
 def _luck(evaluation: Evaluation) -> str:
-    """How far another seed goes, where seeds were tried; else for how many symbols the model was better."""
+    """The spread over seeds if several were trained, else the number of symbols with a smaller error."""
     seeds = evaluation.seeds
     if seeds is not None and len(seeds.seeds) > 1 and seeds.mean.mean:
         spread = 100 * seeds.mean.sd / seeds.mean.mean
         return (
-            f"Trained from {len(seeds.seeds)} seeds, the error varied by {spread:.1f} % from one to the next (standard "
-            "deviation): a difference of that size is no difference between models."
+            f"Over {len(seeds.seeds)} seeds the error varied by {spread:.1f} % (standard deviation): a difference "
+            "of that size does not distinguish two models."
         )
     gains = [row.improvement.value for row in evaluation.by_symbol if isfinite(row.improvement.value)]
     better, known = sum(gain > 0 for gain in gains), len(gains)
     return (
         f"The error was smaller than that of {evaluation.skill.baseline} for {better} of {known} "
-        f"symbol{'' if known == 1 else 's'}; only one training was judged, so what its seed's luck did is unknown."
+        f"symbol{'' if known == 1 else 's'}; only one training was evaluated, so the effect of its seed is unknown."
     )
 
 

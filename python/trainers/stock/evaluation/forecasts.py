@@ -1,4 +1,4 @@
-"""A model's forecasts of many windows, and the units that their quantiles are moved in."""
+"""A model's forecasts of many windows, and the units of their conformal offsets."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,23 +15,23 @@ from trainers.stock.forecasting import joined, network_forecasts
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Units:
-    """Level and unit of N windows: those of the network's output and of its conformal offsets."""
+    """Location and scale of N windows, in which networks forecast and conformal offsets are measured."""
 
     location: FloatArray
-    """[N, H, 1] each window's level at each horizon."""
+    """[N, H, 1] level at each horizon."""
     scale: FloatArray
-    """[N, H, 1] its volatility over each horizon."""
+    """[N, H, 1] volatility over each horizon."""
 
     def rows(self, chosen: slice) -> "Units":
-        """Those of some of the windows."""
+        """Select some of the windows."""
         return Units(location=self.location[chosen], scale=self.scale[chosen])
 
     def normalise(self, values: FloatArray) -> FloatArray:
-        """[N, H, Q] values [N, H, Q] of the target in these units."""
+        """Convert values [N, H, Q] of the target to these units."""
         return (values - self.location) / self.scale
 
     def restore(self, normalised: FloatArray) -> FloatArray:
-        """[N, H, Q] the way back, from values [N, H, Q] in these units."""
+        """Convert values [N, H, Q] in these units to the target's unit."""
         return self.location + self.scale * normalised
 
 
@@ -46,24 +46,24 @@ class Forecasts:
     """A model's forecasts of N windows."""
 
     raw: FloatArray
-    """[N, H, Q] quantiles in the target's unit as the network gives them, before the conformal offsets."""
+    """[N, H, Q] quantiles in the target's unit, before conformal offsets."""
     calibrated: FloatArray
-    """[N, H, Q] as they are served."""
+    """[N, H, Q] quantiles after conformal offsets, as served."""
     scores: FloatArray | None
-    """[N, H] of a ranking model."""
+    """[N, H] scores of a ranking model."""
 
 
 def forecasts_of(
     engine: Engine, output: OutputMap, history: History, windows: Windows, universe: Sequence[str] = ()
 ) -> Forecasts:
-    """A model's forecasts of these windows of a history that its own pipeline has encoded.
+    """Forecast windows of a history that the model's pipeline has encoded.
 
     Args:
-        engine: the network.
-        output: what comes after it.
-        history: inputs of all its stocks.
+        engine: The network.
+        output: Map from the network's output to quantiles.
+        history: Encoded inputs.
         windows: [N] by date.
-        universe: symbols in the order of the network's nodes, where it looks across stocks.
+        universe: Symbols in the order of the network's nodes, for graph models.
     """
     forecasts = network_forecasts(engine, history, windows, universe)
     levels = (forecasts.units, *history.level(windows))
@@ -75,6 +75,6 @@ def forecasts_of(
 
 
 def _mapped(output: OutputMap, units: Tensor, location: Tensor, scale: Tensor, offsets: Tensor) -> FloatArray:
-    """[N, H, Q] in the target's unit, a bounded number of windows at a time."""
+    """[N, H, Q] quantiles in the target's unit, computed in blocks of windows."""
     parts = zip(units.split(ROWS), location.split(ROWS), scale.split(ROWS), strict=True)
     return joined((output.values(*part, offsets) for part in parts), len(units)).numpy()

@@ -1,4 +1,4 @@
-"""The scores, besides the pinball loss, that a target and its quantiles allow, and numbers as people read them."""
+"""Metrics besides the pinball loss, and the formatting of numbers."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ _RISKS: Final = (0.5, 0.9)
 
 
 def loss_text(value: float) -> str:
-    """Three or four digits of a loss, `SCALE` times larger."""
+    """A loss times `SCALE`, with three or four digits."""
     scaled = SCALE * value
     return f"{scaled:,.2f}" if scaled < _LARGE else f"{scaled:,.0f}"
 
@@ -32,7 +32,7 @@ def share_text(value: float) -> str:
 
 
 def gain_text(value: float) -> str:
-    """A share with its sign, in percent; empty where there is none."""
+    """A share in percent with its sign; empty if not finite."""
     return f"{100 * value:+.1f} %" if isfinite(value) else ""
 
 
@@ -42,12 +42,12 @@ def plain_text(value: float) -> str:
 
 
 def span_text(interval: Interval, show: Callable[[float], str]) -> str:
-    """Lower and upper end, with the unit once; empty where unknown."""
+    """Lower and upper end, with the unit once; empty if unknown."""
     return f"{show(interval.lower).removesuffix(' %')} to {show(interval.upper)}" if isfinite(interval.lower) else ""
 
 
 def band_text(evaluation: Evaluation) -> str:
-    """What lies between the lowest and the highest quantile."""
+    """The band from the lowest to the highest quantile, as text."""
     return f"in {100 * evaluation.levels[0]:g}–{100 * evaluation.levels[-1]:g} %"  # noqa: RUF001 - a range
 
 
@@ -57,27 +57,27 @@ class Metric:
 
     name: str
     score: Callable[[HorizonScores], Interval | float | None]
-    """The score of one horizon, with its interval where it has one."""
+    """The score of one horizon, with an interval if available."""
     show: Callable[[float], str]
     grows: bool = False
-    """Whether it grows with the horizon as the outcomes do."""
+    """Whether it grows with the horizon as outcomes do."""
 
     def of(self, horizon: HorizonScores) -> float | None:
-        """The score of one horizon; None where it has none."""
+        """The value at one horizon; None if undefined."""
         score = self.score(horizon)
         return score.value if isinstance(score, Interval) else score
 
     def interval(self, horizon: HorizonScores) -> Interval | None:
-        """The same with its interval; None where it has none."""
+        """The interval at one horizon; None if unavailable."""
         score = self.score(horizon)
         return score if isinstance(score, Interval) else None
 
     def shown(self, value: float | None) -> str:
-        """The value for people; a dash where there is none."""
+        """The value as text; a dash if undefined."""
         return NOTHING if value is None or not isfinite(value) else self.show(value)
 
     def mean(self, evaluation: Evaluation, row: ModelScores) -> float | None:
-        """Over horizons; what grows with them is divided by their spread first. None where no horizon has it."""
+        """Mean over horizons, divided by their spread first if it grows with them; None if undefined at all."""
         spread = evaluation.target.spread if self.grows else np.ones(len(row.horizons))
         values = [self.of(h) for h in row.horizons]
         known = [value / by for value, by in zip(values, spread, strict=True) if value is not None]
@@ -85,7 +85,7 @@ class Metric:
 
 
 def metrics_of(evaluation: Evaluation, rows: tuple[ModelScores, ...]) -> tuple[Metric, ...]:
-    """Those that at least one of the rows has."""
+    """The metrics that at least one row has."""
     return tuple(one for one in _all(evaluation) if any(one.of(h) is not None for row in rows for h in row.horizons))
 
 

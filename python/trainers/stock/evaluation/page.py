@@ -1,4 +1,4 @@
-"""An evaluation as a page: one self-contained HTML file."""
+"""HTML page of an evaluation, in one self-contained file."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -34,22 +34,22 @@ from trainers.stock.evaluation.seeds import Seeds, Spread
 
 
 def write_evaluation(path: Path, name: str, evaluation: Evaluation) -> None:
-    """Write the page, whole or not at all, in place of an older one.
+    """Write the page atomically.
 
     Args:
-        path: the HTML file.
-        name: what was evaluated, such as `demo/1`.
-        evaluation: its result.
+        path: The HTML file.
+        name: Name of the model, such as `demo/1`.
+        evaluation: The result.
 
     Raises:
         MissingPackageError: plotly or jinja2 is not installed.
-        OSError: the file cannot be written.
+        OSError: The file cannot be written.
     """
     replace_file(path, render_evaluation(name, evaluation).encode())
 
 
 def render_evaluation(name: str, evaluation: Evaluation) -> str:
-    """The page as HTML text; the same evaluation gives the same text."""
+    """The page as deterministic HTML."""
     page = PageBuilder("trainers.stock.evaluation")
     return page.render(
         {
@@ -81,7 +81,7 @@ def render_evaluation(name: str, evaluation: Evaluation) -> str:
 
 
 def loss_grid(evaluation: Evaluation) -> Grid:
-    """Every row of scores, best first: one column per horizon, then the mean; the seeds' spread is the last line."""
+    """Losses of all rows, best first: one column per horizon, then the mean; the last line is the spread over seeds."""
     rows = [_losses(row) for row in evaluation.rows]
     best = [min(one.value for one in column) for column in zip(*rows, strict=True)]
     lines = [
@@ -109,7 +109,7 @@ def _seed_lines(evaluation: Evaluation) -> tuple[GridLine, ...]:
 
 
 def loss_chart(evaluation: Evaluation, page: PageBuilder) -> str:
-    """Losses with their intervals; each is divided by how far outcomes spread at its horizon, so that they compare."""
+    """Losses with intervals, each divided by the spread of outcomes at its horizon."""
     rows = [row for row in evaluation.rows if row.name != _point(evaluation)]
     by = [[h.pinball for h in row.horizons] for row in rows]
     scale = SCALE / np.asarray(evaluation.target.spread)[:, None]
@@ -122,7 +122,7 @@ def loss_chart(evaluation: Evaluation, page: PageBuilder) -> str:
 
 
 def gain_grid(evaluation: Evaluation) -> Grid:
-    """How far the model's loss lies below each baseline's, and that of the seeds' mean below the best one's."""
+    """Improvement of the model over each baseline, and of the mean over seeds over the best baseline."""
     lines = [_gain_line(row, row.baseline) for row in evaluation.comparisons]
     if evaluation.seeds is not None:
         row = evaluation.seeds.comparison
@@ -136,7 +136,7 @@ def _gain_line(row: LossComparison, name: str, *, is_model: bool = False) -> Gri
 
 
 def gain_chart(evaluation: Evaluation, page: PageBuilder) -> str:
-    """The same gains with their intervals."""
+    """The improvements with intervals."""
     rows = [row for row in evaluation.comparisons if row.baseline != _point(evaluation)]
     by = [[*row.by_horizon, row.improvement] for row in rows]
     value, lower, upper = (100 * array for array in _columns(by))
@@ -144,12 +144,12 @@ def gain_chart(evaluation: Evaluation, page: PageBuilder) -> str:
     series = [*_horizons(evaluation), "all"]
     figure = charts.interval_rows(names, series, value, lower, upper, axis="improvement (%)", zero=True)
     return page.chart(
-        figure, "How far the model's loss lies below each baseline's, with intervals; numbers in the table"
+        figure, "Improvement of the model's loss over each baseline's, with intervals; numbers in the table"
     )
 
 
 def _point(evaluation: Evaluation) -> str:
-    """Name of the forecast of a single value: so far off that a chart of it would show nothing else."""
+    """Name of the single-value forecast, whose large loss would dominate a chart."""
     return NAIVE[evaluation.target.kind]
 
 
@@ -168,14 +168,14 @@ def _horizons(evaluation: Evaluation) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chart:
-    """A figure under its name."""
+    """A figure with its name."""
 
     name: str
     html: str
 
 
 def coverage_charts(evaluation: Evaluation, page: PageBuilder) -> tuple[Chart, ...]:
-    """How far each quantile's coverage is off, one figure for each way of calibrating, all on the same axis."""
+    """Coverage errors of the quantiles, one figure per calibration variant on a common axis."""
     rows = _variants(evaluation.calibration)
     reach = 1.05 * max(_farthest(row, evaluation.levels) for row in rows)
     return tuple(Chart(name=row.name, html=_coverage_chart(row, evaluation, reach, page)) for row in rows)
@@ -202,7 +202,7 @@ def _below(row: ModelScores) -> FloatArray:
 
 
 def coverage_grid(evaluation: Evaluation) -> Grid:
-    """The figures of the charts: one line a way of calibrating and horizon."""
+    """Coverage as numbers: one line per calibration variant and horizon."""
     return Grid(
         columns=tuple(f"below {level(one)}" for one in evaluation.levels),
         lines=tuple(
@@ -218,7 +218,7 @@ def coverage_grid(evaluation: Evaluation) -> Grid:
 
 
 def winkler_grid(evaluation: Evaluation) -> Grid:
-    """Coverage of the band and Winkler score before and after, one line per horizon, and one of adaptive offsets."""
+    """Coverage of the band and Winkler score before and after, one line per horizon and variant."""
     band = band_text(evaluation)
     return Grid(
         columns=("blocks", f"{band}, before", "after", "Winkler, before", "after", "gain"),
@@ -250,7 +250,7 @@ def _winkler_line(
 
 
 def pit_charts(evaluation: Evaluation, page: PageBuilder) -> tuple[Chart, ...]:
-    """The histogram of each horizon, with the band of a calibrated forecast."""
+    """PIT histogram of each horizon."""
     charted: list[Chart] = []
     for one in evaluation.pit:
         name = sessions(one.horizon)
@@ -261,7 +261,7 @@ def pit_charts(evaluation: Evaluation, page: PageBuilder) -> tuple[Chart, ...]:
 
 
 def pit_grid(evaluation: Evaluation) -> Grid:
-    """The shares of the histograms, and those of a calibrated forecast."""
+    """PIT histograms as numbers, and the expected shares."""
     first = evaluation.pit[0]
     edges = [f"{100 * edge:g}" for edge in first.edges]
     calibrated = GridLine(name="calibrated", cells=tuple(number_cell(one, share_text) for one in first.expected))
@@ -293,7 +293,7 @@ def score_grid(evaluation: Evaluation) -> Grid:
 
 
 def horizon_grid(evaluation: Evaluation) -> Grid:
-    """The model alone: one line per score, one column per horizon; the naive forecast's error is last."""
+    """The model: one line per score, one column per horizon; the last line is the naive forecast's error."""
     ours = next(row for row in evaluation.rows if row.role is Role.MODEL)
     naive = next(row for row in evaluation.rows if row.name == NAIVE[evaluation.target.kind])
     lines = (
@@ -321,7 +321,7 @@ def seed_grid(evaluation: Evaluation, seeds: Seeds) -> Grid:
 
 
 def symbol_grid(evaluation: Evaluation) -> Grid:
-    """The model symbol by symbol."""
+    """The model's scores by symbol."""
     return Grid(
         columns=("forecasts", "pinball loss", band_text(evaluation), f"below {evaluation.skill.baseline}"),
         lines=tuple(
@@ -343,17 +343,17 @@ def symbol_grid(evaluation: Evaluation) -> Grid:
 
 
 def _interval_cell(estimate: Interval, show: Callable[[float], str], *, is_best: bool = False) -> Cell:
-    """An estimate and below it its interval."""
+    """An estimate with its interval below."""
     return number_cell(estimate.value, show, beside=span_text(estimate, show), is_best=is_best)
 
 
 def _spread_cell(spread: Spread, show: Callable[[float], str]) -> Cell:
-    """A mean over trainings and below it its standard deviation."""
+    """A mean over trainings with its standard deviation below."""
     return number_cell(spread.mean, show, beside=f"± {show(spread.sd)}")
 
 
 def _metric_cell(metric: Metric, horizon: HorizonScores) -> Cell:
-    """The score of one horizon, and below it its interval where it has one."""
+    """The score of one horizon, with its interval below if available."""
     interval = metric.interval(horizon)
     beside = "" if interval is None else span_text(interval, metric.show)
     return number_cell(metric.of(horizon), metric.show, beside=beside)

@@ -1,4 +1,4 @@
-"""Everything that one forecaster scores: by horizon, by symbol, and where in its distribution each outcome fell."""
+"""Scores of one forecaster: by horizon, by symbol, and the PIT histogram."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -35,7 +35,7 @@ from trainers.stock.evaluation.evaluation_set import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pit:
-    """The histogram of one horizon (Dawid 1984): one bin between two quantiles, which is as fine as Q quantiles allow.
+    """PIT histogram of one horizon (Dawid 1984), with one bin between two quantiles.
 
     Calibrated forecasts fill each bin with its expected share.
     """
@@ -79,7 +79,7 @@ class SymbolScores:
     mean: Interval
     """Pinball loss over all horizons, each divided by its spread."""
     improvement: Interval
-    """On the best baseline of the whole panel, as a share of its loss."""
+    """Over the best baseline of the whole panel, relative to its loss."""
     band: Interval
     """Share of outcomes inside the band, over all horizons."""
 
@@ -90,9 +90,9 @@ def by_symbol(
     """One row per symbol that has windows, in the panel's order.
 
     Args:
-        test: the windows.
-        names: of the panel's rows.
-        forecasts: [N, H, Q] the model's.
+        test: The windows.
+        names: Symbols of the panel's rows.
+        forecasts: [N, H, Q] of the model.
         baseline: [N, H] pinball losses of the best baseline.
     """
     return tuple(
@@ -122,11 +122,11 @@ def _mean(test: EvaluationSet, values: FloatArray) -> Interval:
 
 
 class Role(StrEnum):
-    """What a row of scores describes."""
+    """The kind of a row of scores."""
 
     MODEL = "model"
     VARIANT = "variant"
-    """The model, treated otherwise."""
+    """The model with other offsets."""
     BASELINE = "baseline"
 
 
@@ -163,9 +163,9 @@ class ModelScores:
     name: str
     role: Role
     fit: Fit | None
-    """What of the model's information a baseline was given; None of the model itself."""
+    """How a baseline was fitted; None for the model."""
     mean: Interval
-    """Pinball loss over all horizons, each divided by its spread so that they weigh alike."""
+    """Pinball loss over all horizons, each divided by its spread so that they have equal weight."""
     horizons: tuple[HorizonScores, ...]
 
 
@@ -178,15 +178,15 @@ def score(
     fit: Fit | None = None,
     ranking: FloatArray | None = None,
 ) -> ModelScores:
-    """All scores of forecasts.
+    """Compute all scores of forecasts.
 
     Args:
-        test: the windows.
+        test: The windows.
         forecasts: [N, H, Q]
-        name: whose they are.
-        role: what for.
-        fit: of a baseline, what it was given.
-        ranking: [N, H] what is correlated with the outcomes in place of the medians.
+        name: Name of the row.
+        role: Kind of the row.
+        fit: How a baseline was fitted.
+        ranking: [N, H] scores to correlate with the outcomes instead of medians.
     """
     centres = median(test, forecasts) if ranking is None else ranking
     mean, resamples = resampled_mean(test, overall(test, pinball(test, forecasts)))
@@ -252,5 +252,5 @@ def _by_level(test: EvaluationSet, forecasts: FloatArray) -> tuple[FloatArray, F
 
 
 def _sums(values: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Of values [N, H]: the sum of those that are known, and how many they are, [H] both."""
+    """Sum and count of the finite values [N, H], both [H]."""
     return np.nansum(values, axis=0), np.isfinite(values).sum(axis=0).astype(np.float64)

@@ -1,4 +1,4 @@
-"""How much of a score is the luck of one training: the recipe trained again from other seeds."""
+"""Variation of scores over training seeds."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -23,26 +23,26 @@ from trainers.stock.splits import Splits
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Refitting:
-    """What is trained again, and on what."""
+    """Recipe and data for trainings from other seeds."""
 
     bars: BarPanel
     features: FeatureSet
     recipe: Recipe
     splits: Splits
-    """Those of the artifact."""
+    """Splits of the artifact."""
     covariates: CovariateSource
     """Files of covariates."""
     edges: Edges | None
-    """Those that the artifact's graph was given; None takes them from the training part's returns."""
+    """Edges of the artifact's graph; None derives them from returns of the training part."""
 
 
 def other_seeds(own: int, count: int) -> tuple[int, ...]:
-    """So many seeds that are not the artifact's own."""
+    """`count` seeds that differ from the artifact's own."""
     return tuple((own + k) % 2**32 for k in range(1, count + 1))
 
 
 def refitted_forecasts(refitting: Refitting, seed: int, windows: Windows, consume: Consumer) -> FloatArray:
-    """[N, H, Q] calibrated forecasts of these windows by a model that is trained from this seed."""
+    """[N, H, Q] calibrated forecasts of the windows by a model trained from this seed."""
     recipe = replace(refitting.recipe, optimisation=replace(refitting.recipe.optimisation, seed=seed))
     bars, beside = refitting.bars, refitting.covariates
     history = History(bars, fit_pipeline(bars, refitting.features, recipe, refitting.splits, beside), beside)
@@ -53,7 +53,7 @@ def refitted_forecasts(refitting: Refitting, seed: int, windows: Windows, consum
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spread:
-    """A number over several trainings: mean and standard deviation (n - 1)."""
+    """Mean and standard deviation (n - 1) over several trainings."""
 
     mean: float
     sd: float
@@ -61,7 +61,7 @@ class Spread:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seeds:
-    """The recipe trained from several seeds; everything as in `ModelScores`."""
+    """Scores over several seeds; fields as in `ModelScores`."""
 
     seeds: tuple[int, ...]
     """The artifact's own first."""
@@ -73,19 +73,19 @@ class Seeds:
     winkler: tuple[Spread, ...]
     """[H]"""
     comparison: LossComparison
-    """Each window's loss averaged over the seeds, against the best baseline's."""
+    """Losses averaged over seeds, against the best baseline."""
 
 
 def over_seeds(
     test: EvaluationSet, runs: Iterable[tuple[int, FloatArray]], baseline: FloatArray, baseline_name: str
 ) -> Seeds:
-    """What several trainings score; only one's forecasts are held at a time.
+    """Score several trainings; only one's forecasts are in memory at a time.
 
     Args:
-        test: the windows.
-        runs: each seed with its forecasts [N, H, Q], at least two.
+        test: The windows.
+        runs: At least two seeds with their forecasts [N, H, Q].
         baseline: [N, H] pinball losses of the best baseline.
-        baseline_name: what it is called.
+        baseline_name: Its name.
     """
     seeds: list[int] = []
     rows: list[_Run] = []

@@ -1,4 +1,4 @@
-"""What an artifact has seen, and which days it may therefore be judged on."""
+"""The sessions that an artifact has seen, and the days on which it may be evaluated."""
 
 from collections.abc import Mapping
 
@@ -14,10 +14,10 @@ from trainers.stock.splits import Part, Splits
 
 
 def splits_of(card: Mapping[str, Json]) -> Splits:
-    """The four parts that an artifact was made from.
+    """Read the splits from an artifact's card.
 
     Raises:
-        ArtifactError: the card does not tell.
+        ArtifactError: The card has none.
     """
     record = Record(card, f"{SOURCE}, card").record("splits")
     train, selection, calibration, test = (
@@ -27,24 +27,24 @@ def splits_of(card: Mapping[str, Json]) -> Splits:
 
 
 def seen_until(splits: Splits) -> int:
-    """The last session, yyyymmdd, that a label of training, selection or calibration may touch."""
+    """The last session, yyyymmdd, of any label in training, selection or calibration."""
     return max(part.last for part in (splits.train, splits.selection, splits.calibration))
 
 
 def ever_seen(card: Mapping[str, Json]) -> int:
-    """The last session that a label touched which the model of a card, or any that it started from, has seen.
+    """The last session of any label that a card's model or its ancestors have seen.
 
     Raises:
-        ArtifactError: the card does not tell.
+        ArtifactError: The card lacks it.
     """
     return max(seen_until(splits_of(card)), *(one.seen_until for one in ancestors_of(card)), 0)
 
 
 def origin_notes(card: Mapping[str, Json]) -> tuple[str, ...]:
-    """The notes on a model that started from another's weights; none on one that did not.
+    """A note on a fine-tuned model; none on others.
 
     Raises:
-        ArtifactError: the card tells of such weights, but not what it must.
+        ArtifactError: The card's record of ancestors is incomplete.
     """
     ancestors = ancestors_of(card)
     if not ancestors:
@@ -52,8 +52,8 @@ def origin_notes(card: Mapping[str, Json]) -> tuple[str, ...]:
     symbols = list(dict.fromkeys(symbol for one in ancestors for symbol in one.symbols))
     first, last = min(one.seen_from for one in ancestors), max(one.seen_until for one in ancestors)
     note = (
-        f"fine-tuned from the weights {ancestors[0].weights_hash[:16]}, which had seen labels {shown_date(first)} to "
-        f"{shown_date(last)} of {listed(symbols)}; baselines know of these only what the model's own parts hold"
+        f"fine-tuned from the weights {ancestors[0].weights_hash[:16]}, trained on labels from {shown_date(first)} to "
+        f"{shown_date(last)} of {listed(symbols)}; baselines are fitted on the model's own splits only"
     )
     return (note,)
 
@@ -67,30 +67,28 @@ def unseen_part(
     start: int | None = None,
     end: int | None = None,
 ) -> Part:
-    """The part that holds the targets of all decision days after what was seen.
+    """The part with the targets of all decision days after the last session seen.
 
     Args:
         sessions: [T] of the bars, yyyymmdd.
-        seen: the last session that was seen, yyyymmdd.
-        target: what is forecast.
-        calendar: names the first allowed day where the bars do not reach it.
-        start: the first decision day that is wanted; None for the first that is allowed.
-        end: the last; None for the last whose outcome the bars hold.
+        seen: Last session seen, yyyymmdd.
+        target: The forecast quantity.
+        calendar: Gives the first allowed day if the bars end before it.
+        start: First decision day; None for the first allowed one.
+        end: Last decision day; None for the last with a known outcome.
 
     Raises:
-        InSampleError: the bars, or the days that are wanted, lie within what was seen.
-        ConfigurationError: no bar is left for an outcome, or `end` lies before `start`.
+        InSampleError: The model has seen the bars or the requested days.
+        ConfigurationError: No bar is left for an outcome, or `end` is before `start`.
     """
     first = int(np.searchsorted(sessions, seen, side="right"))
     allowed = int(sessions[first]) if first < len(sessions) else int(calendar.following(seen, 1)[0])
     if start is not None and start <= seen:
-        raise _refusal(f"decision days from {shown_date(start)} on are asked for", seen, allowed)
+        raise _refusal(f"decision days start on {shown_date(start)}", seen, allowed)
     if end is not None and end < allowed:
-        raise _refusal(f"decision days up to {shown_date(end)} are asked for", seen, allowed)
+        raise _refusal(f"decision days end on {shown_date(end)}", seen, allowed)
     if start is not None and end is not None and end < start:
-        raise ConfigurationError(
-            f"the last decision day, {shown_date(end)}, lies before the first, {shown_date(start)}"
-        )
+        raise ConfigurationError(f"the last decision day, {shown_date(end)}, is before the first, {shown_date(start)}")
     if first == len(sessions):
         raise _refusal(f"the bars end on {shown_date(int(sessions[-1]))}", seen, allowed)
     if start is not None:
@@ -101,7 +99,7 @@ def unseen_part(
     begin = first + target.lag + 1
     if begin > last:
         raise ConfigurationError(
-            f"the bars, which end on {shown_date(int(sessions[-1]))}, hold no outcome of a decision after "
+            f"the bars, which end on {shown_date(int(sessions[-1]))}, have no outcome of a decision after "
             f"{shown_date(allowed if start is None else start)}; give later bars"
         )
     return Part("test", int(sessions[begin]), int(sessions[last]))
@@ -110,7 +108,7 @@ def unseen_part(
 def _refusal(asked: str, seen: int, allowed: int) -> InSampleError:
     return InSampleError(
         f"{asked}, but the artifact has seen labels up to {shown_date(seen)}, in training, selection or calibration; "
-        f"scores there would mean nothing. The first allowed decision day is {shown_date(allowed)}"
+        f"scores there would be meaningless. The first allowed decision day is {shown_date(allowed)}"
     )
 
 

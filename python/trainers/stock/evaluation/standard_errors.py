@@ -1,4 +1,4 @@
-"""Standard errors of a daily series' mean whose days are not independent (Newey & West 1987)."""
+"""Standard errors of the mean of a dependent daily series (Newey & West 1987)."""
 
 from importlib.util import find_spec
 
@@ -8,11 +8,11 @@ from predictor.arrays import FloatArray
 
 
 def newey_west(daily: FloatArray, lag: int) -> tuple[float, float] | None:
-    """Mean and standard error of a daily series [D], NaN where unknown; None without the package statsmodels.
+    """Mean and standard error of a daily series [D]; None without the package statsmodels.
 
     Args:
-        daily: one value per day.
-        lag: days after which they are independent; shortened where the series is not longer.
+        daily: One value per day, NaN where unknown.
+        lag: Days after which values are independent; at most the length of the series.
     """
     if find_spec("statsmodels") is None:
         return None
@@ -24,11 +24,11 @@ def newey_west(daily: FloatArray, lag: int) -> tuple[float, float] | None:
 
 
 def mean_error(series: FloatArray, lag: int | None = None) -> float:
-    """Standard error of the mean of a series [T] whose neighbours may be alike (Newey & West 1987).
+    """Standard error of the mean of an autocorrelated series [T] (Newey & West 1987).
 
     Args:
-        series: without NaN.
-        lag: how many neighbours count; None for floor(4 (T / 100)^(2/9)) (Newey & West 1994).
+        series: Without NaN.
+        lag: Number of autocovariances; None for floor(4 (T / 100)^(2/9)) (Newey & West 1994).
     """
     count = len(series)
     reach = int(4 * (count / 100) ** (2 / 9)) if lag is None else lag
@@ -40,12 +40,12 @@ def mean_error(series: FloatArray, lag: int | None = None) -> float:
 
 
 def stretch(share: float) -> float:
-    """How much larger an error must be that was estimated from few independent stretches of days.
+    """Factor by which an error from few independent blocks of days must be widened.
 
-    The critical value at 95 % where Bartlett's window, or the bootstrap's block, is this share of all days (Kiefer &
-    Vogelsang 2005, table 1; Shao & Politis 2013), over the normal distribution's.
+    The 95 % critical value for a Bartlett window or bootstrap block of this share of all days (Kiefer & Vogelsang 2005,
+    table 1; Shao & Politis 2013), divided by that of the normal distribution.
 
     Args:
-        share: lag or block over days, from 0 to 1.
+        share: Lag or block length over the number of days, from 0 to 1.
     """
     return 1 + (2.1859 * share + 0.3142 * share**2 - 0.3427 * share**3) / 1.6449

@@ -1,4 +1,4 @@
-"""An evaluation for a terminal."""
+"""Tables of an evaluation for the terminal."""
 
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
@@ -33,11 +33,11 @@ from trainers.stock.evaluation.scores import HorizonScores, ModelScores, Role
 VERDICT_COLOURS: Final = {Verdict.BETTER: "green", Verdict.UNDECIDED: "yellow", Verdict.WORSE: "red"}
 _MOST_SYMBOLS: Final = 20
 _MOST_SCORES: Final = 7
-"""Side by side, so that names have room too."""
+"""Columns per table, which leaves room for names."""
 
 
 def evaluation_tables(evaluation: Evaluation) -> Iterator[RenderableType]:
-    """Everything of an evaluation, the verdict first."""
+    """All tables of an evaluation, the verdict first."""
     days = evaluation.days
     yield (
         f"{days.windows} forecasts of {days.symbols} symbols on {days.days} days, {shown_date(days.first)} to "
@@ -65,7 +65,7 @@ def _verdict(evaluation: Evaluation) -> Panel:
 
 
 def _losses(evaluation: Evaluation) -> Table:
-    """Pinball loss by horizon, and over all of them with its interval; the lowest of each column is bold."""
+    """Pinball loss by horizon and over all horizons with its interval; the lowest of each column is bold."""
     title = f"pinball loss of {evaluation.unit}, x {SCALE}; lower is better"
     table = plain_table(title, *_horizons(evaluation), "mean", "interval")
     losses = [[h.pinball.value for h in row.horizons] + [row.mean.value] for row in evaluation.rows]
@@ -82,7 +82,7 @@ def _losses(evaluation: Evaluation) -> Table:
 
 
 def _comparisons(evaluation: Evaluation) -> Table:
-    """How much smaller the model's loss is than each baseline's, paired by day."""
+    """Improvement of the model's loss over each baseline's, paired by day."""
     title = "improvement of the model's loss over the baseline's, paired by day"
     table = plain_table(title, *_horizons(evaluation), "all", "interval", "t")
     for row in evaluation.comparisons:
@@ -101,7 +101,7 @@ def _add_comparison(table: Table, row: LossComparison, name: str, style: str) ->
 
 
 def _by_model(evaluation: Evaluation) -> Iterator[Table]:
-    """Every other score of every row, mean over horizons; losses are divided by their spread first."""
+    """All other scores, mean over horizons; losses are divided by their spread first."""
     metrics = metrics_of(evaluation, evaluation.rows)
     for first in range(0, len(metrics), _MOST_SCORES):
         few = metrics[first : first + _MOST_SCORES]
@@ -113,7 +113,7 @@ def _by_model(evaluation: Evaluation) -> Iterator[Table]:
 
 
 def _by_horizon(evaluation: Evaluation) -> Table:
-    """The model's scores at each horizon, and the naive forecast's error next to its own."""
+    """The model's scores at each horizon, and the error of the naive forecast."""
     ours = next(row for row in evaluation.rows if row.role is Role.MODEL)
     naive = next(row for row in evaluation.rows if row.name == NAIVE[evaluation.target.kind])
     metrics = metrics_of(evaluation, (ours,))
@@ -121,7 +121,7 @@ def _by_horizon(evaluation: Evaluation) -> Table:
     for metric in metrics:
         table.add_row(metric.name, *(metric.shown(metric.of(own)) for own in ours.horizons))
         spans = [_span(metric, own) for own in ours.horizons]
-        if any(spans) and not metric.grows:  # those of losses are too wide to stand side by side; the page has them
+        if any(spans) and not metric.grows:  # intervals of losses are too wide for a terminal; the page has them
             table.add_row("", *spans, style="dim")
     table.add_row(f"MAE {naive.name}", *(loss_text(other.mae.value) for other in naive.horizons))
     return table
@@ -133,7 +133,7 @@ def _span(metric: Metric, horizon: HorizonScores) -> str:
 
 
 def _calibration(evaluation: Evaluation) -> Table:
-    """Coverage of the band and Winkler scores, before and after, with the blocks that the offsets rest on."""
+    """Coverage of the band and Winkler scores before and after calibration."""
     made = evaluation.calibration
     table = plain_table(
         f"conformal calibration: outcomes {band_text(evaluation)} and Winkler score, before and after",
@@ -164,7 +164,7 @@ def _add_calibration(
 
 
 def _pit(evaluation: Evaluation) -> Table:
-    """The share of outcomes in each bin, and the expected one."""
+    """Share of outcomes in each bin, and the expected share."""
     first = evaluation.pit[0]
     edges = [f"{100 * edge:g}" for edge in first.edges]
     bins = [f"{a}–{b} %" for a, b in pairwise(edges)]  # noqa: RUF001 - a range
@@ -177,7 +177,7 @@ def _pit(evaluation: Evaluation) -> Table:
 
 
 def _symbols(evaluation: Evaluation) -> Table:
-    """The model symbol by symbol."""
+    """The model's scores by symbol."""
     baseline = evaluation.skill.baseline
     table = plain_table("by symbol", "forecasts", "pinball", band_text(evaluation), f"below {baseline}", "interval")
     for row in evaluation.by_symbol[:_MOST_SYMBOLS]:
@@ -195,7 +195,7 @@ def _symbols(evaluation: Evaluation) -> Table:
 
 
 def plain_table(title: str, *columns: str) -> Table:
-    """A table without lines, its names on the left, its numbers on the right."""
+    """A table without lines: names left-aligned, numbers right-aligned."""
     table = Table(
         title=Text(f"\n{title}"),
         title_justify="left",

@@ -1,8 +1,8 @@
-"""Forecasts that need no network: every score is compared with theirs.
+"""Baseline forecasts without a network.
 
-All of them give quantiles [N, H, Q] in the target's unit for the same windows as the network, from what was known then,
-and from the same information: what is fitted appears twice, fitted and calibrated on the parts that the network was
-fitted and calibrated on, and refitted on all that it has seen.
+They forecast quantiles [N, H, Q] in the target's unit for the same windows as the network and with the same
+information. Most baselines appear twice: fitted and calibrated on the same parts as the network, and refitted on all
+that it has seen.
 """
 
 from trainers.stock.evaluation.baselines.baseline import (

@@ -1,4 +1,4 @@
-"""What a baseline is: it is fitted on a sample of what a model has seen, and then asked about any windows."""
+"""Baselines: estimators that are fitted on a part of the history and forecast any windows."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -22,21 +22,21 @@ from trainers.stock.splits import Part, Splits
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class MeasuredWindows:
-    """N windows with their units, which are measured once for all who need them: that takes longer than most else."""
+    """N windows with their units, which are computed once because that is slow."""
 
     windows: Windows
     units: Units
 
     @classmethod
     def of(cls, history: History, windows: Windows) -> Self:
-        """These windows of a history."""
+        """Compute the units of windows of a history."""
         return cls(windows=windows, units=units_of(history, windows))
 
     def __len__(self) -> int:
         return len(self.windows)
 
     def in_blocks(self, compute: "Callable[[MeasuredWindows], FloatArray]") -> FloatArray:
-        """[N, …] what is computed of so many windows, a bounded number of them at a time."""
+        """[N, …] result of a function of windows, computed in blocks."""
         parts = (
             compute(MeasuredWindows(windows=few, units=self.units.rows(rows)))
             for rows, few in self.windows.blocks(ROWS)
@@ -45,16 +45,16 @@ class MeasuredWindows:
 
 
 def in_blocks(windows: Windows, compute: Callable[[Windows], FloatArray]) -> FloatArray:
-    """[N, …] the same of windows whose units nobody needs."""
+    """[N, …] result of a function of windows without units, computed in blocks."""
     return joined((torch.from_numpy(compute(few)) for _, few in windows.blocks(ROWS)), len(windows)).numpy()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Sample:
-    """The windows of one part of history: no fitted number may come from elsewhere.
+    """The windows of one part of the history, on which a baseline is fitted.
 
     Raises:
-        ConfigurationError: the part holds no window, or knows no outcome of a horizon.
+        ConfigurationError: The part has no window, or no known outcome of a horizon.
     """
 
     history: History
@@ -63,9 +63,9 @@ class Sample:
     levels: tuple[float, ...]
     """[Q] quantiles that are forecast."""
     windows: Windows = field(init=False)
-    """Those whose targets lie inside the part."""
+    """Windows whose targets are inside the part."""
     learnt: BoolArray = field(init=False)
-    """[S, T] where these windows are."""
+    """[S, T] mask of these windows."""
 
     def __post_init__(self) -> None:
         windows = self.history.windows(self.part)
@@ -82,11 +82,11 @@ class Sample:
 
     @property
     def target(self) -> Target:
-        """What is forecast."""
+        """The forecast quantity."""
         return self.history.pipeline.target
 
     def at_most(self, count: int) -> Windows:
-        """The windows, or evenly spaced ones where there are more; bounds the time and memory of a fit."""
+        """At most `count` evenly spaced windows, which bounds time and memory of a fit."""
         return self.windows.thinned(count)
 
 
@@ -96,28 +96,28 @@ def recent(history: History, windows: Windows, sessions: int) -> FloatArray:
 
 
 class NoForecastError(Exception):
-    """A baseline that cannot be fitted or leaves windows out, and why; it is left out, and a note says so."""
+    """A baseline cannot be fitted or lacks forecasts of some windows; it is left out with a note."""
 
 
 class Fit(StrEnum):
-    """What of a model's information a baseline was given."""
+    """How a baseline is fitted."""
 
     AS_IS = "as it is"
-    """It is not moved; for what needs no fit."""
+    """Not calibrated; for baselines without a fit."""
     CALIBRATED = "calibrated"
-    """Fitted on the training part, then moved on the calibration part, as the model's quantiles are."""
+    """Fitted on the training part, with conformal offsets of the calibration part, like the model."""
     REFITTED = "refitted"
-    """Fitted on all that the model has seen: training, selection and calibration part. Not moved."""
+    """Fitted on training, selection and calibration part, without offsets."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replaced:
-    """Symbols that a baseline could not be fitted on."""
+    """Symbols on which a baseline could not be fitted."""
 
     by: str
-    """Name of the baseline whose forecasts they have instead."""
+    """Name of the baseline whose forecasts they use."""
     why: Mapping[int, str]
-    """Of each, by its row of the panel."""
+    """The reason, by row of the panel."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -125,14 +125,14 @@ class FittedBaseline:
     """A fitted baseline."""
 
     quantiles: Callable[[MeasuredWindows], FloatArray]
-    """[n, H, Q] in the target's unit for a block of n windows, from what was known on the day of each."""
+    """Quantiles [n, H, Q] in the target's unit for n windows, from data known on the day of each."""
     replaced: Replaced | None = None
 
     def forecasts(self, asked: MeasuredWindows) -> FloatArray:
-        """[N, H, Q] a bounded number of windows at a time.
+        """[N, H, Q] quantiles, computed in blocks of windows.
 
         Raises:
-            NoForecastError: some windows have none; scores on the others would not compare.
+            NoForecastError: Some windows have no forecast, so scores would not be comparable.
         """
         quantiles = asked.in_blocks(self.quantiles)
         lost = int((~np.isfinite(quantiles).all(axis=(1, 2))).sum())
@@ -145,7 +145,7 @@ Estimator = Callable[[Sample], FittedBaseline]
 """Fits a baseline.
 
 Raises:
-    NoForecastError: it cannot be fitted on this sample.
+    NoForecastError: It cannot be fitted on this sample.
 """
 
 
@@ -154,34 +154,34 @@ class Package:
     """A package of the extra `baselines`."""
 
     name: str
-    """As it is installed."""
+    """Name on PyPI."""
     module: str
-    """As it is imported."""
+    """Name of the module."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BaselineModel:
-    """A forecast that needs no network."""
+    """A forecast without a network."""
 
     name: str
     estimator: Estimator
     fits: tuple[Fit, ...] = (Fit.CALIBRATED, Fit.REFITTED)
-    """In which ways it is compared with a model."""
+    """How it is fitted for comparisons with a model."""
     kinds: tuple[TargetKind, ...] = tuple(TargetKind)
-    """What it can forecast."""
+    """Targets that it can forecast."""
     package: Package | None = None
-    """What it needs."""
+    """Package that it requires."""
     most_quick_symbols: float = inf
-    """With more symbols its fit takes longer than a few seconds, and a training is not scored against it."""
+    """With more symbols, the fit takes too long for the scores at the end of a training."""
 
     def named(self, fit: Fit) -> str:
-        """What its row of scores is called."""
+        """Name of its row of scores."""
         return self.name if fit is Fit.AS_IS else f"{self.name}, {fit}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class InformationSet:
-    """What a model has seen of a history, which its baselines may therefore see too."""
+    """The data that a model has seen, and its baselines may use."""
 
     history: History
     """Inputs and labels."""
@@ -195,12 +195,12 @@ class InformationSet:
 
     @classmethod
     def of(cls, history: History, splits: Splits, seen_until: int, levels: tuple[float, ...]) -> Self:
-        """The information of a model that was made from these parts.
+        """The information of a model with these splits.
 
         Args:
-            history: inputs and labels.
-            splits: of a model, or those that an ensemble's members share.
-            seen_until: the last session, yyyymmdd, that a label touched which the model or any member has seen.
+            history: Inputs and labels.
+            splits: Splits of the model; the members of an ensemble share them.
+            seen_until: Last session, yyyymmdd, of any label that the model or a member has seen.
             levels: [Q]
         """
         return cls(
@@ -212,11 +212,11 @@ class InformationSet:
         )
 
     def fitted(self, baseline: BaselineModel, fit: Fit) -> FittedBaseline:
-        """A baseline, fitted in one of the ways in which it is compared with the model.
+        """Fit a baseline.
 
         Raises:
-            NoForecastError: it cannot be fitted.
-            ConfigurationError: a part holds no window, or knows no outcome of a horizon.
+            NoForecastError: It cannot be fitted.
+            ConfigurationError: A part has no window, or no known outcome of a horizon.
         """
         match fit:
             case Fit.AS_IS:
@@ -232,7 +232,7 @@ class InformationSet:
         return Sample(history=self.history, part=part, levels=self.levels)
 
     def _moved(self, plain: FittedBaseline) -> FittedBaseline:
-        """The same quantiles, each moved as a model's are: by one offset per horizon, in units of the window."""
+        """Add conformal offsets, one per horizon and quantile, in units of the window."""
         offsets = self._offsets(plain)
         anchor = anchor_index(self.levels)
 
@@ -243,7 +243,7 @@ class InformationSet:
         return FittedBaseline(quantiles=quantiles, replaced=plain.replaced)
 
     def _offsets(self, plain: FittedBaseline) -> FloatArray:
-        """[H, Q] in units of the window."""
+        """[H, Q] conformal offsets in units of the window."""
         windows, units = self.calibration.windows, self.calibration.units
         conformal = calibrate(
             units.normalise(plain.forecasts(self.calibration)),

@@ -1,4 +1,4 @@
-"""GARCH(1,1) with Student-t errors (Bollerslev 1987), fitted per symbol, filtered onward."""
+"""GARCH(1,1) with Student-t errors (Bollerslev 1987), fitted per symbol."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -24,23 +24,22 @@ if TYPE_CHECKING:
     from arch.univariate.base import ARCHModelResult
 
 PERCENT: Final = 100.0
-"""The optimiser wants numbers of about 1."""
+"""Returns are in percent, because the optimiser needs numbers of about 1."""
 MIN_RETURNS: Final = 250
-"""Daily returns that a GARCH model is fitted on at least; a year."""
+"""Minimum of daily returns for a fit: a year."""
 
 Telling = Callable[[NDArray[np.int64], FloatArray], FloatArray]
-"""From symbols [n] and the variances [n, H] of their next days to quantiles [n, H, Q]."""
+"""From symbols [n] and variances [n, H] over the horizons to quantiles [n, H, Q]."""
 
 
 def garch(sample: Sample) -> FittedBaseline:
     """Quantiles of GARCH(1,1)-t.
 
-    The variance of h days is the sum of the h daily forecasts. Returns have the quantiles of the daily t distribution
-    times its root; of volatility, log sqrt of the daily mean is the regressor of a straight line with the quantiles of
-    its residuals, because the range of a day and the move between two closes are not the same measure.
+    The variance of h days is the sum of h daily forecasts. Quantiles of returns are those of the daily t distribution
+    times its root. For volatility, the log of the root mean daily variance is the regressor of a straight line, because
+    the range of a day and the move between closes measure different things; quantiles come from its residuals.
 
-    A symbol that cannot be fitted has the unconditional quantiles: with less than a year of returns in the sample,
-    without any move, or where the fit does not converge.
+    A symbol uses the unconditional quantiles if it has less than a year of returns, never moves, or does not converge.
     """
     otherwise = UNCONDITIONAL.estimator(sample)
     daily = sample.history.of_adjusted(Target(kind=TargetKind.LOG_RETURN).daily)
@@ -61,21 +60,21 @@ def garch(sample: Sample) -> FittedBaseline:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Model:
-    """A symbol's model, in percent."""
+    """The model of a symbol, in percent."""
 
     mean: float
-    """Of a day."""
+    """Daily mean."""
     freedom: float
     """Degrees of freedom of the t distribution."""
     omega: float
     persistence: float
     """alpha + beta"""
     ahead: FloatArray
-    """[T] variance of the next day after each session; NaN before the first return."""
+    """[T] forecast variance of the next day; NaN before the first return."""
 
 
 def _fitted(returns: FloatArray, symbol: int, sample: Sample) -> _Model | str:
-    """The model of a symbol with these daily returns [T], or why there is none."""
+    """The model of a symbol with daily returns [T], or the reason why it cannot be fitted."""
     known = np.isfinite(returns)
     count = int((sample.history.bars.sessions[known] <= sample.part.last).sum())
     if count < MIN_RETURNS:
@@ -89,12 +88,12 @@ def _fitted(returns: FloatArray, symbol: int, sample: Sample) -> _Model | str:
 
 
 def _windows(sample: Sample, symbol: int) -> int:
-    """Of a symbol, with all outcomes known."""
+    """Number of a symbol's windows with all outcomes known."""
     return int(np.isfinite(sample.history.labels[symbol, sample.learnt[symbol]]).all(axis=1).sum())
 
 
 def _fit(returns: FloatArray, count: int) -> "ARCHModelResult | None":
-    """The model fitted on the first of the returns, in percent; None: it did not converge."""
+    """Fit the first `count` returns, in percent; None if the fit does not converge."""
     from arch import arch_model
 
     model = arch_model(returns, mean="Constant", vol="GARCH", p=1, q=1, dist="t", rescale=False)
@@ -103,7 +102,7 @@ def _fit(returns: FloatArray, count: int) -> "ARCHModelResult | None":
 
 
 def _model(fit: "ARCHModelResult", known: BoolArray) -> _Model:
-    """Carried on over all known returns; a day without one leaves the forecast as it was."""
+    """Filter all known returns; a missing return keeps the previous forecast."""
     daily = fit.forecast(horizon=1, start=0, reindex=True).variance.to_numpy()[:, 0]
     place = np.cumsum(known) - 1
     mean, freedom, omega, alpha, beta = (
@@ -120,18 +119,18 @@ def _model(fit: "ARCHModelResult", known: BoolArray) -> _Model:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Filters:
-    """The variances that all symbols' models forecast, in percent; NaN where a symbol has none."""
+    """Variance forecasts of all symbols, in percent; NaN for symbols without a model."""
 
     ahead: FloatArray
-    """[S, T] of the next day, after each session."""
+    """[S, T] forecast for the next day after each session."""
     fixed: FloatArray
-    """[S, H] what the variance of all days of a horizon has of the long run."""
+    """[S, H] constant part of the summed variance."""
     share: FloatArray
-    """[S, H] how often it has the next day's."""
+    """[S, H] factor of the next day's variance in the sum."""
 
     @classmethod
     def of(cls, models: Mapping[int, _Model], sample: Sample) -> Self:
-        """The k-th day's variance is omega + persistence times the one before."""
+        """Compute them; the variance of day k is omega + persistence times that of day k - 1."""
         symbols, sessions = sample.history.bars.close.shape
         ahead = np.full((symbols, sessions), np.nan)
         fixed, share = np.full((2, symbols, len(sample.target.horizons)), np.nan)
@@ -141,13 +140,13 @@ class _Filters:
         return cls(ahead=ahead, fixed=fixed, share=share)
 
     def variances(self, asked: Windows) -> FloatArray:
-        """[n, H] of the sum of the horizon's days."""
+        """[n, H] variance of the sum of the horizon's days."""
         ahead = self.ahead[asked.symbols, asked.positions, None]
         return self.fixed[asked.symbols] + self.share[asked.symbols] * ahead
 
 
 def _sums(model: _Model, target: Target) -> tuple[FloatArray, FloatArray]:
-    """Of the days of each horizon, [H] both: what is fixed of their variances, and the next day's share."""
+    """Constant part of the summed variance and factor of the next day's variance, both [H]."""
     days = np.empty((target.reach, 2))
     days[0] = 0.0, 1.0
     for k in range(1, target.reach):

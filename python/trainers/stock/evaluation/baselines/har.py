@@ -1,6 +1,6 @@
-"""HAR: volatility from its averages over a day, a week and a month (Corsi 2009), all symbols as one.
+"""HAR: volatility from its averages over a day, a week and a month (Corsi 2009), pooled over symbols.
 
-Sessions whose bar has no range count as missing, in the averages and in the fit: their logs would decide the line.
+Sessions without a range count as missing, because their logs would dominate the fit.
 """
 
 from dataclasses import replace
@@ -24,14 +24,14 @@ from trainers.stock.scale import NO_RANGE
 
 DAYS: Final = (1, 5, 22)
 LEARNT_FROM: Final = 200_000
-"""Windows at most; more do not change four weights, and they take memory."""
+"""Limit on windows, which saves memory; more do not change four weights."""
 
 
 def har(sample: Sample) -> FittedBaseline:
-    """Log volatility by least squares on its three averages.
+    """Forecast log volatility by least squares on its three averages.
 
-    Of volatility the quantiles are those of the residuals. Of returns they are those of past outcomes in units of what
-    the same regression forecasts, times what it forecasts now.
+    Quantiles of volatility come from the residuals. Quantiles of returns come from past outcomes divided by the
+    volatility that the regression forecast, times its current forecast.
     """
     history, learnt = sample.history, sample.at_most(LEARNT_FROM)
     daily, labels = _volatility(history, learnt)
@@ -53,7 +53,7 @@ def har(sample: Sample) -> FittedBaseline:
 
 
 def _volatility(history: History, windows: Windows) -> tuple[FloatArray, FloatArray]:
-    """Daily log volatility [S, T], and the windows' outcomes, [N, H]; a few symbols adjusted at a time."""
+    """Daily log volatility [S, T] and outcomes of the windows [N, H], adjusting a few symbols at a time."""
     target = replace(history.pipeline.target, kind=TargetKind.LOG_VOLATILITY)
     bars = history.bars
     daily, labels = np.empty(bars.close.shape), np.empty((len(windows), len(target.horizons)))
@@ -66,9 +66,9 @@ def _volatility(history: History, windows: Windows) -> tuple[FloatArray, FloatAr
 
 
 def _averages(daily: FloatArray, windows: Windows) -> FloatArray:
-    """[N, 4] one, and the means of the last 1, 5 and 22 days' log volatility; missing days are left out.
+    """[N, 4] one, and the means of log volatility over the last 1, 5 and 22 days, ignoring missing days.
 
-    A mean of none is that of 22 days, and without any of these the smallest there is.
+    A mean without days is replaced by that of 22 days, or by the smallest value.
     """
     last = back_from(daily, windows.symbols, windows.positions, max(DAYS))
     longest = window_mean(last)
@@ -81,7 +81,7 @@ def _averages(daily: FloatArray, windows: Windows) -> FloatArray:
 def _least_squares(known: FloatArray, outcomes: FloatArray) -> FloatArray:
     rows = np.isfinite(outcomes) & (outcomes > NO_RANGE) & (known[:, -1] > NO_RANGE)
     if not rows.any():
-        raise NoForecastError("no window that it could be fitted on has ranges on all sessions of a horizon")
+        raise NoForecastError("no window of the fit has ranges on all sessions of a horizon")
     return np.asarray(np.linalg.lstsq(known[rows], outcomes[rows])[0], np.float64)
 
 

@@ -1,4 +1,4 @@
-"""Baselines that are quantiles of the past: of nothing, of each symbol, of the last days, or in units of the window."""
+"""Baselines from quantiles of the past: by symbol, of the last days, or in units of the window."""
 
 from collections.abc import Callable
 from typing import Final
@@ -26,7 +26,7 @@ from trainers.stock.scale import fit_normaliser, learnt_of
 
 SESSIONS: Final = 60
 LEARNT_FROM: Final = 200_000
-"""Windows at most; more would not move a quantile by a hundredth of its unit."""
+"""Limit on windows; more would change a quantile by less than a hundredth of its unit."""
 
 UnitsOf = Callable[[Windows], Units]
 
@@ -55,14 +55,11 @@ LAST_VALUE: Final = BaselineModel(
     name="last value", estimator=last_value, fits=(Fit.AS_IS,), kinds=(TargetKind.LOG_VOLATILITY,)
 )
 NAIVE: Final = {kind: naive.name for naive in (ZERO_RETURN, LAST_VALUE) for kind in naive.kinds}
-"""What the point forecast of each kind of target is called, which every other must beat.
-
-It stays as it is: moving its quantiles would make a forecast of the spread out of what has none.
-"""
+"""Name of the point forecast of each target kind. It is not calibrated, because it forecasts no spread."""
 
 
 def unconditional(sample: Sample) -> FittedBaseline:
-    """Quantiles of each symbol's own outcomes; of all symbols' if it has none."""
+    """Quantiles of the symbol's outcomes; of all symbols' if it has none."""
     by_symbol = np.stack([_of_horizon(sample, h) for h in range(len(sample.target.horizons))], axis=1)
     return FittedBaseline(quantiles=lambda asked: by_symbol[asked.windows.symbols])
 
@@ -83,9 +80,9 @@ UNCONDITIONAL: Final = BaselineModel(name="unconditional quantiles", estimator=u
 
 
 def empirical(sample: Sample) -> FittedBaseline:
-    """Quantiles of the last 60 values of the daily series; of returns, times the square root of the horizon.
+    """Quantiles of the last 60 values of the daily series; for returns, times the square root of the horizon.
 
-    A window without any value in these days has the quantiles of the sample's outcomes.
+    A window without values uses the quantiles of the sample's outcomes.
     """
     history, levels = sample.history, sample.levels
     otherwise = np.nanquantile(history.outcomes(sample.at_most(LEARNT_FROM)), levels, axis=0).T
@@ -99,10 +96,7 @@ def empirical(sample: Sample) -> FittedBaseline:
 
 
 def _of_known(values: FloatArray, levels: FloatArray) -> FloatArray:
-    """[n, Q] quantiles of the known ones among the values [n, days], NaN without any; as numpy's nanquantile, but fast.
-
-    That one goes through the rows in Python.
-    """
+    """[n, Q] quantiles of the finite values [n, days]; vectorised, unlike `numpy.nanquantile`."""
     ordered, rows = np.sort(values, axis=1), np.arange(len(values))[:, None]  # NaN comes last
     last = np.maximum(np.isfinite(values).sum(axis=1) - 1, 0)[:, None]
     place = levels * last
@@ -114,20 +108,19 @@ def _of_known(values: FloatArray, levels: FloatArray) -> FloatArray:
 EMPIRICAL: Final = BaselineModel(
     name=f"{SESSIONS}-day empirical quantiles", estimator=empirical, fits=(Fit.AS_IS, Fit.CALIBRATED)
 )
-"""Its days are always the last ones, so there is nothing to refit; it can be calibrated, as the model is."""
+"""It always uses the last days, so it is never refitted."""
 
 
-# --- in units of what is forecast without a network, times the same of the window; with empirical quantiles it is
-# filtered historical simulation (Barone-Adesi et al. 1999)
+# --- quantiles in units of a volatility forecast: filtered historical simulation (Barone-Adesi et al. 1999)
 
 
 def scaled(sample: Sample) -> FittedBaseline:
-    """In units of each window's own volatility (RiskMetrics 1996), or of its level and deviation."""
+    """In units of the window's volatility (RiskMetrics 1996), or of its level and deviation."""
     return _in_units(sample, _units_by(sample.history, window_normaliser(sample.target.kind)))
 
 
 def relative_har(sample: Sample) -> FittedBaseline:
-    """In units that HAR forecasts from each window's own level, which is where a model of scale `har` starts."""
+    """In units of a HAR forecast relative to the window's level: the start of a model with scale `har`."""
     try:
         learnt = learnt_of(sample.history.bars, sample.history.pipeline, sample.part, sample.levels)
         normaliser = fit_normaliser(learnt, "har")
@@ -137,7 +130,7 @@ def relative_har(sample: Sample) -> FittedBaseline:
 
 
 def own_scale(sample: Sample) -> FittedBaseline:
-    """In the model's own units: all that a network can know that has learnt nothing from its inputs."""
+    """In the model's own units: what a network knows that has learned nothing from its inputs."""
     return _in_units(sample, lambda windows: units_of(sample.history, windows))
 
 

@@ -1,4 +1,4 @@
-"""Baselines by regression on lags, averages and features, all symbols as one: ridge, and boosted trees."""
+"""Baselines by regression on lags, averages and features, pooled over symbols: ridge and boosted trees."""
 
 from typing import TYPE_CHECKING, Final
 
@@ -22,15 +22,15 @@ if TYPE_CHECKING:
 
 
 LAGS = (1, 2, 3, 4, 5, 10, 20)
-"""Days back of single values of the daily series."""
+"""Lags of the daily series, in days."""
 MEANS = (5, 22, 60)
-"""Days of its averages: HAR's week and month, and the window."""
+"""Lengths of its averages in days: HAR's week and month, and the window."""
 FEW = 5
-"""Days over which the features of the window are also averaged."""
+"""Days over which the features are averaged."""
 
 PENALTY: Final = 10.0
 FITTED_WINDOWS: Final = 50_000
-"""At most, which bounds time and memory: evenly spaced windows, where the sample has more."""
+"""Limit on windows, evenly spaced, which bounds time and memory."""
 
 ROUNDS: Final = 100
 SETTINGS: Final = {
@@ -48,10 +48,10 @@ SETTINGS: Final = {
 
 
 def regressors(history: History, asked: MeasuredWindows) -> FloatArray:
-    """[N, K] what is known on each window's day, measured from the window's own level at the first horizon.
+    """[N, K] regressors of each window, relative to its level at the first horizon.
 
-    Values and averages of the target's daily series and of its size, the window's level and volatility themselves, and
-    the features that a network reads: of the last session, and averaged over a week. 0 where unknown.
+    Lags and averages of the target's daily series and of its size, the window's level and volatility, and the network's
+    features: of the last session, and averaged over a week. 0 where unknown.
     """
     windows, pipeline = asked.windows, history.pipeline
     location, scale = asked.units.location[:, 0], asked.units.scale[:, 0] / pipeline.target.spread[0]
@@ -68,15 +68,15 @@ def regressors(history: History, asked: MeasuredWindows) -> FloatArray:
 
 
 def learnt_outcomes(history: History, asked: MeasuredWindows) -> FloatArray:
-    """[N, H] outcomes in the unit in which they are learnt; NaN where unknown."""
+    """[N, H] outcomes in the regression's units; NaN where unknown."""
     return learnt_units(history, asked).normalise(history.outcomes(asked.windows)[..., None])[..., 0]
 
 
 def learnt_units(history: History, asked: MeasuredWindows) -> Units:
-    """The units in which outcomes are learnt.
+    """The units of the regression.
 
-    Returns are learnt in units of the window's volatility, so that calm and wild days weigh alike. Log volatility is
-    learnt as its change from the window's mean: trees cannot go beyond the levels that they have seen.
+    Returns are in units of the window's volatility, which gives calm and wild days the same weight. Log volatility is
+    relative to the window's mean, because trees do not extrapolate.
     """
     units = asked.units
     if history.pipeline.target.kind is TargetKind.LOG_VOLATILITY:
@@ -85,7 +85,7 @@ def learnt_units(history: History, asked: MeasuredWindows) -> Units:
 
 
 def ridge(sample: Sample) -> FittedBaseline:
-    """The mean by ridge regression, the quantiles by those of its residuals, one regression per horizon."""
+    """Ridge regression of the mean and quantiles of its residuals, per horizon."""
     history = sample.history
     fits, spreads = _fitted_ridge(sample)
 
@@ -98,7 +98,7 @@ def ridge(sample: Sample) -> FittedBaseline:
 
 
 def _fitted_ridge(sample: Sample) -> "tuple[list[Pipeline], FloatArray]":
-    """A regression per horizon, and the quantiles of its residuals [H, Q]."""
+    """A regression per horizon, and quantiles of its residuals [H, Q]."""
     from sklearn.linear_model import Ridge
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import StandardScaler
@@ -120,10 +120,7 @@ RIDGE: Final = BaselineModel(name="ridge", estimator=ridge, package=Package(name
 
 
 def boosted(sample: Sample) -> FittedBaseline:
-    """LightGBM (Ke et al. 2017), one model per horizon and quantile; where they cross, they are put in order.
-
-    The same sample gives the same models.
-    """
+    """LightGBM (Ke et al. 2017), one deterministic model per horizon and quantile; crossings are sorted."""
     import lightgbm
 
     history = sample.history

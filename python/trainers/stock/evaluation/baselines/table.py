@@ -1,4 +1,4 @@
-"""The table of baselines, and which are compared with a model: those that target and installed packages allow."""
+"""All baselines, and those that target and installed packages allow."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -31,30 +31,30 @@ BASELINES: Final = (
     RIDGE,
     BOOSTED,
 )
-"""All of them; a new one is written in a file of its own, and gets a line here."""
+"""All baselines; add new ones here."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BaselinePlan:
-    """Baselines to fit, one at a time so that only one's forecasts are in memory, and what is left out."""
+    """The baselines to compare with a model."""
 
     baselines: tuple[BaselineModel, ...]
     notes: tuple[str, ...]
-    """Which are left out, and why."""
+    """Which baselines are left out, and why."""
 
     @property
     def rows(self) -> Iterator[tuple[BaselineModel, Fit]]:
-        """Each baseline in each of the ways in which it is compared with a model."""
+        """Each baseline with each of its fits."""
         return ((baseline, fit) for baseline in self.baselines for fit in baseline.fits)
 
 
 def all_baselines(kind: TargetKind) -> BaselinePlan:
-    """All of this target whose packages are installed."""
+    """All baselines of this target whose packages are installed."""
     return _plan({baseline: _missing(baseline) for baseline in _of_kind(kind)})
 
 
 def quick_baselines(kind: TargetKind, symbols: int) -> BaselinePlan:
-    """Those that take no longer than a few seconds for so many symbols; a training is scored against them."""
+    """The baselines that take at most a few seconds for so many symbols, for the scores at the end of a training."""
     return _plan({baseline: _slow(baseline, symbols) or _missing(baseline) for baseline in _of_kind(kind)})
 
 
@@ -63,7 +63,7 @@ def _of_kind(kind: TargetKind) -> Iterator[BaselineModel]:
 
 
 def _plan(left_out: dict[BaselineModel, str]) -> BaselinePlan:
-    """From why each is left out; empty where it is not."""
+    """Select the baselines with an empty reason; the others are left out."""
     return BaselinePlan(
         baselines=tuple(baseline for baseline, why in left_out.items() if not why),
         notes=tuple(f"{baseline.name} is left out{why}" for baseline, why in left_out.items() if why),
@@ -80,4 +80,4 @@ def _missing(baseline: BaselineModel) -> str:
 def _slow(baseline: BaselineModel, symbols: int) -> str:
     if symbols <= baseline.most_quick_symbols:
         return ""
-    return " of a training's scores, because it takes long; quantra evaluate has it"
+    return " of a training's scores because it is slow; quantra evaluate includes it"
