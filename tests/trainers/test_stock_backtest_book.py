@@ -300,16 +300,6 @@ def test_the_error_of_a_lead_over_four_days_is_the_hand_calculation() -> None:
     assert sharpe_lead(SHORT, other) == pytest.approx(expected)
 
 
-def test_returns_that_follow_each_other_have_a_larger_error() -> None:
-    steps = np.random.default_rng(0).standard_normal(4000)
-    series = np.zeros(4000)
-    for t in range(1, 4000):
-        series[t] = 0.5 * series[t - 1] + steps[t]
-    # The mean of such a series has (1 + 0.5) / (1 - 0.5) = 3 times the variance of an independent one.
-    assert mean_error(series, 30) / mean_error(series, 0) == pytest.approx(3**0.5, rel=0.1)
-    assert sharpe(series)[1] > 1.3 * sharpe(steps)[1]
-
-
 def pair_in_one_market(seed: int) -> tuple[FloatArray, FloatArray]:
     """Returns [500] of two books that hold the same market, and a little beside it."""
     random = np.random.default_rng(seed)
@@ -322,16 +312,6 @@ def test_the_error_of_a_lead_is_how_far_it_scatters_over_pairs_that_move_alike()
     assert errors.mean() < 0.5 * sharpe(pair_in_one_market(0)[0])[1]  # what moves both alike has cancelled out
     assert errors.mean() == pytest.approx(leads.std(), rel=0.1)
     assert leads.mean() == pytest.approx(0, abs=0.05)
-
-
-def test_a_book_has_no_lead_over_itself() -> None:
-    returns = 0.01 * np.random.default_rng(0).standard_normal(100)
-    assert sharpe_lead(returns, returns) == (0.0, 0.0)
-
-
-def test_losses_that_are_the_same_every_day_have_no_sharpe_ratio() -> None:
-    assert np.isnan(sharpe(np.full(30, -0.0001))[0])
-    assert np.isnan(sharpe_lead(np.full(30, -0.0001), np.arange(30.0))[0])
 
 
 def test_returns_that_never_move_have_no_sharpe_ratio() -> None:
@@ -361,11 +341,6 @@ def test_annual_volatility_grows_with_the_root_of_the_sessions() -> None:
 
 def test_costs_that_take_more_than_there_is_leave_nothing() -> None:
     assert performance(np.array([0.1, -1.2, 0.3, 0.0, 0.0])).annual_return == -1
-
-
-def test_a_session_that_earned_nothing_is_no_hit() -> None:
-    closes = np.array([[1.0], [1], [1], [2]])
-    assert figures_of(run_book(np.ones((4, 1)), closes, FREE)).hit_rate == pytest.approx(1 / 2)
 
 
 def test_figures_tell_net_exposure_and_returns_before_and_after_costs() -> None:

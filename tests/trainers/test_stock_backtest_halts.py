@@ -48,35 +48,12 @@ def test_a_halted_position_is_neither_bought_nor_sold_and_the_others_share_the_r
     np.testing.assert_allclose(book.traded, [0, 1, 0.42 + 0.42, 0.18 + 0.42, 0.8 / 1.4])
 
 
-def test_what_is_held_already_of_a_halted_stock_that_is_wanted_takes_nothing_from_the_others() -> None:
-    closes = np.array([[1.0, 1], [1, 1], [GONE, 1], [1, 1]])
-    book = run_book(always(0.25, 0.75, sessions=4), closes, FREE)
-    np.testing.assert_allclose(book.weights[1:], always(0.25, 0.75, sessions=3))
-
-
 def test_a_halted_stock_that_is_not_held_is_not_bought_and_leaves_the_others_as_decided() -> None:
     closes = np.array([[1.0, 1, 1], [GONE, 1, 1], [GONE, 1, 1], [1, 1, 1]])
     wanted = np.array([[0.5, 0.25, 0.25], [0, 0.2, -0.4], [0.5, 0, 0], [0, 0, 0]])
     book = run_book(wanted, closes, FREE)
     np.testing.assert_allclose(book.weights, [[0, 0, 0], [0, 0.25, 0.25], [0, 0.2, -0.4], [0.5, 0, 0]])
     assert not book.closed.any()
-
-
-def test_the_weight_of_a_halted_position_changes_only_with_the_rest_of_the_equity() -> None:
-    closes = np.array([[1.0, 1], [1, 1], [GONE, 2], [GONE, 1], [3, 1]])
-    book = run_book(always(0.5, 0.5, sessions=5), closes, ONCE)
-    np.testing.assert_allclose(book.weights[1:4], [[1 / 2, 1 / 2], [1 / 3, 2 / 3], [1 / 2, 1 / 2]])
-    np.testing.assert_allclose(book.gross, [0, 0, 0.5, -1 / 3, 1])
-
-
-def test_each_tranche_keeps_its_own_part_of_a_halted_position() -> None:
-    closes = np.array([[1.0, 1], [1, 1], [1, 1], [GONE, 1], [GONE, 1], [GONE, 1], [1.5, 1]])
-    wanted = np.array([[1.0, 0], [0.4, 0.2], [0, 1], [0, 0.6], [0, 0.2], [0, 0], [0, 0]])
-    book = run_book(wanted, closes, replace(FREE, horizon=2))
-    # Half of the book each. One tranche is locked up whole, so that closes 3 and 5 change nothing; the other has 0.2
-    # locked up, wants 0.3 at close 4, and can sell at close 6.
-    np.testing.assert_allclose(book.weights, [[0, 0], [0.5, 0], *[[0.7, 0.1]] * 4, [0.5 * 1.5 / 1.35, 0]])
-    np.testing.assert_allclose(book.gross, [0, 0, 0, 0, 0, 0, 0.35])
 
 
 def test_borrowing_is_paid_for_while_a_short_is_halted() -> None:

@@ -36,8 +36,6 @@ from trainers.stock.evaluation.baselines import (
     table,
 )
 from trainers.stock.evaluation.baselines.regression import regressors
-from trainers.stock.evaluation.comparison import pinball
-from trainers.stock.evaluation.evaluation_set import EvaluationSet
 
 FloatArray = NDArray[np.float64]
 
@@ -290,14 +288,6 @@ def test_ridge_solves_the_normal_equations_of_its_standardised_regressors(kind: 
     unit = scale * np.sqrt(5) if kind is TargetKind.LOG_RETURN else np.ones_like(scale)
     expected = location[:, None] + unit[:, None] * ((z @ weights + y.mean())[:, None] + residuals)
     np.testing.assert_allclose(made.forecasts["ridge"][:, 1], expected, rtol=1e-6, atol=1e-9)
-
-
-@pytest.mark.parametrize("name", [GARCH, HAR, "ridge", LIGHTGBM])
-def test_what_learns_of_volatility_beats_what_does_not(name: str) -> None:
-    found = history(TargetKind.LOG_VOLATILITY)
-    judged = EvaluationSet.of(found, found.windows(TEST), LEVELS)
-    losses = {each: pinball(judged, forecast).mean() for each, forecast in volatility_baselines().forecasts.items()}
-    assert losses[name] < 0.9 * losses["unconditional quantiles"]
 
 
 def test_empirical_quantiles_of_volatility_are_those_of_the_last_60_days() -> None:

@@ -30,9 +30,9 @@ from trainers.loop import Report
 from trainers.stock import Optimisation, Recipe, Trained, train
 from trainers.stock.backtest.refits import assembled
 from trainers.stock.data import History
-from trainers.stock.evaluation.baselines import SCALED, BaselineModel, BaselinePlan, Fit, FittedBaseline, table
+from trainers.stock.evaluation.baselines import SCALED, BaselineModel, BaselinePlan, Fit, FittedBaseline
 from trainers.stock.evaluation.baselines.baseline import Sample
-from trainers.stock.evaluation.baselines.quantiles import UNCONDITIONAL, ZERO_RETURN
+from trainers.stock.evaluation.baselines.quantiles import ZERO_RETURN
 from trainers.stock.evaluation.bound_model import bind_model
 from trainers.stock.evaluation.calibration import ForecastWindows, adaptive_forecasts
 from trainers.stock.evaluation.command import evaluate_command
@@ -40,9 +40,8 @@ from trainers.stock.evaluation.evaluate import OURS, EvaluationSettings, evaluat
 from trainers.stock.evaluation.evaluation import Evaluation
 from trainers.stock.evaluation.evaluation_set import EvaluationSet
 from trainers.stock.evaluation.forecasts import forecasts_of
-from trainers.stock.evaluation.page import render_evaluation
 from trainers.stock.evaluation.scores import Role, score
-from trainers.stock.evaluation.seen import seen_until, splits_of, unseen_part
+from trainers.stock.evaluation.seen import splits_of, unseen_part
 from trainers.stock.splits import Part
 from trainers.stock.training_data import Material
 
@@ -132,23 +131,6 @@ def place(session: int) -> int:
 
 
 # --- what comes out
-
-
-def test_a_new_baseline_is_one_line_of_the_table(trained: Trained, monkeypatch: pytest.MonkeyPatch) -> None:
-    def tripled(sample: Sample) -> FittedBaseline:
-        plain = UNCONDITIONAL.estimator(sample)
-        return FittedBaseline(quantiles=lambda asked: 3 * plain.quantiles(asked))
-
-    new = BaselineModel(name="tripled quantiles", estimator=tripled)
-    monkeypatch.setattr(table, "BASELINES", (ZERO_RETURN, SCALED, new))
-    evaluation = evaluated(trained)
-
-    names = {"tripled quantiles, calibrated", "tripled quantiles, refitted"}
-    assert names < {row.name for row in evaluation.rows}
-    assert names < {row.baseline for row in evaluation.comparisons}
-    assert names < set(evaluation.skill.rivals)
-    page = render_evaluation("demo/1", evaluation)
-    assert all(name in page for name in names)
 
 
 def test_the_model_and_all_baselines_stand_in_one_table_best_first(found: Evaluation) -> None:
@@ -254,23 +236,12 @@ def test_adaptive_offsets_walk_on_from_the_calibration_part(trained: Trained, fo
     assert found.calibration.adaptive == score(judged, moved, name="adaptive", role=Role.VARIANT)
 
 
-def test_the_histogram_is_that_of_the_forecasts_as_they_are_served(found: Evaluation) -> None:
-    for histogram, scores in zip(found.pit, found.calibration.after.horizons, strict=True):
-        assert histogram.shares[0].value == pytest.approx(scores.below[0].value)
-        assert histogram.shares[-1].value == pytest.approx(1 - scores.below[-1].value)
-
-
 def test_skill_is_that_of_the_forecasts_as_they_are_served_over_the_best_baseline(found: Evaluation) -> None:
     means = {row.name: row.mean.value for row in found.rows}
     assert found.skill.baseline == min(means.keys() - {OURS}, key=lambda name: means[name])
     assert found.skill.improvement.value == pytest.approx(1 - means[OURS] / means[found.skill.baseline])
     for one in found.comparisons:
         assert one.improvement.value == pytest.approx(1 - means[OURS] / means[one.baseline])
-
-
-@pytest.mark.usefixtures("few_baselines")
-def test_adaptive_offsets_are_made_when_asked_for(trained: Trained) -> None:
-    assert evaluated(trained).calibration.adaptive is None
 
 
 def test_the_card_of_a_training_tells_winkler_scores_before_and_after_its_offsets(trained: Trained) -> None:
@@ -417,27 +388,41 @@ def test_compared_with_an_ensemble_they_know_what_any_of_its_members_has_seen(
 # --- what is refused, and what is said
 
 
+@pytest.mark.parametrize(
+    ("start", "end", "error", "message"),
+    [
+        (LAST_SEEN, None, InSampleError, r"2012-08-27.*seen labels up to 2012-08-27.*is 2012-08-28"),
+        (None, LAST_SEEN, InSampleError, r"days end on 2012-08-27.*is 2012-08-28"),
+        (20121001, 20120928, ConfigurationError, "last decision day, 2012-09-28, is before the first, 2012-10-01"),
+    ],
+)
+def test_invalid_decision_days_are_refused(
+    trained: Trained, start: int | None, end: int | None, error: type[Exception], message: str
+) -> None:
+    with pytest.raises(error, match=message):
+        evaluated(trained, wanted=replace(ALONE, start=start, end=end))
+
+
 @pytest.mark.usefixtures("few_baselines")
-def test_days_that_were_seen_are_refused_with_the_first_day_that_is_allowed(trained: Trained) -> None:
-    told = r"2012-08-27.*seen labels up to 2012-08-27.*is 2012-08-28"
-    with pytest.raises(InSampleError, match=told):
-        evaluated(trained, wanted=replace(ALONE, start=LAST_SEEN))
-    assert evaluated(trained, wanted=replace(ALONE, start=FIRST_ALLOWED)).days.first == FIRST_ALLOWED
+@pytest.mark.parametrize(
+    ("first", "last", "value", "note"),
+    [
+        (20120401, None, 50.0, "GOOG never moves on the evaluated days"),
+        (20121112, 20121119, np.nan, "GOOG lacks 5 bars on the evaluated days: outcomes that need them are left out"),
+        (20120801, None, np.nan, "GOOG has no window on the evaluated days"),
+    ],
+)
+def test_a_symbol_with_incomplete_bars_is_noted(
+    trained: Trained, first: int, last: int | None, value: float, note: str
+) -> None:
+    found = evaluated(trained, changed(bars(), 1, slice(place(first), None if last is None else place(last)), value))
+    assert note in found.notes
+    json.dumps(found.to_json(), allow_nan=False)
 
 
 def test_bars_of_the_training_alone_are_refused_with_the_first_day_that_is_allowed(trained: Trained) -> None:
     with pytest.raises(InSampleError, match=r"bars end on 2012-08-27.*first allowed decision day is 2012-08-28"):
         evaluated(trained, bars().until(LAST_SEEN))
-
-
-def test_an_end_among_the_days_that_were_seen_is_refused_as_a_start_is(trained: Trained) -> None:
-    with pytest.raises(InSampleError, match=r"days end on 2012-08-27.*is 2012-08-28"):
-        evaluated(trained, wanted=replace(ALONE, end=LAST_SEEN))
-
-
-def test_an_end_before_the_start_is_refused(trained: Trained) -> None:
-    with pytest.raises(ConfigurationError, match="last decision day, 2012-09-28, is before the first, 2012-10-01"):
-        evaluated(trained, wanted=replace(ALONE, start=20121001, end=20120928))
 
 
 @pytest.mark.usefixtures("few_baselines")
@@ -468,35 +453,12 @@ def test_prices_that_never_move_are_refused(trained: Trained) -> None:
 
 
 @pytest.mark.usefixtures("few_baselines")
-def test_one_symbol_that_never_moves_is_judged_and_noted(trained: Trained) -> None:
-    found = evaluated(trained, changed(bars(), 1, slice(place(20120401), None), 50.0))
-    assert "GOOG never moves on the evaluated days" in found.notes
-    json.dumps(found.to_json(), allow_nan=False)
-
-
-@pytest.mark.usefixtures("few_baselines")
 def test_a_delisted_stock_is_judged_up_to_its_last_outcomes(trained: Trained) -> None:
     last = place(20121130)
     found = evaluated(trained, changed(bars(), 1, slice(last + 1, None), np.nan))
     apple, google = found.by_symbol
     assert apple.windows - google.windows == place(found.days.last) - (last - 1)
     assert any(note.startswith("GOOG has no bar after 2012-11-30") for note in found.notes)
-
-
-@pytest.mark.usefixtures("few_baselines")
-def test_a_symbol_with_a_gap_is_judged_without_the_outcomes_that_need_it(trained: Trained) -> None:
-    gap = slice(place(20121112), place(20121119))
-    found = evaluated(trained, changed(bars(), 1, gap, np.nan))
-    apple, google = found.by_symbol
-    assert google.windows < apple.windows
-    assert "GOOG lacks 5 bars on the evaluated days: outcomes that need them are left out" in found.notes
-
-
-@pytest.mark.usefixtures("few_baselines")
-def test_a_symbol_without_any_bar_in_these_days_is_noted(trained: Trained) -> None:
-    found = evaluated(trained, changed(bars(), 1, slice(place(20120801), None), np.nan))
-    assert "GOOG has no window on the evaluated days" in found.notes
-    assert [row.symbol for row in found.by_symbol] == ["AAPL"]
 
 
 def test_bars_without_the_training_part_are_refused(trained: Trained) -> None:
@@ -513,12 +475,6 @@ def test_bars_from_before_the_models_calendar_change_none_of_its_scores(trained:
     assert longer.calibration == own.calibration
 
 
-@pytest.mark.usefixtures("few_baselines")
-def test_bars_with_less_of_the_training_part_are_judged_and_it_is_noted(trained: Trained) -> None:
-    found = evaluated(trained, bars().last(800))
-    assert any(note.endswith("the baselines are fitted on the rest of it") for note in found.notes)
-
-
 def test_a_bar_on_no_session_of_the_calendar_is_refused(trained: Trained) -> None:
     sessions = bars().sessions.copy()
     sessions[place(20121224)] = 20121225
@@ -531,22 +487,11 @@ def test_a_card_without_splits_is_refused() -> None:
         splits_of({})
 
 
-def test_the_last_label_seen_is_that_of_the_latest_of_three_parts(trained: Trained) -> None:
-    splits = splits_of(trained.card)
-    assert seen_until(splits) == splits.calibration.last == LAST_SEEN
-
-
 @pytest.mark.parametrize("lag", [0, 1])
 def test_the_part_that_is_judged_holds_the_targets_of_the_first_allowed_decision(trained: Trained, lag: int) -> None:
     target = Target(horizons=(1, 3), lag=lag)
     part = unseen_part(bars().sessions, LAST_SEEN, target, loaded(trained).pipeline.calendar)
     assert part.first == int(bars().sessions[place(FIRST_ALLOWED) + lag + 1])
-
-
-@pytest.mark.parametrize("level", [0.0, 1.0])
-def test_a_quantile_of_0_or_1_is_refused(level: float) -> None:
-    with pytest.raises(ConfigurationError, match="must be ascending levels between 0 and 1"):
-        replace(RECIPE, quantiles=tuple(sorted((level, 0.5))))
 
 
 def test_a_training_imports_no_package_of_a_baseline_before_it_scores() -> None:

@@ -92,16 +92,6 @@ def test_each_side_of_the_band_is_dear_by_its_own_tail() -> None:
         assert found[0, 0] == pytest.approx(3.0 + missed)
 
 
-def test_winkler_is_least_for_the_true_quantiles() -> None:
-    outcomes = np.random.default_rng(0).normal(size=(20000, 1))
-    true = NormalDist().inv_cdf(0.9)
-
-    def mean(width: float) -> float:
-        return float(winkler(judged(outcomes), np.broadcast_to([-width, 0, width], (20000, 1, 3))).mean())
-
-    assert mean(true) < min(mean(0.9 * true), mean(1.1 * true))
-
-
 def test_an_outcome_on_the_edge_of_the_band_is_inside() -> None:
     quantiles = np.broadcast_to([-1.0, 0.0, 2.0], (5, 1, 3))
     outcomes = np.array([[-1.0], [2.0], [-1.01], [2.01], [np.nan]])
@@ -242,11 +232,6 @@ def test_scores_of_a_ranking_model_are_correlated_in_place_of_its_medians() -> N
 # --- comparisons
 
 
-def test_an_interval_holds_nine_tenths_of_the_resamples() -> None:
-    found = interval(50.0, np.arange(101.0))
-    assert (found.lower, found.value, found.upper) == pytest.approx((5.0, 50.0, 95.0))
-
-
 def newey_west_by_hand(daily: FloatArray, lag: int) -> float:
     """Newey & West 1987, eq. 5, of a mean."""
     e = daily - daily.mean()
@@ -254,12 +239,6 @@ def newey_west_by_hand(daily: FloatArray, lag: int) -> float:
     for k in range(1, lag + 1):
         variance += 2 * (1 - k / (lag + 1)) * (e[k:] @ e[:-k]) / len(e)
     return float(np.sqrt(variance / len(e)))
-
-
-def test_newey_west_errors_are_those_of_the_formula() -> None:
-    daily = np.convolve(np.random.default_rng(5).normal(size=400), np.ones(5), mode="valid")
-    found = newey_west(np.append(daily, np.nan), 10)
-    assert found == pytest.approx((daily.mean(), newey_west_by_hand(daily, 10)))
 
 
 SHORT = np.array([2.0, 4.0, 3.0, 7.0])

@@ -113,14 +113,6 @@ def test_intervals_hold_the_true_mean_of_autocorrelated_days_about_nine_times_in
     assert 0.8 <= np.mean(held) <= 0.97
 
 
-def test_intervals_that_drew_single_days_would_hold_it_far_too_rarely() -> None:
-    def naive(series: FloatArray) -> bool:
-        means = np.random.default_rng(0).choice(series[:, 0], (400, len(series))).mean(axis=1)
-        return bool(np.quantile(means, 0.05) <= 0.0 <= np.quantile(means, 0.95))
-
-    assert np.mean([naive(autoregressive(240, 0.5, seed)) for seed in range(60)]) < 0.75
-
-
 def overlapping(days: int, seed: int) -> tuple[EvaluationSet, FloatArray, FloatArray]:
     """Outcomes of 20 days, asked daily, and losses [N, 1] of a band too narrow and of one as bad that is too wide."""
     walk = np.cumsum(np.random.default_rng(seed).normal(size=days + 20))
@@ -192,20 +184,6 @@ def test_the_model_is_compared_with_the_best_of_all_rivals_wherever_it_stands(pl
     assert found.baseline == names[place]
     assert found.rivals == names
     assert found.improvement == alone.improvement
-
-
-def test_the_sentence_says_what_the_skill_is_told_against_and_on_which_days() -> None:
-    outcomes = normal_outcomes(28)
-    found = judged(outcomes)
-    contest = Contest(
-        replace(found, positions=found.positions[2:], outcomes=outcomes[2:]), outcomes[2:] ** 2, "members"
-    )
-    for name in ("long", "short"):
-        contest.add(name, outcomes[2:] ** 2)
-    told = contest.skill
-    assert (told.first_day, told.last_day) == (20000103, 20000128)
-    assert "2000-01-03 to 2000-01-28" in told.sentence
-    assert "that of the best of 2 members, long;" in told.sentence
 
 
 def test_a_split_of_a_few_days_gives_no_verdict_but_an_interval_that_is_no_point() -> None:
