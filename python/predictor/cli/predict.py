@@ -160,7 +160,7 @@ Symbols = Annotated[
 
 
 @with_flags
-def predict(  # noqa: PLR0913 - one argument a group of flags
+def predict(
     *,
     bars: BarsFlags,
     source: SourceFlags,
@@ -191,7 +191,7 @@ def predict(  # noqa: PLR0913 - one argument a group of flags
 
 
 @with_flags
-def explain(  # noqa: PLR0913 - one argument a group of flags
+def explain(
     *,
     bars: BarsFlags,
     source: SourceFlags,

@@ -78,7 +78,7 @@ def cache(
 
 
 @with_flags
-def train(  # noqa: PLR0913 - one argument a flag
+def train(
     *,
     images: Annotated[
         Path,

@@ -32,7 +32,7 @@ Page = Annotated[
 
 
 @with_flags
-def sample(  # noqa: PLR0913 - one argument a flag
+def sample(
     *,
     model: ModelArgument,
     prompt: Annotated[str, Flag("What is to be seen.")],

@@ -71,7 +71,7 @@ class Keeping:
     """How many of the newest stay."""
 
 
-def train(  # noqa: PLR0913 - what shows the work may be left out
+def train(
     material: Material,
     recipe: Recipe,
     out: Path,

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 @with_flags
-def prepare(  # noqa: PLR0913 - one argument a flag
+def prepare(
     *,
     recordings: Annotated[
         Path,

@@ -100,7 +100,7 @@ class Accumulator(Generic[Batch]):
         shortages: How often memory has run out.
     """
 
-    def __init__(  # noqa: PLR0913  its parts, by name
+    def __init__(
         self,
         phase: Phase[Batch],
         foreign: Iterable[Parameter],

@@ -47,7 +47,7 @@ class Effort:
 
 
 @with_flags
-def tune_stock(  # noqa: PLR0913 - one argument a group of flags
+def tune_stock(
     *,
     bars: BarsFlags,
     out: Annotated[Path, Flag("Folder of the best model's artifact; it must not exist.")],
