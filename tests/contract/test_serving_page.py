@@ -1,4 +1,4 @@
-"""docs/serving.md and SECURITY.md: what they show runs, their tables say what the code says."""
+"""docs/serving.md, docs/client.md and SECURITY.md: their examples run, and their tables match the code."""
 
 import json
 import re
@@ -27,9 +27,10 @@ from predictor.server import ServerLimits
 from predictor.wire import limits as of_requests
 from trainers.cli.commands import app
 
-PAGE = (ROOT / "docs" / "serving.md").read_text(encoding="utf-8")
+SERVING = (ROOT / "docs" / "serving.md").read_text(encoding="utf-8")
+CLIENT = (ROOT / "docs" / "client.md").read_text(encoding="utf-8")
 SECURITY = (ROOT / "SECURITY.md").read_text(encoding="utf-8")
-BLOCKS = re.findall(r"^```(bash|python|csharp)\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+BLOCKS = re.findall(r"^```(bash|python|csharp)\n(.*?)^```", SERVING + CLIENT, re.MULTILINE | re.DOTALL)
 PORTS: tuple[str, ...] = ("50051", "50052", "50053", "50054")
 UNITS = {"": 1, "s": 1, "symbols": 1, "KiB": 1024, "MiB": 1024**2}
 
@@ -104,7 +105,7 @@ def grpcurl(words: list[str]) -> object:
 def test_the_table_of_flags_has_those_of_serve_with_their_defaults() -> None:
     group: Any = typer.main.get_command(app)
     _, serve, _ = group.resolve_command(typer.Context(group), ["serve"])
-    told = {flag.strip("`"): default.strip("`") for flag, default, _ in rows(PAGE, "flag")}
+    told = {flag.strip("`"): default.strip("`") for flag, default, _ in rows(SERVING, "flag")}
     assert set(told) == {option.opts[0] for option in serve.params}
     assert [option.opts[0] for option in serve.params if told[option.opts[0]] not in shown(option.default)] == []
 
@@ -119,7 +120,7 @@ def shown(default: object) -> set[str]:
 def test_the_table_of_refusals_has_every_status_and_reasons_that_there_are() -> None:
     table = [
         (status.strip("`"), reason)
-        for status, reasons, *_ in rows(PAGE, "status")
+        for status, reasons, *_ in rows(CLIENT, "status")
         for reason in re.findall(r"`(\w+)`", reasons)
     ]
     assert set(table) <= {(answer.status.value, answer.reason) for answer in ANSWERS.values()}
