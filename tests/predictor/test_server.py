@@ -37,6 +37,7 @@ from predictor.errors import (
 from predictor.forecast import Forecast
 from predictor.global_importance import GlobalQuery
 from predictor.instance import Instance
+from predictor.limits import ServiceLimits
 from predictor.server import Address, ServerLimits, ServerSettings
 from predictor.server.listener import Listener
 from predictor.server.servicer import STATUS_CODES
@@ -553,6 +554,11 @@ def test_bounds_that_let_nothing_through_are_refused(name: str) -> None:
     none: dict[str, Any] = {name: 0}
     with pytest.raises(ConfigurationError, match=f"{name} is 0, but must be at least 1"):
         ServerLimits(**none)
+
+
+def test_a_time_limit_of_explanations_below_a_second_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match=r"explanation_s is 0.5 seconds, but must be at least 1"):
+        ServiceLimits(explanation_s=0.5)
 
 
 def test_a_negative_drain_time_is_refused() -> None:
