@@ -32,11 +32,11 @@ from predictor.model import output_map
 from predictor.networks import Inputs
 from trainers.demo.market import CALENDAR, real_bars
 from trainers.loop import Report
-from trainers.stock.data import History, Windows
-from trainers.stock.recipe import Optimisation, Recipe, Scale
-from trainers.stock.splits import Splits
+from trainers.stock.data import History, TrainingWindows
+from trainers.stock.recipe import Optimisation, Scale, StockRecipe
+from trainers.stock.splits import DataSplits
 from trainers.stock.training import train
-from trainers.stock.training_data import Material
+from trainers.stock.training_data import TrainingMaterial
 
 Point = tuple[int, int]
 
@@ -56,18 +56,18 @@ def unwatched(reports: Iterable[Report]) -> Iterator[Report]:
     yield from reports
 
 
-def trained(bars: BarPanel, recipe: Recipe) -> Artifact:
+def trained(bars: BarPanel, recipe: StockRecipe) -> Artifact:
     with tempfile.TemporaryDirectory() as folder:
-        made = train(Material(bars, default_features()), recipe, Path(folder) / "model", consume=unwatched)
+        made = train(TrainingMaterial(bars, default_features()), recipe, Path(folder) / "model", consume=unwatched)
         return artifact.load(made.folder).artifact
 
 
-def test_windows(bars: BarPanel, made: Artifact, recipe: Recipe, rows: int) -> Inputs:
+def test_windows(bars: BarPanel, made: Artifact, recipe: StockRecipe, rows: int) -> Inputs:
     """Windows spread evenly over the test years."""
     history = History(bars, made.pipeline)
-    every = history.windows(Splits.by_shares(bars.sessions, recipe.shares).test)
+    every = history.windows(DataSplits.by_shares(bars.sessions, recipe.shares).test)
     chosen = np.linspace(0, len(every) - 1, rows).astype(np.int64)
-    return history.gather(Windows(symbols=every.symbols[chosen], positions=every.positions[chosen])).inputs
+    return history.gather(TrainingWindows(symbols=every.symbols[chosen], positions=every.positions[chosen])).inputs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -209,7 +209,7 @@ def counted(name: str, made: Artifact, inputs: Inputs) -> Row:
 def rows_of(scale: Scale, *, quick: bool) -> list[Row]:
     """Those of one model."""
     optimisation = Optimisation(max_epochs=1, device="cpu") if quick else Optimisation(device="cpu")
-    recipe = Recipe(calendar=CALENDAR, scale=scale, optimisation=optimisation)
+    recipe = StockRecipe(calendar=CALENDAR, scale=scale, optimisation=optimisation)
     bars, rounds, many, most = real_bars(), 1 if quick else 9, 4 if quick else 32, 8 if quick else COUNTED
     made = trained(bars, recipe)
     rows = [counted(scale, made, test_windows(bars, made, recipe, most))]

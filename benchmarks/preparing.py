@@ -22,7 +22,7 @@ from predictor.forecaster import Forecaster
 from predictor.golden import LONG_AFTER
 from predictor.inference import use_threads
 from predictor.instance import NEVER, Instance
-from predictor.model import Model, Prepared
+from predictor.model import Model, PreparedInstance
 from predictor.registry import Runtime, load_model
 from predictor.wire import instances
 
@@ -41,7 +41,7 @@ class Work:
     door: Forecaster
     bars: BarPanel
 
-    def forward(self, prepared: Prepared) -> None:
+    def forward(self, prepared: PreparedInstance) -> None:
         """The network alone, in as many rows at once as it is served with."""
         self.model.engine.units(prepared.inputs)
 

@@ -26,7 +26,7 @@ from predictor.explain import NODE_COUNTS, Contributions, integrated_gradients
 from predictor.instance import Deadline
 from predictor.networks import Inputs, kind_named
 from trainers.demo.market import CALENDAR, real_bars
-from trainers.stock.recipe import Optimisation, Recipe, Scale, optimisation_of
+from trainers.stock.recipe import Optimisation, Scale, StockRecipe, optimisation_of
 
 FloatArray = NDArray[np.float64]
 
@@ -42,19 +42,21 @@ class Chosen:
     """A model to train."""
 
     name: str
-    recipe: Recipe
+    recipe: StockRecipe
 
 
 def chosen(*, quick: bool) -> list[Chosen]:
     """Kinds and scales, each with another seed; and an LSTM that was trained too long at ten times the rate."""
     hot = Optimisation(max_epochs=15, patience=15, learning_rate=3e-3, device="cpu")
     found = [
-        Chosen(name="lstm, window, overtrained", recipe=Recipe(scale="window", calendar=CALENDAR, optimisation=hot)),
+        Chosen(
+            name="lstm, window, overtrained", recipe=StockRecipe(scale="window", calendar=CALENDAR, optimisation=hot)
+        ),
     ]
     for seed, (kind, scale) in enumerate(product(KINDS, SCALES)):
         optimisation = replace(optimisation_of(kind), device="cpu", seed=seed)
         config = kind_named(kind).config()
-        recipe = Recipe(kind=kind, config=config, scale=scale, calendar=CALENDAR, optimisation=optimisation)
+        recipe = StockRecipe(kind=kind, config=config, scale=scale, calendar=CALENDAR, optimisation=optimisation)
         found.append(Chosen(name=f"{kind}, {scale}", recipe=recipe))
     if quick:
         short = replace(found[1].recipe.optimisation, max_epochs=1)

@@ -21,9 +21,9 @@ from predictor.features import default_features
 from predictor.networks import Target, TargetKind, pinball_loss
 from trainers.demo.market import CALENDAR, real_bars
 from trainers.loop import Report
-from trainers.stock.data import History, Windows
+from trainers.stock.data import History, TrainingWindows
 from trainers.stock.fitting import fit, fit_pipeline, prepare
-from trainers.stock.recipe import Optimisation, Recipe, Scale
+from trainers.stock.recipe import Optimisation, Scale, StockRecipe
 
 SEEDS: Final = 3
 INDICES: Final = {"sp500": "SPX", "nasdaq": "IXIC"}
@@ -54,7 +54,7 @@ def indices() -> BarPanel:
     )
 
 
-def losses(bars: BarPanel, recipe: Recipe) -> tuple[float, float]:
+def losses(bars: BarPanel, recipe: StockRecipe) -> tuple[float, float]:
     """Loss of the start and of the best epoch on the selection part, in the target's unit."""
     splits = recipe.splits(bars.sessions)
     history = History(bars, fit_pipeline(bars, default_features(), recipe, splits))
@@ -66,7 +66,7 @@ def losses(bars: BarPanel, recipe: Recipe) -> tuple[float, float]:
 
 
 @torch.inference_mode()
-def _loss(network: torch.nn.Module, history: History, windows: Windows, recipe: Recipe) -> float:
+def _loss(network: torch.nn.Module, history: History, windows: TrainingWindows, recipe: StockRecipe) -> float:
     """Mean over windows and horizons; the scale of a horizon leaves its spread out, and so does the loss."""
     levels, parts = torch.tensor(recipe.quantiles), []
     for batch in history.batches(windows):
@@ -79,7 +79,7 @@ def _unwatched(reports: Iterable[Report]) -> Iterator[Report]:
     return iter(reports)
 
 
-def rows(name: str, bars: BarPanel, recipe: Recipe, seeds: int) -> Iterator[Row]:
+def rows(name: str, bars: BarPanel, recipe: StockRecipe, seeds: int) -> Iterator[Row]:
     """A row a scale: the mean over the seeds, and what its start has."""
     for scale in SCALES[recipe.target.kind]:
         tried = [replace(recipe, scale=scale, optimisation=Optimisation(seed=seed)) for seed in range(seeds)]
@@ -98,7 +98,9 @@ def main() -> int:
         row
         for name, bars in markets.items()
         for kind in TargetKind
-        for row in rows(name, bars, Recipe(calendar=CALENDAR, target=Target(kind=kind)), 1 if given.quick else SEEDS)
+        for row in rows(
+            name, bars, StockRecipe(calendar=CALENDAR, target=Target(kind=kind)), 1 if given.quick else SEEDS
+        )
     ]
     return publish(found, given.json)
 

@@ -11,7 +11,17 @@ from tempfile import TemporaryDirectory
 import torch
 from torch import Tensor, nn
 
-from trainers.loop import Checkpoints, EpochReport, Frozen, Loop, Loss, Phase, ResidentSource, Validation, take_weights
+from trainers.loop import (
+    Checkpoints,
+    EpochReport,
+    FrozenModule,
+    Loop,
+    Loss,
+    Phase,
+    ResidentSource,
+    Validation,
+    take_weights,
+)
 
 Waves = Callable[[Tensor], Tensor]
 
@@ -21,9 +31,9 @@ def body() -> nn.Module:
     return nn.Sequential(nn.Linear(1, 32), nn.Tanh(), nn.Linear(32, 32), nn.Tanh())
 
 
-def trained(body: nn.Module | Frozen, head: nn.Module, waves: Waves, folder: Path, *, lr: float) -> float:
+def trained(body: nn.Module | FrozenModule, head: nn.Module, waves: Waves, folder: Path, *, lr: float) -> float:
     """Train the head, and the body if it is not frozen; leave the best weights in them, and return their loss."""
-    network = nn.Sequential(body.module if isinstance(body, Frozen) else body, head)
+    network = nn.Sequential(body.module if isinstance(body, FrozenModule) else body, head)
     learning = [parameter for parameter in network.parameters() if parameter.requires_grad]
 
     def squared_error(x: Tensor) -> Loss:
@@ -54,7 +64,7 @@ def main() -> None:
         def waves(x: Tensor) -> Tensor:
             return torch.cat([x.sin(), x.cos()], dim=1)
 
-        loss = trained(Frozen(shared), head, waves, Path(place, "head"), lr=1e-2)
+        loss = trained(FrozenModule(shared), head, waves, Path(place, "head"), lr=1e-2)
         print(f"sine and cosine, the head alone: {loss:.5f}")
         shared.requires_grad_()  # no longer frozen
         print(f"sine and cosine, all of it: {trained(shared, head, waves, Path(place, 'all'), lr=3e-3):.5f}")

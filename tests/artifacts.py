@@ -15,8 +15,8 @@ from predictor import artifact, golden
 from predictor.artifact import Artifact, BaselineSpec, Conformal, Manifest
 from predictor.bars import BarPanel
 from predictor.features import FittedFeatures, default_features
-from predictor.model import Identity, Model
-from predictor.model.prepared import Prepared
+from predictor.model import Model, ModelIdentity
+from predictor.model.prepared import PreparedInstance
 from predictor.networks import (
     FittedLevel,
     FittedNormaliser,
@@ -101,7 +101,7 @@ def save_artifact(folder: Path, made: Artifact) -> Path:
 
 def small_model(made: Artifact, name: str = "small") -> Model:
     """The artifact as a model that answers."""
-    identity = Identity(name=name, version=1, weights_hash="0" * 64)
+    identity = ModelIdentity(name=name, version=1, weights_hash="0" * 64)
     return Model.assemble(identity, made, device=torch.device("cpu"), max_rows=256)
 
 
@@ -148,7 +148,7 @@ def constant_artifact(*, fitted: bool = False, seed: int = 0) -> Artifact:
     return replace(made, manifest=replace(made.manifest, baseline=baseline), weights=weights)
 
 
-def constant_rows(model: Model, prepared: Prepared, h: int, q: int) -> dict[str, NDArray[np.float64]]:
+def constant_rows(model: Model, prepared: PreparedInstance, h: int, q: int) -> dict[str, NDArray[np.float64]]:
     """What the levels of the constant LSTM contribute to a horizon and quantile, [N] each, by integration on paper.
 
     The forecast is location + spread * scale * (units + offset), where location, scale and offset go from the

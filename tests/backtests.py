@@ -2,14 +2,14 @@
 
 import numpy as np
 
-from trainers.stock.backtest import Backtest, Fold, Tactic, Terms
+from trainers.stock.backtest import Backtest, Fold, StrategySettings, TradingTerms
 from trainers.stock.backtest.book import run_book
-from trainers.stock.backtest.result import Track, track_of
+from trainers.stock.backtest.result import BookTrack, track_of
 
-TERMS = Terms(horizon=2, cost_bps=20, borrow_bps=100)
+TERMS = TradingTerms(horizon=2, cost_bps=20, borrow_bps=100)
 
 
-def track(name: str, seed: int, *, drift: float = 0.0) -> Track:
+def track(name: str, seed: int, *, drift: float = 0.0) -> BookTrack:
     """A book of random weights on random closes."""
     random = np.random.default_rng(seed)
     closes = np.exp(np.cumsum(drift + 0.01 * random.standard_normal((80, 3)), axis=0))
@@ -19,13 +19,13 @@ def track(name: str, seed: int, *, drift: float = 0.0) -> Track:
     return track_of(name, sessions, run_book(wanted, closes, TERMS), TERMS)
 
 
-def backtest(*, strategy: Track | None = None, note: str = "a note", symbol: str = "AAPL") -> Backtest:
+def backtest(*, strategy: BookTrack | None = None, note: str = "a note", symbol: str = "AAPL") -> Backtest:
     return Backtest(
         symbols=(symbol, "GOOG", "IBM"),
         forecasts=f"artifact of {symbol}",
         digest="ab" * 32,
         terms=TERMS,
-        tactic=Tactic(),
+        tactic=StrategySettings(),
         folds=(
             Fold(number=1, first=20110301, last=20110331, learn_first=20000301, learn_last=20110228),
             Fold(number=2, first=20110401, last=20110519, learn_first=20000301, learn_last=20110331),

@@ -13,33 +13,33 @@ from predictor.networks import Target, TargetKind
 from trainers.stock.data import History
 from trainers.stock.evaluation.baselines import (
     BaselineModel,
-    Fit,
+    FitScope,
     FittedBaseline,
     InformationSet,
     MeasuredWindows,
     all_baselines,
 )
 from trainers.stock.fitting import fit_pipeline
-from trainers.stock.recipe import Recipe
-from trainers.stock.splits import Part, Splits
+from trainers.stock.recipe import StockRecipe
+from trainers.stock.splits import DataSplits, SplitPart
 
 FloatArray = NDArray[np.float64]
 
 LEVELS: Final = (0.1, 0.5, 0.9)
 HORIZONS: Final = (1, 5)
 COLUMNS: Final = ("open", "high", "low", "close", "volume", "adj_close")
-TRAIN: Final = Part("train", 20070103, 20081231)
-TEST: Final = Part("test", 20090701, 20091231)
-SPLITS: Final = Splits(
+TRAIN: Final = SplitPart("train", 20070103, 20081231)
+TEST: Final = SplitPart("test", 20090701, 20091231)
+SPLITS: Final = DataSplits(
     train=TRAIN,
-    selection=Part("selection", 20090102, 20090331),
-    calibration=Part("calibration", 20090401, 20090630),
+    selection=SplitPart("selection", 20090102, 20090331),
+    calibration=SplitPart("calibration", 20090401, 20090630),
     test=TEST,
 )
 
 
 def history_of(panel: BarPanel, target: Target) -> History:
-    recipe = Recipe(calendar="XNYS", target=target, scale="window")
+    recipe = StockRecipe(calendar="XNYS", target=target, scale="window")
     return History(panel, fit_pipeline(panel, default_features(), recipe, SPLITS))
 
 
@@ -65,7 +65,7 @@ def riskmetrics(symbol: int, position: int) -> float:
     return float(np.sqrt((weights * last**2).sum() / weights.sum()))
 
 
-def asked_of(found: History, part: Part = TEST) -> MeasuredWindows:
+def asked_of(found: History, part: SplitPart = TEST) -> MeasuredWindows:
     return MeasuredWindows.of(found, found.windows(part))
 
 
@@ -79,6 +79,8 @@ def baseline_named(found: History, name: str) -> BaselineModel:
 
 
 @cache
-def fitted(found: History, name: str, fit: Fit = Fit.AS_IS, levels: tuple[float, ...] = LEVELS) -> FittedBaseline:
+def fitted(
+    found: History, name: str, fit: FitScope = FitScope.AS_IS, levels: tuple[float, ...] = LEVELS
+) -> FittedBaseline:
     """A baseline by its name; `AS_IS` is fitted on the training part and not moved."""
     return case_of(found, levels).fitted(baseline_named(found, name), fit)

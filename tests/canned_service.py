@@ -14,7 +14,7 @@ from predictor.forecast import Attribution, Explanation, Forecast, Outcome, RowK
 from predictor.global_importance import GlobalImportance, TargetImportance
 from predictor.instance import INTEGRATED_GRADIENTS, Deadline, Instance
 from predictor.internals import Internal, InternalAxis
-from predictor.service import Asked, AskedGlobalQuery, AskedQuery
+from predictor.service import ExplanationRequest, GlobalExplanationRequest, PredictionRequest
 
 _LONGEST_S = 30
 """A test that fails must not hold its process."""
@@ -44,18 +44,22 @@ class CannedService:
         return model_info()
 
     def predict(
-        self, reference: str, asked: Asked, deadline: Deadline, *, here: bool = False
+        self, reference: str, asked: PredictionRequest, deadline: Deadline, *, here: bool = False
     ) -> "Future[tuple[Outcome, ...]]":
         del here
         self.model(reference)
         return self._predicting.submit(self._predict, asked, deadline)
 
-    def explain(self, reference: str, asked: AskedQuery, deadline: Deadline) -> "Future[Explanation]":
+    def explain(self, reference: str, asked: ExplanationRequest, deadline: Deadline) -> "Future[Explanation]":
         self.model(reference)
         return self._explaining.submit(self._explain, asked, deadline)
 
     def explain_global(
-        self, reference: str, asked: AskedGlobalQuery, report: Callable[[GlobalImportance], None], deadline: Deadline
+        self,
+        reference: str,
+        asked: GlobalExplanationRequest,
+        report: Callable[[GlobalImportance], None],
+        deadline: Deadline,
     ) -> "Future[GlobalImportance]":
         self.model(reference)
         self.deadlines.append(deadline)
@@ -67,13 +71,13 @@ class CannedService:
         """Wait until all that was asked has its answer."""
         self._predicting.submit(lambda: None).result(_LONGEST_S)
 
-    def _predict(self, asked: Asked, deadline: Deadline) -> tuple[Outcome, ...]:
+    def _predict(self, asked: PredictionRequest, deadline: Deadline) -> tuple[Outcome, ...]:
         self.deadlines.append(deadline)
         self.begun.set()
         self.predictions_released.wait(_LONGEST_S)
         return tuple(one if isinstance(one, QuantraError) else self._answer(one) for one in asked.instances())
 
-    def _explain(self, asked: AskedQuery, deadline: Deadline) -> Explanation:
+    def _explain(self, asked: ExplanationRequest, deadline: Deadline) -> Explanation:
         query = asked.query()
         self.deadlines.append(deadline)
         self.begun.set()

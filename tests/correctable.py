@@ -11,10 +11,10 @@ from tiny_voice import tiny_config
 from typer.testing import CliRunner
 
 from trainers.cli.commands import app
-from trainers.vits.corpus import Corpus
+from trainers.vits.corpus import SpeechCorpus
 from trainers.vits.judge import FOLDER, train_judge
-from trainers.vits.preparation import Entry, Preparation, prepare_clips
-from trainers.vits.versions import Versions
+from trainers.vits.preparation import CorpusSettings, RecordingEntry, prepare_clips
+from trainers.vits.versions import VoiceVersions
 from trainers.vits.voice import Voice
 
 KURDISH: Final = Path(__file__).parent / "fixtures" / "kurdish"
@@ -30,10 +30,10 @@ RUNNER: Final = CliRunner()
 
 def base_corpus(folder: Path) -> Path:
     """The base, prepared, with a judge that has hardly learnt anything."""
-    entries = [Entry(name, TEXTS[name], recording(name)) for name in BASE]
+    entries = [RecordingEntry(name, TEXTS[name], recording(name)) for name in BASE]
     vocabulary_of_all = {sign for text in TEXTS.values() for sign in text}
     numbers = {sign: number for number, sign in enumerate(("<pad>", *sorted(vocabulary_of_all), "<unk>"))}
-    corpus = prepare_clips(entries, folder, Preparation(selection=3, held_out=4, vocabulary=numbers))
+    corpus = prepare_clips(entries, folder, CorpusSettings(selection=3, held_out=4, vocabulary=numbers))
     train_judge(corpus, steps=1).save(folder / FOLDER)
     return folder
 
@@ -41,10 +41,10 @@ def base_corpus(folder: Path) -> Path:
 def new_voice(folder: Path, corpus: Path) -> Path:
     """A voice that has learnt nothing yet, as version 1."""
     torch.manual_seed(1)
-    vocabulary = Corpus.open(corpus).vocabulary
+    vocabulary = SpeechCorpus.open(corpus).vocabulary
     config = tiny_config(vocabulary=len(vocabulary))
     config.upsample_rates, config.upsample_kernel_sizes = [16, 16], [32, 32]
-    Versions(folder).add(Voice.fresh(config, vocabulary), {"steps": 0})
+    VoiceVersions(folder).add(Voice.fresh(config, vocabulary), {"steps": 0})
     return folder
 
 

@@ -18,19 +18,19 @@ from predictor.errors import shown_date
 from predictor.features import CovariateFields, default_features
 from predictor.networks import Target, build_network, kind_named
 from predictor.windows import Pipeline
-from trainers.stock import Recipe, Splits
+from trainers.stock import DataSplits, StockRecipe
 from trainers.stock.fitting import fit_pipeline
-from trainers.stock.splits import Part
+from trainers.stock.splits import SplitPart
 
 SYMBOLS = ("AAPL", "GOOG", "IBM")
 FIELDS = CovariateFields(observed=("short_interest", "credit_spread"), known=("rebalance",))
 TARGET = Target(horizons=(1, 5))
-RECIPE = Recipe(target=TARGET, calendar="XNYS", encoder_length=20)
-SPLITS = Splits(
-    train=Part("train", 20080102, 20090630),
-    selection=Part("selection", 20090701, 20091231),
-    calibration=Part("calibration", 20100104, 20100630),
-    test=Part("test", 20100701, 20101231),
+RECIPE = StockRecipe(target=TARGET, calendar="XNYS", encoder_length=20)
+SPLITS = DataSplits(
+    train=SplitPart("train", 20080102, 20090630),
+    selection=SplitPart("selection", 20090701, 20091231),
+    calibration=SplitPart("calibration", 20100104, 20100630),
+    test=SplitPart("test", 20100701, 20101231),
 )
 
 

@@ -11,7 +11,7 @@ from task_shape import TaskShape, Ways
 from torch import Tensor, nn
 from torch.optim.lr_scheduler import CosineAnnealingLR
 
-from trainers.loop import BySamples, Frozen, Loss, Phase, Precision, adamw
+from trainers.loop import FrozenModule, Loss, Phase, Precision, SampleSplitter, adamw
 
 PIXELS, LATENT, TOKENS, TIMES = 6, 4, 5, 10
 SIZES = (4, 3, 1, 5, 4)
@@ -68,10 +68,10 @@ def diffusion(ways: Ways) -> TaskShape:
 
     optimizer = adamw(denoiser.parameters(), lr=0.05)
     return TaskShape(
-        modules={"denoiser": denoiser, "vae": Frozen(vae), "text": Frozen(text)},
+        modules={"denoiser": denoiser, "vae": FrozenModule(vae), "text": FrozenModule(text)},
         phases=[Phase("denoiser", loss, denoiser.parameters(), optimizer, CosineAnnealingLR(optimizer, 20))],
         batches=[pictures(size, dtype) for size in SIZES],
-        cutting=BySamples(),
+        cutting=SampleSplitter(),
         precision=Precision(name="fp32", dtype=None, scaler=None, reason="a stand-in"),
         score=loss,
     )

@@ -9,7 +9,7 @@ from artifacts import random_weights, small_artifact, small_model
 from predictor import artifact, golden
 from predictor.artifact import Artifact, Conformal, EnsembleManifest, StoredArtifact
 from predictor.features import FittedFeatures
-from predictor.model import Ensemble, Identity
+from predictor.model import Ensemble, ModelIdentity
 from predictor.networks import Target, WindowNormaliser
 
 OFFSETS = ((-0.03, 0.0, 0.02), (-0.02, 0.0, 0.04), (0.01, 0.0, -0.01), (0.05, 0.0, 0.06))
@@ -67,4 +67,4 @@ def manifest_of(members: Mapping[str, StoredArtifact]) -> EnsembleManifest:
 def ensemble_of(manifest: EnsembleManifest, members: Mapping[str, StoredArtifact]) -> Ensemble:
     """The ensemble, ready to answer."""
     models = {name: small_model(member.artifact, name) for name, member in members.items()}
-    return Ensemble(Identity(name="joint", version=1, weights_hash="1" * 64), manifest, models)
+    return Ensemble(ModelIdentity(name="joint", version=1, weights_hash="1" * 64), manifest, models)

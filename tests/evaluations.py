@@ -4,14 +4,14 @@ from itertools import count
 from typing import Final
 
 from predictor.networks import Target, TargetKind
-from trainers.stock.evaluation.baselines import NAIVE, Fit
+from trainers.stock.evaluation.baselines import NAIVE, FitScope
 from trainers.stock.evaluation.calibration import CalibrationEffect
 from trainers.stock.evaluation.comparison import LossComparison, SkillScore
 from trainers.stock.evaluation.correlation import Correlation
-from trainers.stock.evaluation.evaluation import Evaluation, EvaluationPeriod
+from trainers.stock.evaluation.evaluation import EvaluationPeriod, ModelEvaluation
 from trainers.stock.evaluation.evaluation_set import Interval
-from trainers.stock.evaluation.scores import HorizonScores, ModelScores, Pit, Role, SymbolScores
-from trainers.stock.evaluation.seeds import Seeds, Spread
+from trainers.stock.evaluation.scores import HorizonScores, ModelScores, PitHistogram, ScoreRole, SymbolScores
+from trainers.stock.evaluation.seeds import SeedScores, SeedSpread
 
 HORIZONS: Final = (1, 5)
 LEVELS: Final = (0.1, 0.5, 0.9)
@@ -42,7 +42,7 @@ def horizon_scores(horizon: int, seed: int) -> HorizonScores:
     )
 
 
-def model_scores(name: str, role: Role, seed: int, fit: Fit | None = None) -> ModelScores:
+def model_scores(name: str, role: ScoreRole, seed: int, fit: FitScope | None = None) -> ModelScores:
     horizons = tuple(horizon_scores(horizon, seed) for horizon in HORIZONS)
     return ModelScores(name=name, role=role, fit=fit, mean=estimate(0.001 * seed), horizons=horizons)
 
@@ -63,8 +63,8 @@ def evaluation(
     adaptive: bool = False,
     symbol: str = "AAPL",
     note: str = "a note",
-) -> Evaluation:
-    return Evaluation(
+) -> ModelEvaluation:
+    return ModelEvaluation(
         unit="log return",
         target=Target(kind=KIND, horizons=HORIZONS),
         levels=LEVELS,
@@ -73,9 +73,9 @@ def evaluation(
         method="circular block bootstrap",
         correlated="across the days of a symbol",
         rows=(
-            model_scores("this model", Role.MODEL, 3),
-            model_scores(BEST_BASELINE, Role.BASELINE, 4, Fit.CALIBRATED),
-            model_scores(NAIVE[KIND], Role.BASELINE, 5, Fit.AS_IS),
+            model_scores("this model", ScoreRole.MODEL, 3),
+            model_scores(BEST_BASELINE, ScoreRole.BASELINE, 4, FitScope.CALIBRATED),
+            model_scores(NAIVE[KIND], ScoreRole.BASELINE, 5, FitScope.AS_IS),
         ),
         skill=SkillScore(
             baseline=BEST_BASELINE,
@@ -88,14 +88,14 @@ def evaluation(
         comparisons=(comparison(BEST_BASELINE, 0.021), comparison(NAIVE[KIND], 0.331)),
         calibration=CalibrationEffect(
             effective_blocks=(419.0, 83.0),
-            before=model_scores("without offsets", Role.VARIANT, 6),
-            after=model_scores("with its offsets", Role.VARIANT, 3),
-            adaptive=model_scores("adaptive", Role.VARIANT, 7) if adaptive else None,
+            before=model_scores("without offsets", ScoreRole.VARIANT, 6),
+            after=model_scores("with its offsets", ScoreRole.VARIANT, 3),
+            adaptive=model_scores("adaptive", ScoreRole.VARIANT, 7) if adaptive else None,
             gain=(estimate(0.0123), estimate(-0.0234)),
             adaptive_gain=(estimate(0.0345), estimate(-0.0456)) if adaptive else None,
         ),
         pit=tuple(
-            Pit(
+            PitHistogram(
                 horizon=horizon,
                 edges=(0.0, *LEVELS, 1.0),
                 expected=(0.1, 0.4, 0.4, 0.1),
@@ -118,12 +118,12 @@ def evaluation(
     )
 
 
-def seeds_spread() -> Seeds:
-    return Seeds(
+def seeds_spread() -> SeedScores:
+    return SeedScores(
         seeds=(0, 1, 2),
-        mean=Spread(mean=0.00307, sd=0.00011),
-        pinball=(Spread(mean=0.00313, sd=0.00012), Spread(mean=0.00357, sd=0.00013)),
-        band=(Spread(mean=0.7611, sd=0.0121), Spread(mean=0.7622, sd=0.0122)),
-        winkler=(Spread(mean=0.0131, sd=0.0014), Spread(mean=0.0151, sd=0.0015)),
+        mean=SeedSpread(mean=0.00307, sd=0.00011),
+        pinball=(SeedSpread(mean=0.00313, sd=0.00012), SeedSpread(mean=0.00357, sd=0.00013)),
+        band=(SeedSpread(mean=0.7611, sd=0.0121), SeedSpread(mean=0.7622, sd=0.0122)),
+        winkler=(SeedSpread(mean=0.0131, sd=0.0014), SeedSpread(mean=0.0151, sd=0.0015)),
         comparison=comparison(BEST_BASELINE, 0.0177),
     )

@@ -20,9 +20,9 @@ from trainers.loop import (
     Phase,
     Report,
     ResidentSource,
-    Run,
     Source,
     Stateful,
+    TrainingRun,
     Validation,
     WindowReport,
     seed_everything,
@@ -155,7 +155,7 @@ class Training:
         )
 
     def _followed(
-        self, run: Run[Tensor], validation: Validation[Tensor], pass_moment: Callable[[], None]
+        self, run: TrainingRun[Tensor], validation: Validation[Tensor], pass_moment: Callable[[], None]
     ) -> Iterator[Report]:
         """The reports, up to the end or to where validation no longer gets better."""
         train = self.source(samples(self.samples))

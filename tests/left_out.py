@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from trainers.media.errors import Extra
+from trainers.media.errors import OptionalExtra
 
 ROOT = Path(__file__).parents[1]
 HIDING = """
@@ -30,7 +30,7 @@ class LeftOut(pytest.Module):
         pytest.skip(self.reason, allow_module_level=True)
 
 
-def without(extra: Extra, path: Path, parent: pytest.Collector) -> pytest.Module | None:
+def without(extra: OptionalExtra, path: Path, parent: pytest.Collector) -> pytest.Module | None:
     """In the place of a file, one that says what is missing; None where nothing is."""
     missing = [name for name in extra.packages if find_spec(name) is None]
     if not missing:

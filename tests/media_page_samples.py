@@ -8,17 +8,17 @@ from typing import Final
 import torch
 from torch import Tensor
 
-from trainers.dit.evaluation import Evaluation as Drawing
-from trainers.dit.evaluation import Score, Telling
+from trainers.dit.evaluation import ClassifierAccuracy, RewardScore
+from trainers.dit.evaluation import ImageEvaluation as Drawing
 from trainers.dit.page import drawn_sheet, judged_sheet, render_sheet
-from trainers.media.curves import Curve
+from trainers.media.curves import TrainingCurve
 from trainers.media.page import write_page
-from trainers.vits.page import Evaluation, Heard, Unspoken, render_page
-from trainers.vits.spectrum import Framing
+from trainers.vits.page import FailedClip, TranscribedClip, VoiceEvaluation, render_page
+from trainers.vits.spectrum import FrameSettings
 
 _CLIPS: Final = 30
 _PROMPTS: Final = 30
-_FRAMING: Final = Framing()
+_FRAMING: Final = FrameSettings()
 
 
 def _wave(place: int, seconds: float) -> Tensor:
@@ -28,8 +28,8 @@ def _wave(place: int, seconds: float) -> Tensor:
     return 0.3 * torch.sin(2 * math.pi * (200 + 20 * place) * times) + 0.05 * noise
 
 
-def _clip(place: int) -> Heard:
-    return Heard(
+def _clip(place: int) -> TranscribedClip:
+    return TranscribedClip(
         name=f"clip-{place:04d}-with-a-rather-long-name-of-a-file",
         text="Ev hevokeke dirêj e ku divê li ser ekrana telefonê jî were xwendin, bêyî ku rûpel mezintir bibe.",
         spelling="ev hevokeke dirêj e ku divê li ser ekrana telefonê jî were xwendin",
@@ -44,7 +44,7 @@ def _clip(place: int) -> Heard:
 
 
 def _voice(path: Path) -> None:
-    found = Evaluation(
+    found = VoiceEvaluation(
         title="demo/3",
         voice="the voice in voices/demo/3, trained for 3,000 steps",
         corpus="held-out clips of corpora/one, SHA-256 of its contents 0123456789abcdef0123456789abcdef",
@@ -59,7 +59,7 @@ def _voice(path: Path) -> None:
         length_error=0.09,
         spoken=_CLIPS,
         clips=tuple(map(_clip, range(_CLIPS))),
-        unspoken=(Unspoken(name="b9", text="日本", reason="nothing of it is in the vocabulary"),),
+        unspoken=(FailedClip(name="b9", text="日本", reason="nothing of it is in the vocabulary"),),
     )
     write_page(path, render_page(found))
 
@@ -69,12 +69,12 @@ def _images(count: int, side: int) -> Tensor:
     return torch.rand(count, 3, side, side, generator=torch.Generator().manual_seed(side))
 
 
-def _curves() -> tuple[Curve, ...]:
+def _curves() -> tuple[TrainingCurve, ...]:
     loss = tuple((100.0 * step, 1.0 / (1 + step)) for step in range(40))
     reward = tuple((float(step), 0.5 + 0.01 * step) for step in range(20))
     return (
-        Curve(name="Loss", over="steps", points=loss, level=0.2, level_name="the best of before"),
-        Curve(name="SSIM, drawn to learn from", over="iterations of the tuning", points=reward),
+        TrainingCurve(name="Loss", over="steps", points=loss, level=0.2, level_name="the best of before"),
+        TrainingCurve(name="SSIM, drawn to learn from", over="iterations of the tuning", points=reward),
     )
 
 
@@ -86,8 +86,8 @@ def _sheet(path: Path) -> None:
         prompts=prompts,
         images=images,
         targets=1 - images,
-        scores=(Score("frechet", "Fréchet distance", 4.25, 1.5, is_distance=True, against=7),),
-        telling=Telling(told, prompts),
+        scores=(RewardScore("frechet", "Fréchet distance", 4.25, 1.5, is_distance=True, against=7),),
+        telling=ClassifierAccuracy(told, prompts),
     )
     write_page(path, render_sheet(judged_sheet("Evaluation of model", ("drawn with 4 steps",), found, _curves())))
 

@@ -9,8 +9,8 @@ import numpy as np
 import soundfile
 from numpy.typing import NDArray
 
-from trainers.vits.corpus import Corpus
-from trainers.vits.preparation import Preparation, prepare
+from trainers.vits.corpus import SpeechCorpus
+from trainers.vits.preparation import CorpusSettings, prepare
 
 RATE: Final = 16_000
 PER_LETTER: Final = 2_048
@@ -30,7 +30,7 @@ TEXTS: Final = {
 }
 """Ids and what is said; enough for three parts."""
 
-few = partial(Preparation, selection=1, held_out=1)
+few = partial(CorpusSettings, selection=1, held_out=1)
 """Settings for so few clips: one text to choose by, one to judge by."""
 
 
@@ -64,6 +64,6 @@ def write_recordings(folder: Path, texts: Mapping[str, str] = TEXTS, rate: int =
     return folder
 
 
-def prepared(folder: Path, texts: Mapping[str, str] = TEXTS) -> Corpus:
+def prepared(folder: Path, texts: Mapping[str, str] = TEXTS) -> SpeechCorpus:
     """Recordings made and prepared below a folder."""
     return prepare(write_recordings(folder / "source", texts), folder / "prepared", few())

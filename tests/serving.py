@@ -17,11 +17,11 @@ import grpc
 from watched_logs import SUITE
 
 from predictor.calls import Calls
-from predictor.calls.calls import Service
+from predictor.calls.calls import CallService
 from predictor.server import Address, Listening, ServerLimits
-from predictor.server.guard import Guard
+from predictor.server.guard import TokenGuard
 from predictor.server.listener import Listener
-from predictor.server.watching import Watching
+from predictor.server.watching import CallObservers
 
 ANY_PORT = Address("127.0.0.1", 0)
 
@@ -43,13 +43,13 @@ class Served:
 
 @contextmanager
 def serving(
-    service: Service,
+    service: CallService,
     limits: ServerLimits | None = None,
     calls: Calls | None = None,
     *,
     address: Listening = ANY_PORT,
-    watching: Watching | None = None,
-    guard: Guard | None = None,
+    watching: CallObservers | None = None,
+    guard: TokenGuard | None = None,
     credentials: grpc.ServerCredentials | None = None,
 ) -> Generator[Served]:
     """Serve until the block ends; on a free port of 127.0.0.1, if no other address is given.
@@ -75,7 +75,7 @@ def serving(
 
 
 async def _serve(
-    service: Service, address: Listening, made: Callable[[], Listener], calls: Calls, ready: "Future[Served]"
+    service: CallService, address: Listening, made: Callable[[], Listener], calls: Calls, ready: "Future[Served]"
 ) -> None:
     listener = made()
     port = listener.bind()

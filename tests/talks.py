@@ -10,10 +10,10 @@ from serving import serving
 
 from predictor._pb import prediction_pb2 as pb
 from predictor.calls import Calls
-from predictor.calls.calls import Service
+from predictor.calls.calls import CallService
 from predictor.calls.sessions import Sessions
 from predictor.client.failures import error_of
-from predictor.embed import Stream
+from predictor.embed import EmbeddedStream
 from predictor.errors import QuantraError
 from predictor.instance import Deadline
 from predictor.limits import ServiceLimits
@@ -93,7 +93,7 @@ class EmbeddedTalk:
 
     def __init__(self, calls: Calls, timeout_s: float | None) -> None:
         self._heard: SimpleQueue[bytes | None] = SimpleQueue()
-        self._stream = Stream(calls.open("PredictStream", Deadline.after(timeout_s), self._heard.put))
+        self._stream = EmbeddedStream(calls.open("PredictStream", Deadline.after(timeout_s), self._heard.put))
         self._stream.when_done(lambda: self._heard.put(None))
 
     def send(self, request: bytes) -> None:
@@ -141,7 +141,7 @@ class EmbeddedDoor:
 @contextmanager
 def door_of(
     kind: str,
-    service: Service,
+    service: CallService,
     limits: ServiceLimits | None = None,
     sessions: Callable[[], Sessions] | None = None,
 ) -> Generator[Door]:

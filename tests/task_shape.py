@@ -6,7 +6,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from trainers.loop import Cutting, Frozen, IterableSource, Loop, Loss, Phase, Precision, Validation
+from trainers.loop import BatchSplitter, FrozenModule, IterableSource, Loop, Loss, Phase, Precision, Validation
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,10 +42,10 @@ class TaskShape:
         score: What is validated, on the same batches.
     """
 
-    modules: Mapping[str, nn.Module | Frozen]
+    modules: Mapping[str, nn.Module | FrozenModule]
     phases: Sequence[Phase[Any]]
     batches: Sequence[Any]
-    cutting: Cutting[Any]
+    cutting: BatchSplitter[Any]
     precision: Precision
     score: Callable[[Any], Loss]
 

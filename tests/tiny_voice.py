@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from transformers import VitsConfig, VitsModel
 
-from trainers.vits.batches import Utterances
+from trainers.vits.batches import UtteranceBatch
 
 HOP, BINS, SLICE = 16, 513, 32
 PARTS = ("text_encoder", "duration_predictor", "flow", "posterior_encoder", "decoder")
@@ -51,13 +51,13 @@ def tiny_model(*, stochastic: bool = False, seed: int = 3) -> VitsModel:
     return VitsModel(tiny_config(stochastic=stochastic)).train()
 
 
-def utterances(frames: Sequence[int], tokens: Sequence[int], *, seed: int = 5) -> Utterances:
+def utterances(frames: Sequence[int], tokens: Sequence[int], *, seed: int = 5) -> UtteranceBatch:
     """Noise of these lengths; what each is like depends on its own place and the seed alone."""
     rows = [_utterance(f, t, seed * 100 + row) for row, (f, t) in enumerate(zip(frames, tokens, strict=True))]
     return joined(rows)
 
 
-def joined(rows: Sequence[tuple[Tensor, Tensor, int, Tensor]]) -> Utterances:
+def joined(rows: Sequence[tuple[Tensor, Tensor, int, Tensor]]) -> UtteranceBatch:
     """Rows of tokens, spectrum, start and slice, padded to the longest."""
     token_lengths = torch.tensor([len(tokens) for tokens, *_ in rows])
     frame_lengths = torch.tensor([spectrum.shape[1] for _, spectrum, *_ in rows])
@@ -67,7 +67,9 @@ def joined(rows: Sequence[tuple[Tensor, Tensor, int, Tensor]]) -> Utterances:
         padded[row, : len(tokens)] = tokens
         spectra[row, :, : spectrum.shape[1]] = spectrum
     starts = torch.tensor([start for *_, start, _ in rows])
-    return Utterances(padded, token_lengths, spectra, frame_lengths, starts, torch.stack([wave for *_, wave in rows]))
+    return UtteranceBatch(
+        padded, token_lengths, spectra, frame_lengths, starts, torch.stack([wave for *_, wave in rows])
+    )
 
 
 def _utterance(frames: int, tokens: int, seed: int) -> tuple[Tensor, Tensor, int, Tensor]:

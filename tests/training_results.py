@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from trainers.loop import CheckpointReport, EpochReport, Notice, Report, Run, Stateful, WindowReport
+from trainers.loop import CheckpointReport, EpochReport, Report, Stateful, TrainingNotice, TrainingRun, WindowReport
 
 MEASURED = ("seconds", "data_seconds", "peak_bytes")
 
@@ -37,7 +37,7 @@ class TrainingResult:
     kept: Mapping[str, Any]
 
 
-def result_of(run: Run[Any], kept: Mapping[str, Stateful] | None = None) -> TrainingResult:
+def result_of(run: TrainingRun[Any], kept: Mapping[str, Stateful] | None = None) -> TrainingResult:
     """What the run would leave if it ended now, and what the caller keeps."""
     setup = run._parts
     tensors = {
@@ -72,7 +72,7 @@ def reported(reports: Sequence[Report]) -> list[dict[str, Any]]:
 
 def messages(reports: Sequence[Report]) -> list[str]:
     """What the notices among the reports say."""
-    return [report.message for report in reports if isinstance(report, Notice)]
+    return [report.message for report in reports if isinstance(report, TrainingNotice)]
 
 
 def saved(reports: Sequence[Report]) -> list[CheckpointReport]:

@@ -15,7 +15,7 @@ from predictor.bars import BarPanel
 from predictor.catalog import ModelInfo
 from predictor.global_importance import GlobalImportance
 from predictor.instance import Deadline
-from predictor.service import Asked, AskedGlobalQuery, AskedQuery, PredictionService
+from predictor.service import ExplanationRequest, GlobalExplanationRequest, PredictionRequest, PredictionService
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
@@ -110,17 +110,21 @@ class Changing:
         return self._service.model(reference if "@" in reference else f"small@{self._told or self._versions[0]}")
 
     def predict(
-        self, reference: str, asked: Asked, deadline: Deadline, *, here: bool = False
+        self, reference: str, asked: PredictionRequest, deadline: Deadline, *, here: bool = False
     ) -> "Future[tuple[Outcome, ...]]":
         del here, reference
         return self._service.predict(self._next(), asked, deadline)
 
-    def explain(self, reference: str, asked: AskedQuery, deadline: Deadline) -> "Future[Explanation]":
+    def explain(self, reference: str, asked: ExplanationRequest, deadline: Deadline) -> "Future[Explanation]":
         del reference
         return self._service.explain(self._next(), asked, deadline)
 
     def explain_global(
-        self, reference: str, asked: AskedGlobalQuery, report: Callable[[GlobalImportance], None], deadline: Deadline
+        self,
+        reference: str,
+        asked: GlobalExplanationRequest,
+        report: Callable[[GlobalImportance], None],
+        deadline: Deadline,
     ) -> "Future[GlobalImportance]":
         return self._service.explain_global(reference, asked, report, deadline)
 

@@ -4,7 +4,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from predictor.networks import Normaliser
-from predictor.windows import Encoded, Pipeline, back_from
+from predictor.windows import EncodedPanel, Pipeline, back_from
 
 FloatArray = NDArray[np.float64]
 
@@ -18,7 +18,7 @@ def measured(normaliser: Normaliser, daily: FloatArray, sessions: int) -> tuple[
     return location[:, 0].reshape(count, sessions), scale[:, 0].reshape(count, sessions)
 
 
-def levels_at(pipeline: Pipeline, encoded: Encoded, position: int) -> tuple[FloatArray, FloatArray]:
+def levels_at(pipeline: Pipeline, encoded: EncodedPanel, position: int) -> tuple[FloatArray, FloatArray]:
     """Location and scale [S, H] of the windows that end at this position of the encoded bars; negative from the end."""
     count, length = encoded.series[0].shape
     return pipeline.levels(encoded.series, np.arange(count), np.full(count, position % length))

@@ -21,9 +21,9 @@ from predictor.windows import Pipeline
 from predictor.wire import instances
 from trainers.demo.market import real_bars
 from trainers.loop import Report
-from trainers.stock.recipe import Optimisation, Recipe
+from trainers.stock.recipe import Optimisation, StockRecipe
 from trainers.stock.training import train
-from trainers.stock.training_data import Material
+from trainers.stock.training_data import TrainingMaterial
 
 PREDICT = "/quantra.v1.PredictionService/Predict"
 INFER = "/inference.GRPCInferenceService/ModelInfer"
@@ -33,8 +33,8 @@ PREDICT_STREAM = "/quantra.v1.PredictionService/PredictStream"
 def save_model(folder: Path, bars: BarPanel, seed: int = 0) -> Pipeline:
     """Write `folder/stock/1`; its size matters here, its forecasts do not."""
     optimisation = Optimisation(max_epochs=1, patience=1, device="cpu", seed=seed)
-    recipe = Recipe(calendar="XNYS", optimisation=optimisation)
-    made = train(Material(bars, default_features()), recipe, folder / "stock" / "1", consume=unseen)
+    recipe = StockRecipe(calendar="XNYS", optimisation=optimisation)
+    made = train(TrainingMaterial(bars, default_features()), recipe, folder / "stock" / "1", consume=unseen)
     return artifact.load(made.folder).artifact.pipeline
 
 

@@ -11,7 +11,7 @@ from benchmarks.report import Row, at_least, at_most, interleaved_medians
 from predictor.calls import Calls
 from predictor.golden import LONG_AFTER
 from predictor.instance import NEVER, Deadline, Instance
-from predictor.model import Model, Prepared
+from predictor.model import Model, PreparedInstance
 from predictor.service import PredictionService
 
 ROWS, IN_FLIGHT = 32, 8
@@ -38,7 +38,7 @@ def rows_rows(load: Load, request: str, model: Model, subject: Subject, rounds: 
     return [at_least(name, statistics.median(ratios), ROWS_REACH, detail=detail, judged=judged)]
 
 
-def forward_rows(model: Model, prepared: Prepared, seconds: float) -> float:
+def forward_rows(model: Model, prepared: PreparedInstance, seconds: float) -> float:
     """Rows a second of the network alone."""
     begin, calls = time.perf_counter(), 0
     while (passed := time.perf_counter() - begin) < seconds:

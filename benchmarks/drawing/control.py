@@ -16,11 +16,11 @@ from diffusers.schedulers.scheduling_ddim import DDIMScheduler
 from diffusers.schedulers.scheduling_flow_match_euler_discrete import FlowMatchEulerDiscreteScheduler
 
 from benchmarks.drawing.digits import Workplace
-from trainers.dit.cache import Cache
+from trainers.dit.cache import LatentCache
 from trainers.dit.models import ImageModel
-from trainers.dit.networks import PixArt
-from trainers.dit.objective import Objective, objective_of
-from trainers.dit.processes import Diffusion
+from trainers.dit.networks import PixArtNetwork
+from trainers.dit.objective import DiffusionObjective, objective_of
+from trainers.dit.processes import DiffusionProcess
 from trainers.dit.recipe import ImageRecipe
 from trainers.dit.training import fit
 from trainers.loop import Checkpoints, seed_everything
@@ -28,9 +28,9 @@ from trainers.loop import Checkpoints, seed_everything
 TIMES: Final = 1000
 
 
-def noising() -> Diffusion:
+def noising() -> DiffusionProcess:
     """The formula, and noise as the target."""
-    return Diffusion(1 - torch.arange(TIMES) / TIMES, "epsilon")
+    return DiffusionProcess(1 - torch.arange(TIMES) / TIMES, "epsilon")
 
 
 def same_schedule() -> Any:
@@ -40,7 +40,7 @@ def same_schedule() -> Any:
     return DDIMScheduler(trained_betas=betas.numpy(), clip_sample=False, timestep_spacing="trailing")
 
 
-def samplers() -> Mapping[str, Objective]:
+def samplers() -> Mapping[str, DiffusionObjective]:
     """The formula with each scheduler that may be there, by what is said of it."""
     schedulers = {
         "drawn by FlowMatchEuler": FlowMatchEulerDiscreteScheduler(TIMES),
@@ -48,7 +48,7 @@ def samplers() -> Mapping[str, Objective]:
         "drawn by DDIM of the same schedule": same_schedule(),
     }
     return MappingProxyType(
-        {name: Objective("the control's", noising(), scheduler) for name, scheduler in schedulers.items()}
+        {name: DiffusionObjective("the control's", noising(), scheduler) for name, scheduler in schedulers.items()}
     )
 
 
@@ -61,8 +61,8 @@ def trained(work: Workplace, name: str, *, steps: int, seed: int) -> ImageModel:
         recipe = ImageRecipe(steps=steps, seed=seed)
         seed_everything(seed)
         checkpoints = Checkpoints(place.with_name(f"{name}.run"), keep=1, settings={"steps": steps, "seed": seed})
-        fit(model, Cache.open(work.cache), recipe, checkpoints, iter)
+        fit(model, LatentCache.open(work.cache), recipe, checkpoints, iter)
         transformer: Any = model.network.module.cpu()
         transformer.save_pretrained(place)
     loaded: Any = PixArtTransformer2DModel.from_pretrained(place, local_files_only=True, low_cpu_mem_usage=False)
-    return ImageModel(PixArt(loaded.eval(), model.form), model.latents, model.prompts, model.objective)
+    return ImageModel(PixArtNetwork(loaded.eval(), model.form), model.latents, model.prompts, model.objective)

@@ -16,7 +16,7 @@ from transformers.utils import logging as transformers_logging
 
 from benchmarks.environments import ROOT
 from examples.make_digits import TRAIN, digits, transformer_of, write_images
-from trainers.dit.images import Pictures, read_pictures
+from trainers.dit.images import ImageFolder, read_pictures
 from trainers.dit.models import ImageModel
 
 MAKER: Final = ROOT / "examples" / "make_digits.py"
@@ -90,7 +90,7 @@ class Workplace:
             assert place.is_dir(), f"{place} was not saved"
         return place
 
-    def pictures(self, folder: Path) -> Pictures:
+    def pictures(self, folder: Path) -> ImageFolder:
         """The images of one of its folders, checked."""
         model = ImageModel.load(self.base(0))
         return read_pictures(folder, model.form, model.prompts.check)

@@ -15,10 +15,10 @@ import torch
 from torch import Tensor
 
 from benchmarks.drawing.digits import Workplace
-from trainers.dit.judge import Judge, judge_of, pixels_of
+from trainers.dit.judge import PromptClassifier, judge_of, pixels_of
 from trainers.dit.models import ImageModel
-from trainers.dit.rewards import Frechet, Recognised
-from trainers.dit.sampling import Sampling, draw_images
+from trainers.dit.rewards import FrechetDistance, PromptProbability
+from trainers.dit.sampling import SamplingSettings, draw_images
 
 NOISE: Final = 1000
 """Seed of the noise that judged images begin with; no training and no tuning draws from it."""
@@ -73,7 +73,7 @@ class Judging:
         self.count = len(self._prompts)
         with torch.no_grad():
             self._judge, self._unused = judge_of(own), judge_of(held)
-            self._frechet = Frechet(self._judge, self._targets, pixels_of(own)[: self.count], self.count)
+            self._frechet = FrechetDistance(self._judge, self._targets, pixels_of(own)[: self.count], self.count)
         self.floor = self._frechet.floor
         self.real = self._judge.accuracy(self._targets, self._prompts)
 
@@ -93,7 +93,7 @@ class Judging:
 
     def figures(self, model: ImageModel, *, guidance: float = 2.0, noise: int = NOISE) -> Figures:
         """Of a model, which draws with the defaults but for these."""
-        images = draw_images(model, self._prompts, Sampling(guidance=guidance, seed=noise))
+        images = draw_images(model, self._prompts, SamplingSettings(guidance=guidance, seed=noise))
         with torch.no_grad():
             distance = -float(self._frechet(images, self._prompts, self._targets)[0])
         return Figures(
@@ -104,5 +104,5 @@ class Judging:
         )
 
     @torch.no_grad()
-    def _rewards(self, judge: Judge, images: Tensor) -> tuple[float, ...]:
-        return tuple(Recognised(judge)(images, self._prompts, self._targets).tolist())
+    def _rewards(self, judge: PromptClassifier, images: Tensor) -> tuple[float, ...]:
+        return tuple(PromptProbability(judge)(images, self._prompts, self._targets).tolist())

@@ -12,10 +12,10 @@ from benchmarks.drawing import control
 from benchmarks.drawing.digits import Workplace, seconds_of
 from benchmarks.drawing.judging import Figures, Judging
 from benchmarks.report import Row, at_least, at_most, shown
-from trainers.dit.cache import Cache
-from trainers.dit.denoising import Denoising, Draws
+from trainers.dit.cache import LatentCache
+from trainers.dit.denoising import DenoisingLoss, NoiseSource
 from trainers.dit.models import ImageModel
-from trainers.dit.objective import Objective, objective_of
+from trainers.dit.objective import DiffusionObjective, objective_of
 from trainers.dit.recipe import ImageRecipe
 
 STEPS: Final = 1500
@@ -38,9 +38,9 @@ def rows(work: Workplace, judging: Judging, *, quick: bool) -> list[Row]:
 def coverage(work: Workplace) -> list[Row]:
     """The share of each part's parameters that a step gives a gradient."""
     model = ImageModel.load(work.base(0)).learning("flow")
-    batch = Cache.open(work.cache).gather(torch.arange(64))
+    batch = LatentCache.open(work.cache).gather(torch.arange(64))
     torch.manual_seed(0)
-    Denoising(model, Draws(objective_of("flow"), ImageRecipe().dropout)).loss(batch).mean.backward()
+    DenoisingLoss(model, NoiseSource(objective_of("flow"), ImageRecipe().dropout)).loss(batch).mean.backward()
     parts = {"transformer": model.network.module, "VAE": model.latents.module, "text encoder": model.prompts.module}
     counts = {
         name: (
@@ -111,7 +111,7 @@ def other(work: Workplace, judging: Judging, name: str, steps: int) -> list[Row]
 def controlled(work: Workplace, judging: Judging, steps: int) -> list[Row]:
     """Of the control: one training, drawn by each sampler, with guidance and without."""
 
-    def drawn(objective: Objective, guidance: float) -> Figures:
+    def drawn(objective: DiffusionObjective, guidance: float) -> Figures:
         model = control.trained(work, "control", steps=steps, seed=0)
         model.objective = objective
         return judging.figures(model, guidance=guidance)

@@ -11,10 +11,10 @@ from diffusers.models.transformers.pixart_transformer_2d import PixArtTransforme
 
 from benchmarks.drawing.digits import Workplace
 from benchmarks.report import Row, shown, unmeasured
-from trainers.dit.batches import Encoded
+from trainers.dit.batches import EncodedImages
 from trainers.dit.encoders import Posterior
 from trainers.dit.models import ImageModel
-from trainers.dit.networks import Condition
+from trainers.dit.networks import PromptCondition
 from trainers.dit.objective import objective_of
 from trainers.dit.recipe import ImageRecipe
 from trainers.dit.training import loop_of
@@ -65,8 +65,8 @@ def cost(work: Workplace, precision: PrecisionName, steps: int) -> Cost:
     draw = torch.Generator().manual_seed(0)
     mean = torch.randn(BATCH, 4, SIDE, SIDE, generator=draw)
     embedded = torch.randn(BATCH, 12, model.network.caption_width, generator=draw)
-    condition = Condition.of(embedded, torch.ones(BATCH, 12, dtype=torch.long))
-    batches = [Encoded(Posterior(mean, torch.ones_like(mean)), condition)] * (WARM + steps)
+    condition = PromptCondition.of(embedded, torch.ones(BATCH, 12, dtype=torch.long))
+    batches = [EncodedImages(Posterior(mean, torch.ones_like(mean)), condition)] * (WARM + steps)
     loop = loop_of(model, ImageRecipe(device="cuda", precision=precision))
     seed_everything(0)
     started = 0.0

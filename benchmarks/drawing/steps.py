@@ -17,9 +17,9 @@ from torch.optim.swa_utils import get_ema_multi_avg_fn
 
 from benchmarks.drawing.digits import Workplace
 from benchmarks.report import Row, at_most, shown
-from trainers.dit.batches import Encoded, Images, Plain, PlainImages
-from trainers.dit.cache import Cache
-from trainers.dit.denoising import Denoising, Draws
+from trainers.dit.batches import EncodedImages, ImageSource, RawImageFiles, RawImages
+from trainers.dit.cache import LatentCache
+from trainers.dit.denoising import DenoisingLoss, NoiseSource
 from trainers.dit.models import ImageModel
 from trainers.dit.objective import objective_of
 from trainers.dit.recipe import ImageRecipe
@@ -34,7 +34,7 @@ EQUAL, CACHED, NOTHING_ELSE, LOOP = 1e-6, 0.6, 1.02, 1.02
 def rows(work: Workplace, *, quick: bool) -> list[Row]:
     """What differs, the ratios of pairs, and the milliseconds behind them."""
     steps = 2 if quick else 200
-    cache, plain = Cache.open(work.cache), PlainImages(work.pictures(work.images), _model(work).prompts)
+    cache, plain = LatentCache.open(work.cache), RawImageFiles(work.pictures(work.images), _model(work).prompts)
     places = _places(len(cache), WARM + steps)
     ways = {
         "in the loop": in_loop(work, cache, places),
@@ -61,11 +61,11 @@ def rows(work: Workplace, *, quick: bool) -> list[Row]:
     ]
 
 
-def equality(work: Workplace, cache: Cache, plain: PlainImages, places: Sequence[Tensor]) -> list[Row]:
+def equality(work: Workplace, cache: LatentCache, plain: RawImageFiles, places: Sequence[Tensor]) -> list[Row]:
     """Losses of the same images at the same random state, from either."""
-    learnt = Denoising(_model(work), Draws(objective_of("flow"), RECIPE.dropout))
+    learnt = DenoisingLoss(_model(work), NoiseSource(objective_of("flow"), RECIPE.dropout))
 
-    def losses(images: Images[Encoded] | Images[Plain]) -> Iterator[float]:
+    def losses(images: ImageSource[EncodedImages] | ImageSource[RawImages]) -> Iterator[float]:
         for number, index in enumerate(places):
             torch.manual_seed(number)
             with torch.no_grad():
@@ -76,7 +76,9 @@ def equality(work: Workplace, cache: Cache, plain: PlainImages, places: Sequence
     return [at_most("cached / encoded in every step: largest difference of losses", worst, EQUAL, detail=detail)]
 
 
-def in_loop(work: Workplace, images: Images[Encoded] | Images[Plain], places: Sequence[Tensor]) -> Iterator[None]:
+def in_loop(
+    work: Workplace, images: ImageSource[EncodedImages] | ImageSource[RawImages], places: Sequence[Tensor]
+) -> Iterator[None]:
     """Goes on by a step whenever it is asked, what gathers the images included."""
     seed_everything(0)
     with loop_of(_model(work), RECIPE).running() as run:
@@ -85,7 +87,9 @@ def in_loop(work: Workplace, images: Images[Encoded] | Images[Plain], places: Se
                 yield
 
 
-def by_hand(work: Workplace, images: Images[Encoded] | Images[Plain], places: Sequence[Tensor]) -> Iterator[None]:
+def by_hand(
+    work: Workplace, images: ImageSource[EncodedImages] | ImageSource[RawImages], places: Sequence[Tensor]
+) -> Iterator[None]:
     """The same without the loop, and so without its guards."""
     seed_everything(0)
     model = _model(work)
@@ -95,7 +99,7 @@ def by_hand(work: Workplace, images: Images[Encoded] | Images[Plain], places: Se
     optimizer = adamw(parameters, lr=RECIPE.learning_rate, weight_decay=0.0)
     schedule = LambdaLR(optimizer, partial(warmed_up, steps=RECIPE.warm_up))
     averaged = get_ema_multi_avg_fn(RECIPE.ema or 0.0)
-    learnt = Denoising(model, Draws(objective_of("flow"), RECIPE.dropout))
+    learnt = DenoisingLoss(model, NoiseSource(objective_of("flow"), RECIPE.dropout))
     for index in places:
         optimizer.zero_grad()
         loss = learnt.loss(images.gather(index)).mean
@@ -112,7 +116,7 @@ def by_hand(work: Workplace, images: Images[Encoded] | Images[Plain], places: Se
 class _Gathered:
     """The batches of some places, gathered when they are asked for."""
 
-    def __init__(self, images: Images[Any], places: Sequence[Tensor]) -> None:
+    def __init__(self, images: ImageSource[Any], places: Sequence[Tensor]) -> None:
         self._images = images
         self._places = places
 
@@ -120,7 +124,7 @@ class _Gathered:
         return map(self._images.gather, self._places)
 
 
-def encoding(work: Workplace, images: PlainImages, places: Sequence[Tensor]) -> Iterator[None]:
+def encoding(work: Workplace, images: RawImageFiles, places: Sequence[Tensor]) -> Iterator[None]:
     """What a cache saves of a step: reading images from their files, VAE and text encoder."""
     model = _model(work)
     for index in places:

@@ -19,14 +19,14 @@ from benchmarks.drawing.judging import NOISE, Figures, Judging
 from benchmarks.drawing.learning import SEEDS
 from benchmarks.drawing.resampling import paired_difference
 from benchmarks.report import Row, above, at_most, shown
-from trainers.dit.gate import Gate
+from trainers.dit.gate import RewardGate
 from trainers.dit.grpo import tune
 from trainers.dit.models import ImageModel
 from trainers.dit.recipe import GrpoRecipe
-from trainers.dit.rewards import Material, rewards_of
-from trainers.dit.sampling import Sampling
-from trainers.dit.watching import Watch
-from trainers.loop import EpochReport, Notice, Report, seed_everything
+from trainers.dit.rewards import RewardInputs, rewards_of
+from trainers.dit.sampling import SamplingSettings
+from trainers.dit.watching import SampleWatch
+from trainers.loop import EpochReport, Report, TrainingNotice, seed_everything
 
 BOUND: Final = 1.3
 NOISES: Final = (NOISE, NOISE + 1, NOISE + 2)
@@ -81,10 +81,10 @@ def cost(work: Workplace, *, quick: bool) -> list[Row]:
     recipe = GrpoRecipe(iterations=iterations, gate_every=1, bound=1e6, gate_images=16 if quick else 256, device="cpu")
     model = ImageModel.load(work.folder / "flow-0")
     own, held = work.pictures(work.images), work.pictures(work.held_out)
-    material = Material(own, held, None, recipe.gate_images)
+    material = RewardInputs(own, held, None, recipe.gate_images)
     rewards = rewards_of((recipe.reward, recipe.gate), material)
-    watch = Watch(model, material, rewards, Sampling(steps=recipe.gate_steps, guidance=recipe.guidance))
-    gate = Gate(watch, reward=recipe.reward, quality=recipe.gate, bound=recipe.bound, every=recipe.gate_every)
+    watch = SampleWatch(model, material, rewards, SamplingSettings(steps=recipe.gate_steps, guidance=recipe.guidance))
+    gate = RewardGate(watch, reward=recipe.reward, quality=recipe.gate, bound=recipe.bound, every=recipe.gate_every)
     clock = _Clock()
     seed_everything(0)
     tune(model, own, rewards[0], gate, recipe, None, clock)
@@ -114,12 +114,12 @@ class _Clock:
         start = time.process_time()
         for report in reports:
             now = time.process_time()
-            if isinstance(report, Notice):
+            if isinstance(report, TrainingNotice):
                 self.looks.append(now - start)
             elif isinstance(report, EpochReport):
                 self.iterations.append(now - start)
             yield report
-            if isinstance(report, Notice | EpochReport):
+            if isinstance(report, TrainingNotice | EpochReport):
                 start = time.process_time()
 
 

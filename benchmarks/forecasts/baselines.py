@@ -15,8 +15,8 @@ from benchmarks.forecasts.scales import forecast_levels, har_levels
 from benchmarks.forecasts.task import LEVELS, Task, Windows
 from predictor.networks import anchor_index, uncrossed
 from trainers.stock.conformal import calibrate
-from trainers.stock.evaluation.baselines import Fit
-from trainers.stock.evaluation.forecasts import Units
+from trainers.stock.evaluation.baselines import FitScope
+from trainers.stock.evaluation.forecasts import ForecastUnits
 
 Array = NDArray[np.float64]
 
@@ -73,10 +73,10 @@ def baselines(task: Task) -> Mapping[str, Array]:
         ways["GARCH(1,1)-t"] = _garch
     test = task.windows("test")
     empirical = f"{task.encoder}-value empirical quantiles"
-    found = {empirical: _empirical(test), f"{empirical}, {Fit.CALIBRATED}": _calibrated(task, _empirical)}
+    found = {empirical: _empirical(test), f"{empirical}, {FitScope.CALIBRATED}": _calibrated(task, _empirical)}
     for name, fit in ways.items():
-        found[f"{name}, {Fit.CALIBRATED}"] = _calibrated(task, fit(Sample(task=task, stop=task.learnt)))
-        found[f"{name}, {Fit.REFITTED}"] = fit(Sample(task=task, stop=task.seen))(test)
+        found[f"{name}, {FitScope.CALIBRATED}"] = _calibrated(task, fit(Sample(task=task, stop=task.learnt)))
+        found[f"{name}, {FitScope.REFITTED}"] = fit(Sample(task=task, stop=task.seen))(test)
     return found
 
 
@@ -96,10 +96,10 @@ def _calibrated(task: Task, ask: Asking) -> Array:
     return asked.restore(uncrossed(moved, anchor_index(LEVELS)).numpy())
 
 
-def _units(task: Task, windows: Windows) -> Units:
+def _units(task: Task, windows: Windows) -> ForecastUnits:
     """Location and scale of each window at each step, which our forecasts are told in too."""
     location, scale = (level[..., None] for level in forecast_levels(task, windows))
-    return Units(location=location, scale=scale)
+    return ForecastUnits(location=location, scale=scale)
 
 
 def _unconditional(sample: Sample) -> Asking:

@@ -18,9 +18,9 @@ from predictor.bars import BarPanel
 from predictor.features import default_features
 from predictor.networks import NetworkKind, configured, kind_named
 from trainers.loop import Report
-from trainers.stock.recipe import Optimisation, Recipe
-from trainers.stock.training import Trained, train
-from trainers.stock.training_data import Material
+from trainers.stock.recipe import Optimisation, StockRecipe
+from trainers.stock.training import TrainingResult, train
+from trainers.stock.training_data import TrainingMaterial
 
 STATUS, PEAKS = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 IMPORTED_WHEN_NEEDED = ("polars", "sklearn.linear_model", "sklearn.pipeline", "statsmodels.api", "torch._dynamo")
@@ -67,16 +67,16 @@ def consume(reports: Iterable[Report]) -> Iterator[Report]:
     yield from reports
 
 
-def trained(kind: NetworkKind, bars: BarPanel, announce: Callable[[str], None]) -> Trained:
+def trained(kind: NetworkKind, bars: BarPanel, announce: Callable[[str], None]) -> TrainingResult:
     """One epoch on all windows of the bars, from the features to the saved artifact."""
-    recipe = Recipe(
+    recipe = StockRecipe(
         kind=kind.name,
         config=configured(kind, {"hidden": 16}),
         optimisation=Optimisation(max_epochs=1, batch_size=256),
     )
     with tempfile.TemporaryDirectory() as folder:
         return train(
-            Material(bars, default_features()), recipe, Path(folder) / "out", consume=consume, announce=announce
+            TrainingMaterial(bars, default_features()), recipe, Path(folder) / "out", consume=consume, announce=announce
         )
 
 

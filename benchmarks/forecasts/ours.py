@@ -44,7 +44,7 @@ from trainers.loop import (
     Loop,
     Phase,
     ResidentSource,
-    Run,
+    TrainingRun,
     Validation,
     WindowReport,
     adamw,
@@ -52,8 +52,8 @@ from trainers.loop import (
     seed_everything,
 )
 from trainers.stock.conformal import calibrate
-from trainers.stock.data import Batch
-from trainers.stock.evaluation.calibration import Delay, Residuals, adaptive_offsets
+from trainers.stock.data import WindowBatch
+from trainers.stock.evaluation.calibration import OutcomeDelay, QuantileResiduals, adaptive_offsets
 from trainers.stock.initialization import initialize
 from trainers.stock.objectives import QuantileTask
 from trainers.stock.recipe import WARMUP, Optimisation, optimisation_of
@@ -85,11 +85,11 @@ class Split(NamedTuple):
     decisions: IndexArray
     """[N] not falling."""
 
-    def gathered(self, index: Tensor) -> Batch:
+    def gathered(self, index: Tensor) -> WindowBatch:
         """Some of them."""
-        return Batch(inputs=Inputs(*(group[index] for group in self.inputs)), target=self.target[index])
+        return WindowBatch(inputs=Inputs(*(group[index] for group in self.inputs)), target=self.target[index])
 
-    def source(self, *, size: int, seed: int, shuffle: bool) -> ResidentSource[Batch]:
+    def source(self, *, size: int, seed: int, shuffle: bool) -> ResidentSource[WindowBatch]:
         """All of them in batches."""
         return ResidentSource(self.gathered, samples=len(self.target), batch_size=size, seed=seed, shuffle=shuffle)
 
@@ -169,7 +169,9 @@ def train(
             run.restore_best()
 
 
-def _work(run: Run[Batch], source: ResidentSource[Batch], held: Validation[Batch] | None, steps: int) -> None:
+def _work(
+    run: TrainingRun[WindowBatch], source: ResidentSource[WindowBatch], held: Validation[WindowBatch] | None, steps: int
+) -> None:
     """So many steps; with something held out, whole epochs, of which the best is noted."""
     for report in run.epochs(source, max_epochs=-(-steps // source.length), validation=held):
         if isinstance(report, EpochReport) and held is not None:
@@ -192,7 +194,9 @@ def forecasts(network: nn.Module, parts: dict[str, Split], horizon: int) -> dict
     fitted = calibrate(
         seen.numpy(), held.target.double().numpy(), LEVELS, sessions=len(np.unique(held.decisions)), horizons=steps
     )
-    adapted = adaptive_offsets(_residuals(held, seen), _residuals(test, asked), LEVELS, Delay(lag=0, horizons=steps))
+    adapted = adaptive_offsets(
+        _residuals(held, seen), _residuals(test, asked), LEVELS, OutcomeDelay(lag=0, horizons=steps)
+    )
     offsets = {
         "plain": None,
         "calibrated": torch.tensor(fitted.offsets, dtype=torch.float64),
@@ -202,9 +206,9 @@ def forecasts(network: nn.Module, parts: dict[str, Split], horizon: int) -> dict
     return {name: none.values(asked, location, scale, shift).numpy() for name, shift in offsets.items()}
 
 
-def _residuals(split: Split, units: Tensor) -> Residuals:
+def _residuals(split: Split, units: Tensor) -> QuantileResiduals:
     """What came less the quantiles."""
-    return Residuals(positions=split.decisions, values=(split.target.double()[..., None] - units).numpy())
+    return QuantileResiduals(positions=split.decisions, values=(split.target.double()[..., None] - units).numpy())
 
 
 def main() -> None:

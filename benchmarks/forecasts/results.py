@@ -11,7 +11,7 @@ from benchmarks.forecasts.resampling import Interval, Resampler
 from benchmarks.forecasts.scores import BAND, Scored, scored
 from benchmarks.forecasts.systems import OUR_SELECTED, Outcome, System, by_system
 from benchmarks.forecasts.task import Task
-from trainers.stock.evaluation.baselines import Fit
+from trainers.stock.evaluation.baselines import FitScope
 
 Array = NDArray[np.float64]
 
@@ -80,7 +80,7 @@ class Results:
         """Our networks as artifacts have them: the epoch selected, and the quantiles moved, on the validation part."""
         selected = [self.trained[system] for system in OUR_SELECTED if system in self.trained]
         return [
-            Entry(name=f"{one.name}, {Fit.CALIBRATED}", seeds=one.variants["calibrated"], system=one.system)
+            Entry(name=f"{one.name}, {FitScope.CALIBRATED}", seeds=one.variants["calibrated"], system=one.system)
             for one in selected
         ]
 

@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 
 from benchmarks.forecasts.daily_levels import daily_levels
 from benchmarks.forecasts.task import LEVELS, Task, Windows
-from predictor.networks import Levels, TargetKind, WindowNormaliser
+from predictor.networks import TargetKind, WindowLevels, WindowNormaliser
 from predictor.networks.econometric import TAPS
 from predictor.windows import back_from
-from trainers.stock.scale import Learnt, fit_normaliser
+from trainers.stock.scale import ScaleSample, fit_normaliser
 
 Array = NDArray[np.float64]
 
@@ -38,15 +38,15 @@ def window_levels(task: Task) -> tuple[Array, Array]:
     return daily_levels(replace(normaliser, floor=max(normaliser.floor, SMALLEST * usual)), values)
 
 
-def forecast_levels(task: Task, asked: Windows) -> Levels:
+def forecast_levels(task: Task, asked: Windows) -> WindowLevels:
     """Location and scale [N, H] that forecasts of these windows are told in, in the task's standardised unit."""
     if task.ranges.shape[1]:
         return har_levels(task, task.windows("train"), asked)
     location, scale = (level[asked.series, asked.decisions, None] for level in window_levels(task))
-    return Levels(*(np.repeat(level, task.horizon, axis=1) for level in (location, scale)))
+    return WindowLevels(*(np.repeat(level, task.horizon, axis=1) for level in (location, scale)))
 
 
-def har_levels(task: Task, learnt: Windows, asked: Windows) -> Levels:
+def har_levels(task: Task, learnt: Windows, asked: Windows) -> WindowLevels:
     """Location and scale [N, H] of windows as HAR forecasts them, fitted on others, in the task's standardised unit."""
     return _Raw.of(task).levels(learnt, asked)
 
@@ -65,24 +65,24 @@ class _Raw:
         target = task.target.astype(np.float64) * task.unit[:, None] + task.center[:, None]
         return cls(task=task, target=target)
 
-    def levels(self, learnt: Windows, asked: Windows) -> Levels:
+    def levels(self, learnt: Windows, asked: Windows) -> WindowLevels:
         """Of a normaliser that is fitted on the first windows."""
         task = self.task
         location, scale = fit_normaliser(self._learnt(learnt), "har").levels(self._series(asked))
         unit, center = task.unit[asked.series, None], task.center[asked.series, None]
-        return Levels(location=(location - center) / unit, scale=np.broadcast_to(scale, location.shape) / unit)
+        return WindowLevels(location=(location - center) / unit, scale=np.broadcast_to(scale, location.shape) / unit)
 
     def _series(self, windows: Windows) -> tuple[Array, ...]:
         """[N, W] each: returns and ranges, or the latter alone."""
         series = (self.target, self.task.ranges) if self.task.name == RETURNS else (self.task.ranges,)
         return tuple(back_from(one, windows.series, windows.decisions, TAPS) for one in series)
 
-    def _learnt(self, windows: Windows) -> Learnt:
+    def _learnt(self, windows: Windows) -> ScaleSample:
         """The windows with what came after them; each step of the horizon is forecast by itself."""
         task = self.task
         steps = windows.decisions[:, None] + np.arange(1, task.horizon + 1)
         outcomes = self.target[windows.series[:, None], steps]
-        return Learnt(
+        return ScaleSample(
             kind=TargetKind.LOG_RETURN if task.name == RETURNS else TargetKind.LOG_VOLATILITY,
             windows=self._series(windows),
             outcomes=outcomes,

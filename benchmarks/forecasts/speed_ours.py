@@ -29,7 +29,7 @@ from predictor.networks import Inputs, InputSizes, LSTMConfig, LSTMForecaster, T
 from predictor.networks.tft import TFTConfig, TFTForecaster
 from trainers.loop import adamw
 from trainers.loop.device.memory import keep_freed_memory
-from trainers.stock.data import Batch
+from trainers.stock.data import WindowBatch
 from trainers.stock.objectives import QuantileTask
 
 SIZES = InputSizes(encoder_length=ENCODER, future_length=HORIZON, observed=1 + OBSERVED, known=KNOWN, static=STATIC)
@@ -69,7 +69,7 @@ def _inputs(windows: Windows) -> Inputs:
 
 def _step(network: nn.Module, windows: Windows) -> Callable[[], None]:
     task, optimizer = QuantileTask(network, LEVELS), adamw(network.parameters(), lr=RATE)
-    batch = Batch(inputs=_inputs(windows), target=windows.target)
+    batch = WindowBatch(inputs=_inputs(windows), target=windows.target)
     keep_freed_memory()  # as the training loop does
 
     def step() -> None:

@@ -15,16 +15,16 @@ from torch.optim.lr_scheduler import ExponentialLR
 
 from benchmarks.speaking.voices import Workplace, first_voice
 from trainers.loop import IterableSource, Loop, Loss, Phase, UnusedParameterError
-from trainers.vits.batches import Collate, Recorded, Utterances
-from trainers.vits.corpus import Corpus
+from trainers.vits.batches import CorpusDataset, UtteranceBatch, UtteranceCollator
+from trainers.vits.corpus import SpeechCorpus
 from trainers.vits.recipe import SpeechRecipe
 from trainers.vits.spectrum import log_mel_of
 from trainers.vits.training import BETAS, FINAL_RATE
-from trainers.vits.versions import Versions
+from trainers.vits.versions import VoiceVersions
 from trainers.vits.voice import Voice
 
 
-def spoken_loss(voice: Voice, batch: Utterances, recorded: Tensor) -> Tensor:
+def spoken_loss(voice: Voice, batch: UtteranceBatch, recorded: Tensor) -> Tensor:
     """Of the waves that a voice speaks, free-running, beside the recordings' log mel [N, bands, F]; a scalar."""
     places = torch.arange(batch.tokens.shape[1])
     spoken = voice.model(input_ids=batch.tokens, attention_mask=(places < batch.token_lengths[:, None]).long())
@@ -38,7 +38,7 @@ def trained(work: Workplace, name: str, *, steps: int, seed: int) -> Path:
     place = work.folder / name
     if (place / "voice.json").is_file():
         return place
-    corpus = Corpus.open(work.corpus)
+    corpus = SpeechCorpus.open(work.corpus)
     voice, recipe = first_voice(corpus, seed), SpeechRecipe()
     optimizer = AdamW(voice.model.parameters(), lr=recipe.learning_rate, betas=BETAS, eps=1e-9, weight_decay=0.01)
     schedule = ExponentialLR(optimizer, FINAL_RATE ** (1 / steps))
@@ -50,18 +50,18 @@ def trained(work: Workplace, name: str, *, steps: int, seed: int) -> Path:
         optimizer.step()
         schedule.step()
     voice.settle_rate([(clip.text, clip.frames) for clip in corpus.part("selection")])
-    Versions(place).add(voice, {"steps": steps, "seed": seed})
+    VoiceVersions(place).add(voice, {"steps": steps, "seed": seed})
     return place
 
 
 def refused_parts(work: Workplace) -> list[str]:
     """The parts of the network that our loop names when it refuses this loss."""
-    corpus = Corpus.open(work.corpus)
+    corpus = SpeechCorpus.open(work.corpus)
     voice = first_voice(corpus, 0)
     parameters = voice.model.parameters()
     batches = _batches(corpus, voice, SpeechRecipe(), 0)
 
-    def loss(pair: tuple[Utterances, Tensor]) -> Loss:
+    def loss(pair: tuple[UtteranceBatch, Tensor]) -> Loss:
         return Loss(spoken_loss(voice, *pair), len(pair[1]))
 
     phase = Phase("spoken", loss, parameters, AdamW(voice.model.parameters(), lr=1e-3))
@@ -75,11 +75,13 @@ def refused_parts(work: Workplace) -> list[str]:
     return []
 
 
-def _batches(corpus: Corpus, voice: Voice, recipe: SpeechRecipe, seed: int) -> Iterator[tuple[Utterances, Tensor]]:
+def _batches(
+    corpus: SpeechCorpus, voice: Voice, recipe: SpeechRecipe, seed: int
+) -> Iterator[tuple[UtteranceBatch, Tensor]]:
     """Clips in a new order again and again, each batch with its recordings' log mel, silence where padded."""
     clips = corpus.part("train")
-    recorded = Recorded(corpus, clips, voice.tokens)
-    collate = Collate(recipe.slice_frames, voice.framing.hop)
+    recorded = CorpusDataset(corpus, clips, voice.tokens)
+    collate = UtteranceCollator(recipe.slice_frames, voice.framing.hop)
     draw = torch.Generator().manual_seed(seed)
     while True:
         order = torch.randperm(len(clips), generator=draw).tolist()

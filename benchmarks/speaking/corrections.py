@@ -19,11 +19,11 @@ from numpy.typing import NDArray
 
 from benchmarks.report import Row, at_least, at_most, shown
 from benchmarks.speaking.voices import FIXTURE, RATE, Workplace, run
-from trainers.vits.corpus import Corpus
+from trainers.vits.corpus import SpeechCorpus
 from trainers.vits.judge import judge_of
 from trainers.vits.recipe import FeedbackRecipe
 from trainers.vits.scoring import score
-from trainers.vits.versions import Versions
+from trainers.vits.versions import VoiceVersions
 from trainers.vits.voice import Voice
 
 Wave = NDArray[np.floating[Any]]
@@ -90,12 +90,12 @@ def _without(work: Workplace, voice: Path, outcomes: Sequence[Outcome]) -> list[
     recipe = FeedbackRecipe()
     rate = ("--learning-rate", str(recipe.learning_rate))
     place = work.trained("longer", "--from", str(voice), "--steps", str(recipe.steps), *rate)
-    corrections = Corpus.open(kept)
+    corrections = SpeechCorpus.open(kept)
     scores = score(
-        Voice.load(Versions(place).current),
+        Voice.load(VoiceVersions(place).current),
         corrections,
         corrections.part("held_out"),
-        judge_of(Corpus.open(work.corpus)),
+        judge_of(SpeechCorpus.open(work.corpus)),
     )
     before, after = outcomes[0].values["corrections, distance"][0], scores.distance or math.inf
     return [
@@ -186,7 +186,7 @@ def _wave(path: Path) -> Wave:
 
 def _outdated(work: Workplace) -> list[str]:
     """Clips of the base that say words as they were before."""
-    clips = Corpus.open(work.corpus).clips
+    clips = SpeechCorpus.open(work.corpus).clips
     found = [clip for clip in clips if not CHANGED.keys().isdisjoint(clip.text.split())]
     assert not any(clip.part == "held_out" for clip in found)
     return [clip.name for clip in found]

@@ -9,10 +9,10 @@ from benchmarks.report import Row, at_least, at_most, shown
 from benchmarks.speaking import control
 from benchmarks.speaking.steps import Adversaries
 from benchmarks.speaking.voices import Figures, Workplace, first_voice
-from trainers.vits.batches import Collate, Recorded, Utterances
-from trainers.vits.corpus import Corpus
+from trainers.vits.batches import CorpusDataset, UtteranceBatch, UtteranceCollator
+from trainers.vits.corpus import SpeechCorpus
 from trainers.vits.recipe import SpeechRecipe
-from trainers.vits.versions import Versions
+from trainers.vits.versions import VoiceVersions
 from trainers.vits.voice import Voice
 
 SHORT, MEDIUM, LONG = 300, 1500, 3000
@@ -37,7 +37,7 @@ def rows(work: Workplace, *, quick: bool) -> list[Row]:
 
 def coverage(work: Workplace) -> list[Row]:
     """The share of each part's parameters that a second step gives a gradient; the first leaves the flow's at zero."""
-    corpus = Corpus.open(work.corpus)
+    corpus = SpeechCorpus.open(work.corpus)
     adversaries = Adversaries.fresh(corpus, judged=False)
     objective, model = adversaries.objective, adversaries.objective.generator.model
     optimizer = adversaries.optimizer(model)
@@ -151,7 +151,7 @@ def adversarial(work: Workplace, steps: int) -> list[Row]:
 
 def _lengths(work: Workplace, voice: str, title: str, found: Figures, *, judged: bool) -> list[Row]:
     """Lengths as they are kept, and at rate 1, as they were before the search."""
-    plain = _log_ratios(Corpus.open(work.corpus), Voice.load(Versions(work.folder / voice).current))
+    plain = _log_ratios(SpeechCorpus.open(work.corpus), Voice.load(VoiceVersions(work.folder / voice).current))
     return [
         at_most(
             f"{title}: mean |log length ratio|",
@@ -168,7 +168,7 @@ def _lengths(work: Workplace, voice: str, title: str, found: Figures, *, judged:
     ]
 
 
-def _log_ratios(corpus: Corpus, voice: Voice) -> list[float]:
+def _log_ratios(corpus: SpeechCorpus, voice: Voice) -> list[float]:
     """Of the held-out clips, at speaking rate 1."""
     voice.model.speaking_rate = 1.0
     return [
@@ -204,8 +204,10 @@ def _from(before: float, after: float) -> str:
     return f"from {before:.3f} to {after:.3f}"
 
 
-def _some(corpus: Corpus) -> Utterances:
+def _some(corpus: SpeechCorpus) -> UtteranceBatch:
     """A batch of clips."""
     voice, clips = first_voice(corpus, 0), corpus.part("train")[:8]
-    recorded = Recorded(corpus, clips, voice.tokens)
-    return Collate(SpeechRecipe().slice_frames, voice.framing.hop)([recorded[place] for place in range(len(clips))])
+    recorded = CorpusDataset(corpus, clips, voice.tokens)
+    return UtteranceCollator(SpeechRecipe().slice_frames, voice.framing.hop)(
+        [recorded[place] for place in range(len(clips))]
+    )

@@ -19,10 +19,10 @@ from benchmarks.speaking.voices import Workplace, first_voice
 from trainers.loop import IterableSource
 from trainers.vits import objective as objectives
 from trainers.vits.alignment import monotonic_path
-from trainers.vits.batches import Collate, Recorded, Utterances
-from trainers.vits.corpus import Corpus
+from trainers.vits.batches import CorpusDataset, UtteranceBatch, UtteranceCollator
+from trainers.vits.corpus import SpeechCorpus
 from trainers.vits.discriminators import Discriminators
-from trainers.vits.objective import Generator, Made, Objective, TermWeights
+from trainers.vits.objective import GeneratorOutput, LossWeights, VoiceGenerator, VoiceObjective
 from trainers.vits.recipe import SpeechRecipe
 from trainers.vits.sizes import discriminator_channels
 from trainers.vits.training import BETAS, loop_of
@@ -42,18 +42,18 @@ class Adversaries:
         recipe: settings.
     """
 
-    objective: Objective
+    objective: VoiceObjective
     discriminators: Discriminators | None
     recipe: SpeechRecipe
 
     @classmethod
-    def fresh(cls, corpus: Corpus, *, judged: bool) -> "Adversaries":
+    def fresh(cls, corpus: SpeechCorpus, *, judged: bool) -> "Adversaries":
         """The same ones each time."""
         voice = first_voice(corpus, 0)
         recipe = SpeechRecipe(adversarial_from=0 if judged else None)
         discriminators = Discriminators(discriminator_channels("fast")) if judged else None
-        generator = Generator(voice.model.train(), frames=recipe.slice_frames)
-        objective = Objective(generator, voice.framing, TermWeights(), discriminators)
+        generator = VoiceGenerator(voice.model.train(), frames=recipe.slice_frames)
+        objective = VoiceObjective(generator, voice.framing, LossWeights(), discriminators)
         objective.judged = judged
         return cls(objective, discriminators, recipe)
 
@@ -65,7 +65,7 @@ class Adversaries:
 def rows(work: Workplace, *, quick: bool) -> list[Row]:
     """The ratios of pairs, and the milliseconds behind them."""
     rounds, steps = (2, 3) if quick else (9, 10)
-    corpus = Corpus.open(work.corpus)
+    corpus = SpeechCorpus.open(work.corpus)
     batches = _batches(corpus, WARM + steps)
     ways: dict[str, Callable[[], float]] = {
         "in the loop": partial(_in_loop, corpus, batches, judged=False),
@@ -122,18 +122,18 @@ def _ratio(seconds: dict[str, list[float]], of: str, to: str) -> float:
     return statistics.median(one / other for one, other in zip(seconds[of], seconds[to], strict=True))
 
 
-def _batches(corpus: Corpus, count: int) -> list[Utterances]:
+def _batches(corpus: SpeechCorpus, count: int) -> list[UtteranceBatch]:
     """The same for everybody, of the trainer's size."""
     recipe, clips = SpeechRecipe(), corpus.part("train")
     voice = first_voice(corpus, 0)
-    recorded = Recorded(corpus, clips, voice.tokens)
-    collate = Collate(recipe.slice_frames, voice.framing.hop)
+    recorded = CorpusDataset(corpus, clips, voice.tokens)
+    collate = UtteranceCollator(recipe.slice_frames, voice.framing.hop)
     draw = torch.Generator().manual_seed(1)
     places = torch.randint(len(clips), (count, recipe.batch_size), generator=draw).tolist()
     return [collate([recorded[place] for place in some]) for some in places]
 
 
-def _in_loop(corpus: Corpus, batches: Sequence[Utterances], *, judged: bool) -> float:
+def _in_loop(corpus: SpeechCorpus, batches: Sequence[UtteranceBatch], *, judged: bool) -> float:
     """Seconds a step."""
     adversaries = Adversaries.fresh(corpus, judged=judged)
     clock = _Clocked(batches)
@@ -148,11 +148,11 @@ def _in_loop(corpus: Corpus, batches: Sequence[Utterances], *, judged: bool) -> 
 class _Clocked:
     """Batches that take the time from when the first that counts is asked for until all have been worked on."""
 
-    def __init__(self, batches: Sequence[Utterances]) -> None:
+    def __init__(self, batches: Sequence[UtteranceBatch]) -> None:
         self._batches = batches
         self.seconds = 0.0
 
-    def __iter__(self) -> Iterator[Utterances]:
+    def __iter__(self) -> Iterator[UtteranceBatch]:
         yield from self._batches[:WARM]
         start = time.thread_time()
         yield from self._batches[WARM:]
@@ -166,10 +166,10 @@ class _Optimizers:
     discriminators: Optimizer | None
 
 
-Step = Callable[[Adversaries, _Optimizers, Utterances], None]
+Step = Callable[[Adversaries, _Optimizers, UtteranceBatch], None]
 
 
-def _by_hand(corpus: Corpus, batches: Sequence[Utterances], step: Step, *, judged: bool) -> float:
+def _by_hand(corpus: SpeechCorpus, batches: Sequence[UtteranceBatch], step: Step, *, judged: bool) -> float:
     """Seconds a step."""
     adversaries = Adversaries.fresh(corpus, judged=judged)
     judges = adversaries.discriminators
@@ -185,18 +185,18 @@ def _by_hand(corpus: Corpus, batches: Sequence[Utterances], step: Step, *, judge
     return (time.thread_time() - start) / (len(batches) - WARM)
 
 
-def _plain_step(adversaries: Adversaries, optimizers: _Optimizers, batch: Utterances) -> None:
+def _plain_step(adversaries: Adversaries, optimizers: _Optimizers, batch: UtteranceBatch) -> None:
     _learn(adversaries, optimizers, batch, adversaries.objective.generator(batch))
 
 
-def _shared_step(adversaries: Adversaries, optimizers: _Optimizers, batch: Utterances) -> None:
+def _shared_step(adversaries: Adversaries, optimizers: _Optimizers, batch: UtteranceBatch) -> None:
     """One forward: the discriminators judge its waves, detached, and then the generator learns from it."""
     made = adversaries.objective.generator(batch)
     _judge(adversaries, optimizers, batch, made._replace(waves=made.waves.detach()))
     _learn(adversaries, optimizers, batch, made)
 
 
-def _apart_step(adversaries: Adversaries, optimizers: _Optimizers, batch: Utterances) -> None:
+def _apart_step(adversaries: Adversaries, optimizers: _Optimizers, batch: UtteranceBatch) -> None:
     """A forward for each."""
     with torch.no_grad():
         made = adversaries.objective.generator(batch)
@@ -204,7 +204,7 @@ def _apart_step(adversaries: Adversaries, optimizers: _Optimizers, batch: Uttera
     _learn(adversaries, optimizers, batch, adversaries.objective.generator(batch))
 
 
-def _judge(adversaries: Adversaries, optimizers: _Optimizers, batch: Utterances, made: Made) -> None:
+def _judge(adversaries: Adversaries, optimizers: _Optimizers, batch: UtteranceBatch, made: GeneratorOutput) -> None:
     judges, optimizer = adversaries.discriminators, optimizers.discriminators
     assert judges is not None
     assert optimizer is not None
@@ -212,7 +212,7 @@ def _judge(adversaries: Adversaries, optimizers: _Optimizers, batch: Utterances,
     float(_stepped(adversaries.objective.discriminator_loss(batch, made).mean, judges, optimizer, adversaries.recipe))
 
 
-def _learn(adversaries: Adversaries, optimizers: _Optimizers, batch: Utterances, made: Made) -> None:
+def _learn(adversaries: Adversaries, optimizers: _Optimizers, batch: UtteranceBatch, made: GeneratorOutput) -> None:
     """The generator's step; its judges are held still, so that they get no gradient of it."""
     judges = adversaries.discriminators
     optimizers.generator.zero_grad()
@@ -232,7 +232,7 @@ def _stepped(loss: torch.Tensor, module: nn.Module, optimizer: Optimizer, recipe
     return loss.detach()
 
 
-def _search_share(corpus: Corpus, batches: Sequence[Utterances]) -> float:
+def _search_share(corpus: SpeechCorpus, batches: Sequence[UtteranceBatch]) -> float:
     """What part of the steps by hand passes in the alignment search."""
     taken = 0.0
 

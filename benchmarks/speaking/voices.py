@@ -14,9 +14,9 @@ from typing import Any, Final, final
 
 from benchmarks.environments import ROOT
 from trainers.loop import seed_everything
-from trainers.vits.corpus import Corpus
+from trainers.vits.corpus import SpeechCorpus
 from trainers.vits.sizes import config_of
-from trainers.vits.versions import Versions
+from trainers.vits.versions import VoiceVersions
 from trainers.vits.voice import Voice
 
 RECORDER: Final = ROOT / "examples" / "make_kurdish_corpus.py"
@@ -79,10 +79,10 @@ class Workplace:
         """The voice that a training with this seed begins with; its speaking rate is searched for too."""
         place = self.folder / f"untrained-{seed}"
         if not (place / "voice.json").is_file():
-            corpus = Corpus.open(self.corpus)
+            corpus = SpeechCorpus.open(self.corpus)
             voice = first_voice(corpus, seed)
             voice.settle_rate([(clip.text, clip.frames) for clip in corpus.part("selection")])
-            Versions(place).add(voice, {"seed": seed})
+            VoiceVersions(place).add(voice, {"seed": seed})
         return place
 
     def trained(self, name: str, *words: str) -> Path:
@@ -100,7 +100,7 @@ class Workplace:
         return Figures.of(json.loads(kept.read_text("utf-8")))
 
 
-def first_voice(corpus: Corpus, seed: int) -> Voice:
+def first_voice(corpus: SpeechCorpus, seed: int) -> Voice:
     """A new voice of size `fast`, as a training with this seed draws it."""
     seed_everything(seed)
     return Voice.fresh(config_of("fast", "deterministic", corpus.framing, corpus.vocabulary), corpus.vocabulary)

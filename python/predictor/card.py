@@ -71,7 +71,7 @@ class EpochLoss:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Training:
+class TrainingFacts:
     """How the training went; `parameters` counts the network's weights."""
 
     device: str
@@ -100,7 +100,7 @@ class ScoreRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Scores:
+class ScoreTable:
     """Losses on one split, the model's beside the baselines'."""
 
     unit: str
@@ -160,7 +160,7 @@ class TuningFacts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ancestor:
+class ParentModel:
     """A model whose weights another one started from: all that it had seen, the other one has seen too."""
 
     weights_hash: str
@@ -195,9 +195,9 @@ class Card:
     splits: tuple[Split, ...]
     recipe: tuple[tuple[str, str], ...]
     """Every setting of the training and its value as text."""
-    training: Training | None
+    training: TrainingFacts | None
     libraries: tuple[tuple[str, str], ...]
-    scores: Scores | None
+    scores: ScoreTable | None
     calibration: CalibrationFacts | None
     skill: Skill | None
     members: tuple[MemberFacts, ...] = ()
@@ -209,7 +209,7 @@ class Card:
     conformal: ConformalFacts | None = None
     tuning: TuningFacts | None = None
     """None where settings were not searched for."""
-    ancestors: tuple[Ancestor, ...] = ()
+    ancestors: tuple[ParentModel, ...] = ()
     """Whose weights it started from: its parent first, then that one's own; none if it started anew."""
     notes: tuple[str, ...] = ()
     """What a reader of the scores must know."""
@@ -231,9 +231,9 @@ class Card:
             data=_facts(record, "data", DataFacts),
             splits=_section(record, "splits", _splits) or (),
             recipe=_section(record, "recipe", _pairs) or (),
-            training=_facts(record, "training", Training),
+            training=_facts(record, "training", TrainingFacts),
             libraries=_section(record, "libraries", _pairs) or (),
-            scores=_facts(record, "scores", Scores),
+            scores=_facts(record, "scores", ScoreTable),
             calibration=_facts(record, "calibration", CalibrationFacts),
             skill=_section(record, "skill", _skill),
             members=_listed(record, "members", MemberFacts),
@@ -241,7 +241,7 @@ class Card:
             best_member=_section(record, "best_member", _skill),
             conformal=_facts(record, "conformal", ConformalFacts),
             tuning=_facts(record, "tuning", TuningFacts),
-            ancestors=_listed(record, "ancestors", Ancestor),
+            ancestors=_listed(record, "ancestors", ParentModel),
             notes=record.texts("notes") if record.has("notes") else (),
         )
 
@@ -291,13 +291,13 @@ def data_of(card: Mapping[str, Json]) -> DataFacts | None:
     return _facts(Record(card, SOURCE, "card"), "data", DataFacts)
 
 
-def ancestors_of(card: Mapping[str, Json]) -> tuple[Ancestor, ...]:
+def ancestors_of(card: Mapping[str, Json]) -> tuple[ParentModel, ...]:
     """The models that the card's own model started from, the parent first.
 
     Raises:
         ArtifactError: it says something, but not what it must.
     """
-    return _listed(Record(card, SOURCE, "card"), "ancestors", Ancestor)
+    return _listed(Record(card, SOURCE, "card"), "ancestors", ParentModel)
 
 
 def skill_of(card: Mapping[str, Json]) -> Skill | None:

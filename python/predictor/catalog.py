@@ -75,7 +75,7 @@ class ModelInfo:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Listing:
+class ModelListing:
     """One version of a model, as a list of models tells it.
 
     Attributes:

@@ -318,57 +318,57 @@ class InternalError(QuantraError):
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class ErrorStatus:
     """How an error looks from outside: a canonical code, and a reason that stays the same between versions."""
 
     status: Status
     reason: str
 
 
-ANSWERS: Mapping[type[QuantraError], Answer] = {
-    QuantraError: Answer(Status.INTERNAL, "ERROR"),
-    InvalidInputError: Answer(Status.INVALID_ARGUMENT, "INVALID_INPUT"),
-    MalformedRequestError: Answer(Status.INVALID_ARGUMENT, "MALFORMED_REQUEST"),
-    BarsError: Answer(Status.INVALID_ARGUMENT, "BARS_INVALID"),
-    TooFewBarsError: Answer(Status.INVALID_ARGUMENT, "TOO_FEW_BARS"),
-    NoUsableSymbolError: Answer(Status.INVALID_ARGUMENT, "NO_USABLE_SYMBOL"),
-    ExpressionError: Answer(Status.INVALID_ARGUMENT, "EXPRESSION_INVALID"),
-    FeatureMismatchError: Answer(Status.INVALID_ARGUMENT, "FEATURE_MISMATCH"),
-    WindowShapeError: Answer(Status.INVALID_ARGUMENT, "WINDOW_SHAPE"),
-    UnknownHorizonError: Answer(Status.INVALID_ARGUMENT, "UNKNOWN_HORIZON"),
-    UnknownQuantileError: Answer(Status.INVALID_ARGUMENT, "UNKNOWN_QUANTILE"),
-    UnknownFeatureError: Answer(Status.INVALID_ARGUMENT, "UNKNOWN_FEATURE"),
-    CovariatesError: Answer(Status.INVALID_ARGUMENT, "COVARIATES_INVALID"),
-    CovariateMissingError: Answer(Status.INVALID_ARGUMENT, "COVARIATE_MISSING"),
-    UnknownCovariateError: Answer(Status.INVALID_ARGUMENT, "UNKNOWN_COVARIATE"),
-    UnknownSessionError: Answer(Status.INVALID_ARGUMENT, "UNKNOWN_SESSION"),
-    DuplicateIdError: Answer(Status.INVALID_ARGUMENT, "DUPLICATE_ID"),
-    ConfigurationError: Answer(Status.INVALID_ARGUMENT, "CONFIGURATION_INVALID"),
-    InSampleError: Answer(Status.INVALID_ARGUMENT, "IN_SAMPLE"),
-    ModelNotFoundError: Answer(Status.NOT_FOUND, "MODEL_NOT_FOUND"),
-    VersionNotFoundError: Answer(Status.NOT_FOUND, "VERSION_NOT_FOUND"),
-    ArtifactError: Answer(Status.DATA_LOSS, "ARTIFACT_INVALID"),
-    BarIncompleteError: Answer(Status.FAILED_PRECONDITION, "BAR_INCOMPLETE"),
-    SessionGapError: Answer(Status.FAILED_PRECONDITION, "SESSION_GAP"),
-    CalendarEndedError: Answer(Status.FAILED_PRECONDITION, "CALENDAR_ENDED"),
-    BarsStaleError: Answer(Status.FAILED_PRECONDITION, "BARS_STALE"),
-    ResubscribeError: Answer(Status.FAILED_PRECONDITION, "RESUBSCRIBE"),
-    ExplainUnsupportedError: Answer(Status.UNIMPLEMENTED, "EXPLAIN_UNSUPPORTED"),
-    UnauthenticatedError: Answer(Status.UNAUTHENTICATED, "UNAUTHENTICATED"),
-    PermissionDeniedError: Answer(Status.PERMISSION_DENIED, "PERMISSION_DENIED"),
-    RetryableError: Answer(Status.UNAVAILABLE, "TRY_AGAIN"),
-    QueueFullError: Answer(Status.RESOURCE_EXHAUSTED, "QUEUE_FULL"),
-    RequestTooLargeError: Answer(Status.RESOURCE_EXHAUSTED, "REQUEST_TOO_LARGE"),
-    DeadlineExceededError: Answer(Status.DEADLINE_EXCEEDED, "DEADLINE_EXCEEDED"),
-    CallCancelledError: Answer(Status.CANCELLED, "CANCELLED"),
-    UnavailableError: Answer(Status.UNAVAILABLE, "UNAVAILABLE"),
-    MissingPackageError: Answer(Status.FAILED_PRECONDITION, "PACKAGE_MISSING"),
-    InternalError: Answer(Status.INTERNAL, "INTERNAL"),
+ANSWERS: Mapping[type[QuantraError], ErrorStatus] = {
+    QuantraError: ErrorStatus(Status.INTERNAL, "ERROR"),
+    InvalidInputError: ErrorStatus(Status.INVALID_ARGUMENT, "INVALID_INPUT"),
+    MalformedRequestError: ErrorStatus(Status.INVALID_ARGUMENT, "MALFORMED_REQUEST"),
+    BarsError: ErrorStatus(Status.INVALID_ARGUMENT, "BARS_INVALID"),
+    TooFewBarsError: ErrorStatus(Status.INVALID_ARGUMENT, "TOO_FEW_BARS"),
+    NoUsableSymbolError: ErrorStatus(Status.INVALID_ARGUMENT, "NO_USABLE_SYMBOL"),
+    ExpressionError: ErrorStatus(Status.INVALID_ARGUMENT, "EXPRESSION_INVALID"),
+    FeatureMismatchError: ErrorStatus(Status.INVALID_ARGUMENT, "FEATURE_MISMATCH"),
+    WindowShapeError: ErrorStatus(Status.INVALID_ARGUMENT, "WINDOW_SHAPE"),
+    UnknownHorizonError: ErrorStatus(Status.INVALID_ARGUMENT, "UNKNOWN_HORIZON"),
+    UnknownQuantileError: ErrorStatus(Status.INVALID_ARGUMENT, "UNKNOWN_QUANTILE"),
+    UnknownFeatureError: ErrorStatus(Status.INVALID_ARGUMENT, "UNKNOWN_FEATURE"),
+    CovariatesError: ErrorStatus(Status.INVALID_ARGUMENT, "COVARIATES_INVALID"),
+    CovariateMissingError: ErrorStatus(Status.INVALID_ARGUMENT, "COVARIATE_MISSING"),
+    UnknownCovariateError: ErrorStatus(Status.INVALID_ARGUMENT, "UNKNOWN_COVARIATE"),
+    UnknownSessionError: ErrorStatus(Status.INVALID_ARGUMENT, "UNKNOWN_SESSION"),
+    DuplicateIdError: ErrorStatus(Status.INVALID_ARGUMENT, "DUPLICATE_ID"),
+    ConfigurationError: ErrorStatus(Status.INVALID_ARGUMENT, "CONFIGURATION_INVALID"),
+    InSampleError: ErrorStatus(Status.INVALID_ARGUMENT, "IN_SAMPLE"),
+    ModelNotFoundError: ErrorStatus(Status.NOT_FOUND, "MODEL_NOT_FOUND"),
+    VersionNotFoundError: ErrorStatus(Status.NOT_FOUND, "VERSION_NOT_FOUND"),
+    ArtifactError: ErrorStatus(Status.DATA_LOSS, "ARTIFACT_INVALID"),
+    BarIncompleteError: ErrorStatus(Status.FAILED_PRECONDITION, "BAR_INCOMPLETE"),
+    SessionGapError: ErrorStatus(Status.FAILED_PRECONDITION, "SESSION_GAP"),
+    CalendarEndedError: ErrorStatus(Status.FAILED_PRECONDITION, "CALENDAR_ENDED"),
+    BarsStaleError: ErrorStatus(Status.FAILED_PRECONDITION, "BARS_STALE"),
+    ResubscribeError: ErrorStatus(Status.FAILED_PRECONDITION, "RESUBSCRIBE"),
+    ExplainUnsupportedError: ErrorStatus(Status.UNIMPLEMENTED, "EXPLAIN_UNSUPPORTED"),
+    UnauthenticatedError: ErrorStatus(Status.UNAUTHENTICATED, "UNAUTHENTICATED"),
+    PermissionDeniedError: ErrorStatus(Status.PERMISSION_DENIED, "PERMISSION_DENIED"),
+    RetryableError: ErrorStatus(Status.UNAVAILABLE, "TRY_AGAIN"),
+    QueueFullError: ErrorStatus(Status.RESOURCE_EXHAUSTED, "QUEUE_FULL"),
+    RequestTooLargeError: ErrorStatus(Status.RESOURCE_EXHAUSTED, "REQUEST_TOO_LARGE"),
+    DeadlineExceededError: ErrorStatus(Status.DEADLINE_EXCEEDED, "DEADLINE_EXCEEDED"),
+    CallCancelledError: ErrorStatus(Status.CANCELLED, "CANCELLED"),
+    UnavailableError: ErrorStatus(Status.UNAVAILABLE, "UNAVAILABLE"),
+    MissingPackageError: ErrorStatus(Status.FAILED_PRECONDITION, "PACKAGE_MISSING"),
+    InternalError: ErrorStatus(Status.INTERNAL, "INTERNAL"),
 }
 """The one table of statuses; a test holds that every error type has a row."""
 
 
-def answer_of(error: QuantraError) -> Answer:
+def answer_of(error: QuantraError) -> ErrorStatus:
     """The row of this error's own type."""
     return ANSWERS[type(error)]
 

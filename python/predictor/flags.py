@@ -55,7 +55,7 @@ class Flag:
 
 
 @dataclass(frozen=True)
-class Given(Generic[SettingsT]):
+class ParsedFlags(Generic[SettingsT]):
     """Those settings of a dataclass, or of any of some, whose flags stand on the command line."""
 
     values: Mapping[str, Any] = field(default_factory=dict[str, Any])
@@ -73,7 +73,7 @@ class Given(Generic[SettingsT]):
 
 
 @final
-class Only:
+class FlagSubset:
     """Beside a dataclass in the annotation of a command's parameter: the fields that are flags of this command."""
 
     def __init__(self, *names: str) -> None:
@@ -81,7 +81,7 @@ class Only:
 
 
 @final
-class AnyOf:
+class FlagsOf:
     """Beside a protocol in the annotation of a command's parameter: the dataclasses whose fields are flags."""
 
     def __init__(self, *kinds: type[Dataclass]) -> None:

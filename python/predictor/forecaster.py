@@ -14,8 +14,8 @@ from predictor.forecast import Attribution, Explanation, Forecast, Outcome, fore
 from predictor.global_importance import GlobalImportance, GlobalQuery
 from predictor.inference import choose_device
 from predictor.instance import NEVER, Deadline, Query, Question, importance_query, instance_of
-from predictor.model import Answering
-from predictor.registry import ModelLine, Registry, Runtime, load_model
+from predictor.model import Predictor
+from predictor.registry import ModelVersions, Registry, Runtime, load_model
 from predictor.service import PredictionService
 
 
@@ -52,9 +52,9 @@ class Forecaster:
         return cls.of(model)
 
     @classmethod
-    def of(cls, model: Answering) -> Self:
+    def of(cls, model: Predictor) -> Self:
         """One that answers with a model that is in memory already, under the model's own name and version."""
-        line = ModelLine(versions={model.identity.version: model}, aliases={})
+        line = ModelVersions(versions={model.identity.version: model}, aliases={})
         return cls(PredictionService(Registry(lines={model.identity.name: line}, problems=())))
 
     def predict(self, bars: Question, covariates: Covariates | None = None) -> Forecast:

@@ -37,7 +37,7 @@ class InternalAxis(StrEnum):
     """Labels count sessions from the last bar's, such as `-59`, `0` and `+5`."""
 
 
-class Share(NamedTuple):
+class InternalShare(NamedTuple):
     """One entry of an internal, and its share of the whole."""
 
     label: str
@@ -63,10 +63,10 @@ class Internal:
     values: FloatArray
     """[S, L] shares that add up to 1; NaN for a symbol that could not be forecast."""
 
-    def table(self, s: int = 0) -> list[Share]:
+    def table(self, s: int = 0) -> list[InternalShare]:
         """The shares of the symbol in row `s`, largest first."""
         order = np.argsort(-self.values[s], kind="stable")
-        return [Share(self._in_words(self.labels[k]), float(self.values[s, k])) for k in order]
+        return [InternalShare(self._in_words(self.labels[k]), float(self.values[s, k])) for k in order]
 
     def _in_words(self, label: str) -> str:
         return session_in_words(int(label)) if self.axis is InternalAxis.SESSIONS else label

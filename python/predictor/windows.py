@@ -19,7 +19,7 @@ from predictor.catalog import CovariateGroup, CovariateInfo
 from predictor.covariates import NO_COVARIATES, Covariates
 from predictor.errors import CalendarEndedError, ConfigurationError, TooFewBarsError
 from predictor.features import FittedFeatures
-from predictor.networks import DailySeries, Inputs, InputSizes, Levels, Normaliser, Target
+from predictor.networks import DailySeries, Inputs, InputSizes, Normaliser, Target, WindowLevels
 from predictor.sessions import SessionCalendar
 
 LONGEST_ENCODER: Final = 2500
@@ -29,7 +29,7 @@ LARGEST_TABLE: Final = 1 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Encoded:
+class EncodedPanel:
     """A panel's inputs over its last sessions. Legend: S symbols, T sessions, D future sessions."""
 
     observed: NDArray[np.float32]
@@ -45,7 +45,7 @@ class Encoded:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Minimum:
+class BarRequirements:
     """What a symbol must have to be forecast."""
 
     encoder_share: float = 0.5
@@ -61,7 +61,7 @@ class Minimum:
             )
 
 
-class Counts(NamedTuple):
+class SymbolHistory(NamedTuple):
     """How much is known about each symbol up to each session."""
 
     bars: NDArray[np.int32]
@@ -79,7 +79,7 @@ class InputRecipe:
     normaliser: Normaliser
     calendar: SessionCalendar
     encoder_length: int
-    minimum: Minimum
+    minimum: BarRequirements
 
 
 def lookback_of(features_lookback: int, levels_window: int, encoder_length: int) -> int:
@@ -103,7 +103,7 @@ class Pipeline:
     calendar: SessionCalendar
     encoder_length: int = 60
     """Sessions that the network reads."""
-    minimum: Minimum = field(default_factory=Minimum)
+    minimum: BarRequirements = field(default_factory=BarRequirements)
     covariates: tuple[CovariateInfo, ...] = field(init=False, repr=False)
     """What a caller has to send beside the bars."""
     sizes: InputSizes = field(init=False, repr=False)
@@ -151,43 +151,43 @@ class Pipeline:
         """Known values that a symbol must have among those that its levels are measured by."""
         return min(self.minimum.values, self.normaliser.window)
 
-    def counts(self, present: NDArray[np.bool_], series: DailySeries) -> Counts:
+    def counts(self, present: NDArray[np.bool_], series: DailySeries) -> SymbolHistory:
         """How much is known about each symbol, from its bars [S, T] and the series [S, T] that measure its levels."""
         known = np.isfinite(series[0])
-        return Counts(
+        return SymbolHistory(
             bars=_trailing_count(present, self.encoder_length), values=_trailing_count(known, self.normaliser.window)
         )
 
-    def latest_counts(self, present: NDArray[np.bool_], series: DailySeries) -> Counts:
+    def latest_counts(self, present: NDArray[np.bool_], series: DailySeries) -> SymbolHistory:
         """The same at the last session alone, [S] each."""
         known = np.isfinite(series[0][:, -self.normaliser.window :])
-        return Counts(
+        return SymbolHistory(
             bars=np.add.reduce(present[:, -self.encoder_length :], axis=1, dtype=np.int32),
             values=np.add.reduce(known, axis=1, dtype=np.int32),
         )
 
-    def suffices(self, counts: Counts) -> NDArray[np.bool_]:
+    def suffices(self, counts: SymbolHistory) -> NDArray[np.bool_]:
         """[S, T] where a symbol has the minimum of bars and values."""
         return (counts.bars >= self.least_bars) & (counts.values >= self.least_values)
 
-    def levels(self, series: DailySeries, symbols: PositionArray, positions: PositionArray) -> Levels:
+    def levels(self, series: DailySeries, symbols: PositionArray, positions: PositionArray) -> WindowLevels:
         """Location and scale of N windows, float64 [N, H] each; NaN where nothing is known.
 
         Args:
-            series: [S, T] each, as `Encoded.series`.
+            series: [S, T] each, as `EncodedPanel.series`.
             symbols: [N] rows.
             positions: [N] last session of each window.
         """
         return self._levels(tuple(back_from(one, symbols, positions, self.normaliser.window) for one in series))
 
-    def latest_levels(self, series: DailySeries) -> Levels:
+    def latest_levels(self, series: DailySeries) -> WindowLevels:
         """The same of the windows that end on the last session, [S, H] each."""
         return self._levels(tuple(_last_of(one, self.normaliser.window) for one in series))
 
-    def _levels(self, windows: DailySeries) -> Levels:
+    def _levels(self, windows: DailySeries) -> WindowLevels:
         levels = self.normaliser.levels(windows)
         shape = (len(windows[0]), len(self.target.horizons))
-        return Levels(*(_for_all(part, shape) for part in levels))
+        return WindowLevels(*(_for_all(part, shape) for part in levels))
 
     def recent(self, bars: BarPanel) -> BarPanel:
         """The sessions that one forecast depends on; where the panel begins later, those before have no bar.
@@ -217,7 +217,7 @@ class Pipeline:
             ) from error
         return np.concatenate([before, sessions])
 
-    def encode(self, bars: BarPanel, covariates: Covariates = NO_COVARIATES) -> Encoded:
+    def encode(self, bars: BarPanel, covariates: Covariates = NO_COVARIATES) -> EncodedPanel:
         """The inputs of every session of a whole history, for training.
 
         Args:
@@ -231,7 +231,7 @@ class Pipeline:
         known = self.known(axis, _last_values(covariates.known, len(axis)))
         return self._encoded(bars.adjusted(), covariates, known, len(bars.sessions))
 
-    def encode_latest(self, bars: BarPanel, covariates: Covariates = NO_COVARIATES) -> Encoded:
+    def encode_latest(self, bars: BarPanel, covariates: Covariates = NO_COVARIATES) -> EncodedPanel:
         """The inputs of the last encoder, from the bars that it depends on and no others.
 
         Raises:
@@ -244,7 +244,7 @@ class Pipeline:
         known = self.latest_known(recent.sessions, future, beside)
         return self.encode_recent(recent.adjusted(), beside, known)
 
-    def encode_recent(self, adjusted: AdjustedBars, covariates: Covariates, known: NDArray[np.float32]) -> Encoded:
+    def encode_recent(self, adjusted: AdjustedBars, covariates: Covariates, known: NDArray[np.float32]) -> EncodedPanel:
         """The same from the adjusted bars of the sessions that `recent` gives, and what is beside them.
 
         Args:
@@ -263,9 +263,9 @@ class Pipeline:
 
     def _encoded(
         self, adjusted: AdjustedBars, covariates: Covariates, known: NDArray[np.float32], sessions: int
-    ) -> Encoded:
+    ) -> EncodedPanel:
         observed, mask = self.features.observed(adjusted, covariates.observed, last=sessions)
-        return Encoded(
+        return EncodedPanel(
             observed=observed,
             mask=mask,
             known=known,
@@ -273,7 +273,7 @@ class Pipeline:
             series=self.normaliser.series(self.target, adjusted),
         )
 
-    def latest_window(self, encoded: Encoded) -> Inputs:
+    def latest_window(self, encoded: EncodedPanel) -> Inputs:
         """The S rows of the last encoder of an encoded panel."""
         symbols, sessions, _ = encoded.observed.shape
         length = self.encoder_length

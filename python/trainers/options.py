@@ -19,7 +19,7 @@ from trainers.loop.device import PrecisionName
 from trainers.loop.parts import OomChoice
 from trainers.loop.profiling import profiled
 from trainers.loop.window.guards import Nonfinite
-from trainers.progress import Chain, Consumer, JsonLines, JsonlLog, TensorBoardLog, progress_for
+from trainers.progress import ConsumerChain, JsonLines, JsonlLog, ReportConsumer, TensorBoardLog, progress_for
 
 DEVICES = re.compile(r"auto|cpu|mps|(cuda|xpu)(:\d+)?")
 
@@ -138,7 +138,7 @@ class LoopOptions(Computation, RunOptions):
     """Every setting that all trainers share."""
 
 
-def consumer(options: RunOptions, folder: Path, stream: IO[str], *, rank: int = 0) -> Consumer:
+def consumer(options: RunOptions, folder: Path, stream: IO[str], *, rank: int = 0) -> ReportConsumer:
     """What takes the reports of a run: its log, what the flags ask for, and the screen.
 
     Args:
@@ -151,12 +151,12 @@ def consumer(options: RunOptions, folder: Path, stream: IO[str], *, rank: int = 
         SettingsError: A log for TensorBoard is asked for, and its package is not installed.
     """
     if rank > 0:
-        return Chain()
-    consumers: list[Consumer] = []
+        return ConsumerChain()
+    consumers: list[ReportConsumer] = []
     if options.profile:
         consumers.append(partial(profiled, folder=folder / "profile"))
     consumers.append(JsonlLog(folder / "reports.jsonl"))
     if options.tensorboard:
         consumers.append(TensorBoardLog(folder / "tensorboard"))
     consumers.append(JsonLines(stream) if options.as_json else progress_for(stream))
-    return Chain(consumers)
+    return ConsumerChain(consumers)

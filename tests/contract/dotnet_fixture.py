@@ -39,8 +39,8 @@ from universes import universe, with_events, with_holes
 
 from predictor.bars import BarPanel
 from predictor.bars.layouts import REQUIRED, SYNONYMS
-from predictor.client.joining import Told, joined
-from predictor.client.parts import Plan
+from predictor.client.joining import PartResponse, joined
+from predictor.client.parts import CallPlan
 from predictor.client.served import ServedModel
 from predictor.covariates import Covariates, CovariateSource
 from predictor.errors import ANSWERS, QuantraError
@@ -160,9 +160,9 @@ def _of_parts(service: PredictionService, panel: BarPanel) -> Forecast:
         limits=RequestLimits(size=TIGHT),
     )
     cut = [served.cut(Instance(input=panel))]
-    parts = [part for call in Plan.of(cut, served, MODEL).calls for part in call]
+    parts = [part for call in CallPlan.of(cut, served, MODEL).calls for part in call]
     assert len(parts) > 2, "it is to be split"
-    told = [Told(part=part, symbols=(), outcome=_forecast(service, part.of(cut))) for part in parts]
+    told = [PartResponse(part=part, symbols=(), outcome=_forecast(service, part.of(cut))) for part in parts]
     return forecast_or_raise(joined(told))
 
 

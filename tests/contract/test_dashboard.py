@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from predictor.observation import OK, Observation
-from predictor.server.watching import ArrivedCall, EndedCall, Levels
+from predictor.server.watching import ArrivedCall, EndedCall, ServerGauges
 from predictor.server.watching.metrics import Metrics
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
@@ -96,7 +96,7 @@ def scraped() -> str:
     """What a server tells after one forecast."""
     metrics = Metrics()
     held = (0, 0, 0)
-    metrics.read(Levels(versions=lambda: [("m", 1)], queues={"predictions": lambda: held}, sessions=lambda: 0))
+    metrics.read(ServerGauges(versions=lambda: [("m", 1)], queues={"predictions": lambda: held}, sessions=lambda: 0))
     arrived = ArrivedCall(service="s", method="Predict", request_id="r", peer="p", trace={})
     metrics.ended(EndedCall(arrived=arrived, model="m", version=1, code=OK, reason="", took_s=0.1, observation=None))
     metrics.observed(

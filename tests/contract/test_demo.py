@@ -20,7 +20,7 @@ from predictor import BarPanel, Forecaster
 from predictor.errors import UnavailableError
 from predictor.instance import Instance, Query
 from trainers.demo import command
-from trainers.demo.dotnet import Program, reason_to_skip
+from trainers.demo.dotnet import DotnetProgram, reason_to_skip
 from trainers.demo.walk import DemoPrograms, ask_csharp
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ def test_a_csharp_program_that_fails_fails_the_demo_and_shows_its_output(
 ) -> None:
     _put_on_the_path(tmp_path, "dotnet", "echo error CS1002; exit 3", monkeypatch)
     question = DemoPrograms(port=1, model="m", bars=Path("b.csv"), symbol="S", models=Path("models"))
-    program, shown = Program(tmp_path / "csharp"), io.StringIO()
+    program, shown = DotnetProgram(tmp_path / "csharp"), io.StringIO()
     with program.building(question.csharp) as build, pytest.raises(UnavailableError, match="exit code 3"):
         ask_csharp(question, program, build, Console(file=shown))
     assert "error CS1002" in shown.getvalue()
@@ -109,7 +109,7 @@ def test_a_csharp_program_that_fails_fails_the_demo_and_shows_its_output(
 
 def test_a_build_that_is_not_waited_for_is_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     _put_on_the_path(tmp_path, "dotnet", "exec /bin/sleep 600", monkeypatch)
-    with Program(tmp_path / "csharp").building("") as build:
+    with DotnetProgram(tmp_path / "csharp").building("") as build:
         assert build is not None
         assert build.poll() is None
     assert build.returncode == -signal.SIGKILL

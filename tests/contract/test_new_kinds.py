@@ -28,7 +28,7 @@ from predictor.cli import commands as predictors
 from predictor.cli import run
 from predictor.cli.program import Command
 from predictor.client import QuantraClient
-from predictor.errors import Answer, ArtifactError, ConfigurationError, ExpressionError, InvalidInputError, Status
+from predictor.errors import ArtifactError, ConfigurationError, ErrorStatus, ExpressionError, InvalidInputError, Status
 from predictor.export import export_onnx
 from predictor.features import OPERATORS, FeatureSet
 from predictor.features.kernels import Kernel, over_windows
@@ -44,11 +44,11 @@ from predictor.networks import (
     DailySeries,
     Inputs,
     InputSizes,
-    Levels,
     NetworkKind,
     NormaliserKind,
     QuantileHead,
     Target,
+    WindowLevels,
     configured,
 )
 from predictor.networks.inputs import ROW_ARITHMETIC, row_width, session_rows
@@ -57,11 +57,11 @@ from predictor.networks.output import HEAD_ARITHMETIC
 from predictor.registry import Runtime, load_single
 from predictor.service import PredictionService
 from trainers.loop import Report
-from trainers.stock import Optimisation, Recipe, Trained, train
-from trainers.stock.evaluation.baselines import BaselineModel, Fit, FittedBaseline, table
-from trainers.stock.evaluation.baselines.baseline import Sample
+from trainers.stock import Optimisation, StockRecipe, TrainingResult, train
+from trainers.stock.evaluation.baselines import BaselineModel, FitScope, FittedBaseline, table
+from trainers.stock.evaluation.baselines.baseline import BaselineSample
 from trainers.stock.recipes import read_recipe
-from trainers.stock.training_data import Material
+from trainers.stock.training_data import TrainingMaterial
 
 FloatArray = NDArray[np.float64]
 
@@ -139,10 +139,10 @@ class AbsoluteNormaliser:
         """The target's own daily series."""
         return (target.daily(bars),)
 
-    def levels(self, windows: DailySeries) -> Levels:
+    def levels(self, windows: DailySeries) -> WindowLevels:
         """As `Normaliser.levels`, [N, 1]."""
         size = self.stages(windows)["mean_size"][:, None]
-        return Levels(location=0.0 * size, scale=np.maximum(size, self.floor))
+        return WindowLevels(location=0.0 * size, scale=np.maximum(size, self.floor))
 
     def stages(self, windows: DailySeries) -> Mapping[str, FloatArray]:
         """As `Normaliser.stages`: the mean size, [N]."""
@@ -171,7 +171,7 @@ class PriceTooHighError(InvalidInputError):
     """A price beyond what an operator reads."""
 
 
-TOO_HIGH: Final = Answer(Status.INVALID_ARGUMENT, "PRICE_TOO_HIGH")
+TOO_HIGH: Final = ErrorStatus(Status.INVALID_ARGUMENT, "PRICE_TOO_HIGH")
 
 
 def drawdown(n: int) -> Kernel:
@@ -214,14 +214,14 @@ FEATURES: Final = {
 # --- a baseline
 
 
-def coin(sample: Sample) -> FittedBaseline:
+def coin(sample: BaselineSample) -> FittedBaseline:
     """Two percent up or down."""
     quantiles = np.interp(sample.levels, (0.0, 1.0), (-0.02, 0.02))
     shape = len(sample.target.horizons), len(quantiles)
     return FittedBaseline(quantiles=lambda asked: np.broadcast_to(quantiles, (len(asked), *shape)).copy())
 
 
-COIN: Final = BaselineModel(name="coin", estimator=coin, fits=(Fit.AS_IS,))
+COIN: Final = BaselineModel(name="coin", estimator=coin, fits=(FitScope.AS_IS,))
 
 # --- a command
 
@@ -306,8 +306,8 @@ def features(lines: None, tmp_path_factory: pytest.TempPathFactory) -> Path:  # 
 
 
 @pytest.fixture(scope="module")
-def recipe(lines: None) -> Recipe:  # noqa: ARG001 - the kinds' lines
-    return Recipe(
+def recipe(lines: None) -> StockRecipe:  # noqa: ARG001 - the kinds' lines
+    return StockRecipe(
         kind="fading",
         config=FadingConfig(fading=0.8),
         target=Target(horizons=(1, 3)),
@@ -320,19 +320,19 @@ def recipe(lines: None) -> Recipe:  # noqa: ARG001 - the kinds' lines
 
 
 @pytest.fixture(scope="module")
-def trained(features: Path, recipe: Recipe, tmp_path_factory: pytest.TempPathFactory) -> Trained:
-    material = Material(bars(), FeatureSet.read(features))
+def trained(features: Path, recipe: StockRecipe, tmp_path_factory: pytest.TempPathFactory) -> TrainingResult:
+    material = TrainingMaterial(bars(), FeatureSet.read(features))
     return train(material, recipe, tmp_path_factory.mktemp("models") / "mine" / "1", consume=unwatched)
 
 
 @pytest.fixture(scope="module")
-def forecaster(trained: Trained) -> Iterator[Forecaster]:
+def forecaster(trained: TrainingResult) -> Iterator[Forecaster]:
     with Forecaster.load(trained.folder, device="cpu") as loaded:
         yield loaded
 
 
 @pytest.fixture(scope="module")
-def client(trained: Trained) -> Iterator[QuantraClient]:
+def client(trained: TrainingResult) -> Iterator[QuantraClient]:
     """Of a server of the trained model."""
     models = trained.folder.parent.parent
     with (
@@ -352,25 +352,25 @@ def with_high_prices(panel: BarPanel) -> BarPanel:
 
 
 def test_an_artifact_with_a_new_network_and_normaliser_loads_as_it_was_trained(
-    trained: Trained, recipe: Recipe
+    trained: TrainingResult, recipe: StockRecipe
 ) -> None:
     manifest = artifact.load(trained.folder).artifact.manifest
     assert (manifest.kind, manifest.config) == (FADING, FadingConfig(fading=0.8))
     assert manifest.normaliser == recipe.normaliser
 
 
-def test_a_recipe_with_new_kinds_reads_back_from_the_card(trained: Trained, recipe: Recipe) -> None:
+def test_a_recipe_with_new_kinds_reads_back_from_the_card(trained: TrainingResult, recipe: StockRecipe) -> None:
     assert read_recipe(trained.card["recipe"]) == recipe
 
 
-def test_a_new_kinds_wrong_setting_is_named(recipe: Recipe) -> None:
+def test_a_new_kinds_wrong_setting_is_named(recipe: StockRecipe) -> None:
     with pytest.raises(ConfigurationError, match="fading is 2"):
         configured(FADING, {"fading": 2.0})
     with pytest.raises(ConfigurationError, match=r"normaliser\.decay is an unknown key"):
         read_recipe({**recipe.settings(), "normaliser_decay": 1.0})
 
 
-def test_a_new_baseline_is_scored_with_the_model(trained: Trained) -> None:
+def test_a_new_baseline_is_scored_with_the_model(trained: TrainingResult) -> None:
     scores = trained.summary.scores
     assert scores is not None
     assert "coin" in {row.name for row in scores.rows}
@@ -412,7 +412,7 @@ def test_a_new_error_has_its_type_its_reason_and_its_facts_on_both_sides_of_the_
         assert errors.answer_of(raised.value) == TOO_HIGH
 
 
-def test_an_exported_file_with_new_kinds_gives_the_models_numbers(trained: Trained, tmp_path: Path) -> None:
+def test_an_exported_file_with_new_kinds_gives_the_models_numbers(trained: TrainingResult, tmp_path: Path) -> None:
     exported = export_onnx(trained.folder, tmp_path / "mine.onnx")
     model = load_single(trained.folder, ("mine", 1), Runtime(device=torch.device("cpu"), max_rows=256))
     prepared = model.prepare(Instance(input=recent()), LONG_AFTER)
@@ -423,7 +423,7 @@ def test_an_exported_file_with_new_kinds_gives_the_models_numbers(trained: Train
     np.testing.assert_allclose(np.asarray(found), model.forecast([prepared])[0].values, rtol=0, atol=SAME)
 
 
-def test_a_new_command_is_listed_and_runs(trained: Trained, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_new_command_is_listed_and_runs(trained: TrainingResult, capsys: pytest.CaptureFixture[str]) -> None:
     assert quantra(["--help"]) == 0
     assert UNITS.help[:30] in capsys.readouterr().out
     assert quantra(["units", str(trained.folder)]) == 0
@@ -442,7 +442,7 @@ def test_the_command_line_trains_a_new_network_with_its_own_setting_and_a_new_op
     assert artifact.load(out).artifact.manifest.config == FadingConfig(fading=0.7)
 
 
-def test_a_page_is_written_about_a_model_of_new_kinds(trained: Trained, tmp_path: Path) -> None:
+def test_a_page_is_written_about_a_model_of_new_kinds(trained: TrainingResult, tmp_path: Path) -> None:
     rows, page = tmp_path / "bars.csv", tmp_path / "report.html"
     write_csv(recent(), rows)
     assert quantra(["report", str(trained.folder), "--bars", str(rows), "--output", str(page)]) == 0
@@ -464,7 +464,7 @@ def write_csv(panel: BarPanel, file: Path) -> None:
 # --- and without the lines
 
 
-def test_without_its_line_a_kind_is_refused_by_name(trained: Trained) -> None:
+def test_without_its_line_a_kind_is_refused_by_name(trained: TrainingResult) -> None:
     """What an artifact of a newer version says to a program that lacks its kinds."""
     with pytest.MonkeyPatch.context() as patch:
         patch.delitem(_open(KINDS), FADING.name)

@@ -17,7 +17,7 @@ from torch.optim.lr_scheduler import ReduceLROnPlateau
 from torch.utils.data import DataLoader
 
 import trainers.loop
-from trainers.loop import Checkpoints, EpochReport, IterableSource, Loop, Loss, Phase, Run, Validation, adamw
+from trainers.loop import Checkpoints, EpochReport, IterableSource, Loop, Loss, Phase, TrainingRun, Validation, adamw
 from trainers.loop.window.phase_run import PhaseRun
 
 PAGE = (ROOT / "docs" / "training-loop.md").read_text(encoding="utf-8")
@@ -78,7 +78,7 @@ def both_train(names: Names) -> None:
 
 
 def discriminator_was_late(names: Names) -> None:
-    run: Run[Tensor] = names["run"]
+    run: TrainingRun[Tensor] = names["run"]
     assert {phase.phase.name: phase.steps for phase in run._phases} == {"discriminator": 4, "generator": 6}
     first, second = (report.phases["generator"] for report in run.history)
     assert first.loss < 45 * first.parts["distance"] + first.parts["judged"]

@@ -16,7 +16,7 @@ import pytest
 import torch
 
 from trainers.loop import CheckpointError
-from trainers.loop.checkpoint.snapshot import Meta, Snapshot
+from trainers.loop.checkpoint.snapshot import CheckpointMetadata, Snapshot
 from trainers.loop.checkpoint.store import Checkpoints
 from trainers.loop.checkpoint.tensors import MAX_EXPANDED_BYTES, MAX_HEADER_BYTES, FileDigest
 
@@ -46,7 +46,7 @@ def forge(folder: Path, name: str, data: bytes) -> None:
     """Replace a file of the newest checkpoint and make all digests right again."""
     newest = folder / "window-000000002"
     newest.joinpath(name).write_bytes(data)
-    meta = Meta.parse(newest.joinpath("meta.json").read_bytes())
+    meta = CheckpointMetadata.parse(newest.joinpath("meta.json").read_bytes())
     mark = FileDigest(bytes=len(data), sha256=sha256(data).hexdigest())
     newest.joinpath("meta.json").write_bytes(replace(meta, files={**meta.files, name: mark}).text())
 

@@ -15,12 +15,12 @@ from rich.console import Console
 from predictor.features import default_features
 from predictor.networks import LSTMConfig, Target
 from trainers.demo import record
-from trainers.demo.dotnet import BUILT, Program
-from trainers.demo.record import Ingredients
-from trainers.demo.walk import Training, free_port
-from trainers.stock import Optimisation, Recipe
+from trainers.demo.dotnet import BUILT, DotnetProgram
+from trainers.demo.record import DemoInputs
+from trainers.demo.walk import DemoTraining, free_port
+from trainers.stock import Optimisation, StockRecipe
 
-QUICK = Recipe(
+QUICK = StockRecipe(
     config=LSTMConfig(hidden=4, layers=1),
     target=Target(horizons=(1,)),
     scale="window",
@@ -31,11 +31,11 @@ QUICK = Recipe(
 PROGRAM = 'new Uri("http://127.0.0.1:50123")'
 
 
-def training(out: Path) -> Training:
-    return Training(bars=bokeh_panel("AAPL").last(400), recipe=QUICK, out=out)
+def training(out: Path) -> DemoTraining:
+    return DemoTraining(bars=bokeh_panel("AAPL").last(400), recipe=QUICK, out=out)
 
 
-def told(what: Training) -> str:
+def told(what: DemoTraining) -> str:
     """What a person is shown while the demo gets its model."""
     shown = io.StringIO()
     what.done(Console(file=shown, width=200))
@@ -69,16 +69,18 @@ def test_the_model_that_is_there_is_the_champion_again(copy: Path) -> None:
     assert '"champion": 1' in (copy / "models" / "demo" / "aliases.json").read_text()
 
 
-def another_seed(what: Training) -> Training:
+def another_seed(what: DemoTraining) -> DemoTraining:
     return replace(what, recipe=replace(QUICK, optimisation=Optimisation(max_epochs=1, seed=7)))
 
 
-def another_bar(what: Training) -> Training:
+def another_bar(what: DemoTraining) -> DemoTraining:
     return replace(what, bars=bokeh_panel("AAPL").last(401))
 
 
 @pytest.mark.parametrize("change", [another_seed, another_bar])
-def test_another_recipe_and_other_bars_are_trained_on(change: Callable[[Training], Training], copy: Path) -> None:
+def test_another_recipe_and_other_bars_are_trained_on(
+    change: Callable[[DemoTraining], DemoTraining], copy: Path
+) -> None:
     assert "training demo@2" in told(change(training(copy)))
     assert '"champion": 2' in (copy / "models" / "demo" / "aliases.json").read_text()
 
@@ -91,7 +93,7 @@ def test_other_versions_of_packages_python_or_this_program_train_again(
 
     def as_made() -> bool:
         what = training(copy)
-        return Ingredients.of(what.bars, default_features(), what.recipe).made(records, model)
+        return DemoInputs.of(what.bars, default_features(), what.recipe).made(records, model)
 
     def another(*_: object) -> str:
         return "another"
@@ -135,13 +137,13 @@ def calls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return log
 
 
-def asked(program: Program, source: str) -> None:
+def asked(program: DotnetProgram, source: str) -> None:
     with program.building(source) as build:
         assert program.answer(source, build).returncode == 0
 
 
 def test_a_csharp_program_is_built_once_and_again_only_where_a_source_has_changed(calls: Path, tmp_path: Path) -> None:
-    program = Program(tmp_path / "csharp")
+    program = DotnetProgram(tmp_path / "csharp")
     asked(program, PROGRAM)
     asked(program, PROGRAM)
     asked(program, "// another")
@@ -151,7 +153,7 @@ def test_a_csharp_program_is_built_once_and_again_only_where_a_source_has_change
 
 
 def test_a_build_that_was_stopped_counts_as_none(calls: Path, tmp_path: Path) -> None:
-    program = Program(tmp_path / "csharp")
+    program = DotnetProgram(tmp_path / "csharp")
     with program.building(PROGRAM):
         pass
     assert not (program.folder / BUILT).exists()
@@ -161,7 +163,7 @@ def test_a_build_that_was_stopped_counts_as_none(calls: Path, tmp_path: Path) ->
 
 
 def test_the_port_of_the_program_is_served_on_again_unless_another_listens_there(tmp_path: Path, calls: Path) -> None:
-    program = Program(tmp_path / "csharp")
+    program = DotnetProgram(tmp_path / "csharp")
     assert program.port == 0
     asked(program, PROGRAM)
     assert program.port == 50123

@@ -22,7 +22,7 @@ from predictor.instance import Instance
 from predictor.networks import Target
 from predictor.registry import Registry, Runtime
 from predictor.service import PredictionService
-from trainers.stock import Recipe
+from trainers.stock import StockRecipe
 from trainers.stock.enough_bars import check_enough
 from trainers.stock.recipe import recipe_of
 
@@ -83,14 +83,18 @@ def test_a_server_tells_no_path_of_an_artifact_that_is_not_whole(tmp_path: Path)
 # --- bars
 
 
-def enough(sessions: int, symbols: int, recipe: Recipe) -> None:
+def enough(sessions: int, symbols: int, recipe: StockRecipe) -> None:
     panel = bokeh_panel("AAPL").last(sessions)
     check_enough(panel.sessions, symbols, default_features(), recipe, recipe.splits(panel.sessions))
 
 
 @pytest.mark.parametrize("symbols", [1, 4, 110])
-@pytest.mark.parametrize("recipe", [Recipe(), recipe_of("har"), replace(Recipe(), scale="window", encoder_length=20)])
-def test_the_number_of_sessions_that_too_few_bars_are_answered_with_is_enough(symbols: int, recipe: Recipe) -> None:
+@pytest.mark.parametrize(
+    "recipe", [StockRecipe(), recipe_of("har"), replace(StockRecipe(), scale="window", encoder_length=20)]
+)
+def test_the_number_of_sessions_that_too_few_bars_are_answered_with_is_enough(
+    symbols: int, recipe: StockRecipe
+) -> None:
     with pytest.raises(ConfigurationError) as refused:
         enough(80, symbols, recipe)
     wanted = int(refused.value.message.partition("; give ")[2].split()[0])

@@ -27,7 +27,7 @@ from predictor.cli import run
 from predictor.errors import ConfigurationError, InSampleError, QuantraError
 from predictor.networks import KINDS
 from trainers import StockTrainer
-from trainers.loop import Notice, Report
+from trainers.loop import Report, TrainingNotice
 from trainers.stock import SplitShares, trainer
 from trainers.stock.arguments import bars_of
 from trainers.stock.audience import audience
@@ -342,7 +342,7 @@ def test_a_live_bar_ends_with_the_work_though_an_exception_keeps_its_reports_ali
     def endless() -> Iterator[Report]:
         try:
             for epoch in count():
-                yield Notice(message=f"report {epoch}")
+                yield TrainingNotice(message=f"report {epoch}")
         finally:
             ended.append(True)
 
@@ -373,7 +373,7 @@ def test_the_live_bar_of_a_training_that_stops_early_ends_before_the_next_begins
     def endless(number: int) -> Iterator[Report]:
         try:
             while True:
-                yield Notice(message="a report")
+                yield TrainingNotice(message="a report")
         finally:
             ended.append(number)
 

@@ -20,8 +20,8 @@ from predictor.networks import LSTMConfig, Target
 from predictor.registry import Registry, Runtime
 from predictor.service import PredictionService
 from predictor.sessions import SessionCalendar
-from trainers.progress import Chain
-from trainers.stock import Material, Optimisation, Recipe, train
+from trainers.progress import ConsumerChain
+from trainers.stock import Optimisation, StockRecipe, TrainingMaterial, train
 
 TOLD = (
     "mine@1: 2026-11-25 lies outside the calendar XNYS, which covers 2000-01-01 to 2018-03-31; train the model again "
@@ -69,7 +69,7 @@ def test_the_end_of_the_calendar_stands_in_what_inspect_shows(models: Path, caps
 
 
 def test_training_again_on_todays_bars_helps(tmp_path: Path) -> None:
-    recipe = Recipe(
+    recipe = StockRecipe(
         config=LSTMConfig(hidden=4, layers=1),
         target=Target(horizons=(1,)),
         scale="window",
@@ -77,6 +77,6 @@ def test_training_again_on_todays_bars_helps(tmp_path: Path) -> None:
         calendar="XNYS",
         optimisation=Optimisation(max_epochs=1),
     )
-    train(Material(todays_bars(), default_features()), recipe, tmp_path / "mine" / "2", consume=Chain())
+    train(TrainingMaterial(todays_bars(), default_features()), recipe, tmp_path / "mine" / "2", consume=ConsumerChain())
     with Forecaster.load(tmp_path / "mine" / "2") as forecaster:
         assert forecaster.predict(todays_bars()).as_of_session == 20261125

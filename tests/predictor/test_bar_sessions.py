@@ -25,7 +25,7 @@ from serving import Served, serving
 from predictor._pb import prediction_pb2 as pb
 from predictor.bars import BarPanel
 from predictor.calls import Calls
-from predictor.client import AsyncQuantraClient, QuantraClient, Taken
+from predictor.client import AsyncQuantraClient, PushAccepted, QuantraClient
 from predictor.client.sessions import AsyncBarSession, BarSession, SessionRequests
 from predictor.covariates import Covariates, CovariateSource
 from predictor.errors import (
@@ -237,7 +237,7 @@ def test_a_bar_of_a_day_on_which_the_exchange_was_closed_is_refused_though_other
     with client.open_session(PANEL.until(friday)) as session:
         saturday = replace(day_of(PANEL, monday, "IBM"), sessions=np.array([20130223], np.int32))
         assert isinstance(refusal(lambda: session.push(saturday)), BarsError)
-        assert session.push(day_of(PANEL, monday, "IBM")) == Taken(("AAPL", "GOOG", "MSFT"))
+        assert session.push(day_of(PANEL, monday, "IBM")) == PushAccepted(("AAPL", "GOOG", "MSFT"))
 
 
 def test_a_bar_of_a_session_that_has_not_closed_is_refused_unless_that_was_allowed(folder: Path) -> None:
@@ -278,8 +278,8 @@ def test_a_session_that_is_closed_says_so(client: QuantraClient) -> None:
 
 def test_a_day_waits_for_its_symbols_and_tells_them(client: QuantraClient) -> None:
     with client.open_session(BEFORE) as session:
-        assert session.push(day_of(PANEL, DAYS[-AHEAD], "IBM", "GOOG")) == Taken(("AAPL", "MSFT"))
-        assert session.push(day_of(PANEL, DAYS[-AHEAD], "MSFT")) == Taken(("AAPL",))
+        assert session.push(day_of(PANEL, DAYS[-AHEAD], "IBM", "GOOG")) == PushAccepted(("AAPL", "MSFT"))
+        assert session.push(day_of(PANEL, DAYS[-AHEAD], "MSFT")) == PushAccepted(("AAPL",))
         forecast = session.push(day_of(PANEL, DAYS[-AHEAD], "AAPL"))
         assert_same(forecast, client.predict(PANEL.until(DAYS[-AHEAD])))
 
@@ -309,7 +309,7 @@ def test_sessions_work_the_same_from_asyncio(served: Served) -> None:
         async with AsyncQuantraClient(served.target, "lstm") as client:
             async with await client.open_session(BEFORE) as session:
                 assert_same(session.forecast, await client.predict(BEFORE))
-                assert await session.push(day_of(PANEL, DAYS[-AHEAD], "IBM")) == Taken(("AAPL", "GOOG", "MSFT"))
+                assert await session.push(day_of(PANEL, DAYS[-AHEAD], "IBM")) == PushAccepted(("AAPL", "GOOG", "MSFT"))
                 assert isinstance(await session.flush(), Forecast)
                 with pytest.raises(BarsError):
                     await session.push(day_of(PANEL, DAYS[0]))
@@ -382,8 +382,8 @@ def test_a_push_of_either_client_sends_bars_covariates_and_flush() -> None:
     session = BarSession(cast("Any", plain), requests, nothing)
     other = AsyncBarSession(cast("Any", own), requests, nothing)
     for flush in (False, True):
-        assert session.push(bars, covariates, flush=flush) == Taken(("IBM",))
-        assert asyncio.run(other.push(bars, covariates, flush=flush)) == Taken(("IBM",))
+        assert session.push(bars, covariates, flush=flush) == PushAccepted(("IBM",))
+        assert asyncio.run(other.push(bars, covariates, flush=flush)) == PushAccepted(("IBM",))
     session.flush()
     asyncio.run(other.flush())
     want = [pushes.encode("s", Push(bars=bars, covariates=covariates, flush=flush)) for flush in (False, True)]

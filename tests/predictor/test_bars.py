@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from market import bokeh_panel
 
-from predictor.bars import BarPanel, Jumps
+from predictor.bars import BarPanel, PriceJumps
 from predictor.errors import BarsError
 
 SESSIONS = np.array([20240102, 20240103, 20240104, 20240105], dtype=np.int32)
@@ -229,7 +229,7 @@ def test_apples_crash_is_reported_as_a_question() -> None:
 
 
 def test_recorded_adjustments_raise_no_question() -> None:
-    assert bokeh_panel("AAPL").suspicious_jumps() == Jumps()
+    assert bokeh_panel("AAPL").suspicious_jumps() == PriceJumps()
 
 
 def test_a_jump_is_seen_across_a_missing_bar() -> None:
@@ -297,5 +297,5 @@ def test_a_jump_of_the_last_session_alone_is_one_that_the_columns_leave() -> Non
     assert [(jump.symbol, jump.session) for jump in jumps.shown] == [("AAA", 20240105)]
     split = np.ones((2, 4))
     split[0, 3] = 2.0
-    assert panel_of(**half, split_ratio=split).unexplained_jumps() == Jumps()
+    assert panel_of(**half, split_ratio=split).unexplained_jumps() == PriceJumps()
     assert panel_of(split_ratio=split).unexplained_jumps().count == 1

@@ -18,9 +18,9 @@ from predictor.errors import CallCancelledError, DeadlineExceededError
 from predictor.explain import path
 from predictor.forecast import Forecast
 from predictor.instance import LEAST_TOLERANCE, Deadline, Instance, Query
-from predictor.model import Answering, Ensemble, Identity, Model
-from predictor.networks import Inputs, Introspective
-from predictor.registry import ModelLine, Registry
+from predictor.model import Ensemble, Model, ModelIdentity, Predictor
+from predictor.networks import Inputs, IntrospectiveNetwork
+from predictor.registry import ModelVersions, Registry
 from predictor.service import PredictionService
 
 SOON_S = 30
@@ -62,7 +62,7 @@ class Steps:
 
 
 def _model(kind: str, seed: int = 0) -> Model:
-    identity = Identity(name=kind, version=1, weights_hash="0" * 64)
+    identity = ModelIdentity(name=kind, version=1, weights_hash="0" * 64)
     return Model.assemble(identity, small_artifact(kind, seed=seed), device=torch.device("cpu"), max_rows=ROWS)
 
 
@@ -92,14 +92,14 @@ def steps() -> Iterator[Steps]:
         hook.remove()
 
 
-def networks(model: Answering) -> list[nn.Module]:
+def networks(model: Predictor) -> list[nn.Module]:
     assert isinstance(model, Model | Ensemble)
     members = [model] if isinstance(model, Model) else list(model.members.values())
     return [member.engine.network for member in members]
 
 
-def service_of(model: Answering) -> PredictionService:
-    line = ModelLine(versions={1: model}, aliases={})
+def service_of(model: Predictor) -> PredictionService:
+    line = ModelVersions(versions={1: model}, aliases={})
     return PredictionService(Registry(lines={model.identity.name: line}, problems=()))
 
 
@@ -213,7 +213,7 @@ def test_an_explanation_cancelled_where_a_network_tells_of_itself_takes_no_other
 ) -> None:
     model, gone = _model("tft"), Deadline()
     network = model.engine.network
-    assert isinstance(network, Introspective)
+    assert isinstance(network, IntrospectiveNetwork)
     told = network.with_internals
 
     def counted(inputs: Inputs) -> object:

@@ -12,7 +12,7 @@ from free_ports import free_port
 from shown_commands import run_command, run_python, running
 
 from predictor.cli import app, run
-from predictor.server.issuing import Issued
+from predictor.server.issuing import IssuedCertificates
 
 Capture = pytest.CaptureFixture[str]
 
@@ -47,7 +47,7 @@ def test_what_is_printed_serves_and_is_answered(tmp_path: Path, capsys: Capture)
 def test_the_files_are_told_as_json_too(tmp_path: Path, capsys: Capture) -> None:
     assert exit_code("certs", tmp_path / "certs", "--host", "server.example.com", "--json") == 0
     told = json.loads(capsys.readouterr().out)
-    assert told == {path.name: str(path) for path in Issued(tmp_path / "certs").all}
+    assert told == {path.name: str(path) for path in IssuedCertificates(tmp_path / "certs").all}
     assert all(Path(path).is_file() for path in told.values())
 
 

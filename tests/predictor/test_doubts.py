@@ -20,7 +20,7 @@ from predictor.client import QuantraClient
 from predictor.forecast import Forecast, TargetPoint
 from predictor.golden import LONG_AFTER
 from predictor.instance import Deadline, Instance, Query
-from predictor.model import Answering, Model
+from predictor.model import Model, Predictor
 from predictor.model.prepared import LONGEST_WARNING, MOST_WARNINGS, bounded
 from predictor.service import PredictionService
 
@@ -44,7 +44,7 @@ def model() -> Model:
     return small_model(taught(small_artifact()))
 
 
-def forecast(model: Answering, bars: BarPanel) -> Forecast:
+def forecast(model: Predictor, bars: BarPanel) -> Forecast:
     found = model.predict([Instance(input=bars)], LONG_AFTER, Deadline())[0]
     assert isinstance(found, Forecast)
     return found
@@ -170,7 +170,7 @@ def test_doubts_change_no_number(model: Model) -> None:
 # --- ensembles
 
 
-def joint_of(folder: Path, **members: Artifact) -> Answering:
+def joint_of(folder: Path, **members: Artifact) -> Predictor:
     stored = {name: artifact.load(save_artifact(folder / name, made)) for name, made in members.items()}
     return ensemble_of(manifest_of(stored), stored)
 

@@ -23,7 +23,7 @@ from google.rpc.status_pb2 import Status
 from request_bytes import explain_request, predict_request
 
 from predictor._pb import prediction_pb2 as pb
-from predictor.embed import Door, Pending, Stream, open_door
+from predictor.embed import EmbeddedCall, EmbeddedServer, EmbeddedStream, open_door
 from predictor.errors import (
     CallCancelledError,
     ConfigurationError,
@@ -55,7 +55,7 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def opened(models: Path) -> Door:
+def opened(models: Path) -> EmbeddedServer:
     door, problems = open_door(str(models), "cpu", 256, 1)
     assert door is not None
     assert problems == []
@@ -63,7 +63,7 @@ def opened(models: Path) -> Door:
 
 
 @pytest.fixture(scope="module")
-def door(models: Path) -> Iterator[Door]:
+def door(models: Path) -> Iterator[EmbeddedServer]:
     door = opened(models)
     yield door
     door.close()
@@ -78,7 +78,7 @@ def service(models: Path) -> Iterator[PredictionService]:
 @contextmanager
 def held(
     models: Path, limits: ServiceLimits | None = None
-) -> Generator[tuple[Door, threading.Event, Callable[[], None]]]:
+) -> Generator[tuple[EmbeddedServer, threading.Event, Callable[[], None]]]:
     """A door behind which work is held at its first look at the clock, an event that it is, and what lets it go on."""
     begun, released = threading.Event(), threading.Event()
 
@@ -88,7 +88,7 @@ def held(
         return datetime.now(UTC)
 
     registry = Registry.open(models, Runtime(choose_device("cpu"), 256))
-    door = Door(PredictionService(registry, limits=limits, clock=clock))
+    door = EmbeddedServer(PredictionService(registry, limits=limits, clock=clock))
     try:
         yield door, begun, released.set
     finally:
@@ -104,18 +104,18 @@ def explain_bytes(query: Query, model: str = "small") -> bytes:
     return attributions.encode_query(query, model).SerializeToString()
 
 
-def answer(door: Door, name: str, request: bytes) -> bytes:
+def answer(door: EmbeddedServer, name: str, request: bytes) -> bytes:
     """The bytes of an answer that is no error."""
     given, status = door.call(name, request, 30).answer()
     assert status == b""
     return given
 
 
-def results(door: Door, request: bytes) -> list[pb.Result]:
+def results(door: EmbeddedServer, request: bytes) -> list[pb.Result]:
     return list(pb.PredictResponse.FromString(answer(door, "Predict", request)).results)
 
 
-def error_of(pending: Pending) -> QuantraError:
+def error_of(pending: EmbeddedCall) -> QuantraError:
     """What a call's google.rpc.Status says."""
     given, status = pending.answer()
     assert given == b""
@@ -124,7 +124,7 @@ def error_of(pending: Pending) -> QuantraError:
     return error
 
 
-def test_a_forecast_has_the_services_numbers(door: Door, service: PredictionService) -> None:
+def test_a_forecast_has_the_services_numbers(door: EmbeddedServer, service: PredictionService) -> None:
     instance = Instance(input=recent_bars("AAPL", "IBM"), request_id="r")
     (result,) = results(door, predict_bytes(instance))
     expected = service.predict("small", [instance], Deadline()).result()[0]
@@ -137,10 +137,15 @@ def test_a_forecast_has_the_services_numbers(door: Door, service: PredictionServ
 
 
 @pytest.mark.parametrize(
-    ("method", "asked", "here"), [(Door.call_alone, 1, [True]), (Door.call, 1, [False]), (Door.call_alone, 20, [False])]
+    ("method", "asked", "here"),
+    [
+        (EmbeddedServer.call_alone, 1, [True]),
+        (EmbeddedServer.call, 1, [False]),
+        (EmbeddedServer.call_alone, 20, [False]),
+    ],
 )
 def test_a_small_prediction_that_is_alone_is_worked_out_in_the_thread_that_starts_it(
-    models: Path, method: Callable[[Door, str, bytes, float], Pending], asked: int, here: list[bool]
+    models: Path, method: Callable[[EmbeddedServer, str, bytes, float], EmbeddedCall], asked: int, here: list[bool]
 ) -> None:
     threads: list[int] = []
 
@@ -148,7 +153,7 @@ def test_a_small_prediction_that_is_alone_is_worked_out_in_the_thread_that_start
         threads.append(threading.get_ident())
         return datetime.now(UTC)
 
-    door = Door(PredictionService(Registry.open(models, Runtime(choose_device("cpu"), 256)), clock=clock))
+    door = EmbeddedServer(PredictionService(Registry.open(models, Runtime(choose_device("cpu"), 256)), clock=clock))
     request = predict_bytes(*[Instance(input=recent_bars("AAPL"))] * asked)
     answered, status = method(door, "Predict", request, 30).answer()
     door.close()
@@ -156,7 +161,7 @@ def test_a_small_prediction_that_is_alone_is_worked_out_in_the_thread_that_start
     assert [thread == threading.get_ident() for thread in threads] == here
 
 
-def test_an_explanation_has_the_services_numbers(door: Door, service: PredictionService) -> None:
+def test_an_explanation_has_the_services_numbers(door: EmbeddedServer, service: PredictionService) -> None:
     query = Query(instance=Instance(input=recent_bars("AAPL")), targets=(TargetPoint(5, 0.5),))
     found = attributions.decode(pb.ExplainResponse.FromString(answer(door, "Explain", explain_bytes(query))))
     expected = service.explain("small", query, Deadline()).result().attributions[0]
@@ -164,14 +169,14 @@ def test_an_explanation_has_the_services_numbers(door: Door, service: Prediction
     assert found.attributions[0].row_names == expected.row_names
 
 
-def test_the_models_are_described(door: Door) -> None:
+def test_the_models_are_described(door: EmbeddedServer) -> None:
     listed = pb.ListModelsResponse.FromString(answer(door, "ListModels", b"")).models
     assert [model.name for model in listed] == ["graph", "small", "tft"]
     request = pb.GetModelRequest(model="small@1").SerializeToString()
     assert pb.GetModelResponse.FromString(answer(door, "GetModel", request)).model == listed[1]
 
 
-def test_one_bad_instance_does_not_fail_the_others(door: Door) -> None:
+def test_one_bad_instance_does_not_fail_the_others(door: EmbeddedServer) -> None:
     bars = recent_bars("AAPL")
     asked = (Instance(input=bars, request_id="first"), Instance(input=bars.last(20)), Instance(input=bars))
     found = results(door, predict_bytes(*asked))
@@ -183,7 +188,7 @@ def test_one_bad_instance_does_not_fail_the_others(door: Door) -> None:
 @pytest.mark.parametrize(
     "buffer", [bytearray(CALLS["Predict"]), np.frombuffer(CALLS["Predict"], np.uint8)], ids=["bytearray", "array"]
 )
-def test_a_request_may_lie_in_any_buffer(door: Door, buffer: object) -> None:
+def test_a_request_may_lie_in_any_buffer(door: EmbeddedServer, buffer: object) -> None:
     assert door.call("Predict", buffer, 30).answer()[1] == b""
 
 
@@ -197,7 +202,7 @@ def test_the_host_may_reuse_the_buffer_of_a_request_at_once(models: Path) -> Non
         assert len(pb.PredictResponse.FromString(pending.answer()[0]).results) == 3
 
 
-def test_the_host_is_told_when_an_answer_is_there(door: Door) -> None:
+def test_the_host_is_told_when_an_answer_is_there(door: EmbeddedServer) -> None:
     told = threading.Event()
     pending = door.call("Predict", predict_request(), 30)
     pending.when_done(told.set)
@@ -205,7 +210,7 @@ def test_the_host_is_told_when_an_answer_is_there(door: Door) -> None:
     assert pending.answer()[1] == b""
 
 
-def test_an_errors_status_has_its_code_message_reason_and_metadata(door: Door) -> None:
+def test_an_errors_status_has_its_code_message_reason_and_metadata(door: EmbeddedServer) -> None:
     request = pb.GetModelRequest(model="Z" * 257).SerializeToString()
     status = Status.FromString(door.call("GetModel", request, 30).answer()[1])
     (detail,) = status.details
@@ -231,7 +236,7 @@ def test_an_errors_status_has_its_code_message_reason_and_metadata(door: Door) -
     ids=["nothing", "no message", "model", "no query", "no list", "version", "no call", "no text"],
 )
 def test_a_call_that_cannot_be_answered_says_why(
-    door: Door, name: str, request_bytes: bytes, kind: type[QuantraError]
+    door: EmbeddedServer, name: str, request_bytes: bytes, kind: type[QuantraError]
 ) -> None:
     assert type(error_of(door.call(name, request_bytes, 30))) is kind
 
@@ -284,7 +289,7 @@ def test_a_cancelled_call_that_is_worked_on_ends(models: Path, name: str) -> Non
 def test_work_on_a_call_that_the_host_cancels_is_told_that_nobody_waits() -> None:
     canned = CannedService(forecast_of)
     canned.predictions_released.clear()
-    door = Door(cast("Any", canned))
+    door = EmbeddedServer(cast("Any", canned))
     pending = door.call("Predict", predict_bytes(Instance(input=recent_bars()), model="canned"), 30)
     assert canned.begun.wait(30)
     pending.cancel()
@@ -295,7 +300,7 @@ def test_work_on_a_call_that_the_host_cancels_is_told_that_nobody_waits() -> Non
 
 def test_work_on_a_cancelled_call_is_told_so() -> None:
     deadline = Deadline()
-    Pending(Future(), deadline).cancel()
+    EmbeddedCall(Future(), deadline).cancel()
     with pytest.raises(CallCancelledError):
         deadline.check()
 
@@ -351,7 +356,7 @@ def test_an_artifact_that_was_refused_is_a_problem(tmp_path: Path) -> None:
 # --- streams that nobody says anything on
 
 
-def end_of(stream: Stream) -> Future[None]:
+def end_of(stream: EmbeddedStream) -> Future[None]:
     """Done when the stream has ended."""
     ended: Future[None] = Future()
     stream.when_done(lambda: ended.set_result(None))
@@ -363,7 +368,7 @@ def nothing(message: bytes) -> None:
 
 
 @pytest.mark.parametrize("name", ["PredictStream", "ModelStreamInfer", "ExplainGlobal"])
-def test_a_stream_on_which_nothing_is_said_ends_at_its_deadline(door: Door, name: str) -> None:
+def test_a_stream_on_which_nothing_is_said_ends_at_its_deadline(door: EmbeddedServer, name: str) -> None:
     stream = door.open(name, 0.05, nothing)
     end_of(stream).result(timeout=30)
     status = Status.FromString(stream.status())
@@ -373,7 +378,7 @@ def test_a_stream_on_which_nothing_is_said_ends_at_its_deadline(door: Door, name
 def test_a_stream_that_the_host_cancels_ends_at_once_and_its_work_is_told() -> None:
     canned = CannedService(forecast_of)
     canned.predictions_released.clear()
-    stream = Door(cast("Any", canned)).open("PredictStream", math.inf, nothing)
+    stream = EmbeddedServer(cast("Any", canned)).open("PredictStream", math.inf, nothing)
     predict = pb.StreamPredict(model="canned", instance=instances.encode(Instance(input=recent_bars())))
     stream.send(pb.PredictStreamRequest(request_id="one", predict=predict).SerializeToString())
     assert canned.begun.wait(30)
@@ -384,7 +389,7 @@ def test_a_stream_that_the_host_cancels_ends_at_once_and_its_work_is_told() -> N
     canned.settle()
 
 
-def test_streams_end_in_the_order_of_their_deadlines_whenever_they_were_opened(door: Door) -> None:
+def test_streams_end_in_the_order_of_their_deadlines_whenever_they_were_opened(door: EmbeddedServer) -> None:
     ended: SimpleQueue[str] = SimpleQueue()
     times_s = {"never": math.inf, "in a day": 86_400.0, "later": 0.3, "sooner": 0.05}
     streams = {name: door.open("PredictStream", time_s, nothing) for name, time_s in times_s.items()}
@@ -399,13 +404,13 @@ def test_streams_end_in_the_order_of_their_deadlines_whenever_they_were_opened(d
 @pytest.mark.parametrize("time_s", [math.inf, math.nan])
 def test_a_stream_without_a_deadline_is_watched_by_nobody(time_s: float) -> None:
     before = {*threading.enumerate()}
-    stream = Door(cast("Any", CannedService(forecast_of))).open("PredictStream", time_s, nothing)
+    stream = EmbeddedServer(cast("Any", CannedService(forecast_of))).open("PredictStream", time_s, nothing)
     assert {*threading.enumerate()} == before
     stream.end()
     end_of(stream).result(timeout=30)
 
 
-def test_a_door_keeps_no_stream_that_has_ended_until_its_deadline(door: Door) -> None:
+def test_a_door_keeps_no_stream_that_has_ended_until_its_deadline(door: EmbeddedServer) -> None:
     def heard(message: bytes) -> None:
         del message
 

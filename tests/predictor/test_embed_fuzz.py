@@ -14,7 +14,7 @@ from request_bytes import OUR_FAULT, REQUESTS, ids, mutated
 from serving import serving
 
 from predictor._pb import prediction_pb2 as pb
-from predictor.embed import Door, open_door
+from predictor.embed import EmbeddedServer, open_door
 from predictor.service import PredictionService
 from predictor.wire.errors import DETAILS_KEY
 
@@ -31,7 +31,7 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def door(models: Path) -> Iterator[Door]:
+def door(models: Path) -> Iterator[EmbeddedServer]:
     door, _ = open_door(str(models), "cpu", 256, 1)
     assert door is not None
     yield door
@@ -48,7 +48,7 @@ def channel(models: Path) -> Iterator[grpc.Channel]:
         yield channel
 
 
-def from_door(door: Door, name: str, request: bytes) -> tuple[bytes, bytes]:
+def from_door(door: EmbeddedServer, name: str, request: bytes) -> tuple[bytes, bytes]:
     """The bytes of the answer and those of the status."""
     answer, status = door.call(name, request, 30).answer()
     return timeless(name, answer), status
@@ -81,7 +81,7 @@ def timeless(name: str, answer: bytes) -> bytes:
 
 @pytest.mark.parametrize(("name", "request_bytes"), GOOD, ids=ids(GOOD))
 def test_a_good_request_has_the_servers_answer(
-    door: Door, channel: grpc.Channel, name: str, request_bytes: bytes
+    door: EmbeddedServer, channel: grpc.Channel, name: str, request_bytes: bytes
 ) -> None:
     answer, status = from_door(door, name, request_bytes)
     assert (answer, status) == from_server(channel, name, request_bytes)
@@ -90,7 +90,9 @@ def test_a_good_request_has_the_servers_answer(
 
 @settings(max_examples=300, deadline=None, derandomize=True, database=None)
 @given(request=mutated())
-def test_changed_bytes_have_the_servers_answer(door: Door, channel: grpc.Channel, request: tuple[str, bytes]) -> None:
+def test_changed_bytes_have_the_servers_answer(
+    door: EmbeddedServer, channel: grpc.Channel, request: tuple[str, bytes]
+) -> None:
     answer, status = from_door(door, *request)
     assert (answer, status) == from_server(channel, *request)
     assert not codes_in(request[0], answer, status) & OUR_FAULT
@@ -98,7 +100,9 @@ def test_changed_bytes_have_the_servers_answer(door: Door, channel: grpc.Channel
 
 @settings(max_examples=200, deadline=None, derandomize=True, database=None)
 @given(name=st.sampled_from(NAMES), body=st.binary(max_size=60))
-def test_bytes_at_random_have_the_servers_answer(door: Door, channel: grpc.Channel, name: str, body: bytes) -> None:
+def test_bytes_at_random_have_the_servers_answer(
+    door: EmbeddedServer, channel: grpc.Channel, name: str, body: bytes
+) -> None:
     answer, status = from_door(door, name, body)
     assert (answer, status) == from_server(channel, name, body)
     assert not codes_in(name, answer, status) & OUR_FAULT

@@ -36,7 +36,7 @@ from predictor.forecast import Attribution, Detail, Forecast, RowKind, TargetPoi
 from predictor.forecaster import Forecaster
 from predictor.golden import LONG_AFTER
 from predictor.instance import Deadline, FeatureWindow, Instance, Query
-from predictor.model import Ensemble, Identity, joint_quantiles
+from predictor.model import Ensemble, ModelIdentity, joint_quantiles
 from predictor.model.ensemble_outputs import JointPrediction, joint_attribution
 from predictor.networks import Target, TargetKind
 from predictor.service import PredictionService
@@ -579,7 +579,7 @@ def _told(*, added: float, prediction: float, gap: float, converged: bool, nodes
 def _joined(members: list[Attribution], *, prediction: float) -> Attribution:
     judged = JointPrediction(values=np.array([prediction]), floor=np.array([0.001]), tolerance=0.01)
     named = {str(k): member for k, member in enumerate(members)}
-    return joint_attribution(Identity(name="joint", version=1, weights_hash=""), named, judged, ())
+    return joint_attribution(ModelIdentity(name="joint", version=1, weights_hash=""), named, judged, ())
 
 
 def _row(found: Attribution, kind: RowKind, name: str) -> NDArray[np.float64]:

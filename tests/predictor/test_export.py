@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from predictor.artifact import Artifact
 from predictor.cli import app, run
 from predictor.errors import ArtifactError, ConfigurationError, MissingPackageError
-from predictor.export import Exported, export_onnx, onnx_file
+from predictor.export import ExportedFile, export_onnx, onnx_file
 from predictor.golden import LONG_AFTER
 from predictor.instance import Instance
 from predictor.networks import KINDS, Inputs, Target, TargetKind
@@ -37,7 +37,7 @@ class Written:
     """A model and its file."""
 
     made: Artifact
-    exported: Exported
+    exported: ExportedFile
     logged: tuple[str, ...]
     """Warnings while the file was made."""
 

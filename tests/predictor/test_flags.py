@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from predictor.cli.flags import with_flags
 from predictor.errors import ConfigurationError
-from predictor.flags import AnyOf, Flag, Given, Only, integers
+from predictor.flags import Flag, FlagsOf, FlagSubset, ParsedFlags, integers
 
 
 def _odd(value: int) -> None:
@@ -81,7 +81,7 @@ def given(command: Callable[[list[Any]], Callable[..., None]], *words: str) -> A
 
 
 def partly(kept: list[Any]) -> Callable[..., None]:
-    def command(*, brew: Given[Brew]) -> None:
+    def command(*, brew: ParsedFlags[Brew]) -> None:
         kept.append(brew)
 
     return command
@@ -89,7 +89,7 @@ def partly(kept: list[Any]) -> Callable[..., None]:
 
 def test_what_stands_on_the_command_line_is_laid_over_other_settings() -> None:
     found = given(partly, "--minutes", "3", "--leaves", "7")
-    assert found == Given({"minutes": 3, "leaves": (7,)}, {"minutes": "--minutes", "leaves": "--leaves"})
+    assert found == ParsedFlags({"minutes": 3, "leaves": (7,)}, {"minutes": "--minutes", "leaves": "--leaves"})
     assert found.over(Brew(minutes=9, heat=60.0)) == Brew(minutes=3, heat=60.0, leaves=(7,))
     assert (found.value("minutes", 1), found.value("spoons", 1)) == (3, 1)
 
@@ -103,7 +103,7 @@ def test_an_empty_text_is_a_value_unless_it_means_none() -> None:
 
 def test_a_flag_that_two_of_several_dataclasses_have_stands_once() -> None:
     def command(kept: list[Any]) -> Callable[..., None]:
-        def tea(*, tea: Annotated[Given[Brew | Infusion], AnyOf(Brew, Infusion)]) -> None:
+        def tea(*, tea: Annotated[ParsedFlags[Brew | Infusion], FlagsOf(Brew, Infusion)]) -> None:
             kept.append(tea)
 
         return tea
@@ -112,7 +112,7 @@ def test_a_flag_that_two_of_several_dataclasses_have_stands_once() -> None:
 
 
 def test_a_command_may_have_some_of_the_flags_only() -> None:
-    def command(*, brew: Annotated[Brew, Only("minutes")]) -> None:
+    def command(*, brew: Annotated[Brew, FlagSubset("minutes")]) -> None:
         assert brew == Brew(minutes=4)
 
     assert called(command, "--minutes", "4") == (0, "")

@@ -16,7 +16,7 @@ from predictor.forecast import TargetPoint
 from predictor.forecaster import Forecaster
 from predictor.instance import Instance, Query
 from predictor.networks import WindowNormaliser
-from predictor.windows import Minimum
+from predictor.windows import BarRequirements
 
 WRITTEN = Path(__file__).parents[1] / "fixtures" / "format_1.zip"
 """An ensemble of an LSTM and a graph model, a GRU of volatility at lag 1, and what they answered when written."""
@@ -78,7 +78,7 @@ def test_a_models_reasons_are_as_when_it_was_written(old: Old) -> None:
 def test_what_the_format_did_not_say_is_as_it_was(models: Path) -> None:
     pipeline = artifact.load(models / FOLDERS["joint-lstm"]).artifact.pipeline
     assert pipeline.normaliser == WindowNormaliser(window=60, decay=0.94)
-    assert pipeline.minimum == Minimum(encoder_share=0.5, values=20)
+    assert pipeline.minimum == BarRequirements(encoder_share=0.5, values=20)
 
 
 def test_a_symbol_with_two_bars_is_refused_by_old_models_too(old: Old) -> None:

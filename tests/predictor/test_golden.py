@@ -18,7 +18,7 @@ from predictor.covariates import Covariates
 from predictor.errors import ArtifactError
 from predictor.features import FeatureDefinition, FeatureSet, FittedFeatures, Scaling
 from predictor.golden.bars import COLUMNS, SYMBOLS, panel
-from predictor.golden.stages import GoldenQuestion, prepare
+from predictor.golden.stages import GoldenRequest, prepare
 from predictor.instance import Deadline
 from predictor.networks import LSTMConfig, Target, TargetKind, WindowNormaliser, build_network, kind_named
 from predictor.windows import Pipeline
@@ -150,7 +150,7 @@ def test_the_attribution_is_recorded_with_its_rule_and_adds_up(recorded: Golden)
 def test_the_attribution_uses_all_nodes_of_its_rule(made: Artifact, recorded: Golden) -> None:
     """Stopping as soon as a gap is small could end at another node count on another machine."""
     model = small_model(made)
-    prepared = prepare(model, GoldenQuestion(_panel(recorded), Covariates()))
+    prepared = prepare(model, GoldenRequest(_panel(recorded), Covariates()))
     few, all_nodes = (
         model.runner.contributions(prepared, [(3, 1)], deadline=Deadline(), node_counts=(count,))[0].observed
         for count in (8, len(recorded.arrays["stage.attribution_weights"]))

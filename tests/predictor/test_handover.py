@@ -11,7 +11,7 @@ from typing import final
 import pytest
 
 from predictor.errors import UnavailableError
-from predictor.server.handover import Handover
+from predictor.server.handover import LoopBridge
 
 
 class CountingLoop(asyncio.SelectorEventLoop):
@@ -28,11 +28,11 @@ class CountingLoop(asyncio.SelectorEventLoop):
         return super().call_soon_threadsafe(callback, *args, context=context)
 
 
-def run(work: Callable[[Handover], Awaitable[object]]) -> int:
+def run(work: Callable[[LoopBridge], Awaitable[object]]) -> int:
     """Do it on a loop of its own; how often that was woken."""
 
     async def on_loop() -> None:
-        await work(Handover())
+        await work(LoopBridge())
 
     with asyncio.Runner(loop_factory=CountingLoop) as runner:
         loop = runner.get_loop()
@@ -48,7 +48,7 @@ async def begun(*waiting: "asyncio.Task[bytes]") -> None:
 
 
 def test_answers_that_are_there_together_wake_the_loop_once() -> None:
-    async def work(handover: Handover) -> None:
+    async def work(handover: LoopBridge) -> None:
         answers = [Future[bytes]() for _ in range(5)]
         tasks = [asyncio.create_task(handover.result(answer)) for answer in answers]
         await begun(*tasks)
@@ -60,7 +60,7 @@ def test_answers_that_are_there_together_wake_the_loop_once() -> None:
 
 
 def test_an_answer_that_comes_later_wakes_the_loop_again() -> None:
-    async def work(handover: Handover) -> None:
+    async def work(handover: LoopBridge) -> None:
         for text in (b"first", b"second"):
             answer = Future[bytes]()
             task = asyncio.create_task(handover.result(answer))
@@ -85,9 +85,9 @@ def test_what_is_told_just_when_the_loop_has_done_all_wakes_it_again() -> None:
                 handovers[0].tell(done.set)
             return count
 
-    handovers: list[Handover] = []
+    handovers: list[LoopBridge] = []
 
-    async def work(handover: Handover) -> None:
+    async def work(handover: LoopBridge) -> None:
         handovers.append(handover)
         handover._ready = Emptied()
         handover.tell(lambda: None)
@@ -100,7 +100,7 @@ def test_what_is_told_just_when_the_loop_has_done_all_wakes_it_again() -> None:
 def test_what_is_told_before_the_loop_has_woken_is_done_in_its_order() -> None:
     done: list[int] = []
 
-    async def work(handover: Handover) -> None:
+    async def work(handover: LoopBridge) -> None:
         for number in range(3):
             handover.tell(partial(done.append, number))
         await asyncio.sleep(0)
@@ -110,7 +110,7 @@ def test_what_is_told_before_the_loop_has_woken_is_done_in_its_order() -> None:
 
 
 def test_an_error_is_raised_where_the_answer_is_awaited() -> None:
-    async def work(handover: Handover) -> None:
+    async def work(handover: LoopBridge) -> None:
         answer = Future[bytes]()
         answer.set_exception(UnavailableError("no more"))
         with pytest.raises(UnavailableError, match="no more"):
@@ -120,7 +120,7 @@ def test_an_error_is_raised_where_the_answer_is_awaited() -> None:
 
 
 def test_whoever_is_cancelled_cancels_the_answer_and_no_other() -> None:
-    async def work(handover: Handover) -> None:
+    async def work(handover: LoopBridge) -> None:
         first, second = Future[bytes](), Future[bytes]()
         tasks = [asyncio.create_task(handover.result(answer)) for answer in (first, second)]
         await begun(*tasks)
@@ -135,7 +135,7 @@ def test_whoever_is_cancelled_cancels_the_answer_and_no_other() -> None:
 
 
 def test_an_answer_that_nobody_waits_for_any_more_stops_none_of_those_told_with_it() -> None:
-    async def work(handover: Handover) -> None:
+    async def work(handover: LoopBridge) -> None:
         first, second = Future[bytes](), Future[bytes]()
         tasks = [asyncio.create_task(handover.result(answer)) for answer in (first, second)]
         await begun(*tasks)
@@ -151,7 +151,7 @@ def test_an_answer_that_nobody_waits_for_any_more_stops_none_of_those_told_with_
 
 
 def test_an_answer_that_was_cancelled_elsewhere_ends_the_wait() -> None:
-    async def work(handover: Handover) -> None:
+    async def work(handover: LoopBridge) -> None:
         answer = Future[bytes]()
         task = asyncio.create_task(handover.result(answer))
         await begun(task)
@@ -165,7 +165,7 @@ def test_an_answer_that_was_cancelled_elsewhere_ends_the_wait() -> None:
 def test_an_answer_after_the_loops_end_is_dropped(caplog: pytest.LogCaptureFixture) -> None:
     answer = Future[bytes]()
 
-    async def work(handover: Handover) -> None:
+    async def work(handover: LoopBridge) -> None:
         task = asyncio.create_task(handover.result(answer))
         await begun(task)
         answer.set_running_or_notify_cancel()  # it is worked on, and can no longer be cancelled

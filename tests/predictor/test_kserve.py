@@ -56,7 +56,7 @@ from predictor.registry import set_alias
 from predictor.service import PredictionService
 from predictor.wire import counting, forecasts, instances
 from predictor.wire.kserve.requests import read_request
-from predictor.wire.kserve.tensors import Tensor, epoch_day, varints
+from predictor.wire.kserve.tensors import InputTensor, epoch_day, varints
 from predictor.wire.limits import MAX_CELLS, MAX_HEAD, MAX_INPUTS, MAX_ROWS, MAX_SESSIONS
 from predictor.wire.tags import TooManyPartsError
 
@@ -725,7 +725,7 @@ def test_days_before_1970_are_days_too() -> None:
     assert tensor_in(sent, "date").days((1, 2)).tolist() == [[19620102, 19700101]]
 
 
-def tensor_in(tensors: dict[str, Values], name: str) -> Tensor:
+def tensor_in(tensors: dict[str, Values], name: str) -> InputTensor:
     return read_request(infer_request(tensors).SerializeToString()).tensors[name]
 
 

@@ -6,7 +6,7 @@ import pytest
 from kserve_requests import a_window, infer_request
 
 from predictor._pb import inference_pb2 as pb
-from predictor.calls.flow import Flow
+from predictor.calls.flow import StreamWindow
 from predictor.calls.inference_stream import InferStream
 from predictor.errors import ModelNotFoundError, UnavailableError
 from predictor.instance import Deadline
@@ -23,7 +23,7 @@ class Stream:
         self.begun: list[Future[bytes]] = []
         self.deadline = Deadline()
         self.emitted: list[bytes] = []
-        self.flow = Flow(MOST, 1 << 20)
+        self.flow = StreamWindow(MOST, 1 << 20)
         self.call = InferStream(self._infer, self.deadline, self.emitted.append, self.flow, most_bytes)
 
     def _infer(self, request: bytes, deadline: Deadline) -> "Future[bytes]":
@@ -154,7 +154,7 @@ def test_a_request_that_is_being_begun_while_its_stream_is_cancelled_is_dropped(
         call.cancel()
         return work
 
-    call = InferStream(infer, Deadline(), [].append, Flow(MOST, 1 << 20))
+    call = InferStream(infer, Deadline(), [].append, StreamWindow(MOST, 1 << 20))
     assert not call.send(b"")
     assert work.cancelled()
 

@@ -32,8 +32,8 @@ from predictor.errors import (
 )
 from predictor.forecast import Attribution, Forecast, Outcome, TargetPoint
 from predictor.instance import Cancellation, Deadline, Instance, Query, ReadInstance
-from predictor.model import Answering, Identity, Model, PreparedBatch
-from predictor.registry import ModelLine, Registry
+from predictor.model import Model, ModelIdentity, Predictor, PreparedBatch
+from predictor.registry import ModelVersions, Registry
 from predictor.service import PredictionService
 from predictor.wire import instances
 
@@ -46,7 +46,7 @@ class Watched:
 
     def __init__(self, model: Model) -> None:
         self._model = model
-        self.identity: Identity = model.identity
+        self.identity: ModelIdentity = model.identity
         self.batches: list[int] = []
         self.forwards: list[int] = []
         self.released = threading.Event()
@@ -107,9 +107,9 @@ class Unreadable:
         raise MalformedRequestError("no instance can be told from another")
 
 
-def registry_of(*models: Answering) -> Registry:
+def registry_of(*models: Predictor) -> Registry:
     versions = {one.identity.version: one for one in models}
-    return Registry(lines={models[0].identity.name: ModelLine(versions=versions, aliases={})}, problems=())
+    return Registry(lines={models[0].identity.name: ModelVersions(versions=versions, aliases={})}, problems=())
 
 
 @pytest.fixture(scope="module")
@@ -349,7 +349,7 @@ def test_a_model_that_was_replaced_is_freed_with_its_last_call(model: Model) -> 
 
 def test_a_model_that_is_served_no_more_is_named(watched: Watched) -> None:
     second = Watched(small_model(small_artifact(), "small"))
-    second.identity = Identity(name="small", version=2, weights_hash="0" * 64)
+    second.identity = ModelIdentity(name="small", version=2, weights_hash="0" * 64)
     with PredictionService(registry_of(watched, second)) as service:
         assert kinds(service.predict("small@2", [Instance(input=recent_bars("AAPL"))], Deadline())) == [Forecast]
         swap(service, registry_of(watched))

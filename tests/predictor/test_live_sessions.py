@@ -21,7 +21,7 @@ from predictor.errors import ConfigurationError, NoUsableSymbolError, QueueFullE
 from predictor.forecast import Outcome
 from predictor.instance import Deadline, Instance
 from predictor.limits import ServiceLimits
-from predictor.service import Asked
+from predictor.service import PredictionRequest
 from predictor.subscription import Push
 from predictor.wire import instances, pushes
 
@@ -37,7 +37,7 @@ class Held:
     """Answers each question when a test says so."""
 
     info: ModelInfo = field(default_factory=model_info)
-    asked: SimpleQueue["tuple[Asked, Future[tuple[Outcome, ...]]]"] = field(default_factory=SimpleQueue)
+    asked: SimpleQueue["tuple[PredictionRequest, Future[tuple[Outcome, ...]]]"] = field(default_factory=SimpleQueue)
 
     def model(self, reference: str) -> ModelInfo:  # noqa: ARG002 - it is the only one
         return self.info
@@ -45,7 +45,7 @@ class Held:
     def predict(
         self,
         reference: str,  # noqa: ARG002 - there is one model
-        asked: Asked,
+        asked: PredictionRequest,
         deadline: Deadline,  # noqa: ARG002 - a test decides when there is an answer
     ) -> "Future[tuple[Outcome, ...]]":
         answer: Future[tuple[Outcome, ...]] = Future()

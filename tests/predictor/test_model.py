@@ -30,14 +30,14 @@ from predictor.errors import (
     UnknownHorizonError,
     WindowShapeError,
 )
-from predictor.explain import NODE_COUNTS, Work
+from predictor.explain import NODE_COUNTS, ExplanationCost
 from predictor.forecast import Detail, Forecast, TargetPoint
 from predictor.golden import LONG_AFTER
 from predictor.instance import Deadline, FeatureWindow, GapPolicy, Instance, Query
 from predictor.model import Model
-from predictor.model.prepared import Prepared
+from predictor.model.prepared import PreparedInstance
 from predictor.model.window_inputs import LARGEST
-from predictor.networks import PanelForecasting, Target, TargetKind
+from predictor.networks import PanelForecastNetwork, Target, TargetKind
 from predictor.sessions import SessionCalendar
 
 COLUMNS = ("open", "high", "low", "close", "volume", "adj_close")
@@ -651,7 +651,7 @@ def test_the_cost_is_symbols_times_different_targets_times_all_nodes(model: Mode
 
 def test_the_cost_counts_the_neighbours_that_a_window_is_read_with() -> None:
     graph = small_model(small_artifact("graph"))
-    assert isinstance(graph.engine.network, PanelForecasting)
+    assert isinstance(graph.engine.network, PanelForecastNetwork)
     neighbours = graph.engine.network.adjacency.shape[1]
     assert neighbours > 0
     one = replace(QUESTION, targets=(TargetPoint(5, 0.9),))
@@ -673,12 +673,12 @@ def test_what_might_take_too_many_rows_is_refused_before_anything_is_prepared(
 
 @pytest.mark.parametrize(("symbols", "targets", "rows"), [(100, 4, 11), (500, 12, 1), (100, 24, 2)])
 def test_what_people_ask_for_is_not_refused(symbols: int, targets: int, rows: int) -> None:
-    Work(symbols=symbols, targets=targets, rows_per_window=rows).check()
+    ExplanationCost(symbols=symbols, targets=targets, rows_per_window=rows).check()
 
 
 def test_a_whole_market_at_every_quantile_is_refused() -> None:
     with pytest.raises(RequestTooLargeError):
-        Work(symbols=300, targets=24, rows_per_window=1).check()
+        ExplanationCost(symbols=300, targets=24, rows_per_window=1).check()
 
 
 def test_a_model_tells_what_it_reads(model: Model) -> None:
@@ -695,7 +695,7 @@ def _of_no_exchange() -> Model:
     return small_model(replace(made, pipeline=weekdays))
 
 
-def _young(model: Model, sessions: int) -> tuple[Prepared, Prepared]:
+def _young(model: Model, sessions: int) -> tuple[PreparedInstance, PreparedInstance]:
     """IBM with so few bars, read beside AAPL with all of its own, and alone."""
     bars = replace(recent_bars("AAPL", "IBM"), calendar="")
     columns = {name: getattr(bars, name).copy() for name in COLUMNS}

@@ -16,7 +16,7 @@ from predictor.networks import (
     Inputs,
     InputSizes,
     NetworkKind,
-    PanelForecasting,
+    PanelForecastNetwork,
     Target,
     build_network,
     configured,
@@ -216,9 +216,9 @@ def test_a_copy_of_a_network_forecasts_alike(kind: NetworkKind) -> None:
 
 def test_all_that_tells_a_network_across_stocks_from_others_is_its_class_s_own() -> None:
     """From Python 3.12 on, `isinstance` finds no buffer and no part, which a module's `__getattr__` gives."""
-    offered = [name for name in vars(PanelForecasting) if not name.startswith("_")]
+    offered = [name for name in vars(PanelForecastNetwork) if not name.startswith("_")]
     assert "connect" in offered
-    assert not PanelForecasting.__annotations__
+    assert not PanelForecastNetwork.__annotations__
     across = [
         kind.build(kind.config(), sizes=replace(SIZES, nodes=4), target=TARGET, levels=LEVELS)
         for kind in KINDS.values()

@@ -15,7 +15,7 @@ from predictor.instance import Deadline, Instance, Query
 from predictor.limits import QueueLimits, ServiceLimits
 from predictor.model import Model
 from predictor.observation import Observation
-from predictor.registry import ModelLine, Registry
+from predictor.registry import ModelVersions, Registry
 from predictor.service import PredictionService
 
 SOON_S = 30
@@ -69,7 +69,7 @@ def service(model: Model, heard: Heard) -> Iterator[PredictionService]:
 
 
 def service_of(model: Model, heard: Heard | None, limits: ServiceLimits | None = None) -> PredictionService:
-    registry = Registry(lines={"small": ModelLine(versions={1: model}, aliases={})}, problems=())
+    registry = Registry(lines={"small": ModelVersions(versions={1: model}, aliases={})}, problems=())
     return PredictionService(registry, observer=heard, limits=limits)
 
 
@@ -187,7 +187,7 @@ def test_a_closed_service_is_observed_and_a_model_that_there_is_not_is_not(model
 
 
 def test_where_nobody_observes_nothing_is_noted(model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("predictor.service.service.Record", None)  # to make one would raise
+    monkeypatch.setattr("predictor.service.service.RequestRecord", None)  # to make one would raise
     with service_of(model, None) as service:
         (answer,) = service.predict("", [Instance(input=recent_bars())], Deadline()).result(SOON_S)
     assert isinstance(answer, Forecast)

@@ -16,13 +16,13 @@ from predictor import artifact
 from predictor._pb import prediction_pb2 as pb
 from predictor.bars import BarPanel
 from predictor.client import QuantraClient
-from predictor.embed import Door, open_door
+from predictor.embed import EmbeddedServer, open_door
 from predictor.errors import QuantraError, answer_of
 from predictor.forecast import Forecast, Outcome
 from predictor.forecaster import Forecaster
 from predictor.golden import LONG_AFTER
 from predictor.instance import NEVER, Instance, Query
-from predictor.model import Answering
+from predictor.model import Predictor
 from predictor.networks import Target, TargetKind
 from predictor.service import PredictionService
 from predictor.wire import errors, forecasts, instances
@@ -119,7 +119,7 @@ def told(outcomes: Sequence[Outcome]) -> list[Answer]:
     ]
 
 
-def embedded(door: Door, panels: Sequence[BarPanel]) -> list[Answer]:
+def embedded(door: EmbeddedServer, panels: Sequence[BarPanel]) -> list[Answer]:
     """As a host program asks: the wire's bytes."""
     asked = [instances.encode(Instance(input=bars)) for bars in panels]
     request = pb.PredictRequest(model="small", instances=asked).SerializeToString()
@@ -158,13 +158,13 @@ def test_a_bad_symbol_of_a_panel_fails_alone(ask: Ask) -> None:
 LOG_VOLATILITY = Target(kind=TargetKind.LOG_VOLATILITY)
 
 
-def _joint(folder: Path) -> Answering:
+def _joint(folder: Path) -> Predictor:
     stored = {str(seed): artifact.load(save_small_artifact(folder / str(seed), seed=seed)) for seed in (1, 2)}
     return ensemble_of(manifest_of(stored), stored)
 
 
 @pytest.fixture(scope="module")
-def kinds(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Answering]:
+def kinds(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Predictor]:
     networks = {kind: small_model(small_artifact(kind)) for kind in ("lstm", "gru", "hybrid", "tft", "har", "garch")}
     return {
         **networks,
@@ -178,7 +178,7 @@ def kinds(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Answering]:
 @pytest.mark.parametrize("adjusted", [True, False], ids=["adj_close", "unadjusted"])
 @pytest.mark.parametrize("pattern", PATTERNS)
 def test_whatever_the_prices_the_other_symbols_keep_their_forecasts(
-    kinds: dict[str, Answering], pattern: str, *, adjusted: bool
+    kinds: dict[str, Predictor], pattern: str, *, adjusted: bool
 ) -> None:
     """Bars that are bad at a glance are refused at once; a warning of numpy's is an error here, as in a strict host."""
     bars = spoiled(THREE, 1, PATTERNS[pattern], adjusted=adjusted)
@@ -205,7 +205,7 @@ def test_a_graph_answers_the_others_as_without_a_bad_symbol() -> None:
     np.testing.assert_allclose(beside.values[[0, 2]], without.values, rtol=0, atol=1e-6)
 
 
-def test_the_reasons_of_the_others_are_given_too(kinds: dict[str, Answering]) -> None:
+def test_the_reasons_of_the_others_are_given_too(kinds: dict[str, Predictor]) -> None:
     bars = spoiled(THREE, 1, PATTERNS["from 1e-200 to 1e200"])
     for kind, model in kinds.items():
         query = Query(instance=Instance(input=bars), targets=model.default_targets()[:1], tolerance=0.1)

@@ -8,7 +8,7 @@ import pytest
 
 from predictor.errors import DeadlineExceededError, QueueFullError
 from predictor.server import ServerLimits
-from predictor.server.admission import Admission, Arrivals, Peer, Places
+from predictor.server.admission import Admission, CallSlots, IncomingRequests, PeerConnection
 
 
 def run(work: Coroutine[Any, Any, None]) -> None:
@@ -21,7 +21,7 @@ async def settle() -> None:
         await asyncio.sleep(0)
 
 
-async def waiting_for(places: Places, count: int) -> list["asyncio.Task[None]"]:
+async def waiting_for(places: CallSlots, count: int) -> list["asyncio.Task[None]"]:
     tasks = [asyncio.create_task(places.take()) for _ in range(count)]
     await settle()
     return tasks
@@ -29,7 +29,7 @@ async def waiting_for(places: Places, count: int) -> list["asyncio.Task[None]"]:
 
 def test_whoever_waits_longest_gets_the_next_place() -> None:
     async def work() -> None:
-        places = Places(1)
+        places = CallSlots(1)
         await places.take()
         first, second = await waiting_for(places, 2)
         assert places.waiting == 2
@@ -45,7 +45,7 @@ def test_whoever_waits_longest_gets_the_next_place() -> None:
 
 def test_whoever_goes_away_while_it_waits_takes_no_place() -> None:
     async def work() -> None:
-        places = Places(1)
+        places = CallSlots(1)
         await places.take()
         gone, last = await waiting_for(places, 2)
         gone.cancel()
@@ -59,7 +59,7 @@ def test_whoever_goes_away_while_it_waits_takes_no_place() -> None:
 
 def test_a_place_is_given_on_if_its_taker_was_cancelled_in_the_same_moment() -> None:
     async def work() -> None:
-        places = Places(1)
+        places = CallSlots(1)
         await places.take()
         gone, last = await waiting_for(places, 2)
         places.give()
@@ -71,7 +71,7 @@ def test_a_place_is_given_on_if_its_taker_was_cancelled_in_the_same_moment() -> 
 
 def test_a_place_given_just_after_its_taker_was_cancelled_is_not_lost() -> None:
     async def work() -> None:
-        places = Places(1)
+        places = CallSlots(1)
         await places.take()
         gone, last = await waiting_for(places, 2)
         gone.cancel()
@@ -85,7 +85,7 @@ def test_a_place_given_just_after_its_taker_was_cancelled_is_not_lost() -> None:
 
 def test_those_who_go_away_leave_nothing_behind() -> None:
     async def work() -> None:
-        places = Places(1)
+        places = CallSlots(1)
         await places.take()
         for _ in range(100):
             (gone,) = await waiting_for(places, 1)
@@ -120,7 +120,7 @@ def test_a_request_whose_time_is_over_when_the_slow_ones_are_looked_for_stops_no
     async def work() -> None:
         loop = asyncio.get_running_loop()
         assert isinstance(loop, Clocked)
-        arrivals, peer, call = Arrivals(ServerLimits(arriving=1)), Peer(3), cast("Any", Silent())
+        arrivals, peer, call = IncomingRequests(ServerLimits(arriving=1)), PeerConnection(3), cast("Any", Silent())
         moving = asyncio.create_task(arrivals.keep_moving())
         first = asyncio.create_task(arrivals.request(call, peer))
         await settle()
@@ -158,7 +158,7 @@ class Speaking:
 
 def test_requests_that_wait_for_a_place_of_their_connection_take_none_of_others() -> None:
     async def work() -> None:
-        arrivals, greedy, modest = Arrivals(ServerLimits(arriving=2)), Peer(1), Peer(1)
+        arrivals, greedy, modest = IncomingRequests(ServerLimits(arriving=2)), PeerConnection(1), PeerConnection(1)
         slow = [asyncio.create_task(arrivals.request(cast("Any", Silent()), greedy)) for _ in range(3)]
         await settle()
         other = asyncio.create_task(arrivals.request(cast("Any", Speaking()), modest))
@@ -203,7 +203,7 @@ def test_a_request_that_has_come_is_not_ended_in_the_place_of_a_slow_one() -> No
     async def work() -> None:
         loop = asyncio.get_running_loop()
         assert isinstance(loop, Clocked)
-        arrivals, peer = Arrivals(ServerLimits(arriving=1)), Peer(3)
+        arrivals, peer = IncomingRequests(ServerLimits(arriving=1)), PeerConnection(3)
         moving = asyncio.create_task(arrivals.keep_moving())
         assert await arrivals.request(cast("Any", Speaking()), peer) == b"whole"
         slow = asyncio.create_task(arrivals.request(cast("Any", Silent()), peer))
@@ -226,7 +226,7 @@ def test_of_one_connections_slow_requests_as_many_end_as_wait_for_its_places() -
     async def work() -> None:
         loop = asyncio.get_running_loop()
         assert isinstance(loop, Clocked)
-        arrivals, peer = Arrivals(ServerLimits()), Peer(2)
+        arrivals, peer = IncomingRequests(ServerLimits()), PeerConnection(2)
         moving = asyncio.create_task(arrivals.keep_moving())
         slow = [asyncio.create_task(arrivals.request(cast("Any", Silent()), peer)) for _ in range(3)]
         await settle()
@@ -247,7 +247,7 @@ def test_a_request_has_a_second_to_come_though_others_wait_for_its_place() -> No
     async def work() -> None:
         loop = asyncio.get_running_loop()
         assert isinstance(loop, Clocked)
-        arrivals, peer = Arrivals(ServerLimits(arriving=1)), Peer(3)
+        arrivals, peer = IncomingRequests(ServerLimits(arriving=1)), PeerConnection(3)
         tasks: list[asyncio.Task[Any]] = [asyncio.create_task(arrivals.keep_moving())]
         tasks += [asyncio.create_task(arrivals.request(cast("Any", Silent()), peer)) for _ in range(2)]
         await settle()

@@ -25,7 +25,7 @@ from predictor.covariates import Covariates
 from predictor.errors import BarIncompleteError, ConfigurationError, InvalidInputError, QuantraError
 from predictor.golden import LONG_AFTER
 from predictor.instance import NEVER, Cancellation, FeatureWindow, GapPolicy, Instance
-from predictor.model import Ensemble, Model, Prepared
+from predictor.model import Ensemble, Model, PreparedInstance
 from predictor.model.ensemble import JointlyPrepared
 from predictor.model.prepare import ROWS_AT_ONCE
 
@@ -139,7 +139,7 @@ def facts(prepared: object) -> object:
             return type(prepared), prepared.message, dict(prepared.metadata)
         case JointlyPrepared():
             return prepared.doubts, [facts(one) for one in prepared.members]
-        case Prepared():
+        case PreparedInstance():
             return (
                 (prepared.symbols, prepared.as_of, prepared.base_session, prepared.warnings),
                 [_bits(group.contiguous().numpy()) for group in prepared.inputs],
@@ -373,9 +373,9 @@ def test_members_that_read_rows_share_computations_and_one_that_looks_across_sym
 def test_dates_that_instances_share_are_looked_up_once() -> None:
     asked = [ASKED["one"], ASKED["several"], ASKED["earlier"]]
     first, second, other = MODELS["lstm"]().prepare_each(asked, LONG_AFTER, NEVER)
-    assert isinstance(first, Prepared)
-    assert isinstance(second, Prepared)
-    assert isinstance(other, Prepared)
+    assert isinstance(first, PreparedInstance)
+    assert isinstance(second, PreparedInstance)
+    assert isinstance(other, PreparedInstance)
     assert first.sessions is second.sessions
     assert first.sessions is not other.sessions
 
@@ -383,8 +383,8 @@ def test_dates_that_instances_share_are_looked_up_once() -> None:
 def test_dates_that_calls_share_are_looked_up_once_and_again_for_an_earlier_time() -> None:
     model, asked = small_model(small_artifact()), [ASKED["one"]]
     (first,), (again,) = (model.prepare_each(asked, LONG_AFTER, NEVER) for _ in range(2))
-    assert isinstance(first, Prepared)
-    assert isinstance(again, Prepared)
+    assert isinstance(first, PreparedInstance)
+    assert isinstance(again, PreparedInstance)
     assert first.sessions is again.sessions
     (early,) = model.prepare_each(asked, NOON, NEVER)
     assert isinstance(early, BarIncompleteError)

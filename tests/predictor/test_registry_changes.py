@@ -11,7 +11,7 @@ from model_folders import RUNTIME, break_weights, forge_weights, replace_version
 
 from predictor.errors import ArtifactError, ConfigurationError, ModelNotFoundError, VersionNotFoundError
 from predictor.instance import NEVER, Instance
-from predictor.model import Answering
+from predictor.model import Predictor
 from predictor.registry import ALIASES, ModelsFolder, Registry, set_alias
 
 NOW = datetime(2020, 1, 1, tzinfo=UTC)
@@ -373,5 +373,5 @@ def _kept(before: Registry, after: Registry) -> set[str]:
     return {reference for reference, model in new.items() if old.get(reference) is model}
 
 
-def _objects(registry: Registry) -> dict[str, Answering]:
+def _objects(registry: Registry) -> dict[str, Predictor]:
     return {f"{name}@{v}": model for name, line in registry.lines.items() for v, model in line.versions.items()}

@@ -15,7 +15,7 @@ from model_folders import RUNTIME, break_weights, forge_weights, replace_version
 from predictor.errors import ArtifactError
 from predictor.forecast import Forecast
 from predictor.instance import NEVER, Instance, Query
-from predictor.model import Answering
+from predictor.model import Predictor
 from predictor.registry import LazyModel, Registry, lazy, load_model, set_alias
 from predictor.registry.loading import Stored
 
@@ -45,7 +45,7 @@ def builds(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
     built: list[tuple[str, int]] = []
     build = lazy.built
 
-    def counted(stored: Stored, identity: tuple[str, int], runtime: lazy.Runtime) -> Answering:
+    def counted(stored: Stored, identity: tuple[str, int], runtime: lazy.Runtime) -> Predictor:
         built.append(identity)
         return build(stored, identity, runtime)
 
@@ -101,7 +101,7 @@ def test_many_threads_that_ask_at_once_build_once(models: Path, builds: list[obj
     assert isinstance(model, LazyModel)
     together = threading.Barrier(8)
 
-    def build(_: int) -> Answering:
+    def build(_: int) -> Predictor:
         together.wait()
         return model.build()
 
@@ -158,7 +158,7 @@ def test_the_newest_that_cannot_be_built_leaves_the_next_one_as_the_default(mode
     assert registry.lines["small"].refused == {3}
 
 
-def _forecast(model: Answering) -> Forecast:
+def _forecast(model: Predictor) -> Forecast:
     outcome = model.predict([ASKED], NOW, NEVER)[0]
     assert isinstance(outcome, Forecast)
     return outcome

@@ -9,7 +9,7 @@ from ensembles import save_ensemble
 from model_folders import RUNTIME, forge_weights, lock_lines, replace_version, save_seeds
 
 from predictor.errors import ArtifactError, ConfigurationError
-from predictor.registry import Lock, ModelsFolder, Registry, set_alias
+from predictor.registry import ModelsFolder, Registry, VersionLock, set_alias
 
 DIGEST = "0123456789abcdef" * 4
 
@@ -93,10 +93,10 @@ def test_a_file_without_a_version_is_refused(tmp_path: Path, text: str) -> None:
 
 def test_a_file_that_cannot_be_read_says_how_to_make_one(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="cannot be read: No such file or directory; run 'sha256sum"):
-        Lock.read(tmp_path / "none")
+        VersionLock.read(tmp_path / "none")
     (tmp_path / "lock").write_bytes(lock_lines(tmp_path).encode("utf-16"))
     with pytest.raises(ConfigurationError, match="is not text in UTF-8; run 'sha256sum"):
-        Lock.read(tmp_path / "lock")
+        VersionLock.read(tmp_path / "lock")
 
 
 # --- what it keeps out
@@ -186,10 +186,10 @@ def test_a_version_that_was_listed_is_not_replaced_by_another_when_it_is_reloade
         folder.reload(registry, "small")
 
 
-def _lock(folder: Path, text: str) -> Lock:
+def _lock(folder: Path, text: str) -> VersionLock:
     (folder / "lock").write_bytes(text.encode())
-    return Lock.read(folder / "lock")
+    return VersionLock.read(folder / "lock")
 
 
-def _open(models: Path, lock: Lock) -> Registry:
+def _open(models: Path, lock: VersionLock) -> Registry:
     return ModelsFolder(models, RUNTIME, lock).open()

@@ -14,7 +14,16 @@ from model_folders import RUNTIME, WEIGHTS, break_weights, forge_weights, lock_l
 from predictor.artifact import AGAIN
 from predictor.errors import ArtifactError
 from predictor.instance import NEVER, Instance
-from predictor.registry import ALIASES, Change, FolderState, Lock, ModelsFolder, Registry, Watch, set_alias
+from predictor.registry import (
+    ALIASES,
+    FolderState,
+    FolderWatcher,
+    ModelsFolder,
+    Registry,
+    RegistryChange,
+    VersionLock,
+    set_alias,
+)
 
 NOW = datetime(2020, 1, 1, tzinfo=UTC)
 
@@ -23,10 +32,10 @@ NOW = datetime(2020, 1, 1, tzinfo=UTC)
 class Server:
     """A watch and the registry that it last made."""
 
-    watch: Watch
+    watch: FolderWatcher
     registry: Registry
 
-    def poll(self) -> Change:
+    def poll(self) -> RegistryChange:
         """Look once, and serve what came of it."""
         change = self.watch.poll(self.registry)
         self.registry = change.registry
@@ -64,7 +73,7 @@ def server(models: Path) -> Server:
 def test_a_look_at_a_folder_that_is_as_it_was_gives_the_same_registry(server: Server) -> None:
     before = server.registry
     for _ in range(3):
-        assert server.poll() == Change(registry=before, problems=())
+        assert server.poll() == RegistryChange(registry=before, problems=())
         assert server.registry is before
 
 
@@ -74,7 +83,7 @@ def test_files_that_belong_to_no_version_change_nothing(server: Server, models: 
         (models / name).mkdir(parents=True)
         (models / name / "manifest.json").write_text("{}")
     (models / "README").write_text("about these models")
-    assert server.poll() == Change(registry=before, problems=())
+    assert server.poll() == RegistryChange(registry=before, problems=())
     assert server.registry is before
 
 
@@ -175,7 +184,7 @@ def test_a_broken_version_is_tried_again_only_when_its_files_change(server: Serv
     break_weights(models / "small" / "3")
     assert len(server.problems()) == 1
     before = server.registry
-    assert server.poll() == Change(registry=before, problems=())
+    assert server.poll() == RegistryChange(registry=before, problems=())
     assert server.registry is before
     set_alias(models / "small", "canary", 2)
     assert server.problems() == []
@@ -294,7 +303,7 @@ def test_files_that_were_only_touched_change_nothing(server: Server, models: Pat
     before = server.registry
     for version in ("small/1", "small/2", "other/7"):
         os.utime(models / version / WEIGHTS)
-    assert server.poll() == Change(registry=before, problems=())
+    assert server.poll() == RegistryChange(registry=before, problems=())
     assert server.registry is before
 
 
@@ -315,7 +324,7 @@ def test_a_folder_that_is_gone_changes_nothing_and_is_told_once(server: Server, 
     models.rename(models.parent / "away")
     (message,) = server.problems()
     assert message.startswith("the folder of models cannot be read: ")
-    assert server.poll() == Change(registry=before, problems=())
+    assert server.poll() == RegistryChange(registry=before, problems=())
     assert server.registry is before
     shutil.copytree(saved / "2", models.parent / "away" / "small" / "3")
     shutil.rmtree(models.parent / "away" / "other")
@@ -368,7 +377,7 @@ def test_what_an_operator_loaded_before_the_look_stays_the_object_it_is(
 
 def test_what_changed_while_the_folder_was_opened_is_seen_at_the_first_look(models: Path, saved: Path) -> None:
     folder = ModelsFolder(models, RUNTIME)
-    watch = Watch(folder)
+    watch = FolderWatcher(folder)
     registry = folder.open()
     shutil.copytree(saved / "2", models / "small" / "3")
     assert sorted(watch.poll(registry).registry.lines["small"].versions) == [1, 2, 3]
@@ -376,7 +385,7 @@ def test_what_changed_while_the_folder_was_opened_is_seen_at_the_first_look(mode
 
 def test_only_what_is_locked_is_loaded(models: Path, saved: Path) -> None:
     (models.parent / "lock").write_text(lock_lines(models))
-    server = _watched(ModelsFolder(models, RUNTIME, Lock.read(models.parent / "lock")))
+    server = _watched(ModelsFolder(models, RUNTIME, VersionLock.read(models.parent / "lock")))
     shutil.copytree(saved / "2", models / "small" / "3")
     replace_version(models / "small" / "2", saved / "2")
     assert [message.split(" the lock file")[0] for message in server.problems()] == [
@@ -406,7 +415,7 @@ def test_a_look_opens_no_file_but_those_of_aliases(models: Path, monkeypatch: py
 
 
 def _watched(folder: ModelsFolder) -> Server:
-    watch = Watch(folder)
+    watch = FolderWatcher(folder)
     return Server(watch, folder.open())
 
 

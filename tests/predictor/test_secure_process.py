@@ -19,7 +19,7 @@ from predictor._pb.prediction_pb2_grpc import ModelAdminServiceStub
 from predictor.client import ClientCredentials, QuantraClient
 from predictor.errors import PermissionDeniedError, QuantraError, UnauthenticatedError
 from predictor.instance import Instance, Query
-from predictor.server.issuing import Issued, issue
+from predictor.server.issuing import IssuedCertificates, issue
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="Unix sockets")
 FIRST, SECOND, OPERATOR, OWN = map(token, ("first", "second", "operator", "own"))
@@ -56,7 +56,7 @@ def life(tmp_path_factory: pytest.TempPathFactory) -> Life:
     return Life(process.ready, answers, place.exists(), status, log.read_text(), secrets)
 
 
-def asked(process: Process, certs: Issued, tokens: Path, place: Path) -> Iterator[tuple[str, str]]:
+def asked(process: Process, certs: IssuedCertificates, tokens: Path, place: Path) -> Iterator[tuple[str, str]]:
     """Ask for everything that must be answered or refused."""
 
     @contextmanager

@@ -40,9 +40,9 @@ from predictor.forecast import Forecast
 from predictor.instance import Instance, Query
 from predictor.server import Address, ServerLimits, ServerSettings, SocketAddress, TlsFiles, parse_listening, serve
 from predictor.server import rotation as rotation_module
-from predictor.server.guard import Guard
-from predictor.server.issuing import Issued, issue
-from predictor.server.rotation import Rotation
+from predictor.server.guard import TokenGuard
+from predictor.server.issuing import IssuedCertificates, issue
+from predictor.server.rotation import CredentialRotation
 from predictor.server.servicer import PREDICTION
 from predictor.server.tokens import Tokens
 from predictor.wire import instances
@@ -60,12 +60,12 @@ def without_token(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(scope="module")
-def ours(tmp_path_factory: pytest.TempPathFactory) -> Issued:
+def ours(tmp_path_factory: pytest.TempPathFactory) -> IssuedCertificates:
     return issue(tmp_path_factory.mktemp("ours") / "certs")
 
 
 @pytest.fixture(scope="module")
-def others(tmp_path_factory: pytest.TempPathFactory) -> Issued:
+def others(tmp_path_factory: pytest.TempPathFactory) -> IssuedCertificates:
     return issue(tmp_path_factory.mktemp("others") / "certs")
 
 
@@ -78,7 +78,7 @@ def settings(folder: Path, tls: TlsFiles | None = None, tokens: Path | None = No
     return ServerSettings(models=folder, tls=tls, token_file=tokens, token=token)
 
 
-def tls_of(issued: Issued, *, asks_clients: bool = False) -> TlsFiles:
+def tls_of(issued: IssuedCertificates, *, asks_clients: bool = False) -> TlsFiles:
     return TlsFiles(issued.server, issued.server_key, issued.ca if asks_clients else None)
 
 
@@ -89,12 +89,12 @@ def token_file(folder: Path, text: str = TOKENS) -> Path:
     return path
 
 
-def known_by(issued: Issued, **further: Path | str) -> ClientCredentials:
+def known_by(issued: IssuedCertificates, **further: Path | str) -> ClientCredentials:
     """A client that knows servers by this authority."""
     return replace(ClientCredentials(ca=issued.ca), **further)
 
 
-def shown_by(issued: Issued) -> ClientCredentials:
+def shown_by(issued: IssuedCertificates) -> ClientCredentials:
     """The same, with its client certificate."""
     return ClientCredentials(ca=issued.ca, cert=issued.client, key=issued.client_key)
 
@@ -104,7 +104,7 @@ class Secured:
     """A server of this process, with its files followed by hand."""
 
     served: Served
-    rotation: Rotation
+    rotation: CredentialRotation
 
     def models(self, credentials: ClientCredentials | None = None) -> tuple[str, ...]:
         """What a client over a connection of its own is told."""
@@ -113,20 +113,20 @@ class Secured:
 
 
 @pytest.fixture
-def tls(ours: Issued, tmp_path: Path, service: CannedService) -> Iterator[tuple[Secured, TlsFiles]]:
+def tls(ours: IssuedCertificates, tmp_path: Path, service: CannedService) -> Iterator[tuple[Secured, TlsFiles]]:
     """A server with TLS whose files can be replaced."""
     for path in ours.all:
         shutil.copy(path, tmp_path)
-    files = tls_of(Issued(tmp_path))
-    rotation = Rotation(settings(tmp_path, files))
+    files = tls_of(IssuedCertificates(tmp_path))
+    rotation = CredentialRotation(settings(tmp_path, files))
     with serving(service, credentials=rotation.credentials()) as served:
         yield Secured(served, rotation), files
 
 
 @pytest.fixture
-def mutual(ours: Issued, service: CannedService, tmp_path: Path) -> Iterator[Secured]:
+def mutual(ours: IssuedCertificates, service: CannedService, tmp_path: Path) -> Iterator[Secured]:
     """A server that asks clients for certificates."""
-    rotation = Rotation(settings(tmp_path, tls_of(ours, asks_clients=True)))
+    rotation = CredentialRotation(settings(tmp_path, tls_of(ours, asks_clients=True)))
     with serving(service, credentials=rotation.credentials()) as served:
         yield Secured(served, rotation)
 
@@ -135,7 +135,7 @@ def mutual(ours: Issued, service: CannedService, tmp_path: Path) -> Iterator[Sec
 def guarded(service: CannedService, tmp_path: Path) -> Iterator[tuple[Secured, Path]]:
     """A server that asks for tokens, without TLS."""
     path = token_file(tmp_path)
-    rotation = Rotation(settings(tmp_path, tokens=path))
+    rotation = CredentialRotation(settings(tmp_path, tokens=path))
     with serving(service, guard=rotation.guard) as served:
         yield Secured(served, rotation), path
 
@@ -143,12 +143,12 @@ def guarded(service: CannedService, tmp_path: Path) -> Iterator[tuple[Secured, P
 # --- TLS
 
 
-def test_a_forecast_comes_over_tls(tls: tuple[Secured, TlsFiles], ours: Issued) -> None:
+def test_a_forecast_comes_over_tls(tls: tuple[Secured, TlsFiles], ours: IssuedCertificates) -> None:
     with QuantraClient(tls[0].served.target, credentials=known_by(ours)) as client:
         assert client.predict(BARS).symbols == BARS.symbols
 
 
-def test_a_forecast_comes_over_tls_to_asyncio(tls: tuple[Secured, TlsFiles], ours: Issued) -> None:
+def test_a_forecast_comes_over_tls_to_asyncio(tls: tuple[Secured, TlsFiles], ours: IssuedCertificates) -> None:
     async def ask() -> tuple[str, ...]:
         async with AsyncQuantraClient(tls[0].served.target, credentials=known_by(ours)) as client:
             return (await client.predict(BARS)).symbols
@@ -167,57 +167,59 @@ def test_a_client_without_tls_is_told_that_it_may_need_it(tls: tuple[Secured, Tl
     assert "a server with TLS does so unless there is ca= (--tls-ca)" in refused_by(tls[0], None)
 
 
-def test_a_client_with_tls_is_told_that_the_server_has_none(service: CannedService, ours: Issued) -> None:
+def test_a_client_with_tls_is_told_that_the_server_has_none(service: CannedService, ours: IssuedCertificates) -> None:
     with serving(service) as plain, pytest.raises(UnavailableError, match="speaks plain text: take ca="):
-        Secured(plain, Rotation(settings(ours.folder))).models(known_by(ours))
+        Secured(plain, CredentialRotation(settings(ours.folder))).models(known_by(ours))
 
 
 def test_a_client_of_another_authority_is_told_which_file_to_give(
-    tls: tuple[Secured, TlsFiles], others: Issued
+    tls: tuple[Secured, TlsFiles], others: IssuedCertificates
 ) -> None:
     assert "no authority in ca= (--tls-ca) vouches for its certificate" in refused_by(tls[0], known_by(others))
 
 
 def test_an_expired_certificate_is_told(tmp_path: Path, service: CannedService) -> None:
     old = issue(tmp_path / "old", begin=LONG_AGO)
-    rotation = Rotation(settings(tmp_path, tls_of(old)))
+    rotation = CredentialRotation(settings(tmp_path, tls_of(old)))
     with serving(service, credentials=rotation.credentials()) as served:
         assert "has expired" in refused_by(Secured(served, rotation), known_by(old))
 
 
 def test_a_certificate_of_another_name_is_told(tmp_path: Path, service: CannedService) -> None:
     issued = issue(tmp_path / "named", ["server.example.com"])
-    rotation = Rotation(settings(tmp_path, tls_of(issued)))
+    rotation = CredentialRotation(settings(tmp_path, tls_of(issued)))
     address = Address("127.0.0.2", 0)  # of this machine, and not in the certificate
     with serving(service, address=address, credentials=rotation.credentials()) as served:
         assert "its certificate is for other names" in refused_by(Secured(served, rotation), known_by(issued))
 
 
-def test_a_server_that_asks_for_certificates_answers_who_shows_one(mutual: Secured, ours: Issued) -> None:
+def test_a_server_that_asks_for_certificates_answers_who_shows_one(mutual: Secured, ours: IssuedCertificates) -> None:
     assert mutual.models(shown_by(ours)) == ("canned",)
 
 
-def test_a_server_that_asks_for_certificates_refuses_who_shows_none(mutual: Secured, ours: Issued) -> None:
+def test_a_server_that_asks_for_certificates_refuses_who_shows_none(mutual: Secured, ours: IssuedCertificates) -> None:
     assert "unless its authorities vouch for cert= and key=" in refused_by(mutual, known_by(ours))
 
 
 def test_a_server_that_asks_for_certificates_refuses_those_of_others(
-    mutual: Secured, ours: Issued, others: Issued
+    mutual: Secured, ours: IssuedCertificates, others: IssuedCertificates
 ) -> None:
     refused_by(mutual, replace(shown_by(others), ca=ours.ca))
 
 
 def test_a_server_that_asks_for_certificates_refuses_expired_ones(
-    service: CannedService, ours: Issued, tmp_path: Path
+    service: CannedService, ours: IssuedCertificates, tmp_path: Path
 ) -> None:
     """The authority and the client's certificate are of long ago, the server's own is good."""
     old = issue(tmp_path / "old", begin=LONG_AGO)
-    rotation = Rotation(settings(tmp_path, TlsFiles(ours.server, ours.server_key, old.ca)))
+    rotation = CredentialRotation(settings(tmp_path, TlsFiles(ours.server, ours.server_key, old.ca)))
     with serving(service, credentials=rotation.credentials()) as served:
         refused_by(Secured(served, rotation), replace(shown_by(old), ca=ours.ca))
 
 
-def test_certificates_change_while_the_server_runs(tls: tuple[Secured, TlsFiles], ours: Issued, others: Issued) -> None:
+def test_certificates_change_while_the_server_runs(
+    tls: tuple[Secured, TlsFiles], ours: IssuedCertificates, others: IssuedCertificates
+) -> None:
     secured, files = tls
     with QuantraClient(secured.served.target, credentials=known_by(ours)) as before:
         assert before.models()
@@ -230,7 +232,10 @@ def test_certificates_change_while_the_server_runs(tls: tuple[Secured, TlsFiles]
 
 
 def test_a_broken_certificate_leaves_the_last_good_one_in_force_and_is_told_once(
-    tls: tuple[Secured, TlsFiles], ours: Issued, others: Issued, caplog: pytest.LogCaptureFixture
+    tls: tuple[Secured, TlsFiles],
+    ours: IssuedCertificates,
+    others: IssuedCertificates,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     secured, files = tls
     shutil.copy(others.server, files.cert)
@@ -249,11 +254,11 @@ def test_a_broken_certificate_leaves_the_last_good_one_in_force_and_is_told_once
 
 
 def test_a_client_whose_authority_was_taken_away_is_refused(
-    service: CannedService, ours: Issued, others: Issued, tmp_path: Path
+    service: CannedService, ours: IssuedCertificates, others: IssuedCertificates, tmp_path: Path
 ) -> None:
     authorities = tmp_path / "authorities.pem"
     shutil.copy(ours.ca, authorities)
-    rotation = Rotation(settings(tmp_path, TlsFiles(ours.server, ours.server_key, authorities)))
+    rotation = CredentialRotation(settings(tmp_path, TlsFiles(ours.server, ours.server_key, authorities)))
     with serving(service, credentials=rotation.credentials()) as served:
         secured = Secured(served, rotation)
         assert secured.models(shown_by(ours))
@@ -274,12 +279,12 @@ def first_refusal(client: QuantraClient) -> str:
 
 
 def test_a_connection_with_tls_ends_after_its_time_and_no_call_is_lost(
-    service: CannedService, ours: Issued, others: Issued, tmp_path: Path
+    service: CannedService, ours: IssuedCertificates, others: IssuedCertificates, tmp_path: Path
 ) -> None:
     """So that a certificate that was taken away is good for an hour at most, and for ten milliseconds here."""
     authorities = tmp_path / "authorities.pem"
     shutil.copy(ours.ca, authorities)
-    rotation = Rotation(settings(tmp_path, TlsFiles(ours.server, ours.server_key, authorities)))
+    rotation = CredentialRotation(settings(tmp_path, TlsFiles(ours.server, ours.server_key, authorities)))
     limits = ServerLimits(age_s=0.01)
     with (
         serving(service, limits, credentials=rotation.credentials()) as served,
@@ -305,8 +310,8 @@ def test_a_connection_with_tls_ends_after_its_time_and_no_call_is_lost(
 )
 @posix
 def test_a_server_does_not_start_with_files_that_are_no_pair(
-    ours: Issued,
-    others: Issued,
+    ours: IssuedCertificates,
+    others: IssuedCertificates,
     tmp_path: Path,
     capfd: pytest.CaptureFixture[str],
     change: dict[str, Path | str],
@@ -376,7 +381,7 @@ def test_streams_and_sessions_of_both_clients_send_the_token(guarded: tuple[Secu
 
 
 def test_a_caller_without_a_token_is_told_so_by_a_full_server_too(service: CannedService) -> None:
-    guard = Guard(Tokens.parse(f"desk predict {PREDICTS}\n"))
+    guard = TokenGuard(Tokens.parse(f"desk predict {PREDICTS}\n"))
     service.predictions_released.clear()
     limits = ServerLimits(calls_in_flight=1)
     with serving(service, limits, guard=guard) as running, grpc.insecure_channel(running.target) as channel:
@@ -484,7 +489,7 @@ def test_a_file_of_tokens_that_breaks_twice_in_the_same_way_is_told_twice(
 
 
 def test_the_servers_own_token_predicts_and_explains_and_no_more(tmp_path: Path) -> None:
-    guard = Rotation(settings(tmp_path, token=NEXT)).guard
+    guard = CredentialRotation(settings(tmp_path, token=NEXT)).guard
     headers = [("authorization", f"Bearer {NEXT}")]
     for name in ("Predict", "ExplainGlobal", "GetModel"):
         guard.check(name, headers)
@@ -494,7 +499,7 @@ def test_the_servers_own_token_predicts_and_explains_and_no_more(tmp_path: Path)
 
 def test_the_servers_own_token_stays_when_the_file_changes(tmp_path: Path) -> None:
     path = token_file(tmp_path)
-    rotation = Rotation(settings(tmp_path, tokens=path, token=NEXT))
+    rotation = CredentialRotation(settings(tmp_path, tokens=path, token=NEXT))
     path.write_text(f"desk predict {EXPLAINS}")
     rotation.look()
     for known in (EXPLAINS, NEXT):
@@ -505,7 +510,7 @@ def test_the_servers_own_token_stays_when_the_file_changes(tmp_path: Path) -> No
 
 def test_a_token_of_the_environment_that_is_too_short_is_told_without_it(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="QUANTRA_TOKEN: the token has 6 characters") as refused:
-        Rotation(settings(tmp_path, token=PREDICTS[:6]))
+        CredentialRotation(settings(tmp_path, token=PREDICTS[:6]))
     assert PREDICTS[:6] not in refused.value.message
 
 
@@ -518,7 +523,7 @@ def test_who_may_read_the_tokens_is_told(
     path.chmod(mode)
 
     async def begin() -> None:
-        following = asyncio.create_task(Rotation(settings(tmp_path, tokens=path)).follow())
+        following = asyncio.create_task(CredentialRotation(settings(tmp_path, tokens=path)).follow())
         await asyncio.sleep(0)
         following.cancel()
 
@@ -532,16 +537,16 @@ def test_files_are_looked_at_again_after_a_look_that_broke(
     looks = iter((True, True, False))
 
     async def follow() -> None:
-        following = Rotation(settings(tmp_path, tokens=token_file(tmp_path)))
+        following = CredentialRotation(settings(tmp_path, tokens=token_file(tmp_path)))
         looked_often = asyncio.Event()
         loop = asyncio.get_running_loop()
 
-        def look(_: Rotation) -> None:
+        def look(_: CredentialRotation) -> None:
             if next(looks, False):
                 raise ZeroDivisionError
             loop.call_soon_threadsafe(looked_often.set)
 
-        monkeypatch.setattr(Rotation, "look", look)
+        monkeypatch.setattr(CredentialRotation, "look", look)
         task = asyncio.create_task(following.follow())
         await asyncio.wait_for(looked_often.wait(), 20)
         task.cancel()
@@ -554,7 +559,9 @@ def test_files_are_looked_at_again_after_a_look_that_broke(
 def test_a_file_that_windows_wrote_is_read(tmp_path: Path) -> None:
     path = tmp_path / "tokens.txt"
     path.write_bytes(b"\xef\xbb\xbf" + TOKENS.replace("\n", "\r\n").encode())
-    Rotation(settings(tmp_path, tokens=path)).guard.check("Predict", [("authorization", f"Bearer {PREDICTS}")])
+    CredentialRotation(settings(tmp_path, tokens=path)).guard.check(
+        "Predict", [("authorization", f"Bearer {PREDICTS}")]
+    )
 
 
 # --- what clients refuse to do
@@ -575,7 +582,7 @@ def test_a_file_that_windows_wrote_is_read(tmp_path: Path) -> None:
         "xds:///localhost",
     ],
 )
-def test_a_token_is_never_sent_over_a_network_in_plain_text(target: str, ours: Issued) -> None:
+def test_a_token_is_never_sent_over_a_network_in_plain_text(target: str, ours: IssuedCertificates) -> None:
     with pytest.raises(ConfigurationError, match="in plain text; give ca=") as refused:
         QuantraClient(target, credentials=ClientCredentials(token=PREDICTS))
     assert PREDICTS not in refused.value.message
@@ -625,13 +632,15 @@ def test_a_token_that_no_header_can_have_is_refused_before_a_call(token: str) ->
         (("ca", "key"), "belong together"),
     ],
 )
-def test_credentials_that_are_not_whole_are_refused(ours: Issued, fields: tuple[str, ...], message: str) -> None:
+def test_credentials_that_are_not_whole_are_refused(
+    ours: IssuedCertificates, fields: tuple[str, ...], message: str
+) -> None:
     files = {"ca": ours.ca, "cert": ours.client, "key": ours.client_key}
     with pytest.raises(ConfigurationError, match=message):
         QuantraClient("localhost:1", credentials=replace(ClientCredentials(), **{name: files[name] for name in fields}))
 
 
-def test_files_that_are_none_are_refused_before_a_call(ours: Issued, others: Issued) -> None:
+def test_files_that_are_none_are_refused_before_a_call(ours: IssuedCertificates, others: IssuedCertificates) -> None:
     with pytest.raises(ConfigurationError, match=r"--tls-ca away\.pem"):
         QuantraClient("localhost:1", credentials=ClientCredentials(ca=Path("away.pem")))
     with pytest.raises(ConfigurationError, match="no certificate in PEM"):
@@ -736,7 +745,7 @@ def test_a_forecast_comes_over_a_unix_socket_of_this_user_alone(service: CannedS
 
 @posix
 def test_a_socket_needs_its_token_too(service: CannedService, place: SocketAddress, tmp_path: Path) -> None:
-    rotation = Rotation(settings(tmp_path, tokens=token_file(tmp_path)))
+    rotation = CredentialRotation(settings(tmp_path, tokens=token_file(tmp_path)))
     with serving(service, address=place, guard=rotation.guard) as served:
         secured = Secured(served, rotation)
         assert secured.models(ClientCredentials(token=PREDICTS)) == ("canned",)
@@ -766,7 +775,7 @@ def test_the_socket_of_a_dead_server_is_replaced(service: CannedService, place: 
     with socket.socket(socket.AF_UNIX) as dead:
         dead.bind(str(place.path))
     with serving(service, address=place) as served:
-        assert Secured(served, Rotation(settings(place.path.parent))).models() == ("canned",)
+        assert Secured(served, CredentialRotation(settings(place.path.parent))).models() == ("canned",)
 
 
 @posix
@@ -777,7 +786,7 @@ def test_the_socket_of_a_live_server_is_left_alone(
         assert start_at(place, tmp_path) == 1
         (line,) = capfd.readouterr().err.splitlines()
         assert "the socket q.sock is in use" in line
-        assert Secured(served, Rotation(settings(tmp_path))).models() == ("canned",)
+        assert Secured(served, CredentialRotation(settings(tmp_path))).models() == ("canned",)
 
 
 @posix
@@ -809,7 +818,7 @@ def test_a_socket_has_the_same_address_however_it_is_written() -> None:
 PUBLIC = Address("0.0.0.0", 0)  # noqa: S104 - to be refused
 
 
-def test_a_public_address_needs_tls_or_a_flag(ours: Issued, tmp_path: Path) -> None:
+def test_a_public_address_needs_tls_or_a_flag(ours: IssuedCertificates, tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="--tls-cert and --tls-key, or pass --insecure-public"):
         ServerSettings(models=tmp_path, listen=PUBLIC, token="x" * 32)
     assert ServerSettings(models=tmp_path, listen=PUBLIC, tls=tls_of(ours)).is_open
@@ -818,8 +827,8 @@ def test_a_public_address_needs_tls_or_a_flag(ours: Issued, tmp_path: Path) -> N
     assert not ServerSettings(models=tmp_path, listen=PUBLIC, tls=tls_of(ours), token_file=tmp_path / "t").is_open
 
 
-def test_a_public_address_does_not_reflect(service: CannedService, ours: Issued, tmp_path: Path) -> None:
-    rotation = Rotation(settings(tmp_path, tls_of(ours)))
+def test_a_public_address_does_not_reflect(service: CannedService, ours: IssuedCertificates, tmp_path: Path) -> None:
+    rotation = CredentialRotation(settings(tmp_path, tls_of(ours)))
     tls = grpc.ssl_channel_credentials(ours.ca.read_bytes())
     with serving(service, address=PUBLIC, credentials=rotation.credentials()) as served:
         target = f"127.0.0.1:{served.target.rpartition(':')[2]}"
@@ -832,14 +841,14 @@ def test_a_public_address_does_not_reflect(service: CannedService, ours: Issued,
     assert failure.code() is grpc.StatusCode.UNIMPLEMENTED
 
 
-def test_changes_over_a_public_address_need_tls_and_tokens(ours: Issued, tmp_path: Path) -> None:
+def test_changes_over_a_public_address_need_tls_and_tokens(ours: IssuedCertificates, tmp_path: Path) -> None:
     held = ServerSettings(models=tmp_path, tls=tls_of(ours), token_file=tmp_path / "tokens", admin_listen=PUBLIC)
     for less in ({"tls": None}, {"token_file": None, "token": "x" * 32}):
         with pytest.raises(ConfigurationError, match="can change the models"):
             replace(held, **less)
 
 
-def test_a_certificate_without_its_key_is_refused(ours: Issued) -> None:
+def test_a_certificate_without_its_key_is_refused(ours: IssuedCertificates) -> None:
     assert TlsFiles.of(None, None, None) is None
     for files in ((ours.server, None, None), (None, ours.server_key, None), (None, None, ours.ca)):
         with pytest.raises(ConfigurationError, match="both of them"):
@@ -847,7 +856,7 @@ def test_a_certificate_without_its_key_is_refused(ours: Issued) -> None:
 
 
 @posix
-def test_tls_on_sockets_alone_is_refused(ours: Issued, place: SocketAddress, tmp_path: Path) -> None:
+def test_tls_on_sockets_alone_is_refused(ours: IssuedCertificates, place: SocketAddress, tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="a Unix socket has no TLS"):
         ServerSettings(models=tmp_path, listen=place, tls=tls_of(ours))
 

@@ -21,7 +21,7 @@ from predictor.forecast import Explanation
 from predictor.instance import Instance, Query
 from predictor.server import stopping
 from predictor.server.cutting import cut
-from predictor.server.stopping import Stopping, end_with_parent
+from predictor.server.stopping import ShutdownSignal, end_with_parent
 
 
 @pytest.fixture(scope="module")
@@ -124,7 +124,7 @@ def test_calls_have_little_time_once_the_parent_is_gone(monkeypatch: pytest.Monk
     monkeypatch.setattr(stopping, "ORPHAN_DRAIN_S", 0.01)
 
     async def orphaned_while_draining() -> bool:
-        ended, told = False, Stopping()
+        ended, told = False, ShutdownSignal()
 
         async def drain() -> None:
             nonlocal ended
@@ -144,7 +144,7 @@ def test_calls_have_little_time_once_the_parent_is_gone(monkeypatch: pytest.Monk
 
 def test_a_drain_that_ends_by_itself_is_waited_for() -> None:
     async def drained() -> list[str]:
-        told, order = Stopping(), list[str]()
+        told, order = ShutdownSignal(), list[str]()
 
         async def drain() -> None:
             await asyncio.sleep(0)
@@ -161,7 +161,7 @@ def test_an_error_of_a_drain_is_not_lost() -> None:
         raise ZeroDivisionError
 
     async def drained() -> None:
-        await Stopping().drained(broken())
+        await ShutdownSignal().drained(broken())
 
     with pytest.raises(ZeroDivisionError):
         asyncio.run(drained())
@@ -171,7 +171,7 @@ def test_a_parent_may_go_when_the_server_has_gone_before() -> None:
     here, there = os.pipe()
 
     async def watched() -> None:
-        end_with_parent(Stopping(), here)
+        end_with_parent(ShutdownSignal(), here)
 
     asyncio.run(watched())
     os.close(there)

@@ -37,9 +37,9 @@ from predictor.errors import (
 from predictor.forecast import Forecast, Outcome, TargetPoint
 from predictor.instance import Deadline, Instance, Query
 from predictor.model import Model
-from predictor.registry import ModelLine, Registry
+from predictor.registry import ModelVersions, Registry
 from predictor.service import PredictionService
-from predictor.service.traffic import LONGEST_PAUSE_S, QUIET_S, Limited, Traffic, Yielding
+from predictor.service.traffic import LONGEST_PAUSE_S, QUIET_S, BoundedDeadline, PredictionActivity, PreemptibleDeadline
 
 SOON_S = 30
 """A test that fails must not hold its process."""
@@ -189,11 +189,11 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def traffic(clock: Clock) -> Traffic:
-    return Traffic(clock=clock, sleep=clock.sleep)
+def traffic(clock: Clock) -> PredictionActivity:
+    return PredictionActivity(clock=clock, sleep=clock.sleep)
 
 
-def test_without_predictions_nothing_pauses(clock: Clock, traffic: Traffic) -> None:
+def test_without_predictions_nothing_pauses(clock: Clock, traffic: PredictionActivity) -> None:
     traffic.pause()
     traffic.begin()
     traffic.end()
@@ -203,14 +203,16 @@ def test_without_predictions_nothing_pauses(clock: Clock, traffic: Traffic) -> N
     assert clock.now_s == before_s
 
 
-def test_after_a_prediction_a_pause_lasts_until_it_is_quiet(clock: Clock, traffic: Traffic) -> None:
+def test_after_a_prediction_a_pause_lasts_until_it_is_quiet(clock: Clock, traffic: PredictionActivity) -> None:
     traffic.begin()
     traffic.end()
     traffic.pause()
     assert 1000 + QUIET_S <= clock.now_s < 1000 + 2 * QUIET_S
 
 
-def test_while_a_prediction_is_under_way_a_pause_lasts_however_long_it_takes(clock: Clock, traffic: Traffic) -> None:
+def test_while_a_prediction_is_under_way_a_pause_lasts_however_long_it_takes(
+    clock: Clock, traffic: PredictionActivity
+) -> None:
     """One that takes longer than the quiet time was overtaken when only its beginning counted."""
     traffic.begin()
     traffic.begin()
@@ -225,26 +227,26 @@ def test_while_a_prediction_is_under_way_a_pause_lasts_however_long_it_takes(clo
     assert 1000 + 6 * QUIET_S <= clock.now_s < 1000 + 7 * QUIET_S
 
 
-def test_predictions_without_end_do_not_stop_other_work(clock: Clock, traffic: Traffic) -> None:
+def test_predictions_without_end_do_not_stop_other_work(clock: Clock, traffic: PredictionActivity) -> None:
     traffic.begin()
     traffic.pause()
     assert 1000 + LONGEST_PAUSE_S <= clock.now_s < 1000 + LONGEST_PAUSE_S + QUIET_S
 
 
-def test_a_pause_ends_at_a_deadline_that_has_passed(traffic: Traffic) -> None:
+def test_a_pause_ends_at_a_deadline_that_has_passed(traffic: PredictionActivity) -> None:
     with pytest.raises(DeadlineExceededError):
-        Yielding(Deadline.after(0), traffic).check()
+        PreemptibleDeadline(Deadline.after(0), traffic).check()
 
 
 def test_explanations_pause_between_their_steps_and_predictions_never(
     service: PredictionService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pauses: list[Traffic] = []
+    pauses: list[PredictionActivity] = []
 
-    def pause(traffic: Traffic) -> None:
+    def pause(traffic: PredictionActivity) -> None:
         pauses.append(traffic)
 
-    monkeypatch.setattr(Traffic, "pause", pause)
+    monkeypatch.setattr(PredictionActivity, "pause", pause)
     _predict(service, Instance(input=recent_bars("AAPL")))
     assert not pauses
     service.explain("small", _query(), Deadline()).result(SOON_S)
@@ -254,7 +256,7 @@ def test_explanations_pause_between_their_steps_and_predictions_never(
 def test_a_limit_of_the_servers_own_ends_an_explanation_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     now_s = [50.0]
     monkeypatch.setattr("predictor.service.traffic.time.monotonic", lambda: now_s[0])
-    limited = Limited(Deadline(), 30)
+    limited = BoundedDeadline(Deadline(), 30)
     now_s[0] += 29
     limited.check()
     now_s[0] += 1
@@ -427,7 +429,7 @@ def test_a_device_without_float64_is_refused_before_it_is_looked_for(tmp_path: P
 
 
 def _registry(*models: Model) -> Registry:
-    lines = {one.identity.name: ModelLine(versions={one.identity.version: one}, aliases={}) for one in models}
+    lines = {one.identity.name: ModelVersions(versions={one.identity.version: one}, aliases={}) for one in models}
     return Registry(lines=lines, problems=())
 
 

@@ -20,12 +20,12 @@ from predictor import artifact
 from predictor._pb import prediction_pb2 as pb
 from predictor.bars import BarPanel, tables
 from predictor.calls import Calls
-from predictor.calls.requests import PlainInstances
+from predictor.calls.requests import ParsedInstances
 from predictor.errors import BarsError, MalformedRequestError, QuantraError, RequestTooLargeError, TooFewBarsError
 from predictor.forecast import Forecast
 from predictor.golden import LONG_AFTER
 from predictor.instance import NEVER, Deadline, GapPolicy, Instance, Query
-from predictor.model import Answering
+from predictor.model import Predictor
 from predictor.service import PredictionService
 from predictor.wire import instances
 from predictor.wire.counting import MOST, SMALL, count_parts, parsed_if_plain
@@ -52,7 +52,7 @@ def panel(sessions: Sequence[int], symbols: int = SYMBOLS) -> BarPanel:
 
 
 @pytest.fixture(scope="module")
-def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Answering]:
+def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Predictor]:
     folder = tmp_path_factory.mktemp("joint")
     stored = {str(seed): artifact.load(save_small_artifact(folder / str(seed), seed=seed)) for seed in (1, 2)}
     networks = {kind: small_model(small_artifact(kind)) for kind in ("lstm", "graph")}
@@ -69,7 +69,7 @@ def peak(work: Callable[[], object]) -> int:
         tracemalloc.stop()
 
 
-def too_few(model: Answering, instance: Instance, *, explain: bool) -> None:
+def too_few(model: Predictor, instance: Instance, *, explain: bool) -> None:
     if explain:
         with pytest.raises(TooFewBarsError):
             model.explain(Query(instance=instance, symbols=("S0",)), LONG_AFTER, NEVER)
@@ -93,14 +93,14 @@ def too_few(model: Answering, instance: Instance, *, explain: bool) -> None:
 )
 @pytest.mark.parametrize("kind", ["lstm", "graph", "ensemble"])
 def test_a_few_sessions_of_many_symbols_take_no_more_than_they_are(
-    models: dict[str, Answering], kind: str, policy: GapPolicy, sessions: list[int], *, explain: bool
+    models: dict[str, Predictor], kind: str, policy: GapPolicy, sessions: list[int], *, explain: bool
 ) -> None:
     instance = Instance(input=panel(sessions), gap_policy=policy)
     size = instances.encode(instance).ByteSize()
     assert peak(lambda: too_few(models[kind], instance, explain=explain)) < TIMES * size
 
 
-def test_sessions_years_apart_take_what_as_many_in_a_row_take(models: dict[str, Answering]) -> None:
+def test_sessions_years_apart_take_what_as_many_in_a_row_take(models: dict[str, Predictor]) -> None:
     """As few as can be forecast at all, and then the same number of bars with the longest gap before them."""
     whole = DAYS[-60:].tolist()
     apart = [20000103, *whole[1:]]
@@ -114,7 +114,7 @@ def test_sessions_years_apart_take_what_as_many_in_a_row_take(models: dict[str, 
 
 
 def test_refusing_many_symbols_looks_at_each_once(
-    models: dict[str, Answering], monkeypatch: pytest.MonkeyPatch
+    models: dict[str, Predictor], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A whole panel's `present` for each of them made ten thousand symbols take ten seconds."""
     bars = panel(DAYS[-60::2].tolist(), 500)
@@ -344,8 +344,8 @@ def test_the_symbols_of_a_small_request_count_as_rows() -> None:
     window = pb.Instance(window=pb.FeatureWindow(symbols=["A", "B"]))
     request = pb.PredictRequest(instances=[window, pb.Instance(bars=pb.BarPanel(symbols=["C"])), pb.Instance()])
     body = request.SerializeToString()
-    assert PlainInstances(body, request.instances, lambda _: []).rows == 3
-    assert PlainInstances(body, request.instances, lambda _: []).size == len(body)
+    assert ParsedInstances(body, request.instances, lambda _: []).rows == 3
+    assert ParsedInstances(body, request.instances, lambda _: []).size == len(body)
 
 
 @pytest.mark.parametrize("more", [b"", b"\x0a\x01x"], ids=["as it is", "its id twice"])

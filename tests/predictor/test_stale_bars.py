@@ -16,7 +16,7 @@ from predictor.forecast import Forecast, TargetPoint
 from predictor.forecaster import Forecaster
 from predictor.instance import Deadline, FeatureWindow, Instance, Query, no_older
 from predictor.model import Model
-from predictor.registry import ModelLine, Registry
+from predictor.registry import ModelVersions, Registry
 from predictor.server import ServerSettings
 from predictor.server import __main__ as plain
 from predictor.service import PredictionService
@@ -37,7 +37,7 @@ def model() -> Model:
 
 
 def service_of(model: Model, *, now: datetime = TUESDAY_NOON, most: int | None = None) -> PredictionService:
-    line = ModelLine(versions={1: model}, aliases={})
+    line = ModelVersions(versions={1: model}, aliases={})
     return PredictionService(Registry(lines={"small": line}, problems=()), clock=lambda: now, max_age_sessions=most)
 
 

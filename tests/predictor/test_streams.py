@@ -18,7 +18,7 @@ from talks import SOON_S, Door, Talk, door_of
 
 from benchmarks.faults.calls import nested
 from predictor._pb import prediction_pb2 as pb
-from predictor.calls import Calls, SessionQuestion
+from predictor.calls import Calls, SessionRequest
 from predictor.catalog import ModelInfo
 from predictor.errors import (
     DeadlineExceededError,
@@ -31,9 +31,9 @@ from predictor.errors import (
 from predictor.forecast import Forecast, Outcome
 from predictor.instance import Deadline, Instance
 from predictor.limits import QueueLimits, ServiceLimits
-from predictor.server.watching import ArrivedCall, WatchedCall
+from predictor.server.watching import ArrivedCall, ObservedCall
 from predictor.service import PredictionService
-from predictor.service.lanes import Given
+from predictor.service.lanes import DecodedInstances
 from predictor.wire import forecasts, instances
 
 DOORS = ("grpc", "embedded")
@@ -488,7 +488,7 @@ def test_a_request_that_is_cancelled_while_a_model_is_being_asked_leaves_the_que
 def test_whoever_observes_the_call_observes_each_of_its_requests(canned: CannedService) -> None:
     calls, observer = (
         Calls(canned),
-        WatchedCall(
+        ObservedCall(
             ArrivedCall(service="s.S", method="PredictStream", request_id="r", peer="p", trace={}), [], has_many=True
         ),
     )
@@ -529,17 +529,17 @@ class Recorded:
         self.events: list[str] = []
         self.outcomes: list[Outcome] = []
 
-    def open(self, request: pb.OpenSession) -> SessionQuestion:
+    def open(self, request: pb.OpenSession) -> SessionRequest:
         self.events.append(f"open {request.session_id}")
-        asked = Given([instances.decode(request.instance)])
-        return SessionQuestion(request.model, asked, self.told)
+        asked = DecodedInstances([instances.decode(request.instance)])
+        return SessionRequest(request.model, asked, self.told)
 
-    def push(self, request: pb.PushBars) -> SessionQuestion | pb.Ack:
+    def push(self, request: pb.PushBars) -> SessionRequest | pb.Ack:
         self.events.append(f"push {request.session_id} {len(request.bars.symbols)}")
         if not request.bars.symbols:
             return pb.Ack(waiting_for=["IBM"])
-        asked = Given([instances.decode(pb.Instance(bars=request.bars))])
-        return SessionQuestion("canned", asked, self.told)
+        asked = DecodedInstances([instances.decode(pb.Instance(bars=request.bars))])
+        return SessionRequest("canned", asked, self.told)
 
     def told(self, outcome: Outcome) -> Outcome:
         self.outcomes.append(outcome)

@@ -23,8 +23,8 @@ from predictor.bars import BarPanel
 from predictor.calls import Calls
 from predictor.cli import app, run
 from predictor.cli import serving as serve_command
-from predictor.client import Answered, AsyncQuantraClient, QuantraClient
-from predictor.client.streams import Asking, Sending
+from predictor.client import AsyncQuantraClient, QuantraClient, StreamResponse
+from predictor.client.streams import RequestSender, RequestStream
 from predictor.errors import (
     CallCancelledError,
     ConfigurationError,
@@ -40,9 +40,9 @@ from predictor.instance import Deadline, Instance, Question
 from predictor.limits import ServiceLimits
 from predictor.server import ServerLimits, ServerSettings
 from predictor.server import __main__ as plain
-from predictor.server.handover import Handover
-from predictor.server.messages import Messages
-from predictor.server.watching import EndedCall, Watching
+from predictor.server.handover import LoopBridge
+from predictor.server.messages import CallMessages
+from predictor.server.watching import CallObservers, EndedCall
 from predictor.wire import instances
 
 BARS = bokeh_panel("AAPL").last(3)
@@ -186,7 +186,7 @@ def test_a_stream_that_was_full_goes_on_as_its_answers_are_read(canned: CannedSe
 def test_a_stream_whose_time_is_over_counts_as_late_and_not_as_cancelled(canned: CannedService) -> None:
     told = Told()
     canned.predictions_released.clear()
-    with serving(canned, watching=Watching([told])) as running, Connection(port_of(running)) as connection:
+    with serving(canned, watching=CallObservers([told])) as running, Connection(port_of(running)) as connection:
         stream = connection.call(METHOD, grpc_timeout="200m")
         connection.send(stream, message(asked("one")))
         assert connection.finish(stream).status == "4"
@@ -317,7 +317,7 @@ def test_a_caller_that_goes_away_while_an_answer_is_written_is_no_error_of_the_s
             raise grpc.aio.InternalError("the stream has ended")
 
     async def answer(calls: Calls, deadline: Deadline) -> None:
-        messages = Messages(cast("Any", Gone()), Handover(), lambda message: message)
+        messages = CallMessages(cast("Any", Gone()), LoopBridge(), lambda message: message)
         await messages.answer(calls.open("PredictStream", deadline, messages.emit), asked("one"))
 
     with closing(Calls(canned, ServiceLimits())) as calls:
@@ -439,7 +439,7 @@ def test_silence_counts_from_the_question_and_from_the_look_for_its_answer_which
     monkeypatch.setattr("predictor.client.streams.GRACE_S", 10.0)
     now_s = [100.0]
     monkeypatch.setattr("predictor.client.streams.time", Clock(now_s))
-    asking = Asking("there", "canned", timeout_s=1.0, in_flight=2)
+    asking = RequestStream("there", "canned", timeout_s=1.0, in_flight=2)
     asking.reads()
     now_s[0] += 60  # the questions are slow
     assert asking.request(BARS).timeout_s == 1.0
@@ -451,7 +451,7 @@ def test_silence_counts_from_the_question_and_from_the_look_for_its_answer_which
 
 
 def test_who_reads_no_more_lets_the_thread_go_that_waits_for_room() -> None:
-    sending = Sending(Asking("there", "canned", timeout_s=1.0, in_flight=1), itertools.repeat(BARS))
+    sending = RequestSender(RequestStream("there", "canned", timeout_s=1.0, in_flight=1), itertools.repeat(BARS))
     requests = sending.requests()
     assert next(requests).HasField("predict")
     waiting = threading.Thread(target=lambda: [*requests], daemon=True)
@@ -494,7 +494,7 @@ def test_the_asynchronous_client_answers_the_same(canned: CannedService) -> None
         asyncio.run(ask(running.target))
 
 
-async def rest(stream: AsyncIterator[Answered]) -> list[Answered]:
+async def rest(stream: AsyncIterator[StreamResponse]) -> list[StreamResponse]:
     return [answer async for answer in stream]
 
 

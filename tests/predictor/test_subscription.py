@@ -26,7 +26,7 @@ from predictor.errors import (
     shown_date,
 )
 from predictor.instance import GapPolicy, Instance
-from predictor.subscription import Push, Pushed, Subscription
+from predictor.subscription import AcceptedPush, Push, Subscription
 
 NEED = 12
 """Bars that the model of these tests reads."""
@@ -342,7 +342,7 @@ def test_a_model_that_reads_less_leaves_what_the_one_before_needs() -> None:
 # --- what a model's answer makes of a push
 
 
-def answer(push: Pushed, outcome: QuantraError) -> object:
+def answer(push: AcceptedPush, outcome: QuantraError) -> object:
     return push.answer(outcome)
 
 

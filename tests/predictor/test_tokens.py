@@ -8,7 +8,7 @@ from watched_logs import token
 
 from predictor._pb import prediction_pb2 as pb
 from predictor.errors import ConfigurationError, PermissionDeniedError, UnauthenticatedError
-from predictor.server.guard import NEEDS, Guard
+from predictor.server.guard import NEEDS, TokenGuard
 from predictor.server.tokens import MOST, Role, Token, Tokens
 
 A, B, C = map(token, "abc")
@@ -108,7 +108,7 @@ def test_every_call_says_what_it_needs(name: str) -> None:
     ],
 )
 def test_a_token_is_good_for_the_calls_of_its_roles_alone(token: str, allowed: set[str]) -> None:
-    guard, let_in = Guard(Tokens.parse(FILE)), set[str]()
+    guard, let_in = TokenGuard(Tokens.parse(FILE)), set[str]()
     for name in (*NEEDS, "RepositoryModelLoad", "a call of tomorrow"):
         try:
             guard.check(name, bearer(token))
@@ -120,7 +120,7 @@ def test_a_token_is_good_for_the_calls_of_its_roles_alone(token: str, allowed: s
 
 
 def test_whether_a_server_lives_is_told_without_a_token() -> None:
-    guard = Guard(Tokens.parse(FILE))
+    guard = TokenGuard(Tokens.parse(FILE))
     assert [name for name, need in NEEDS.items() if not need] == ["ServerLive", "ServerReady"]
     guard.check("ServerLive", [])
     with pytest.raises(UnauthenticatedError):
@@ -144,21 +144,21 @@ def test_whether_a_server_lives_is_told_without_a_token() -> None:
 )
 def test_a_call_without_one_known_token_is_nobodys(headers: Sequence[tuple[str, str | bytes]]) -> None:
     with pytest.raises(UnauthenticatedError) as refused:
-        Guard(Tokens.parse(FILE)).check("Predict", headers)
+        TokenGuard(Tokens.parse(FILE)).check("Predict", headers)
     assert A[:-1] not in refused.value.message
 
 
 def test_the_scheme_may_be_in_any_case() -> None:
-    Guard(Tokens.parse(FILE)).check("Predict", [("authorization", f"bearer  {A} ")])
+    TokenGuard(Tokens.parse(FILE)).check("Predict", [("authorization", f"bearer  {A} ")])
 
 
 def test_without_tokens_nobody_is_asked() -> None:
-    Guard().check("Predict", [])
-    Guard().check("UnloadModel", [])
+    TokenGuard().check("Predict", [])
+    TokenGuard().check("UnloadModel", [])
 
 
 def test_other_tokens_are_known_at_once_and_the_earlier_ones_no_more() -> None:
-    guard = Guard(Tokens.parse(FILE))
+    guard = TokenGuard(Tokens.parse(FILE))
     guard.change(Tokens.parse(f"desk predict {'n' * 32}"))
     guard.check("Predict", bearer("n" * 32))
     with pytest.raises(UnauthenticatedError):

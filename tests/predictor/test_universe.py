@@ -36,7 +36,7 @@ from predictor.calls import Calls
 from predictor.cli import app, run
 from predictor.client import AsyncQuantraClient, QuantraClient
 from predictor.client import calls as client_calls
-from predictor.client.parts import Sizes
+from predictor.client.parts import InstanceSizes
 from predictor.covariates import Covariates
 from predictor.errors import (
     BarsError,
@@ -297,7 +297,7 @@ def test_covariates_are_split_with_the_bars(beside: Path) -> None:
     with PredictionService.open(beside) as opened:
         asked = Instance(input=panel, covariates=source(beside).for_model(opened.model(""), panel))
         count = opened.model("").bars_needed
-        size = Sizes.of(replace(asked, input=panel.last(count), covariates=asked.covariates.last(count))).total
+        size = InstanceSizes.of(replace(asked, input=panel.last(count), covariates=asked.covariates.last(count))).total
         with serving(opened, ServerLimits(receive_bytes=size - 2000)) as served:
             client, noting = asking(served.target, "covariates")
             ours = client.predict(asked)
@@ -699,5 +699,5 @@ def test_a_server_that_tells_nothing_takes_what_servers_take() -> None:
 @pytest.mark.parametrize("panel", [universe(3, NEEDED), with_events(universe(9)), universe(1)])
 def test_sizes_are_bounds_and_near(panel: BarPanel) -> None:
     asked = Instance(input=panel, request_id="ä" * 20)
-    true, bound = instances.encode(asked).ByteSize(), Sizes.of(asked).total
+    true, bound = instances.encode(asked).ByteSize(), InstanceSizes.of(asked).total
     assert true <= bound <= true + 1500

@@ -14,8 +14,8 @@ import pytest
 from predictor.errors import CallCancelledError, DeadlineExceededError, QueueFullError, UnavailableError
 from predictor.instance import Cancellation, Deadline
 from predictor.limits import QueueLimits
-from predictor.service import Item, TurnLane, WorkQueue
-from predictor.service.waiting import AnyItem, Line, LineClosedError, Waiting
+from predictor.service import ExplanationWorker, QueuedRequest, RequestQueue
+from predictor.service.waiting import AnyItem, ModelQueue, ModelQueueClosedError, QueuedRequests
 
 SOON_S = 30
 """A test that fails must not hold its process."""
@@ -31,7 +31,7 @@ class Asked:
 
 
 def item(name: str = "", rows: int = 1, size: int = 10, expires_at_s: float | None = None) -> AnyItem:
-    return Item(Asked(name, rows, size), Deadline(expires_at_s))
+    return QueuedRequest(Asked(name, rows, size), Deadline(expires_at_s))
 
 
 def names(items: list[AnyItem]) -> list[str]:
@@ -41,8 +41,8 @@ def names(items: list[AnyItem]) -> list[str]:
 # --- the policy
 
 
-def waiting(now_s: float = 0.0, **limits: int) -> Waiting:
-    return Waiting(QueueLimits(**limits), clock=lambda: now_s)
+def waiting(now_s: float = 0.0, **limits: int) -> QueuedRequests:
+    return QueuedRequests(QueueLimits(**limits), clock=lambda: now_s)
 
 
 def test_a_line_is_served_in_order_up_to_its_rows() -> None:
@@ -80,7 +80,7 @@ def test_lines_take_turns_however_much_waits_in_one() -> None:
     assert queue.take_in_turn() is None
 
 
-def in_turn(queue: Waiting, count: int) -> list[str]:
+def in_turn(queue: QueuedRequests, count: int) -> list[str]:
     return names([taken for _ in range(count) if (taken := queue.take_in_turn()) is not None])
 
 
@@ -191,10 +191,10 @@ def test_an_item_that_is_put_back_waits_behind_those_of_its_own_line_too() -> No
 
 
 def test_a_cancelled_item_leaves_at_once_with_all_that_it_holds() -> None:
-    queue, line = WorkQueue(QueueLimits(calls=4)), Line()
+    queue, line = RequestQueue(QueueLimits(calls=4)), ModelQueue()
 
     def cancelled() -> "weakref.ref[Asked]":
-        one: Item[Asked, int] = Item(Asked(size=15 << 20), Deadline())
+        one: QueuedRequest[Asked, int] = QueuedRequest(Asked(size=15 << 20), Deadline())
         queue.put(line, one)
         assert one.answer.cancel()
         return weakref.ref(one.asked)
@@ -206,7 +206,7 @@ def test_a_cancelled_item_leaves_at_once_with_all_that_it_holds() -> None:
 
 
 def test_whoever_takes_gets_all_that_waits_and_none_that_was_cancelled() -> None:
-    queue, line = WorkQueue(QueueLimits()), Line()
+    queue, line = RequestQueue(QueueLimits()), ModelQueue()
     items = [item(name) for name in "abc"]
     for one in items:
         queue.put(line, one)
@@ -216,7 +216,7 @@ def test_whoever_takes_gets_all_that_waits_and_none_that_was_cancelled() -> None
 
 
 def test_an_item_whose_time_is_over_is_answered_and_not_taken() -> None:
-    queue, line = WorkQueue(QueueLimits()), Line()
+    queue, line = RequestQueue(QueueLimits()), ModelQueue()
     late, gone = item(expires_at_s=0.0), item()
     gone.deadline.cancelled.set()
     for one in (late, gone, item("a")):
@@ -228,7 +228,7 @@ def test_an_item_whose_time_is_over_is_answered_and_not_taken() -> None:
 
 
 def test_an_item_dropped_to_make_room_is_answered() -> None:
-    queue, line = WorkQueue(QueueLimits(calls=1)), Line()
+    queue, line = RequestQueue(QueueLimits(calls=1)), ModelQueue()
     late = item(expires_at_s=0.0)
     queue.put(line, late)
     queue.put(line, item("a"))
@@ -236,18 +236,18 @@ def test_an_item_dropped_to_make_room_is_answered() -> None:
 
 
 def test_a_closed_line_gives_what_waits_and_takes_no_more_while_others_do() -> None:
-    queue, line = WorkQueue(QueueLimits()), Line()
+    queue, line = RequestQueue(QueueLimits()), ModelQueue()
     queue.put(line, item("a"))
     queue.close_line(line)
-    with pytest.raises(LineClosedError):
+    with pytest.raises(ModelQueueClosedError):
         queue.put(line, item())
-    queue.put(Line(), item())
+    queue.put(ModelQueue(), item())
     assert names(queue.take(line, 9)) == ["a"]
     assert queue.take(line, 9) == []
 
 
 def test_a_closed_queue_gives_what_waits_and_takes_no_more() -> None:
-    queue = WorkQueue(QueueLimits())
+    queue = RequestQueue(QueueLimits())
     queue.put("m", item("a"))
     queue.close()
     with pytest.raises(UnavailableError, match="stopping"):
@@ -259,7 +259,7 @@ def test_a_closed_queue_gives_what_waits_and_takes_no_more() -> None:
 
 
 def test_a_closed_line_gives_what_waits_behind_an_item_that_nobody_wants() -> None:
-    queue, line = WorkQueue(QueueLimits()), Line()
+    queue, line = RequestQueue(QueueLimits()), ModelQueue()
     for one in (item(expires_at_s=0.0), item("wanted")):
         queue.put(line, one)
     queue.close_line(line)
@@ -268,7 +268,7 @@ def test_a_closed_line_gives_what_waits_behind_an_item_that_nobody_wants() -> No
 
 
 def test_whoever_waits_at_a_line_hears_that_it_closes() -> None:
-    queue, line = WorkQueue(QueueLimits()), Line()
+    queue, line = RequestQueue(QueueLimits()), ModelQueue()
     taking = threading.Thread(target=queue.take, args=(line, 9), daemon=True)
     taking.start()
     queue.close_line(line)
@@ -277,7 +277,7 @@ def test_whoever_waits_at_a_line_hears_that_it_closes() -> None:
 
 
 def test_an_item_taken_in_turn_can_no_longer_be_cancelled_by_its_future() -> None:
-    queue = WorkQueue(QueueLimits())
+    queue = RequestQueue(QueueLimits())
     queue.put("m", item())
     taken = queue.take_in_turn()
     assert taken is not None
@@ -285,16 +285,16 @@ def test_an_item_taken_in_turn_can_no_longer_be_cancelled_by_its_future() -> Non
 
 
 def test_nobody_works_alone_in_a_line_or_a_queue_that_is_closed() -> None:
-    queue, line = WorkQueue(QueueLimits()), Line()
+    queue, line = RequestQueue(QueueLimits()), ModelQueue()
     queue.close_line(line)
     assert not queue.begin_alone(line, item())
     queue.close()
-    assert not queue.begin_alone(Line(), item())
+    assert not queue.begin_alone(ModelQueue(), item())
     assert queue.held == (0, 0, 0)
 
 
 def test_joining_waits_until_everything_has_its_answer() -> None:
-    queue, line = WorkQueue(QueueLimits()), Line()
+    queue, line = RequestQueue(QueueLimits()), ModelQueue()
     queue.put(line, item())
     (taken,) = queue.take(line, 9)
     queue.close()
@@ -325,15 +325,15 @@ class Steps:
         return self.name if self.said.count(self.name) == self.count else None
 
 
-def put(lane: TurnLane, line: str, work: object, deadline: Deadline | None = None) -> "Future[Any]":
-    one: AnyItem = Item(work, deadline or Deadline())
+def put(lane: ExplanationWorker, line: str, work: object, deadline: Deadline | None = None) -> "Future[Any]":
+    one: AnyItem = QueuedRequest(work, deadline or Deadline())
     lane.put(line, one)
     return one.answer
 
 
-def held_lane(queue: WorkQueue) -> tuple[TurnLane, Callable[[], None]]:
+def held_lane(queue: RequestQueue) -> tuple[ExplanationWorker, Callable[[], None]]:
     """A lane whose thread waits in its first step until it is released."""
-    lane, begun, released = TurnLane("held", queue), threading.Event(), threading.Event()
+    lane, begun, released = ExplanationWorker("held", queue), threading.Event(), threading.Event()
 
     class Holding:
         rows = size = 1
@@ -348,7 +348,7 @@ def held_lane(queue: WorkQueue) -> tuple[TurnLane, Callable[[], None]]:
 
 
 def test_long_work_of_one_line_lets_others_have_their_turn() -> None:
-    queue = WorkQueue(QueueLimits())
+    queue = RequestQueue(QueueLimits())
     lane, release = held_lane(queue)
     said: list[str] = []
     answers = [put(lane, line, Steps(line, count, said)) for line, count in (("long", 4), ("short", 1), ("other", 2))]
@@ -359,8 +359,8 @@ def test_long_work_of_one_line_lets_others_have_their_turn() -> None:
 
 
 def test_work_that_is_cancelled_between_two_steps_ends() -> None:
-    queue = WorkQueue(QueueLimits())
-    lane, said, deadline = TurnLane("lane", queue), [], Deadline()
+    queue = RequestQueue(QueueLimits())
+    lane, said, deadline = ExplanationWorker("lane", queue), [], Deadline()
 
     class Endless:
         rows = size = 1
@@ -377,8 +377,8 @@ def test_work_that_is_cancelled_between_two_steps_ends() -> None:
 
 
 def test_work_that_fails_ends_no_other() -> None:
-    queue = WorkQueue(QueueLimits())
-    lane = TurnLane("lane", queue)
+    queue = RequestQueue(QueueLimits())
+    lane = ExplanationWorker("lane", queue)
 
     class Broken:
         rows = size = 1
@@ -392,7 +392,7 @@ def test_work_that_fails_ends_no_other() -> None:
 
 
 def test_work_cancelled_while_it_waits_never_begins() -> None:
-    queue = WorkQueue(QueueLimits())
+    queue = RequestQueue(QueueLimits())
     lane, release = held_lane(queue)
     said: list[str] = []
     cancelled, other = put(lane, "m", Steps("a", 1, said)), put(lane, "m", Steps("b", 1, said))

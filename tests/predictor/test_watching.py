@@ -37,9 +37,18 @@ from predictor.errors import ConfigurationError, InternalError, MissingPackageEr
 from predictor.forecast import Forecast
 from predictor.instance import Instance
 from predictor.observation import OK, Observation
-from predictor.registry import ModelLine, Registry
+from predictor.registry import ModelVersions, Registry
 from predictor.server import ServerSettings, logs
-from predictor.server.watching import AccessLog, ArrivedCall, EndedCall, Levels, WatchedCall, Watching, access, scrape
+from predictor.server.watching import (
+    AccessLog,
+    ArrivedCall,
+    CallObservers,
+    EndedCall,
+    ObservedCall,
+    ServerGauges,
+    access,
+    scrape,
+)
 from predictor.server.watching.metrics import Metrics
 from predictor.server.watching.scrape import MetricsPort
 from predictor.service import PredictionService
@@ -265,10 +274,10 @@ def test_a_caller_that_goes_in_the_midst_counts_for_its_model(timeout: float | N
         return datetime.now(UTC)
 
     model = small_model(small_artifact())
-    registry = Registry(lines={"small": ModelLine(versions={1: model}, aliases={})}, problems=())
+    registry = Registry(lines={"small": ModelVersions(versions={1: model}, aliases={})}, problems=())
     with (
         PredictionService(registry, clock=clock) as service,
-        serving(service, watching=Watching([told])) as served,
+        serving(service, watching=CallObservers([told])) as served,
         grpc.insecure_channel(served.target) as channel,
     ):
         call: Any = PredictionServiceStub(channel).Predict.future(request(recent_bars()), timeout=timeout)
@@ -291,7 +300,7 @@ def test_of_a_call_with_many_requests_each_counts_and_the_call_if_it_fails(
 ) -> None:
     told = Ended()
     arrived = ArrivedCall(service="s.S", method="PredictStream", request_id="r-1", peer="p", trace={})
-    stream = WatchedCall(arrived, [told], has_many=True)
+    stream = ObservedCall(arrived, [told], has_many=True)
     for version in (1, 2):
         stream.reached("small", version)
         stream.observed(observation("small", version))
@@ -550,7 +559,7 @@ def observation(model: str, version: int) -> Observation:
 
 def test_series_do_not_grow_while_models_come_and_go_and_nobody_reads() -> None:
     metrics, served = Metrics(), set[tuple[str, int]]()
-    metrics.read(Levels(versions=lambda: served, queues={}, sessions=lambda: 0))
+    metrics.read(ServerGauges(versions=lambda: served, queues={}, sessions=lambda: 0))
     for version in range(1, 50):
         served.clear()
         served.add(("small", version))

@@ -17,7 +17,7 @@ from predictor.instance import Instance
 from predictor.model import Model
 from predictor.networks import Inputs, Target, TargetKind, WindowNormaliser
 from predictor.sessions import SessionCalendar
-from predictor.windows import Encoded, Minimum, Pipeline
+from predictor.windows import BarRequirements, EncodedPanel, Pipeline
 
 PRICES = ("open", "high", "low", "close")
 
@@ -131,7 +131,7 @@ def test_sessions_before_the_calendar_begins_cannot_be_filled_in() -> None:
 @pytest.mark.parametrize(("share", "values"), [(0.0, 20), (1.1, 20), (0.5, 0)])
 def test_a_minimum_that_cannot_be_is_refused(share: float, values: int) -> None:
     with pytest.raises(ConfigurationError, match="a symbol must have bars"):
-        Minimum(encoder_share=share, values=values)
+        BarRequirements(encoder_share=share, values=values)
 
 
 def test_counts_are_of_the_encoders_bars_and_of_the_values_that_levels_are_measured_by() -> None:
@@ -252,7 +252,7 @@ def _assert_close(found: Inputs, expected: Inputs) -> None:
         torch.testing.assert_close(getattr(found, name), getattr(expected, name), rtol=0, atol=2e-6)
 
 
-def _assert_same_bits(pipeline: Pipeline, found: Encoded, expected: Encoded) -> None:
+def _assert_same_bits(pipeline: Pipeline, found: EncodedPanel, expected: EncodedPanel) -> None:
     for name in ("observed", "mask", "known"):
         assert np.array_equal(getattr(found, name), getattr(expected, name))
     for mine, theirs in zip(levels_at(pipeline, found, -1), levels_at(pipeline, expected, -1), strict=True):

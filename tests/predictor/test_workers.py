@@ -24,15 +24,23 @@ from predictor.limits import QueueLimits, ServiceLimits
 from predictor.server import Address, ServerLimits, ServerSettings, TlsFiles
 from predictor.server.binding import reserved
 from predictor.server.logs import LogSettings
-from predictor.server.stopping import Stopping
+from predictor.server.stopping import ShutdownSignal
 from predictor.server.workers import process
-from predictor.server.workers.changes import Changes
+from predictor.server.workers.changes import AdminBroadcast
 from predictor.server.workers.channel import Channel
-from predictor.server.workers.messages import Answer, Ask, Settle, Start, line_of, read, text_of
+from predictor.server.workers.messages import (
+    AdminRequest,
+    AdminResponse,
+    ConfirmChange,
+    LoadModels,
+    line_of,
+    read,
+    text_of,
+)
 from predictor.server.workers.process import Worker
-from predictor.server.workers.sums import Sums
-from predictor.server.workers.team import Patience, Team
-from predictor.server.workers.worker import Obedience
+from predictor.server.workers.sums import MetricTotals
+from predictor.server.workers.team import RestartBackoff, WorkerPool
+from predictor.server.workers.worker import WorkerControl
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="several processes on one port need Linux")
 
@@ -131,12 +139,12 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return made
 
 
-def with_team(folder: Path, work: Callable[[Team], Awaitable[ResultT]], stuck_s: float = 30.0) -> ResultT:
+def with_team(folder: Path, work: Callable[[WorkerPool], Awaitable[ResultT]], stuck_s: float = 30.0) -> ResultT:
     """Do it with a team of two that serves."""
 
     async def run() -> ResultT:
-        start = Start(ServerSettings(models=folder, limits=ServerLimits(stuck_s=stuck_s)), LogSettings())
-        team = Team(start, 2, Patience(tries=2, first_s=0.0))
+        start = LoadModels(ServerSettings(models=folder, limits=ServerLimits(stuck_s=stuck_s)), LogSettings())
+        team = WorkerPool(start, 2, RestartBackoff(tries=2, first_s=0.0))
         try:
             await team.start()
             return await work(team)
@@ -162,12 +170,12 @@ def heard(folder: Path, part: str) -> int:
 def test_a_worker_has_every_setting_of_its_server() -> None:
     plain = ServerSettings(models=Path())
     assert all(getattr(EVERYTHING, one.name) != getattr(plain, one.name) for one in fields(ServerSettings))
-    start = Start(EVERYTHING, LogSettings("debug", as_json=True))
+    start = LoadModels(EVERYTHING, LogSettings("debug", as_json=True))
     assert read(line_of(start)) == start
 
 
 def test_a_message_is_one_line_whatever_it_holds() -> None:
-    start = Start(replace(EVERYTHING, models=Path("two\nlines")), LogSettings())
+    start = LoadModels(replace(EVERYTHING, models=Path("two\nlines")), LogSettings())
     assert line_of(start).count(b"\n") == 1
     assert read(line_of(start)) == start
 
@@ -227,7 +235,7 @@ def test_other_systems_are_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_a_team_begins_when_all_have_loaded(folder: Path) -> None:
-    async def nothing(_: Team) -> None:
+    async def nothing(_: WorkerPool) -> None:
         pass
 
     with_team(folder, nothing)
@@ -238,14 +246,14 @@ def test_a_team_begins_when_all_have_loaded(folder: Path) -> None:
 def test_a_team_that_cannot_begin_says_why(folder: Path, what: str, message: str) -> None:
     (folder / what).touch()
 
-    async def nothing(_: Team) -> None:
+    async def nothing(_: WorkerPool) -> None:
         pass
 
     with pytest.raises(ConfigurationError, match=message):
         with_team(folder, nothing)
 
 
-async def replaced(team: Team, folder: Path, count: int) -> None:
+async def replaced(team: WorkerPool, folder: Path, count: int) -> None:
     """Keep the team until so many of its workers have begun, those that have ended included, and all serve."""
     keeping = asyncio.create_task(team.keep())
     while heard(folder, "Listen()") < count or len(team.serving) < 2:  # noqa: ASYNC110 - there is no event of it
@@ -255,7 +263,7 @@ async def replaced(team: Team, folder: Path, count: int) -> None:
 
 
 def test_a_worker_that_dies_is_replaced_and_comes_to_serve_what_another_does(folder: Path) -> None:
-    async def kill_one(team: Team) -> None:
+    async def kill_one(team: WorkerPool) -> None:
         await team.change("UnloadModel", about("one"))
         with pytest.raises(UnavailableError):
             await team.change("DieInOne", about(""))
@@ -270,7 +278,7 @@ def test_a_worker_that_dies_is_replaced_and_comes_to_serve_what_another_does(fol
 
 
 def test_where_all_have_died_the_first_that_begins_repeats_the_changes(folder: Path) -> None:
-    async def kill_all(team: Team) -> None:
+    async def kill_all(team: WorkerPool) -> None:
         await team.change("LoadModel", about("one"))
         await team.change(
             "RepositoryModelUnload", inference_pb.RepositoryModelUnloadRequest(model_name="one").SerializeToString()
@@ -289,7 +297,7 @@ def test_where_all_have_died_the_first_that_begins_repeats_the_changes(folder: P
 
 
 def test_changes_are_refused_while_no_worker_serves(folder: Path) -> None:
-    async def kill_all(team: Team) -> None:
+    async def kill_all(team: WorkerPool) -> None:
         keeping = asyncio.create_task(team.keep())
         with pytest.raises(UnavailableError, match="ended before it answered"):
             await team.change("Die", about(""))
@@ -305,7 +313,7 @@ def test_changes_are_refused_while_no_worker_serves(folder: Path) -> None:
 
 
 def test_a_worker_that_hangs_is_killed_and_replaced(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
-    async def hang_all(team: Team) -> None:
+    async def hang_all(team: WorkerPool) -> None:
         with pytest.raises(UnavailableError):
             await team.change("Hang", about(""))
         await replaced(team, folder, 4)
@@ -325,7 +333,7 @@ def signal_all(folder: Path, number: signal.Signals) -> None:
 def test_a_worker_that_stood_still_with_its_supervisor_is_not_killed(folder: Path) -> None:
     """As when a machine is suspended: this process is the supervisor, and its loop stands still in `time.sleep`."""
 
-    async def suspend_all(team: Team) -> None:
+    async def suspend_all(team: WorkerPool) -> None:
         keeping = asyncio.create_task(team.keep())
         before = list(team.serving)
         signal_all(folder, signal.SIGSTOP)
@@ -342,7 +350,7 @@ def test_a_worker_that_stood_still_with_its_supervisor_is_not_killed(folder: Pat
 
 def test_a_worker_that_is_given_up_while_it_begins_leaves_no_process(folder: Path) -> None:
     """As when a server is told to end while it replaces a worker."""
-    start = Start(ServerSettings(models=folder), LogSettings())
+    start = LoadModels(ServerSettings(models=folder), LogSettings())
 
     async def has_begun_in(steps: int) -> bool:
         beginning = asyncio.create_task(Worker.begin(1, start))
@@ -366,7 +374,7 @@ def test_an_answer_for_which_nobody_waits_any_more_is_let_go(folder: Path) -> No
     (folder / "page").write_text("")
     (folder / "slow").touch()
 
-    async def leave(team: Team) -> bytes:
+    async def leave(team: WorkerPool) -> bytes:
         assert set((await team.numbers(0.01)).values()) == {None}
         return await team.change("LoadModel", about("one"))
 
@@ -374,7 +382,7 @@ def test_an_answer_for_which_nobody_waits_any_more_is_let_go(folder: Path) -> No
 
 
 def test_a_worker_that_cannot_be_replaced_ends_the_server(folder: Path) -> None:
-    async def kill_all(team: Team) -> None:
+    async def kill_all(team: WorkerPool) -> None:
         keeping = asyncio.create_task(team.keep())
         (folder / "fails").touch()
         with pytest.raises(UnavailableError):
@@ -390,7 +398,7 @@ def test_a_process_that_the_system_does_not_give_is_a_try_like_others(
 ) -> None:
     """As when memory is short, or Python has been moved away."""
 
-    async def kill_all(team: Team) -> None:
+    async def kill_all(team: WorkerPool) -> None:
         keeping = asyncio.create_task(team.keep())
         monkeypatch.setattr(sys, "executable", str(folder / "python"))
         with pytest.raises(UnavailableError):
@@ -403,7 +411,7 @@ def test_a_process_that_the_system_does_not_give_is_a_try_like_others(
 
 
 def test_between_tries_there_is_more_and_more_time() -> None:
-    assert [Patience().delay_s(failed) for failed in range(6)] == [0, 1, 2, 4, 8, 16]
+    assert [RestartBackoff().delay_s(failed) for failed in range(6)] == [0, 1, 2, 4, 8, 16]
 
 
 # --- numbers
@@ -431,8 +439,8 @@ def value(page: bytes, sample: str) -> float:
 def test_numbers_of_workers_are_added_and_those_of_the_dead_still_count(folder: Path) -> None:
     (folder / "page").write_text(PAGE)
 
-    async def read_twice(team: Team) -> tuple[bytes, bytes]:
-        sums = Sums(team, asyncio.get_running_loop())
+    async def read_twice(team: WorkerPool) -> tuple[bytes, bytes]:
+        sums = MetricTotals(team, asyncio.get_running_loop())
         before, _ = await asyncio.to_thread(sums.page, "")
         with pytest.raises(UnavailableError):
             await team.change("Die", about(""))
@@ -450,7 +458,7 @@ def test_numbers_of_workers_are_added_and_those_of_the_dead_still_count(folder: 
 
 
 def test_a_change_is_made_by_all(folder: Path) -> None:
-    async def load(team: Team) -> bytes:
+    async def load(team: WorkerPool) -> bytes:
         return await team.change("LoadModel", about("request"))
 
     assert with_team(folder, load) == about("request")
@@ -458,7 +466,7 @@ def test_a_change_is_made_by_all(folder: Path) -> None:
 
 
 def test_what_one_refuses_the_others_take_back(folder: Path) -> None:
-    async def load(team: Team) -> None:
+    async def load(team: WorkerPool) -> None:
         with pytest.raises(ModelNotFoundError, match=r"worker . \(process .*: not there; every worker serves what it "):
             await team.change("FailInOne", about("request"))
         await team.change("LoadModel", about("request"))  # what comes later comes after what was taken back
@@ -468,7 +476,7 @@ def test_what_one_refuses_the_others_take_back(folder: Path) -> None:
 
 
 def test_what_all_refuse_is_told_as_one_says_it(folder: Path) -> None:
-    async def load(team: Team) -> None:
+    async def load(team: WorkerPool) -> None:
         with pytest.raises(ModelNotFoundError, match=r"^not there$"):
             await team.change("Fail", about("request"))
 
@@ -477,20 +485,23 @@ def test_what_all_refuse_is_told_as_one_says_it(folder: Path) -> None:
 
 
 def test_changes_of_several_callers_come_one_after_the_other(folder: Path) -> None:
-    async def load(team: Team) -> list[bytes]:
-        changes = Changes(team)
+    async def load(team: WorkerPool) -> list[bytes]:
+        changes = AdminBroadcast(team)
         asked = [changes.call("LoadModel", about(str(n)), Deadline()) for n in range(5)]
         return await asyncio.gather(*map(asyncio.wrap_future, asked))
 
     assert with_team(folder, load) == [about(str(n)) for n in range(5)]
     for one in folder.iterdir():
         names = [line.partition("(")[0] for line in one.read_text().splitlines()]
-        assert [name for name in names if name in {"Ask", "Settle"}] == ["Ask", "Settle"] * 5
+        assert [name for name in names if name in {"AdminRequest", "ConfirmChange"}] == [
+            "AdminRequest",
+            "ConfirmChange",
+        ] * 5
 
 
 def test_a_change_whose_caller_has_gone_before_its_turn_is_not_made(folder: Path) -> None:
-    async def leave(team: Team) -> None:
-        changes, gone = Changes(team), Deadline()
+    async def leave(team: WorkerPool) -> None:
+        changes, gone = AdminBroadcast(team), Deadline()
         first = changes.call("LoadModel", about("first"), Deadline())
         second = changes.call("LoadModel", about("second"), gone)
         gone.cancelled.set()
@@ -505,8 +516,8 @@ def test_a_change_whose_caller_has_gone_before_its_turn_is_not_made(folder: Path
 
 
 def test_more_changes_than_may_wait_are_refused(folder: Path) -> None:
-    async def many(team: Team) -> int:
-        changes = Changes(team)
+    async def many(team: WorkerPool) -> int:
+        changes = AdminBroadcast(team)
         asked = [changes.call("LoadModel", about(str(n)), Deadline()) for n in range(20)]
         return sum(
             isinstance(one, bytes)
@@ -540,20 +551,20 @@ class Changing:
 def test_a_look_between_a_change_and_its_taking_back_does_not_disturb_it() -> None:
     host: Any = Changing()
     asked = (
-        Ask(1, "LoadModel", "", is_change=True),
-        Ask(2, "RepositoryIndex", "", is_change=False),
-        Settle(3, stays=False),
+        AdminRequest(1, "LoadModel", "", is_change=True),
+        AdminRequest(2, "RepositoryIndex", "", is_change=False),
+        ConfirmChange(3, stays=False),
     )
 
     async def ask() -> list[int]:
         here, there = socket.socketpair()
         supervisor, channel = await Channel.over(here), await Channel.over(there)
-        obeying = asyncio.create_task(Obedience(host, channel, Stopping()).obey())
+        obeying = asyncio.create_task(WorkerControl(host, channel, ShutdownSignal()).obey())
         answers: list[int] = []
         for question in asked:
             await supervisor.send(question)
             answer = await supervisor.receive()
-            assert isinstance(answer, Answer)
+            assert isinstance(answer, AdminResponse)
             answers.append(answer.number)
         await supervisor.closed()
         await obeying

@@ -32,7 +32,7 @@ from predictor.networks import (
 )
 from trainers.loop import Loss
 from trainers.loop.data.tree import move
-from trainers.stock.data import Batch, ByPanels, PanelBatch
+from trainers.stock.data import PanelBatch, PanelSplitter, WindowBatch
 from trainers.stock.objectives import PanelTask, QuantileTask
 
 STOCKS, DAYS = 5, 3
@@ -154,11 +154,11 @@ def _losses(case: Case, network: nn.Module, device: torch.device = META) -> list
     """Each loss that trains or judges the network, on a batch of a device."""
     inputs, target = _inputs(case.sizes).for_learning(), torch.zeros(ROWS, len(TARGET.horizons))
     if not case.is_panel_model:
-        batch, task = move(Batch(inputs, target), device), QuantileTask(network, LEVELS)
+        batch, task = move(WindowBatch(inputs, target), device), QuantileTask(network, LEVELS)
         return [lambda: task.loss(batch)]
     panels = move(PanelBatch(inputs, torch.arange(STOCKS).repeat(DAYS), target, DAYS), device)
     ranking = PanelTask(network, levels=LEVELS, spread=torch.from_numpy(TARGET.spread))
-    piece = ByPanels().piece(panels, 1, 3)
+    piece = PanelSplitter().piece(panels, 1, 3)
     return [lambda: ranking.loss(panels), lambda: ranking.quantile_loss(panels), lambda: ranking.loss(piece)]
 
 

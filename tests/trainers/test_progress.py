@@ -11,8 +11,18 @@ from loop_reports import checkpoint, epoch, window
 from rich.console import Console
 from torch import Tensor, nn
 
-from trainers.loop import IterableSource, Loop, Loss, Notice, Phase, Report, Run, Validation, ValidationReport
-from trainers.progress import Chain, JsonLines, JsonlLog, PlainProgress, RichProgress, as_json, progress_for
+from trainers.loop import (
+    IterableSource,
+    Loop,
+    Loss,
+    Phase,
+    Report,
+    TrainingNotice,
+    TrainingRun,
+    Validation,
+    ValidationReport,
+)
+from trainers.progress import ConsumerChain, JsonLines, JsonlLog, PlainProgress, RichProgress, as_json, progress_for
 
 
 def test_a_window_becomes_one_json_object_without_nan() -> None:
@@ -89,7 +99,7 @@ def test_a_checkpoint_becomes_one_json_object() -> None:
 
 
 def test_a_notice_becomes_one_json_object() -> None:
-    assert json.loads(as_json(Notice(message="goes on"))) == {"kind": "notice", "message": "goes on"}
+    assert json.loads(as_json(TrainingNotice(message="goes on"))) == {"kind": "notice", "message": "goes on"}
 
 
 def test_a_validation_by_itself_can_be_written() -> None:
@@ -154,7 +164,7 @@ def test_an_epoch_too_short_for_the_clock_has_no_speed() -> None:
 
 
 def test_a_notice_and_a_failed_checkpoint_are_plain_lines_of_their_own() -> None:
-    shown = plain(Notice(message="goes on after window 7"), checkpoint(problem="disk full"))
+    shown = plain(TrainingNotice(message="goes on after window 7"), checkpoint(problem="disk full"))
     assert shown.splitlines() == [
         "! goes on after window 7",
         "! the checkpoint step-1 was not written, and training goes on: disk full",
@@ -213,7 +223,7 @@ def test_the_bar_shows_a_notable_wait_for_data_once_however_many_phases_there_ar
 
 
 def test_notices_and_failed_checkpoints_stand_above_the_bar_as_they_are() -> None:
-    shown = drawn(window(), Notice(message="reads [b]"), checkpoint(problem="disk full"), checkpoint(2))
+    shown = drawn(window(), TrainingNotice(message="reads [b]"), checkpoint(problem="disk full"), checkpoint(2))
     problem = "! the checkpoint step-1 was not written, and training goes on: disk full\n"
     assert shown.index("! reads [b]\n") < shown.index(problem) < shown.rindex("epoch 1/3")
     assert "step-2" not in shown
@@ -221,13 +231,13 @@ def test_notices_and_failed_checkpoints_stand_above_the_bar_as_they_are() -> Non
 
 def test_the_first_consumer_of_a_chain_sees_a_report_first() -> None:
     first, second = io.StringIO(), io.StringIO()
-    passed = Chain([JsonLines(first), JsonLines(second)])([window()])
+    passed = ConsumerChain([JsonLines(first), JsonLines(second)])([window()])
     assert next(passed) == window()
     assert first.getvalue() == second.getvalue() == as_json(window()) + "\n"
 
 
 def test_a_chain_without_consumers_hands_reports_on() -> None:
-    assert list(Chain()([window(), epoch()])) == [window(), epoch()]
+    assert list(ConsumerChain()([window(), epoch()])) == [window(), epoch()]
 
 
 def test_consumers_compose_around_a_training(tmp_path: Path) -> None:
@@ -237,7 +247,7 @@ def test_consumers_compose_around_a_training(tmp_path: Path) -> None:
     def loss(batch: Tensor) -> Loss:
         return Loss(net(batch).square().mean(), len(batch))
 
-    def train(run: Run[Tensor]) -> list[Report]:
+    def train(run: TrainingRun[Tensor]) -> list[Report]:
         source = IterableSource([torch.randn(4, 2)] * 3)
         reports = run.epochs(source, max_epochs=2, validation=Validation(loss, source))
         return list(JsonlLog(tmp_path / "log.jsonl")(PlainProgress(stream)(reports)))

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from loop_reports import checkpoint, epoch, window
 
-from trainers.loop import Notice, Report
+from trainers.loop import Report, TrainingNotice
 from trainers.progress import JsonlLog, as_json
 
 WHOLE: list[Report] = [
@@ -46,11 +46,11 @@ def killed_after(path: Path, count: int, *, torn: str = "") -> None:
 
 
 def test_every_report_is_in_the_file_before_it_is_handed_on(path: Path) -> None:
-    passed = JsonlLog(path)(iter([Notice(message="begins"), window()]))
-    assert next(passed) == Notice(message="begins")
-    assert logged(path) == lines([Notice(message="begins")])
+    passed = JsonlLog(path)(iter([TrainingNotice(message="begins"), window()]))
+    assert next(passed) == TrainingNotice(message="begins")
+    assert logged(path) == lines([TrainingNotice(message="begins")])
     assert next(passed) == window()
-    assert logged(path) == lines([Notice(message="begins"), window()])
+    assert logged(path) == lines([TrainingNotice(message="begins"), window()])
 
 
 def test_nothing_is_written_before_the_first_report_is_asked_for(path: Path) -> None:
@@ -90,8 +90,8 @@ def test_a_line_that_a_kill_tore_is_dropped(path: Path) -> None:
 
 def test_a_torn_line_is_dropped_before_a_notice_is_written(path: Path) -> None:
     killed_after(path, 4, torn=as_json(epoch()))
-    list(JsonlLog(path)([Notice(message="goes on")]))
-    assert logged(path) == lines([*WHOLE[:4], Notice(message="goes on")])
+    list(JsonlLog(path)([TrainingNotice(message="goes on")]))
+    assert logged(path) == lines([*WHOLE[:4], TrainingNotice(message="goes on")])
 
 
 def test_a_torn_line_alone_leaves_nothing(path: Path) -> None:
@@ -101,9 +101,15 @@ def test_a_torn_line_alone_leaves_nothing(path: Path) -> None:
 
 
 def test_notices_of_both_trainings_stay(path: Path) -> None:
-    list(JsonlLog(path)([window(0), checkpoint(1), window(1), Notice(message="memory ran out"), window(2)]))
-    list(JsonlLog(path)([Notice(message="goes on"), window(1)]))
-    told = [window(0), checkpoint(1), Notice(message="memory ran out"), Notice(message="goes on"), window(1)]
+    list(JsonlLog(path)([window(0), checkpoint(1), window(1), TrainingNotice(message="memory ran out"), window(2)]))
+    list(JsonlLog(path)([TrainingNotice(message="goes on"), window(1)]))
+    told = [
+        window(0),
+        checkpoint(1),
+        TrainingNotice(message="memory ran out"),
+        TrainingNotice(message="goes on"),
+        window(1),
+    ]
     assert logged(path) == lines(told)
 
 
@@ -123,9 +129,9 @@ def test_every_phase_of_a_window_is_in_the_log_once(path: Path) -> None:
 def test_a_training_that_starts_anew_takes_the_old_log_out(path: Path) -> None:
     killed_after(path, 9)
     with path.open("a", encoding="utf-8") as log:
-        log.write(as_json(Notice(message="of the old training")) + "\nno JSON\n")
-    list(JsonlLog(path)([Notice(message="begins"), window(0)]))
-    assert logged(path) == lines([Notice(message="begins"), window(0)])
+        log.write(as_json(TrainingNotice(message="of the old training")) + "\nno JSON\n")
+    list(JsonlLog(path)([TrainingNotice(message="begins"), window(0)]))
+    assert logged(path) == lines([TrainingNotice(message="begins"), window(0)])
 
 
 def test_a_damaged_line_among_the_older_is_dropped(path: Path) -> None:
@@ -162,12 +168,12 @@ def files_end_at(size: int) -> Generator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
-def notices_of(path: Path, reports: Sequence[Report], size: int) -> list[Notice]:
+def notices_of(path: Path, reports: Sequence[Report], size: int) -> list[TrainingNotice]:
     """The notices of a training whose log ends at so many bytes; every report passes all the same."""
     with files_end_at(size):
         passed = list(JsonlLog(path)(reports))
-    assert [report for report in passed if not isinstance(report, Notice)] == reports
-    return [report for report in passed if isinstance(report, Notice)]
+    assert [report for report in passed if not isinstance(report, TrainingNotice)] == reports
+    return [report for report in passed if isinstance(report, TrainingNotice)]
 
 
 @pytest.mark.skipif(os.name != "posix", reason="POSIX limits the size of files")

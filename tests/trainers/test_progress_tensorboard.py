@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from loop_reports import checkpoint, epoch, window
 
-from trainers.loop import Notice, Report, SettingsError
+from trainers.loop import Report, SettingsError, TrainingNotice
 from trainers.progress import TensorBoardLog
 
 pytest.importorskip("tensorboard", reason="needs the extra tensorboard")
@@ -124,6 +124,6 @@ def test_curves_that_cannot_be_written_are_told_once_and_the_training_goes_on(tm
     (tmp_path / "tensorboard").write_text("a file where the folder shall be")
     reports: list[Report] = [window(0), window(1), epoch()]
     notice, *passed = TensorBoardLog(tmp_path / "tensorboard")(reports)
-    assert isinstance(notice, Notice)
+    assert isinstance(notice, TrainingNotice)
     assert notice.message.startswith(f"no more curves can be written to {tmp_path / 'tensorboard'}: ")
     assert passed == reports

@@ -23,12 +23,12 @@ from predictor.errors import ArtifactError, ConfigurationError
 from predictor.features import FeatureDefinition, FeatureSet
 from predictor.model import Model
 from predictor.networks import LSTMConfig, Target, TargetKind, WindowNormaliser
-from trainers.progress import Chain
-from trainers.stock import Optimisation, Recipe, Splits, train
-from trainers.stock.audit import Depth, audit, command
+from trainers.progress import ConsumerChain
+from trainers.stock import DataSplits, Optimisation, StockRecipe, train
+from trainers.stock.audit import AuditBudget, audit, command
 from trainers.stock.audit.future import (
     FORECAST,
-    Fitting,
+    FittedNumbers,
     ModelStages,
     StagedHistory,
     Stages,
@@ -39,8 +39,8 @@ from trainers.stock.audit.future import (
 from trainers.stock.audit.lags import AuditedForecasts, check_lags
 from trainers.stock.audit.permutation import ShuffledHistory, check_permutations
 from trainers.stock.audit.sharpe import (
-    Moments,
-    Trials,
+    ReturnMoments,
+    TrialCount,
     check_costs,
     check_trials,
     counted_trials,
@@ -58,7 +58,7 @@ from trainers.stock.audit.skill import (
     rank_ic,
     relative_gain,
 )
-from trainers.stock.backtest import Strategy, Tactic, Terms, artifact_source
+from trainers.stock.backtest import Strategy, StrategySettings, TradingTerms, artifact_source
 from trainers.stock.backtest.book import run_book
 from trainers.stock.backtest.forecasts import DailyForecasts
 from trainers.stock.backtest.performance import break_even, sharpe
@@ -66,10 +66,10 @@ from trainers.stock.backtest.refits import assembled
 from trainers.stock.data import History
 from trainers.stock.evaluation.baselines import InformationSet, MeasuredWindows
 from trainers.stock.splits import decisions
-from trainers.stock.training_data import Material
+from trainers.stock.training_data import TrainingMaterial
 
 FloatArray = NDArray[np.float64]
-TINY = Recipe(
+TINY = StockRecipe(
     calendar="XNYS",
     config=LSTMConfig(hidden=4, layers=1),
     target=Target(horizons=(1, 3)),
@@ -85,7 +85,7 @@ FEATURES = FeatureSet(
     )
 )
 NONE = CovariateSource()
-NOTHING_FITTED = Fitting(fit=lambda _bars: b"", last=200)
+NOTHING_FITTED = FittedNumbers(fit=lambda _bars: b"", last=200)
 
 
 @cache
@@ -96,7 +96,7 @@ def bars() -> BarPanel:
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("trained") / "1"
-    train(Material(bars(), FEATURES), TINY, folder, consume=Chain())
+    train(TrainingMaterial(bars(), FEATURES), TINY, folder, consume=ConsumerChain())
     return folder
 
 
@@ -169,7 +169,7 @@ def test_numbers_that_are_fitted_on_more_than_the_training_part_are_found() -> N
         return np.nanmean(panel.close[:, :251]).tobytes()
 
     for last, verdict in ((250, AuditVerdict.PASS), (249, AuditVerdict.FAIL)):
-        found = check_future(bars(), partial(Reading, ahead=0), [300], Fitting(fit=fit, last=last))
+        found = check_future(bars(), partial(Reading, ahead=0), [300], FittedNumbers(fit=fit, last=last))
         assert found.verdict is verdict
     assert found.changed == ("fitted numbers",)
 
@@ -212,8 +212,8 @@ def judged_of(
         outcomes=(came[0][days], came[1][days], came[2][days]),
         closes=closes[days],
         spread=np.ones(1),
-        terms=Terms(horizon=1),
-        tactic=Tactic(share=0.34),
+        terms=TradingTerms(horizon=1),
+        tactic=StrategySettings(share=0.34),
     )
     return judged, returns
 
@@ -257,7 +257,7 @@ def overlapping_sums(seed: int) -> FloatArray:
 
 def test_the_sharpe_ratio_of_a_lag_is_that_of_the_book_from_its_first_trade_on_before_costs() -> None:
     judged, returns = judged_of(np.ones((400, 6)))
-    long = replace(judged, tactic=Tactic(strategy=Strategy.SIGN))
+    long = replace(judged, tactic=StrategySettings(strategy=Strategy.SIGN))
     held = np.expm1(returns).mean(axis=1)
     for row in check_lags(long).rows:
         expected = sharpe(np.concatenate([[0.0], held[row.lag + 1 : 395]]))
@@ -352,7 +352,7 @@ def test_so_few_days_that_a_leak_would_not_show_decide_nothing() -> None:
 
 
 def test_shuffled_labels_are_those_of_other_days_of_the_same_part(model: Model) -> None:
-    splits = Recipe().splits(bars().sessions)
+    splits = StockRecipe().splits(bars().sessions)
     true = History(bars(), model.pipeline)
     shuffled = ShuffledHistory(bars(), model.pipeline, NONE, splits=splits, seed=0)
 
@@ -378,7 +378,7 @@ def test_at_the_cost_of_breaking_even_the_mean_return_is_zero() -> None:
     wanted = random.uniform(-0.25, 0.25, (200, 4))
     followed = np.vstack([np.zeros(4), wanted[:-1]])
     closes = np.exp(np.cumsum(0.02 * random.standard_normal((200, 4)) + 0.1 * followed, axis=0))
-    terms = Terms(horizon=2, delay=0, cost_bps=3)
+    terms = TradingTerms(horizon=2, delay=0, cost_bps=3)
     found = break_even(run_book(wanted, closes, terms), terms)
     assert found is not None
     again = replace(terms, cost_bps=found)
@@ -398,7 +398,7 @@ def test_costs_decide_from_two_standard_errors_on(errors: float, verdict: AuditV
     noise = np.random.default_rng(0).standard_normal(400)
     noise -= noise.mean()
     _, error = sharpe(noise)
-    terms, daily = Terms(horizon=1), noise + errors * error / 252**0.5 * noise.std()
+    terms, daily = TradingTerms(horizon=1), noise + errors * error / 252**0.5 * noise.std()
     book = replace(run_book(np.zeros((400, 1)), np.ones((400, 1)), terms), net=daily)
     found = check_costs(book, terms, "rank")
     assert found.sharpe is not None
@@ -408,22 +408,22 @@ def test_costs_decide_from_two_standard_errors_on(errors: float, verdict: AuditV
 
 
 def test_a_strategy_that_never_trades_decides_nothing() -> None:
-    terms = Terms(horizon=1)
+    terms = TradingTerms(horizon=1)
     found = check_costs(run_book(np.zeros((30, 1)), np.ones((30, 1)), terms), terms, "rank")
     assert (found.verdict, found.break_even_bps, found.sharpe) == (AuditVerdict.UNDECIDED, None, None)
-    assert check_trials(np.zeros(30), Trials(count=1, counted_by="me")).verdict is AuditVerdict.UNDECIDED
+    assert check_trials(np.zeros(30), TrialCount(count=1, counted_by="me")).verdict is AuditVerdict.UNDECIDED
 
 
 def test_the_deflated_sharpe_ratio_is_that_of_the_papers_example() -> None:
     # Bailey & Lopez de Prado 2014: 100 trials, yearly ratios of variance 1/2; 2.5 a year over 5 years of 250 days.
-    found = Moments(ratio=2.5 / 250**0.5, skewness=-3, kurtosis=10, sessions=1250)
+    found = ReturnMoments(ratio=2.5 / 250**0.5, skewness=-3, kurtosis=10, sessions=1250)
     best = expected_best(100, 501)  # an error of sqrt(1/500) a session is sqrt(1/2) a year of 250
     assert best == pytest.approx(0.1132, abs=1e-4)
     assert probabilistic_sharpe(found, best) == pytest.approx(0.9004, abs=1e-4)
 
 
 def test_the_probability_of_a_sharpe_ratio_counts_one_session_less() -> None:
-    found = Moments(ratio=0.1, skewness=-0.5, kurtosis=5.0, sessions=101)
+    found = ReturnMoments(ratio=0.1, skewness=-0.5, kurtosis=5.0, sessions=101)
     expected = NormalDist().cdf((0.1 - 0.02) * (100 / (1 + 0.5 * 0.1 + 1 * 0.01)) ** 0.5)
     assert probabilistic_sharpe(found, 0.02) == pytest.approx(expected, rel=1e-12)
 
@@ -431,12 +431,12 @@ def test_the_probability_of_a_sharpe_ratio_counts_one_session_less() -> None:
 def test_more_trials_deflate_the_same_returns_further() -> None:
     noise = np.random.default_rng(3).standard_normal(750)
     returns = 0.0009 + 0.01 * (noise - noise.mean()) / noise.std()
-    one, many = (check_trials(returns, Trials(count=count, counted_by="me")) for count in (1, 500))
+    one, many = (check_trials(returns, TrialCount(count=count, counted_by="me")) for count in (1, 500))
     assert one.deflated == one.probabilistic
     assert many.deflated is not None
     assert many.deflated < 0.5
     assert (one.verdict, many.verdict) == (AuditVerdict.PASS, AuditVerdict.UNDECIDED)
-    assert check_trials(-returns, Trials(count=500, counted_by="me")).verdict is AuditVerdict.FAIL
+    assert check_trials(-returns, TrialCount(count=500, counted_by="me")).verdict is AuditVerdict.FAIL
 
 
 def test_nothing_passes_where_nobody_counted_the_trials() -> None:
@@ -463,9 +463,9 @@ def record(trained: Path) -> AuditRecord:
     return audit(
         artifact_source(trained, "cpu"),
         bars(),
-        terms=Terms(horizon=3),
-        tactic=Tactic(),
-        depth=Depth(sessions=2, permutations=1, epochs=1, trials=20),
+        terms=TradingTerms(horizon=3),
+        tactic=StrategySettings(),
+        depth=AuditBudget(sessions=2, permutations=1, epochs=1, trials=20),
         announce=lambda _stage: None,
     )
 
@@ -491,7 +491,7 @@ def test_a_record_from_before_the_yardstick_was_named_reads_back_with_the_only_o
 
 def test_the_yardstick_is_what_the_models_own_scale_forecasts_alone(model: Model) -> None:
     history = History(bars(), model.pipeline)
-    splits = Recipe().splits(bars().sessions)
+    splits = StockRecipe().splits(bars().sessions)
     windows = history.windows(splits.test)
     case = InformationSet.of(history, splits, splits.calibration.last, model.manifest.quantiles)
     fitted = case.fitted(YARDSTICK, YARDSTICK_FIT)
@@ -566,13 +566,27 @@ def test_bars_that_end_with_the_training_leave_nothing_to_audit(trained: Path) -
     assert source.standing is not None
     seen = bars().until(source.standing.last_seen)
     with pytest.raises(ConfigurationError, match="have 0 decision days"):
-        audit(source, seen, terms=Terms(horizon=3), tactic=Tactic(), depth=Depth(), announce=lambda _stage: None)
+        audit(
+            source,
+            seen,
+            terms=TradingTerms(horizon=3),
+            tactic=StrategySettings(),
+            depth=AuditBudget(),
+            announce=lambda _stage: None,
+        )
 
 
 def test_bars_that_lack_the_training_cannot_be_audited(trained: Path) -> None:
     source = artifact_source(trained, "cpu")
     with pytest.raises(ConfigurationError, match="give the bars of the training"):
-        audit(source, bars().last(300), terms=Terms(horizon=3), tactic=Tactic(), depth=Depth(), announce=print)
+        audit(
+            source,
+            bars().last(300),
+            terms=TradingTerms(horizon=3),
+            tactic=StrategySettings(),
+            depth=AuditBudget(),
+            announce=print,
+        )
 
 
 def with_closes(panel: BarPanel, first: int, value: float) -> BarPanel:
@@ -595,9 +609,9 @@ def test_days_that_can_tell_nothing_are_refused_before_anything_is_tried(
         audit(
             source,
             with_closes(bars(), 320, value),
-            terms=Terms(horizon=3),
-            tactic=Tactic(),
-            depth=Depth(),
+            terms=TradingTerms(horizon=3),
+            tactic=StrategySettings(),
+            depth=AuditBudget(),
             announce=lambda _stage: None,
         )
 
@@ -650,4 +664,4 @@ def lines(text: str) -> Iterator[str]:
 def test_splits_of_the_recipe_are_those_that_are_audited(trained: Path) -> None:
     source = artifact_source(trained, "cpu")
     assert source.standing is not None
-    assert source.standing.splits == Splits.by_shares(bars().sessions, TINY.shares)
+    assert source.standing.splits == DataSplits.by_shares(bars().sessions, TINY.shares)

@@ -18,15 +18,15 @@ from predictor.cli import run
 from predictor.errors import ArtifactError, ConfigurationError, InSampleError
 from predictor.features import CovariateFields, FeatureDefinition, FeatureSet
 from predictor.networks import GraphConfig, LSTMConfig, Target, TargetKind, WindowNormaliser
-from trainers.progress import Chain
-from trainers.stock import Optimisation, Recipe, Splits, SplitShares, train
+from trainers.progress import ConsumerChain
+from trainers.stock import DataSplits, Optimisation, SplitShares, StockRecipe, train
 from trainers.stock.backtest import (
     Backtest,
-    Folder,
+    BacktestFolder,
     ModelSource,
     Strategy,
-    Tactic,
-    Terms,
+    StrategySettings,
+    TradingTerms,
     WalkForwardPlan,
     artifact_source,
     backtest,
@@ -44,9 +44,9 @@ from trainers.stock.backtest.store import ForecastStore
 from trainers.stock.backtest.strategies import benchmark_weights, weights_of
 from trainers.stock.recipes import read_recipe
 from trainers.stock.splits import decisions
-from trainers.stock.training_data import Material
+from trainers.stock.training_data import TrainingMaterial
 
-TINY = Recipe(
+TINY = StockRecipe(
     calendar="XNYS",
     config=LSTMConfig(hidden=4, layers=1),
     target=Target(horizons=(1, 3)),
@@ -61,8 +61,8 @@ FEATURES = FeatureSet(
         FeatureDefinition("range", "Log($high / $low)", "range of the day", "log ratio"),
     )
 )
-TERMS = Terms(horizon=3)
-PARTS = Splits.by_dates([(20050103, 20061231), (20070101, 20071231), (20080101, 20081231), (20090101, 20101231)])
+TERMS = TradingTerms(horizon=3)
+PARTS = DataSplits.by_dates([(20050103, 20061231), (20070101, 20071231), (20080101, 20081231), (20090101, 20101231)])
 """Two years of training, one of selection, one of calibration."""
 
 
@@ -95,7 +95,7 @@ def source(recipe_file: Path) -> ModelSource:
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An artifact that has seen the bars up to where its test part begins."""
     folder = tmp_path_factory.mktemp("trained") / "1"
-    train(Material(bars(), FEATURES), TINY, folder, consume=Chain())
+    train(TrainingMaterial(bars(), FEATURES), TINY, folder, consume=ConsumerChain())
     return folder
 
 
@@ -103,7 +103,13 @@ def walked(
     source: ModelSource, folder: Path, plan: WalkForwardPlan = PLAN, *, resume: bool = False, workers: int = 1
 ) -> Backtest:
     return backtest(
-        source, bars(), plan, terms=TERMS, tactic=Tactic(), folder=Folder(path=folder, resume=resume), workers=workers
+        source,
+        bars(),
+        plan,
+        terms=TERMS,
+        tactic=StrategySettings(),
+        folder=BacktestFolder(path=folder, resume=resume),
+        workers=workers,
     )
 
 
@@ -134,7 +140,7 @@ def test_a_rolling_window_and_an_embargo_move_what_is_learnt_from() -> None:
 
 
 @pytest.mark.parametrize("recipe", [TINY, replace(TINY, target=Target(horizons=(1, 20), lag=1))])
-def test_no_label_that_a_fold_learns_from_reaches_its_first_decision(recipe: Recipe) -> None:
+def test_no_label_that_a_fold_learns_from_reaches_its_first_decision(recipe: StockRecipe) -> None:
     for fold in folds_of(bars().sessions, replace(PLAN, embargo=2)):
         job = refit_job(fold, bars(), FEATURES, recipe)
         learnt = job.bars.until(fold.learn_last)
@@ -207,9 +213,9 @@ def test_a_stock_that_is_delisted_is_held_for_twenty_sessions_and_then_closed_in
         source,
         delisted(25),
         replace(PLAN, refit=None),
-        terms=Terms(horizon=1, delisting_return=-0.5),
-        tactic=Tactic(strategy=Strategy.SIGN),
-        folder=Folder(path=tmp_path / "run"),
+        terms=TradingTerms(horizon=1, delisting_return=-0.5),
+        tactic=StrategySettings(strategy=Strategy.SIGN),
+        folder=BacktestFolder(path=tmp_path / "run"),
     )
     for track in found.tracks[:2]:
         held = track.book.weights[:, 0]
@@ -226,8 +232,8 @@ def test_a_stock_that_is_delisted_is_held_for_twenty_sessions_and_then_closed_in
 
 def test_a_stock_without_bars_has_no_forecast(source: ModelSource, tmp_path: Path) -> None:
     plan, bare = replace(PLAN, refit=None), delisted(10)
-    terms, folder = Terms(horizon=1), Folder(path=tmp_path / "run")
-    backtest(source, bare, plan, terms=terms, tactic=Tactic(), folder=folder)
+    terms, folder = TradingTerms(horizon=1), BacktestFolder(path=tmp_path / "run")
+    backtest(source, bare, plan, terms=terms, tactic=StrategySettings(), folder=folder)
     store = ForecastStore(folder.path, settings_of(source, bare, plan), resume=True)
     known = np.isfinite(store.read(folds_of(bare.sessions, plan)[0]).median[..., 0])
     assert known[:-10].all()
@@ -243,7 +249,7 @@ def test_books_are_traded_on_their_own_horizon_share_and_sessions(source: ModelS
         levels=(0.1, 0.5, 0.9),
         values=np.sort(np.random.default_rng(0).standard_normal((80, 4, 2, 3)), axis=-1),
     )
-    tactic, terms = Tactic(share=0.5), Terms(horizon=3, cost_bps=30)
+    tactic, terms = StrategySettings(share=0.5), TradingTerms(horizon=3, cost_bps=30)
     found = traded(source, panel, told, (), terms=terms, tactic=tactic, digest="")
     closes = panel.adjusted().close.T
     wanted = (weights_of(told, 3, tactic), *benchmark_weights(closes[:380], 300, 0.5).values())
@@ -356,7 +362,14 @@ def test_a_horizon_that_is_not_forecast_is_refused_before_anything_is_trained(
     source: ModelSource, tmp_path: Path
 ) -> None:
     with pytest.raises(ConfigurationError, match=r"horizon 5 is not forecast; the model has \[1, 3\]"):
-        backtest(source, bars(), PLAN, terms=Terms(horizon=5), tactic=Tactic(), folder=Folder(path=tmp_path / "run"))
+        backtest(
+            source,
+            bars(),
+            PLAN,
+            terms=TradingTerms(horizon=5),
+            tactic=StrategySettings(),
+            folder=BacktestFolder(path=tmp_path / "run"),
+        )
     assert not (tmp_path / "run").exists()
 
 
@@ -367,18 +380,18 @@ def test_a_horizon_that_is_not_forecast_is_refused_before_anything_is_trained(
     "recipe",
     [
         TINY,
-        Recipe(),
-        Recipe(kind="graph", config=GraphConfig()),
-        Recipe(shares=SplitShares(train=0.5, selection=0.2, calibration=0.2, test=0.1)),
-        Recipe(
-            parts=Splits.by_dates(
+        StockRecipe(),
+        StockRecipe(kind="graph", config=GraphConfig()),
+        StockRecipe(shares=SplitShares(train=0.5, selection=0.2, calibration=0.2, test=0.1)),
+        StockRecipe(
+            parts=DataSplits.by_dates(
                 [(20000103, 20071231), (20080102, 20090630), (20090701, 20101231), (20110103, 20121231)]
             )
         ),
-        Recipe(optimisation=Optimisation(clip=float("inf"), ema=0.99, oom="fail", compiled=True)),
+        StockRecipe(optimisation=Optimisation(clip=float("inf"), ema=0.99, oom="fail", compiled=True)),
     ],
 )
-def test_a_recipe_reads_back_from_its_settings(recipe: Recipe) -> None:
+def test_a_recipe_reads_back_from_its_settings(recipe: StockRecipe) -> None:
     read = read_recipe(json.loads(canonical.to_bytes(recipe.settings())))
     assert read.settings() == recipe.settings()
     assert replace(read, normaliser=None) == replace(recipe, normaliser=None)

@@ -17,8 +17,8 @@ from trainers.stock.backtest.strategies import (
     MOMENTUM,
     REVERSAL,
     Strategy,
-    Tactic,
-    Terms,
+    StrategySettings,
+    TradingTerms,
     benchmark_weights,
     equal_long,
     long_short,
@@ -28,7 +28,7 @@ from trainers.stock.backtest.strategies import (
 from trainers.stock.evaluation.standard_errors import mean_error
 
 FloatArray = NDArray[np.float64]
-FREE = Terms(horizon=1, cost_bps=0, borrow_bps=0)
+FREE = TradingTerms(horizon=1, cost_bps=0, borrow_bps=0)
 
 
 def random_market(seed: int, *, sessions: int = 60, stocks: int = 4) -> tuple[FloatArray, FloatArray]:
@@ -44,7 +44,7 @@ def random_market(seed: int, *, sessions: int = 60, stocks: int = 4) -> tuple[Fl
 def test_two_tranches_with_costs_and_borrowing_are_the_hand_calculation() -> None:
     closes = np.array([[100, 50], [110, 50], [121, 40], [121, 44]], np.float64)
     wanted = np.array([[0.5, -0.5], [0, 0.5], [0, 0], [0, 0]])
-    book = run_book(wanted, closes, Terms(horizon=2, delay=1, cost_bps=20, borrow_bps=252))
+    book = run_book(wanted, closes, TradingTerms(horizon=2, delay=1, cost_bps=20, borrow_bps=252))
     # Close 1: half of the first decision is bought and sold short: 0.25 + 0.25 traded.
     # Close 2: A rises 10 %, B falls 20 %.
     second = 0.25 * 0.10 + 0.25 * 0.20
@@ -69,7 +69,7 @@ def test_a_position_earns_from_the_close_that_it_was_traded_at(delay: int) -> No
 def test_weights_drift_between_renewals_so_that_holding_is_holding_shares() -> None:
     _, closes = random_market(1)
     wanted = np.full_like(closes, 0.25)
-    book = run_book(wanted, closes, Terms(horizon=5, rebalance=1000, cost_bps=10))
+    book = run_book(wanted, closes, TradingTerms(horizon=5, rebalance=1000, cost_bps=10))
     shares = (closes[1:] / closes[1]).mean(axis=1)
     np.testing.assert_allclose(equity(book.gross[1:]), shares, rtol=1e-12)
     assert book.traded[1] == 1
@@ -77,7 +77,7 @@ def test_weights_drift_between_renewals_so_that_holding_is_holding_shares() -> N
 
 
 def test_rebalancing_every_two_sessions_for_five_holds_three_tranches_for_six() -> None:
-    terms = Terms(horizon=5, rebalance=2, cost_bps=0, borrow_bps=0)
+    terms = TradingTerms(horizon=5, rebalance=2, cost_bps=0, borrow_bps=0)
     closes = np.ones((14, 1))
     wanted = np.zeros((14, 1))
     wanted[2] = 0.9
@@ -88,7 +88,7 @@ def test_rebalancing_every_two_sessions_for_five_holds_three_tranches_for_six() 
 
 def test_nothing_that_comes_later_changes_what_was_earned_and_traded_before() -> None:
     wanted, closes = random_market(2)
-    terms = Terms(horizon=5)
+    terms = TradingTerms(horizon=5)
     later = closes.copy()
     later[41:] *= np.random.default_rng(0).uniform(0.5, 2, later[41:].shape)
     book, changed = run_book(wanted, closes, terms), run_book(wanted, later, terms)
@@ -116,7 +116,7 @@ def test_a_loss_of_everything_ends_the_backtest_with_an_error() -> None:
 )
 def test_terms_that_cannot_be_are_refused(settings: dict[str, float], problem: str) -> None:
     with pytest.raises(ConfigurationError, match=problem):
-        Terms(**settings)  # pyright: ignore[reportArgumentType] - numbers of either kind
+        TradingTerms(**settings)  # pyright: ignore[reportArgumentType] - numbers of either kind
 
 
 # --- strategies
@@ -137,7 +137,7 @@ def forecasts_of(
 
 
 def test_rank_is_long_the_best_and_short_the_worst_with_half_of_the_book_each() -> None:
-    weights = weights_of(forecasts_of([[3, 1, 4, 2, np.nan]]), 4, Tactic(share=0.5))
+    weights = weights_of(forecasts_of([[3, 1, 4, 2, np.nan]]), 4, StrategySettings(share=0.5))
     assert weights.tolist() == [[0.25, -0.25, 0.25, -0.25, 0]]
 
 
@@ -162,7 +162,7 @@ def test_among_equal_scores_the_order_of_the_stocks_decides() -> None:
 
 def test_rank_goes_by_a_ranking_models_score_and_not_by_the_median() -> None:
     told = replace(forecasts_of([[3, 1]]), scores=np.array([[[0.0], [1.0]]]))
-    assert weights_of(told, 4, Tactic()).tolist() == [[-0.5, 0.5]]
+    assert weights_of(told, 4, StrategySettings()).tolist() == [[-0.5, 0.5]]
 
 
 def test_days_with_one_stock_or_equal_scores_stay_flat() -> None:
@@ -171,13 +171,13 @@ def test_days_with_one_stock_or_equal_scores_stay_flat() -> None:
 
 def test_sign_is_long_short_or_flat_within_the_threshold() -> None:
     weights = weights_of(
-        forecasts_of([[0.01, -0.01, 0.0005, np.nan]]), 4, Tactic(strategy=Strategy.SIGN, threshold_bps=5)
+        forecasts_of([[0.01, -0.01, 0.0005, np.nan]]), 4, StrategySettings(strategy=Strategy.SIGN, threshold_bps=5)
     )
     np.testing.assert_allclose(weights, [[1 / 3, -1 / 3, 0, 0]])
 
 
 def test_vol_target_scales_each_stock_down_to_the_volatility_aimed_at() -> None:
-    tactic = Tactic(strategy=Strategy.VOL_TARGET, volatility=0.1)
+    tactic = StrategySettings(strategy=Strategy.VOL_TARGET, volatility=0.1)
     yearly = 0.02 / (2 * 1.2815515655) * (252 / 4) ** 0.5
     wide = weights_of(forecasts_of([[0.0, 0.0]], width=0.04), 4, tactic)
     np.testing.assert_allclose(wide, [[0.05 / (2 * yearly)] * 2])
@@ -187,19 +187,21 @@ def test_vol_target_scales_each_stock_down_to_the_volatility_aimed_at() -> None:
 def test_vol_target_reads_forecasts_of_volatility_too() -> None:
     daily = 0.2 / 252**0.5
     told = forecasts_of([[float(np.log(daily))]], kind=TargetKind.LOG_VOLATILITY)
-    np.testing.assert_allclose(weights_of(told, 4, Tactic(strategy=Strategy.VOL_TARGET, volatility=0.1)), [[0.5]])
+    np.testing.assert_allclose(
+        weights_of(told, 4, StrategySettings(strategy=Strategy.VOL_TARGET, volatility=0.1)), [[0.5]]
+    )
 
 
 @pytest.mark.parametrize("strategy", [Strategy.RANK, Strategy.SIGN])
 def test_a_forecast_of_volatility_gives_no_direction(strategy: Strategy) -> None:
     told = forecasts_of([[-4.0, -5.0]], kind=TargetKind.LOG_VOLATILITY)
     with pytest.raises(ConfigurationError, match=f"strategy {strategy} needs forecasts of log-return"):
-        weights_of(told, 4, Tactic(strategy=strategy))
+        weights_of(told, 4, StrategySettings(strategy=strategy))
 
 
 def test_a_horizon_that_is_not_forecast_is_refused() -> None:
     with pytest.raises(ConfigurationError, match=r"horizon 5 is not forecast; the model has \[4\]"):
-        weights_of(forecasts_of([[1.0]]), 5, Tactic())
+        weights_of(forecasts_of([[1.0]]), 5, StrategySettings())
 
 
 def test_forecasts_of_folds_are_joined_in_order() -> None:
@@ -345,7 +347,7 @@ def test_costs_that_take_more_than_there_is_leave_nothing() -> None:
 
 def test_figures_tell_net_exposure_and_returns_before_and_after_costs() -> None:
     wanted, closes = random_market(7)
-    book = run_book(wanted, closes, Terms(horizon=3, cost_bps=30))
+    book = run_book(wanted, closes, TradingTerms(horizon=3, cost_bps=30))
     figures = figures_of(book)
     assert figures.net_exposure == pytest.approx(book.weights.sum() / 60)
     assert figures.exposure == pytest.approx(np.abs(book.weights).sum() / 60)
@@ -377,11 +379,11 @@ def test_figures_of_what_trades_every_day_are_of_365_days() -> None:
 
 def test_a_calendars_name_says_how_many_sessions_a_year_has() -> None:
     assert [sessions_a_year(name) for name in ("24/7", "XNYS", "weekdays", "")] == [365, 252, 252, 252]
-    assert Terms(horizon=1, borrow_bps=365, sessions_a_year=365).borrow == pytest.approx(1e-4)
+    assert TradingTerms(horizon=1, borrow_bps=365, sessions_a_year=365).borrow == pytest.approx(1e-4)
 
 
 def test_risk_aimed_at_is_that_of_the_calendars_year() -> None:
-    told, tactic = forecasts_of([[0.0]], width=0.04), Tactic(strategy=Strategy.VOL_TARGET, volatility=0.1)
+    told, tactic = forecasts_of([[0.0]], width=0.04), StrategySettings(strategy=Strategy.VOL_TARGET, volatility=0.1)
     weights, daily = weights_of(told, 4, tactic), weights_of(told, 4, tactic, 365)
     np.testing.assert_allclose(daily, weights * (252 / 365) ** 0.5)
 

@@ -8,12 +8,12 @@ from numpy.typing import NDArray
 
 from predictor.errors import ConfigurationError
 from trainers.stock.backtest.book import Book, run_book
-from trainers.stock.backtest.strategies import LONGEST_HALT, Terms
+from trainers.stock.backtest.strategies import LONGEST_HALT, TradingTerms
 
 FloatArray = NDArray[np.float64]
 GONE = float("nan")
-FREE = Terms(horizon=1, cost_bps=0, borrow_bps=0)
-ONCE = Terms(horizon=100, rebalance=100, cost_bps=0, borrow_bps=0)
+FREE = TradingTerms(horizon=1, cost_bps=0, borrow_bps=0)
+ONCE = TradingTerms(horizon=100, rebalance=100, cost_bps=0, borrow_bps=0)
 """One tranche, which the first decision fills for good."""
 
 
@@ -31,7 +31,7 @@ def alone(*closes: float) -> FloatArray:
 
 
 @pytest.mark.parametrize("terms", [FREE, ONCE])
-def test_the_whole_move_is_earned_on_the_session_on_which_bars_come_back(terms: Terms) -> None:
+def test_the_whole_move_is_earned_on_the_session_on_which_bars_come_back(terms: TradingTerms) -> None:
     closes = np.array([[100, 50], [100, 50], [GONE, 50], [GONE, 50], [40, 50]])
     book = run_book(always(0.5, 0.5, sessions=5), closes, terms)
     np.testing.assert_allclose(book.gross, [0, 0, 0, 0, -0.3], rtol=1e-15)
@@ -144,7 +144,7 @@ def test_a_delisting_that_takes_everything_ends_the_backtest_with_an_error() -> 
 # --- in cash and shares
 
 
-def in_cash_and_shares(wanted: FloatArray, closes: FloatArray, terms: Terms) -> Book:
+def in_cash_and_shares(wanted: FloatArray, closes: FloatArray, terms: TradingTerms) -> Book:
     """The same book as a broker would keep it, one stock at a time: cash, shares, and the last price of each stock."""
     sessions, stocks = closes.shape
     shares, price, missing = np.zeros((terms.tranches, stocks)), np.zeros(stocks), np.zeros(stocks, int)
@@ -203,7 +203,7 @@ def market_with_halts(seed: int) -> tuple[FloatArray, FloatArray]:
 def test_the_book_is_what_cash_and_shares_come_to(
     horizon: int, rebalance: int, delay: int, delisting_return: float
 ) -> None:
-    terms = Terms(
+    terms = TradingTerms(
         horizon=horizon,
         rebalance=rebalance,
         delay=delay,

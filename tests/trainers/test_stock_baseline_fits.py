@@ -30,30 +30,30 @@ from predictor.bars import BarPanel
 from predictor.errors import ConfigurationError
 from predictor.features import default_features
 from predictor.networks import Target, TargetKind
-from trainers.stock.data import History, Windows
+from trainers.stock.data import History, TrainingWindows
 from trainers.stock.evaluation.baselines import (
     BaselineModel,
     BaselinePlan,
-    Fit,
+    FitScope,
     FittedBaseline,
     MeasuredWindows,
     NoForecastError,
     all_baselines,
 )
-from trainers.stock.evaluation.baselines.baseline import Sample
+from trainers.stock.evaluation.baselines.baseline import BaselineSample
 from trainers.stock.evaluation.baselines.garch import GARCH
 from trainers.stock.evaluation.baselines.har import HAR
 from trainers.stock.evaluation.baselines.quantiles import OWN_SCALE, RELATIVE_HAR, UNCONDITIONAL, ZERO_RETURN
 from trainers.stock.evaluation.benchmarking import BenchmarkResult, benchmark
 from trainers.stock.evaluation.evaluation_set import EvaluationSet
-from trainers.stock.evaluation.forecasts import Forecasts
+from trainers.stock.evaluation.forecasts import ModelForecasts
 from trainers.stock.fitting import fit_pipeline
-from trainers.stock.recipe import Recipe
-from trainers.stock.splits import Part
+from trainers.stock.recipe import StockRecipe
+from trainers.stock.splits import SplitPart
 
 FloatArray = NDArray[np.float64]
 
-UNION = Part("union", TRAIN.first, SPLITS.calibration.last)
+UNION = SplitPart("union", TRAIN.first, SPLITS.calibration.last)
 ALONE = {"zero return", "last value"}
 NEVER_FITTED = "60-day empirical quantiles"
 Rows = dict[str, FittedBaseline]
@@ -71,7 +71,7 @@ def judged_by(
     """The standing of a model that forecasts nothing."""
     judged = EvaluationSet.of(found, found.windows(TEST), LEVELS)
     blank = np.zeros((*judged.outcomes.shape, len(LEVELS)))
-    ours = Forecasts(raw=blank, calibrated=blank, scores=None)
+    ours = ModelForecasts(raw=blank, calibrated=blank, scores=None)
     return benchmark(judged, "this model", ours, case_of(found), plan, hear=hear or (lambda _name, _losses: None))
 
 
@@ -82,10 +82,10 @@ def judged_by(
 def test_what_is_fitted_stands_twice_and_a_point_forecast_once(kind: TargetKind) -> None:
     rows = list(all_baselines(kind).rows)
     names = {baseline.name for baseline, _ in rows}
-    twice = {(Fit.CALIBRATED, Fit.REFITTED)}
+    twice = {(FitScope.CALIBRATED, FitScope.REFITTED)}
     assert len(rows) == 17
     assert len({baseline.named(fit) for baseline, fit in rows}) == 17
-    assert {baseline.fits for baseline, _ in rows if baseline.name in names & ALONE} == {(Fit.AS_IS,)}
+    assert {baseline.fits for baseline, _ in rows if baseline.name in names & ALONE} == {(FitScope.AS_IS,)}
     assert {baseline.fits for baseline, _ in rows if baseline.name not in {*ALONE, NEVER_FITTED}} == twice
 
 
@@ -97,7 +97,7 @@ def test_what_has_no_fit_stands_as_it_is_and_calibrated() -> None:
 # --- calibrated
 
 
-def told_in_units(units: Callable[[Windows], FloatArray]) -> BaselineModel:
+def told_in_units(units: Callable[[TrainingWindows], FloatArray]) -> BaselineModel:
     """Quantiles [n, Q] in units of the window's volatility at each horizon."""
 
     def quantiles(asked: MeasuredWindows) -> FloatArray:
@@ -124,7 +124,7 @@ def test_quantiles_that_are_off_by_a_constant_are_put_right_as_a_models_are(bias
     """Moved by the order statistic of what they missed, they are that order statistic of the outcomes themselves."""
     biased = told_in_units(lambda asked: np.tile([-2.0 + bias, 0.0, 2.0 + bias], (len(asked), 1)))
     asked = asked_of(history())
-    moved = case_of(history()).fitted(biased, Fit.CALIBRATED).forecasts(asked)
+    moved = case_of(history()).fitted(biased, FitScope.CALIBRATED).forecasts(asked)
     for h, days in enumerate(HORIZONS):
         outcomes = calibration_outcomes(h)
         count = len(outcomes)
@@ -137,12 +137,12 @@ def test_quantiles_that_are_off_by_a_constant_are_put_right_as_a_models_are(bias
 def test_a_quantile_that_is_moved_past_the_median_is_put_level_with_it() -> None:
     """Far too low on most days and hardly below the median on few, the lower one is moved up on all of them."""
 
-    def units(asked: Windows) -> FloatArray:
+    def units(asked: TrainingWindows) -> FloatArray:
         few = asked.positions % 50 == 0
         return np.stack([np.where(few, -0.1, -5.0), np.zeros(len(asked)), np.ones(len(asked))], axis=1)
 
     asked = asked_of(history())
-    moved = case_of(history()).fitted(told_in_units(units), Fit.CALIBRATED).forecasts(asked)
+    moved = case_of(history()).fitted(told_in_units(units), FitScope.CALIBRATED).forecasts(asked)
     few = asked.windows.positions % 50 == 0
     np.testing.assert_array_equal(moved[few, :, 0], np.zeros((int(few.sum()), 2)))
     assert (moved[~few, :, 0] < 0).all()
@@ -154,9 +154,9 @@ def test_the_median_of_a_calibrated_row_is_that_of_the_fit_on_the_training_part(
     found = history(kind)
     asked = asked_of(found)
     for baseline in all_baselines(kind).baselines:
-        if Fit.CALIBRATED in baseline.fits:
+        if FitScope.CALIBRATED in baseline.fits:
             plain = fitted(found, baseline.name).forecasts(asked)
-            moved = fitted(found, baseline.name, Fit.CALIBRATED).forecasts(asked)
+            moved = fitted(found, baseline.name, FitScope.CALIBRATED).forecasts(asked)
             np.testing.assert_allclose(moved[..., 1], plain[..., 1], rtol=1e-9, atol=1e-12, err_msg=baseline.name)
             assert (moved[..., [0, 2]] != plain[..., [0, 2]]).any(), baseline.name
 
@@ -166,7 +166,7 @@ def test_the_median_of_a_calibrated_row_is_that_of_the_fit_on_the_training_part(
 
 def test_refitted_quantiles_are_those_of_all_outcomes_up_to_the_last_calibration_session() -> None:
     asked = asked_of(history())
-    refitted = fitted(history(), "unconditional quantiles", Fit.REFITTED).forecasts(asked)
+    refitted = fitted(history(), "unconditional quantiles", FitScope.REFITTED).forecasts(asked)
     closes, sessions = log_closes(bars(), 1), bars().sessions
     last = int(np.searchsorted(sessions, SPLITS.calibration.last, side="right")) - 1
     first = history().windows(TRAIN).positions[0]
@@ -178,7 +178,7 @@ def test_refitted_quantiles_are_those_of_all_outcomes_up_to_the_last_calibration
 
 def test_refitted_garch_is_fitted_on_all_returns_up_to_the_last_calibration_session() -> None:
     asked = asked_of(history())
-    found = fitted(history(), GARCH.name, Fit.REFITTED).forecasts(asked)
+    found = fitted(history(), GARCH.name, FitScope.REFITTED).forecasts(asked)
     count = int((bars().sessions <= SPLITS.calibration.last).sum()) - 1
     model = arch_model(100 * np.diff(log_closes(bars())), dist="t", rescale=False)
     fit = model.fit(last_obs=count, disp="off")
@@ -198,9 +198,9 @@ def test_refitted_is_the_fit_on_the_union_of_the_three_parts(kind: TargetKind) -
     asked = asked_of(found)
     union = replace(case_of(found), train=UNION)
     for baseline in all_baselines(kind).baselines:
-        if Fit.REFITTED in baseline.fits:
-            expected = union.fitted(baseline, Fit.AS_IS).forecasts(asked)
-            refitted = fitted(found, baseline.name, Fit.REFITTED).forecasts(asked)
+        if FitScope.REFITTED in baseline.fits:
+            expected = union.fitted(baseline, FitScope.AS_IS).forecasts(asked)
+            refitted = fitted(found, baseline.name, FitScope.REFITTED).forecasts(asked)
             np.testing.assert_array_equal(refitted, expected, err_msg=baseline.name)
             assert (refitted != fitted(found, baseline.name).forecasts(asked)).any(), baseline.name
 
@@ -258,16 +258,16 @@ def test_the_last_calibration_label_moves_what_is_refitted(kind: TargetKind) -> 
     found, crashed = history(kind), history_of(replaced(bars(), crash), history(kind).pipeline.target)
     asked = {each: asked_of(each, TRAIN) for each in (found, crashed)}
     for baseline in all_baselines(kind).baselines:
-        for fit, moves in ((Fit.AS_IS, False), (Fit.REFITTED, True)):
-            if fit is Fit.AS_IS or fit in baseline.fits:
+        for fit, moves in ((FitScope.AS_IS, False), (FitScope.REFITTED, True)):
+            if fit is FitScope.AS_IS or fit in baseline.fits:
                 pair = (fitted(each, baseline.name, fit).forecasts(own) for each, own in asked.items())
                 assert (not np.allclose(*pair, rtol=1e-9, atol=1e-12)) == moves, (baseline.name, fit)
 
 
-LATE = Part("late", 20081001, 20081231)
+LATE = SplitPart("late", 20081001, 20081231)
 
 
-def thinned_late(kept: Callable[[NDArray[np.int64]], NDArray[np.bool_]], horizons: tuple[int, ...]) -> Sample:
+def thinned_late(kept: Callable[[NDArray[np.int64]], NDArray[np.bool_]], horizons: tuple[int, ...]) -> BaselineSample:
     """A sample of the last months of the training part, in which bars are missing."""
     places = np.arange(len(bars().sessions))
     gone = (bars().sessions >= LATE.first) & ~kept(places)
@@ -275,7 +275,9 @@ def thinned_late(kept: Callable[[NDArray[np.int64]], NDArray[np.bool_]], horizon
     def thin(_name: str, column: FloatArray) -> None:
         column[:, gone] = np.nan
 
-    return Sample(history=history_of(replaced(bars(), thin), Target(horizons=horizons)), part=LATE, levels=LEVELS)
+    return BaselineSample(
+        history=history_of(replaced(bars(), thin), Target(horizons=horizons)), part=LATE, levels=LEVELS
+    )
 
 
 def test_a_part_that_knows_no_outcome_of_a_horizon_is_refused() -> None:
@@ -303,8 +305,12 @@ def test_a_symbol_without_ranges_on_half_of_its_days_leaves_hars_forecasts_of_th
         found = history_of(each, Target(kind=TargetKind.LOG_VOLATILITY, horizons=(1,)))
         windows = found.windows(TEST)
         own = windows.symbols == 0
-        asked = MeasuredWindows.of(found, Windows(symbols=windows.symbols[own], positions=windows.positions[own]))
-        medians.append(HAR.estimator(Sample(history=found, part=TRAIN, levels=LEVELS)).quantiles(asked)[:, 0, 1])
+        asked = MeasuredWindows.of(
+            found, TrainingWindows(symbols=windows.symbols[own], positions=windows.positions[own])
+        )
+        medians.append(
+            HAR.estimator(BaselineSample(history=found, part=TRAIN, levels=LEVELS)).quantiles(asked)[:, 0, 1]
+        )
     np.testing.assert_allclose(medians[0], medians[1], atol=0.3)  # residuals are pooled, so the median moves a little
 
 
@@ -355,7 +361,7 @@ def test_a_baseline_that_leaves_windows_out_is_left_out_itself_and_a_note_says_o
         return np.where(asked.windows.symbols[:, None, None] == 1, np.nan, np.zeros((len(asked), 2, 3)))
 
     blind = BaselineModel(
-        name="blind", estimator=lambda _sample: FittedBaseline(quantiles=quantiles), fits=(Fit.AS_IS,)
+        name="blind", estimator=lambda _sample: FittedBaseline(quantiles=quantiles), fits=(FitScope.AS_IS,)
     )
     made = judged_by(found, BaselinePlan(baselines=(ZERO_RETURN, blind), notes=()))
     asked = found.windows(TEST)
@@ -368,9 +374,9 @@ def test_a_baseline_that_leaves_windows_out_is_left_out_itself_and_a_note_says_o
 @pytest.mark.parametrize("kind", TargetKind)
 def test_relative_har_is_what_a_model_of_that_scale_starts_from(kind: TargetKind) -> None:
     target = Target(kind=kind, horizons=HORIZONS)
-    recipe = Recipe(calendar="XNYS", target=target, scale="har")
+    recipe = StockRecipe(calendar="XNYS", target=target, scale="har")
     found = History(bars(), fit_pipeline(bars(), default_features(), recipe, SPLITS))
-    sample, asked = Sample(history=found, part=TRAIN, levels=LEVELS), asked_of(found)
+    sample, asked = BaselineSample(history=found, part=TRAIN, levels=LEVELS), asked_of(found)
     start, rival = (baseline.estimator(sample).forecasts(asked) for baseline in (OWN_SCALE, RELATIVE_HAR))
     np.testing.assert_allclose(rival, start, rtol=1e-6)
 
@@ -380,12 +386,12 @@ def test_bars_without_a_price_that_moves_have_no_relative_har_and_a_note_says_wh
     plan = BaselinePlan(baselines=(UNCONDITIONAL, RELATIVE_HAR), notes=())
     made = judged_by(History(still, history().pipeline), plan)
     why = "prices never move in the training part, so no volatility can be fitted"
-    wanted = [f"{RELATIVE_HAR.name}, {fit} is left out: {why}" for fit in (Fit.CALIBRATED, Fit.REFITTED)]
+    wanted = [f"{RELATIVE_HAR.name}, {fit} is left out: {why}" for fit in (FitScope.CALIBRATED, FitScope.REFITTED)]
     assert [note for note in made.notes if note.startswith(RELATIVE_HAR.name)] == wanted
 
 
 def test_a_baseline_that_cannot_be_fitted_is_left_out_with_the_reason() -> None:
-    def refuse(_sample: Sample) -> FittedBaseline:
+    def refuse(_sample: BaselineSample) -> FittedBaseline:
         raise NoForecastError("it needs more")
 
     plan = BaselinePlan(baselines=(ZERO_RETURN, BaselineModel(name="greedy", estimator=refuse)), notes=())
@@ -407,7 +413,7 @@ def test_symbols_with_another_baselines_forecasts_are_named_in_one_note_a_row_up
 
 
 def test_a_sample_holds_no_window_but_those_of_its_part() -> None:
-    sample = Sample(history=history(), part=UNION, levels=LEVELS)
+    sample = BaselineSample(history=history(), part=UNION, levels=LEVELS)
     assert int(sample.learnt.sum()) == len(sample.windows) == len(history().windows(UNION))
     ends = sample.windows.positions + HORIZONS[-1]
     assert bars().sessions[ends].max() <= SPLITS.calibration.last

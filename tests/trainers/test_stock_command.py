@@ -23,11 +23,11 @@ from predictor.errors import ConfigurationError
 from predictor.features import alpha158_features, default_features
 from predictor.networks import KINDS, LSTMConfig, Target, TargetKind, kind_named
 from trainers.loop import CheckpointError, Checkpoints
-from trainers.progress import Consumer, Stepwise
-from trainers.stock import Keeping, Optimisation, Recipe, Splits, Trained, command, train
+from trainers.progress import ReportConsumer, StepProgress
+from trainers.stock import CheckpointSettings, DataSplits, Optimisation, StockRecipe, TrainingResult, command, train
 from trainers.stock.card import bars_hash
 from trainers.stock.recipe import optimisation_of
-from trainers.stock.training_data import Material
+from trainers.stock.training_data import TrainingMaterial
 
 QUICK = ("--epochs", "1", "--hidden", "4", "--layers", "1", "--horizons", "1,3", "--encoder-length", "10")
 
@@ -53,27 +53,27 @@ class Asked:
     """Takes the place of the training and remembers what it was asked for."""
 
     def __init__(self) -> None:
-        self.recipe = Recipe()
-        self.material: Material | None = None
-        self.keeping = Keeping(folder=Path())
+        self.recipe = StockRecipe()
+        self.material: TrainingMaterial | None = None
+        self.keeping = CheckpointSettings(folder=Path())
 
     def __call__(
         self,
-        material: Material,
-        recipe: Recipe,
+        material: TrainingMaterial,
+        recipe: StockRecipe,
         out: Path,
         *,
-        consume: Consumer,  # noqa: ARG002 - as the training has it
+        consume: ReportConsumer,  # noqa: ARG002 - as the training has it
         announce: Callable[[str], None],  # noqa: ARG002
         warn: Callable[[str], None],  # noqa: ARG002
-        stepwise: Stepwise,  # noqa: ARG002
-        keeping: Keeping,
-    ) -> Trained:
+        stepwise: StepProgress,  # noqa: ARG002
+        keeping: CheckpointSettings,
+    ) -> TrainingResult:
         self.material, self.recipe, self.keeping = material, recipe, keeping
-        return Trained(folder=out, card={})
+        return TrainingResult(folder=out, card={})
 
     @property
-    def given(self) -> Material:
+    def given(self) -> TrainingMaterial:
         """What the model was to be made from."""
         assert self.material is not None
         return self.material
@@ -98,7 +98,7 @@ def test_help_names_the_flags_and_an_example() -> None:
 
 def test_without_flags_the_recipe_is_the_default_one(asked: Asked, bars_file: Path, tmp_path: Path) -> None:
     assert call("--bars", bars_file, "--out", tmp_path / "1", "--json") == 0
-    assert asked.recipe == Recipe()
+    assert asked.recipe == StockRecipe()
     assert asked.given.features == default_features()
 
 
@@ -143,13 +143,15 @@ def test_every_flag_reaches_the_recipe(asked: Asked, bars_file: Path, tmp_path: 
         "2000-01-03/2007-12-31,2008-01-02/2009-06-30,2009-07-01/2010-12-31,2011-01-03/2012-12-31"
     )
     assert call("--bars", bars_file, "--out", tmp_path / "1", *flags.split(), "--json") == 0
-    assert asked.recipe == Recipe(
+    assert asked.recipe == StockRecipe(
         calendar="XNYS",
         target=Target(kind=TargetKind.LOG_VOLATILITY, horizons=(2, 7), lag=1),
         quantiles=(0.05, 0.5, 0.95),
         encoder_length=30,
         config=LSTMConfig(hidden=5, layers=1, dropout=0.25),
-        parts=Splits.by_dates([(20000103, 20071231), (20080102, 20090630), (20090701, 20101231), (20110103, 20121231)]),
+        parts=DataSplits.by_dates(
+            [(20000103, 20071231), (20080102, 20090630), (20090701, 20101231), (20110103, 20121231)]
+        ),
         optimisation=Optimisation(
             max_epochs=3,
             patience=2,
@@ -171,7 +173,7 @@ def test_every_flag_reaches_the_recipe(asked: Asked, bars_file: Path, tmp_path: 
         ),
     )
     folder = tmp_path / "1.run" / "checkpoints"
-    assert asked.keeping == Keeping(folder=folder, resume=True, every_seconds=5, keep=7)
+    assert asked.keeping == CheckpointSettings(folder=folder, resume=True, every_seconds=5, keep=7)
 
 
 def test_a_training_writes_the_artifact_its_log_and_json_lines(
@@ -361,15 +363,15 @@ def leave_a_checkpoint(bars_file: Path, out: Path, monkeypatch: pytest.MonkeyPat
         patched.setattr("trainers.stock.training.artifact.save", fail)
         with pytest.raises(ConfigurationError, match="No space left on device; once it can be, --resume saves it"):
             train(
-                Material(BarPanel.read(bars_file), default_features()),
+                TrainingMaterial(BarPanel.read(bars_file), default_features()),
                 QUICK_RECIPE,
                 out,
                 consume=iter,
-                keeping=Keeping(folder=out.parent / f"{out.name}.run" / "checkpoints"),
+                keeping=CheckpointSettings(folder=out.parent / f"{out.name}.run" / "checkpoints"),
             )
 
 
-QUICK_RECIPE = Recipe(
+QUICK_RECIPE = StockRecipe(
     config=LSTMConfig(hidden=4, layers=1),
     target=Target(horizons=(1, 3)),
     encoder_length=10,
@@ -426,12 +428,12 @@ def test_the_folder_is_held_until_the_artifact_stands(bars_file: Path, tmp_path:
             refused.append(stage)
 
     train(
-        Material(BarPanel.read(bars_file), default_features()),
+        TrainingMaterial(BarPanel.read(bars_file), default_features()),
         QUICK_RECIPE,
         tmp_path / "1",
         consume=iter,
         announce=another_begins,
-        keeping=Keeping(folder=folder),
+        keeping=CheckpointSettings(folder=folder),
     )
     assert len(refused) == 1
 

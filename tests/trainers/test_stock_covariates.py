@@ -41,7 +41,7 @@ from predictor.model import Model
 from predictor.networks import Inputs
 from predictor.windows import Pipeline
 from trainers.cli.commands import app
-from trainers.stock.data import Batch, History, Windows
+from trainers.stock.data import History, TrainingWindows, WindowBatch
 from trainers.stock.fitting import fit_pipeline
 from trainers.stock.objectives import SHARE, StaticDropout, by_windows
 from trainers.stock.reads import covariate_fields
@@ -70,9 +70,9 @@ def history() -> History:
     return History(bars(), pipeline(), files_read())
 
 
-def windows_at(position: int) -> Windows:
+def windows_at(position: int) -> TrainingWindows:
     count = len(SYMBOLS)
-    return Windows(symbols=np.arange(count), positions=np.full(count, position))
+    return TrainingWindows(symbols=np.arange(count), positions=np.full(count, position))
 
 
 def served(covariates: CovariateSource, panel: BarPanel) -> Inputs:
@@ -261,7 +261,7 @@ def test_known_inputs_must_be_columns_of_a_file() -> None:
 
 
 def test_a_share_of_training_windows_sees_unknown_and_always_the_same_ones() -> None:
-    every = Windows(symbols=np.repeat(np.arange(50), 400), positions=np.tile(np.arange(400), 50))
+    every = TrainingWindows(symbols=np.repeat(np.arange(50), 400), positions=np.tile(np.arange(400), 50))
     hidden = StaticDropout(history(), seed=3).hidden(every)
     assert np.array_equal(hidden, StaticDropout(history(), seed=3).hidden(every))
     assert not np.array_equal(hidden, StaticDropout(history(), seed=4).hidden(every))
@@ -291,7 +291,7 @@ def test_the_column_of_unknown_is_taught_though_every_training_symbol_has_a_sect
     weights = network.get_parameter("context.mix.weight")
     unknown = weights.shape[1] - pipeline().sizes.known - 1
 
-    def gradient(batches: Iterable[Batch]) -> float:
+    def gradient(batches: Iterable[WindowBatch]) -> float:
         network.zero_grad()
         for batch in batches:
             objective.loss(batch).mean.backward()

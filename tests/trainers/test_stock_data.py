@@ -16,13 +16,13 @@ from predictor.errors import ConfigurationError
 from predictor.features import FeatureDefinition, FeatureSet, default_features
 from predictor.instance import Instance
 from predictor.networks import Inputs, Target, TargetKind, restore
-from predictor.windows import Minimum, Pipeline
-from trainers.stock.data import History, Windows
+from predictor.windows import BarRequirements, Pipeline
+from trainers.stock.data import History, TrainingWindows
 from trainers.stock.fitting import fit_pipeline
 from trainers.stock.objectives import QuantileTask
-from trainers.stock.recipe import Recipe
+from trainers.stock.recipe import StockRecipe
 from trainers.stock.scale import learnt_of
-from trainers.stock.splits import Part, Splits
+from trainers.stock.splits import DataSplits, SplitPart
 
 FloatArray = NDArray[np.float64]
 
@@ -35,17 +35,17 @@ def bars() -> BarPanel:
     return bokeh_panel(*SYMBOLS).between(20080102, 20101231)
 
 
-def splits() -> Splits:
-    return Splits(
-        train=Part("train", 20080102, LAST_TRAINING_SESSION),
-        selection=Part("selection", 20090701, 20091231),
-        calibration=Part("calibration", 20100104, 20100630),
-        test=Part("test", 20100701, 20101231),
+def splits() -> DataSplits:
+    return DataSplits(
+        train=SplitPart("train", 20080102, LAST_TRAINING_SESSION),
+        selection=SplitPart("selection", 20090701, 20091231),
+        calibration=SplitPart("calibration", 20100104, 20100630),
+        test=SplitPart("test", 20100701, 20101231),
     )
 
 
-def pipeline_for(panel: BarPanel, recipe: Recipe | None = None) -> Pipeline:
-    return fit_pipeline(panel, default_features(), recipe or Recipe(calendar="XNYS"), splits())
+def pipeline_for(panel: BarPanel, recipe: StockRecipe | None = None) -> Pipeline:
+    return fit_pipeline(panel, default_features(), recipe or StockRecipe(calendar="XNYS"), splits())
 
 
 @cache
@@ -81,7 +81,7 @@ def inputs_at(panel: BarPanel, pipeline: Pipeline, session: int) -> Inputs:
 def assert_gathered_is_served(found: History, sessions: list[int]) -> None:
     for session in sessions:
         position = int(np.searchsorted(found.bars.sessions, session))
-        windows = Windows(symbols=np.array([0, 1]), positions=np.array([position, position]))
+        windows = TrainingWindows(symbols=np.array([0, 1]), positions=np.array([position, position]))
         served = inputs_at(found.bars, found.pipeline, session)
         for name, mine, theirs in zip(Inputs._fields, found.gather(windows).inputs, served, strict=True):
             assert mine.dtype == theirs.dtype
@@ -104,7 +104,7 @@ def test_gathered_windows_are_what_serving_computes_for_the_same_day() -> None:
 
 def test_they_are_so_across_holidays_that_the_calendar_of_an_unknown_exchange_does_not_know() -> None:
     panel = replace(bars(), calendar="")
-    assert_gathered_is_served(History(panel, pipeline_for(panel, Recipe())), [20090702, 20091224, 20100104])
+    assert_gathered_is_served(History(panel, pipeline_for(panel, StockRecipe())), [20090702, 20091224, 20100104])
 
 
 def test_they_are_so_next_to_a_missing_bar() -> None:
@@ -115,7 +115,7 @@ def test_they_are_so_next_to_a_missing_bar() -> None:
 @pytest.mark.parametrize("lag", [0, 1])
 def test_targets_times_scale_are_the_raw_log_returns(lag: int) -> None:
     target = Target(lag=lag)
-    found = History(bars(), pipeline_for(bars(), Recipe(calendar="XNYS", target=target)))
+    found = History(bars(), pipeline_for(bars(), StockRecipe(calendar="XNYS", target=target)))
     windows = found.windows(splits().test)
     batch = found.gather(windows)
     spread = torch.from_numpy(np.sqrt(np.array(target.horizons, np.float64)))
@@ -152,7 +152,7 @@ def test_it_is_left_out_even_where_features_and_targets_do_not_read_that_bar() -
     lagged = FeatureSet(observed=(FeatureDefinition(name="r", expression=expression, meaning="return", unit="1"),))
     day = int(np.searchsorted(bars().sessions, 20090715))
     panel = without(bars(), 0, day)
-    recipe = Recipe(calendar="XNYS", target=Target(lag=1))
+    recipe = StockRecipe(calendar="XNYS", target=Target(lag=1))
     found = History(panel, fit_pipeline(panel, lagged, recipe, splits()))
     assert found.encoded.mask[0, day].all()
     assert np.isfinite(found.labels[0, day]).all()
@@ -160,8 +160,10 @@ def test_it_is_left_out_even_where_features_and_targets_do_not_read_that_bar() -
     assert windows.symbols[windows.positions == day].tolist() == [1]
 
 
-@pytest.mark.parametrize(("minimum", "bars_before"), [(Minimum(), 30), (Minimum(encoder_share=0.1, values=20), 21)])
-def test_a_window_begins_to_count_with_the_least_bars_and_returns(minimum: Minimum, bars_before: int) -> None:
+@pytest.mark.parametrize(
+    ("minimum", "bars_before"), [(BarRequirements(), 30), (BarRequirements(encoder_share=0.1, values=20), 21)]
+)
+def test_a_window_begins_to_count_with_the_least_bars_and_returns(minimum: BarRequirements, bars_before: int) -> None:
     begins = int(np.searchsorted(bars().sessions, 20090715))
     young = without(bars(), 0, slice(0, begins))
     windows = History(young, replace(history().pipeline, minimum=minimum)).windows(splits().selection)
@@ -171,7 +173,7 @@ def test_a_window_begins_to_count_with_the_least_bars_and_returns(minimum: Minim
 def test_the_scale_is_fitted_on_the_same_windows_that_are_trained_on() -> None:
     halted = without(bars(), 0, slice(200, 350))
     pipeline = pipeline_for(halted)
-    learnt = learnt_of(halted.until(LAST_TRAINING_SESSION), pipeline, splits().train, Recipe().quantiles)
+    learnt = learnt_of(halted.until(LAST_TRAINING_SESSION), pipeline, splits().train, StockRecipe().quantiles)
     found = History(halted, pipeline)
     windows, known = found.windows(splits().train), np.isfinite(learnt.outcomes).any(axis=1)
     np.testing.assert_allclose(learnt.outcomes[known], found.outcomes(windows), rtol=1e-9)
@@ -195,7 +197,7 @@ def test_a_window_with_one_known_outcome_is_kept_and_the_loss_counts_one() -> No
     for horizon in (5, 10, 20):
         gone = without(gone, 0, day + horizon)
     found = History(gone, history().pipeline)
-    batch = found.gather(Windows(symbols=np.array([0]), positions=np.array([day])))
+    batch = found.gather(TrainingWindows(symbols=np.array([0]), positions=np.array([day])))
     assert torch.isfinite(batch.target).tolist() == [[True, False, False, False]]
     made = small_artifact()
     loss = QuantileTask(made.network().eval(), made.manifest.quantiles).loss(batch)
@@ -221,7 +223,7 @@ def test_the_loss_is_the_mean_over_known_targets_alone_and_so_is_its_gradient() 
 
 def test_batches_are_the_same_windows_in_pieces() -> None:
     windows = history().windows(splits().train)
-    pieces = Windows(symbols=np.tile(windows.symbols, 4), positions=np.tile(windows.positions, 4))
+    pieces = TrainingWindows(symbols=np.tile(windows.symbols, 4), positions=np.tile(windows.positions, 4))
     whole = history().gather(pieces)
     parts = list(history().batches(pieces))
     assert len(parts) > 1
@@ -232,13 +234,13 @@ def test_batches_are_the_same_windows_in_pieces() -> None:
 
 def test_a_part_without_a_window_is_refused_by_its_name() -> None:
     with pytest.raises(ConfigurationError, match=r"split early, .* holds no window: each needs 140 bars before it"):
-        history().windows(Part("early", 20080102, 20080401))
+        history().windows(SplitPart("early", 20080102, 20080401))
 
 
 # --- nothing later moves anything earlier
 
 
-MIX = Recipe(calendar="XNYS", scale="mix")
+MIX = StockRecipe(calendar="XNYS", scale="mix")
 """Features, HAR, GARCH and their share: every number that is fitted before a network is."""
 
 
@@ -282,7 +284,7 @@ def test_no_forecast_knows_what_comes_after_its_day(session: int) -> None:
     def forecast(panel: BarPanel) -> FloatArray:
         found = History(panel, model.pipeline)
         position = int(np.searchsorted(panel.sessions, session))
-        windows = Windows(symbols=np.array([0, 1]), positions=np.array([position, position]))
+        windows = TrainingWindows(symbols=np.array([0, 1]), positions=np.array([position, position]))
         return model.engine.values(found.gather(windows).inputs).numpy()
 
     np.testing.assert_allclose(forecast(with_another_future(bars(), session)), forecast(bars()), rtol=0, atol=1e-8)
@@ -292,7 +294,7 @@ def test_no_forecast_knows_what_comes_after_its_day(session: int) -> None:
 
 def test_log_volatility_targets_come_back_as_parkinsons_estimate() -> None:
     target = Target(kind=TargetKind.LOG_VOLATILITY, horizons=(1, 5))
-    found = History(bars(), pipeline_for(bars(), Recipe(calendar="XNYS", target=target)))
+    found = History(bars(), pipeline_for(bars(), StockRecipe(calendar="XNYS", target=target)))
     windows = found.windows(splits().test)
     batch = found.gather(windows)
     one = torch.ones(2, dtype=torch.float64)

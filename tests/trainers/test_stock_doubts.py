@@ -19,7 +19,7 @@ from predictor.features import CovariateFields, default_features
 from predictor.forecaster import Forecaster
 from predictor.networks import LSTMConfig, Target, TargetKind, UnconditionalConfig
 from trainers.loop import Report
-from trainers.stock import Material, Optimisation, Recipe, train
+from trainers.stock import Optimisation, StockRecipe, TrainingMaterial, train
 from trainers.stock.audit.command import audit_command
 from trainers.stock.backtest.command import backtest_command
 from trainers.stock.command import stock
@@ -32,7 +32,7 @@ from trainers.stock.evaluation.command import evaluate_command
 from trainers.stock.fitting import fit_pipeline
 from trainers.stock.tuning.command import tune_stock
 
-RECIPE = Recipe(
+RECIPE = StockRecipe(
     config=LSTMConfig(hidden=4, layers=1),
     target=Target(horizons=(1, 3)),
     encoder_length=10,
@@ -88,7 +88,7 @@ def doubtful(tmp_path_factory: pytest.TempPathFactory) -> Doubtful:
             told.append("epochs")
             yield report
 
-    material = Material(bars(), default_features())
+    material = TrainingMaterial(bars(), default_features())
     train(material, RECIPE, folder / "1", consume=consume, announce=told.append, warn=told.append)
     return Doubtful(folder=folder, told=tuple(told))
 
@@ -194,7 +194,7 @@ def test_an_ensemble_tells_of_doubts_before_its_work_and_its_card_holds_them(
     doubtful: Doubtful, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     other = replace(RECIPE, optimisation=replace(RECIPE.optimisation, seed=1))
-    train(Material(bars(), default_features()), other, tmp_path / "2", consume=iter)
+    train(TrainingMaterial(bars(), default_features()), other, tmp_path / "2", consume=iter)
     out = tmp_path / "joint"
     assert call(ensemble, doubtful.artifact, tmp_path / "2", *doubtful.flags, "--out", out, "--json") == 0
     printed = capsys.readouterr()
@@ -260,7 +260,7 @@ def test_a_symbol_without_a_training_window_is_told_of_and_counts_as_unseen(tmp_
     har = replace(RECIPE, kind="har", config=UnconditionalConfig())
     told: list[str] = []
 
-    made = train(Material(young, default_features()), har, tmp_path / "1", consume=iter, warn=told.append)
+    made = train(TrainingMaterial(young, default_features()), har, tmp_path / "1", consume=iter, warn=told.append)
 
     (line,) = [one for one in told if "no bars enough for a window of the training part" in one]
     assert line.startswith("GOOG: ")

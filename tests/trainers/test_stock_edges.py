@@ -15,10 +15,18 @@ from predictor.errors import ConfigurationError
 from predictor.features import FeatureDefinition, FeatureSet
 from predictor.model import Model
 from predictor.networks import Edges, GraphConfig, Target, WindowNormaliser
-from trainers.progress import Chain
-from trainers.stock import Optimisation, Recipe, train
-from trainers.stock.audit import Depth, audit
-from trainers.stock.backtest import Folder, ModelSource, Tactic, Terms, WalkForwardPlan, artifact_source, backtest
+from trainers.progress import ConsumerChain
+from trainers.stock import Optimisation, StockRecipe, train
+from trainers.stock.audit import AuditBudget, audit
+from trainers.stock.backtest import (
+    BacktestFolder,
+    ModelSource,
+    StrategySettings,
+    TradingTerms,
+    WalkForwardPlan,
+    artifact_source,
+    backtest,
+)
 from trainers.stock.backtest.folds import folds_of
 from trainers.stock.backtest.refits import forecast_refit, refit_job
 from trainers.stock.backtest.run import GIVEN_EDGES, settings_of
@@ -37,15 +45,15 @@ from trainers.stock.evaluation.bound_model import bind_model, calendar_of, last_
 from trainers.stock.evaluation.comparison import overall, pinball
 from trainers.stock.evaluation.evaluate import OURS, EvaluationSettings, evaluate
 from trainers.stock.evaluation.evaluation_set import EvaluationSet
-from trainers.stock.evaluation.seeds import Refitting, refitted_forecasts
+from trainers.stock.evaluation.seeds import SeedRefits, refitted_forecasts
 from trainers.stock.evaluation.seen import unseen_part
-from trainers.stock.training_data import Material
+from trainers.stock.training_data import TrainingMaterial
 
 FloatArray = NDArray[np.float64]
 
 SYMBOLS = ("AAPL", "GOOG", "IBM", "MSFT")
 FEATURES = FeatureSet(observed=(FeatureDefinition("r1", "Log($close / Ref($close, 1))", "return", "log return"),))
-RECIPE = Recipe(
+RECIPE = StockRecipe(
     kind="graph",
     calendar="XNYS",
     config=GraphConfig(hidden=4, heads=1, neighbours=2, frequencies=1, patch=2),
@@ -200,7 +208,7 @@ def given(tmp_path_factory: pytest.TempPathFactory) -> ModelSource:
     """An artifact of a graph that was trained with given edges, on all but the newest year."""
     learnt = graph_bars().until(int(graph_bars().sessions[399]))
     folder = tmp_path_factory.mktemp("given") / "1"
-    train(Material(learnt, FEATURES, NO_SOURCE, GIVEN), RECIPE, folder, consume=Chain())
+    train(TrainingMaterial(learnt, FEATURES, NO_SOURCE, GIVEN), RECIPE, folder, consume=ConsumerChain())
     return artifact_source(folder, "cpu")
 
 
@@ -222,8 +230,8 @@ def test_an_artifact_tells_that_its_edges_were_given_and_holds_them(given: Model
 
 
 def test_edges_from_returns_are_not_those_of_another_training(tmp_path: Path) -> None:
-    material = Material(graph_bars().last(300), FEATURES)
-    made = train(material, RECIPE, tmp_path / "1", consume=Chain())
+    material = TrainingMaterial(graph_bars().last(300), FEATURES)
+    made = train(material, RECIPE, tmp_path / "1", consume=ConsumerChain())
     assert made.card["edges"] == {"source": "training returns"}
     assert artifact_source(made.folder, "cpu").given_edges(SYMBOLS) is None
 
@@ -234,10 +242,10 @@ def test_edges_among_other_symbols_lead_to_the_same_stocks() -> None:
     assert found.weights.tolist() == [[3.0, 0.0], [0.0, 0.0], [-2.0, 1.0], [0.0, 0.0]]
 
 
-def refitting_of(source: ModelSource) -> Refitting:
+def refitting_of(source: ModelSource) -> SeedRefits:
     """The recipe again, with the edges that the artifact was given."""
     assert source.standing is not None
-    return Refitting(
+    return SeedRefits(
         bars=graph_bars(),
         features=FEATURES,
         recipe=source.known_recipe(),
@@ -252,15 +260,17 @@ def test_the_same_seed_again_with_the_given_edges_is_the_artifact_again(given: M
     reading = bind_model(model_of(given), graph_bars())
     windows = reading.windows(refitting.splits.test)
     ours = reading.forecasts(windows).calibrated
-    again = refitted_forecasts(refitting, recipe.optimisation.seed, windows, Chain())
+    again = refitted_forecasts(refitting, recipe.optimisation.seed, windows, ConsumerChain())
     np.testing.assert_allclose(again, ours, rtol=0, atol=1e-7)
-    other = refitted_forecasts(replace(refitting, edges=None), recipe.optimisation.seed, windows, Chain())
+    other = refitted_forecasts(replace(refitting, edges=None), recipe.optimisation.seed, windows, ConsumerChain())
     assert np.abs(other - ours).max() > 1e-5
 
 
 def test_the_other_seeds_of_an_evaluation_have_the_given_edges(given: ModelSource) -> None:
     model, refitting = model_of(given), refitting_of(given)
-    found = evaluate(model, graph_bars(), EvaluationSettings(seeds=2, device="cpu"), consume=Chain(), announce=unheard)
+    found = evaluate(
+        model, graph_bars(), EvaluationSettings(seeds=2, device="cpu"), consume=ConsumerChain(), announce=unheard
+    )
     assert found.seeds is not None
     (ours,) = [row.mean.value for row in found.rows if row.name == OURS]
     other = 2 * found.seeds.mean.mean - ours
@@ -272,7 +282,7 @@ def test_the_other_seeds_of_an_evaluation_have_the_given_edges(given: ModelSourc
     def loss(edges: Edges | None) -> float:
         """Of the other seed, trained again with these edges."""
         assert found.seeds is not None
-        made = refitted_forecasts(replace(refitting, edges=edges), found.seeds.seeds[1], windows, Chain())
+        made = refitted_forecasts(replace(refitting, edges=edges), found.seeds.seeds[1], windows, ConsumerChain())
         return float(np.nanmean(overall(judged, pinball(judged, made))))
 
     assert other == pytest.approx(loss(GIVEN), abs=1e-12)
@@ -282,11 +292,18 @@ def test_the_other_seeds_of_an_evaluation_have_the_given_edges(given: ModelSourc
 def test_an_audit_trains_on_shuffled_labels_with_the_given_edges(given: ModelSource, tmp_path: Path) -> None:
     """Two artifacts that differ in their edges alone: their recipe, trained again without them, would be one model."""
     learnt = graph_bars().until(int(graph_bars().sessions[399]))
-    train(Material(learnt, FEATURES), RECIPE, tmp_path / "1", consume=Chain())
+    train(TrainingMaterial(learnt, FEATURES), RECIPE, tmp_path / "1", consume=ConsumerChain())
 
     def shuffled(source: ModelSource) -> float:
-        depth = Depth(sessions=1, permutations=1, epochs=3)
-        found = audit(source, graph_bars(), terms=Terms(horizon=3), tactic=Tactic(), depth=depth, announce=unheard)
+        depth = AuditBudget(sessions=1, permutations=1, epochs=3)
+        found = audit(
+            source,
+            graph_bars(),
+            terms=TradingTerms(horizon=3),
+            tactic=StrategySettings(),
+            depth=depth,
+            announce=unheard,
+        )
         return found.permutation.permuted[0]
 
     assert abs(shuffled(given) - shuffled(artifact_source(tmp_path / "1", "cpu"))) > 1e-9
@@ -299,8 +316,8 @@ def unheard(_stage: str) -> None:
 def test_every_fold_of_a_backtest_has_the_given_edges_and_says_so(given: ModelSource, tmp_path: Path) -> None:
     bars = graph_bars()
     plan = WalkForwardPlan(start=int(bars.sessions[500]), end=int(bars.sessions[520]), refit=30)
-    terms, folder = Terms(horizon=3), Folder(path=tmp_path / "backtest")
-    found = backtest(given, bars, plan, terms=terms, tactic=Tactic(), folder=folder)
+    terms, folder = TradingTerms(horizon=3), BacktestFolder(path=tmp_path / "backtest")
+    found = backtest(given, bars, plan, terms=terms, tactic=StrategySettings(), folder=folder)
     assert GIVEN_EDGES in found.notes
     (fold,) = folds_of(bars.sessions, plan)
     kept = ForecastStore(folder.path, settings_of(given, bars, plan), resume=True).read(fold)

@@ -23,14 +23,14 @@ from predictor.cli import run
 from predictor.errors import ArtifactError, ConfigurationError
 from predictor.forecaster import Forecaster
 from predictor.networks import Target
-from trainers.stock.data import NO_SOURCE, Windows
+from trainers.stock.data import NO_SOURCE, TrainingWindows
 from trainers.stock.ensembles import JoinedEnsemble, join
 from trainers.stock.ensembles.command import ensemble, named
 from trainers.stock.ensembles.join import common_splits
 from trainers.stock.evaluation.baselines import SCALED, BaselineModel, BaselinePlan, FittedBaseline
-from trainers.stock.evaluation.baselines.baseline import Sample
-from trainers.stock.evaluation.bound_model import Members
-from trainers.stock.splits import Part, Splits, SplitShares
+from trainers.stock.evaluation.baselines.baseline import BaselineSample
+from trainers.stock.evaluation.bound_model import EnsembleMembers
+from trainers.stock.splits import DataSplits, SplitPart, SplitShares
 
 OURS = "this ensemble"
 
@@ -41,12 +41,12 @@ def bars() -> BarPanel:
 
 
 @pytest.fixture(scope="module")
-def splits(bars: BarPanel) -> Splits:
-    return Splits.by_shares(bars.sessions, SplitShares())
+def splits(bars: BarPanel) -> DataSplits:
+    return DataSplits.by_shares(bars.sessions, SplitShares())
 
 
 @pytest.fixture(scope="module")
-def folders(tmp_path_factory: pytest.TempPathFactory, splits: Splits) -> dict[str, Path]:
+def folders(tmp_path_factory: pytest.TempPathFactory, splits: DataSplits) -> dict[str, Path]:
     """Members that differ in network, features and encoder length, made from the same splits."""
     folder = tmp_path_factory.mktemp("members")
     long = artifact_of("lstm", encoder_length=60, features=(0, 1, 2))
@@ -85,7 +85,7 @@ def test_the_members_come_along_unchanged(joined: JoinedEnsemble, folders: dict[
 
 
 def test_the_offsets_make_each_quantile_hold_on_the_common_calibration_part(
-    stored: StoredEnsemble, folders: dict[str, Path], bars: BarPanel, splits: Splits
+    stored: StoredEnsemble, folders: dict[str, Path], bars: BarPanel, splits: DataSplits
 ) -> None:
     below = _share_below(stored, folders, bars, splits.calibration)
     np.testing.assert_allclose(below[:, [0, 2]], np.tile([0.1, 0.9], (4, 1)), atol=0.02)
@@ -98,7 +98,7 @@ def test_the_offsets_differ_from_none_and_leave_the_median(stored: StoredEnsembl
 
 
 def test_the_test_part_moves_no_number(
-    stored: StoredEnsemble, folders: dict[str, Path], bars: BarPanel, splits: Splits, tmp_path: Path
+    stored: StoredEnsemble, folders: dict[str, Path], bars: BarPanel, splits: DataSplits, tmp_path: Path
 ) -> None:
     cut = bars.sessions >= splits.test.first
     changed = replace(bars, **{name: np.where(cut, 3 * getattr(bars, name), getattr(bars, name)) for name in PRICES})
@@ -122,7 +122,7 @@ def test_the_card_scores_the_ensemble_and_its_members(joined: JoinedEnsemble) ->
 
 
 def test_its_baselines_know_all_that_any_member_has_seen(
-    bars: BarPanel, splits: Splits, folders: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    bars: BarPanel, splits: DataSplits, folders: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The other member was calibrated on a month more, which the ensemble's own offsets may not use."""
     place = int(np.searchsorted(bars.sessions, splits.calibration.last)) + 20
@@ -134,7 +134,7 @@ def test_its_baselines_know_all_that_any_member_has_seen(
     short = _saved(tmp_path / "short" / "1", artifact_of("gru", encoder_length=20, features=(2, 3), seed=3), later)
     fitted_on: list[int] = []
 
-    def noting(sample: Sample) -> FittedBaseline:
+    def noting(sample: BaselineSample) -> FittedBaseline:
         fitted_on.append(sample.part.last)
         return SCALED.estimator(sample)
 
@@ -146,7 +146,7 @@ def test_its_baselines_know_all_that_any_member_has_seen(
     assert fitted_on == [splits.train.last, later.calibration.last]
 
 
-def test_the_card_says_which_days_it_rests_on(joined: JoinedEnsemble, splits: Splits) -> None:
+def test_the_card_says_which_days_it_rests_on(joined: JoinedEnsemble, splits: DataSplits) -> None:
     found = {split.name: (split.first, split.last) for split in joined.summary.splits}
     assert found == {part.name: (part.first, part.last) for part in splits.parts}
 
@@ -182,11 +182,11 @@ def test_test_days_that_another_member_was_calibrated_on_are_refused() -> None:
 
 
 def test_windows_are_those_that_every_member_can_forecast(
-    bars: BarPanel, splits: Splits, folders: dict[str, Path]
+    bars: BarPanel, splits: DataSplits, folders: dict[str, Path]
 ) -> None:
     """The long reader needs more bars before its first window."""
     models = {name: small_model(artifact.load(folder).artifact) for name, folder in folders.items()}
-    members = Members.over(bars, models, NO_SOURCE)
+    members = EnsembleMembers.over(bars, models, NO_SOURCE)
     counts = {name: len(history.windows(splits.train)) for name, history in members.histories.items()}
     assert counts["long"] < counts["short"]
     windows = members.windows(splits.train)
@@ -199,11 +199,11 @@ def test_it_is_judged_by_the_ranking_that_it_serves(tmp_path: Path) -> None:
     folders = {str(seed): save_artifact(tmp_path / str(seed), artifact_of("graph", seed=seed)) for seed in (0, 1)}
     folder = save_ensemble(tmp_path / "joint" / "1", folders)
     manifest = artifact.load_ensemble(folder).manifest
-    members = Members.over(
+    members = EnsembleMembers.over(
         bars, {name: small_model(artifact.load(one).artifact) for name, one in folders.items()}, NO_SOURCE
     )
     day = len(bars.sessions) - 25
-    windows = Windows(symbols=np.arange(len(UNIVERSE)), positions=np.full(len(UNIVERSE), day))
+    windows = TrainingWindows(symbols=np.arange(len(UNIVERSE)), positions=np.full(len(UNIVERSE), day))
     judged = members.joined(manifest, windows, members.forecasts(windows)).scores
     with Forecaster.load(folder) as forecaster:
         served = forecaster.predict(bars.until(int(bars.sessions[day]))).scores
@@ -213,11 +213,11 @@ def test_it_is_judged_by_the_ranking_that_it_serves(tmp_path: Path) -> None:
 # --- refusals
 
 
-def _other_lag(splits: Splits) -> Artifact:
+def _other_lag(splits: DataSplits) -> Artifact:
     return _with_splits(artifact_of(target=Target(lag=1)), splits)
 
 
-def _without_splits(_: Splits) -> Artifact:
+def _without_splits(_: DataSplits) -> Artifact:
     return artifact_of(seed=9)
 
 
@@ -229,11 +229,11 @@ def _without_splits(_: Splits) -> Artifact:
     ],
 )
 def test_a_member_that_does_not_belong_is_refused(
-    make: Callable[[Splits], Artifact],
+    make: Callable[[DataSplits], Artifact],
     error: type[Exception],
     cause: str,
     bars: BarPanel,
-    splits: Splits,
+    splits: DataSplits,
     folders: dict[str, Path],
     tmp_path: Path,
 ) -> None:
@@ -267,7 +267,7 @@ def test_an_ensemble_is_never_overwritten(joined: JoinedEnsemble, bars: BarPanel
 
 
 def test_bars_without_the_test_part_are_refused(
-    bars: BarPanel, splits: Splits, folders: dict[str, Path], tmp_path: Path
+    bars: BarPanel, splits: DataSplits, folders: dict[str, Path], tmp_path: Path
 ) -> None:
     with pytest.raises(ConfigurationError, match="split test"):
         join(bars.until(splits.calibration.last), folders, tmp_path / "1")
@@ -298,25 +298,27 @@ def test_the_command_writes_what_it_made_as_json(
 PRICES = ("open", "high", "low", "close", "adj_close")
 
 
-def _share_below(stored: StoredEnsemble, folders: dict[str, Path], bars: BarPanel, part: Part) -> NDArray[np.float64]:
+def _share_below(
+    stored: StoredEnsemble, folders: dict[str, Path], bars: BarPanel, part: SplitPart
+) -> NDArray[np.float64]:
     """[H, Q] how often outcomes fell to or below each quantile."""
     models = {name: small_model(artifact.load(folder).artifact) for name, folder in folders.items()}
-    members = Members.over(bars, models, NO_SOURCE)
+    members = EnsembleMembers.over(bars, models, NO_SOURCE)
     windows = members.windows(part)
     values = members.joined(stored.manifest, windows, members.forecasts(windows)).calibrated
     return (members.first.outcomes(windows)[..., None] <= values).mean(axis=0)
 
 
-def _saved(folder: Path, made: Artifact, splits: Splits) -> Path:
+def _saved(folder: Path, made: Artifact, splits: DataSplits) -> Path:
     return save_artifact(folder, _with_splits(made, splits))
 
 
-def _with_splits(made: Artifact, splits: Splits) -> Artifact:
+def _with_splits(made: Artifact, splits: DataSplits) -> Artifact:
     told = {part.name: {"first": part.first, "last": part.last, "windows": 1} for part in splits.parts}
     return replace(made, manifest=replace(made.manifest, card={"splits": told}))
 
 
-def _days(*last_years: int) -> Splits:
+def _days(*last_years: int) -> DataSplits:
     """Four parts of whole years from 2000 on, by the last year of each."""
     first = (2000, *(year + 1 for year in last_years))
-    return Splits.by_dates([(a * 10_000 + 101, b * 10_000 + 1231) for a, b in zip(first, last_years, strict=False)])
+    return DataSplits.by_dates([(a * 10_000 + 101, b * 10_000 + 1231) for a, b in zip(first, last_years, strict=False)])

@@ -23,32 +23,32 @@ from predictor.errors import ArtifactError, ConfigurationError, InSampleError
 from predictor.features import default_features
 from predictor.golden import LONG_AFTER
 from predictor.instance import Instance
-from predictor.model import Ensemble, Identity, Model, output_map
+from predictor.model import Ensemble, Model, ModelIdentity, output_map
 from predictor.networks import LSTMConfig, Target, TargetKind, WindowNormaliser
 from predictor.registry import Runtime, load_single
 from trainers.loop import Report
-from trainers.stock import Optimisation, Recipe, Trained, train
+from trainers.stock import Optimisation, StockRecipe, TrainingResult, train
 from trainers.stock.backtest.refits import assembled
 from trainers.stock.data import History
-from trainers.stock.evaluation.baselines import SCALED, BaselineModel, BaselinePlan, Fit, FittedBaseline
-from trainers.stock.evaluation.baselines.baseline import Sample
+from trainers.stock.evaluation.baselines import SCALED, BaselineModel, BaselinePlan, FitScope, FittedBaseline
+from trainers.stock.evaluation.baselines.baseline import BaselineSample
 from trainers.stock.evaluation.baselines.quantiles import ZERO_RETURN
 from trainers.stock.evaluation.bound_model import bind_model
 from trainers.stock.evaluation.calibration import ForecastWindows, adaptive_forecasts
 from trainers.stock.evaluation.command import evaluate_command
 from trainers.stock.evaluation.evaluate import OURS, EvaluationSettings, evaluate
-from trainers.stock.evaluation.evaluation import Evaluation
+from trainers.stock.evaluation.evaluation import ModelEvaluation
 from trainers.stock.evaluation.evaluation_set import EvaluationSet
 from trainers.stock.evaluation.forecasts import forecasts_of
-from trainers.stock.evaluation.scores import Role, score
+from trainers.stock.evaluation.scores import ScoreRole, score
 from trainers.stock.evaluation.seen import splits_of, unseen_part
-from trainers.stock.splits import Part
-from trainers.stock.training_data import Material
+from trainers.stock.splits import SplitPart
+from trainers.stock.training_data import TrainingMaterial
 
 FloatArray = NDArray[np.float64]
 
 COLUMNS = ("open", "high", "low", "close", "volume", "adj_close")
-RECIPE = Recipe(
+RECIPE = StockRecipe(
     calendar="XNYS",
     config=LSTMConfig(hidden=4, layers=1),
     target=Target(horizons=(1, 3)),
@@ -85,25 +85,27 @@ def unheard(_stage: str) -> None:
     """Nobody listens."""
 
 
-def trained_into(folder: Path, recipe: Recipe = RECIPE) -> Trained:
-    return train(Material(bars(), default_features()), recipe, folder / "1", consume=unwatched)
+def trained_into(folder: Path, recipe: StockRecipe = RECIPE) -> TrainingResult:
+    return train(TrainingMaterial(bars(), default_features()), recipe, folder / "1", consume=unwatched)
 
 
 @pytest.fixture(scope="module")
-def trained(tmp_path_factory: pytest.TempPathFactory) -> Trained:
+def trained(tmp_path_factory: pytest.TempPathFactory) -> TrainingResult:
     return trained_into(tmp_path_factory.mktemp("trained"))
 
 
-def loaded(made: Trained) -> Model:
+def loaded(made: TrainingResult) -> Model:
     return load_single(made.folder, ("tiny", 1), Runtime(device=torch.device("cpu"), max_rows=256))
 
 
-def evaluated(made: Trained, panel: BarPanel | None = None, wanted: EvaluationSettings = ALONE) -> Evaluation:
+def evaluated(
+    made: TrainingResult, panel: BarPanel | None = None, wanted: EvaluationSettings = ALONE
+) -> ModelEvaluation:
     return evaluate(loaded(made), panel or bars(), wanted, consume=unwatched, announce=unheard)
 
 
 @pytest.fixture(scope="module")
-def found(trained: Trained) -> Evaluation:
+def found(trained: TrainingResult) -> ModelEvaluation:
     return evaluated(trained, wanted=replace(ALONE, adaptive=True))
 
 
@@ -133,7 +135,7 @@ def place(session: int) -> int:
 # --- what comes out
 
 
-def test_the_model_and_all_baselines_stand_in_one_table_best_first(found: Evaluation) -> None:
+def test_the_model_and_all_baselines_stand_in_one_table_best_first(found: ModelEvaluation) -> None:
     assert {row.name for row in found.rows} == {
         OURS,
         "zero return",
@@ -141,7 +143,7 @@ def test_the_model_and_all_baselines_stand_in_one_table_best_first(found: Evalua
         "60-day empirical quantiles, calibrated",
         *(f"{name}, {fit}" for name in FITTED for fit in ("calibrated", "refitted")),
     }
-    assert {row.fit for row in found.rows if row.role is Role.BASELINE} == set(Fit)
+    assert {row.fit for row in found.rows if row.role is ScoreRole.BASELINE} == set(FitScope)
     means = [row.mean.value for row in found.rows]
     assert means == sorted(means)
     assert [row.baseline for row in found.comparisons] == [row.name for row in found.rows if row.name != OURS]
@@ -152,14 +154,14 @@ def test_the_model_and_all_baselines_stand_in_one_table_best_first(found: Evalua
     assert f"that of the best of 17 baselines, {found.skill.baseline}; improvement" in found.skill.sentence
 
 
-def test_the_first_day_that_is_judged_is_the_one_after_the_last_label_that_was_seen(found: Evaluation) -> None:
+def test_the_first_day_that_is_judged_is_the_one_after_the_last_label_that_was_seen(found: ModelEvaluation) -> None:
     assert found.days.seen_until == LAST_SEEN
     assert found.days.first == FIRST_ALLOWED
     assert found.days.last == int(bars().sessions[-1 - RECIPE.target.reach])
     assert found.days.windows == 2 * found.days.days
 
 
-def test_every_number_is_json(found: Evaluation) -> None:
+def test_every_number_is_json(found: ModelEvaluation) -> None:
     told = json.loads(json.dumps(found.to_json(), allow_nan=False))
     assert told["sentence"] == found.skill.sentence
     assert told["target"] == {"kind": "log-return", "lag": 0, "horizons": [1, 3]}
@@ -178,10 +180,10 @@ def test_every_number_is_json(found: Evaluation) -> None:
     }
 
 
-def test_forecasts_are_those_that_are_served_on_each_day(trained: Trained) -> None:
+def test_forecasts_are_those_that_are_served_on_each_day(trained: TrainingResult) -> None:
     model = loaded(trained)
     history = History(bars(), model.pipeline)
-    windows = history.windows(Part("test", 20120904, 20121130))
+    windows = history.windows(SplitPart("test", 20120904, 20121130))
     ours = forecasts_of(model.engine, output_map(model.manifest), history, windows)
     for row in (0, 31):
         day, symbol = int(bars().sessions[windows.positions[row]]), int(windows.symbols[row])
@@ -190,7 +192,7 @@ def test_forecasts_are_those_that_are_served_on_each_day(trained: Trained) -> No
     assert (ours.raw != ours.calibrated).any()
 
 
-def test_no_forecast_moves_when_later_bars_change(trained: Trained) -> None:
+def test_no_forecast_moves_when_later_bars_change(trained: TrainingResult) -> None:
     model = loaded(trained)
     day = place(20121001)
     columns = {name: np.array(getattr(bars(), name)) for name in COLUMNS}
@@ -203,12 +205,14 @@ def test_no_forecast_moves_when_later_bars_change(trained: Trained) -> None:
 
 def _forecasts(model: Model, panel: BarPanel, until: int) -> FloatArray:
     history = History(panel, model.pipeline)
-    windows = history.windows(Part("test", FIRST_ALLOWED, int(panel.sessions[-1])))
+    windows = history.windows(SplitPart("test", FIRST_ALLOWED, int(panel.sessions[-1])))
     chosen = panel.sessions[windows.positions] <= until
     return forecasts_of(model.engine, output_map(model.manifest), history, windows).calibrated[chosen]
 
 
-def test_offsets_and_adaptive_offsets_are_compared_with_none_and_show_their_effective_blocks(found: Evaluation) -> None:
+def test_offsets_and_adaptive_offsets_are_compared_with_none_and_show_their_effective_blocks(
+    found: ModelEvaluation,
+) -> None:
     made, days = found.calibration, 126
     assert made.adaptive is not None
     assert made.adaptive_gain is not None
@@ -223,20 +227,20 @@ def test_offsets_and_adaptive_offsets_are_compared_with_none_and_show_their_effe
             assert gain.value == pytest.approx(1 - after.winkler.value / before.winkler.value)
 
 
-def test_adaptive_offsets_walk_on_from_the_calibration_part(trained: Trained, found: Evaluation) -> None:
+def test_adaptive_offsets_walk_on_from_the_calibration_part(trained: TrainingResult, found: ModelEvaluation) -> None:
     model = loaded(trained)
     reading = bind_model(model, bars())
-    test = Part("test", int(bars().sessions[place(FIRST_ALLOWED) + 1]), int(bars().sessions[-1]))
+    test = SplitPart("test", int(bars().sessions[place(FIRST_ALLOWED) + 1]), int(bars().sessions[-1]))
     seen, asked = (
         ForecastWindows(windows=windows, forecasts=reading.forecasts(windows))
         for windows in map(reading.windows, (splits_of(trained.card).calibration, test))
     )
     moved = adaptive_forecasts(reading.history, seen, asked, model.manifest.quantiles)
     judged = EvaluationSet.of(reading.history, asked.windows, model.manifest.quantiles)
-    assert found.calibration.adaptive == score(judged, moved, name="adaptive", role=Role.VARIANT)
+    assert found.calibration.adaptive == score(judged, moved, name="adaptive", role=ScoreRole.VARIANT)
 
 
-def test_skill_is_that_of_the_forecasts_as_they_are_served_over_the_best_baseline(found: Evaluation) -> None:
+def test_skill_is_that_of_the_forecasts_as_they_are_served_over_the_best_baseline(found: ModelEvaluation) -> None:
     means = {row.name: row.mean.value for row in found.rows}
     assert found.skill.baseline == min(means.keys() - {OURS}, key=lambda name: means[name])
     assert found.skill.improvement.value == pytest.approx(1 - means[OURS] / means[found.skill.baseline])
@@ -244,7 +248,7 @@ def test_skill_is_that_of_the_forecasts_as_they_are_served_over_the_best_baselin
         assert one.improvement.value == pytest.approx(1 - means[OURS] / means[one.baseline])
 
 
-def test_the_card_of_a_training_tells_winkler_scores_before_and_after_its_offsets(trained: Trained) -> None:
+def test_the_card_of_a_training_tells_winkler_scores_before_and_after_its_offsets(trained: TrainingResult) -> None:
     told = Record(trained.card, "card").record("conformal")
     before, after = told.numbers("winkler_before"), told.numbers("winkler_after")
     assert len(before) == len(after) == len(told.numbers("effective_samples")) == 2
@@ -252,7 +256,7 @@ def test_the_card_of_a_training_tells_winkler_scores_before_and_after_its_offset
     assert all(0 < share < 1 for share in (*told.numbers("band_coverage_before"), *told.numbers("band_coverage_after")))
 
 
-def test_each_symbol_is_judged_on_its_own_windows(found: Evaluation) -> None:
+def test_each_symbol_is_judged_on_its_own_windows(found: ModelEvaluation) -> None:
     assert [row.symbol for row in found.by_symbol] == ["AAPL", "GOOG"]
     ours = next(row for row in found.rows if row.name == OURS)
     assert np.mean([row.mean.value for row in found.by_symbol]) == pytest.approx(ours.mean.value)
@@ -271,7 +275,7 @@ def test_volatility_has_qlike_and_its_own_baselines(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("few_baselines")
-def test_other_seeds_are_the_same_recipe_on_the_same_splits(trained: Trained, tmp_path: Path) -> None:
+def test_other_seeds_are_the_same_recipe_on_the_same_splits(trained: TrainingResult, tmp_path: Path) -> None:
     found = evaluated(trained, wanted=EvaluationSettings(seeds=2))
     other = replace(RECIPE, optimisation=replace(RECIPE.optimisation, seed=1))
     alone = evaluated(trained_into(tmp_path, other))
@@ -297,12 +301,12 @@ def ensemble_of(*members: Model) -> Ensemble:
         card={"splits": first.card["splits"]},
     )
     named = {f"m{k}": member for k, member in enumerate(members)}
-    return Ensemble(Identity(name="joint", version=1, weights_hash=""), manifest, named)
+    return Ensemble(ModelIdentity(name="joint", version=1, weights_hash=""), manifest, named)
 
 
 @pytest.mark.usefixtures("few_baselines")
 def test_an_ensemble_is_judged_by_the_mean_of_its_members_and_has_no_other_seeds(
-    trained: Trained, tmp_path: Path
+    trained: TrainingResult, tmp_path: Path
 ) -> None:
     longer = trained_into(tmp_path, replace(RECIPE, encoder_length=12))
     joint = ensemble_of(loaded(trained), loaded(longer))
@@ -311,7 +315,7 @@ def test_an_ensemble_is_judged_by_the_mean_of_its_members_and_has_no_other_seeds
     assert found.notes[-1] == "an ensemble has no recipe, so it is not trained from other seeds"
     assert found.calibration.effective_blocks == (120.0, 40.0)
     reading = bind_model(joint, bars())
-    windows = reading.windows(Part("test", 20120904, 20121130))
+    windows = reading.windows(SplitPart("test", 20120904, 20121130))
     said = reading.forecasts(windows)
     day, symbol = int(bars().sessions[windows.positions[9]]), int(windows.symbols[9])
     served = joint.forecast([joint.prepare(Instance(input=bars().until(day)), LONG_AFTER)])[0]
@@ -319,7 +323,7 @@ def test_an_ensemble_is_judged_by_the_mean_of_its_members_and_has_no_other_seeds
     assert (said.raw[..., 0] > said.calibrated[..., 0]).all()
 
 
-def calibrated_until(made: Trained, session: int) -> Model:
+def calibrated_until(made: TrainingResult, session: int) -> Model:
     """The model, had its calibration part ended with this session."""
     stored = load(made.folder).artifact
     splits = Record(stored.manifest.card, "card").json("splits")
@@ -335,7 +339,7 @@ def calibrated_until(made: Trained, session: int) -> Model:
     return assembled(replace(stored, manifest=manifest))
 
 
-def test_an_ensemble_has_seen_what_any_of_its_members_was_calibrated_on(trained: Trained) -> None:
+def test_an_ensemble_has_seen_what_any_of_its_members_was_calibrated_on(trained: TrainingResult) -> None:
     """Its own calibration part is what the members share, which ends before that of the later one."""
     joint = ensemble_of(loaded(trained), calibrated_until(trained, 20121031))
     with pytest.raises(InSampleError, match=r"seen labels up to 2012-10-31.*first allowed decision day is 2012-11-01"):
@@ -348,7 +352,7 @@ class Watched:
     def __init__(self) -> None:
         self.fitted_on: list[tuple[int, int]] = []
 
-    def estimate(self, sample: Sample) -> FittedBaseline:
+    def estimate(self, sample: BaselineSample) -> FittedBaseline:
         self.fitted_on.append((sample.part.first, sample.part.last))
         return SCALED.estimator(sample)
 
@@ -365,7 +369,7 @@ def watched(monkeypatch: pytest.MonkeyPatch) -> Watched:
 
 
 def test_baselines_are_fitted_on_the_artifacts_training_part_and_on_all_that_it_has_seen(
-    trained: Trained, watched: Watched
+    trained: TrainingResult, watched: Watched
 ) -> None:
     splits = splits_of(trained.card)
     evaluated(trained)
@@ -378,7 +382,7 @@ def test_a_training_fits_its_baselines_on_the_same_parts(watched: Watched, tmp_p
 
 
 def test_compared_with_an_ensemble_they_know_what_any_of_its_members_has_seen(
-    trained: Trained, watched: Watched
+    trained: TrainingResult, watched: Watched
 ) -> None:
     joint = ensemble_of(loaded(trained), calibrated_until(trained, 20121031))
     evaluate(joint, bars(), replace(ALONE, start=20121101), consume=unwatched, announce=unheard)
@@ -397,7 +401,7 @@ def test_compared_with_an_ensemble_they_know_what_any_of_its_members_has_seen(
     ],
 )
 def test_invalid_decision_days_are_refused(
-    trained: Trained, start: int | None, end: int | None, error: type[Exception], message: str
+    trained: TrainingResult, start: int | None, end: int | None, error: type[Exception], message: str
 ) -> None:
     with pytest.raises(error, match=message):
         evaluated(trained, wanted=replace(ALONE, start=start, end=end))
@@ -413,20 +417,20 @@ def test_invalid_decision_days_are_refused(
     ],
 )
 def test_a_symbol_with_incomplete_bars_is_noted(
-    trained: Trained, first: int, last: int | None, value: float, note: str
+    trained: TrainingResult, first: int, last: int | None, value: float, note: str
 ) -> None:
     found = evaluated(trained, changed(bars(), 1, slice(place(first), None if last is None else place(last)), value))
     assert note in found.notes
     json.dumps(found.to_json(), allow_nan=False)
 
 
-def test_bars_of_the_training_alone_are_refused_with_the_first_day_that_is_allowed(trained: Trained) -> None:
+def test_bars_of_the_training_alone_are_refused_with_the_first_day_that_is_allowed(trained: TrainingResult) -> None:
     with pytest.raises(InSampleError, match=r"bars end on 2012-08-27.*first allowed decision day is 2012-08-28"):
         evaluated(trained, bars().until(LAST_SEEN))
 
 
 @pytest.mark.usefixtures("few_baselines")
-def test_a_start_and_an_end_bound_the_decision_days(trained: Trained) -> None:
+def test_a_start_and_an_end_bound_the_decision_days(trained: TrainingResult) -> None:
     found = evaluated(trained, wanted=replace(ALONE, start=20120915, end=20121015))
     assert (found.days.first, found.days.last) == (20120917, 20121015)
 
@@ -434,26 +438,26 @@ def test_a_start_and_an_end_bound_the_decision_days(trained: Trained) -> None:
 @pytest.mark.parametrize(
     ("sessions", "message"), [(1, "have no outcome of a decision"), (3, "has no room for a target")]
 )
-def test_a_horizon_longer_than_what_is_left_is_refused(trained: Trained, sessions: int, message: str) -> None:
+def test_a_horizon_longer_than_what_is_left_is_refused(trained: TrainingResult, sessions: int, message: str) -> None:
     with pytest.raises(ConfigurationError, match=message):
         evaluated(trained, bars().until(int(bars().sessions[place(FIRST_ALLOWED) + sessions - 1])))
 
 
 @pytest.mark.usefixtures("few_baselines")
-def test_a_horizon_as_long_as_what_is_left_is_judged_on_one_day(trained: Trained) -> None:
+def test_a_horizon_as_long_as_what_is_left_is_judged_on_one_day(trained: TrainingResult) -> None:
     found = evaluated(trained, bars().until(int(bars().sessions[place(FIRST_ALLOWED) + 3])))
     assert found.days.days == 1
     assert found.skill.sentence.startswith("No skill shown: the test split is 99 days too short")
 
 
-def test_prices_that_never_move_are_refused(trained: Trained) -> None:
+def test_prices_that_never_move_are_refused(trained: TrainingResult) -> None:
     flat = changed(changed(bars(), 0, slice(place(20120401), None), 100.0), 1, slice(place(20120401), None), 50.0)
     with pytest.raises(ConfigurationError, match="every outcome 1 sessions ahead is 0 on the evaluated days"):
         evaluated(trained, flat)
 
 
 @pytest.mark.usefixtures("few_baselines")
-def test_a_delisted_stock_is_judged_up_to_its_last_outcomes(trained: Trained) -> None:
+def test_a_delisted_stock_is_judged_up_to_its_last_outcomes(trained: TrainingResult) -> None:
     last = place(20121130)
     found = evaluated(trained, changed(bars(), 1, slice(last + 1, None), np.nan))
     apple, google = found.by_symbol
@@ -461,7 +465,7 @@ def test_a_delisted_stock_is_judged_up_to_its_last_outcomes(trained: Trained) ->
     assert any(note.startswith("GOOG has no bar after 2012-11-30") for note in found.notes)
 
 
-def test_bars_without_the_training_part_are_refused(trained: Trained) -> None:
+def test_bars_without_the_training_part_are_refused(trained: TrainingResult) -> None:
     with pytest.raises(
         ConfigurationError, match=r"begin on 2012-01-03, after the training part.*give bars that include it"
     ):
@@ -469,13 +473,13 @@ def test_bars_without_the_training_part_are_refused(trained: Trained) -> None:
 
 
 @pytest.mark.usefixtures("few_baselines")
-def test_bars_from_before_the_models_calendar_change_none_of_its_scores(trained: Trained) -> None:
+def test_bars_from_before_the_models_calendar_change_none_of_its_scores(trained: TrainingResult) -> None:
     longer, own = evaluated(trained, bokeh_panel("AAPL", "GOOG").last(1400)), evaluated(trained)
     assert longer.days == own.days
     assert longer.calibration == own.calibration
 
 
-def test_a_bar_on_no_session_of_the_calendar_is_refused(trained: Trained) -> None:
+def test_a_bar_on_no_session_of_the_calendar_is_refused(trained: TrainingResult) -> None:
     sessions = bars().sessions.copy()
     sessions[place(20121224)] = 20121225
     with pytest.raises(ConfigurationError, match=r"XNYS held no session on \[20121225\]"):
@@ -488,7 +492,9 @@ def test_a_card_without_splits_is_refused() -> None:
 
 
 @pytest.mark.parametrize("lag", [0, 1])
-def test_the_part_that_is_judged_holds_the_targets_of_the_first_allowed_decision(trained: Trained, lag: int) -> None:
+def test_the_part_that_is_judged_holds_the_targets_of_the_first_allowed_decision(
+    trained: TrainingResult, lag: int
+) -> None:
     target = Target(horizons=(1, 3), lag=lag)
     part = unseen_part(bars().sessions, LAST_SEEN, target, loaded(trained).pipeline.calendar)
     assert part.first == int(bars().sessions[place(FIRST_ALLOWED) + lag + 1])
@@ -522,7 +528,7 @@ def call(*arguments: str | Path) -> int:
 
 
 def test_the_command_shows_every_table(
-    trained: Trained, bars_file: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    trained: TrainingResult, bars_file: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "120")
     assert call(trained.folder, "--bars", bars_file, "--seeds", "2", "--aci") == 0
@@ -544,7 +550,7 @@ def test_the_command_shows_every_table(
 
 
 @pytest.mark.usefixtures("few_baselines")
-def test_the_command_writes_a_report_too(trained: Trained, bars_file: Path, tmp_path: Path) -> None:
+def test_the_command_writes_a_report_too(trained: TrainingResult, bars_file: Path, tmp_path: Path) -> None:
     report = tmp_path / "report.html"
     assert call(trained.folder, "--bars", bars_file, "--seeds", "1", "--report", report) == 0
     assert f"Evaluation of {trained.folder.parent.name}/{trained.folder.name}" in report.read_text("utf-8")
@@ -559,7 +565,7 @@ def test_a_report_that_could_not_be_written_is_refused_before_anything_is_read(
 
 @pytest.mark.usefixtures("few_baselines")
 def test_the_command_writes_json_alone_to_standard_output(
-    trained: Trained, bars_file: Path, capsys: pytest.CaptureFixture[str]
+    trained: TrainingResult, bars_file: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert call(trained.folder, "--bars", bars_file, "--seeds", "1", "--json") == 0
     told: Mapping[str, object] = json.loads(capsys.readouterr().out)
@@ -567,14 +573,14 @@ def test_the_command_writes_json_alone_to_standard_output(
 
 
 def test_the_command_calls_seen_days_bad_usage(
-    trained: Trained, bars_file: Path, capsys: pytest.CaptureFixture[str]
+    trained: TrainingResult, bars_file: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert call(trained.folder, "--bars", bars_file, "--start", "2012-01-03") == 2
     assert "2012-08-28" in capsys.readouterr().err
 
 
 def test_the_command_names_a_date_that_is_none(
-    trained: Trained, bars_file: Path, capsys: pytest.CaptureFixture[str]
+    trained: TrainingResult, bars_file: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert call(trained.folder, "--bars", bars_file, "--start", "June") == 2
     assert "--start is 'June', but must be a date" in capsys.readouterr().err

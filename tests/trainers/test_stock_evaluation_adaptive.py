@@ -11,32 +11,32 @@ from numpy.typing import NDArray
 
 from predictor.features import default_features
 from predictor.networks import Target
-from trainers.stock.data import History, Windows
+from trainers.stock.data import History, TrainingWindows
 from trainers.stock.evaluation.calibration import (
-    Delay,
     ForecastWindows,
-    Residuals,
+    OutcomeDelay,
+    QuantileResiduals,
     adaptive_forecasts,
     adaptive_offsets,
     shifted,
 )
-from trainers.stock.evaluation.forecasts import Forecasts
+from trainers.stock.evaluation.forecasts import ModelForecasts
 from trainers.stock.fitting import fit_pipeline
-from trainers.stock.recipe import Recipe
-from trainers.stock.splits import Part, Splits
+from trainers.stock.recipe import StockRecipe
+from trainers.stock.splits import DataSplits, SplitPart
 
 FloatArray = NDArray[np.float64]
 
 LEVELS = (0.1, 0.5, 0.9)
 BAND = np.array([NormalDist().inv_cdf(level) for level in LEVELS])
-DAILY = Delay(lag=0, horizons=(1,))
+DAILY = OutcomeDelay(lag=0, horizons=(1,))
 
 
-def residuals(outcomes: FloatArray, days: int | None = None, first: int = 0) -> Residuals:
+def residuals(outcomes: FloatArray, days: int | None = None, first: int = 0) -> QuantileResiduals:
     """Of the quantiles of a normal distribution of deviation 1; outcomes [N, H]."""
     count = len(outcomes) if days is None else days
     positions = np.repeat(np.arange(first, first + count), len(outcomes) // count)
-    return Residuals(positions=positions, values=outcomes[..., None] - BAND)
+    return QuantileResiduals(positions=positions, values=outcomes[..., None] - BAND)
 
 
 def normal(days: int, scale: float, seed: int) -> FloatArray:
@@ -61,7 +61,7 @@ def test_after_the_volatility_doubles_both_tails_come_back_while_fixed_offsets_s
 def test_without_a_median_among_the_levels_both_tails_move() -> None:
     band = BAND[[0, 2]]
     seen, test = (
-        Residuals(positions=np.arange(first, first + 300), values=normal(300, scale, seed)[..., None] - band)
+        QuantileResiduals(positions=np.arange(first, first + 300), values=normal(300, scale, seed)[..., None] - band)
         for first, scale, seed in ((0, 1.0, 14), (300, 3.0, 15))
     )
     last = adaptive_offsets(seen, test, (0.1, 0.9), DAILY)[-1, 0]
@@ -78,7 +78,7 @@ def test_the_median_stays_where_it_is() -> None:
 @pytest.mark.parametrize("horizon", [1, 5])
 def test_a_days_offset_depends_on_outcomes_that_are_known_by_that_day_alone(lag: int, horizon: int) -> None:
     seen, test = residuals(normal(200, 1.0, seed=8)), normal(100, 1.0, seed=9)
-    delay = Delay(lag=lag, horizons=(horizon,))
+    delay = OutcomeDelay(lag=lag, horizons=(horizon,))
     before = adaptive_offsets(seen, residuals(test, first=200), LEVELS, delay)
     changed = test.copy()
     changed[40] = 50.0
@@ -97,10 +97,10 @@ def test_symbols_of_a_day_share_its_offset_and_move_it_by_their_share_of_misses(
     assert offsets[2, 0, 0] == pytest.approx(-9.0 - BAND[0])
 
 
-def walked_by_hand(missed: list[float], delay: Delay, gamma: float = 0.1) -> list[float]:
+def walked_by_hand(missed: list[float], delay: OutcomeDelay, gamma: float = 0.1) -> list[float]:
     """Offsets of the quantile 0.9, after residuals 0 to 100 and then one of these a day."""
-    seen = Residuals(positions=np.arange(101), values=np.arange(101.0)[:, None, None])
-    test = Residuals(positions=np.arange(200, 200 + len(missed)), values=np.array(missed)[:, None, None])
+    seen = QuantileResiduals(positions=np.arange(101), values=np.arange(101.0)[:, None, None])
+    test = QuantileResiduals(positions=np.arange(200, 200 + len(missed)), values=np.array(missed)[:, None, None])
     return adaptive_offsets(seen, test, (0.9,), delay, gamma=gamma)[:, 0, 0].tolist()
 
 
@@ -113,7 +113,7 @@ def test_a_miss_moves_the_level_by_its_share_of_the_step_and_the_residual_joins_
 
 def test_an_outcome_of_five_days_moves_the_level_by_a_fifth_of_the_step_five_days_later() -> None:
     # To 0.9 + 0.02 x 0.9 = 0.918, and the place round(0.918 x 101) of 102 residuals holds 93.
-    assert walked_by_hand([200, 0, 0, 0, 0, 0], Delay(lag=0, horizons=(5,))) == [90, 90, 90, 90, 90, 93]
+    assert walked_by_hand([200, 0, 0, 0, 0, 0], OutcomeDelay(lag=0, horizons=(5,))) == [90, 90, 90, 90, 90, 93]
 
 
 def test_an_outcome_that_falls_on_its_quantile_counts_as_below_it() -> None:
@@ -124,7 +124,7 @@ def test_an_outcome_that_falls_on_its_quantile_counts_as_below_it() -> None:
 def test_a_day_is_judged_by_the_offset_that_it_was_forecast_with() -> None:
     # The first two days are forecast with 90. Once the first is known, which missed by far, the offset is 100; the
     # second, of 95, missed its own 90 all the same: to 0.9 + 2 x 0.1 x 0.9 > 1, where the largest residual stands.
-    assert walked_by_hand([200, 95, 0, 0], Delay(lag=1, horizons=(1,))) == [90, 90, 100, 200]
+    assert walked_by_hand([200, 95, 0, 0], OutcomeDelay(lag=1, horizons=(1,))) == [90, 90, 100, 200]
 
 
 def test_unknown_outcomes_teach_nothing() -> None:
@@ -142,31 +142,31 @@ def test_quantiles_that_offsets_would_cross_are_put_level() -> None:
 
 # --- of a model's forecasts
 
-SPLITS = Splits(
-    train=Part("train", 20080102, 20090331),
-    selection=Part("selection", 20090401, 20090630),
-    calibration=Part("calibration", 20090701, 20091130),
-    test=Part("test", 20091201, 20100331),
+SPLITS = DataSplits(
+    train=SplitPart("train", 20080102, 20090331),
+    selection=SplitPart("selection", 20090401, 20090630),
+    calibration=SplitPart("calibration", 20090701, 20091130),
+    test=SplitPart("test", 20091201, 20100331),
 )
 
 
 @cache
 def history(lag: int) -> History:
     bars = bokeh_panel("AAPL", "GOOG").between(20080102, 20100331)
-    recipe = Recipe(calendar="XNYS", target=Target(horizons=(1, 5), lag=lag))
+    recipe = StockRecipe(calendar="XNYS", target=Target(horizons=(1, 5), lag=lag))
     return History(bars, fit_pipeline(bars, default_features(), recipe, SPLITS))
 
 
-def units(found: History, windows: Windows) -> FloatArray:
+def units(found: History, windows: TrainingWindows) -> FloatArray:
     """[N, H, 1] the volatility of each window, grown with the horizon."""
     return (found.level(windows)[1].numpy() * np.array([1, 5**0.5]))[..., None]
 
 
-def forecast(found: History, part: Part) -> ForecastWindows:
+def forecast(found: History, part: SplitPart) -> ForecastWindows:
     """The quantiles of a normal distribution of each window's volatility, whose fixed offsets are far off."""
     windows = found.windows(part)
     raw = BAND * units(found, windows)
-    return ForecastWindows(windows=windows, forecasts=Forecasts(raw=raw, calibrated=9 * raw, scores=None))
+    return ForecastWindows(windows=windows, forecasts=ModelForecasts(raw=raw, calibrated=9 * raw, scores=None))
 
 
 @pytest.mark.parametrize("lag", [0, 1])

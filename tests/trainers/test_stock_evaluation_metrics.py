@@ -25,7 +25,7 @@ from trainers.stock.evaluation.comparison import (
 from trainers.stock.evaluation.correlation import ACROSS_DAYS, ACROSS_SYMBOLS, correlations, ranks, way
 from trainers.stock.evaluation.evaluation_set import EvaluationSet, interval, resampled_mean
 from trainers.stock.evaluation.metrics import metrics_of
-from trainers.stock.evaluation.scores import Role, by_symbol, pit, score
+from trainers.stock.evaluation.scores import ScoreRole, by_symbol, pit, score
 from trainers.stock.evaluation.seeds import over_seeds
 from trainers.stock.evaluation.standard_errors import newey_west, stretch
 
@@ -125,7 +125,7 @@ def test_the_risk_is_twice_the_losses_over_the_sizes_of_the_outcomes() -> None:
     outcomes = np.array([[1.0], [-3.0], [2.0]])
     quantiles = np.broadcast_to([-1.0, 0.5, 1.5], (3, 1, 3))
     losses = np.concatenate([pinball_at(judged(outcomes), quantiles, level) for level in range(3)], axis=1)
-    found = score(judged(outcomes), quantiles, name="x", role=Role.MODEL).horizons[0]
+    found = score(judged(outcomes), quantiles, name="x", role=ScoreRole.MODEL).horizons[0]
     assert found.risk == pytest.approx(tuple(2 * losses.sum(axis=0) / 6.0))
 
 
@@ -224,9 +224,9 @@ def test_scores_of_a_ranking_model_are_correlated_in_place_of_its_medians() -> N
     centres, outcomes = panel(40, 30, seed=4)
     found = judged(outcomes, days=40)
     flat = np.zeros((*outcomes.shape, 3))
-    ranked = score(found, flat, name="x", role=Role.MODEL, ranking=centres)
+    ranked = score(found, flat, name="x", role=ScoreRole.MODEL, ranking=centres)
     assert ranked.horizons[0].correlation == correlations(found, centres)[0]
-    assert score(found, flat, name="x", role=Role.MODEL).horizons[0].correlation.ic is None
+    assert score(found, flat, name="x", role=ScoreRole.MODEL).horizons[0].correlation.ic is None
 
 
 # --- comparisons
@@ -335,7 +335,7 @@ def test_a_symbols_scores_are_those_of_its_own_windows_and_the_same_of_the_basel
         own = found.rows(found.symbols == k)
         compared = compare(own, pinball(own, ours[k::2]), baseline[k::2], "x")
         assert row.improvement == compared.improvement
-        assert row.mean == score(own, ours[k::2], name="x", role=Role.MODEL).mean
+        assert row.mean == score(own, ours[k::2], name="x", role=ScoreRole.MODEL).mean
         held = inside(own, ours[k::2]).mean(axis=1)
         value, resamples = resampled_mean(own, held)
         assert row.band == interval(float(value), resamples)
@@ -364,6 +364,6 @@ def test_a_horizon_that_few_days_know_has_an_interval_of_those_resamples_that_dr
     mean, resamples = resampled_mean(judged(outcomes), pinball(judged(outcomes), np.zeros((200, 1, 3))))
     assert mean[0] == pytest.approx(0.5)
     assert np.isnan(resamples).any()
-    found = score(judged(outcomes), np.zeros((200, 1, 3)), name="x", role=Role.MODEL).horizons[0]
+    found = score(judged(outcomes), np.zeros((200, 1, 3)), name="x", role=ScoreRole.MODEL).horizons[0]
     assert found.windows == 1
     assert (found.pinball.lower, found.pinball.upper) == pytest.approx((0.5, 0.5))

@@ -9,9 +9,9 @@ from rich.console import Console
 
 from predictor.networks import Target
 from trainers.stock.evaluation.correlation import Correlation
-from trainers.stock.evaluation.evaluation import Evaluation
+from trainers.stock.evaluation.evaluation import ModelEvaluation
 from trainers.stock.evaluation.evaluation_set import Interval
-from trainers.stock.evaluation.scores import HorizonScores, Role
+from trainers.stock.evaluation.scores import HorizonScores, ScoreRole
 from trainers.stock.evaluation.tables import evaluation_tables
 
 LONGEST = (
@@ -29,10 +29,10 @@ def large(one: HorizonScores) -> HorizonScores:
     return replace(one, crps=wide, winkler=wide, mae=wide, qlike=estimate(0.612), correlation=correlation)
 
 
-def long_names() -> Evaluation:
+def long_names() -> ModelEvaluation:
     """An evaluation of four horizons beside the baselines with the longest names."""
     found = evaluation(adaptive=True)
-    baselines = tuple(model_scores(name, Role.BASELINE, 4) for name in LONGEST)
+    baselines = tuple(model_scores(name, ScoreRole.BASELINE, 4) for name in LONGEST)
     rows = tuple(replace(row, horizons=2 * tuple(map(large, row.horizons))) for row in (*found.rows, *baselines))
     compared = (
         replace(comparison, baseline=name, by_horizon=(*comparison.by_horizon, *comparison.by_horizon))
@@ -41,7 +41,7 @@ def long_names() -> Evaluation:
     return replace(found, rows=rows, comparisons=tuple(compared), target=Target(horizons=(1, 5, 10, 20)), seeds=None)
 
 
-def printed(found: Evaluation, capsys: pytest.CaptureFixture[str]) -> str:
+def printed(found: ModelEvaluation, capsys: pytest.CaptureFixture[str]) -> str:
     console = Console(width=80, highlight=False)
     for part in evaluation_tables(found):
         console.print(part)

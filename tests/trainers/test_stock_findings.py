@@ -9,12 +9,12 @@ from evaluations import evaluation
 
 from predictor.audit_record import AuditVerdict
 from trainers.stock.audit.findings import findings as audit_findings
-from trainers.stock.evaluation.evaluation import Evaluation
+from trainers.stock.evaluation.evaluation import ModelEvaluation
 from trainers.stock.evaluation.evaluation_set import Interval
 from trainers.stock.evaluation.findings import findings
 
 
-def with_band(found: Evaluation, *bands: Interval) -> Evaluation:
+def with_band(found: ModelEvaluation, *bands: Interval) -> ModelEvaluation:
     """The same with other shares of outcomes between the outermost quantiles, one a horizon."""
     ours, *others = found.rows
     horizons = tuple(replace(h, band=band) for h, band in zip(ours.horizons, bands, strict=True))

@@ -12,13 +12,13 @@ from market import bokeh_panel, echoing
 
 from predictor.arrays import FloatArray
 from predictor.bars import BarPanel
-from predictor.card import Training
+from predictor.card import TrainingFacts
 from predictor.features import default_features
 from predictor.forecast import Attribution, Forecast
 from predictor.forecaster import Forecaster
 from predictor.networks import KINDS
-from trainers.stock import Material, train
-from trainers.stock.recipe import Recipe, recipe_of
+from trainers.stock import TrainingMaterial, train
+from trainers.stock.recipe import StockRecipe, recipe_of
 
 pytestmark = [
     pytest.mark.gpu,
@@ -42,7 +42,7 @@ def bars() -> BarPanel:
     return echoing(bokeh_panel(*UNIVERSE).last(900))
 
 
-def recipe(kind: str) -> Recipe:
+def recipe(kind: str) -> StockRecipe:
     """A few epochs, after which a network says something else than at its start."""
     usual = recipe_of(kind)
     settings = replace(
@@ -51,8 +51,8 @@ def recipe(kind: str) -> Recipe:
     return replace(usual, config=SMALL[kind], scale="window", calendar="XNYS", optimisation=settings)
 
 
-def trained(folder: Path, kind: str) -> Training:
-    made = train(Material(bars(), default_features()), recipe(kind), folder, consume=iter)
+def trained(folder: Path, kind: str) -> TrainingFacts:
+    made = train(TrainingMaterial(bars(), default_features()), recipe(kind), folder, consume=iter)
     assert made.summary.training is not None
     return made.summary.training
 

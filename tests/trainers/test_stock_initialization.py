@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from predictor.networks import Inputs, InputSizes, LSTMConfig, LSTMForecaster, Target, TFTConfig, TFTForecaster
-from trainers.stock.data import Batch, Windows
+from trainers.stock.data import TrainingWindows, WindowBatch
 from trainers.stock.initialization import initialize
 
 SIZES = InputSizes(encoder_length=6, future_length=5, observed=2, known=0, static=0)
@@ -38,9 +38,9 @@ def started(target: Tensor, network: TFTForecaster | None = None) -> TFTForecast
     made = network or TFTForecaster(TFTConfig(hidden=8, heads=2), sizes=SIZES, target=TARGET, levels=LEVELS)
     everything = inputs()
 
-    def batches() -> Iterator[Batch]:
+    def batches() -> Iterator[WindowBatch]:
         for k in range(0, ROWS, SIZE):
-            yield Batch(inputs=everything.rows(k, k + SIZE), target=target[k : k + SIZE])
+            yield WindowBatch(inputs=everything.rows(k, k + SIZE), target=target[k : k + SIZE])
 
     initialize(made, batches, LEVELS)
     return made
@@ -108,20 +108,20 @@ def test_a_network_without_a_highway_starts_at_the_quantiles_of_the_targets() ->
 
 def test_any_head_starts_at_the_quantiles_of_the_targets() -> None:
     network = LSTMForecaster(LSTMConfig(hidden=4), sizes=SIZES, target=TARGET, levels=LEVELS)
-    initialize(network, lambda: [Batch(inputs=inputs(), target=noise())], LEVELS)
+    initialize(network, lambda: [WindowBatch(inputs=inputs(), target=noise())], LEVELS)
     wanted = torch.quantile(noise(), torch.tensor(LEVELS), dim=0).T
     torch.testing.assert_close(network.head(torch.zeros(1, 2, 4))[0], wanted, atol=1e-4, rtol=0)
 
 
 @pytest.mark.parametrize("most", [5, 10])
 def test_few_windows_are_all_kept(most: int) -> None:
-    windows = Windows(symbols=np.zeros(5, np.int64), positions=np.arange(5))
+    windows = TrainingWindows(symbols=np.zeros(5, np.int64), positions=np.arange(5))
     assert windows.thinned(most) is windows
 
 
 def test_thinned_windows_are_of_all_days_and_of_all_symbols_alike() -> None:
     symbols, days = 500, 1000
-    windows = Windows(symbols=np.tile(np.arange(symbols), days), positions=np.repeat(np.arange(days), symbols))
+    windows = TrainingWindows(symbols=np.tile(np.arange(symbols), days), positions=np.repeat(np.arange(days), symbols))
     some = windows.thinned(20_000)
     assert 19_900 < len(some) <= 20_000
     assert np.all(np.diff(some.positions * symbols + some.symbols) > 0)

@@ -18,11 +18,11 @@ from predictor.networks import Inputs, InputSizes, LSTMConfig, NetworkConfig, Ta
 from predictor.networks.graph import GraphConfig, GraphForecaster
 from predictor.networks.output import PanelOutput
 from trainers.loop import ContractError, EmptyTargetError, Loop, Phase, adamw
-from trainers.stock.data import Batch, ByPanels, History, PanelBatch, PanelDays, Windows
+from trainers.stock.data import History, PanelBatch, PanelDays, PanelSplitter, TrainingWindows, WindowBatch
 from trainers.stock.edges import training_edges
 from trainers.stock.fitting import fit_pipeline, prepare
 from trainers.stock.objectives import PanelTask, ranking_loss
-from trainers.stock.recipe import Recipe
+from trainers.stock.recipe import StockRecipe
 from trainers.stock.splits import decisions
 
 STOCKS, PANELS, HORIZONS, LEVELS = 7, 3, 2, (0.1, 0.5, 0.9)
@@ -187,7 +187,7 @@ def test_a_training_without_any_target_is_an_error() -> None:
     model = network()
     given = batch()._replace(target=torch.full((ROWS, HORIZONS), torch.nan))
     task = PanelTask(model, levels=LEVELS, spread=torch.ones(HORIZONS))
-    loop = Loop([_phase(model, task)], modules={"network": model}, device="cpu", cutting=ByPanels())
+    loop = Loop([_phase(model, task)], modules={"network": model}, device="cpu", cutting=PanelSplitter())
     days = PanelDays(_Always(given), forecastable=EVERY_DAY)
     with loop.running() as run, pytest.raises(EmptyTargetError):
         list(run.epochs(days.source(np.arange(PANELS), days=PANELS), max_epochs=1))
@@ -203,16 +203,20 @@ class _Always:
     def __init__(self, given: PanelBatch) -> None:
         self._given = given
 
-    def gather(self, windows: Windows) -> Batch:
+    def gather(self, windows: TrainingWindows) -> WindowBatch:
         rows = torch.from_numpy(windows.positions * STOCKS + windows.symbols)
-        return Batch(inputs=Inputs(*(group[rows] for group in self._given.inputs)), target=self._given.target[rows])
+        return WindowBatch(
+            inputs=Inputs(*(group[rows] for group in self._given.inputs)), target=self._given.target[rows]
+        )
 
 
 def test_every_weight_learns_and_the_loss_falls() -> None:
     model = network()
     task = PanelTask(model, levels=LEVELS, spread=torch.ones(HORIZONS))
     days = PanelDays(_Always(batch()), forecastable=EVERY_DAY)
-    loop = Loop([_phase(model, task)], modules={"network": model}, device="cpu", cutting=ByPanels(), audit_windows=5)
+    loop = Loop(
+        [_phase(model, task)], modules={"network": model}, device="cpu", cutting=PanelSplitter(), audit_windows=5
+    )
     before = task.loss(batch()).mean.item()
     with loop.running() as run:
         list(run.epochs(days.source(np.arange(PANELS), days=2), max_epochs=30))
@@ -220,7 +224,7 @@ def test_every_weight_learns_and_the_loss_falls() -> None:
 
 
 def test_a_batch_in_pieces_has_the_loss_of_the_whole() -> None:
-    given, cut = batch(), ByPanels()
+    given, cut = batch(), PanelSplitter()
     whole = task().loss(given)
     model = network().eval()
     judged = PanelTask(model, levels=LEVELS, spread=torch.ones(HORIZONS))
@@ -260,7 +264,7 @@ def bars() -> BarPanel:
 
 
 def history_of(panel: BarPanel, features: FeatureSet | None = None) -> History:
-    recipe = Recipe(calendar="XNYS", target=Target(lag=1), encoder_length=20)
+    recipe = StockRecipe(calendar="XNYS", target=Target(lag=1), encoder_length=20)
     return History(panel, fit_pipeline(panel, features or default_features(), recipe, recipe.splits(panel.sessions)))
 
 
@@ -296,7 +300,7 @@ def test_what_comes_after_a_day_moves_no_forecast_of_it() -> None:
 
 
 def test_a_day_holds_every_stock_and_a_young_one_is_absent_until_it_is_listed() -> None:
-    found, recipe = history(), Recipe(calendar="XNYS", encoder_length=20)
+    found, recipe = history(), StockRecipe(calendar="XNYS", encoder_length=20)
     positions = decisions(recipe.splits(found.bars.sessions).train, found.bars.sessions, found.pipeline.target)[-2:]
     days = PanelDays(found, forecastable=found.forecastable).gather(positions)
     assert days.panels == 2
@@ -304,7 +308,7 @@ def test_a_day_holds_every_stock_and_a_young_one_is_absent_until_it_is_listed() 
     assert not days.inputs.mask[1::3].any()
     assert torch.isnan(days.target[1::3]).all()
     assert (days.inputs.scale[1::3] == 1).all()
-    single = found.gather(Windows(symbols=np.array([2]), positions=positions[1:]))
+    single = found.gather(TrainingWindows(symbols=np.array([2]), positions=positions[1:]))
     torch.testing.assert_close(days.inputs.observed[5], single.inputs.observed[0])
     torch.testing.assert_close(days.target[5], single.target[0])
 
@@ -314,7 +318,7 @@ def test_a_day_holds_every_stock_and_a_young_one_is_absent_until_it_is_listed() 
 )
 def test_no_batch_holds_float64_which_apples_devices_do_not_have(kind: str, config: NetworkConfig) -> None:
     bars = bokeh_panel("AAPL", "GOOG").last(900)
-    recipe = Recipe(kind=kind, config=config, calendar="XNYS")
+    recipe = StockRecipe(kind=kind, config=config, calendar="XNYS")
     splits = recipe.splits(bars.sessions)
     history = History(bars, fit_pipeline(bars, default_features(), recipe, splits))
     objective = prepare(history, splits, recipe, None).objective

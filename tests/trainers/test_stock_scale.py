@@ -12,7 +12,7 @@ from predictor.errors import ConfigurationError
 from predictor.networks import FittedLevel, FittedScale, TargetKind
 from predictor.networks.econometric import HAR_SESSIONS, TAPS
 from predictor.windows import back_from
-from trainers.stock.scale import FEWEST, Learnt, fit_garch, fit_har, fit_normaliser
+from trainers.stock.scale import FEWEST, ScaleSample, fit_garch, fit_har, fit_normaliser
 
 FloatArray = NDArray[np.float64]
 
@@ -23,9 +23,9 @@ LEVELS = (0.1, 0.5, 0.9)
 
 def learnt_from(
     returns: FloatArray, ranges: FloatArray, *, outcomes: FloatArray, volatility: FloatArray, following: FloatArray
-) -> Learnt:
+) -> ScaleSample:
     """One horizon, the next day."""
-    return Learnt(
+    return ScaleSample(
         kind=TargetKind.LOG_RETURN,
         windows=(returns, ranges),
         outcomes=outcomes[:, None],
@@ -37,7 +37,7 @@ def learnt_from(
     )
 
 
-def with_planted_ranges(*, seed: int = 0, windows: int = 4000) -> Learnt:
+def with_planted_ranges(*, seed: int = 0, windows: int = 4000) -> ScaleSample:
     """Ranges that wander; the next day's is the planted line, and returns are as large as it says, times two."""
     random = np.random.default_rng(seed)
     slow = 0.1 * np.cumsum(random.normal(size=(windows, TAPS)), axis=1)
@@ -50,7 +50,7 @@ def with_planted_ranges(*, seed: int = 0, windows: int = 4000) -> Learnt:
     return learnt_from(returns, ranges, outcomes=following, volatility=volatility, following=following)
 
 
-def of_windows(learnt: Learnt, rows: slice | NDArray[np.intp]) -> Learnt:
+def of_windows(learnt: ScaleSample, rows: slice | NDArray[np.intp]) -> ScaleSample:
     """Some of them."""
     return replace(
         learnt,
@@ -72,7 +72,7 @@ def simulated_returns(*, seed: int, days: int = 12_000, alpha: float = 0.08, bet
     return returns
 
 
-def windows_of(returns: FloatArray) -> Learnt:
+def windows_of(returns: FloatArray) -> ScaleSample:
     """Every window of one series; ranges that say nothing."""
     positions = np.arange(TAPS - 1, len(returns) - 1)
     windows = back_from(returns[None], np.zeros_like(positions), positions, TAPS)
@@ -119,7 +119,7 @@ def test_a_window_whose_outcome_is_unknown_counts_for_nothing() -> None:
     assert fit_har(hidden).intercepts[0] == pytest.approx(fit_har(cut).intercepts[0])
 
 
-def without_ranges(learnt: Learnt, *, symbols: int, share: float, seed: int = 7) -> Learnt:
+def without_ranges(learnt: ScaleSample, *, symbols: int, share: float, seed: int = 7) -> ScaleSample:
     """The same with one symbol in so many whose sessions have no range, as often as the share says."""
     random, smallest = np.random.default_rng(seed), 1e-5
     own = (np.arange(len(learnt.following)) % symbols == 0)[:, None]

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from predictor.networks import Target
 from predictor.skill import Verdict
-from trainers.stock.evaluation.comparison import Contest, SkillScore, below, overall, pinball
+from trainers.stock.evaluation.comparison import ModelComparison, SkillScore, below, overall, pinball
 from trainers.stock.evaluation.evaluation_set import EvaluationSet, interval, resampled_mean
 
 FloatArray = NDArray[np.float64]
@@ -31,7 +31,7 @@ def judged(outcomes: FloatArray, *, positions: NDArray[np.int64] | None = None) 
 
 def skill(found: EvaluationSet, model: FloatArray, baselines: Mapping[str, FloatArray]) -> SkillScore:
     """Of forecasts [N, H, Q]."""
-    contest = Contest(found, pinball(found, model), "baselines")
+    contest = ModelComparison(found, pinball(found, model), "baselines")
     for name, each in baselines.items():
         contest.add(name, pinball(found, each))
     return contest.skill
@@ -129,7 +129,7 @@ def test_two_equal_models_of_overlapping_outcomes_are_seldom_told_apart() -> Non
 
 
 def _against(found: EvaluationSet, ours: FloatArray, theirs: FloatArray) -> SkillScore:
-    contest = Contest(found, ours, "baselines")
+    contest = ModelComparison(found, ours, "baselines")
     contest.add("b", theirs)
     return contest.skill
 

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from predictor.errors import ConfigurationError
 from predictor.networks import Target
-from trainers.stock.recipe import Recipe
-from trainers.stock.splits import Part, Splits, SplitShares, decisions
+from trainers.stock.recipe import StockRecipe
+from trainers.stock.splits import DataSplits, SplitPart, SplitShares, decisions
 
 
 def axis(length: int) -> NDArray[np.int32]:
@@ -19,14 +19,14 @@ def axis(length: int) -> NDArray[np.int32]:
     return np.arange(20000101, 20000101 + length, dtype=np.int32)
 
 
-def parts_at(*bounds: tuple[int, int]) -> Splits:
+def parts_at(*bounds: tuple[int, int]) -> DataSplits:
     train, selection, calibration, test = (
-        Part(name, *pair) for name, pair in zip(("train", "selection", "calibration", "test"), bounds, strict=True)
+        SplitPart(name, *pair) for name, pair in zip(("train", "selection", "calibration", "test"), bounds, strict=True)
     )
-    return Splits(train=train, selection=selection, calibration=calibration, test=test)
+    return DataSplits(train=train, selection=selection, calibration=calibration, test=test)
 
 
-def touched(part: Part, sessions: NDArray[np.int32], target: Target) -> NDArray[np.int64]:
+def touched(part: SplitPart, sessions: NDArray[np.int32], target: Target) -> NDArray[np.int64]:
     """All positions that the part's target intervals (t + lag, t + lag + h] hold."""
     steps = target.lag + np.arange(1, target.horizons[-1] + 1)
     return np.unique(decisions(part, sessions, target)[:, None] + steps)
@@ -54,7 +54,7 @@ def test_target_intervals_of_different_parts_never_meet(
     length: int, horizons: list[int], lag: int, chosen: SplitShares
 ) -> None:
     sessions, target = axis(length), Target(horizons=tuple(horizons), lag=lag)
-    found = [touched(part, sessions, target) for part in Splits.by_shares(sessions, chosen).parts]
+    found = [touched(part, sessions, target) for part in DataSplits.by_shares(sessions, chosen).parts]
     for earlier, later in combinations(found, 2):
         assert earlier.max() < later.min()
 
@@ -63,26 +63,26 @@ def test_target_intervals_of_different_parts_never_meet(
 @given(length=lengths, chosen=shares)
 def test_the_parts_cover_the_history_in_order(length: int, chosen: SplitShares) -> None:
     sessions = axis(length)
-    parts = Splits.by_shares(sessions, chosen).parts
+    parts = DataSplits.by_shares(sessions, chosen).parts
     days = [day for part in parts for day in range(part.first, part.last + 1)]
     assert days == sessions.tolist()
 
 
 def test_a_part_uses_all_the_room_that_it_has() -> None:
     target = Target(horizons=(1, 5), lag=1)
-    found = decisions(Part("selection", 20000151, 20000160), axis(100), target)
+    found = decisions(SplitPart("selection", 20000151, 20000160), axis(100), target)
     assert found[0] + 2 == 50
     assert found[-1] + 6 == 59
 
 
 def test_a_decision_may_be_made_before_the_part_begins_because_encoders_look_back() -> None:
     sessions, target = axis(100), Target(horizons=(1,))
-    first = decisions(Part("selection", 20000151, 20000160), sessions, target)[0]
+    first = decisions(SplitPart("selection", 20000151, 20000160), sessions, target)[0]
     assert sessions[first] < 20000151
 
 
 def test_no_decision_lies_before_the_first_session() -> None:
-    assert decisions(Part("train", 20000101, 20000120), axis(50), Target(horizons=(1,), lag=1))[0] == 0
+    assert decisions(SplitPart("train", 20000101, 20000120), axis(50), Target(horizons=(1,), lag=1))[0] == 0
 
 
 def test_touching_parts_are_refused_by_both_names() -> None:
@@ -105,7 +105,7 @@ def test_gaps_between_parts_are_allowed() -> None:
 
 
 def test_a_part_without_room_for_the_longest_horizon_is_refused() -> None:
-    part = Part("calibration", 20000151, 20000159)
+    part = SplitPart("calibration", 20000151, 20000159)
     assert len(decisions(part, axis(100), Target(horizons=(1, 9)))) == 1
     with pytest.raises(
         ConfigurationError, match=r"split calibration, 20000151 to 20000159, has no room .* 10 sessions"
@@ -115,7 +115,7 @@ def test_a_part_without_room_for_the_longest_horizon_is_refused() -> None:
 
 def test_a_history_of_three_sessions_cannot_be_split() -> None:
     with pytest.raises(ConfigurationError, match="3 sessions are too few"):
-        Splits.by_shares(axis(3), SplitShares())
+        DataSplits.by_shares(axis(3), SplitShares())
 
 
 @pytest.mark.parametrize("train", [0.0, 0.7, float("nan")])
@@ -126,15 +126,17 @@ def test_shares_that_are_not_positive_or_do_not_add_up_are_refused(train: float)
 
 def test_parts_by_their_dates_that_meet_are_refused_naming_both() -> None:
     with pytest.raises(ConfigurationError, match="target intervals of selection and calibration meet"):
-        Splits.by_dates([(20000103, 20071231), (20080102, 20090630), (20090630, 20101231), (20110103, 20121231)])
+        DataSplits.by_dates([(20000103, 20071231), (20080102, 20090630), (20090630, 20101231), (20110103, 20121231)])
 
 
 def test_another_number_of_parts_than_four_is_refused() -> None:
     with pytest.raises(ConfigurationError, match="3 splits are given, but four are needed"):
-        Splits.by_dates([(20000103, 20071231), (20080102, 20090630), (20110103, 20121231)])
+        DataSplits.by_dates([(20000103, 20071231), (20080102, 20090630), (20110103, 20121231)])
 
 
 def test_parts_by_their_dates_are_the_recipes_splits() -> None:
-    parts = Splits.by_dates([(20000103, 20071231), (20080102, 20090630), (20090701, 20101231), (20110103, 20121231)])
-    assert Recipe(parts=parts).splits(np.array([20000103], np.int32)) is parts
-    assert Recipe(parts=parts).settings()["split_test"] == [20110103, 20121231]
+    parts = DataSplits.by_dates(
+        [(20000103, 20071231), (20080102, 20090630), (20090701, 20101231), (20110103, 20121231)]
+    )
+    assert StockRecipe(parts=parts).splits(np.array([20000103], np.int32)) is parts
+    assert StockRecipe(parts=parts).settings()["split_test"] == [20110103, 20121231]

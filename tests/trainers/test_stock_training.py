@@ -25,19 +25,19 @@ from predictor.instance import Instance
 from predictor.model import Model
 from predictor.networks import GraphConfig, LSTMConfig, Target, TargetKind, WindowNormaliser
 from predictor.registry import Runtime, load_single
-from predictor.windows import Minimum
+from predictor.windows import BarRequirements
 from trainers.loop import Checkpoints, Loss, NoBestWeightsError, Report
-from trainers.stock import Optimisation, Recipe, SplitShares, Trained, train
+from trainers.stock import Optimisation, SplitShares, StockRecipe, TrainingResult, train
 from trainers.stock.card import bars_hash, epochs_card
-from trainers.stock.data import Batch, History
+from trainers.stock.data import History, WindowBatch
 from trainers.stock.fitting import FittedNetwork, fit, fit_pipeline, prepare
 from trainers.stock.objectives import QuantileTask
-from trainers.stock.splits import Splits
-from trainers.stock.training_data import Material
+from trainers.stock.splits import DataSplits
+from trainers.stock.training_data import TrainingMaterial
 
 QUICK = Optimisation(max_epochs=2, device="cpu")
-TINY = Recipe(calendar="XNYS", config=LSTMConfig(hidden=4), optimisation=QUICK)
-SHORT = Recipe(
+TINY = StockRecipe(calendar="XNYS", config=LSTMConfig(hidden=4), optimisation=QUICK)
+SHORT = StockRecipe(
     calendar="XNYS",
     config=LSTMConfig(hidden=4, layers=1),
     target=Target(horizons=(1, 3)),
@@ -81,23 +81,25 @@ def files_of(folder: Path) -> dict[str, bytes]:
 
 
 @pytest.fixture(scope="module")
-def trained(tmp_path_factory: pytest.TempPathFactory) -> Trained:
-    return train(Material(bars(), default_features()), TINY, tmp_path_factory.mktemp("first") / "1", consume=unwatched)
+def trained(tmp_path_factory: pytest.TempPathFactory) -> TrainingResult:
+    return train(
+        TrainingMaterial(bars(), default_features()), TINY, tmp_path_factory.mktemp("first") / "1", consume=unwatched
+    )
 
 
 @pytest.fixture(scope="module")
-def own(tmp_path_factory: pytest.TempPathFactory) -> Trained:
+def own(tmp_path_factory: pytest.TempPathFactory) -> TrainingResult:
     """Trained quickly on a user's own two features."""
     folder = tmp_path_factory.mktemp("own")
     (folder / "mine.json").write_text(json.dumps(OWN_FEATURES))
     features = FeatureSet.read(folder / "mine.json")
-    return train(Material(few_bars(), features), SHORT, folder / "1", consume=unwatched)
+    return train(TrainingMaterial(few_bars(), features), SHORT, folder / "1", consume=unwatched)
 
 
 # --- what comes out
 
 
-def test_the_artifact_loads_with_its_golden_instance_and_forecasts_in_order(trained: Trained) -> None:
+def test_the_artifact_loads_with_its_golden_instance_and_forecasts_in_order(trained: TrainingResult) -> None:
     model = loaded(trained.folder)
     forecast = model.forecast([model.prepare(Instance(input=bars().last(150)), LONG_AFTER)])[0]
     assert forecast.values.shape == (2, 4, 3)
@@ -106,19 +108,19 @@ def test_the_artifact_loads_with_its_golden_instance_and_forecasts_in_order(trai
 
 
 def test_the_same_training_gives_the_same_bytes_whatever_the_state_of_the_generators(
-    trained: Trained, tmp_path: Path
+    trained: TrainingResult, tmp_path: Path
 ) -> None:
     torch.manual_seed(99)
     torch.rand(7)
     np.random.seed(99)  # noqa: NPY002 - the global generator is what is disturbed
-    again = train(Material(bars(), default_features()), TINY, tmp_path / "elsewhere" / "7", consume=unwatched)
+    again = train(TrainingMaterial(bars(), default_features()), TINY, tmp_path / "elsewhere" / "7", consume=unwatched)
     assert files_of(again.folder) == files_of(trained.folder)
 
 
-def test_another_seed_gives_other_weights(own: Trained, tmp_path: Path) -> None:
+def test_another_seed_gives_other_weights(own: TrainingResult, tmp_path: Path) -> None:
     recipe = replace(SHORT, optimisation=replace(SHORT.optimisation, seed=1))
     other = train(
-        Material(few_bars(), load(own.folder).artifact.pipeline.features.features),
+        TrainingMaterial(few_bars(), load(own.folder).artifact.pipeline.features.features),
         recipe,
         tmp_path / "1",
         consume=unwatched,
@@ -126,14 +128,16 @@ def test_another_seed_gives_other_weights(own: Trained, tmp_path: Path) -> None:
     assert load(other.folder).weights_hash != load(own.folder).weights_hash
 
 
-def test_other_test_bars_change_scores_and_nothing_that_forecasts(own: Trained, tmp_path: Path) -> None:
+def test_other_test_bars_change_scores_and_nothing_that_forecasts(own: TrainingResult, tmp_path: Path) -> None:
     first = int(np.searchsorted(few_bars().sessions, part_of(own, "test").integer("first")))
     columns = {name: np.array(getattr(few_bars(), name)) for name in ("open", "high", "low", "close", "adj_close")}
     factors = np.random.default_rng(0).choice([0.5, 1.0, 2.0], len(few_bars().sessions) - first)
     for column in columns.values():
         column[:, first:] *= factors
     features = load(own.folder).artifact.pipeline.features.features
-    changed = train(Material(replace(few_bars(), **columns), features), SHORT, tmp_path / "1", consume=unwatched)
+    changed = train(
+        TrainingMaterial(replace(few_bars(), **columns), features), SHORT, tmp_path / "1", consume=unwatched
+    )
     before, after = files_of(own.folder), files_of(changed.folder)
     assert [name for name in before if before[name] != after[name]] == ["manifest.json", "manifest.sha256"]
     mine, theirs = load(own.folder).artifact.manifest, load(changed.folder).artifact.manifest
@@ -143,24 +147,24 @@ def test_other_test_bars_change_scores_and_nothing_that_forecasts(own: Trained, 
 
 
 @pytest.fixture(scope="module")
-def wild(tmp_path_factory: pytest.TempPathFactory) -> Trained:
+def wild(tmp_path_factory: pytest.TempPathFactory) -> TrainingResult:
     """Trained with steps so large that the selection loss soon rises, on what can be learnt at all."""
     folder = tmp_path_factory.mktemp("wild")
     (folder / "mine.json").write_text(json.dumps(OWN_FEATURES))
     settings = replace(QUICK, max_epochs=30, patience=2, learning_rate=0.03, batch_size=32)
-    material = Material(echoing(few_bars()), FeatureSet.read(folder / "mine.json"))
+    material = TrainingMaterial(echoing(few_bars()), FeatureSet.read(folder / "mine.json"))
     return train(material, replace(SHORT, optimisation=settings), folder / "1", consume=unwatched)
 
 
-def test_training_ends_when_the_selection_loss_stalls(wild: Trained) -> None:
+def test_training_ends_when_the_selection_loss_stalls(wild: TrainingResult) -> None:
     training = card_of(wild).record("training")
     assert len(training.records("epochs")) == training.integer("best_epoch") + 2 < 30
 
 
-def test_the_weights_are_those_of_the_best_selection_loss_and_not_the_last(wild: Trained) -> None:
+def test_the_weights_are_those_of_the_best_selection_loss_and_not_the_last(wild: TrainingResult) -> None:
     model, panel = loaded(wild.folder), echoing(few_bars())
     history = History(panel, model.pipeline)
-    batch = history.gather(history.windows(Splits.by_shares(panel.sessions, SplitShares()).selection))
+    batch = history.gather(history.windows(DataSplits.by_shares(panel.sessions, SplitShares()).selection))
     with torch.inference_mode():
         loss = QuantileTask(model.engine.network, SHORT.quantiles).loss(batch)
     training = card_of(wild).record("training")
@@ -172,7 +176,7 @@ def test_the_weights_are_those_of_the_best_selection_loss_and_not_the_last(wild:
 
 def test_the_start_is_kept_where_no_epoch_is_better(tmp_path: Path) -> None:
     recipe = replace(SHORT, optimisation=replace(QUICK, max_epochs=2, learning_rate=0.9))
-    made = train(Material(few_bars(), default_features()), recipe, tmp_path / "1", consume=unwatched)
+    made = train(TrainingMaterial(few_bars(), default_features()), recipe, tmp_path / "1", consume=unwatched)
     training = card_of(made).record("training")
     assert training.integer("best_epoch") == 0
     assert training.number("best_selection") < min(row.number("selection") for row in training.records("epochs"))
@@ -189,7 +193,7 @@ def with_losses(*, unknown: Collection[int], folder: Path | None, epochs: int) -
     prepared = prepare(History(panel, pipeline), splits, recipe, None)
     objective, number = prepared.objective, count()
 
-    def judge(batch: Batch) -> Loss:
+    def judge(batch: WindowBatch) -> Loss:
         found = objective.selection_loss(batch)
         return replace(found, mean=found.mean * nan) if next(number) in unknown else found
 
@@ -222,24 +226,24 @@ def test_a_start_that_scored_no_number_is_not_judged_again_after_a_resume(tmp_pa
         with_losses(unknown=range(9), folder=tmp_path, epochs=2)
 
 
-def test_conformal_offsets_make_both_tails_right_on_the_calibration_split(trained: Trained) -> None:
+def test_conformal_offsets_make_both_tails_right_on_the_calibration_split(trained: TrainingResult) -> None:
     model = loaded(trained.folder)
     history = History(bars(), model.pipeline)
-    windows = history.windows(Splits.by_shares(bars().sessions, SplitShares()).calibration)
+    windows = history.windows(DataSplits.by_shares(bars().sessions, SplitShares()).calibration)
     values = model.engine.values(history.gather(windows).inputs).numpy()
     below = (history.outcomes(windows)[..., None] <= values).mean(axis=0)
     np.testing.assert_allclose(below[:, [0, 2]], np.broadcast_to([0.1, 0.9], (4, 2)), atol=2 / len(windows))
 
 
-def test_explanations_are_measured_from_the_average_training_window(trained: Trained) -> None:
+def test_explanations_are_measured_from_the_average_training_window(trained: TrainingResult) -> None:
     stored = load(trained.folder).artifact
     history = History(bars(), stored.pipeline)
-    inputs = history.gather(history.windows(Splits.by_shares(bars().sessions, SplitShares()).train)).inputs
+    inputs = history.gather(history.windows(DataSplits.by_shares(bars().sessions, SplitShares()).train)).inputs
     np.testing.assert_allclose(stored.manifest.baseline.known, inputs.known.double().mean(dim=(0, 1)), rtol=1e-6)
     assert stored.manifest.baseline.scale == tuple(inputs.scale.median(dim=0).values.tolist())
 
 
-def test_a_users_own_features_are_trained_on_and_stored(own: Trained) -> None:
+def test_a_users_own_features_are_trained_on_and_stored(own: TrainingResult) -> None:
     model = loaded(own.folder)
     assert model.pipeline.features.features.names == ("r1", "range")
     assert model.pipeline.sizes.known == 0
@@ -248,7 +252,7 @@ def test_a_users_own_features_are_trained_on_and_stored(own: Trained) -> None:
 def test_log_volatility_trains_and_is_compared_with_har(tmp_path: Path) -> None:
     target = Target(kind=TargetKind.LOG_VOLATILITY, horizons=(1, 3))
     recipe = replace(SHORT, target=target, normaliser=None)
-    made = train(Material(few_bars(), default_features()), recipe, tmp_path / "1", consume=unwatched)
+    made = train(TrainingMaterial(few_bars(), default_features()), recipe, tmp_path / "1", consume=unwatched)
     model = loaded(made.folder)
     forecast = model.forecast([model.prepare(Instance(input=few_bars()), LONG_AFTER)])[0]
     assert forecast.prices is None
@@ -259,7 +263,7 @@ def test_log_volatility_trains_and_is_compared_with_har(tmp_path: Path) -> None:
 def test_a_lag_and_other_quantiles_reach_the_artifact(tmp_path: Path) -> None:
     recipe = replace(SHORT, target=Target(horizons=(2,), lag=1), quantiles=(0.05, 0.25, 0.5, 0.75, 0.95))
     manifest = load(
-        train(Material(few_bars(), default_features()), recipe, tmp_path / "1", consume=unwatched).folder
+        train(TrainingMaterial(few_bars(), default_features()), recipe, tmp_path / "1", consume=unwatched).folder
     ).artifact.manifest
     assert manifest.target == recipe.target
     assert manifest.quantiles == recipe.quantiles
@@ -269,19 +273,19 @@ def test_a_lag_and_other_quantiles_reach_the_artifact(tmp_path: Path) -> None:
 # --- the card
 
 
-def card_of(made: Trained) -> Record:
+def card_of(made: TrainingResult) -> Record:
     return Record(made.card, "card")
 
 
-def part_of(made: Trained, name: str) -> Record:
+def part_of(made: TrainingResult, name: str) -> Record:
     return card_of(made).record("splits").record(name)
 
 
-def score_rows(made: Trained) -> tuple[Record, ...]:
+def score_rows(made: TrainingResult) -> tuple[Record, ...]:
     return card_of(made).record("scores").records("rows")
 
 
-def test_the_card_holds_no_time_path_or_host(trained: Trained) -> None:
+def test_the_card_holds_no_time_path_or_host(trained: TrainingResult) -> None:
     text = json.dumps(trained.card)
     for stranger in (Path.cwd(), Path.home(), trained.folder, trained.folder.parent.parent, socket.gethostname()):
         assert f"{stranger}" not in text
@@ -289,11 +293,11 @@ def test_the_card_holds_no_time_path_or_host(trained: Trained) -> None:
     assert not re.search(r"\d\d:\d\d|seconds|duration|\b20(1[4-9]|[2-9]\d)\b", text)
 
 
-def test_the_card_that_is_returned_is_the_one_that_is_stored(trained: Trained) -> None:
+def test_the_card_that_is_returned_is_the_one_that_is_stored(trained: TrainingResult) -> None:
     assert load(trained.folder).artifact.manifest.card == trained.card
 
 
-def test_the_card_can_be_told_to_people(trained: Trained) -> None:
+def test_the_card_can_be_told_to_people(trained: TrainingResult) -> None:
     told = trained.summary
     assert told.skill is not None
     assert told.skill.sentence == Record(trained.card, "card").record("skill").text("sentence")
@@ -302,7 +306,7 @@ def test_the_card_can_be_told_to_people(trained: Trained) -> None:
     assert {row.name: row.fit for row in told.scores.rows}["GARCH(1,1)-t, refitted"] == "refitted"
 
 
-def test_the_skill_says_against_what_and_on_which_days(trained: Trained) -> None:
+def test_the_skill_says_against_what_and_on_which_days(trained: TrainingResult) -> None:
     told, skill = trained.summary, card_of(trained).record("skill")
     assert told.scores is not None
     assert set(skill.texts("rivals")) == {row.name for row in told.scores.rows if not row.is_model}
@@ -313,7 +317,7 @@ def test_the_skill_says_against_what_and_on_which_days(trained: Trained) -> None
     assert best in skill.text("sentence")
 
 
-def test_the_model_stands_among_the_baselines_best_first(trained: Trained) -> None:
+def test_the_model_stands_among_the_baselines_best_first(trained: TrainingResult) -> None:
     rows = score_rows(trained)
     means = [row.number("mean") for row in rows]
     assert means == sorted(means)
@@ -325,19 +329,19 @@ def test_the_model_stands_among_the_baselines_best_first(trained: Trained) -> No
     }
 
 
-def test_the_card_tells_parts_that_follow_one_another(trained: Trained) -> None:
+def test_the_card_tells_parts_that_follow_one_another(trained: TrainingResult) -> None:
     names = ("train", "selection", "calibration", "test")
     edges = [part_of(trained, name).integer(edge) for name in names for edge in ("first", "last")]
     assert edges == sorted(edges)
     assert all(part_of(trained, name).integer("windows") > 0 for name in names)
 
 
-def test_every_setting_of_the_recipe_is_in_the_card(trained: Trained) -> None:
+def test_every_setting_of_the_recipe_is_in_the_card(trained: TrainingResult) -> None:
     settings = trained.card["recipe"]
     assert settings == TINY.settings()
     assert isinstance(settings, Mapping)
     target = {"target", "horizons", "lag"}
-    own_fields = {field.name for field in fields(Recipe)} - {
+    own_fields = {field.name for field in fields(StockRecipe)} - {
         "config",
         "target",
         "normaliser",
@@ -368,22 +372,22 @@ def test_every_setting_of_the_recipe_is_in_the_card(trained: Trained) -> None:
         replace(TINY, config=LSTMConfig(hidden=5)),
         replace(TINY, scale="window"),
         replace(TINY, scale="window", normaliser=WindowNormaliser(decay=0.9)),
-        replace(TINY, minimum=Minimum(values=30)),
+        replace(TINY, minimum=BarRequirements(values=30)),
         replace(TINY, shares=SplitShares(train=0.5, selection=0.22)),
         replace(
             TINY,
-            parts=Splits.by_dates(
+            parts=DataSplits.by_dates(
                 [(20100104, 20110630), (20110701, 20111230), (20120103, 20120629), (20120702, 20130301)]
             ),
         ),
         replace(TINY, optimisation=replace(QUICK, clip=2.0)),
     ],
 )
-def test_two_recipes_that_differ_have_different_cards(other: Recipe) -> None:
+def test_two_recipes_that_differ_have_different_cards(other: StockRecipe) -> None:
     assert other.settings() != TINY.settings()
 
 
-def test_the_hash_of_the_bars_is_in_the_card_and_moves_with_every_column(trained: Trained) -> None:
+def test_the_hash_of_the_bars_is_in_the_card_and_moves_with_every_column(trained: TrainingResult) -> None:
     assert card_of(trained).record("data").text("sha256") == bars_hash(bars())
     assert bars_hash(replace(bars(), adj_close=None)) != bars_hash(bars())
     assert bars_hash(replace(bars(), volume=bars().volume + 1)) != bars_hash(bars())
@@ -394,7 +398,7 @@ def test_a_session_of_the_exchange_without_bars_is_noted(tmp_path: Path) -> None
     names = ("open", "high", "low", "close", "volume", "adj_close")
     columns = {name: np.array(getattr(few_bars(), name))[:, keep] for name in names}
     gap = replace(few_bars(), sessions=few_bars().sessions[keep], **columns)
-    made = train(Material(gap, default_features()), SHORT, tmp_path / "1", consume=unwatched)
+    made = train(TrainingMaterial(gap, default_features()), SHORT, tmp_path / "1", consume=unwatched)
     assert card_of(made).texts("notes")[0] == (
         "sessions of XNYS without any bar: 1, such as 20121015; the bars around them were taken as consecutive"
     )
@@ -407,7 +411,7 @@ def test_a_session_of_the_exchange_without_bars_is_noted(tmp_path: Path) -> None
 class Case:
     name: str
     bars: BarPanel
-    recipe: Recipe
+    recipe: StockRecipe
     message: str
 
 
@@ -451,7 +455,7 @@ REFUSED = [
 @pytest.mark.parametrize("case", REFUSED, ids=lambda case: case.name)
 def test_what_cannot_be_trained_on_is_refused_before_anything_is_written(case: Case, tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match=case.message):
-        train(Material(case.bars, default_features()), case.recipe, tmp_path / "1", consume=unwatched)
+        train(TrainingMaterial(case.bars, default_features()), case.recipe, tmp_path / "1", consume=unwatched)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -460,13 +464,15 @@ def test_a_weekend_bar_of_an_unknown_exchange_is_refused(tmp_path: Path) -> None
     sessions[np.searchsorted(sessions, 20121214)] = 20121215
     panel = replace(few_bars(), sessions=sessions, calendar="")
     with pytest.raises(ConfigurationError, match="20121215"):
-        train(Material(panel, default_features()), replace(SHORT, calendar=""), tmp_path / "1", consume=unwatched)
+        train(
+            TrainingMaterial(panel, default_features()), replace(SHORT, calendar=""), tmp_path / "1", consume=unwatched
+        )
 
 
-def test_an_existing_folder_is_never_overwritten(trained: Trained) -> None:
+def test_an_existing_folder_is_never_overwritten(trained: TrainingResult) -> None:
     before = files_of(trained.folder)
     with pytest.raises(ConfigurationError, match="exists already; an artifact is never overwritten"):
-        train(Material(bars(), default_features()), TINY, trained.folder, consume=unwatched)
+        train(TrainingMaterial(bars(), default_features()), TINY, trained.folder, consume=unwatched)
     assert files_of(trained.folder) == before
 
 
@@ -500,7 +506,7 @@ def test_gradients_that_are_never_clipped_are_a_setting_that_json_can_hold() -> 
 
 def test_a_network_takes_only_its_own_settings() -> None:
     with pytest.raises(ConfigurationError, match="a network of kind 'tft' takes TFTConfig, not LSTMConfig"):
-        Recipe(kind="tft")
+        StockRecipe(kind="tft")
 
 
 def test_a_ranking_model_that_is_kept_as_it_started_ranks_nobody_and_says_so(tmp_path: Path) -> None:
@@ -509,7 +515,7 @@ def test_a_ranking_model_that_is_kept_as_it_started_ranks_nobody_and_says_so(tmp
     config = GraphConfig(hidden=4, heads=1, neighbours=1)
     recipe = replace(SHORT, kind="graph", config=config, optimisation=settings)
     panel = bokeh_panel("AAPL", "IBM").last(400)
-    made = train(Material(panel, default_features()), recipe, tmp_path / "1", consume=unwatched)
+    made = train(TrainingMaterial(panel, default_features()), recipe, tmp_path / "1", consume=unwatched)
     assert card_of(made).record("training").integer("best_epoch") == 0
     assert "the model ranks all stocks alike" in " ".join(made.summary.notes)
     model = loaded(made.folder)

@@ -39,10 +39,20 @@ from predictor.networks import (
 from predictor.registry import Runtime, load_model, load_single
 from trainers.cli.commands import app as quantra
 from trainers.loop import Report, ResumeMismatchError, WeightsMismatchError, WindowReport
-from trainers.progress import Chain, Consumer
-from trainers.stock import Keeping, Material, Optimisation, Parent, Recipe, Splits, Trained, command, train
-from trainers.stock.audit import Depth, audit
-from trainers.stock.backtest import Folder, Tactic, Terms, artifact_source, backtest
+from trainers.progress import ConsumerChain, ReportConsumer
+from trainers.stock import (
+    CheckpointSettings,
+    DataSplits,
+    Optimisation,
+    ParentArtifact,
+    StockRecipe,
+    TrainingMaterial,
+    TrainingResult,
+    command,
+    train,
+)
+from trainers.stock.audit import AuditBudget, audit
+from trainers.stock.backtest import BacktestFolder, StrategySettings, TradingTerms, artifact_source, backtest
 from trainers.stock.backtest import WalkForwardPlan as Walk
 from trainers.stock.backtest.source import refuse_in_sample
 from trainers.stock.data import NO_SOURCE, History
@@ -62,12 +72,12 @@ FEATURES = FeatureSet(
     )
 )
 OTHERS = FeatureSet(observed=(*FEATURES.observed[:1], FeatureDefinition("gap", "Log($open / $close)", "gap", "log")))
-OLD = Splits.by_dates([(20080102, 20091231), (20100104, 20100430), (20100503, 20100831), (20100901, 20101231)])
-NEW = Splits.by_dates([(20080701, 20101231), (20110103, 20110630), (20110701, 20111230), (20120103, 20121231)])
-LATE = Splits.by_dates([(20090102, 20111230), (20120103, 20120430), (20120501, 20120831), (20120904, 20121231)])
+OLD = DataSplits.by_dates([(20080102, 20091231), (20100104, 20100430), (20100503, 20100831), (20100901, 20101231)])
+NEW = DataSplits.by_dates([(20080701, 20101231), (20110103, 20110630), (20110701, 20111230), (20120103, 20121231)])
+LATE = DataSplits.by_dates([(20090102, 20111230), (20120103, 20120430), (20120501, 20120831), (20120904, 20121231)])
 QUICK = Optimisation(max_epochs=2, device="cpu")
 OTHERWISE = replace(QUICK, seed=3)
-RECIPE = Recipe(
+RECIPE = StockRecipe(
     calendar="XNYS",
     config=LSTMConfig(hidden=4, layers=1),
     target=Target(horizons=(1, 3)),
@@ -90,9 +100,9 @@ def new_bars(*symbols: str) -> BarPanel:
     return bokeh_panel(*(symbols or ("GOOG", "IBM"))).between(20080701, 20121231)
 
 
-def tuned(parent: Path, out: Path, recipe: Recipe = CHILD, bars: BarPanel | None = None) -> Trained:
-    material = Material(bars or new_bars(), FEATURES, parent=Parent.load(parent))
-    return train(material, recipe, out, consume=Chain())
+def tuned(parent: Path, out: Path, recipe: StockRecipe = CHILD, bars: BarPanel | None = None) -> TrainingResult:
+    material = TrainingMaterial(bars or new_bars(), FEATURES, parent=ParentArtifact.load(parent))
+    return train(material, recipe, out, consume=ConsumerChain())
 
 
 PLANS = (
@@ -118,12 +128,12 @@ def few_baselines() -> Iterator[None]:
 @pytest.fixture(scope="module")
 def parent(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return train(
-        Material(old_bars(), FEATURES), RECIPE, tmp_path_factory.mktemp("parent") / "1", consume=Chain()
+        TrainingMaterial(old_bars(), FEATURES), RECIPE, tmp_path_factory.mktemp("parent") / "1", consume=ConsumerChain()
     ).folder
 
 
 @pytest.fixture(scope="module")
-def child(parent: Path, tmp_path_factory: pytest.TempPathFactory) -> Trained:
+def child(parent: Path, tmp_path_factory: pytest.TempPathFactory) -> TrainingResult:
     return tuned(parent, tmp_path_factory.mktemp("child") / "1")
 
 
@@ -152,7 +162,7 @@ def rewritten(folder: Path, out: Path, **sections: Json) -> Path:
 # --- where the network starts
 
 
-def history_of(recipe: Recipe, bars: BarPanel) -> History:
+def history_of(recipe: StockRecipe, bars: BarPanel) -> History:
     splits = recipe.splits(bars.sessions)
     return History(bars, fit_pipeline(bars, FEATURES, recipe, splits), NO_SOURCE)
 
@@ -197,7 +207,7 @@ def test_weights_of_another_network_are_named_and_not_bent_to_fit() -> None:
 
 
 def test_the_network_is_the_parents_and_every_fitted_number_that_of_the_new_training_part(
-    parent: Path, child: Trained
+    parent: Path, child: TrainingResult
 ) -> None:
     before, after = (artifact.load(folder).artifact for folder in (parent, child.folder))
     anew = fit_pipeline(new_bars(), FEATURES, CHILD, NEW)
@@ -216,7 +226,7 @@ def test_training_begins_with_the_selection_loss_of_the_parents_network(parent: 
     assert weights == own
 
 
-def test_the_card_names_the_parents_weights_and_all_that_they_had_seen(parent: Path, child: Trained) -> None:
+def test_the_card_names_the_parents_weights_and_all_that_they_had_seen(parent: Path, child: TrainingResult) -> None:
     assert child.card["ancestors"] == [
         {
             "weights_hash": artifact.load(parent).weights_hash,
@@ -231,7 +241,7 @@ def test_the_card_names_the_parents_weights_and_all_that_they_had_seen(parent: P
 
 
 def test_the_same_fine_tuning_gives_the_same_bytes_and_another_seed_other_weights(
-    parent: Path, child: Trained, sibling: Path, tmp_path: Path
+    parent: Path, child: TrainingResult, sibling: Path, tmp_path: Path
 ) -> None:
     torch.manual_seed(99)
     assert files_of(tuned(parent, tmp_path / "again" / "7").folder) == files_of(child.folder)
@@ -245,7 +255,7 @@ def test_a_card_of_a_training_from_fresh_weights_tells_of_no_ancestors(parent: P
 
 
 def test_inspect_shows_what_it_started_from(
-    parent: Path, child: Trained, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    parent: Path, child: TrainingResult, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "200")
     assert called("inspect", child.folder, "--all") == 0
@@ -254,14 +264,14 @@ def test_inspect_shows_what_it_started_from(
     assert f"{artifact.load(parent).weights_hash}, which had seen labels 2008-01-02 to 2010-08-31 of AAPL" in shown
 
 
-def test_symbols_of_the_parent_count_as_trained_on(child: Trained) -> None:
+def test_symbols_of_the_parent_count_as_trained_on(child: TrainingResult) -> None:
     assert loaded(child.folder).taught.symbols == {"AAPL", "GOOG", "IBM"}
 
 
 def test_bars_of_another_adjustment_than_the_parents_are_doubted(parent: Path, tmp_path: Path) -> None:
     heard: list[str] = []
-    material = Material(replace(new_bars(), adj_close=None), FEATURES, parent=Parent.load(parent))
-    train(material, CHILD, tmp_path / "1", consume=Chain(), warn=heard.append)
+    material = TrainingMaterial(replace(new_bars(), adj_close=None), FEATURES, parent=ParentArtifact.load(parent))
+    train(material, CHILD, tmp_path / "1", consume=ConsumerChain(), warn=heard.append)
     assert any("the model was trained on bars that tell of splits" in line for line in heard)
 
 
@@ -273,8 +283,8 @@ def test_a_symbol_that_the_parent_learnt_is_not_said_to_be_unlearnt(parent: Path
         for column in columns.values():
             column[young.symbols.index(symbol), late] = np.nan
         heard: list[str] = []
-        material = Material(replace(young, **columns), FEATURES, parent=Parent.load(parent))
-        train(material, CHILD, tmp_path / symbol, consume=Chain(), warn=heard.append)
+        material = TrainingMaterial(replace(young, **columns), FEATURES, parent=ParentArtifact.load(parent))
+        train(material, CHILD, tmp_path / symbol, consume=ConsumerChain(), warn=heard.append)
         return " ".join(heard)
 
     assert "IBM: no bars enough for a window of the training part" in warnings("IBM")
@@ -292,7 +302,10 @@ def test_a_graph_that_stays_as_the_parents_keeps_its_ranking_and_its_given_edges
     given = Edges(neighbours=torch.tensor([[1], [-1]]), weights=torch.tensor([[0.5], [0.0]]))
     learnt = replace(QUICK, max_epochs=3, learning_rate=0.003)
     first = train(
-        Material(bars, FEATURES, edges=given), replace(recipe, optimisation=learnt), tmp_path / "1", consume=Chain()
+        TrainingMaterial(bars, FEATURES, edges=given),
+        replace(recipe, optimisation=learnt),
+        tmp_path / "1",
+        consume=ConsumerChain(),
     )
     assert not network_of(first.folder).ranks_nobody
     wild = replace(recipe, parts=NEW, optimisation=replace(QUICK, max_epochs=1, learning_rate=0.9))
@@ -316,7 +329,7 @@ def test_edges_of_returns_are_those_of_the_new_training_part(tmp_path: Path) -> 
     config = GraphConfig(hidden=4, heads=1, neighbours=1)
     recipe = replace(RECIPE, kind="graph", config=config, target=Target(lag=1, horizons=(1, 3)), scale="window")
     bars = bokeh_panel("AAPL", "IBM").between(20080102, 20101231)
-    first = train(Material(bars, FEATURES), recipe, tmp_path / "1", consume=Chain())
+    first = train(TrainingMaterial(bars, FEATURES), recipe, tmp_path / "1", consume=ConsumerChain())
     made = tuned(first.folder, tmp_path / "2", replace(recipe, parts=NEW), new_bars("GOOG", "IBM", "MSFT"))
     expected = training_edges(new_bars("GOOG", "IBM", "MSFT"), NEW.train.last, neighbours=1)
     assert torch.equal(network_of(made.folder).neighbours, expected.neighbours)
@@ -334,17 +347,19 @@ def facts(folder: Path, rows: str) -> CovariateSource:
 def test_columns_of_texts_stand_for_what_they_stood_for(tmp_path: Path) -> None:
     bars = bokeh_panel("AAPL", "IBM").between(20080102, 20101231)
     beside = facts(tmp_path, "sector\nAAPL,Phones\nIBM,Mainframes\nGOOG,Search\n")
-    first = train(Material(bars, FEATURES, beside), RECIPE, tmp_path / "1", consume=Chain())
-    material = Material(new_bars(), FEATURES, beside, parent=Parent.load(first.folder))
-    made = train(material, CHILD, tmp_path / "2", consume=Chain())
+    first = train(TrainingMaterial(bars, FEATURES, beside), RECIPE, tmp_path / "1", consume=ConsumerChain())
+    material = TrainingMaterial(new_bars(), FEATURES, beside, parent=ParentArtifact.load(first.folder))
+    made = train(material, CHILD, tmp_path / "2", consume=ConsumerChain())
     (sector,) = artifact.load(made.folder).artifact.pipeline.features.statics.categories
     assert sector.categories == ("Mainframes", "Phones")
 
 
 def test_other_static_covariates_than_the_parents_are_named(parent: Path, tmp_path: Path) -> None:
-    material = Material(new_bars(), FEATURES, facts(tmp_path, "beta\nGOOG,1.5\nIBM,0.5\n"), parent=Parent.load(parent))
+    material = TrainingMaterial(
+        new_bars(), FEATURES, facts(tmp_path, "beta\nGOOG,1.5\nIBM,0.5\n"), parent=ParentArtifact.load(parent)
+    )
     with pytest.raises(ConfigurationError, match=r"are beta \(a number\), but the artifact to start from reads none"):
-        train(material, CHILD, tmp_path / "1", consume=Chain())
+        train(material, CHILD, tmp_path / "1", consume=ConsumerChain())
 
 
 # --- what was seen
@@ -367,13 +382,13 @@ def test_a_day_that_the_parent_has_seen_is_no_day_to_select_calibrate_or_test_on
     ranges: list[tuple[int, int]], told: str, parent: Path, tmp_path: Path
 ) -> None:
     with pytest.raises(InSampleError, match=told):
-        tuned(parent, tmp_path / "1", replace(CHILD, parts=Splits.by_dates(ranges)))
+        tuned(parent, tmp_path / "1", replace(CHILD, parts=DataSplits.by_dates(ranges)))
     assert list(tmp_path.iterdir()) == []
 
 
 def test_the_day_after_the_parents_last_label_is_allowed(parent: Path) -> None:
-    edge = Splits.by_dates([(20080701, 20100831), (20100901, 20110630), (20110701, 20111230), (20120103, 20121231)])
-    Parent.load(parent).check_unseen(edge, new_bars().sessions)
+    edge = DataSplits.by_dates([(20080701, 20100831), (20100901, 20110630), (20110701, 20111230), (20120103, 20121231)])
+    ParentArtifact.load(parent).check_unseen(edge, new_bars().sessions)
 
 
 def test_bars_that_end_before_anything_unseen_are_refused_for_later_ones(parent: Path, tmp_path: Path) -> None:
@@ -382,7 +397,7 @@ def test_bars_that_end_before_anything_unseen_are_refused_for_later_ones(parent:
         tuned(parent, tmp_path / "1", replace(CHILD, parts=None), bars)
 
 
-def test_two_parents_deep_everything_before_is_kept(parent: Path, child: Trained, tmp_path: Path) -> None:
+def test_two_parents_deep_everything_before_is_kept(parent: Path, child: TrainingResult, tmp_path: Path) -> None:
     bars = bokeh_panel("MSFT").between(20090102, 20121231)
     made = tuned(child.folder, tmp_path / "1", replace(CHILD, parts=LATE), bars)
     hashes = [artifact.load(folder).weights_hash for folder in (child.folder, parent)]
@@ -396,7 +411,7 @@ def test_two_parents_deep_everything_before_is_kept(parent: Path, child: Trained
 
 
 @pytest.fixture(scope="module")
-def knowing(child: Trained, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def knowing(child: TrainingResult, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The child, as if what it started from started from something that had seen half of the child's test part."""
     (first,) = Card.from_json(json.dumps(child.card)).ancestors
     grandparent: Json = {"weights_hash": "ab" * 32, "symbols": ["MSFT"], "seen_from": 20080102, "seen_until": 20120629}
@@ -414,8 +429,8 @@ def test_evaluations_hold_to_what_any_ancestor_has_seen(knowing: Path) -> None:
     assert last_seen(model) == 20120629
     wanted = EvaluationSettings(start=20120601, seeds=5, device="cpu")
     with pytest.raises(InSampleError, match=r"seen labels up to 2012-06-29.*first allowed decision day is 2012-07-02"):
-        evaluate(model, new_bars(), wanted, consume=Chain(), announce=print)
-    found = evaluate(model, new_bars(), replace(wanted, start=None), consume=Chain(), announce=print)
+        evaluate(model, new_bars(), wanted, consume=ConsumerChain(), announce=print)
+    found = evaluate(model, new_bars(), replace(wanted, start=None), consume=ConsumerChain(), announce=print)
     assert (found.days.seen_until, found.days.first) == (20120629, 20120702)
     assert found.seeds is None
     assert found.notes[0].startswith("fine-tuned from the weights ")
@@ -426,20 +441,32 @@ def test_backtests_hold_to_what_any_ancestor_has_seen_and_refit_nothing(knowing:
     source = artifact_source(knowing, "cpu")
     plan = Walk(start=20120601, end=20121130)
     with pytest.raises(InSampleError, match="labels up to 2012-06-29"):
-        backtest(source, new_bars(), plan, terms=Terms(horizon=3), tactic=Tactic(), folder=Folder(path=tmp_path / "a"))
+        backtest(
+            source,
+            new_bars(),
+            plan,
+            terms=TradingTerms(horizon=3),
+            tactic=StrategySettings(),
+            folder=BacktestFolder(path=tmp_path / "a"),
+        )
     later = replace(plan, start=20120702)
     with pytest.raises(ConfigurationError, match="cannot be trained again; backtest it with --refit never"):
         backtest(
             source,
             new_bars(),
             replace(later, refit=63),
-            terms=Terms(horizon=3),
-            tactic=Tactic(),
-            folder=Folder(path=tmp_path / "b"),
+            terms=TradingTerms(horizon=3),
+            tactic=StrategySettings(),
+            folder=BacktestFolder(path=tmp_path / "b"),
         )
     assert list(tmp_path.iterdir()) == []
     found = backtest(
-        source, new_bars(), later, terms=Terms(horizon=3), tactic=Tactic(), folder=Folder(path=tmp_path / "c")
+        source,
+        new_bars(),
+        later,
+        terms=TradingTerms(horizon=3),
+        tactic=StrategySettings(),
+        folder=BacktestFolder(path=tmp_path / "c"),
     )
     assert found.notes[0].startswith("fine-tuned from the weights ")
     assert source.standing is not None
@@ -450,9 +477,9 @@ def test_audits_hold_to_what_any_ancestor_has_seen(knowing: Path) -> None:
     found = audit(
         artifact_source(knowing, "cpu"),
         new_bars(),
-        terms=Terms(horizon=3),
-        tactic=Tactic(),
-        depth=Depth(sessions=1, permutations=1, epochs=1),
+        terms=TradingTerms(horizon=3),
+        tactic=StrategySettings(),
+        depth=AuditBudget(sessions=1, permutations=1, epochs=1),
         announce=print,
     )
     assert found.first_session == 20120702
@@ -460,7 +487,7 @@ def test_audits_hold_to_what_any_ancestor_has_seen(knowing: Path) -> None:
 
 
 def test_an_ensemble_of_children_says_where_they_come_from(
-    child: Trained, sibling: Path, knowing: Path, tmp_path: Path
+    child: TrainingResult, sibling: Path, knowing: Path, tmp_path: Path
 ) -> None:
     folders = {"one": child.folder, "other": sibling}
     made = join(new_bars(), folders, tmp_path / "joint")
@@ -479,7 +506,12 @@ def test_settings_that_would_give_the_weights_another_meaning_are_all_named(pare
         CHILD, config=LSTMConfig(hidden=5, layers=1), quantiles=(0.2, 0.5, 0.8), encoder_length=12, scale="window"
     )
     with pytest.raises(ConfigurationError) as refused:
-        train(Material(new_bars(), OTHERS, parent=Parent.load(parent)), recipe, tmp_path / "1", consume=Chain())
+        train(
+            TrainingMaterial(new_bars(), OTHERS, parent=ParentArtifact.load(parent)),
+            recipe,
+            tmp_path / "1",
+            consume=ConsumerChain(),
+        )
     for said in (
         "quantiles is [0.2, 0.5, 0.8], the artifact's is [0.1, 0.5, 0.9]",
         "network_hidden is 5, the artifact's is 4",
@@ -492,32 +524,34 @@ def test_settings_that_would_give_the_weights_another_meaning_are_all_named(pare
 
 
 def test_dropout_is_no_part_of_the_weights(parent: Path) -> None:
-    Parent.load(parent).check(FEATURES, replace(CHILD, config=LSTMConfig(hidden=4, layers=1, dropout=0.1)))
+    ParentArtifact.load(parent).check(FEATURES, replace(CHILD, config=LSTMConfig(hidden=4, layers=1, dropout=0.1)))
 
 
 def test_what_has_no_network_of_its_own_is_refused_with_the_reason(
-    child: Trained, sibling: Path, tmp_path: Path
+    child: TrainingResult, sibling: Path, tmp_path: Path
 ) -> None:
     har = replace(RECIPE, kind="har", config=UnconditionalConfig(), scale="har")
-    fitted = train(Material(old_bars(), FEATURES), har, tmp_path / "har", consume=Chain())
+    fitted = train(TrainingMaterial(old_bars(), FEATURES), har, tmp_path / "har", consume=ConsumerChain())
     with pytest.raises(ConfigurationError, match="model har has no weights to start from; fit it again: --model har"):
-        Parent.load(fitted.folder)
+        ParentArtifact.load(fitted.folder)
     joint = join(new_bars(), {"one": child.folder, "other": sibling}, tmp_path / "joint")
     with pytest.raises(ConfigurationError, match=r"it is an ensemble; name one of its members: .*joint/members/NAME"):
-        Parent.load(joint.folder)
-    assert Parent.load(joint.folder / "members" / "one").weights_hash == artifact.load(child.folder).weights_hash
+        ParentArtifact.load(joint.folder)
+    assert (
+        ParentArtifact.load(joint.folder / "members" / "one").weights_hash == artifact.load(child.folder).weights_hash
+    )
 
 
 def test_an_artifact_that_does_not_tell_what_it_has_seen_is_refused(parent: Path, tmp_path: Path) -> None:
     with zipfile.ZipFile(Path(__file__).parents[1] / "fixtures" / "format_1.zip") as packed:
         packed.extractall(tmp_path / "format-1")
     with pytest.raises(ConfigurationError, match="its card has no data, recipe, splits, so what it has seen"):
-        Parent.load(tmp_path / "format-1" / "volatility" / "1")
+        ParentArtifact.load(tmp_path / "format-1" / "volatility" / "1")
     card = artifact.load(parent).artifact.manifest.card["recipe"]
     assert isinstance(card, dict)
     unknown = rewritten(parent, tmp_path / "unknown", recipe={**card, "momentum": 0.9})
     with pytest.raises(ConfigurationError, match=r"no training can start from .*momentum"):
-        Parent.load(unknown)
+        ParentArtifact.load(unknown)
 
 
 def test_a_damaged_artifact_is_refused_with_its_folder_and_file(parent: Path, tmp_path: Path) -> None:
@@ -529,7 +563,7 @@ def test_a_damaged_artifact_is_refused_with_its_folder_and_file(parent: Path, tm
             place.parent.mkdir(exist_ok=True)
             place.write_bytes(path.read_bytes()[: -1 if path.name == "weights.safetensors" else None])
     with pytest.raises(ArtifactError, match=r"copy/weights\.safetensors.*the file was cut or changed"):
-        Parent.load(copy)
+        ParentArtifact.load(copy)
 
 
 def test_weights_that_are_no_numbers_are_refused(parent: Path, tmp_path: Path) -> None:
@@ -538,7 +572,7 @@ def test_weights_that_are_no_numbers_are_refused(parent: Path, tmp_path: Path) -
     made = Artifact(manifest=stored.artifact.manifest, pipeline=stored.artifact.pipeline, weights=weights)
     artifact.save(tmp_path / "1", made, Golden(text=stored.golden.text, arrays=stored.golden.arrays))
     with pytest.raises(ArtifactError, match=r"head\.bias holds a value that is not finite"):
-        Parent.load(tmp_path / "1")
+        ParentArtifact.load(tmp_path / "1")
 
 
 # --- stopping and going on
@@ -548,7 +582,7 @@ class Stopped(Exception):  # noqa: N818 - as if the process had ended
     """Ends a training."""
 
 
-def until(epoch: int, window: int) -> Consumer:
+def until(epoch: int, window: int) -> ReportConsumer:
     """A consumer that ends the training in the middle of an epoch."""
 
     def ending(reports: Iterable[Report]) -> Iterator[Report]:
@@ -560,36 +594,46 @@ def until(epoch: int, window: int) -> Consumer:
     return ending
 
 
-def stop(material: Material, out: Path) -> None:
-    keeping = Keeping(folder=out.parent / "run", every_seconds=1e-9)
+def stop(material: TrainingMaterial, out: Path) -> None:
+    keeping = CheckpointSettings(folder=out.parent / "run", every_seconds=1e-9)
     with pytest.raises(Stopped):
         train(material, CHILD, out, consume=until(1, 3), keeping=keeping)
     assert list((out.parent / "run").glob("window-*"))
 
 
 def test_a_fine_tuning_that_was_stopped_within_an_epoch_goes_on_to_the_same_bytes(
-    parent: Path, child: Trained, tmp_path: Path
+    parent: Path, child: TrainingResult, tmp_path: Path
 ) -> None:
-    material = Material(new_bars(), FEATURES, parent=Parent.load(parent))
+    material = TrainingMaterial(new_bars(), FEATURES, parent=ParentArtifact.load(parent))
     stop(material, tmp_path / "1")
-    train(material, CHILD, tmp_path / "1", consume=Chain(), keeping=Keeping(folder=tmp_path / "run", resume=True))
+    train(
+        material,
+        CHILD,
+        tmp_path / "1",
+        consume=ConsumerChain(),
+        keeping=CheckpointSettings(folder=tmp_path / "run", resume=True),
+    )
     assert files_of(tmp_path / "1") == files_of(child.folder)
 
 
 def test_a_resume_with_another_parent_or_with_none_is_refused_by_name(parent: Path, tmp_path: Path) -> None:
-    stop(Material(new_bars(), FEATURES, parent=Parent.load(parent)), tmp_path / "1")
+    stop(TrainingMaterial(new_bars(), FEATURES, parent=ParentArtifact.load(parent)), tmp_path / "1")
     mine = artifact.load(parent).weights_hash
     cousin = train(
-        Material(old_bars(), FEATURES),
+        TrainingMaterial(old_bars(), FEATURES),
         replace(RECIPE, optimisation=replace(QUICK, seed=4)),
         tmp_path / "cousin",
-        consume=Chain(),
+        consume=ConsumerChain(),
     )
-    for other in (None, Parent.load(cousin.folder)):
-        material = Material(new_bars(), FEATURES, parent=other)
+    for other in (None, ParentArtifact.load(cousin.folder)):
+        material = TrainingMaterial(new_bars(), FEATURES, parent=other)
         with pytest.raises(ResumeMismatchError, match=rf'parent_weights was "{mine[:40]}.* and is now'):
             train(
-                material, CHILD, tmp_path / "1", consume=Chain(), keeping=Keeping(folder=tmp_path / "run", resume=True)
+                material,
+                CHILD,
+                tmp_path / "1",
+                consume=ConsumerChain(),
+                keeping=CheckpointSettings(folder=tmp_path / "run", resume=True),
             )
 
 
@@ -629,7 +673,7 @@ def flat(text: str) -> str:
 
 
 def test_the_command_takes_network_features_and_target_from_the_artifact(
-    parent: Path, child: Trained, bars_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    parent: Path, child: TrainingResult, bars_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "1"
     assert trained_by_command("--from", parent, "--bars", bars_file, "--out", out, *FLAGS) == 0
@@ -646,7 +690,7 @@ def test_the_command_takes_network_features_and_target_from_the_artifact(
 
 
 def test_a_finished_model_of_another_parent_is_not_called_finished(
-    parent: Path, child: Trained, bars_file: Path, capsys: pytest.CaptureFixture[str]
+    parent: Path, child: TrainingResult, bars_file: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Its own folder least of all."""
     flags = ("--bars", bars_file, "--out", child.folder, *FLAGS, "--resume")
@@ -702,9 +746,14 @@ def test_covariates_that_the_artifact_reads_are_needed_and_cannot_become_known_a
     (tmp_path / "vix.csv").write_text(f"date,known_from,vix\n{rows}", encoding="utf-8")
     beside = CovariateSource.read([tmp_path / "vix.csv"], None)
     reading = FEATURES.with_covariates(covariate_fields(beside))
-    parts = Splits.by_dates([(20090102, 20091231), (20100104, 20100430), (20100503, 20100831), (20100901, 20101231)])
+    parts = DataSplits.by_dates(
+        [(20090102, 20091231), (20100104, 20100430), (20100503, 20100831), (20100901, 20101231)]
+    )
     first = train(
-        Material(old_bars(), reading, beside), replace(RECIPE, parts=parts), tmp_path / "1", consume=Chain()
+        TrainingMaterial(old_bars(), reading, beside),
+        replace(RECIPE, parts=parts),
+        tmp_path / "1",
+        consume=ConsumerChain(),
     ).folder
     asked = ("--from", first, "--bars", bars_file, "--out", tmp_path / "2", *FLAGS)
     assert trained_by_command(*asked) == 1
@@ -713,7 +762,7 @@ def test_covariates_that_the_artifact_reads_are_needed_and_cannot_become_known_a
     assert trained_by_command(*asked, *files, "--known", "vix") == 2
     assert "--known is vix and the artifact's none" in flat(capsys.readouterr().err)
     assert trained_by_command(*asked, *files) == 0
-    assert Parent.load(tmp_path / "2").features.names == ("r1", "range", "vix")
+    assert ParentArtifact.load(tmp_path / "2").features.names == ("r1", "range", "vix")
 
 
 def test_days_that_the_artifact_has_seen_are_bad_usage(
@@ -731,17 +780,17 @@ def test_days_that_the_artifact_has_seen_are_bad_usage(
 def test_dropout_and_learning_are_the_commands_own(
     parent: Path, bars_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked: list[tuple[Material, Recipe]] = []
+    asked: list[tuple[TrainingMaterial, StockRecipe]] = []
 
-    def ask(material: Material, recipe: Recipe, out: Path, **_: object) -> Trained:
+    def ask(material: TrainingMaterial, recipe: StockRecipe, out: Path, **_: object) -> TrainingResult:
         asked.append((material, recipe))
-        return Trained(folder=out, card={})
+        return TrainingResult(folder=out, card={})
 
     monkeypatch.setattr(command, "train", ask)
     flags = ("--dropout", "0.25", "--learning-rate", "0.001", "--seed", "7", "--json", "--calendar", "weekdays")
     assert trained_by_command("--from", parent, "--bars", bars_file, "--out", tmp_path / "1", *flags) == 0
     ((material, recipe),) = asked
-    assert recipe == Recipe(
+    assert recipe == StockRecipe(
         calendar="weekdays",
         config=LSTMConfig(hidden=4, layers=1, dropout=0.25),
         target=Target(horizons=(1, 3)),

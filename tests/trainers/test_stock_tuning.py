@@ -18,10 +18,10 @@ from predictor.networks import KINDS, LSTMConfig, Setting, Target, kind_named
 from trainers.loop import EpochReport, LoopError, Report, WindowReport
 from trainers.stock.data import History
 from trainers.stock.fitting import fit_pipeline, prepare
-from trainers.stock.recipe import Optimisation, Recipe
-from trainers.stock.splits import Part
-from trainers.stock.training_data import Material
-from trainers.stock.tuning import Search, SearchResult, Storage, search, storage
+from trainers.stock.recipe import Optimisation, StockRecipe
+from trainers.stock.splits import SplitPart
+from trainers.stock.training_data import TrainingMaterial
+from trainers.stock.tuning import Search, SearchResult, StudyStorage, search, storage
 from trainers.stock.tuning.command import tune_stock
 from trainers.stock.tuning.search import BATCH_SIZES, suggested
 from trainers.stock.tuning.storage import open_study
@@ -32,7 +32,7 @@ FEATURES = FeatureSet(
         FeatureDefinition("range_1", "Log($high / $low)", "range", "log return"),
     )
 )
-RECIPE = Recipe(
+RECIPE = StockRecipe(
     target=Target(horizons=(1, 3)),
     encoder_length=5,
     calendar="XNYS",
@@ -42,25 +42,25 @@ RECIPE = Recipe(
 
 
 @pytest.fixture(scope="module")
-def material() -> Material:
-    return Material(echoing(bokeh_panel("AAPL").last(360)), FEATURES)
+def material() -> TrainingMaterial:
+    return TrainingMaterial(echoing(bokeh_panel("AAPL").last(360)), FEATURES)
 
 
 @pytest.fixture(scope="module")
-def history(material: Material) -> History:
+def history(material: TrainingMaterial) -> History:
     splits = RECIPE.splits(material.bars.sessions)
     return History(material.bars, fit_pipeline(material.bars, FEATURES, RECIPE, splits))
 
 
-def asked(history: History, *, trials: int = 2, recipe: Recipe = RECIPE) -> Search:
+def asked(history: History, *, trials: int = 2, recipe: StockRecipe = RECIPE) -> Search:
     splits = recipe.splits(history.bars.sessions)
     return Search(
         history=history, splits=splits, recipe=recipe, settings=dict(recipe.settings()), trials=trials, seeds=2
     )
 
 
-def stored(folder: Path) -> Storage:
-    return Storage(uri=f"sqlite:///{folder / 'study.db'}", name="quantra")
+def stored(folder: Path) -> StudyStorage:
+    return StudyStorage(uri=f"sqlite:///{folder / 'study.db'}", name="quantra")
 
 
 class Heard:
@@ -100,7 +100,7 @@ class Lowest:
 
 @pytest.mark.parametrize("kind", sorted(name for name, kind in KINDS.items() if kind.learns))
 def test_a_trial_varies_only_what_its_kind_of_network_has(kind: str) -> None:
-    recipe = Recipe(kind=kind, config=kind_named(kind).config())
+    recipe = StockRecipe(kind=kind, config=kind_named(kind).config())
     trial = Lowest()
     found = suggested(trial, recipe)
     own = {field.name for field in fields(kind_named(kind).config)}
@@ -157,7 +157,9 @@ def test_a_search_without_any_trial_that_came_to_an_end_says_so(history: History
         search(asked(history, trials=1), stored(tmp_path), consume=iter)
 
 
-def test_a_horizon_that_no_training_window_knows_is_refused_before_anything_is_fitted(material: Material) -> None:
+def test_a_horizon_that_no_training_window_knows_is_refused_before_anything_is_fitted(
+    material: TrainingMaterial,
+) -> None:
     splits = RECIPE.splits(material.bars.sessions)
     blind = History(material.bars, fit_pipeline(material.bars, FEATURES, RECIPE, splits))
     blind.labels[..., 1] = np.nan
@@ -168,14 +170,14 @@ def test_a_horizon_that_no_training_window_knows_is_refused_before_anything_is_f
 @pytest.mark.parametrize("uri", ["postgresql://me:hidden@host/db", "postgresql://host/db?user=me&password=hidden"])
 def test_a_password_in_the_storages_address_is_refused(uri: str) -> None:
     with pytest.raises(ConfigurationError, match="holds a password") as refused:
-        Storage(uri=uri, name="quantra")
+        StudyStorage(uri=uri, name="quantra")
     assert "hidden" not in str(refused.value)
 
 
 def test_a_database_without_a_driver_cannot_be_opened() -> None:
     with (
         pytest.raises(ConfigurationError, match="storage of study 'quantra' cannot be opened: "),
-        open_study(Storage(uri="oracle://host/db", name="quantra"), {}, seed=0),
+        open_study(StudyStorage(uri="oracle://host/db", name="quantra"), {}, seed=0),
     ):
         raise AssertionError
 
@@ -187,13 +189,13 @@ def test_a_studys_database_is_closed_at_the_end(tmp_path: Path) -> None:
     def is_open() -> bool:
         return any(one.is_symlink() and one.readlink() == database for one in Path("/proc/self/fd").iterdir())
 
-    with open_study(Storage(uri=f"sqlite:///{database}", name="quantra"), {}, seed=0) as study:
+    with open_study(StudyStorage(uri=f"sqlite:///{database}", name="quantra"), {}, seed=0) as study:
         assert study.trials == []
         assert is_open()
     assert not is_open()
     with (
         pytest.raises(ConfigurationError, match="other bars, features or settings"),
-        open_study(Storage(uri=f"sqlite:///{database}", name="quantra"), {"bars": 1}, seed=0),
+        open_study(StudyStorage(uri=f"sqlite:///{database}", name="quantra"), {"bars": 1}, seed=0),
     ):
         raise AssertionError
     assert not is_open()
@@ -202,7 +204,7 @@ def test_a_studys_database_is_closed_at_the_end(tmp_path: Path) -> None:
 def test_the_figures_of_a_search_are_the_fresh_seeds() -> None:
     result = SearchResult(
         recipe=RECIPE,
-        selection=Part("selection", 20090102, 20090331),
+        selection=SplitPart("selection", 20090102, 20090331),
         trials=9,
         pruned=1,
         failed=1,
@@ -216,7 +218,7 @@ def test_the_figures_of_a_search_are_the_fresh_seeds() -> None:
 
 
 def test_the_card_of_what_was_found_tells_of_the_search(
-    material: Material, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    material: TrainingMaterial, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     material.bars.write_csv(tmp_path / "bars.csv")
     features = {

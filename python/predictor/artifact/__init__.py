@@ -16,8 +16,8 @@ that names file and cause, and there is no fallback.
 
 from predictor.artifact.ensemble import (
     COMBINATION,
-    Common,
     EnsembleManifest,
+    SharedMemberFacts,
     StoredEnsemble,
     check_fit,
     ensemble_weights_hash,
@@ -61,11 +61,11 @@ __all__ = [
     "MEMBERS",
     "Artifact",
     "BaselineSpec",
-    "Common",
     "Conformal",
     "EnsembleManifest",
     "Golden",
     "Manifest",
+    "SharedMemberFacts",
     "StoredArtifact",
     "StoredEnsemble",
     "check_fit",

@@ -67,7 +67,7 @@ _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Common:
+class SharedMemberFacts:
     """What all members of an ensemble share."""
 
     target: Target
@@ -80,7 +80,7 @@ class Common:
         return f"{self.target}, quantiles {levels}, calendar {self.calendar}"
 
 
-def check_fit(members: Mapping[str, Artifact]) -> Common:
+def check_fit(members: Mapping[str, Artifact]) -> SharedMemberFacts:
     """What these artifacts have in common, by the names of the members.
 
     Networks, features, encoder lengths, normalisers and seeds may differ.
@@ -100,7 +100,7 @@ def check_fit(members: Mapping[str, Artifact]) -> Common:
     _check_names(members)
     _check_covariates(members)
     shared = members[first]
-    return Common(
+    return SharedMemberFacts(
         target=shared.manifest.target, quantiles=shared.manifest.quantiles, calendar=shared.pipeline.calendar.name
     )
 
@@ -329,6 +329,6 @@ def _check_common(manifest: EnsembleManifest, members: Mapping[str, StoredArtifa
         common = check_fit({name: member.artifact for name, member in members.items()})
     except ConfigurationError as error:
         raise ArtifactError.of(MANIFEST, error.message) from error
-    said = Common(target=manifest.target, quantiles=manifest.quantiles, calendar=manifest.calendar)
+    said = SharedMemberFacts(target=manifest.target, quantiles=manifest.quantiles, calendar=manifest.calendar)
     if said != common:
         raise ArtifactError.of(MANIFEST, f"says {said}, but its members forecast {common}")

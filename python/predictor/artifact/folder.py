@@ -227,7 +227,7 @@ def _flush_folder(folder: Path) -> None:
         os.close(handle)
 
 
-class Verified(NamedTuple):
+class VerifiedFiles(NamedTuple):
     """Bytes whose digests are right."""
 
     text: bytes
@@ -268,7 +268,7 @@ def unpacked(files: Mapping[str, bytes]) -> StoredArtifact:
     record = Record.from_bytes(text, MANIFEST)
     version = check_format(record, FORMAT)
     record.json("files")  # says what `files` hold
-    return _stored(Verified(text, version, record, dict(files)))
+    return _stored(VerifiedFiles(text, version, record, dict(files)))
 
 
 def load(folder: Path) -> StoredArtifact:
@@ -281,7 +281,7 @@ def load(folder: Path) -> StoredArtifact:
     return _stored(verified(folder))
 
 
-def _stored(found: Verified) -> StoredArtifact:
+def _stored(found: VerifiedFiles) -> StoredArtifact:
     text, version, record, files = found
     manifest = read_manifest(record, version)
     pipeline = _pipeline(manifest, files)
@@ -300,7 +300,7 @@ def is_artifact(folder: Path) -> bool:
     return (folder / MANIFEST).is_file()
 
 
-def verified(folder: Path) -> Verified:
+def verified(folder: Path) -> VerifiedFiles:
     """The files of an artifact, before anything in them is read.
 
     Raises:
@@ -310,7 +310,7 @@ def verified(folder: Path) -> Verified:
     record = Record.from_bytes(text, MANIFEST)
     version = check_format(record, FORMAT)
     check_no_strangers(folder, (MANIFEST, DIGEST, *CONTENTS))
-    return Verified(text, version, record, listed_files(folder, record, CONTENTS))
+    return VerifiedFiles(text, version, record, listed_files(folder, record, CONTENTS))
 
 
 def write_golden(golden: Golden) -> dict[str, bytes]:

@@ -19,13 +19,13 @@ from predictor.networks import (
     write_config,
     write_normaliser,
 )
-from predictor.windows import Minimum
+from predictor.windows import BarRequirements
 
 FORMAT = "quantra-artifact"
 ENSEMBLE_FORMAT = "quantra-ensemble"
 FORMAT_VERSION = 2
 """What is written. Format 1 is read too: its levels are the window's own, one for all horizons, and it does not state
-what a symbol must have, which then is what `Minimum` says."""
+what a symbol must have, which then is what `BarRequirements` says."""
 READ_VERSIONS = (1, FORMAT_VERSION)
 
 MANIFEST, DIGEST = "manifest.json", "manifest.sha256"
@@ -73,7 +73,7 @@ class Manifest:
     quantiles: tuple[float, ...]
     normaliser: Normaliser
     encoder_length: int
-    minimum: Minimum = field(default_factory=Minimum)
+    minimum: BarRequirements = field(default_factory=BarRequirements)
     conformal: Conformal
     baseline: BaselineSpec
     universe: tuple[str, ...] = ()
@@ -125,7 +125,7 @@ def read_manifest(record: Record, version: int) -> Manifest:
             quantiles=record.numbers("quantiles"),
             normaliser=_read_normaliser(record.record("normaliser"), target, version),
             encoder_length=record.integer("encoder_length"),
-            minimum=Minimum() if version == 1 else _read_minimum(record.record("minimum")),
+            minimum=BarRequirements() if version == 1 else _read_minimum(record.record("minimum")),
             conformal=read_conformal(record.record("conformal")),
             baseline=_read_baseline(record.record("baseline"), target, version),
             universe=record.texts("universe"),
@@ -217,8 +217,8 @@ def _read_normaliser(record: Record, target: Target, version: int) -> Normaliser
     return read_normaliser(record, target, "window" if version == 1 else record.text("kind"))
 
 
-def _read_minimum(record: Record) -> Minimum:
-    minimum = Minimum(encoder_share=record.number("encoder_share"), values=record.integer("values"))
+def _read_minimum(record: Record) -> BarRequirements:
+    minimum = BarRequirements(encoder_share=record.number("encoder_share"), values=record.integer("values"))
     record.end()
     return minimum
 

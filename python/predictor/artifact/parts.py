@@ -20,7 +20,7 @@ from predictor import canonical
 from predictor.artifact.manifest import WEIGHTS, Manifest
 from predictor.canonical import Json
 from predictor.errors import ArtifactError, ConfigurationError
-from predictor.networks import Edges, InputSizes, PanelForecasting, build_network
+from predictor.networks import Edges, InputSizes, PanelForecastNetwork, build_network
 from predictor.windows import Pipeline
 
 MAX_HEADER_BYTES = 1 << 20
@@ -99,7 +99,7 @@ class Artifact:
         for name, tensor in self.weights.items():
             _check_tensor(name, tensor, expected[name])
         network = _fresh_network(self.manifest, sizes)
-        if isinstance(network, PanelForecasting):
+        if isinstance(network, PanelForecastNetwork):
             _check_edges(self.weights["neighbours"], self.weights["weights"])
         network.load_state_dict(dict(self.weights), strict=True)
         return network.eval()

@@ -1,6 +1,6 @@
 """Daily bars: checked panels of open, high, low, close and volume, their adjustment, files and databases. No torch."""
 
-from predictor.bars.adjustment import AdjustedBars, Jumps, PriceJump
+from predictor.bars.adjustment import AdjustedBars, PriceJump, PriceJumps
 from predictor.bars.frames import Frame
 from predictor.bars.layouts import DateOrder, DecimalSign
 from predictor.bars.panel import BarPanel
@@ -15,8 +15,8 @@ __all__ = [
     "DateOrder",
     "DecimalSign",
     "Frame",
-    "Jumps",
     "PriceJump",
+    "PriceJumps",
     "ReadingOptions",
     "read_bars",
     "read_file",

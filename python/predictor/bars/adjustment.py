@@ -81,7 +81,7 @@ class PriceJump:
 
 @final
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Jumps:
+class PriceJumps:
     """The jumps of a panel: how many there are, and the first of them.
 
     Attributes:
@@ -99,7 +99,9 @@ class Jumps:
             yield f"{self.count - len(self.shown)} more prices jumped like that; check where these bars come from"
 
 
-def find_jumps(symbols: tuple[str, ...], sessions: NDArray[np.int32], open_: FloatArray, close: FloatArray) -> Jumps:
+def find_jumps(
+    symbols: tuple[str, ...], sessions: NDArray[np.int32], open_: FloatArray, close: FloatArray
+) -> PriceJumps:
     """Every bar that opens or closes beyond the largest usual move from the close before.
 
     A split acts at the open, so the opening ratio is reported where it is a jump, the closing one otherwise.
@@ -115,7 +117,7 @@ def find_jumps(symbols: tuple[str, ...], sessions: NDArray[np.int32], open_: Flo
 
 def find_last_jumps(
     symbols: tuple[str, ...], sessions: NDArray[np.int32], open_: FloatArray, close: FloatArray
-) -> Jumps:
+) -> PriceJumps:
     """As `find_jumps`, of prices [S, T], but those of the last session alone."""
     last = slice(-1, None)
     return _jumps(symbols, sessions[last], _ratios(open_[:, last], close[:, last], _close_before(close)[:, last]))
@@ -127,13 +129,13 @@ def _ratios(open_: FloatArray, close: FloatArray, before: FloatArray) -> FloatAr
     return np.where(_is_jump(opening), opening, closing)
 
 
-def _jumps(symbols: tuple[str, ...], sessions: NDArray[np.int32], ratios: FloatArray) -> Jumps:
+def _jumps(symbols: tuple[str, ...], sessions: NDArray[np.int32], ratios: FloatArray) -> PriceJumps:
     places = np.argwhere(_is_jump(ratios))
     shown = tuple(
         PriceJump(symbol=symbols[s], session=int(sessions[t]), ratio=float(ratios[s, t]))
         for s, t in places[:MOST_SHOWN]
     )
-    return Jumps(count=len(places), shown=shown)
+    return PriceJumps(count=len(places), shown=shown)
 
 
 def _close_before(close: FloatArray) -> FloatArray:

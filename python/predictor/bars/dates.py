@@ -61,7 +61,7 @@ class DateForm:
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Days:
+class SessionColumn:
     """The sessions of a table's rows.
 
     Attributes:
@@ -78,7 +78,7 @@ def sessions_of(column: "pl.Series", source: NamedSource) -> NDArray[np.int32]:
     return days_of(column, source, DateForm(can_be_told=False)).sessions
 
 
-def days_of(column: "pl.Series", source: NamedSource, form: DateForm) -> Days:
+def days_of(column: "pl.Series", source: NamedSource, form: DateForm) -> SessionColumn:
     """A column's sessions: texts, dates, moments, whole numbers yyyymmdd or since 1970.
 
     Raises:
@@ -116,14 +116,14 @@ def _check_said(column: "pl.Series", source: NamedSource) -> None:
         )
 
 
-def _days(dates: "pl.Series", remark: str = "") -> Days:
+def _days(dates: "pl.Series", remark: str = "") -> SessionColumn:
     import polars as pl
 
     days = dates.dt.year() * 10_000 + dates.dt.month().cast(pl.Int32) * 100 + dates.dt.day()
-    return Days(sessions=days.to_numpy(), remark=remark)
+    return SessionColumn(sessions=days.to_numpy(), remark=remark)
 
 
-def _days_of_texts(text: "pl.Series", source: NamedSource, form: DateForm) -> Days:
+def _days_of_texts(text: "pl.Series", source: NamedSource, form: DateForm) -> SessionColumn:
     """Texts in the form of the first one that holds something; another form among them is refused by its row."""
     said = text.filter(text.fill_null("") != "")
     first = said[0] if len(said) else ""
@@ -212,7 +212,7 @@ def _choices(text: str, orders: tuple[DateOrder, ...], form: DateForm) -> str:
     return f"say which is right: {' or '.join(choices)}{in_python('date_order')}"
 
 
-def _days_of_epochs(text: "pl.Series", source: NamedSource, form: DateForm) -> Days:
+def _days_of_epochs(text: "pl.Series", source: NamedSource, form: DateForm) -> SessionColumn:
     """Counts since 1970 in UTC; their digits tell the unit."""
     import polars as pl
 
@@ -222,7 +222,7 @@ def _days_of_epochs(text: "pl.Series", source: NamedSource, form: DateForm) -> D
     return _days_of_utc((counts // a_second * 1_000_000).cast(pl.Datetime("us")), source, form)
 
 
-def _days_of_moments(moments: "pl.Series", source: NamedSource, form: DateForm) -> Days:
+def _days_of_moments(moments: "pl.Series", source: NamedSource, form: DateForm) -> SessionColumn:
     import polars as pl
 
     assert isinstance(moments.dtype, pl.Datetime)  # noqa: S101 (what the caller found)
@@ -234,7 +234,7 @@ def _days_of_moments(moments: "pl.Series", source: NamedSource, form: DateForm) 
     return _days(moments.dt.date())  # the date as written; a cast would count from Greenwich
 
 
-def _days_of_iso(text: "pl.Series", source: NamedSource, form: DateForm) -> Days:
+def _days_of_iso(text: "pl.Series", source: NamedSource, form: DateForm) -> SessionColumn:
     """Dates as ISO 8601 has them, with or without a time of day."""
     dates = _dates_of_iso(text)
     check_read(text.fill_null(""), dates, source, "is not a date; write 2013-12-31 or 20131231, or remove the row")
@@ -266,7 +266,7 @@ def _utc_of_iso(text: "pl.Series", offset: "pl.Series", source: NamedSource) -> 
     return (moment.cast(pl.Int64) - ahead).cast(pl.Datetime("us"))
 
 
-def _days_of_utc(moments: "pl.Series", source: NamedSource, form: DateForm) -> Days:
+def _days_of_utc(moments: "pl.Series", source: NamedSource, form: DateForm) -> SessionColumn:
     """The sessions of moments in UTC: by the zone, by midnights, or by the only days that are all of a working week."""
     if form.zone:
         return _days(moments.dt.replace_time_zone("UTC").dt.convert_time_zone(_zone(form.zone)).dt.date())

@@ -39,7 +39,7 @@ UTF_8: Final = "utf-8"
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Cells:
+class TableCells:
     """A file's table before its cells are understood.
 
     Attributes:
@@ -62,7 +62,7 @@ class _Text:
     head: Sequence[str]
 
 
-def read_cells(path: Path) -> Cells:
+def read_cells(path: Path) -> TableCells:
     """The table of a file.
 
     Raises:
@@ -74,9 +74,9 @@ def read_cells(path: Path) -> Cells:
         raise BarsError(f"{path} is a folder, not a file" if path.is_dir() else f"there is no file {path}")
     kind = _kind(path)
     if kind == PARQUET:
-        return Cells(frame=plainly_named(_of_polars(path, _parquet), path))
+        return TableCells(frame=plainly_named(_of_polars(path, _parquet), path))
     if kind in EXCEL_ENDINGS:
-        return Cells(frame=plainly_named(_excel(path), path))
+        return TableCells(frame=plainly_named(_excel(path), path))
     return _text_cells(path, _text(path))
 
 
@@ -214,7 +214,7 @@ def _not_utf8(path: Path, error: UnicodeDecodeError) -> BarsError:
     )
 
 
-def _text_cells(path: Path, text: _Text) -> Cells:
+def _text_cells(path: Path, text: _Text) -> TableCells:
     if text.head and text.head[0].lstrip().lower().startswith(("<!doctype", "<html", "{", "[{")):
         raise BarsError(
             f"{path.name} holds no table but {text.head[0].strip()[:20]!r}; look at it: a download may have failed"
@@ -227,14 +227,14 @@ def _text_cells(path: Path, text: _Text) -> Cells:
     wide = WideHeader.of(rows)
     if wide is not None:
         body = _csv(path, text, delimiter, first + wide.lines, tuple(str(at) for at in range(len(rows[0]))))
-        return Cells(frame=wide.stacked(body, path.name), delimiter=delimiter, layout=wide.layout)
+        return TableCells(frame=wide.stacked(body, path.name), delimiter=delimiter, layout=wide.layout)
     headerless = headerless_layout(rows[0])
     if headerless is not None:
         frame = _csv(path, text, delimiter, first, headerless.header)
-        return Cells(frame=frame, delimiter=delimiter, layout=headerless)
+        return TableCells(frame=frame, delimiter=delimiter, layout=headerless)
     _check_header(path, rows[0])
     frame = plainly_named(_csv(path, text, delimiter, first, ()), path)
-    return Cells(frame=frame, delimiter=delimiter)
+    return TableCells(frame=frame, delimiter=delimiter)
 
 
 def _check_header(path: Path, header: Sequence[str]) -> None:

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING, Any, Final, Protocol, final, runtime_checkable
 
 from predictor.bars.columns import plainly_named
-from predictor.bars.files import Cells
+from predictor.bars.files import TableCells
 from predictor.bars.layouts import layout_of, named_layout
 from predictor.bars.tables import BarTable, ReadingOptions, TableSource, table_of
 from predictor.bars.wide import WideHeader
@@ -87,16 +87,16 @@ def _exchanged(frame: Interchange) -> "pl.DataFrame":
     return pl.DataFrame(from_dataframe(frame))
 
 
-def _cells(frame: "nw.DataFrame[Any]") -> Cells:
+def _cells(frame: "nw.DataFrame[Any]") -> TableCells:
     """The table as polars has it, an index of dates as its first column, columns by symbol stacked."""
     import narwhals as nw
 
     native = nw.to_native(frame)
     if not nw.dependencies.is_pandas_dataframe(native):
-        return Cells(frame=plainly_named(frame.to_polars(), _Named()))
+        return TableCells(frame=plainly_named(frame.to_polars(), _NamedFrame()))
     native = _with_index(native)
     if native.columns.nlevels == 1:
-        return Cells(frame=plainly_named(_of_pandas(_plain_columns(native)), _Named()))
+        return TableCells(frame=plainly_named(_of_pandas(_plain_columns(native)), _NamedFrame()))
     return _wide(native)
 
 
@@ -124,7 +124,7 @@ def _of_series(column: "nw.Series[Any]") -> "pl.Series":
 
 
 @final
-class _Named:
+class _NamedFrame:
     """A table in memory, as messages call it."""
 
     name = NAME
@@ -145,7 +145,7 @@ def _plain_columns(native: Any) -> Any:
     return native.set_axis([str(name) for name in native.columns], axis=1)
 
 
-def _wide(native: Any) -> Cells:
+def _wide(native: Any) -> TableCells:
     """Columns by field and symbol, in either order, as yfinance gives them."""
     levels = [[str(column[level]) for column in native.columns] for level in range(native.columns.nlevels)]
     header = WideHeader.of(levels[:2])
@@ -155,4 +155,4 @@ def _wide(native: Any) -> Cells:
             "bar, or two levels of fields and symbols"
         )
     flat = native.set_axis([str(at) for at in range(native.shape[1])], axis=1)
-    return Cells(frame=header.stacked(_of_pandas(flat), NAME), layout=header.layout)
+    return TableCells(frame=header.stacked(_of_pandas(flat), NAME), layout=header.layout)

@@ -38,7 +38,7 @@ class DecimalSign(StrEnum):
     COMMA = "comma"
 
 
-class Prices(StrEnum):
+class PriceKind(StrEnum):
     """What a table says of splits and dividends."""
 
     AS_THEY_ARE = "no splits or dividends recorded"

@@ -25,7 +25,7 @@ POWERS: Final = {"k": "e3", "m": "e6", "b": "e9", "t": "e12"}
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Numbers:
+class NumberColumns:
     """The numbers of a table's columns.
 
     Attributes:
@@ -45,7 +45,9 @@ def numbers_of(column: "pl.Series", source: NamedSource) -> FloatArray:
     return _filled(numbers)
 
 
-def table_numbers(columns: "Sequence[pl.Series]", source: NamedSource, *, decimal: str, is_plain: bool) -> Numbers:
+def table_numbers(
+    columns: "Sequence[pl.Series]", source: NamedSource, *, decimal: str, is_plain: bool
+) -> NumberColumns:
     """The numbers of columns that one program wrote.
 
     Args:
@@ -61,12 +63,12 @@ def table_numbers(columns: "Sequence[pl.Series]", source: NamedSource, *, decima
     if is_plain and decimal in ("", "."):
         read = [_cast(column) for column in cleaned]
         if all(number.null_count() == column.null_count() for number, column in zip(read, cleaned, strict=True)):
-            return Numbers(columns={number.name: _filled(number) for number in read})
+            return NumberColumns(columns={number.name: _filled(number) for number in read})
     cleaned = _without_empty_rows(cleaned)
     scaled = [_scaled(column) for column in cleaned]
     sign = decimal or _decimal_of(scaled, source)
     read = {one.name: _strict_as(given, one, sign, source) for given, one in zip(cleaned, scaled, strict=True)}
-    return Numbers(columns=read, is_rounded=any(_is_scaled(column) for column in cleaned))
+    return NumberColumns(columns=read, is_rounded=any(_is_scaled(column) for column in cleaned))
 
 
 def _clean(column: "pl.Series", source: NamedSource) -> "pl.Series":

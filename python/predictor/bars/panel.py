@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from predictor.arrays import FloatArray, IndexArray
 from predictor.bars import adjustment, checks, frames, tables
-from predictor.bars.adjustment import AdjustedBars, Jumps, find_jumps
+from predictor.bars.adjustment import AdjustedBars, PriceJumps, find_jumps
 from predictor.bars.frames import Frame
 from predictor.errors import BarsError, listed, shown_date
 
@@ -380,16 +380,16 @@ class BarPanel:
         """The same symbol by symbol: those that cannot be adjusted have no bars, and an error by their row."""
         return adjustment.adjust_each(self)
 
-    def suspicious_jumps(self) -> Jumps:
+    def suspicious_jumps(self) -> PriceJumps:
         """Price jumps that may be splits which nobody recorded; none where the panel records its adjustments.
 
         They are questions for a person: nothing is ever changed because of them.
         """
         if self.adj_close is not None or self.split_ratio is not None:
-            return Jumps()
+            return PriceJumps()
         return find_jumps(self.symbols, self.sessions, self.open, self.close)
 
-    def unexplained_jumps(self) -> Jumps:
+    def unexplained_jumps(self) -> PriceJumps:
         """Price jumps of the last session that remain after the panel's own splits, dividends or adjusted closes."""
         adjusted, _ = self.adjusted_each()
         return adjustment.find_last_jumps(self.symbols, self.sessions, adjusted.open, adjusted.close)

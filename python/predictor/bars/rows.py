@@ -33,7 +33,7 @@ class RowSource(NamedSource, Protocol):
 
 @final
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
-class Rows:
+class BarRows:
     """A table's rows, each of one symbol and day.
 
     Attributes:
@@ -50,10 +50,10 @@ class Rows:
     columns: Mapping[str, FloatArray]
     places: IndexArray
 
-    def of(self, rows: IndexArray | BoolArray) -> "Rows":
+    def of(self, rows: IndexArray | BoolArray) -> "BarRows":
         """Some of them, in this order."""
         columns = {name: values[rows] for name, values in self.columns.items()}
-        return Rows(
+        return BarRows(
             symbols=self.symbols,
             owner=self.owner[rows],
             days=self.days[rows],
@@ -62,7 +62,7 @@ class Rows:
         )
 
 
-def in_order(frame: "pl.DataFrame", rows: Rows, source: RowSource) -> tuple[Rows, bool]:
+def in_order(frame: "pl.DataFrame", rows: BarRows, source: RowSource) -> tuple[BarRows, bool]:
     """The rows by symbol and day, and whether each symbol's were so already."""
     fallen = _fallen(rows.owner, rows.days, ordered=source.ordered)
     if fallen is not None and SYMBOL not in frame.columns:
@@ -80,7 +80,7 @@ def _fallen(owner: IndexArray, days: NDArray[np.int32], *, ordered: bool) -> tup
     return (int(order[wrong[0] + 1]), int(order[wrong[0]])) if wrong.size else None
 
 
-def repeated_rows(frame: "pl.DataFrame", rows: Rows, source: RowSource) -> BoolArray:
+def repeated_rows(frame: "pl.DataFrame", rows: BarRows, source: RowSource) -> BoolArray:
     """Which rows say what the one before says, [rows].
 
     Args:
@@ -102,7 +102,7 @@ def repeated_rows(frame: "pl.DataFrame", rows: Rows, source: RowSource) -> BoolA
     return again
 
 
-def _refuse_different(frame: "pl.DataFrame", rows: Rows, at: int, field: str, source: RowSource) -> None:
+def _refuse_different(frame: "pl.DataFrame", rows: BarRows, at: int, field: str, source: RowSource) -> None:
     symbol, day = rows.symbols[rows.owner[at]], shown_date(int(rows.days[at]))
     first, second = sorted((int(rows.places[at - 1]), int(rows.places[at])))
     times = [str(frame["date"][place]) for place in (first, second)]
@@ -120,7 +120,7 @@ def _refuse_different(frame: "pl.DataFrame", rows: Rows, at: int, field: str, so
     )
 
 
-def _refuse_several(frame: "pl.DataFrame", rows: Rows, source: RowSource) -> None:
+def _refuse_several(frame: "pl.DataFrame", rows: BarRows, source: RowSource) -> None:
     """Refuse rows of several symbols in a table that names none: a day appears twice, or texts tell them apart."""
     days, first, count = np.unique(rows.days, return_index=True, return_counts=True)
     likely = _likely_symbols(frame, rows.days)

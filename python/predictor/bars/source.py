@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, Self, final
 from urllib.parse import parse_qsl, unquote
 
 from predictor.bars.columns import plainly_named
-from predictor.bars.files import Cells
+from predictor.bars.files import TableCells
 from predictor.bars.panel import BarPanel
 from predictor.bars.reading import BarReading, read_file
 from predictor.bars.tables import BarTable, ReadingOptions, TableSource, table_of, warn_of
@@ -136,7 +136,7 @@ def query_table(address: DatabaseAddress, query: str, options: ReadingOptions | 
     frame = plainly_named(frame.select(_plain(column) for column in frame), source)
     if "date" in frame.columns:
         _check_own_day(frame["date"])
-    return table_of(Cells(frame=frame), source)
+    return table_of(TableCells(frame=frame), source)
 
 
 def _from_file(address: DatabaseAddress, query: str) -> "pl.DataFrame":

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from predictor.arrays import BoolArray, FloatArray, IndexArray
 from predictor.bars.columns import SYMBOL, texts_of
-from predictor.bars.dates import DateForm, Days, days_of
-from predictor.bars.files import Cells, read_cells, stem_of
+from predictor.bars.dates import DateForm, SessionColumn, days_of
+from predictor.bars.files import TableCells, read_cells, stem_of
 from predictor.bars.layouts import (
     KNOWN,
     OPTIONAL,
@@ -24,15 +24,15 @@ from predictor.bars.layouts import (
     DateOrder,
     DecimalSign,
     Layout,
-    Prices,
+    PriceKind,
     fields_of,
     in_python,
     layout_of,
     named_layout,
     symbol_of,
 )
-from predictor.bars.numbers import Numbers, table_numbers
-from predictor.bars.rows import Rows, check_daily, in_order, repeated_rows
+from predictor.bars.numbers import NumberColumns, table_numbers
+from predictor.bars.rows import BarRows, check_daily, in_order, repeated_rows
 from predictor.errors import BarsError, BarsWarning, shown_date
 from predictor.replacement import replace_file
 
@@ -103,7 +103,7 @@ class BarTable:
     sessions: NDArray[np.int32]
     columns: Mapping[str, FloatArray]
     layout: str = PLAIN_LAYOUT.name
-    prices: Prices = Prices.AS_THEY_ARE
+    prices: PriceKind = PriceKind.AS_THEY_ARE
     remarks: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
 
@@ -123,11 +123,11 @@ def warn_of(warned: Sequence[str], name: str) -> None:
         warnings.warn(f"{name}: {warning}", BarsWarning, stacklevel=3)
 
 
-def _known_layout(cells: Cells, name: str) -> Layout:
+def _known_layout(cells: TableCells, name: str) -> Layout:
     return cells.layout or layout_of(cells.frame.columns, name)
 
 
-def table_of(cells: Cells, source: TableSource, layout: Layout = PLAIN_LAYOUT) -> BarTable:
+def table_of(cells: TableCells, source: TableSource, layout: Layout = PLAIN_LAYOUT) -> BarTable:
     """The bars of a table whose columns have plain names.
 
     Raises:
@@ -140,7 +140,7 @@ def table_of(cells: Cells, source: TableSource, layout: Layout = PLAIN_LAYOUT) -
     numbers = _numbers(frame, source, layout, cells)
     symbols, owner = _symbols(frame, source)
     columns = {**numbers.columns, "volume": numbers.columns["volume"] * max(source.options.volume_unit, 1)}
-    rows = Rows(symbols=symbols, owner=owner, days=days.sessions, columns=columns, places=np.arange(frame.height))
+    rows = BarRows(symbols=symbols, owner=owner, days=days.sessions, columns=columns, places=np.arange(frame.height))
     empty = np.logical_and.reduce([np.isnan(values) for values in columns.values()])
     ordered, is_sorted = in_order(frame, rows, source)
     twice = repeated_rows(frame, ordered, source)
@@ -216,7 +216,7 @@ def _check_periods(frame: "pl.DataFrame", source: TableSource, layout: Layout) -
         )
 
 
-def _numbers(frame: "pl.DataFrame", source: TableSource, layout: Layout, cells: Cells) -> Numbers:
+def _numbers(frame: "pl.DataFrame", source: TableSource, layout: Layout, cells: TableCells) -> NumberColumns:
     columns = [frame[name] for name in (*REQUIRED, *OPTIONAL) if name in frame.columns]
     decimal = DECIMAL_SIGNS[source.options.decimal] or layout.decimal
     return table_numbers(columns, source, decimal=decimal, is_plain=cells.delimiter in ("", ","))
@@ -253,15 +253,15 @@ def _spread(values: FloatArray, rows: IndexArray, places: IndexArray, shape: tup
     return panel
 
 
-def _prices(columns: Mapping[str, FloatArray], layout: Layout) -> Prices:
+def _prices(columns: Mapping[str, FloatArray], layout: Layout) -> PriceKind:
     if "adj_close" in columns:
-        return Prices.BESIDE_CLOSES
+        return PriceKind.BESIDE_CLOSES
     if "split_ratio" in columns or "cash_dividend" in columns:
-        return Prices.BESIDE_EVENTS
-    return Prices.ADJUSTED if layout.is_adjusted else Prices.AS_THEY_ARE
+        return PriceKind.BESIDE_EVENTS
+    return PriceKind.ADJUSTED if layout.is_adjusted else PriceKind.AS_THEY_ARE
 
 
-def _remarks(*, is_sorted: bool, days: Days, empty: int) -> list[str]:
+def _remarks(*, is_sorted: bool, days: SessionColumn, empty: int) -> list[str]:
     remarks = [] if is_sorted else ["rows were not oldest first and were sorted"]
     if days.remark:
         remarks.append(days.remark)
@@ -270,7 +270,7 @@ def _remarks(*, is_sorted: bool, days: Days, empty: int) -> list[str]:
     return remarks
 
 
-def _warnings(numbers: Numbers, rows: Rows, again: BoolArray) -> list[str]:
+def _warnings(numbers: NumberColumns, rows: BarRows, again: BoolArray) -> list[str]:
     found = ["volumes such as 1.2M are rounded in the file"] if numbers.is_rounded else []
     if again.any():
         at, count = int(np.argmax(again)), int(again.sum())

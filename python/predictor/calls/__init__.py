@@ -21,7 +21,7 @@ QuantraError. Nothing here waits: what takes time is done on threads of the serv
 
 from predictor.calls.admin import AdminCalls
 from predictor.calls.calls import Calls
-from predictor.calls.sessions import SessionQuestion, Sessions
+from predictor.calls.sessions import SessionRequest, Sessions
 from predictor.calls.streams import OpenCall
 
-__all__ = ["AdminCalls", "Calls", "OpenCall", "SessionQuestion", "Sessions"]
+__all__ = ["AdminCalls", "Calls", "OpenCall", "SessionRequest", "Sessions"]

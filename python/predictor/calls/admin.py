@@ -16,14 +16,14 @@ from predictor.catalog import ModelInfo
 from predictor.errors import MalformedRequestError
 from predictor.instance import Cancellation, Deadline
 from predictor.limits import QueueLimits
-from predictor.service import Item, TurnLane, WorkQueue
+from predictor.service import ExplanationWorker, QueuedRequest, RequestQueue
 from predictor.wire import models
 from predictor.wire.counting import count_parts
 
 _WAITING: Final = QueueLimits(calls=16)
 
 
-class Changeable(Protocol):
+class ModelAdministration(Protocol):
     """The models that are served; see predictor.service.ServedModels."""
 
     def infos(self) -> tuple[ModelInfo, ...]:
@@ -45,7 +45,7 @@ class Changeable(Protocol):
 
 @final
 @dataclass(frozen=True, slots=True)
-class ChangeMethod:
+class AdminMethod:
     """One of the calls."""
 
     reference: Callable[[bytes], str]
@@ -57,10 +57,10 @@ class ChangeMethod:
 
 @final
 @dataclass(frozen=True, slots=True)
-class Change:
+class ModelChange:
     """One change, as its thread works on it."""
 
-    method: ChangeMethod
+    method: AdminMethod
     reference: str
     served: Callable[[], tuple[ModelInfo, ...]]
     changed: Callable[[], None]
@@ -89,26 +89,28 @@ class AdminCalls:
             older than the change.
     """
 
-    def __init__(self, served: Changeable, changed: Callable[[], None], look: Callable[[], None] | None = None) -> None:
+    def __init__(
+        self, served: ModelAdministration, changed: Callable[[], None], look: Callable[[], None] | None = None
+    ) -> None:
         self._served = served
         self._changed = changed
         self._look = look
-        self._queue = WorkQueue(_WAITING)
-        self._lane = TurnLane("admin", self._queue)
+        self._queue = RequestQueue(_WAITING)
+        self._lane = ExplanationWorker("admin", self._queue)
         self._methods = {
-            "LoadModel": ChangeMethod(_reference_in(pb.LoadModelRequest), served.load, _telling(pb.LoadModelResponse)),
-            "UnloadModel": ChangeMethod(
+            "LoadModel": AdminMethod(_reference_in(pb.LoadModelRequest), served.load, _telling(pb.LoadModelResponse)),
+            "UnloadModel": AdminMethod(
                 _reference_in(pb.UnloadModelRequest), served.unload, _telling(pb.UnloadModelResponse)
             ),
-            "ReloadModel": ChangeMethod(
+            "ReloadModel": AdminMethod(
                 _reference_in(pb.ReloadModelRequest), served.reload, _telling(pb.ReloadModelResponse)
             ),
-            "RepositoryModelLoad": ChangeMethod(
+            "RepositoryModelLoad": AdminMethod(
                 inference.loaded,
                 served.reload,
                 lambda _: inference_pb.RepositoryModelLoadResponse().SerializeToString(),
             ),
-            "RepositoryModelUnload": ChangeMethod(
+            "RepositoryModelUnload": AdminMethod(
                 inference.unloaded,
                 served.unload,
                 lambda _: inference_pb.RepositoryModelUnloadResponse().SerializeToString(),
@@ -144,10 +146,10 @@ class AdminCalls:
         self._queue.close()
 
     def _begin(
-        self, name: str, method: ChangeMethod, request: bytes, deadline: Deadline, answer: "Future[bytes]"
+        self, name: str, method: AdminMethod, request: bytes, deadline: Deadline, answer: "Future[bytes]"
     ) -> None:
-        change = Change(method, method.reference(request), self._served.infos, self._changed, self._look)
-        item: Item[Change, bytes] = Item(change, deadline)
+        change = ModelChange(method, method.reference(request), self._served.infos, self._changed, self._look)
+        item: QueuedRequest[ModelChange, bytes] = QueuedRequest(change, deadline)
         self._lane.put(name, item)
         chain(name, item.answer, answer, lambda made: made)
 

@@ -13,8 +13,8 @@ from predictor._pb import prediction_pb2 as pb
 from predictor.calls.chaining import chain, fail, follow, settle
 from predictor.calls.conversation import CALL as PREDICT_STREAM
 from predictor.calls.conversation import PredictStream
-from predictor.calls.counting import Counting, Uncounted
-from predictor.calls.flow import Flow
+from predictor.calls.counting import RequestCounter, UncountedRequest
+from predictor.calls.flow import StreamWindow
 from predictor.calls.inference import INFER, Begin, InferenceCalls
 from predictor.calls.inference_stream import CALL as INFER_STREAM
 from predictor.calls.inference_stream import InferStream
@@ -23,7 +23,7 @@ from predictor.calls.requests import (
     EncodedGlobalQuery,
     EncodedInstances,
     EncodedQuery,
-    PlainInstances,
+    ParsedInstances,
     checked_reference,
     parsed,
 )
@@ -36,9 +36,9 @@ from predictor.forecast import Explanation, Forecast, Outcome
 from predictor.global_importance import GlobalImportance
 from predictor.instance import Deadline
 from predictor.limits import ServiceLimits
-from predictor.service import Asked, AskedGlobalQuery, AskedQuery
+from predictor.service import ExplanationRequest, GlobalExplanationRequest, PredictionRequest
 from predictor.wire import attributions, errors, forecasts, global_importance, models
-from predictor.wire.counting import Counted, parsed_if_plain
+from predictor.wire.counting import RequestCounts, parsed_if_plain
 from predictor.wire.limits import MAX_ROWS, RequestLimits
 
 SERVICE_NAME: Final = pb.DESCRIPTOR.services_by_name["PredictionService"].full_name
@@ -49,7 +49,7 @@ MOST_PLAIN: Final = 64
 ReadT = TypeVar("ReadT")
 
 
-class Service(Protocol):
+class CallService(Protocol):
     """What the calls need from predictor.service.PredictionService."""
 
     def models(self) -> tuple[ModelInfo, ...]:
@@ -61,7 +61,7 @@ class Service(Protocol):
         ...
 
     def predict(
-        self, reference: str, asked: Asked, deadline: Deadline, *, here: bool = False
+        self, reference: str, asked: PredictionRequest, deadline: Deadline, *, here: bool = False
     ) -> Future[tuple[Outcome, ...]]:
         """Each instance's forecast or error, in order; raises at once if the model is unknown or the queue is full.
 
@@ -69,12 +69,16 @@ class Service(Protocol):
         """
         ...
 
-    def explain(self, reference: str, asked: AskedQuery, deadline: Deadline) -> Future[Explanation]:
+    def explain(self, reference: str, asked: ExplanationRequest, deadline: Deadline) -> Future[Explanation]:
         """The reasons behind one forecast; never keeps a prediction waiting."""
         ...
 
     def explain_global(
-        self, reference: str, asked: AskedGlobalQuery, report: Callable[[GlobalImportance], None], deadline: Deadline
+        self,
+        reference: str,
+        asked: GlobalExplanationRequest,
+        report: Callable[[GlobalImportance], None],
+        deadline: Deadline,
     ) -> Future[GlobalImportance]:
         """What moves the forecasts of many instances; reports on the way, called on a thread of the service."""
         ...
@@ -82,11 +86,11 @@ class Service(Protocol):
 
 @final
 @dataclass(frozen=True, slots=True)
-class Method:
+class UnaryMethod:
     """One unary call."""
 
     request: type[Message]
-    begin: Callable[[bytes, Counted, Deadline, "Future[bytes]"], None]
+    begin: Callable[[bytes, RequestCounts, Deadline, "Future[bytes]"], None]
     """Begin to answer counted bytes; raises QuantraError where that cannot be."""
 
 
@@ -134,7 +138,7 @@ class Calls:
 
     def __init__(
         self,
-        service: Service,
+        service: CallService,
         limits: ServiceLimits | None = None,
         sessions: Callable[[], Sessions] | None = None,
         *,
@@ -144,13 +148,13 @@ class Calls:
         self._sessions = sessions or self._live_sessions
         self._limits = limits or ServiceLimits()
         self._room = SessionRoom.of_process(self._limits)
-        self._counting = Counting(self._limits.uncounted)
+        self._counting = RequestCounter(self._limits.uncounted)
         self._told_limits = models.encode_limits(_request_limits(self._limits, most_bytes))
         self._open = OpenStreams()
         methods = {
-            "ListModels": Method(pb.ListModelsRequest, self._list_models),
-            "GetModel": Method(pb.GetModelRequest, self._get_model),
-            "Explain": Method(pb.ExplainRequest, self._explain),
+            "ListModels": UnaryMethod(pb.ListModelsRequest, self._list_models),
+            "GetModel": UnaryMethod(pb.GetModelRequest, self._get_model),
+            "Explain": UnaryMethod(pb.ExplainRequest, self._explain),
         }
         self._inference = InferenceCalls(service, self._counting)
         self._unary: dict[str, Begin] = {
@@ -188,12 +192,12 @@ class Calls:
         return stream
 
     def _opened(self, name: str, deadline: Deadline, emit: Emit, most_bytes: int | None) -> OpenCall:
-        flow = Flow(self._limits.requests_per_stream, self._limits.bytes_per_stream)
+        flow = StreamWindow(self._limits.requests_per_stream, self._limits.bytes_per_stream)
         if name == INFER_STREAM:
             return InferStream(partial(self.call, INFER), deadline, emit, flow, most_bytes)
         if name == PREDICT_STREAM:
             return PredictStream(self._service, self._sessions(), self._counting, deadline, emit, flow, most_bytes)
-        explaining = Method(pb.ExplainGlobalRequest, partial(self._explain_global, emit))
+        explaining = UnaryMethod(pb.ExplainGlobalRequest, partial(self._explain_global, emit))
         streams: dict[str, Begin] = {"ExplainGlobal": partial(self._begin, "ExplainGlobal", explaining)}
         return OneRequestCall(
             name, lambda request: self._answered(name, streams.get(name), request, deadline), deadline, emit
@@ -228,9 +232,11 @@ class Calls:
             fail(name, answer, error)
         return answer
 
-    def _begin(self, name: str, method: Method, request: bytes, deadline: Deadline, answer: "Future[bytes]") -> None:
-        counted = self._counting.count(name, Uncounted(request, method.request), deadline)
-        if isinstance(counted, Counted):
+    def _begin(
+        self, name: str, method: UnaryMethod, request: bytes, deadline: Deadline, answer: "Future[bytes]"
+    ) -> None:
+        counted = self._counting.count(name, UncountedRequest(request, method.request), deadline)
+        if isinstance(counted, RequestCounts):
             method.begin(request, counted, deadline, answer)
         else:
             follow(name, counted, answer, lambda counted: method.begin(request, counted, deadline, answer))
@@ -238,30 +244,30 @@ class Calls:
     def _begin_predict(self, request: bytes, deadline: Deadline, answer: "Future[bytes]", *, here: bool) -> None:
         plain = parsed_if_plain(request, pb.PredictRequest)
         if plain is not None and 0 < len(plain.instances) <= MOST_PLAIN:
-            asked = PlainInstances(request, plain.instances, _instances_of)
+            asked = ParsedInstances(request, plain.instances, _instances_of)
             self._ask(plain.model, asked, deadline, answer, here=here)
         else:
-            self._begin("Predict", Method(pb.PredictRequest, self._predict), request, deadline, answer)
+            self._begin("Predict", UnaryMethod(pb.PredictRequest, self._predict), request, deadline, answer)
 
-    def _list_models(self, body: bytes, _counted: Counted, _deadline: Deadline, answer: "Future[bytes]") -> None:
+    def _list_models(self, body: bytes, _counted: RequestCounts, _deadline: Deadline, answer: "Future[bytes]") -> None:
         parsed(body, pb.ListModelsRequest)
         infos = self._service.models()
         settle(answer, pb.ListModelsResponse(models=map(models.encode, infos)).SerializeToString())
 
-    def _get_model(self, body: bytes, _counted: Counted, _deadline: Deadline, answer: "Future[bytes]") -> None:
+    def _get_model(self, body: bytes, _counted: RequestCounts, _deadline: Deadline, answer: "Future[bytes]") -> None:
         request = parsed(body, pb.GetModelRequest)
         info = self._service.model(checked_reference(request.model))
         told = pb.GetModelResponse(model=models.encode(info), limits=self._told_limits)
         settle(answer, told.SerializeToString())
 
-    def _predict(self, body: bytes, counted: Counted, deadline: Deadline, answer: "Future[bytes]") -> None:
+    def _predict(self, body: bytes, counted: RequestCounts, deadline: Deadline, answer: "Future[bytes]") -> None:
         asked = EncodedInstances(body, counted)
         self._ask(parsed(counted.head, pb.PredictRequest).model, asked, deadline, answer)
 
     def _ask(
         self,
         model: str,
-        asked: EncodedInstances | PlainInstances,
+        asked: EncodedInstances | ParsedInstances,
         deadline: Deadline,
         answer: "Future[bytes]",
         *,
@@ -270,13 +276,13 @@ class Calls:
         outcomes = self._service.predict(checked_reference(model), asked, deadline, here=here)
         chain("Predict", outcomes, answer, lambda done: encode_results(asked.request_ids, done))
 
-    def _explain(self, body: bytes, counted: Counted, deadline: Deadline, answer: "Future[bytes]") -> None:
+    def _explain(self, body: bytes, counted: RequestCounts, deadline: Deadline, answer: "Future[bytes]") -> None:
         asked = EncodedQuery(body, counted)
         explanation = self._service.explain(asked.model, asked, deadline)
         chain("Explain", explanation, answer, lambda done: encode_explanation(asked.request_id, done))
 
     def _explain_global(
-        self, emit: Emit, body: bytes, counted: Counted, deadline: Deadline, answer: "Future[bytes]"
+        self, emit: Emit, body: bytes, counted: RequestCounts, deadline: Deadline, answer: "Future[bytes]"
     ) -> None:
         asked = EncodedGlobalQuery(body, counted)
 

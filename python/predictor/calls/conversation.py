@@ -10,10 +10,10 @@ from typing import Any, Final, Protocol, TypeVar, final
 
 from predictor._pb import prediction_pb2 as pb
 from predictor.calls.chaining import fail, quantra_error, settle
-from predictor.calls.counting import AT_ONCE, Counting, Uncounted
-from predictor.calls.flow import Flow
-from predictor.calls.requests import EncodedInstances, PlainInstances, checked_reference, parsed
-from predictor.calls.sessions import Said, SessionQuestion, Sessions, SessionStep
+from predictor.calls.counting import AT_ONCE, RequestCounter, UncountedRequest
+from predictor.calls.flow import StreamWindow
+from predictor.calls.requests import EncodedInstances, ParsedInstances, checked_reference, parsed
+from predictor.calls.sessions import Said, SessionRequest, Sessions, SessionStep
 from predictor.calls.streams import Emit
 from predictor.errors import (
     CallCancelledError,
@@ -24,9 +24,9 @@ from predictor.errors import (
 )
 from predictor.forecast import Forecast, Outcome
 from predictor.instance import Deadline
-from predictor.service import Asked
+from predictor.service import PredictionRequest
 from predictor.wire import errors, forecasts
-from predictor.wire.counting import Counted, TooManyPartsError, count_parts, no_message
+from predictor.wire.counting import RequestCounts, TooManyPartsError, count_parts, no_message
 from predictor.wire.limits import MAX_TEXT, check_text
 from predictor.wire.stream_requests import StreamRequest, instance_of, read_request
 
@@ -38,16 +38,16 @@ SMALL: Final = 64 * 1024
 DoneT = TypeVar("DoneT")
 
 
-class Predicting(Protocol):
+class PredictService(Protocol):
     """What forecasts; see predictor.service.PredictionService."""
 
-    def predict(self, reference: str, asked: Asked, deadline: Deadline) -> "Future[tuple[Outcome, ...]]":
+    def predict(self, reference: str, asked: PredictionRequest, deadline: Deadline) -> "Future[tuple[Outcome, ...]]":
         """Each instance's forecast or error, in order; raises at once if the model is unknown or the queue is full."""
         ...
 
 
 @final
-class UnderWay:
+class PendingRequest:
     """A request that has no answer yet."""
 
     def __init__(self, request_id: str, size: int, deadline: Deadline) -> None:
@@ -82,12 +82,12 @@ class PredictStream:
 
     def __init__(
         self,
-        service: Predicting,
+        service: PredictService,
         sessions: Sessions,
-        counting: Counting,
+        counting: RequestCounter,
         deadline: Deadline,
         emit: Emit,
-        flow: Flow,
+        flow: StreamWindow,
         most_bytes: int | None = None,
     ) -> None:
         self._service, self._sessions, self._counting = service, sessions, counting
@@ -96,7 +96,7 @@ class PredictStream:
         self._flow = flow
         self._most_bytes = most_bytes
         self._lock = threading.Lock()
-        self._requests: dict[str, UnderWay] = {}
+        self._requests: dict[str, PendingRequest] = {}
         self._under_way = 0
         """Requests whose responses were not emitted yet, those included that are refused just now."""
         self._steps = 0
@@ -117,7 +117,7 @@ class PredictStream:
         except QuantraError as error:
             self.stop(error)
             return False
-        asked = UnderWay(read.request_id[:MAX_TEXT], len(request), self._deadline_of(read))
+        asked = PendingRequest(read.request_id[:MAX_TEXT], len(request), self._deadline_of(read))
         try:
             if self._enter(asked, read):
                 self._begin(asked, read, request)
@@ -159,7 +159,7 @@ class PredictStream:
         ends_s = ends_s if whole_s is None else min(ends_s, whole_s)
         return Deadline(None if math.isinf(ends_s) else ends_s, observer=self._deadline.observer)
 
-    def _enter(self, request: UnderWay, read: StreamRequest) -> bool:
+    def _enter(self, request: PendingRequest, read: StreamRequest) -> bool:
         """Count a request; False where the stream takes no more. Raises what is wrong with it."""
         with self._lock:
             if not self._takes_more:
@@ -175,10 +175,10 @@ class PredictStream:
             self._requests[read.request_id] = request
         return True
 
-    def _begin(self, request: UnderWay, read: StreamRequest, body: bytes) -> None:
+    def _begin(self, request: PendingRequest, read: StreamRequest, body: bytes) -> None:
         if read.plain is not None:
             model = checked_reference(read.plain.model)
-            self._ask(request, model, PlainInstances(body, (read.plain.instance,), instance_of), _itself)
+            self._ask(request, model, ParsedInstances(body, (read.plain.instance,), instance_of), _itself)
             return
         action, within = read.action()
         match action:
@@ -189,7 +189,7 @@ class PredictStream:
             case _:
                 self._step(request, action, body, within)
 
-    def _cancel(self, request: UnderWay, body: bytes, within: slice) -> None:
+    def _cancel(self, request: PendingRequest, body: bytes, within: slice) -> None:
         try:
             count_parts(body, pb.CancelRequest, AT_ONCE, within=within)
         except TooManyPartsError:
@@ -202,14 +202,14 @@ class PredictStream:
                 one.cancel()
         self._answer(request, pb.Ack())
 
-    def _predict(self, request: UnderWay, body: bytes, within: slice) -> None:
-        counted = self._counting.count(CALL, Uncounted(body, pb.StreamPredict, within), request.deadline)
-        if isinstance(counted, Counted):
+    def _predict(self, request: PendingRequest, body: bytes, within: slice) -> None:
+        counted = self._counting.count(CALL, UncountedRequest(body, pb.StreamPredict, within), request.deadline)
+        if isinstance(counted, RequestCounts):
             self._predict_counted(request, body, counted)
         else:
             self._when_done(request, counted, partial(self._predict_counted, request, body))
 
-    def _predict_counted(self, request: UnderWay, body: bytes, counted: Counted) -> None:
+    def _predict_counted(self, request: PendingRequest, body: bytes, counted: RequestCounts) -> None:
         model = checked_reference(parsed(counted.head, pb.StreamPredict).model)
         if len(counted.instances) != 1:
             raise MalformedRequestError(
@@ -218,7 +218,9 @@ class PredictStream:
             )
         self._ask(request, model, EncodedInstances(body, counted), _itself)
 
-    def _ask(self, request: UnderWay, model: str, asked: Asked, told: Callable[[Outcome], Said]) -> None:
+    def _ask(
+        self, request: PendingRequest, model: str, asked: PredictionRequest, told: Callable[[Outcome], Said]
+    ) -> None:
         """Let a model answer, and do what whoever asked it says then."""
 
         def tell(outcome: Outcome) -> None:
@@ -233,7 +235,7 @@ class PredictStream:
 
     # --- sessions
 
-    def _step(self, request: UnderWay, action: str, body: bytes, within: slice) -> None:
+    def _step(self, request: PendingRequest, action: str, body: bytes, within: slice) -> None:
         """Let the sessions take a request: at once if it is small and none is before it, else in its turn."""
         work = SessionStep(self._sessions, action, body, within, partial(_name, request))
         with self._lock:
@@ -244,9 +246,9 @@ class PredictStream:
         self._when_done(request, taken, partial(self._said, request))
         taken.add_done_callback(lambda _: self._leave_step())  # after the callback above: what follows comes later
 
-    def _said(self, request: UnderWay, said: Said) -> None:
+    def _said(self, request: PendingRequest, said: Said) -> None:
         """Ask the model that a session wants to ask, wait for what it will say, or answer."""
-        if isinstance(said, SessionQuestion):
+        if isinstance(said, SessionRequest):
             self._ask(request, said.model, said.asked, said.ended)
         elif isinstance(said, Future):
             self._when_done(request, said, partial(self._said, request))
@@ -271,7 +273,7 @@ class PredictStream:
 
     def _when_done(
         self,
-        request: UnderWay,
+        request: PendingRequest,
         work: "Future[DoneT]",
         go_on: Callable[[DoneT], None],
         failed: Callable[[QuantraError], None] | None = None,
@@ -289,7 +291,7 @@ class PredictStream:
         if request.deadline.cancelled.is_set():  # just now, when there was other work to cancel
             work.cancel()
 
-    def _answer(self, request: UnderWay, outcome: Outcome | pb.Ack) -> None:
+    def _answer(self, request: PendingRequest, outcome: Outcome | pb.Ack) -> None:
         message = self._encoded(request, outcome)
         with self._lock:
             if request.is_answered:
@@ -307,7 +309,7 @@ class PredictStream:
                 self._under_way -= 1
             self._finish_if_over()
 
-    def _encoded(self, request: UnderWay, outcome: Outcome | pb.Ack) -> bytes:
+    def _encoded(self, request: PendingRequest, outcome: Outcome | pb.Ack) -> bytes:
         message = encode_response(request.request_id, request.session_id, outcome)
         if self._most_bytes is None or len(message) <= self._most_bytes:
             return message
@@ -381,7 +383,7 @@ def _taken_at_once(work: SessionStep) -> "Future[Said] | None":
     return taken
 
 
-def _name(request: UnderWay, session_id: str) -> None:
+def _name(request: PendingRequest, session_id: str) -> None:
     request.session_id = session_id
 
 

@@ -9,9 +9,9 @@ from google.protobuf.message import Message
 from predictor.calls.chaining import fail
 from predictor.instance import Cancellation, Deadline
 from predictor.limits import QueueLimits
-from predictor.service import Item, TurnLane, WorkQueue
-from predictor.service.lanes import Work
-from predictor.wire.counting import Counted, TooManyPartsError, count_parts
+from predictor.service import ExplanationWorker, QueuedRequest, RequestQueue
+from predictor.service.lanes import SteppedJob
+from predictor.wire.counting import RequestCounts, TooManyPartsError, count_parts
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
@@ -25,7 +25,7 @@ ResultT = TypeVar("ResultT")
 
 @final
 @dataclass(frozen=True, slots=True)
-class Uncounted:
+class UncountedRequest:
     """A request that is not counted yet."""
 
     body: bytes
@@ -39,13 +39,13 @@ class Uncounted:
         """Bytes that it holds."""
         return len(self.body)
 
-    def step(self, now: datetime, deadline: Cancellation) -> Counted:  # noqa: ARG002 - it takes a moment only
+    def step(self, now: datetime, deadline: Cancellation) -> RequestCounts:  # noqa: ARG002 - it takes a moment only
         """What it holds; raises as `count_parts`."""
         return count_parts(self.body, self.request, within=self.within)
 
 
 @final
-class Counting:
+class RequestCounter:
     """Counts requests. Thread-safe.
 
     Args:
@@ -53,10 +53,12 @@ class Counting:
     """
 
     def __init__(self, limits: QueueLimits) -> None:
-        self._queue = WorkQueue(limits)
-        self._lane = TurnLane("count", self._queue)
+        self._queue = RequestQueue(limits)
+        self._lane = ExplanationWorker("count", self._queue)
 
-    def count(self, name: str, uncounted: Uncounted, deadline: Deadline) -> "Counted | Future[Counted]":
+    def count(
+        self, name: str, uncounted: UncountedRequest, deadline: Deadline
+    ) -> "RequestCounts | Future[RequestCounts]":
         """What a small request of this call holds, or what a large one will turn out to hold.
 
         Raises:
@@ -67,12 +69,12 @@ class Counting:
         except TooManyPartsError:
             return self.later(name, uncounted, deadline)
 
-    def later(self, name: str, work: Work[ResultT], deadline: Deadline) -> "Future[ResultT]":
+    def later(self, name: str, work: SteppedJob[ResultT], deadline: Deadline) -> "Future[ResultT]":
         """What work on a request of this call gives, one after the other in the order in which they came.
 
         The future fails where the work does, or if there is no room for it; cancelling it drops work that waits.
         """
-        item: Item[Work[ResultT], ResultT] = Item(work, deadline)
+        item: QueuedRequest[SteppedJob[ResultT], ResultT] = QueuedRequest(work, deadline)
         try:
             self._lane.put(name, item)
         except Exception as error:  # noqa: BLE001 - the layer's edge

@@ -4,7 +4,7 @@ from typing import final
 
 
 @final
-class Flow:
+class StreamWindow:
     """Counts messages and bytes. Not safe for threads.
 
     Args:

@@ -11,16 +11,16 @@ import numpy as np
 
 from predictor._pb import inference_pb2 as pb
 from predictor.calls.chaining import chain, follow, settle
-from predictor.calls.counting import AT_ONCE, Counting
+from predictor.calls.counting import AT_ONCE, RequestCounter
 from predictor.calls.requests import MessageT, parsed
 from predictor.catalog import ModelInfo
 from predictor.errors import MalformedRequestError, ModelNotFoundError, PermissionDeniedError, VersionNotFoundError
 from predictor.forecast import Outcome
 from predictor.instance import Cancellation, Deadline, ReadInstance
-from predictor.service import Asked
+from predictor.service import PredictionRequest
 from predictor.wire.kserve import bars, models, windows
 from predictor.wire.kserve.answers import encode_answer, wanted_outputs
-from predictor.wire.kserve.choices import Choices, choices_of
+from predictor.wire.kserve.choices import RequestParameters, choices_of
 from predictor.wire.kserve.requests import InferRequest, read_request, reference_of
 from predictor.wire.limits import MAX_HEAD, check_count, check_text
 from predictor.wire.tags import TooManyPartsError
@@ -36,7 +36,7 @@ _ONLY: Final = np.zeros(1, np.intp)
 """Where a window's one symbol is."""
 
 
-class Forecasting(Protocol):
+class InferenceService(Protocol):
     """What these calls need of the service."""
 
     def models(self) -> tuple[ModelInfo, ...]:
@@ -47,14 +47,14 @@ class Forecasting(Protocol):
         """One version; raises ModelNotFoundError or VersionNotFoundError."""
         ...
 
-    def predict(self, reference: str, asked: Asked, deadline: Deadline) -> Future[tuple[Outcome, ...]]:
+    def predict(self, reference: str, asked: PredictionRequest, deadline: Deadline) -> Future[tuple[Outcome, ...]]:
         """Each instance's forecast or error, in order; raises at once if the model is unknown or the queue is full."""
         ...
 
 
 @final
 @dataclass(frozen=True, slots=True)
-class Unread:
+class DeferredRequest:
     """A request of so many parts that it is looked at in its turn."""
 
     body: bytes
@@ -81,7 +81,7 @@ class EncodedRows:
         size: bytes of the request.
     """
 
-    def __init__(self, request: InferRequest, choices: Choices, info: ModelInfo | None, size: int) -> None:
+    def __init__(self, request: InferRequest, choices: RequestParameters, info: ModelInfo | None, size: int) -> None:
         self._request: InferRequest | None = request
         self._choices = choices
         self._info = info
@@ -111,7 +111,7 @@ class InferenceCalls:
         counting: counts requests.
     """
 
-    def __init__(self, service: Forecasting, counting: Counting) -> None:
+    def __init__(self, service: InferenceService, counting: RequestCounter) -> None:
         self._service = service
         self._counting = counting
         told: Mapping[str, Callable[[bytes], bytes]] = {
@@ -136,7 +136,7 @@ class InferenceCalls:
         try:
             request = read_request(body, AT_ONCE)
         except TooManyPartsError:
-            reading = self._counting.later(INFER, Unread(body), deadline)
+            reading = self._counting.later(INFER, DeferredRequest(body), deadline)
             follow(INFER, reading, answer, lambda read: self._forecast(read, size, deadline, answer))
         else:
             self._forecast(request, size, deadline, answer)

@@ -6,7 +6,7 @@ from concurrent.futures import CancelledError, Future
 from typing import TYPE_CHECKING, Final, final
 
 from predictor.calls.chaining import fail, settle
-from predictor.calls.flow import Flow
+from predictor.calls.flow import StreamWindow
 from predictor.calls.streams import Emit
 from predictor.errors import CallCancelledError, QuantraError, RequestTooLargeError
 from predictor.instance import Deadline
@@ -19,7 +19,7 @@ CALL: Final = "ModelStreamInfer"
 
 
 @final
-class UnderWay:
+class PendingInference:
     """A request whose answer was not emitted yet."""
 
     def __init__(self, request: bytes) -> None:
@@ -61,7 +61,7 @@ class InferStream:
         infer: "Callable[[bytes, Deadline], Future[bytes]]",
         deadline: Deadline,
         emit: Emit,
-        flow: Flow,
+        flow: StreamWindow,
         most_bytes: int | None = None,
     ) -> None:
         self._infer = infer
@@ -70,7 +70,7 @@ class InferStream:
         self._flow = flow
         self._most_bytes = most_bytes
         self._lock = threading.RLock()  # whoever takes a response may say so at once
-        self._requests: deque[UnderWay] = deque()
+        self._requests: deque[PendingInference] = deque()
         """Oldest first."""
         self._takes_more = True
         self._is_cancelled = False
@@ -83,7 +83,7 @@ class InferStream:
         with self._lock:
             if not self._takes_more:
                 return False
-            under_way = UnderWay(request)
+            under_way = PendingInference(request)
             self._flow.enter(under_way.size)
             self._requests.append(under_way)
         answer = self._infer(request, self._deadline)  # without the lock, which whoever answers takes, too
@@ -129,7 +129,7 @@ class InferStream:
                 self._emit(message)
         self._finish_if_over()
 
-    def _response(self, one: UnderWay) -> bytes:
+    def _response(self, one: PendingInference) -> bytes:
         try:
             message = streams.encode_response(one.result())
         except CancelledError:

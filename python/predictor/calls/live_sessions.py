@@ -8,20 +8,20 @@ from typing import Final, Protocol, final
 from predictor._pb import prediction_pb2 as pb
 from predictor.calls.requests import checked_reference
 from predictor.calls.session_room import SessionRoom
-from predictor.calls.sessions import Said, SessionQuestion
-from predictor.calls.turns import Turns
+from predictor.calls.sessions import Said, SessionRequest
+from predictor.calls.turns import RequestSequencer
 from predictor.catalog import ModelInfo
 from predictor.errors import DuplicateIdError, MalformedRequestError, QuantraError, UnknownSessionError
 from predictor.forecast import Forecast, Outcome
 from predictor.instance import Instance, ReadInstance
-from predictor.subscription import Push, Pushed, Subscription, panel_of
+from predictor.subscription import AcceptedPush, Push, Subscription, panel_of
 from predictor.wire import instances, pushes
 
 _SHOWN: Final = 80
 _CALL: Final = "PredictStream"
 
 
-class Models(Protocol):
+class SessionModels(Protocol):
     """What sessions ask about models; see predictor.service.PredictionService."""
 
     def model(self, reference: str) -> ModelInfo:
@@ -31,7 +31,7 @@ class Models(Protocol):
 
 @final
 @dataclass(frozen=True, slots=True)
-class Answerer:
+class SessionModel:
     """The weights that a reference means, and how many bars they read."""
 
     version: int
@@ -39,7 +39,7 @@ class Answerer:
     bars_needed: int
 
     @classmethod
-    def of(cls, info: ModelInfo) -> "Answerer":
+    def of(cls, info: ModelInfo) -> "SessionModel":
         """That of a model."""
         return cls(info.version, info.weights_hash, info.bars_needed)
 
@@ -102,13 +102,15 @@ class LiveSession:
         left: called once when it is over.
     """
 
-    def __init__(self, name: str, model: str, models: Models, room: SessionRoom, left: Callable[[], None]) -> None:
+    def __init__(
+        self, name: str, model: str, models: SessionModels, room: SessionRoom, left: Callable[[], None]
+    ) -> None:
         self._name, self._model = name, model
         self._models = models
         self._room = room
         self._left = left
         self._lock = threading.Lock()
-        self._turns = Turns(_CALL)
+        self._turns = RequestSequencer(_CALL)
         self._is_over = False
         self._subscription: Subscription | None = None
         self._size = 0
@@ -136,7 +138,7 @@ class LiveSession:
         self._left()
 
     def _opening(self, asked: OpeningInstance) -> Said:
-        return SessionQuestion(self._model, asked, lambda outcome: self._opened(asked, outcome))
+        return SessionRequest(self._model, asked, lambda outcome: self._opened(asked, outcome))
 
     def _opened(self, asked: OpeningInstance, outcome: Outcome) -> Said:
         """The forecast, if the session may stay; else it is over, and was never there."""
@@ -158,17 +160,15 @@ class LiveSession:
             self._keep(pushed.after)
             return pb.Ack(waiting_for=pushed.after.waits_for)
         asked = PushedInstance(pushed.after, size)
-        return SessionQuestion(
-            self._model, asked, lambda outcome: self._answered(push, size, pushed, answerer, outcome)
-        )
+        return SessionRequest(self._model, asked, lambda outcome: self._answered(push, size, pushed, answerer, outcome))
 
-    def _answered(self, push: Push, size: int, pushed: Pushed, asked: Answerer, outcome: Outcome) -> Said:
+    def _answered(self, push: Push, size: int, pushed: AcceptedPush, asked: SessionModel, outcome: Outcome) -> Said:
         """The answer to a push, which is taken unless that is an error."""
         is_asked = False
         try:
             if self._has_changed(asked, outcome):
                 again = self._pushing(push, size)
-                is_asked = isinstance(again, SessionQuestion)
+                is_asked = isinstance(again, SessionRequest)
                 return again
             answer = pushed.answer(outcome)
             if not isinstance(answer, QuantraError):
@@ -180,7 +180,7 @@ class LiveSession:
             if not is_asked:
                 self._turns.go_on()
 
-    def _has_changed(self, asked: Answerer, outcome: Outcome) -> bool:
+    def _has_changed(self, asked: SessionModel, outcome: Outcome) -> bool:
         """Whether another version answered than the one whose bars were counted."""
         return not asked.made(outcome) and self._answerer() != asked
 
@@ -204,8 +204,8 @@ class LiveSession:
             raise unknown(self._name)
         return subscription
 
-    def _answerer(self) -> Answerer:
-        return Answerer.of(self._models.model(self._model))
+    def _answerer(self) -> SessionModel:
+        return SessionModel.of(self._models.model(self._model))
 
 
 def unknown(name: str) -> UnknownSessionError:
@@ -225,7 +225,7 @@ class LiveSessions:
         room: of the stream.
     """
 
-    def __init__(self, models: Models, room: SessionRoom) -> None:
+    def __init__(self, models: SessionModels, room: SessionRoom) -> None:
         self._models = models
         self._room = room
         self._lock = threading.Lock()

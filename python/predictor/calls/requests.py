@@ -11,7 +11,7 @@ from predictor.errors import MalformedRequestError, QuantraError
 from predictor.global_importance import GlobalQuery
 from predictor.instance import Query, ReadInstance
 from predictor.wire import attributions, global_importance, instances
-from predictor.wire.counting import Counted, no_message
+from predictor.wire.counting import RequestCounts, no_message
 from predictor.wire.limits import check_text
 
 MessageT = TypeVar("MessageT", bound=Message)
@@ -41,7 +41,7 @@ class EncodedInstances:
         MalformedRequestError: it holds no instance.
     """
 
-    def __init__(self, body: bytes, counted: Counted) -> None:
+    def __init__(self, body: bytes, counted: RequestCounts) -> None:
         if not counted.instances:
             raise MalformedRequestError("instances: have 0, need at least 1", metadata={"field": "instances"})
         self._body = body
@@ -65,7 +65,7 @@ class EncodedInstances:
 
 
 @final
-class PlainInstances:
+class ParsedInstances:
     """The instances of a request that is parsed whole, because it is small. Until its turn it waits as bytes.
 
     Args:
@@ -110,7 +110,7 @@ class EncodedQuery:
         counted: what it holds.
     """
 
-    def __init__(self, body: bytes, counted: Counted) -> None:
+    def __init__(self, body: bytes, counted: RequestCounts) -> None:
         self._message = parsed(body, pb.ExplainRequest)
         self.rows = counted.rows
         self.size = len(body)
@@ -142,7 +142,7 @@ class EncodedGlobalQuery:
         MalformedRequestError: it holds no instance.
     """
 
-    def __init__(self, body: bytes, counted: Counted) -> None:
+    def __init__(self, body: bytes, counted: RequestCounts) -> None:
         self._head = parsed(counted.head, pb.ExplainGlobalRequest)
         self._instances = EncodedInstances(body, counted)
         self.rows, self.size = counted.rows, len(body)

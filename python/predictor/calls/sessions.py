@@ -10,7 +10,7 @@ from predictor._pb import prediction_pb2 as pb
 from predictor.calls.requests import parsed
 from predictor.forecast import Outcome
 from predictor.instance import Cancellation
-from predictor.service import Asked
+from predictor.service import PredictionRequest
 from predictor.wire.counting import count_parts
 from predictor.wire.limits import MAX_PARTS, check_text
 
@@ -19,19 +19,19 @@ RequestT = TypeVar("RequestT", pb.OpenSession, pb.PushBars, pb.CloseSession)
 
 @final
 @dataclass(frozen=True, slots=True, eq=False)
-class SessionQuestion:
+class SessionRequest:
     """What a session asks a model; its answer is that of the request."""
 
     model: str
     """Its reference."""
-    asked: Asked
+    asked: PredictionRequest
     """One instance. It is read when its turn comes, on the model's thread."""
     ended: "Callable[[Outcome], Said]"
     """Told once how it ended, on any thread, and says what the request is answered with: also where it was cancelled or
     came too late, or where the model is unknown or the queue full."""
 
 
-Said = SessionQuestion | pb.Ack | Outcome | Future["Said"]
+Said = SessionRequest | pb.Ack | Outcome | Future["Said"]
 """What a session says to a request: a model has to be asked, or the answer; or later, when what came before is done."""
 
 
@@ -40,7 +40,7 @@ class Sessions(Protocol):
 
     `open`, `push` and `close` are called one at a time, in the order of the stream's requests, on any thread; each
     raises a QuantraError that is the answer. Requests were counted before they were parsed. What takes longer than some
-    hundred microseconds belongs into `SessionQuestion.asked`. A future that they give is cancelled with its request.
+    hundred microseconds belongs into `SessionRequest.asked`. A future that they give is cancelled with its request.
     """
 
     def open(self, request: pb.OpenSession) -> Said:

@@ -7,14 +7,14 @@ from concurrent.futures import Future
 from typing import final
 
 from predictor.calls.chaining import quantra_error
-from predictor.calls.sessions import Said, SessionQuestion
+from predictor.calls.sessions import Said, SessionRequest
 
 Work = Callable[[], Said]
 """What is done when a request has its turn; raises QuantraError."""
 
 
 @final
-class Turns:
+class RequestSequencer:
     """The turns of one session's requests. Thread-safe.
 
     A turn ends with the work, unless that asks a model: then whoever asked says `go_on` once it has answered.
@@ -53,7 +53,7 @@ class Turns:
         is_asked = False
         try:
             said = work()
-            is_asked = isinstance(said, SessionQuestion)
+            is_asked = isinstance(said, SessionRequest)
             return said
         finally:
             if not is_asked:

@@ -11,7 +11,7 @@ from predictor.cli.output import write_json
 from predictor.errors import MissingPackageError
 
 if TYPE_CHECKING:
-    from predictor.server.issuing import Issued
+    from predictor.server.issuing import IssuedCertificates
 
 
 def certs(
@@ -38,7 +38,7 @@ def certs(
         typer.echo(advice(issued))
 
 
-def advice(issued: "Issued") -> str:
+def advice(issued: "IssuedCertificates") -> str:
     """What can be done with them next."""
     ca, server, server_key, client, client_key = (
         shlex.quote(str(path))

@@ -55,7 +55,7 @@ OLDEST_PYTHON: Final = (3, 11)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Check:
+class HealthCheck:
     """One check; the command fails if one that is `needed` is not `ok`."""
 
     name: str
@@ -85,7 +85,7 @@ def doctor(
     raise typer.Exit(0 if healthy else 1)
 
 
-def _checks(artifact: Path | None, device: str) -> Iterator[Check]:
+def _checks(artifact: Path | None, device: str) -> Iterator[HealthCheck]:
     yield _python()
     for name, module in REQUIRED.items():
         yield _package(name, module)
@@ -99,33 +99,33 @@ def _checks(artifact: Path | None, device: str) -> Iterator[Check]:
         yield _prediction(artifact, device)
 
 
-def _python() -> Check:
+def _python() -> HealthCheck:
     running = ".".join(map(str, sys.version_info[:3]))
     oldest = ".".join(map(str, OLDEST_PYTHON))
     ok = sys.version_info >= OLDEST_PYTHON
-    return Check(name="Python", ok=ok, detail=running, remedy=f"install Python {oldest} or newer")
+    return HealthCheck(name="Python", ok=ok, detail=running, remedy=f"install Python {oldest} or newer")
 
 
-def _package(name: str, module: str) -> Check:
+def _package(name: str, module: str) -> HealthCheck:
     """A package counts as installed only if it can be imported: nothing else reveals a broken library."""
     remedy = f"pip install --force-reinstall {name}"
     try:
         import_module(module)
     except (ImportError, OSError) as error:
-        return Check(name=name, ok=False, detail=str(error), remedy=remedy)
-    return Check(name=name, ok=True, detail=version(name))
+        return HealthCheck(name=name, ok=False, detail=str(error), remedy=remedy)
+    return HealthCheck(name=name, ok=True, detail=version(name))
 
 
-def _device(asked: str) -> Check:
+def _device(asked: str) -> HealthCheck:
     try:
         from predictor.inference import choose_device
 
         device = choose_device(asked)
     except (ImportError, OSError) as error:
-        return Check(name="device", ok=False, detail=str(error), remedy="install torch")
+        return HealthCheck(name="device", ok=False, detail=str(error), remedy="install torch")
     except QuantraError as error:
-        return Check(name="device", ok=False, detail=error.message, remedy="choose --device cpu")
-    return Check(name="device", ok=True, detail=_device_detail(device.type))
+        return HealthCheck(name="device", ok=False, detail=error.message, remedy="choose --device cpu")
+    return HealthCheck(name="device", ok=True, detail=_device_detail(device.type))
 
 
 def _device_detail(kind: str) -> str:
@@ -136,41 +136,41 @@ def _device_detail(kind: str) -> str:
     return f"{torch.cuda.get_device_name()}, CUDA {torch.version.cuda}, cuDNN {torch.backends.cudnn.version()}"
 
 
-def _optional(name: str, extra: str) -> Check:
+def _optional(name: str, extra: str) -> HealthCheck:
     try:
-        return Check(name=name, ok=True, detail=version(name), needed=False)
+        return HealthCheck(name=name, ok=True, detail=version(name), needed=False)
     except PackageNotFoundError:
         remedy = f"pip install 'quantra[{extra}]'"
-        return Check(name=name, ok=False, detail="not installed", remedy=remedy, needed=False)
+        return HealthCheck(name=name, ok=False, detail="not installed", remedy=remedy, needed=False)
 
 
-def _dotnet() -> Check:
+def _dotnet() -> HealthCheck:
     path = shutil.which("dotnet")
     if path is None:
         remedy = "install the .NET SDK 10 or newer to use the C# client"
-        return Check(name="dotnet", ok=False, detail="not on PATH", remedy=remedy, needed=False)
-    return Check(name="dotnet", ok=True, detail=path, needed=False)
+        return HealthCheck(name="dotnet", ok=False, detail="not on PATH", remedy=remedy, needed=False)
+    return HealthCheck(name="dotnet", ok=True, detail=path, needed=False)
 
 
-def _writable(folder: Path) -> Check:
+def _writable(folder: Path) -> HealthCheck:
     try:
         with tempfile.TemporaryFile(dir=folder):
             pass
     except OSError as error:
-        return Check(name="write access", ok=False, detail=str(error), remedy="change to a folder of your own")
-    return Check(name="write access", ok=True, detail=str(folder))
+        return HealthCheck(name="write access", ok=False, detail=str(error), remedy="change to a folder of your own")
+    return HealthCheck(name="write access", ok=True, detail=str(folder))
 
 
-def _port() -> Check:
+def _port() -> HealthCheck:
     try:
         with socket.create_server(("127.0.0.1", 0)) as listener:
             port: int = listener.getsockname()[1]
     except OSError as error:
-        return Check(name="port", ok=False, detail=str(error), remedy="allow listening on 127.0.0.1")
-    return Check(name="port", ok=True, detail=f"127.0.0.1:{port} was free")
+        return HealthCheck(name="port", ok=False, detail=str(error), remedy="allow listening on 127.0.0.1")
+    return HealthCheck(name="port", ok=True, detail=f"127.0.0.1:{port} was free")
 
 
-def _prediction(artifact: Path, device: str) -> Check:
+def _prediction(artifact: Path, device: str) -> HealthCheck:
     """Loading runs the golden instance, a whole forecast and explanation, and compares with the recorded numbers."""
     try:
         from predictor.forecaster import Forecaster
@@ -178,13 +178,13 @@ def _prediction(artifact: Path, device: str) -> Check:
         with Forecaster.load(artifact, device) as forecaster:
             info = forecaster.model()
     except (ImportError, OSError) as error:
-        return Check(name="prediction", ok=False, detail=str(error), remedy="install torch")
+        return HealthCheck(name="prediction", ok=False, detail=str(error), remedy="install torch")
     except QuantraError as error:
-        return Check(name="prediction", ok=False, detail=error.message)
-    return Check(name="prediction", ok=True, detail=f"{info.name}@{info.version} gives the recorded numbers")
+        return HealthCheck(name="prediction", ok=False, detail=error.message)
+    return HealthCheck(name="prediction", ok=True, detail=f"{info.name}@{info.version} gives the recorded numbers")
 
 
-def _table(checks: Iterable[Check]) -> Table:
+def _table(checks: Iterable[HealthCheck]) -> Table:
     table = Table(box=None, pad_edge=False, show_header=False)
     for check in checks:
         mark = (

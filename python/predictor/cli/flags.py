@@ -16,7 +16,7 @@ from typing import Annotated, Any, Final, get_args, get_origin, get_type_hints
 
 import typer
 
-from predictor.flags import AnyOf, Flag, Given, Only
+from predictor.flags import Flag, FlagsOf, FlagSubset, ParsedFlags
 
 _CONTEXT: Final = "flags_context"
 
@@ -87,7 +87,7 @@ class _Group:
         asked = [(one, one.value(value)) for one, value in raw if _stands(context, one.name)]
         held = [(one, value) for one, value in asked if value is not None]
         spelt = {parameter.name: parameter.opts[0] for parameter in context.command.params}
-        return Given(
+        return ParsedFlags(
             {one.field.name: value for one, value in held}, {one.field.name: spelt[one.name] for one, _ in held}
         )
 
@@ -119,15 +119,15 @@ def with_flags(function: Callable[..., None]) -> Callable[..., None]:
 def _group(hint: Any) -> _Group | None:
     """The settings behind a parameter of this type; None where it is a flag itself."""
     kind, notes = _parts(hint)
-    partly = get_origin(kind) is Given
+    partly = get_origin(kind) is ParsedFlags
     if partly:
         (kind,) = get_args(kind)
-    kinds = next((note.kinds for note in notes if isinstance(note, AnyOf)), (kind,))
+    kinds = next((note.kinds for note in notes if isinstance(note, FlagsOf)), (kind,))
     if not all(map(is_dataclass, kinds)):
         return None
     settings = {one.field.name: one for each in kinds for one in _settings(each)}
     for note in notes:
-        if isinstance(note, Only):
+        if isinstance(note, FlagSubset):
             settings = {name: settings[name] for name in note.names}
     return _Group(make=kind, settings=tuple(settings.values()), partly=partly)
 

@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from predictor.audit_record import AuditRecord, read_audit
-from predictor.card import Ancestor, Card, ConformalFacts, MemberFacts, TuningFacts
+from predictor.card import Card, ConformalFacts, MemberFacts, ParentModel, TuningFacts
 from predictor.catalog import FeatureInfo, ModelInfo
 from predictor.cli.next_steps import quantra, tell_next
 from predictor.cli.options import ArtifactArgument, AsJson, Device
@@ -25,7 +25,7 @@ from predictor.interruption import loading
 from predictor.report.templates import iso, sessions
 
 if TYPE_CHECKING:
-    from predictor.export import Exported, Port
+    from predictor.export import ExportedFile, GraphPort
 
 _SCALE: Final = 10_000.0
 """Winkler scores are multiplied by this for display, as other losses are."""
@@ -130,7 +130,7 @@ def _card_parts(card: Card, info: ModelInfo) -> Iterable[RenderableType]:
         yield _facts("conformal offsets, before and after", _conformal_facts(card.conformal, info.horizons))
 
 
-def _ancestor(generation: int, ancestor: Ancestor) -> tuple[str, str]:
+def _ancestor(generation: int, ancestor: ParentModel) -> tuple[str, str]:
     seen = f"had seen labels {iso(ancestor.seen_from)} to {iso(ancestor.seen_until)} of {_list(ancestor.symbols)}"
     return "parent" if generation == 1 else f"{generation} back", f"{ancestor.weights_hash}, which {seen}"
 
@@ -257,7 +257,7 @@ def export(
     _tell_export(made, Console(highlight=False))
 
 
-def _tell_export(made: "Exported", console: Console) -> None:
+def _tell_export(made: "ExportedFile", console: Console) -> None:
     answers = f"✓ its output differs from the model's by at most {made.difference:.1e}"
     console.print(f"Wrote {made.file}, {made.size} bytes, ONNX opset {made.opset}.", soft_wrap=True, markup=False)
     console.print(Text(answers, style="green"))
@@ -271,7 +271,7 @@ def _tell_export(made: "Exported", console: Console) -> None:
     console.print(table)
 
 
-def _ports(title: str, ports: "tuple[Port, ...]") -> Table:
+def _ports(title: str, ports: "tuple[GraphPort, ...]") -> Table:
     table = _port_table(title)
     for port in ports:
         table.add_row(port.name, Text(f"{port.dtype} {list(port.shape)}".replace("'", "")))

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from predictor.canonical import Json
 from predictor.card import Card
-from predictor.catalog import Listing, ModelInfo
+from predictor.catalog import ModelInfo, ModelListing
 from predictor.cli.next_steps import quantra, tell_next
 from predictor.cli.options import AsJson
 from predictor.cli.output import write_json
@@ -60,14 +60,14 @@ def models(
     tell_next(*(_after_folder(models, found) if models is not None else _after_server(server, found)))
 
 
-def _of_server(server: str, credentials: ClientCredentials) -> tuple[Listing, ...]:
+def _of_server(server: str, credentials: ClientCredentials) -> tuple[ModelListing, ...]:
     with QuantraClient(server, credentials=credentials) as client:
         return tuple(map(_listing, client.models()))
 
 
-def _listing(info: ModelInfo) -> Listing:
+def _listing(info: ModelInfo) -> ModelListing:
     card = Card.from_json(info.card_json)
-    return Listing(
+    return ModelListing(
         name=info.name,
         version=info.version,
         aliases=info.aliases,
@@ -78,7 +78,7 @@ def _listing(info: ModelInfo) -> Listing:
     )
 
 
-def _shown(found: Sequence[Listing]) -> Iterator[RenderableType]:
+def _shown(found: Sequence[ModelListing]) -> Iterator[RenderableType]:
     """A heading, and two lines a version: what it is, and how it did or why it cannot be read."""
     rows = [_cells(one) for one in found]
     widths = [max(map(len, column)) for column in zip(_HEADINGS, *rows, strict=True)]
@@ -89,7 +89,7 @@ def _shown(found: Sequence[Listing]) -> Iterator[RenderableType]:
         yield Padding(told, (0, 0, 0, 2))
 
 
-def _cells(one: Listing) -> tuple[str, ...]:
+def _cells(one: ModelListing) -> tuple[str, ...]:
     dates = (iso(day) or "unknown" for day in (one.trained_to, one.calendar_ends))
     return (f"{one.name}@{one.version}", one.kind, ", ".join(one.aliases), *dates, _size(one.size))
 
@@ -106,7 +106,7 @@ def _size(count: int | None) -> str:
     return f"{count / unit:.1f} {name}"
 
 
-def _json(one: Listing) -> Json:
+def _json(one: ModelListing) -> Json:
     skill = None if one.skill is None else {"verdict": one.skill.verdict.value, "line": one.skill.line}
     return {
         "name": one.name,
@@ -121,7 +121,7 @@ def _json(one: Listing) -> Json:
     }
 
 
-def _after_folder(folder: Path, found: Sequence[Listing]) -> Iterator[str]:
+def _after_folder(folder: Path, found: Sequence[ModelListing]) -> Iterator[str]:
     whole = [one for one in found if not one.problem]
     if not whole:
         return
@@ -132,5 +132,5 @@ def _after_folder(folder: Path, found: Sequence[Listing]) -> Iterator[str]:
     yield quantra("serve", "--models", folder)
 
 
-def _after_server(server: str, found: Sequence[Listing]) -> Iterator[str]:
+def _after_server(server: str, found: Sequence[ModelListing]) -> Iterator[str]:
     yield from (quantra("predict", "--server", server, "--model", one.name, "--bars", "BARS") for one in found[:1])

@@ -19,7 +19,7 @@ from rich.text import Text
 from predictor import canonical
 from predictor.audit_record import AuditRecord, AuditVerdict
 from predictor.canonical import Json
-from predictor.card import FITS_EXPLAINED, MEAN_EXPLAINED, Card, ScoreRow, Scores
+from predictor.card import FITS_EXPLAINED, MEAN_EXPLAINED, Card, ScoreRow, ScoreTable
 from predictor.catalog import ModelInfo
 from predictor.errors import QuantraError, answer_of, shown_date
 from predictor.forecast import Attribution, Contribution, Explanation, Forecast, RowKind, simple_return
@@ -176,7 +176,7 @@ def skill_panel(skill: Skill | None) -> RenderableType:
     return Panel(Text(skill.sentence), title="skill", title_align="left", border_style=_SKILLED[skill.verdict])
 
 
-def scores_table(scores: Scores, rows: Sequence[ScoreRow] | None = None) -> Table:
+def scores_table(scores: ScoreTable, rows: Sequence[ScoreRow] | None = None) -> Table:
     """The model and the baselines, or `rows` of them without the explanations; the lowest of each column is bold."""
     explained = f"{MEAN_EXPLAINED}\n{FITS_EXPLAINED}" if scores.tells_fits else MEAN_EXPLAINED
     table = Table(

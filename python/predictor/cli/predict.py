@@ -36,7 +36,7 @@ MEDIAN: Final = 0.5
 """The quantile that is explained where no other is named."""
 
 
-class Answerer(Protocol):
+class ForecastProvider(Protocol):
     """What Forecaster and QuantraClient have in common."""
 
     def __enter__(self) -> Self:
@@ -79,7 +79,7 @@ class SourceFlags:
     tls_key: Annotated[Path | None, typer.Option(metavar="FILE", help="Its private key, PEM.")] = None
     device: Device = "auto"
 
-    def open(self) -> Answerer:
+    def open(self) -> ForecastProvider:
         """The one that the flags name.
 
         Raises:
@@ -111,7 +111,7 @@ class ModelInput(NamedTuple):
 
 
 def model_input(
-    source: Answerer, bars: BarPanel, symbols: Sequence[str], files: CovariateFlags, inputs: InputFlags
+    source: ForecastProvider, bars: BarPanel, symbols: Sequence[str], files: CovariateFlags, inputs: InputFlags
 ) -> ModelInput:
     """The bars of these symbols, or of all if none are named, and the columns of the files that the model reads.
 
@@ -136,7 +136,7 @@ def model_input(
     )
 
 
-def bars_to_send(source: Answerer, bars: BarPanel, symbols: Sequence[str]) -> BarPanel:
+def bars_to_send(source: ForecastProvider, bars: BarPanel, symbols: Sequence[str]) -> BarPanel:
     """The bars of these symbols alone, unless the model looks across symbols; all of them where none is named.
 
     Raises:

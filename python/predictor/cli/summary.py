@@ -8,7 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from predictor.audit_record import AuditRecord, AuditVerdict
-from predictor.card import Card, DataFacts, ScoreRow, Scores, Training
+from predictor.card import Card, DataFacts, ScoreRow, ScoreTable, TrainingFacts
 from predictor.catalog import ModelInfo
 from predictor.cli.output import scores_table, skill_panel
 from predictor.errors import listed, shown_date
@@ -52,7 +52,7 @@ def calendar_line(info: ModelInfo) -> str:
     return f"{info.calendar}, ends {iso(info.calendar_ends)}; for bars after that day, train again"
 
 
-def best_epoch(training: Training) -> str:
+def best_epoch(training: TrainingFacts) -> str:
     """The epoch that was kept, of those that were made."""
     kept = training.best_epoch or "none was better than the network before training,"
     return f"{kept} of {len(training.epochs)}"
@@ -105,7 +105,7 @@ def _of_audit(audit: AuditRecord | None) -> Iterator[Fact]:
     yield "audit", f"{audit.verdict.value}, {span}" + (f"; not passed: {listed(open_checks)}" if open_checks else "")
 
 
-def _best(scores: Scores) -> tuple[ScoreRow, ...]:
+def _best(scores: ScoreTable) -> tuple[ScoreRow, ...]:
     """The model's row and those of the best others, in the card's order."""
     by_loss = sorted(scores.rows, key=lambda row: (not row.is_model, row.mean))
     kept = by_loss[:_SHOWN_ROWS]

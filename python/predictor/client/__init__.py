@@ -10,18 +10,18 @@ from predictor.client.asynchronous import AsyncQuantraClient
 from predictor.client.blocking import QuantraClient
 from predictor.client.calls import DEFAULT_TIMEOUT_S, LONGEST_TIMEOUT_S
 from predictor.client.credentials import ClientCredentials
-from predictor.client.sessions import AsyncBarSession, BarSession, Taken
-from predictor.client.streams import DEFAULT_IN_FLIGHT, Answered
+from predictor.client.sessions import AsyncBarSession, BarSession, PushAccepted
+from predictor.client.streams import DEFAULT_IN_FLIGHT, StreamResponse
 
 __all__ = [
     "DEFAULT_IN_FLIGHT",
     "DEFAULT_TIMEOUT_S",
     "LONGEST_TIMEOUT_S",
-    "Answered",
     "AsyncBarSession",
     "AsyncQuantraClient",
     "BarSession",
     "ClientCredentials",
+    "PushAccepted",
     "QuantraClient",
-    "Taken",
+    "StreamResponse",
 ]

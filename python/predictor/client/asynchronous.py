@@ -11,13 +11,13 @@ from predictor._pb.prediction_pb2_grpc import PredictionServiceStub
 from predictor.bars import BarPanel
 from predictor.catalog import ModelInfo
 from predictor.client.address import target_of
-from predictor.client.calls import DEFAULT_TIMEOUT_S, Steps, UnaryCall, Until, checked_timeout, read
-from predictor.client.credentials import ClientCredentials, Connecting, connecting
+from predictor.client.calls import DEFAULT_TIMEOUT_S, CallTimeout, Steps, UnaryCall, checked_timeout, read
+from predictor.client.credentials import ChannelOptions, ClientCredentials, connecting
 from predictor.client.failures import cancelled, closed, error_of
-from predictor.client.planning import Planning
+from predictor.client.planning import PanelPlanner
 from predictor.client.session_streams import AsyncSessionStream
 from predictor.client.sessions import AsyncBarSession, SessionRequests, forecast_of
-from predictor.client.streams import DEFAULT_IN_FLIGHT, WATCH_S, Answered, Asking, AsyncSending
+from predictor.client.streams import DEFAULT_IN_FLIGHT, WATCH_S, AsyncRequestSender, RequestStream, StreamResponse
 from predictor.covariates import Covariates
 from predictor.errors import QuantraError
 from predictor.forecast import Attribution, Explanation, Forecast, Outcome, forecast_or_raise
@@ -45,7 +45,7 @@ class AsyncQuantraClient:
         self._target = target
         self._model = model
         self._timeout_s = checked_timeout(timeout_s)
-        self._planning = Planning(model)
+        self._planning = PanelPlanner(model)
         self._closed = False
         how = connecting(target, credentials, has_channel=channel is not None)
         self._headers = how.headers
@@ -87,15 +87,15 @@ class AsyncQuantraClient:
 
     async def predict_stream(
         self, questions: Iterable[Question] | AsyncIterable[Question], *, in_flight: int = DEFAULT_IN_FLIGHT
-    ) -> AsyncGenerator[Answered, None]:
+    ) -> AsyncGenerator[StreamResponse, None]:
         """Forecasts for many questions over one call; as QuantraClient.predict_stream, on the running event loop.
 
         Whoever stops to read early closes it, as `contextlib.aclosing` does, which cancels the rest.
         """
         if self._closed:
             raise closed(self._target)
-        asking = Asking(self._target, self._model, self._timeout_s, in_flight)
-        sending = AsyncSending(asking, questions)
+        asking = RequestStream(self._target, self._model, self._timeout_s, in_flight)
+        sending = AsyncRequestSender(asking, questions)
         call = self._stub.PredictStream(sending.requests(), metadata=self._headers)
         watching = asyncio.create_task(_end_silence(asking, call.cancel))
         try:
@@ -169,7 +169,7 @@ class AsyncQuantraClient:
         """One version; the client's own model if none is named."""
         return await self._ask(UnaryCall.model(reference or self._model), self._until(timeout_s))
 
-    async def _answer(self, steps: Steps[ValueT], until: Until) -> ValueT:
+    async def _answer(self, steps: Steps[ValueT], until: CallTimeout) -> ValueT:
         """Make the calls of some steps, one after the other, until the end of one deadline."""
         try:
             call = next(steps)
@@ -183,7 +183,7 @@ class AsyncQuantraClient:
         except StopIteration as done:
             return done.value
 
-    async def _ask(self, call: UnaryCall[ValueT], until: Until) -> ValueT:
+    async def _ask(self, call: UnaryCall[ValueT], until: CallTimeout) -> ValueT:
         if self._closed:
             raise closed(self._target)
         left_s = until.left_s(self._target)
@@ -197,11 +197,11 @@ class AsyncQuantraClient:
             raise cancelled(self._target) from None  # the connection was closed, nobody cancelled the task
         return read(self._target, call, answer)
 
-    def _until(self, timeout_s: float | None) -> Until:
-        return Until.after(self._timeout_s if timeout_s is None else checked_timeout(timeout_s))
+    def _until(self, timeout_s: float | None) -> CallTimeout:
+        return CallTimeout.after(self._timeout_s if timeout_s is None else checked_timeout(timeout_s))
 
 
-async def _end_silence(asking: Asking, end: Callable[[], object]) -> None:
+async def _end_silence(asking: RequestStream, end: Callable[[], object]) -> None:
     """End a call once its server has fallen silent."""
     while True:
         await asyncio.sleep(WATCH_S)
@@ -216,7 +216,7 @@ def _is_cancelled() -> bool:
     return task is None or task.cancelling() > 0
 
 
-def _opened(target: str, how: Connecting) -> grpc.aio.Channel:
+def _opened(target: str, how: ChannelOptions) -> grpc.aio.Channel:
     if how.credentials is None:
         return grpc.aio.insecure_channel(target, options=how.options)
     return grpc.aio.secure_channel(target, how.credentials, options=how.options)

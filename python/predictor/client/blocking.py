@@ -10,13 +10,13 @@ from predictor._pb.prediction_pb2_grpc import PredictionServiceStub
 from predictor.bars import BarPanel
 from predictor.catalog import ModelInfo
 from predictor.client.address import target_of
-from predictor.client.calls import DEFAULT_TIMEOUT_S, Steps, UnaryCall, Until, checked_timeout, read
-from predictor.client.credentials import ClientCredentials, Connecting, connecting
+from predictor.client.calls import DEFAULT_TIMEOUT_S, CallTimeout, Steps, UnaryCall, checked_timeout, read
+from predictor.client.credentials import ChannelOptions, ClientCredentials, connecting
 from predictor.client.failures import closed, error_of
-from predictor.client.planning import Planning
+from predictor.client.planning import PanelPlanner
 from predictor.client.session_streams import SessionStream
 from predictor.client.sessions import BarSession, SessionRequests, forecast_of
-from predictor.client.streams import DEFAULT_IN_FLIGHT, Answered, Asking, Sending, Watching
+from predictor.client.streams import DEFAULT_IN_FLIGHT, RequestSender, RequestStream, SilenceMonitor, StreamResponse
 from predictor.covariates import Covariates
 from predictor.errors import QuantraError, UnavailableError
 from predictor.forecast import Attribution, Explanation, Forecast, Outcome, forecast_or_raise
@@ -57,7 +57,7 @@ class QuantraClient:
         self._target = target
         self._model = model
         self._timeout_s = checked_timeout(timeout_s)
-        self._planning = Planning(model)
+        self._planning = PanelPlanner(model)
         self._closed = False
         how = connecting(target, credentials, has_channel=channel is not None)
         self._headers = how.headers
@@ -116,7 +116,7 @@ class QuantraClient:
 
     def predict_stream(
         self, questions: Iterable[Question], *, in_flight: int = DEFAULT_IN_FLIGHT
-    ) -> Iterator[Answered]:
+    ) -> Iterator[StreamResponse]:
         """Forecasts for many questions over one call, each as soon as it is there, in any order; all bars are sent.
 
         Args:
@@ -130,13 +130,13 @@ class QuantraClient:
         Raises:
             QuantraError: the whole call failed. `timeout_s` counts for each question.
         """
-        asking = Asking(self._target, self._model, self._timeout_s, in_flight)
-        sending = Sending(asking, questions)
+        asking = RequestStream(self._target, self._model, self._timeout_s, in_flight)
+        sending = RequestSender(asking, questions)
         try:
             call = self._stub.PredictStream(sending.requests(), metadata=self._headers)
         except ValueError as error:
             raise self._closed_or(error) from error
-        with Watching(asking, call.cancel) as watching:
+        with SilenceMonitor(asking, call.cancel) as watching:
             try:
                 asking.reads()
                 for response in call:
@@ -213,7 +213,7 @@ class QuantraClient:
         """One version; the client's own model if none is named."""
         return self._ask(UnaryCall.model(reference or self._model), self._until(timeout_s))
 
-    def _answer(self, steps: Steps[ValueT], until: Until) -> ValueT:
+    def _answer(self, steps: Steps[ValueT], until: CallTimeout) -> ValueT:
         """Make the calls of some steps, one after the other, until the end of one deadline."""
         try:
             call = next(steps)
@@ -227,7 +227,7 @@ class QuantraClient:
         except StopIteration as done:
             return done.value
 
-    def _ask(self, call: UnaryCall[ValueT], until: Until) -> ValueT:
+    def _ask(self, call: UnaryCall[ValueT], until: CallTimeout) -> ValueT:
         if self._closed:
             raise closed(self._target)
         left_s = until.left_s(self._target)
@@ -252,11 +252,11 @@ class QuantraClient:
     def _closed_or(self, error: ValueError) -> UnavailableError | ValueError:
         return closed(self._target) if self._closed else error
 
-    def _until(self, timeout_s: float | None) -> Until:
-        return Until.after(self._timeout_s if timeout_s is None else checked_timeout(timeout_s))
+    def _until(self, timeout_s: float | None) -> CallTimeout:
+        return CallTimeout.after(self._timeout_s if timeout_s is None else checked_timeout(timeout_s))
 
 
-def _opened(target: str, how: Connecting) -> grpc.Channel:
+def _opened(target: str, how: ChannelOptions) -> grpc.Channel:
     if how.credentials is None:
         return grpc.insecure_channel(target, options=how.options)
     return grpc.secure_channel(target, how.credentials, options=how.options)

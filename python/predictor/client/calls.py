@@ -36,7 +36,7 @@ ValueT = TypeVar("ValueT")
 
 @final
 @dataclass(frozen=True, slots=True)
-class Until:
+class CallTimeout:
     """One deadline for all calls that a question takes."""
 
     limit_s: float

@@ -42,7 +42,7 @@ class ClientCredentials:
 
 @final
 @dataclass(frozen=True, slots=True)
-class Connecting:
+class ChannelOptions:
     """What a channel is made of.
 
     Attributes:
@@ -80,7 +80,7 @@ class Connecting:
         return cls(_tls(given), (("authorization", f"Bearer {token}"),), (*OPTIONS, *direct))
 
 
-def connecting(target: str, given: ClientCredentials | None, *, has_channel: bool) -> Connecting:
+def connecting(target: str, given: ClientCredentials | None, *, has_channel: bool) -> ChannelOptions:
     """What a client needs for this target.
 
     Args:
@@ -89,13 +89,13 @@ def connecting(target: str, given: ClientCredentials | None, *, has_channel: boo
         has_channel: the caller has a channel already.
 
     Raises:
-        ConfigurationError: credentials for a channel that has its own; or see `Connecting.to`.
+        ConfigurationError: credentials for a channel that has its own; or see `ChannelOptions.to`.
     """
     if not has_channel:
-        return Connecting.to(target, given or ClientCredentials())
+        return ChannelOptions.to(target, given or ClientCredentials())
     if given is not None:
         raise ConfigurationError("credentials= are of a channel that the client opens; give them or channel=, not both")
-    return Connecting(None, ())
+    return ChannelOptions(None, ())
 
 
 def is_local(target: str) -> bool:

@@ -8,7 +8,7 @@ from typing import final
 import numpy as np
 
 from predictor.arrays import FloatArray
-from predictor.client.parts import Part
+from predictor.client.parts import PanelPart
 from predictor.errors import NoUsableSymbolError, QuantraError, TooFewBarsError, listed
 from predictor.forecast import Forecast, Outcome
 
@@ -18,16 +18,16 @@ UNUSABLE = (NoUsableSymbolError, TooFewBarsError)
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Told:
+class PartResponse:
     """What a server said of one part."""
 
-    part: Part
+    part: PanelPart
     symbols: tuple[str, ...]
     """Of the part."""
     outcome: Outcome
 
 
-def joined(parts: Sequence[Told]) -> Outcome:
+def joined(parts: Sequence[PartResponse]) -> Outcome:
     """The forecast of an instance from those of its parts, all by one version of a model.
 
     Every symbol has the numbers, or the reason, that its part gave it. `forecast_id` is a hash of the parts' own ids.

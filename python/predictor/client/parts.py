@@ -39,7 +39,7 @@ _DOUBT: Final = 64 * 1024
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sizes:
+class InstanceSizes:
     """Bytes of an instance on the wire, at most."""
 
     head: int
@@ -48,7 +48,7 @@ class Sizes:
     """[S] of each symbol."""
 
     @classmethod
-    def of(cls, instance: Instance) -> "Sizes":
+    def of(cls, instance: Instance) -> "InstanceSizes":
         """Those of an instance."""
         head = _INSTANCE_HEAD + _length(instance.request_id)
         if isinstance(instance.input, BarPanel):
@@ -65,7 +65,7 @@ class Sizes:
 
 
 def _rows(bars: BarPanel, beside: Covariates) -> IndexArray:
-    """As `Sizes.rows`."""
+    """As `InstanceSizes.rows`."""
     days, ahead = len(bars.sessions), len(beside.future_sessions)
     count = days * (len(bars.columns) + len(beside.observed) + len(beside.known))
     count += ahead * len(beside.known) + len(beside.numbers)
@@ -95,12 +95,12 @@ def _length(text: str) -> int:
 def is_small(asked: Sequence[ReadInstance]) -> bool:
     """Whether these are sent as they are: there are few bars among them."""
     panels = (one for one in asked if isinstance(one, Instance) and isinstance(one.input, BarPanel))
-    return sum(Sizes.of(panel).total - _INSTANCE_HEAD for panel in panels) <= SMALL
+    return sum(InstanceSizes.of(panel).total - _INSTANCE_HEAD for panel in panels) <= SMALL
 
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
+class PanelPart:
     """Symbols of one instance that go into one call."""
 
     place: int
@@ -131,18 +131,18 @@ def of_rows(instance: Instance, rows: Sequence[int] | slice) -> Instance:
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class CallPlan:
     """The calls for some instances, in their order, and those instances that no call can hold."""
 
-    calls: tuple[tuple[Part, ...], ...]
+    calls: tuple[tuple[PanelPart, ...], ...]
     refused: Mapping[int, QuantraError]
     """By place."""
 
     @classmethod
-    def of(cls, asked: Sequence[Instance], model: ServedModel, reference: str) -> "Plan":
+    def of(cls, asked: Sequence[Instance], model: ServedModel, reference: str) -> "CallPlan":
         """The calls that ask a model, named by `reference`, about instances that were cut for it."""
         limits = replace(model.limits, size=model.limits.size - _CALL_HEAD - _length(reference))
-        parts: list[Part] = []
+        parts: list[PanelPart] = []
         refused: dict[int, QuantraError] = {}
         for place, instance in enumerate(asked):
             try:
@@ -163,16 +163,16 @@ def check_size(instance: Instance, model: ServedModel, what: str) -> None:
     Raises:
         RequestTooLargeError: naming both sizes.
     """
-    sizes = Sizes.of(instance)
+    sizes = InstanceSizes.of(instance)
     if not _is_within(sizes, instance, model.limits):
         raise _too_large(instance, sizes.total, model, what)
 
 
-def _parts(place: int, instance: Instance, model: ServedModel, limits: RequestLimits) -> list[Part]:
-    sizes = Sizes.of(instance)
+def _parts(place: int, instance: Instance, model: ServedModel, limits: RequestLimits) -> list[PanelPart]:
+    sizes = InstanceSizes.of(instance)
     count = len(instance.input.symbols)
     if _is_within(sizes, instance, limits) or not isinstance(instance.input, BarPanel):
-        return [Part(place=place, first=0, end=count, size=sizes.total)]
+        return [PanelPart(place=place, first=0, end=count, size=sizes.total)]
     if model.is_panel_model:
         raise _too_large(
             instance,
@@ -185,12 +185,12 @@ def _parts(place: int, instance: Instance, model: ServedModel, limits: RequestLi
     most = min(limits.symbols, max(1, limits.cells // len(instance.input.sessions)))
     ends = _ends(sizes, limits.size, most)
     return [
-        Part(place=place, first=first, end=end, size=sizes.head + int(sizes.rows[first:end].sum()))
+        PanelPart(place=place, first=first, end=end, size=sizes.head + int(sizes.rows[first:end].sum()))
         for first, end in pairwise([0, *ends])
     ]
 
 
-def _is_within(sizes: Sizes, instance: Instance, limits: RequestLimits) -> bool:
+def _is_within(sizes: InstanceSizes, instance: Instance, limits: RequestLimits) -> bool:
     symbols = len(instance.input.symbols)
     cells = symbols * len(instance.input.sessions) if isinstance(instance.input, BarPanel) else 0
     if symbols > limits.symbols or cells > limits.cells:
@@ -200,7 +200,7 @@ def _is_within(sizes: Sizes, instance: Instance, limits: RequestLimits) -> bool:
     )
 
 
-def _ends(sizes: Sizes, most_bytes: int, most_symbols: int) -> Iterator[int]:
+def _ends(sizes: InstanceSizes, most_bytes: int, most_symbols: int) -> Iterator[int]:
     """Where each part ends. Each leaves room for one symbol more, beside which its own can be asked about again."""
     room = most_bytes - sizes.head - int(sizes.rows.max())
     until = np.cumsum(sizes.rows)
@@ -217,9 +217,9 @@ def _aligned(first: int, end: int) -> int:
     return first + (end - first) // FORWARD * FORWARD if end - first > FORWARD else end
 
 
-def _packed(parts: Sequence[Part], limits: RequestLimits) -> Iterator[tuple[Part, ...]]:
+def _packed(parts: Sequence[PanelPart], limits: RequestLimits) -> Iterator[tuple[PanelPart, ...]]:
     """As many parts, one after the other, as each call may hold."""
-    call: list[Part] = []
+    call: list[PanelPart] = []
     size = rows = 0
     for part in parts:
         count = part.end - part.first

@@ -10,8 +10,8 @@ from dataclasses import replace
 from typing import Final, final
 
 from predictor.client.calls import Steps, UnaryCall
-from predictor.client.joining import UNUSABLE, Told, joined, named, without_last
-from predictor.client.parts import Part, Plan, check_size, is_small, of_rows
+from predictor.client.joining import UNUSABLE, PartResponse, joined, named, without_last
+from predictor.client.parts import CallPlan, PanelPart, check_size, is_small, of_rows
 from predictor.client.served import ServedModel
 from predictor.errors import QuantraError
 from predictor.forecast import Explanation, Forecast, Outcome
@@ -23,7 +23,7 @@ _MOST_TRIES: Final = 3
 
 
 @final
-class Planning:
+class PanelPlanner:
     """The questions of one client to its model. Threads may share it.
 
     Args:
@@ -41,7 +41,7 @@ class Planning:
             return (yield UnaryCall.predict(self._reference, instances))
         model = self._known or (yield from self.learn())
         for _ in range(_MOST_TRIES):
-            answers = _Answers(self._reference, instances, model)
+            answers = _PlannedResponses(self._reference, instances, model)
             outcomes = yield from answers.all()
             if answers.are_by(model) and not answers.are_doubtful:
                 return outcomes
@@ -93,15 +93,15 @@ class Planning:
 
 
 @final
-class _Answers:
+class _PlannedResponses:
     """The answers to some instances, asked as one version of a model needs it."""
 
     def __init__(self, reference: str, instances: Sequence[Instance], model: ServedModel) -> None:
         self._reference = reference
         self._cut = [model.cut(one) for one in instances]
         self._is_cut = any(one is not whole for one, whole in zip(self._cut, instances, strict=True))
-        self._plan = Plan.of(self._cut, model, reference)
-        self._told: dict[int, list[Told]] = {place: [] for place in range(len(instances))}
+        self._plan = CallPlan.of(self._cut, model, reference)
+        self._told: dict[int, list[PartResponse]] = {place: [] for place in range(len(instances))}
 
     def all(self) -> Steps[tuple[Outcome, ...]]:
         """Each instance's outcome, in order.
@@ -128,7 +128,7 @@ class _Answers:
     def _outcomes(self) -> Iterator[Outcome]:
         return (told.outcome for parts in self._told.values() for told in parts)
 
-    def _call(self, call: Sequence[Part]) -> Steps[list[Told]]:
+    def _call(self, call: Sequence[PanelPart]) -> Steps[list[PartResponse]]:
         asked = [part.of(self._cut) for part in call]
         try:
             outcomes: tuple[Outcome, ...] = yield UnaryCall.predict(self._reference, asked)
@@ -137,11 +137,11 @@ class _Answers:
                 raise
             raise named(error, [symbol for one in asked for symbol in one.input.symbols]) from error
         return [
-            Told(part=part, symbols=one.input.symbols, outcome=outcome)
+            PartResponse(part=part, symbols=one.input.symbols, outcome=outcome)
             for part, one, outcome in zip(call, asked, outcomes, strict=True)
         ]
 
-    def _judge_each(self, parts: list[Told]) -> Steps[None]:
+    def _judge_each(self, parts: list[PartResponse]) -> Steps[None]:
         """Ask once more about parts without any usable symbol, beside one that is: so each has a reason of its own."""
         usable = _usable_row(parts)
         if usable is None:
@@ -154,7 +154,7 @@ class _Answers:
                 parts[k] = replace(told, outcome=without_last(outcome) if isinstance(outcome, Forecast) else outcome)
 
 
-def _usable_row(parts: Sequence[Told]) -> int | None:
+def _usable_row(parts: Sequence[PartResponse]) -> int | None:
     """The row, in the whole instance, of the first symbol that has a forecast."""
     for told in parts:
         if isinstance(told.outcome, Forecast):

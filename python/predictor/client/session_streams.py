@@ -23,7 +23,7 @@ _JOIN_S: Final = 5.0
 """How long closing waits for the thread that reads."""
 
 
-class Awaited(Protocol):
+class ResponseFuture(Protocol):
     """A future of the answer, of either kind."""
 
     def done(self) -> bool:
@@ -44,13 +44,13 @@ Headers = tuple[tuple[str, str], ...]
 
 
 @final
-class Correspondence:
+class PendingResponses:
     """Who waits for which answer on one stream. Threads may share it."""
 
     def __init__(self, target: str) -> None:
         self._target = target
         self._lock = threading.Lock()
-        self._answers: dict[str, Awaited] = {}
+        self._answers: dict[str, ResponseFuture] = {}
         self._count = 0
         self._error: QuantraError | None = None
 
@@ -60,7 +60,7 @@ class Correspondence:
         with self._lock:
             return self._error is not None
 
-    def wait(self, request: pb.PredictStreamRequest, answer: Awaited) -> None:
+    def wait(self, request: pb.PredictStreamRequest, answer: ResponseFuture) -> None:
         """Let somebody wait for the answer to this request, which gets its id; raises what the stream ended with."""
         with self._lock:
             if self._error is not None:
@@ -122,7 +122,7 @@ class SessionStream:
 
     def __init__(self, stub: PredictionServiceStub, target: str, headers: Headers = ()) -> None:
         self._target = target
-        self._asked = Correspondence(target)
+        self._asked = PendingResponses(target)
         self._sent: SimpleQueue[pb.PredictStreamRequest | None] = SimpleQueue()
         self._call = stub.PredictStream(self._requests(), metadata=headers)
         self._thread = threading.Thread(target=self._read, name="sessions", daemon=True)
@@ -177,7 +177,7 @@ class AsyncSessionStream:
 
     def __init__(self, stub: "PredictionServiceAsyncStub", target: str, headers: Headers = ()) -> None:
         self._target = target
-        self._asked = Correspondence(target)
+        self._asked = PendingResponses(target)
         self._sent: asyncio.Queue[pb.PredictStreamRequest | None] = asyncio.Queue()
         self._call = stub.PredictStream(self._requests(), metadata=headers)
         self._task = asyncio.create_task(self._read())

@@ -20,14 +20,14 @@ _COUNT: Final = count(1)
 
 @final
 @dataclass(frozen=True, slots=True)
-class Taken:
+class PushAccepted:
     """A push was taken, and there is no forecast of its day yet; none of these: nothing traded that day."""
 
     waits_for: tuple[str, ...]
     """Symbols whose bars of the day have not come."""
 
 
-Pushed = Forecast | Taken
+Pushed = Forecast | PushAccepted
 """What a push is answered with, unless it is refused."""
 
 
@@ -68,7 +68,7 @@ def answer_of(response: pb.PredictStreamResponse) -> Pushed:
     if kind == "error":
         raise errors.decode(response.error)
     if kind == "ack":
-        return Taken(tuple(response.ack.waiting_for))
+        return PushAccepted(tuple(response.ack.waiting_for))
     try:
         return forecasts.decode(response.forecast)
     except MalformedRequestError as error:

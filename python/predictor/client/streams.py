@@ -23,7 +23,7 @@ WATCH_S: Final = 1.0
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Answered:
+class StreamResponse:
     """The answer to one question of a stream."""
 
     place: int
@@ -35,7 +35,7 @@ class Answered:
 
 
 @final
-class Asking:
+class RequestStream:
     """The questions of one stream and their answers. One thread may ask while another reads.
 
     Args:
@@ -67,7 +67,7 @@ class Asking:
         self._count += 1
         return pb.PredictStreamRequest(request_id=wire_id, timeout_s=self._timeout_s, predict=predict)
 
-    def answered(self, response: pb.PredictStreamResponse) -> Answered:
+    def answered(self, response: pb.PredictStreamResponse) -> StreamResponse:
         """The answer in a response; raises InternalError if nobody asked for it."""
         self._reads_since_s = None
         asked = self._waiting.pop(response.request_id, None)
@@ -78,7 +78,7 @@ class Asking:
             )
         has_forecast = response.WhichOneof("outcome") == "forecast"
         outcome = forecasts.decode(response.forecast) if has_forecast else errors.decode(response.error)
-        return Answered(place=int(response.request_id), request_id=asked[0], outcome=outcome)
+        return StreamResponse(place=int(response.request_id), request_id=asked[0], outcome=outcome)
 
     def reads(self) -> None:
         """The caller waits for the next answer."""
@@ -105,7 +105,7 @@ class Asking:
 
 
 @final
-class Sending:
+class RequestSender:
     """The requests of a stream, which gRPC takes on a thread of its own.
 
     Args:
@@ -113,7 +113,7 @@ class Sending:
         questions: are taken on that thread, as soon as there is room for one more.
     """
 
-    def __init__(self, asking: Asking, questions: Iterable[Question]) -> None:
+    def __init__(self, asking: RequestStream, questions: Iterable[Question]) -> None:
         self._asking = asking
         self._questions = questions
         self._room = threading.Semaphore(asking.in_flight)
@@ -150,7 +150,7 @@ class Sending:
 
 
 @final
-class AsyncSending:
+class AsyncRequestSender:
     """The same for asyncio, where gRPC takes the requests in a task.
 
     Args:
@@ -158,14 +158,14 @@ class AsyncSending:
         questions: are taken in that task, as soon as there is room for one more.
     """
 
-    def __init__(self, asking: Asking, questions: Iterable[Question] | AsyncIterable[Question]) -> None:
+    def __init__(self, asking: RequestStream, questions: Iterable[Question] | AsyncIterable[Question]) -> None:
         self._asking = asking
         self._questions = questions
         self._room = asyncio.Semaphore(asking.in_flight)
         self._failure: Exception | None = None
 
     async def requests(self) -> AsyncIterator[pb.PredictStreamRequest]:
-        """As `Sending.requests`."""
+        """As `RequestSender.requests`."""
         questions = _each(self._questions)
         try:
             while await self._room.acquire() and (question := await anext(questions, None)) is not None:
@@ -193,7 +193,7 @@ async def _each(questions: Iterable[Question] | AsyncIterable[Question]) -> Asyn
 
 
 @final
-class Watching:
+class SilenceMonitor:
     """A thread that ends a call once its server has fallen silent.
 
     Args:
@@ -201,7 +201,7 @@ class Watching:
         end: the call.
     """
 
-    def __init__(self, asking: Asking, end: Callable[[], object]) -> None:
+    def __init__(self, asking: RequestStream, end: Callable[[], object]) -> None:
         self._asking, self._end = asking, end
         self._is_over = threading.Event()
         self.has_ended_it = False

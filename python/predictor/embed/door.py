@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Final, final
 
 from predictor.calls import Calls, OpenCall
-from predictor.embed.endings import Endings
+from predictor.embed.endings import DeadlineMonitor
 from predictor.errors import CallCancelledError, ConfigurationError, InternalError, QuantraError
 from predictor.instance import Deadline
 from predictor.service import PredictionService
@@ -19,7 +19,9 @@ _MOST_BYTES_HERE: Final = 1 << 16
 """A year's bars of a few symbols; what takes longer would keep the host's other calls from starting."""
 
 
-def open_door(models: str, device: str, max_batch_rows: int, threads: int) -> tuple["Door | None", list[bytes]]:
+def open_door(
+    models: str, device: str, max_batch_rows: int, threads: int
+) -> tuple["EmbeddedServer | None", list[bytes]]:
     """Load every model of a folder.
 
     Args:
@@ -40,19 +42,19 @@ def open_door(models: str, device: str, max_batch_rows: int, threads: int) -> tu
         return None, [errors.encode_details(told)]
     except Exception as error:  # noqa: BLE001 - the host's edge: our own bug must not end in the caller's hands
         return None, [errors.encode_details(InternalError.of("opening the door", error, _log))]
-    return Door(service), [errors.encode_details(problem) for problem in service.problems]
+    return EmbeddedServer(service), [errors.encode_details(problem) for problem in service.problems]
 
 
 @final
-class Door:
+class EmbeddedServer:
     """Answers from one folder of models. Its methods may be called from many threads."""
 
     def __init__(self, service: PredictionService) -> None:
         self._service = service
         self._calls = Calls(service)
-        self._endings = Endings()
+        self._endings = DeadlineMonitor()
 
-    def call(self, name: str, request: Any, timeout_s: float) -> "Pending":
+    def call(self, name: str, request: Any, timeout_s: float) -> "EmbeddedCall":
         """Start a call.
 
         Args:
@@ -62,7 +64,7 @@ class Door:
         """
         return self._call(name, bytes(memoryview(request)), timeout_s, here=False)
 
-    def call_alone(self, name: str, request: Any, timeout_s: float) -> "Pending":
+    def call_alone(self, name: str, request: Any, timeout_s: float) -> "EmbeddedCall":
         """As `call`, where the host waits for no other answer: this thread works out a small prediction itself.
 
         To hand it to another thread, and its answer back, takes a good part of the time of a forecast.
@@ -70,7 +72,7 @@ class Door:
         body = bytes(memoryview(request))
         return self._call(name, body, timeout_s, here=len(body) <= _MOST_BYTES_HERE)
 
-    def open(self, name: str, timeout_s: float, emit: Callable[[bytes], object]) -> "Stream":
+    def open(self, name: str, timeout_s: float, emit: Callable[[bytes], object]) -> "EmbeddedStream":
         """Start a call whose answer is a stream of messages.
 
         Args:
@@ -82,11 +84,11 @@ class Door:
         deadline = Deadline.after(timeout_s)
         call = self._calls.open(name, deadline, emit)
         self._endings.watch(call, deadline)
-        return Stream(call)
+        return EmbeddedStream(call)
 
-    def _call(self, name: str, request: bytes, timeout_s: float, *, here: bool) -> "Pending":
+    def _call(self, name: str, request: bytes, timeout_s: float, *, here: bool) -> "EmbeddedCall":
         deadline = Deadline.after(timeout_s)
-        return Pending(self._calls.call(name, request, deadline, here=here), deadline)
+        return EmbeddedCall(self._calls.call(name, request, deadline, here=here), deadline)
 
     def close(self) -> None:
         """Finish what is under way and take no more; streams end once what they have asked already is answered."""
@@ -96,7 +98,7 @@ class Door:
 
 
 @final
-class Pending:
+class EmbeddedCall:
     """A call under way. The host gets a callback when it is done, so that none of its threads waits inside Python."""
 
     def __init__(self, answered: "Future[bytes]", deadline: Deadline) -> None:
@@ -119,7 +121,7 @@ class Pending:
 
 
 @final
-class Stream:
+class EmbeddedStream:
     """A call under way whose messages go both ways. The host hands over one request after the other."""
 
     def __init__(self, call: OpenCall) -> None:

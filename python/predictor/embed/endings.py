@@ -14,7 +14,7 @@ _JOIN_S: Final = 5.0
 
 
 @final
-class Endings:
+class DeadlineMonitor:
     """Stops calls once their time is over, on a thread of its own that begins with the first of them. Thread-safe."""
 
     def __init__(self) -> None:

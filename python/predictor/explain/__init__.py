@@ -3,7 +3,7 @@
 A served network stays as it is. Gradients come from an *attribution view*, a second module tree over the same weights.
 """
 
-from predictor.explain.cost import MOST_ROWS, Work
+from predictor.explain.cost import MOST_ROWS, ExplanationCost
 from predictor.explain.integrated_gradients import Contributions, Explainer
 from predictor.explain.integration import NODE_COUNTS, gauss_legendre
 from predictor.explain.path import Baseline
@@ -15,7 +15,7 @@ __all__ = [
     "Baseline",
     "Contributions",
     "Explainer",
-    "Work",
+    "ExplanationCost",
     "attribution_view",
     "gauss_legendre",
     "rnn_backward_mode",

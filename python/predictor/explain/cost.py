@@ -15,7 +15,7 @@ targets for a network of one; 300 symbols with 24 targets do not.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Work:
+class ExplanationCost:
     """How much one explanation asks for."""
 
     symbols: int

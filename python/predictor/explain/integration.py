@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from predictor.arrays import FloatArray
-from predictor.explain.path import Block, PathParts, StraightPath, WindowForecasts
+from predictor.explain.path import PathBlock, PathParts, StraightPath, WindowForecasts
 from predictor.instance import Cancellation
 from predictor.memory import is_out_of_memory, recover
 
@@ -89,7 +89,7 @@ class PathIntegrator:
         positions = torch.tensor([0.0, 1.0], dtype=torch.float64, device=path.device)
         forecasts = positions.new_empty(2, path.rows, *path.end.offsets.shape[1:])
 
-        def run(block: Block) -> Tensor:
+        def run(block: PathBlock) -> Tensor:
             with torch.no_grad():
                 return self._forecast(*path.at(block, positions))
 
@@ -103,7 +103,7 @@ class PathIntegrator:
         mean = torch.zeros(len(points), path.rows, path.end.width, dtype=torch.float64, device=path.device)
         rough = torch.zeros_like(mean)
 
-        def run(block: Block) -> list[Tensor]:
+        def run(block: PathBlock) -> list[Tensor]:
             return self._gradients(path, points, block, rule)
 
         for block, sums in self._blocks(path.rows, count, run, deadline):
@@ -112,7 +112,7 @@ class PathIntegrator:
                 rough[p, block.row_slice] += own_rough
         return Gradients(mean, rough)
 
-    def _gradients(self, path: StraightPath, points: Sequence[Point], block: Block, rule: "_Rule") -> list[Tensor]:
+    def _gradients(self, path: StraightPath, points: Sequence[Point], block: PathBlock, rule: "_Rule") -> list[Tensor]:
         """Sums over the block's nodes, one [2, rows, width] per point: one forward, and one backward per point."""
         values, held = path.at(block, rule.positions)
         leaves = PathParts(*(part.requires_grad_() for part in values))
@@ -133,11 +133,11 @@ class PathIntegrator:
         return sums
 
     def _blocks(
-        self, rows: int, nodes: int, run: Callable[[Block], Done], deadline: Cancellation
-    ) -> Iterator[tuple[Block, Done]]:
+        self, rows: int, nodes: int, run: Callable[[PathBlock], Done], deadline: Cancellation
+    ) -> Iterator[tuple[PathBlock, Done]]:
         """Run everything block by block; where memory runs out, go on with blocks of half the size."""
         most = self._max_rows
-        pending = [Block(first_row=0, rows=rows, first_node=0, nodes=nodes)]
+        pending = [PathBlock(first_row=0, rows=rows, first_node=0, nodes=nodes)]
         while pending:
             block = pending.pop()
             if block.size > most:
@@ -152,7 +152,7 @@ class PathIntegrator:
                 yield block, done
 
 
-def _unless_memory_lacks(run: Callable[[Block], Done], block: Block) -> Done | None:
+def _unless_memory_lacks(run: Callable[[PathBlock], Done], block: PathBlock) -> Done | None:
     """None if the block did not fit; what it had allocated is free again by then."""
     try:
         return run(block)

@@ -36,7 +36,7 @@ class Baseline:
             raise ConfigurationError(f"baseline {self.name!r} has scale {self.scale.min():g}, but it must be positive")
 
 
-class Held(NamedTuple):
+class FixedInputs(NamedTuple):
     """What an explanation does not vary."""
 
     mask: Tensor
@@ -44,13 +44,13 @@ class Held(NamedTuple):
     nodes: Tensor | None
     """int64 [..., M] each stock's place in a graph; None for a network that reads row by row."""
 
-    def take(self, rows: Tensor | slice) -> "Held":
+    def take(self, rows: Tensor | slice) -> "FixedInputs":
         """The mask and nodes of some of the windows; `rows` is [R] indices or a slice."""
-        return Held(self.mask[rows], None if self.nodes is None else self.nodes[rows])
+        return FixedInputs(self.mask[rows], None if self.nodes is None else self.nodes[rows])
 
-    def repeated(self, times: int) -> "Held":
+    def repeated(self, times: int) -> "FixedInputs":
         """All windows, repeated `times` times."""
-        return Held(_repeated(self.mask, times), None if self.nodes is None else _repeated(self.nodes, times))
+        return FixedInputs(_repeated(self.mask, times), None if self.nodes is None else _repeated(self.nodes, times))
 
 
 class PathParts(NamedTuple):
@@ -93,7 +93,7 @@ class PathParts(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Block:
+class PathBlock:
     """A rectangle of windows and nodes; one forward runs all of it."""
 
     first_row: int
@@ -116,13 +116,13 @@ class Block:
         """The nodes."""
         return slice(self.first_node, self.first_node + self.nodes)
 
-    def halves(self) -> "tuple[Block, Block]":
+    def halves(self) -> "tuple[PathBlock, PathBlock]":
         """Two blocks that cover this one; windows are parted before the nodes of one window."""
         if self.rows > 1:
             half = self.rows // 2
             return (
-                Block(first_row=self.first_row, rows=half, first_node=self.first_node, nodes=self.nodes),
-                Block(
+                PathBlock(first_row=self.first_row, rows=half, first_node=self.first_node, nodes=self.nodes),
+                PathBlock(
                     first_row=self.first_row + half,
                     rows=self.rows - half,
                     first_node=self.first_node,
@@ -131,8 +131,8 @@ class Block:
             )
         half = self.nodes // 2
         return (
-            Block(first_row=self.first_row, rows=1, first_node=self.first_node, nodes=half),
-            Block(first_row=self.first_row, rows=1, first_node=self.first_node + half, nodes=self.nodes - half),
+            PathBlock(first_row=self.first_row, rows=1, first_node=self.first_node, nodes=half),
+            PathBlock(first_row=self.first_row, rows=1, first_node=self.first_node + half, nodes=self.nodes - half),
         )
 
 
@@ -142,7 +142,7 @@ class StraightPath:
 
     start: PathParts
     end: PathParts
-    held: Held
+    held: FixedInputs
 
     @classmethod
     def between(
@@ -172,7 +172,7 @@ class StraightPath:
             _filled(own.scale, baseline.scale),
             torch.zeros_like(end.offsets),
         )
-        held = Held(own.mask, None if nodes is None else copied(nodes, offsets.device))
+        held = FixedInputs(own.mask, None if nodes is None else copied(nodes, offsets.device))
         return cls(start=start, end=end, held=held)
 
     @property
@@ -206,7 +206,7 @@ class StraightPath:
             *(end.to(torch.float64) - start.to(torch.float64) for start, end in zip(self.start, self.end, strict=True))
         )
 
-    def at(self, block: Block, positions: Tensor) -> tuple[PathParts, Held]:
+    def at(self, block: PathBlock, positions: Tensor) -> tuple[PathParts, FixedInputs]:
         """Values and what is held at the block's nodes, [nodes x rows, ...] with the windows running fastest.
 
         Positions 0 and 1 give baseline and windows to the last bit.
@@ -252,7 +252,7 @@ def _check_width(group: str, windows: Tensor, baseline: ArrayLike) -> None:
 class WindowForecasts(Protocol):
     """How forecasts are asked of an attribution view."""
 
-    def __call__(self, parts: PathParts, held: Held) -> Tensor:
+    def __call__(self, parts: PathParts, held: FixedInputs) -> Tensor:
         """Quantiles [N, H, Q] of the explained windows, in the target's unit."""
         ...
 
@@ -265,7 +265,7 @@ class RowForecasts:
         self._view = view
         self._output = output
 
-    def __call__(self, parts: PathParts, held: Held) -> Tensor:
+    def __call__(self, parts: PathParts, held: FixedInputs) -> Tensor:
         """Quantiles [N, H, Q]: one row of the network per window."""
         units = self._view(parts.inputs(held.mask))
         return self._output.values(units, parts.location, parts.scale, parts.offsets)
@@ -282,7 +282,7 @@ class PanelForecasts:
         self._view = view
         self._output = output
 
-    def __call__(self, parts: PathParts, held: Held) -> Tensor:
+    def __call__(self, parts: PathParts, held: FixedInputs) -> Tensor:
         """Quantiles [N, H, Q]: one panel of the network per window; only its first stock counts."""
         assert held.nodes is not None  # noqa: S101 - the explainer checked the request
         windows, members = held.nodes.shape

@@ -73,7 +73,7 @@ def rnn_backward_mode(module: nn.Module) -> Generator[nn.Module]:
 
 
 @dataclass(slots=True)
-class _Hold:
+class _BackwardHold:
     """How many hold an RNN in backward mode, and what it was before."""
 
     count: int
@@ -81,18 +81,18 @@ class _Hold:
     dropout: float
 
 
-class _HeldRnns:
+class _BackwardRnns:
     """The RNNs in backward mode, across all threads."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._holds: dict[nn.RNNBase, _Hold] = {}
+        self._holds: dict[nn.RNNBase, _BackwardHold] = {}
 
     def enter(self, rnns: list[nn.RNNBase]) -> None:
         """Set dropout before the flag: a forward in another thread that reads in between must see no dropout."""
         with self._lock:
             for rnn in rnns:
-                hold = self._holds.setdefault(rnn, _Hold(0, rnn.training, rnn.dropout))
+                hold = self._holds.setdefault(rnn, _BackwardHold(0, rnn.training, rnn.dropout))
                 hold.count += 1
                 rnn.dropout = 0.0
                 rnn.training = True
@@ -109,7 +109,7 @@ class _HeldRnns:
                     del self._holds[rnn]
 
 
-_HELD = _HeldRnns()
+_HELD = _BackwardRnns()
 
 
 def _rnns(module: nn.Module) -> list[nn.RNNBase]:

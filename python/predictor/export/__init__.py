@@ -3,6 +3,6 @@
 What comes before the network, from bars to inputs, is the artifact's; the file carries the schema hash that names it.
 """
 
-from predictor.export.onnx_file import Exported, Port, export_onnx
+from predictor.export.onnx_file import ExportedFile, GraphPort, export_onnx
 
-__all__ = ["Exported", "Port", "export_onnx"]
+__all__ = ["ExportedFile", "GraphPort", "export_onnx"]

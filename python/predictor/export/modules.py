@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.onnx.ops import symbolic_multi_out
 
-from predictor.networks import Inputs, InputSizes, OutputMap, PanelForecasting, anchor_index, restore
+from predictor.networks import Inputs, InputSizes, OutputMap, PanelForecastNetwork, anchor_index, restore
 
 NODES: Final = "nodes"
 """The input beside the groups of a network that looks across stocks."""
@@ -41,7 +41,7 @@ class WholeModel(nn.Module):
         self.network = network
         self.sizes: Final = sizes
         self.anchor: Final = anchor_index(output.levels)
-        self.across_stocks: Final = isinstance(network, PanelForecasting)
+        self.across_stocks: Final = isinstance(network, PanelForecastNetwork)
         self.register_buffer("offsets", output.offsets.clone())
         self.register_buffer("spread", output.spread.clone())
 

@@ -42,7 +42,7 @@ FORMAT: Final = "1"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Port:
+class GraphPort:
     """One input or output of the graph."""
 
     name: str
@@ -52,7 +52,7 @@ class Port:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Exported:
+class ExportedFile:
     """A file that was written, and what its graph reads and gives."""
 
     file: Path
@@ -60,17 +60,17 @@ class Exported:
     """Bytes."""
     opset: int
     """Version of ONNX's operators that whoever runs the file must know."""
-    inputs: tuple[Port, ...]
+    inputs: tuple[GraphPort, ...]
     absent: tuple[str, ...]
     """Groups of inputs that the model has no features in, and that the graph therefore does not take."""
-    outputs: tuple[Port, ...]
+    outputs: tuple[GraphPort, ...]
     metadata: Mapping[str, str]
     """The file's metadata; lists are JSON."""
     difference: float
     """Largest difference from the model's own answers to the golden instance, in the target's unit."""
 
 
-def export_onnx(folder: Path, file: Path) -> Exported:
+def export_onnx(folder: Path, file: Path) -> ExportedFile:
     """Write the model of an artifact as an ONNX file.
 
     The graph takes the groups of `predictor.networks.Inputs` that the model has features in, for any number of rows,
@@ -107,7 +107,7 @@ def export_onnx(folder: Path, file: Path) -> Exported:
     difference = _difference(proto, whole, model, inputs)
     content = proto.SerializeToString()
     replace_file(file, content)
-    return Exported(
+    return ExportedFile(
         file=file,
         size=len(content),
         opset=next(opset.version for opset in proto.opset_import if not opset.domain),
@@ -238,12 +238,12 @@ def _metadata(whole: WholeModel, model: Model) -> dict[str, str]:
     return said | ({"universe": json.dumps(manifest.universe)} if whole.across_stocks else {})
 
 
-def _port(value: "ValueInfoProto") -> Port:
+def _port(value: "ValueInfoProto") -> GraphPort:
     from onnx.helper import tensor_dtype_to_np_dtype
 
     tensor = value.type.tensor_type
     shape = tuple(size.dim_param or size.dim_value for size in tensor.shape.dim)
-    return Port(name=value.name, dtype=str(tensor_dtype_to_np_dtype(tensor.elem_type)), shape=shape)
+    return GraphPort(name=value.name, dtype=str(tensor_dtype_to_np_dtype(tensor.elem_type)), shape=shape)
 
 
 # --- the check

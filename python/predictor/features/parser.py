@@ -57,7 +57,7 @@ class _Token:
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Part:
+class _ParsedTerm:
     """A parsed piece: its tree, where it starts, and what the checks need to know of it."""
 
     tree: Expression
@@ -129,27 +129,27 @@ class _Parser:
     def _error(self, position: int, problem: str) -> ExpressionError:
         return ExpressionError.at(self._text, position, problem)
 
-    def _comparison(self, depth: int) -> _Part:
+    def _comparison(self, depth: int) -> _ParsedTerm:
         left = self._sum(depth)
         if self._token.text not in (">", "<"):
             return left
         return self._binary(self._take(), left, self._sum(depth))
 
-    def _sum(self, depth: int) -> _Part:
+    def _sum(self, depth: int) -> _ParsedTerm:
         left = self._product(depth)
         while self._token.text in ("+", "-"):
             operator = self._take()
             left = self._binary(operator, left, self._product(depth))
         return left
 
-    def _product(self, depth: int) -> _Part:
+    def _product(self, depth: int) -> _ParsedTerm:
         left = self._unary(depth)
         while self._token.text in ("*", "/"):
             operator = self._take()
             left = self._binary(operator, left, self._unary(depth))
         return left
 
-    def _unary(self, depth: int) -> _Part:
+    def _unary(self, depth: int) -> _ParsedTerm:
         position = self._token.position
         if not self._take_symbol("-"):
             return self._atom(depth)
@@ -158,7 +158,7 @@ class _Parser:
             Negative(operand.tree), (operand,), position, flatness=operand.flatness, lookback=operand.lookback
         )
 
-    def _atom(self, depth: int) -> _Part:
+    def _atom(self, depth: int) -> _ParsedTerm:
         token = self._take()
         if token.kind == "number":
             return self._number(token)
@@ -183,21 +183,21 @@ class _Parser:
             opened = f"the parenthesis of column {opening.position + 1}"
             raise self._error(self._token.position, f"expected ')' to close {opened}")
 
-    def _number(self, token: _Token) -> _Part:
+    def _number(self, token: _Token) -> _ParsedTerm:
         value = float(token.text)
         if not math.isfinite(value):
             raise self._error(token.position, f"{token.text} is too large for a number")
         kind = Flatness.NUMBER if value else Flatness.SPREAD
         return self._node(Number(value), (), token.position, flatness=kind, lookback=1)
 
-    def _field(self, token: _Token) -> _Part:
+    def _field(self, token: _Token) -> _ParsedTerm:
         name = token.text[1:]
         if name not in self._fields.formulas:
             have = ", ".join(f"${field}" for field in self._fields.formulas)
             raise self._error(token.position, f"unknown field {token.text}; {self._fields.name} fields are {have}")
         return self._node(Field(name), (), token.position, flatness=Flatness.LEVEL, lookback=1)
 
-    def _binary(self, operator: _Token, left: _Part, right: _Part) -> _Part:
+    def _binary(self, operator: _Token, left: _ParsedTerm, right: _ParsedTerm) -> _ParsedTerm:
         if operator.text == "/":
             self._check_denominator(right)
         combine = {
@@ -211,14 +211,14 @@ class _Parser:
         lookback = max(left.lookback, right.lookback)
         return self._node(tree, (left, right), operator.position, flatness=kind, lookback=lookback, start=left.position)
 
-    def _check_denominator(self, part: _Part) -> None:
+    def _check_denominator(self, part: _ParsedTerm) -> None:
         if part.tree == Number(0.0):
             raise self._error(part.position, "division by zero")
         if part.flatness is Flatness.SPREAD:
             problem = "this denominator is only rounding where prices are flat; add something of their size"
             raise self._error(part.position, f"{problem}, as in x / (Std($close, 20) + 1e-9 * Mean($close, 20))")
 
-    def _call(self, name: _Token, depth: int) -> _Part:
+    def _call(self, name: _Token, depth: int) -> _ParsedTerm:
         operator = OPERATORS.get(name.text)
         if operator is None:
             hint = f"; did you mean ${name.text}?" if name.text in self._fields.formulas else ""
@@ -253,7 +253,7 @@ class _Parser:
             wanted = len(operator.series) + len(operator.windows) + len(operator.numbers)
             raise self._error(token.position, f"{operator.signature} has {wanted} arguments, found {place}")
 
-    def _series(self, operator: Operator, place: int, depth: int) -> _Part:
+    def _series(self, operator: Operator, place: int, depth: int) -> _ParsedTerm:
         self._next_argument(operator, place)
         part = self._comparison(depth)
         if operator.windows and part.constant:
@@ -290,13 +290,13 @@ class _Parser:
     def _node(
         self,
         tree: Expression,
-        parts: tuple[_Part, ...],
+        parts: tuple[_ParsedTerm, ...],
         position: int,
         *,
         flatness: Flatness,
         lookback: int,
         start: int | None = None,
-    ) -> _Part:
+    ) -> _ParsedTerm:
         """A new piece of the tree, within the limits on size, depth and look-back."""
         self._nodes += 1
         height = 1 + max((part.height for part in parts), default=0)
@@ -307,7 +307,7 @@ class _Parser:
             raise self._error(position, problem)
         if lookback > LONGEST_LOOKBACK:
             raise self._error(position, f"this looks back {lookback} bars, at most {LONGEST_LOOKBACK} are allowed")
-        return _Part(
+        return _ParsedTerm(
             tree=tree,
             position=position if start is None else start,
             height=height,

@@ -29,7 +29,7 @@ from predictor.golden.bars import (
 from predictor.golden.stages import (
     LONG_AFTER,
     MOST_FLOAT32_ERROR,
-    GoldenQuestion,
+    GoldenRequest,
     StageComparison,
     Stages,
     forecast_stages,
@@ -71,7 +71,7 @@ def check(model: Model, golden: Golden) -> None:
     """
     facts = _facts(golden)
     try:
-        asked = GoldenQuestion(stored_bars(facts.symbols, golden.arrays), facts.covariates)
+        asked = GoldenRequest(stored_bars(facts.symbols, golden.arrays), facts.covariates)
         stages = stages_of(model, asked)
     except ArtifactError:
         raise
@@ -95,27 +95,27 @@ def slack(model: Model, golden: Golden) -> float:
     return max(min(4 * _facts(golden).float32_error, MOST_FLOAT32_ERROR), model.engine.relative_error)
 
 
-def _one_bar_too_few(model: Model, asked: GoldenQuestion) -> GoldenQuestion:
+def _one_bar_too_few(model: Model, asked: GoldenRequest) -> GoldenRequest:
     count = max(1, model.pipeline.least_bars - 1)
-    return GoldenQuestion(asked.bars.last(count), asked.covariates.last(count))
+    return GoldenRequest(asked.bars.last(count), asked.covariates.last(count))
 
 
-def _high_below_low(_model: Model, asked: GoldenQuestion) -> GoldenQuestion:
+def _high_below_low(_model: Model, asked: GoldenRequest) -> GoldenRequest:
     high = asked.bars.high.copy()
     high[1, -1] = asked.bars.low[1, -1] / 2
-    return GoldenQuestion(replace(asked.bars, high=high), asked.covariates)
+    return GoldenRequest(replace(asked.bars, high=high), asked.covariates)
 
 
-def _a_strange_covariate(_model: Model, asked: GoldenQuestion) -> GoldenQuestion:
+def _a_strange_covariate(_model: Model, asked: GoldenRequest) -> GoldenRequest:
     texts = ("",) * len(asked.bars.symbols)
-    return GoldenQuestion(asked.bars, replace(asked.covariates, categories={"no such covariate": texts}))
+    return GoldenRequest(asked.bars, replace(asked.covariates, categories={"no such covariate": texts}))
 
 
-def _no_covariates(_model: Model, asked: GoldenQuestion) -> GoldenQuestion:
-    return GoldenQuestion(asked.bars, Covariates())
+def _no_covariates(_model: Model, asked: GoldenRequest) -> GoldenRequest:
+    return GoldenRequest(asked.bars, Covariates())
 
 
-REFUSALS: Final[Mapping[str, Callable[[Model, GoldenQuestion], GoldenQuestion]]] = {
+REFUSALS: Final[Mapping[str, Callable[[Model, GoldenRequest], GoldenRequest]]] = {
     "one bar too few": _one_bar_too_few,
     "high below low": _high_below_low,
     "a strange covariate": _a_strange_covariate,
@@ -125,7 +125,7 @@ REFUSALS: Final[Mapping[str, Callable[[Model, GoldenQuestion], GoldenQuestion]]]
 where the model reads no covariates and misses none."""
 
 
-def _refusal(model: Model, asked: GoldenQuestion, spoil: Callable[[Model, GoldenQuestion], GoldenQuestion]) -> str:
+def _refusal(model: Model, asked: GoldenRequest, spoil: Callable[[Model, GoldenRequest], GoldenRequest]) -> str:
     """The reason that a spoilt question is refused with; empty if it is not."""
     try:
         prepare(model, spoil(model, asked))
@@ -200,7 +200,7 @@ def _check_own(ensemble: Ensemble, golden: Golden, forgiven: float) -> None:
     symbols, covariates = text.texts("symbols"), stored_covariates(text.record("categories"), golden.arrays)
     text.end()
     try:
-        stages = _joint_stages(ensemble, GoldenQuestion(stored_bars(symbols, golden.arrays), covariates))
+        stages = _joint_stages(ensemble, GoldenRequest(stored_bars(symbols, golden.arrays), covariates))
     except ArtifactError:
         raise
     except QuantraError as error:
@@ -210,14 +210,14 @@ def _check_own(ensemble: Ensemble, golden: Golden, forgiven: float) -> None:
         comparison.check(name, values, stored_array(golden.arrays, f"stage.{name}"))
 
 
-def _joint_question(ensemble: Ensemble) -> GoldenQuestion:
+def _joint_question(ensemble: Ensemble) -> GoldenRequest:
     """On the last sessions whose horizons every member's calendar still holds."""
     pipelines = [member.pipeline for member in ensemble.members.values()]
     bars = made_up(pipelines)
     future = min(pipelines, key=lambda pipeline: pipeline.calendar.last).following(int(bars.sessions[-1]))
-    return GoldenQuestion(bars, made_up_covariates(ensemble.covariates, bars, future))
+    return GoldenRequest(bars, made_up_covariates(ensemble.covariates, bars, future))
 
 
-def _joint_stages(ensemble: Ensemble, asked: GoldenQuestion) -> Stages:
+def _joint_stages(ensemble: Ensemble, asked: GoldenRequest) -> Stages:
     instance = Instance(input=asked.bars, covariates=asked.covariates, allow_incomplete_last_bar=True)
     return forecast_stages(ensemble.forecast([ensemble.prepare(instance, LONG_AFTER)])[0])

@@ -20,8 +20,8 @@ from predictor.explain import gauss_legendre
 from predictor.forecast import Forecast
 from predictor.golden.bars import SYMBOLS, made_up, made_up_covariates
 from predictor.instance import Deadline, Instance
-from predictor.model import Model, Prepared
-from predictor.networks import Inputs, PanelForecasting
+from predictor.model import Model, PreparedInstance
+from predictor.networks import Inputs, PanelForecastNetwork
 
 Stages = dict[str, NDArray[np.generic]]
 
@@ -145,27 +145,27 @@ def off(problem: str) -> ArtifactError:
     return ArtifactError.of(GOLDEN_ARRAYS, f"golden instance: {problem}")
 
 
-class GoldenQuestion(NamedTuple):
+class GoldenRequest(NamedTuple):
     """What a model is asked: bars, and what it reads beside them."""
 
     bars: BarPanel
     covariates: Covariates
 
 
-def golden_question(model: Model) -> GoldenQuestion:
+def golden_question(model: Model) -> GoldenRequest:
     """The golden instance of a model, made up; where there is a graph, the first two are stocks that it links."""
     pipeline = model.pipeline
     linked = _linked(model) or SYMBOLS[:2]
     others = (name if name not in linked else f"{name}-2" for name in SYMBOLS[2:])
     bars = replace(made_up([pipeline]), symbols=(*linked, *others))
     future = pipeline.following(int(bars.sessions[-1]))
-    return GoldenQuestion(bars, made_up_covariates(pipeline.covariates, bars, future))
+    return GoldenRequest(bars, made_up_covariates(pipeline.covariates, bars, future))
 
 
 def _linked(model: Model) -> tuple[str, str] | None:
     """A stock of the model's graph and one of its neighbours; None where nothing is linked."""
     network = model.engine.network
-    edges = network.adjacency.cpu().numpy() if isinstance(network, PanelForecasting) else np.empty((0, 0), np.int64)
+    edges = network.adjacency.cpu().numpy() if isinstance(network, PanelForecastNetwork) else np.empty((0, 0), np.int64)
     linked = np.argwhere(edges >= 0)
     if not len(linked):
         return None
@@ -174,7 +174,7 @@ def _linked(model: Model) -> tuple[str, str] | None:
     return universe[stock], universe[int(edges[stock, place])]
 
 
-def prepare(model: Model, asked: GoldenQuestion) -> Prepared:
+def prepare(model: Model, asked: GoldenRequest) -> PreparedInstance:
     """The question as the network reads it."""
     bars, covariates = asked
     return model.prepare(Instance(input=bars, covariates=covariates, allow_incomplete_last_bar=True), LONG_AFTER)
@@ -185,7 +185,7 @@ def golden_inputs(model: Model) -> Inputs:
     return prepare(model, golden_question(model)).inputs
 
 
-def stages_of(model: Model, asked: GoldenQuestion) -> Stages:
+def stages_of(model: Model, asked: GoldenRequest) -> Stages:
     """Every stage by name, in the order of computation, each in the shape that the step before it leaves."""
     prepared = prepare(model, asked)
     forecast = model.forecast([prepared])[0]
@@ -199,12 +199,12 @@ def stages_of(model: Model, asked: GoldenQuestion) -> Stages:
     }
 
 
-def units_in_float64(model: Model, asked: GoldenQuestion) -> NDArray[np.float64]:
+def units_in_float64(model: Model, asked: GoldenRequest) -> NDArray[np.float64]:
     """The network's output [N, H, Q] in float64 arithmetic: it shows how far float32 itself is off."""
     return model.units_in_float64(prepare(model, asked)).numpy()
 
 
-def _before_scaling(model: Model, asked: GoldenQuestion) -> Stages:
+def _before_scaling(model: Model, asked: GoldenRequest) -> Stages:
     """Adjusted bars, features before they are scaled, and the steps to fitted levels."""
     pipeline = model.pipeline
     adjusted, window = asked.bars.adjusted(), pipeline.normaliser.window
@@ -218,7 +218,7 @@ def _before_scaling(model: Model, asked: GoldenQuestion) -> Stages:
     }
 
 
-def _inputs(model: Model, prepared: Prepared) -> Stages:
+def _inputs(model: Model, prepared: PreparedInstance) -> Stages:
     """Every group; levels that all horizons share are held once, as in feature windows."""
     groups = {name: group.numpy() for name, group in prepared.inputs._asdict().items()}
     if not model.pipeline.normaliser.is_per_horizon:
@@ -240,7 +240,7 @@ def forecast_stages(forecast: Forecast) -> Stages:
     return stages
 
 
-def _attribution(model: Model, prepared: Prepared) -> Stages:
+def _attribution(model: Model, prepared: PreparedInstance) -> Stages:
     """The longest horizon's median: the rule, both ends of the path, every contribution and their sum."""
     manifest = model.manifest
     point = model.default_targets()[-1].index_in(manifest.target.horizons, manifest.quantiles)

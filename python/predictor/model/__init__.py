@@ -1,20 +1,20 @@
 """A loaded model: an immutable handle that turns instances into forecasts and queries into attributions."""
 
-from predictor.model.answers import UNITS, Answering, Identity, PreparedBatch, default_targets, ranks_of
+from predictor.model.answers import UNITS, ModelIdentity, Predictor, PreparedBatch, default_targets, ranks_of
 from predictor.model.ensemble import Ensemble, ensemble_info, member_identities
 from predictor.model.ensemble_outputs import joint_quantiles
 from predictor.model.explaining import explain_each
 from predictor.model.model import Model, model_info, output_map
-from predictor.model.prepared import Prepared, bars_doubts, bounded
+from predictor.model.prepared import PreparedInstance, bars_doubts, bounded
 
 __all__ = [
     "UNITS",
-    "Answering",
     "Ensemble",
-    "Identity",
     "Model",
-    "Prepared",
+    "ModelIdentity",
+    "Predictor",
     "PreparedBatch",
+    "PreparedInstance",
     "bars_doubts",
     "bounded",
     "default_targets",

@@ -17,7 +17,7 @@ from predictor.features import FittedFeatures
 from predictor.forecast import Attribution, Detail, Forecast, Outcome, RowKind, TargetPoint
 from predictor.instance import INTEGRATED_GRADIENTS, Cancellation, Instance, Query, ReadInstance
 from predictor.internals import Internal
-from predictor.model.prepared import Prepared
+from predictor.model.prepared import PreparedInstance
 from predictor.model.runner import NetworkForecast
 from predictor.networks import Target, TargetKind, anchor_index
 from predictor.skill import Skill
@@ -33,7 +33,7 @@ PreparedT = TypeVar("PreparedT")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Identity:
+class ModelIdentity:
     """Under which name and version a model is served, and which weights it has."""
 
     name: str
@@ -59,11 +59,11 @@ class PreparedBatch(Protocol):
         ...
 
 
-class Answering(Protocol):
+class Predictor(Protocol):
     """A model that can be asked: one network, or an ensemble. Nothing on it changes, so any thread may use it."""
 
     @property
-    def identity(self) -> Identity:
+    def identity(self) -> ModelIdentity:
         """Its name, version and weights."""
         ...
 
@@ -108,7 +108,7 @@ class Answering(Protocol):
         ...
 
 
-class Staged(Protocol[PreparedT]):
+class TwoStagePredictor(Protocol[PreparedT]):
     """A model that answers in two steps: it checks and encodes each instance, then forecasts all that passed."""
 
     def prepare_each(
@@ -129,7 +129,7 @@ class Staged(Protocol[PreparedT]):
 class WaitingBatch(Generic[PreparedT]):
     """As `PreparedBatch`, of a model that answers in two steps."""
 
-    def __init__(self, model: Staged[PreparedT], prepared: Sequence[PreparedT | QuantraError]) -> None:
+    def __init__(self, model: TwoStagePredictor[PreparedT], prepared: Sequence[PreparedT | QuantraError]) -> None:
         """Receive what the model made of each instance, in order."""
         self._model = model
         self._prepared = prepared
@@ -143,19 +143,19 @@ class WaitingBatch(Generic[PreparedT]):
 
 
 def batch_of(
-    model: Staged[PreparedT], instances: Sequence[ReadInstance], now: datetime, deadline: Cancellation
+    model: TwoStagePredictor[PreparedT], instances: Sequence[ReadInstance], now: datetime, deadline: Cancellation
 ) -> WaitingBatch[PreparedT]:
-    """The instances, prepared; see `Answering.prepare_batch`."""
+    """The instances, prepared; see `Predictor.prepare_batch`."""
     read = [instance for instance in instances if not isinstance(instance, QuantraError)]
     prepared = iter(model.prepare_each(read, now, deadline))
     return WaitingBatch(model, [one if isinstance(one, QuantraError) else next(prepared) for one in instances])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AnswerSource:
+class ForecastSource:
     """Where an answer comes from."""
 
-    identity: Identity
+    identity: ModelIdentity
     target: Target
     levels: tuple[float, ...]
     features: FittedFeatures
@@ -172,7 +172,7 @@ def default_targets(target: Target, levels: tuple[float, ...]) -> tuple[TargetPo
     return tuple(TargetPoint(h, level) for h in target.horizons)
 
 
-def forecast_of(source: AnswerSource, prepared: Prepared, answer: NetworkForecast) -> Forecast:
+def forecast_of(source: ForecastSource, prepared: PreparedInstance, answer: NetworkForecast) -> Forecast:
     """The answer to one instance.
 
     Args:
@@ -230,8 +230,8 @@ def universe_hash(symbols: Sequence[str], usable: BoolArray) -> str:
 
 
 def attribution_of(
-    source: AnswerSource,
-    prepared: Prepared,
+    source: ForecastSource,
+    prepared: PreparedInstance,
     point: TargetPoint,
     contributions: Contributions,
     detail: Detail,
@@ -314,7 +314,7 @@ def _per_time(contributions: Contributions) -> FloatArray:
     return contributions.observed.sum(axis=2) + contributions.known[:, :length].sum(axis=2)
 
 
-def _forecast_id(source: AnswerSource, prepared: Prepared) -> str:
+def _forecast_id(source: ForecastSource, prepared: PreparedInstance) -> str:
     """Sixteen hex digits of a SHA-256 over everything that the forecast follows from.
 
     A price that is missing counts as one NaN, whichever of them the caller's language writes.

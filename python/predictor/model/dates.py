@@ -66,7 +66,7 @@ class ForecastDates:
         return bars.between(int(self.sessions[0]), self.as_of).on_sessions(self.sessions)
 
 
-class _Read(NamedTuple):
+class _CachedDates(NamedTuple):
     """Dates that were read, and when."""
 
     dates: ForecastDates
@@ -82,7 +82,7 @@ class DateReader:
 
     def __init__(self, pipeline: Pipeline) -> None:
         self.pipeline = pipeline
-        self._read: dict[tuple[bytes, str, str, bool], _Read] = {}
+        self._read: dict[tuple[bytes, str, str, bool], _CachedDates] = {}
 
     def read(self, instance: Instance, bars: BarPanel, now: datetime) -> ForecastDates:
         """What the dates of an instance's bars say at a time with a time zone.
@@ -98,7 +98,7 @@ class DateReader:
         dates = self._dates(instance, bars, now)
         if len(self._read) >= MOST_READ:
             self._read.clear()
-        self._read[key] = _Read(dates, now)
+        self._read[key] = _CachedDates(dates, now)
         return dates
 
     def _dates(self, instance: Instance, bars: BarPanel, now: datetime) -> ForecastDates:

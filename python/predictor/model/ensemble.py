@@ -18,16 +18,16 @@ from predictor.card import skill_of
 from predictor.catalog import CovariateInfo, FeatureInfo, ModelInfo
 from predictor.covariates import check_sent
 from predictor.errors import FeatureMismatchError, QuantraError
-from predictor.explain import Work
+from predictor.explain import ExplanationCost
 from predictor.explain.integrated_gradients import FLOOR
 from predictor.forecast import Attribution, Forecast, Outcome, TargetPoint
 from predictor.instance import INTEGRATED_GRADIENTS, NEVER, Cancellation, Instance, Query, ReadInstance
-from predictor.model.answers import Identity, PreparedBatch, batch_of, default_targets, prices_of
+from predictor.model.answers import ModelIdentity, PreparedBatch, batch_of, default_targets, prices_of
 from predictor.model.dates import DateReader
 from predictor.model.ensemble_outputs import JointPrediction, joint_attribution, joint_quantiles, joint_ranking
 from predictor.model.model import Model
 from predictor.model.prepare import prepare_each
-from predictor.model.prepared import Prepared, bounded, doubts, nothing_usable, places_of
+from predictor.model.prepared import PreparedInstance, bounded, doubts, nothing_usable, places_of
 from predictor.model.questions import points_of, work_of
 from predictor.windows import Pipeline
 
@@ -38,13 +38,13 @@ NamedT = TypeVar("NamedT", CovariateInfo, FeatureInfo)
 class JointlyPrepared:
     """An instance as each member reads it."""
 
-    members: tuple[Prepared, ...]
+    members: tuple[PreparedInstance, ...]
     """In the order of the ensemble's members."""
     doubts: tuple[str, ...] = ()
     """Of the whole ensemble."""
 
     def only(self, symbols: Sequence[str]) -> "JointlyPrepared":
-        """The same for some symbols; see `Prepared.only`."""
+        """The same for some symbols; see `PreparedInstance.only`."""
         return replace(self, members=tuple(p.only(symbols) for p in self.members))
 
     @property
@@ -122,9 +122,9 @@ class JointReading:
     def prepare_each(
         self, instances: Sequence[Instance], now: datetime, deadline: Cancellation
     ) -> list[JointlyPrepared | QuantraError]:
-        """As `Staged.prepare_each`: every member's reading of all instances, one after the other."""
+        """As `TwoStagePredictor.prepare_each`: every member's reading of all instances, one after the other."""
         errors: dict[int, QuantraError] = {}
-        prepared_of: list[dict[int, Prepared]] = [{} for _ in instances]
+        prepared_of: list[dict[int, PreparedInstance]] = [{} for _ in instances]
         for k, instance in enumerate(instances):
             if (error := self._refusal(instance)) is not None:
                 errors[k] = error
@@ -151,7 +151,9 @@ class JointReading:
             return error
         return None
 
-    def _joined(self, instance: Instance, prepared_of: Mapping[int, Prepared]) -> JointlyPrepared | QuantraError:
+    def _joined(
+        self, instance: Instance, prepared_of: Mapping[int, PreparedInstance]
+    ) -> JointlyPrepared | QuantraError:
         prepared = JointlyPrepared(members=tuple(member.warned(prepared_of[place]) for place, member in self._members))
         usable = prepared.usable
         if not usable.any():
@@ -177,10 +179,10 @@ def named_once(groups: Iterable[Sequence[NamedT]]) -> tuple[NamedT, ...]:
     return tuple(named.values())
 
 
-def member_identities(identity: Identity, stored: StoredEnsemble) -> dict[str, Identity]:
+def member_identities(identity: ModelIdentity, stored: StoredEnsemble) -> dict[str, ModelIdentity]:
     """Who each member is, in the manifest's order."""
     return {
-        name: Identity(
+        name: ModelIdentity(
             name=f"{identity.name}/{name}", version=identity.version, weights_hash=stored.members[name].weights_hash
         )
         for name in stored.manifest.members
@@ -192,7 +194,7 @@ KIND = "ensemble"
 
 
 def ensemble_info(
-    identity: Identity,
+    identity: ModelIdentity,
     manifest: EnsembleManifest,
     members: Sequence[ModelInfo],
     aliases: tuple[str, ...],
@@ -258,7 +260,7 @@ class Ensemble:
     Members share target, horizons, lag, quantiles and calendar; networks, features and encoder lengths may differ.
     """
 
-    def __init__(self, identity: Identity, manifest: EnsembleManifest, members: Mapping[str, Model]) -> None:
+    def __init__(self, identity: ModelIdentity, manifest: EnsembleManifest, members: Mapping[str, Model]) -> None:
         """Receive the parts; `members` are in the manifest's order."""
         self.identity = identity
         self.manifest = manifest
@@ -269,7 +271,7 @@ class Ensemble:
         """What its forecasts depend on beside its members' answers."""
 
     @classmethod
-    def assemble(cls, identity: Identity, stored: StoredEnsemble, *, device: torch.device, max_rows: int) -> Self:
+    def assemble(cls, identity: ModelIdentity, stored: StoredEnsemble, *, device: torch.device, max_rows: int) -> Self:
         """Build every member from its artifact's parts."""
         members = {
             name: Model.assemble(own, stored.members[name].artifact, device=device, max_rows=max_rows)
@@ -304,7 +306,7 @@ class Ensemble:
     def prepare_each(
         self, instances: Sequence[Instance], now: datetime, deadline: Cancellation
     ) -> list[JointlyPrepared | QuantraError]:
-        """As `Staged.prepare_each`."""
+        """As `TwoStagePredictor.prepare_each`."""
         prepared = self._reading.prepare_each(instances, now, deadline)
         return [self.identity.naming(one) if isinstance(one, QuantraError) else one for one in prepared]
 
@@ -356,7 +358,7 @@ class Ensemble:
         """As `Answering.explain_cost`: rows of all members together."""
         return self._work(query).rows
 
-    def _work(self, query: Query) -> Work:
+    def _work(self, query: Query) -> ExplanationCost:
         targets = query.targets or self.default_targets()
         points = points_of(targets, self.manifest.target, self.manifest.quantiles)
         return work_of(query, points, sum(member.rows_per_window for member in self.members.values()))

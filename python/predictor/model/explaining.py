@@ -15,7 +15,7 @@ from predictor.errors import (
 )
 from predictor.global_importance import GlobalImportance, GlobalQuery, ImportanceTally
 from predictor.instance import Cancellation, Query
-from predictor.model.answers import Answering
+from predictor.model.answers import Predictor
 from predictor.model.questions import check_tolerance
 
 _OF_THE_QUERY: Final = (
@@ -29,7 +29,7 @@ _OF_THE_QUERY: Final = (
 
 
 def explain_each(
-    model: Answering, query: GlobalQuery, now: datetime, deadline: Cancellation
+    model: Predictor, query: GlobalQuery, now: datetime, deadline: Cancellation
 ) -> Iterator[GlobalImportance]:
     """One report after each instance; one that cannot be explained counts as refused, with its reason.
 
@@ -62,7 +62,7 @@ def explain_each(
         yield tally.report()
 
 
-def _explain(model: Answering, query: Query, tally: ImportanceTally, now: datetime, deadline: Cancellation) -> None:
+def _explain(model: Predictor, query: Query, tally: ImportanceTally, now: datetime, deadline: Cancellation) -> None:
     """Add one instance's explanation, or why it has none."""
     try:
         tally.add(model.explain(query, now, deadline))

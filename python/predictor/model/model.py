@@ -15,15 +15,15 @@ from predictor.artifact import Artifact, Manifest, write_manifest
 from predictor.card import skill_of
 from predictor.catalog import FeatureInfo, ModelInfo
 from predictor.errors import ExplainUnsupportedError, QuantraError
-from predictor.explain import Baseline, Explainer, Work, attribution_view
+from predictor.explain import Baseline, Explainer, ExplanationCost, attribution_view
 from predictor.features import FeatureDefinition, FittedFeatures, StaticFeatures
 from predictor.forecast import Attribution, Forecast, Outcome, TargetPoint
 from predictor.inference import Engine, freeze
 from predictor.instance import INTEGRATED_GRADIENTS, NEVER, Cancellation, Instance, Query, ReadInstance
 from predictor.internals import Internal, InternalAxis
 from predictor.model.answers import (
-    AnswerSource,
-    Identity,
+    ForecastSource,
+    ModelIdentity,
     PreparedBatch,
     attribution_of,
     batch_of,
@@ -33,10 +33,10 @@ from predictor.model.answers import (
 )
 from predictor.model.dates import DateReader
 from predictor.model.prepare import prepare_each
-from predictor.model.prepared import Prepared, Taught, bounded, doubts, nothing_usable
+from predictor.model.prepared import PreparedInstance, TrainingSummary, bounded, doubts, nothing_usable
 from predictor.model.questions import check_tolerance, points_of, work_of
 from predictor.model.runner import PanelRunner, RowRunner, Runner
-from predictor.networks import Internals, OutputMap, PanelForecasting, Target
+from predictor.networks import Internals, OutputMap, PanelForecastNetwork, Target
 from predictor.windows import Pipeline
 
 EXPLAINED_AT_ONCE: Final = 32
@@ -53,16 +53,16 @@ class Model:
     """
 
     def __init__(
-        self, identity: Identity, manifest: Manifest, pipeline: Pipeline, engine: Engine, runner: Runner
+        self, identity: ModelIdentity, manifest: Manifest, pipeline: Pipeline, engine: Engine, runner: Runner
     ) -> None:
         self.identity = identity
         self.manifest = manifest
         self.pipeline = pipeline
         self.engine = engine
         self.runner = runner
-        self.taught = Taught.of(manifest, pipeline)
+        self.taught = TrainingSummary.of(manifest, pipeline)
         self._dates = DateReader(pipeline)
-        self._source = AnswerSource(
+        self._source = ForecastSource(
             identity=identity,
             target=manifest.target,
             levels=manifest.quantiles,
@@ -74,7 +74,7 @@ class Model:
 
     @classmethod
     @torch.inference_mode(mode=False)  # weights made under a caller's inference mode could never be explained
-    def assemble(cls, identity: Identity, artifact: Artifact, *, device: torch.device, max_rows: int) -> Self:
+    def assemble(cls, identity: ModelIdentity, artifact: Artifact, *, device: torch.device, max_rows: int) -> Self:
         """Build network, engine and attribution view from an artifact's parts."""
         manifest = artifact.manifest
         network = freeze(artifact.network().to(device))
@@ -92,7 +92,7 @@ class Model:
         explainer = Explainer(attribution_view(network), output, baseline, max_rows=rows, members=members)
         return cls(identity, manifest, artifact.pipeline, engine, _runner(engine, explainer, manifest))
 
-    def prepare(self, instance: Instance, now: datetime) -> Prepared:
+    def prepare(self, instance: Instance, now: datetime) -> PreparedInstance:
         """Check an instance and compute its inputs.
 
         Args:
@@ -109,8 +109,8 @@ class Model:
 
     def prepare_each(
         self, instances: Sequence[Instance], now: datetime, deadline: Cancellation
-    ) -> list[Prepared | QuantraError]:
-        """As `Staged.prepare_each`."""
+    ) -> list[PreparedInstance | QuantraError]:
+        """As `TwoStagePredictor.prepare_each`."""
         together = not self.manifest.kind.is_panel_model
         prepared = prepare_each(self._dates, instances, now, deadline, together=together)
         return [
@@ -118,7 +118,7 @@ class Model:
             for instance, one in zip(instances, prepared, strict=True)
         ]
 
-    def _told(self, instance: Instance, prepared: Prepared) -> Prepared:
+    def _told(self, instance: Instance, prepared: PreparedInstance) -> PreparedInstance:
         """The same with all that makes its forecast doubtful."""
         warned = self.warned(prepared)
         doubtful = tuple(doubts((self.taught,), instance, warned.usable_symbols))
@@ -126,12 +126,12 @@ class Model:
             return warned
         return warned.told(bounded((*doubtful, *warned.warnings)))
 
-    def warned(self, prepared: Prepared) -> Prepared:
+    def warned(self, prepared: PreparedInstance) -> PreparedInstance:
         """The same with this network's own warnings."""
         own = tuple(self.runner.warnings(prepared))
         return prepared.told((*prepared.warnings, *own)) if own else prepared
 
-    def forecast(self, prepared: Sequence[Prepared], deadline: Cancellation = NEVER) -> list[Forecast]:
+    def forecast(self, prepared: Sequence[PreparedInstance], deadline: Cancellation = NEVER) -> list[Forecast]:
         """Forecasts of several instances; a network that reads row by row answers all of them in one pass.
 
         Raises:
@@ -148,7 +148,7 @@ class Model:
         """As `Answering.predict`."""
         return self.prepare_batch(instances, now, deadline).outcomes(range(len(instances)), deadline)
 
-    def units_in_float64(self, prepared: Prepared) -> Tensor:
+    def units_in_float64(self, prepared: PreparedInstance) -> Tensor:
         """Quantiles [N, H, Q] in units of each window's scale, with all of the network's arithmetic in float64."""
         return self.runner.over(self.engine.in_float64()).units(prepared)
 
@@ -162,7 +162,7 @@ class Model:
         self._work(query).check()
         return self.attributions(query, self.prepare(query.instance, now), deadline)
 
-    def attributions(self, query: Query, panel: Prepared, deadline: Cancellation) -> tuple[Attribution, ...]:
+    def attributions(self, query: Query, panel: PreparedInstance, deadline: Cancellation) -> tuple[Attribution, ...]:
         """The attributions of a query whose instance is prepared already.
 
         Raises:
@@ -193,7 +193,7 @@ class Model:
         )
 
     def _internals(
-        self, prepared: Prepared, horizons: Sequence[int], deadline: Cancellation
+        self, prepared: PreparedInstance, horizons: Sequence[int], deadline: Cancellation
     ) -> list[tuple[Internal, ...]]:
         """The network's internals, for each of these horizons by index."""
         internals = self.engine.internals(prepared.inputs, deadline)
@@ -205,7 +205,7 @@ class Model:
         """As `Answering.explain_cost`."""
         return self._work(query).rows
 
-    def _work(self, query: Query) -> Work:
+    def _work(self, query: Query) -> ExplanationCost:
         targets = query.targets or self.default_targets()
         points = points_of(targets, self.manifest.target, self.manifest.quantiles)
         return work_of(query, points, self.rows_per_window)
@@ -225,7 +225,7 @@ class Model:
 
 
 def model_info(
-    identity: Identity, manifest: Manifest, pipeline: Pipeline, aliases: tuple[str, ...], *, is_default: bool
+    identity: ModelIdentity, manifest: Manifest, pipeline: Pipeline, aliases: tuple[str, ...], *, is_default: bool
 ) -> ModelInfo:
     """What a model of these parts is; no network is needed."""
     features = pipeline.features.features
@@ -302,12 +302,12 @@ def internals_of(internals: Internals, features: FittedFeatures, target: Target,
 
 def _members(network: nn.Module) -> int | None:
     """Stocks that one forecast depends on, its own included; None where the network reads row by row."""
-    return 1 + network.adjacency.shape[1] if isinstance(network, PanelForecasting) else None
+    return 1 + network.adjacency.shape[1] if isinstance(network, PanelForecastNetwork) else None
 
 
 def _runner(engine: Engine, explainer: Explainer, manifest: Manifest) -> Runner:
     network = engine.network
-    if isinstance(network, PanelForecasting):
+    if isinstance(network, PanelForecastNetwork):
         return PanelRunner(engine, explainer, universe=manifest.universe, neighbours=network.adjacency)
     return RowRunner(engine, explainer)
 
@@ -321,7 +321,7 @@ def output_map(manifest: Manifest) -> OutputMap:
     )
 
 
-def _fingerprint(identity: Identity, manifest: Manifest, pipeline: Pipeline, engine: Engine) -> str:
+def _fingerprint(identity: ModelIdentity, manifest: Manifest, pipeline: Pipeline, engine: Engine) -> str:
     """What the model's forecasts depend on, its card left out."""
     numbers = canonical.to_bytes(write_manifest(replace(manifest, card={})))
     parts = f"{identity.weights_hash}|{pipeline.features.schema_hash}|{engine.name}|".encode()

@@ -17,8 +17,15 @@ from predictor.covariates import Covariates, check_sent
 from predictor.errors import QuantraError
 from predictor.instance import Cancellation, FeatureWindow, Instance
 from predictor.model.dates import DateReader, check_age
-from predictor.model.prepared import PanelState, Prepared, SymbolStates, nothing_usable, refusals_of, warnings_of
-from predictor.model.stacked import Reading, stacked, stacked_covariates
+from predictor.model.prepared import (
+    PanelState,
+    PreparedInstance,
+    SymbolStates,
+    nothing_usable,
+    refusals_of,
+    warnings_of,
+)
+from predictor.model.stacked import AlignedInstance, stacked, stacked_covariates
 from predictor.model.window_inputs import check_form, windows_prepared
 from predictor.networks import Inputs
 from predictor.windows import Pipeline
@@ -30,7 +37,7 @@ and what is held meanwhile stays at a few MiB however many instances wait."""
 
 def prepare_each(
     dates: DateReader, instances: Sequence[Instance], now: datetime, deadline: Cancellation, *, together: bool
-) -> list[Prepared | QuantraError]:
+) -> list[PreparedInstance | QuantraError]:
     """Check instances and compute their inputs: what each gets alone, or the error that belongs to it.
 
     Args:
@@ -54,10 +61,10 @@ ReadT = TypeVar("ReadT")
 
 @final
 @dataclass(slots=True)
-class _Waiting(Generic[ReadT]):
+class _PendingInstances(Generic[ReadT]):
     """Instances of one kind that will be computed together."""
 
-    compute: Callable[[Sequence[ReadT]], Sequence[Prepared | QuantraError]]
+    compute: Callable[[Sequence[ReadT]], Sequence[PreparedInstance | QuantraError]]
     read: dict[int, ReadT] = field(default_factory=dict[int, ReadT])
     """By the place of the instance."""
     rows: int = 0
@@ -74,9 +81,9 @@ class _Preparation:
         self._now = now
         self._deadline = deadline
         self._rows_at_once = rows_at_once
-        self._bars: dict[Hashable, _Waiting[Reading]] = {}
-        self._windows: _Waiting[FeatureWindow] = _Waiting(partial(windows_prepared, self._pipeline))
-        self._prepared: dict[int, Prepared | QuantraError] = {}
+        self._bars: dict[Hashable, _PendingInstances[AlignedInstance]] = {}
+        self._windows: _PendingInstances[FeatureWindow] = _PendingInstances(partial(windows_prepared, self._pipeline))
+        self._prepared: dict[int, PreparedInstance | QuantraError] = {}
 
     def take(self, place: int, instance: Instance) -> None:
         """Check one."""
@@ -87,17 +94,17 @@ class _Preparation:
         elif isinstance(read, FeatureWindow):
             self._wait(self._windows, place, read, len(read.symbols))
         else:
-            waiting = self._bars.setdefault(read.kind, _Waiting(partial(computed, self._pipeline)))
+            waiting = self._bars.setdefault(read.kind, _PendingInstances(partial(computed, self._pipeline)))
             self._wait(waiting, place, read, len(read.bars.symbols))
 
-    def finished(self) -> list[Prepared | QuantraError]:
+    def finished(self) -> list[PreparedInstance | QuantraError]:
         """What became of all that were taken, in order."""
         for waiting in self._bars.values():
             self._compute(waiting)
         self._compute(self._windows)
         return [self._prepared[place] for place in range(len(self._prepared))]
 
-    def _read(self, instance: Instance) -> Reading | FeatureWindow | QuantraError:
+    def _read(self, instance: Instance) -> AlignedInstance | FeatureWindow | QuantraError:
         calendar, most_age = self._pipeline.calendar, instance.max_age_sessions
         try:
             if isinstance(instance.input, BarPanel):
@@ -110,13 +117,13 @@ class _Preparation:
             return error
         return instance.input
 
-    def _wait(self, waiting: _Waiting[ReadT], place: int, read: ReadT, rows: int) -> None:
+    def _wait(self, waiting: _PendingInstances[ReadT], place: int, read: ReadT, rows: int) -> None:
         if waiting.rows and waiting.rows + rows > self._rows_at_once:
             self._compute(waiting)
         waiting.read[place] = read
         waiting.rows += rows
 
-    def _compute(self, waiting: _Waiting[ReadT]) -> None:
+    def _compute(self, waiting: _PendingInstances[ReadT]) -> None:
         if not waiting.read:
             return
         self._deadline.check()
@@ -125,7 +132,7 @@ class _Preparation:
         waiting.rows = 0
 
 
-def read_bars(instance: Instance, bars: BarPanel, dates: DateReader, now: datetime) -> Reading:
+def read_bars(instance: Instance, bars: BarPanel, dates: DateReader, now: datetime) -> AlignedInstance:
     """Check an instance's covariates and dates, before anything is computed from its bars.
 
     Raises:
@@ -140,10 +147,10 @@ def read_bars(instance: Instance, bars: BarPanel, dates: DateReader, now: dateti
     read = dates.read(instance, bars, now)
     if sent.names:
         sent = sent.on_sessions(bars.sessions, read.sessions, read.following)
-    return Reading(instance=instance, bars=bars, dates=read, covariates=sent)
+    return AlignedInstance(instance=instance, bars=bars, dates=read, covariates=sent)
 
 
-def computed(pipeline: Pipeline, readings: Sequence[Reading]) -> list[Prepared | QuantraError]:
+def computed(pipeline: Pipeline, readings: Sequence[AlignedInstance]) -> list[PreparedInstance | QuantraError]:
     """The inputs of the symbols that can be forecast, for readings of one kind; an error where there is none."""
     try:
         return _computed_together(pipeline, readings)
@@ -153,7 +160,9 @@ def computed(pipeline: Pipeline, readings: Sequence[Reading]) -> list[Prepared |
         return [one for reading in readings for one in computed(pipeline, [reading])]
 
 
-def _computed_together(pipeline: Pipeline, readings: Sequence[Reading]) -> list[Prepared | QuantraError]:
+def _computed_together(
+    pipeline: Pipeline, readings: Sequence[AlignedInstance]
+) -> list[PreparedInstance | QuantraError]:
     stack, covariates = stacked(readings), stacked_covariates(readings)
     adjusted, faults = adjust_each(stack)
     encoded = pipeline.encode_recent(adjusted, covariates, _known(pipeline, readings, covariates))
@@ -162,7 +171,7 @@ def _computed_together(pipeline: Pipeline, readings: Sequence[Reading]) -> list[
     is_plain = states.is_sound & ~states.is_flat & stack.without_remark
     anchors = stack.close[:, -1].copy()
     anchors.setflags(write=False)
-    prepared: list[Prepared | QuantraError] = []
+    prepared: list[PreparedInstance | QuantraError] = []
     for reading, rows, own in zip(readings, stack.rows, _split(inputs, stack.rows), strict=True):
         if is_plain[rows].all():
             prepared.append(_prepared(pipeline, reading, own, anchors[rows], {}, ()))
@@ -173,7 +182,7 @@ def _computed_together(pipeline: Pipeline, readings: Sequence[Reading]) -> list[
     return prepared
 
 
-def _known(pipeline: Pipeline, readings: Sequence[Reading], covariates: Covariates) -> NDArray[np.float32]:
+def _known(pipeline: Pipeline, readings: Sequence[AlignedInstance], covariates: Covariates) -> NDArray[np.float32]:
     """[R or 1, T + D, K] known features of the symbols of readings of one kind."""
     first = readings[0].dates
     if first.known is None:
@@ -199,8 +208,8 @@ def _split(inputs: Inputs, rows: Sequence[slice]) -> Iterator[Inputs]:
 
 
 def _judged(
-    pipeline: Pipeline, reading: Reading, panel: PanelState, rows: Inputs, anchor: FloatArray
-) -> Prepared | QuantraError:
+    pipeline: Pipeline, reading: AlignedInstance, panel: PanelState, rows: Inputs, anchor: FloatArray
+) -> PreparedInstance | QuantraError:
     """An instance of which there is something to say: the symbols that cannot be forecast are left out."""
     refusals = refusals_of(pipeline, panel)
     if len(refusals) == len(reading.bars.symbols):
@@ -211,19 +220,19 @@ def _judged(
 
 def _prepared(
     pipeline: Pipeline,
-    reading: Reading,
+    reading: AlignedInstance,
     rows: Inputs,
     anchor: FloatArray,
     refusals: Mapping[str, QuantraError],
     remarks: tuple[str, ...],
-) -> Prepared:
+) -> PreparedInstance:
     symbols, dates = reading.bars.symbols, reading.dates
     usable = np.ones(len(symbols), np.bool_)
     if refusals:
         usable &= [symbol not in refusals for symbol in symbols]
         keep = torch.from_numpy(usable)
         rows = Inputs(*(group[keep] for group in rows))
-    return Prepared(
+    return PreparedInstance(
         symbols=symbols,
         usable=usable,
         inputs=rows,
@@ -237,7 +246,7 @@ def _prepared(
     )
 
 
-def _unknown(pipeline: Pipeline, reading: Reading) -> Iterator[str]:
+def _unknown(pipeline: Pipeline, reading: AlignedInstance) -> Iterator[str]:
     """What a reader has to know of the covariates."""
     symbols, sent = reading.bars.symbols, reading.instance.covariates
     if sent.names:

@@ -27,7 +27,7 @@ from predictor.errors import (
 )
 from predictor.instance import Instance
 from predictor.networks import DailySeries, Inputs
-from predictor.windows import Counts, Pipeline
+from predictor.windows import Pipeline, SymbolHistory
 
 LARGEST_SCALE = 10.0
 """Daily volatility, a log return: a factor of 22 000 a day. Beyond it a price fan would overflow."""
@@ -44,7 +44,7 @@ MOST_TOLD: Final = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Prepared:
+class PreparedInstance:
     """An instance that was checked and encoded: one row of inputs for each symbol that can be forecast."""
 
     symbols: tuple[str, ...]
@@ -67,7 +67,7 @@ class Prepared:
     refusals: Mapping[str, QuantraError] = field(default_factory=dict[str, QuantraError])
     """Why each symbol that is not usable cannot be forecast."""
 
-    def only(self, symbols: Sequence[str]) -> "Prepared":
+    def only(self, symbols: Sequence[str]) -> "PreparedInstance":
         """The same for some symbols, in their order; for all where none is named.
 
         Raises:
@@ -87,9 +87,9 @@ class Prepared:
             anchor=None if self.anchor is None else self.anchor[places],
         )
 
-    def told(self, warnings: tuple[str, ...]) -> "Prepared":
+    def told(self, warnings: tuple[str, ...]) -> "PreparedInstance":
         """The same with other warnings; for each of many instances, so without the cost of `replace`."""
-        return Prepared(
+        return PreparedInstance(
             symbols=self.symbols,
             usable=self.usable,
             inputs=self.inputs,
@@ -158,7 +158,7 @@ def _check_among(symbols: Sequence[str], there: Sequence[str]) -> None:
 class SymbolStates:
     """What is known about R symbols on the way to their inputs, each by itself: they may be of several instances."""
 
-    counts: Counts
+    counts: SymbolHistory
     """[R] each, at the last session."""
     scale: FloatArray
     """[R] the largest over the horizons; NaN where nothing is known."""
@@ -188,7 +188,7 @@ class SymbolStates:
     def part(self, rows: slice) -> "SymbolStates":
         """Those of some symbols."""
         return SymbolStates(
-            counts=Counts(*(count[rows] for count in self.counts)),
+            counts=SymbolHistory(*(count[rows] for count in self.counts)),
             scale=self.scale[rows],
             is_flat=self.is_flat[rows],
             knows_something=self.knows_something[rows],
@@ -295,7 +295,7 @@ def warnings_of(pipeline: Pipeline, panel: PanelState, refusals: Mapping[str, Qu
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Taught:
+class TrainingSummary:
     """What is known of one network's training."""
 
     symbols: frozenset[str] | None
@@ -325,7 +325,7 @@ class Taught:
         )
 
 
-def doubts(networks: Sequence[Taught], instance: Instance, forecast: Sequence[str]) -> Iterator[str]:
+def doubts(networks: Sequence[TrainingSummary], instance: Instance, forecast: Sequence[str]) -> Iterator[str]:
     """One line per doubt, however many symbols and networks share it.
 
     Args:
@@ -374,7 +374,7 @@ def bars_doubts(bars: BarPanel, symbols: Sequence[str], *, reads_volume: bool, i
         )
 
 
-def _unseen(networks: Sequence[Taught], symbols: Sequence[str]) -> list[str]:
+def _unseen(networks: Sequence[TrainingSummary], symbols: Sequence[str]) -> list[str]:
     """The symbols that some network was not trained on; a network with a node for each symbol names its own."""
     by_name = [one.symbols for one in networks if one.knows_by_name and one.symbols is not None]
     by_row = [one.symbols for one in networks if not one.knows_by_name and one.symbols is not None]

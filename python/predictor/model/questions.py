@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from predictor.errors import InvalidInputError
-from predictor.explain import Work
+from predictor.explain import ExplanationCost
 from predictor.explain.integration import Point
 from predictor.forecast import TargetPoint
 from predictor.instance import LEAST_TOLERANCE, Query
@@ -31,7 +31,7 @@ def points_of(targets: Sequence[TargetPoint], target: Target, levels: Sequence[f
     return [one.index_in(target.horizons, levels) for one in targets]
 
 
-def work_of(query: Query, points: Sequence[Point], rows_per_window: int) -> Work:
+def work_of(query: Query, points: Sequence[Point], rows_per_window: int) -> ExplanationCost:
     """What a query asks for; equal points count once."""
     symbols = query.symbols or query.instance.input.symbols
-    return Work(symbols=len(symbols), targets=len(set(points)), rows_per_window=rows_per_window)
+    return ExplanationCost(symbols=len(symbols), targets=len(set(points)), rows_per_window=rows_per_window)

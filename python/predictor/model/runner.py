@@ -13,7 +13,7 @@ from predictor.errors import listed
 from predictor.explain import NODE_COUNTS, Contributions, Explainer
 from predictor.inference import Engine
 from predictor.instance import Cancellation
-from predictor.model.prepared import Prepared, places_of
+from predictor.model.prepared import PreparedInstance, places_of
 from predictor.networks import Inputs
 
 Point = tuple[int, int]
@@ -36,24 +36,24 @@ class Runner(Protocol):
         """The same questions to another engine."""
         ...
 
-    def warnings(self, prepared: Prepared) -> Iterator[str]:
+    def warnings(self, prepared: PreparedInstance) -> Iterator[str]:
         """What a reader of these forecasts has to know about how the network is asked."""
         ...
 
-    def units(self, prepared: Prepared) -> Tensor:
+    def units(self, prepared: PreparedInstance) -> Tensor:
         """Quantiles [N, H, Q] in units of each window's scale."""
         ...
 
-    def answers(self, prepared: Sequence[Prepared], deadline: Cancellation) -> list[NetworkForecast]:
+    def answers(self, prepared: Sequence[PreparedInstance], deadline: Cancellation) -> list[NetworkForecast]:
         """One answer per instance; the deadline is looked at before every forward."""
         ...
 
     def contributions(
         self,
-        prepared: Prepared,
+        prepared: PreparedInstance,
         points: Sequence[Point],
         *,
-        among: Prepared | None = None,
+        among: PreparedInstance | None = None,
         deadline: Cancellation,
         tolerance: float = 0.01,
         node_counts: Sequence[int] = NODE_COUNTS,
@@ -83,15 +83,15 @@ class RowRunner:
         """As `Runner.over`."""
         return RowRunner(engine, self._explainer)
 
-    def warnings(self, prepared: Prepared) -> Iterator[str]:  # noqa: ARG002 - a row needs no other
+    def warnings(self, prepared: PreparedInstance) -> Iterator[str]:  # noqa: ARG002 - a row needs no other
         """As `Runner.warnings`."""
         return iter(())
 
-    def units(self, prepared: Prepared) -> Tensor:
+    def units(self, prepared: PreparedInstance) -> Tensor:
         """As `Runner.units`, [N, H, Q]."""
         return self._engine.units(prepared.inputs)
 
-    def answers(self, prepared: Sequence[Prepared], deadline: Cancellation) -> list[NetworkForecast]:
+    def answers(self, prepared: Sequence[PreparedInstance], deadline: Cancellation) -> list[NetworkForecast]:
         """As `Runner.answers`."""
         values = self._engine.values(_joined([p.inputs for p in prepared]), deadline).numpy()
         ends = accumulate((len(p.inputs.observed) for p in prepared), initial=0)
@@ -99,10 +99,10 @@ class RowRunner:
 
     def contributions(
         self,
-        prepared: Prepared,
+        prepared: PreparedInstance,
         points: Sequence[Point],
         *,
-        among: Prepared | None = None,  # noqa: ARG002 - a row needs no other
+        among: PreparedInstance | None = None,  # noqa: ARG002 - a row needs no other
         deadline: Cancellation,
         tolerance: float = 0.01,
         node_counts: Sequence[int] = NODE_COUNTS,
@@ -143,7 +143,7 @@ class PanelRunner:
         """As `Runner.over`."""
         return PanelRunner(engine, self._explainer, universe=self._universe, neighbours=self._neighbours)
 
-    def warnings(self, prepared: Prepared) -> Iterator[str]:
+    def warnings(self, prepared: PreparedInstance) -> Iterator[str]:
         """Which symbols lack a neighbour that their forecast depends on, and which the network does not know."""
         nodes, symbols = self._nodes(prepared), prepared.usable_symbols
         wanted = torch.where(nodes[:, None] >= 0, self._neighbours[nodes], -1)
@@ -159,15 +159,15 @@ class PanelRunner:
         if strangers:
             yield f"{listed(strangers)}: forecast without neighbours, because training had no such stock"
 
-    def units(self, prepared: Prepared) -> Tensor:
+    def units(self, prepared: PreparedInstance) -> Tensor:
         """As `Runner.units`, [N, H, Q]."""
         return self._engine.panel(prepared.inputs, self._nodes(prepared)).quantiles
 
-    def answers(self, prepared: Sequence[Prepared], deadline: Cancellation) -> list[NetworkForecast]:
+    def answers(self, prepared: Sequence[PreparedInstance], deadline: Cancellation) -> list[NetworkForecast]:
         """As `Runner.answers`."""
         return [self._answer(p, deadline) for p in prepared]
 
-    def _answer(self, prepared: Prepared, deadline: Cancellation) -> NetworkForecast:
+    def _answer(self, prepared: PreparedInstance, deadline: Cancellation) -> NetworkForecast:
         deadline.check()
         output = self._engine.panel(prepared.inputs, self._nodes(prepared))
         values = self._engine.calibrated(output.quantiles, prepared.inputs.location, prepared.inputs.scale)
@@ -175,10 +175,10 @@ class PanelRunner:
 
     def contributions(
         self,
-        prepared: Prepared,
+        prepared: PreparedInstance,
         points: Sequence[Point],
         *,
-        among: Prepared | None = None,
+        among: PreparedInstance | None = None,
         deadline: Cancellation,
         tolerance: float = 0.01,
         node_counts: Sequence[int] = NODE_COUNTS,
@@ -196,7 +196,7 @@ class PanelRunner:
             nodes=torch.where(members >= 0, nodes[members.clamp(min=0)], -1),
         )
 
-    def _nodes(self, prepared: Prepared) -> Tensor:
+    def _nodes(self, prepared: PreparedInstance) -> Tensor:
         """[N] places of the usable symbols, -1 = unknown to the network."""
         return torch.tensor([self._places.get(symbol, -1) for symbol in prepared.usable_symbols])
 

@@ -24,7 +24,7 @@ ValueT = TypeVar("ValueT")
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Reading:
+class AlignedInstance:
     """An instance of bars whose dates and covariates are those of the model."""
 
     instance: Instance
@@ -44,7 +44,7 @@ class Reading:
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Stack:
+class StackedBars:
     """Raw bars of R symbols, those of the readings one after the other; what adjustment reads, and float64 [R, B]."""
 
     symbols: tuple[str, ...]
@@ -75,7 +75,7 @@ class Stack:
         return whole & np.all(usual, axis=(0, 2))
 
 
-def stacked(readings: Sequence[Reading]) -> Stack:
+def stacked(readings: Sequence[AlignedInstance]) -> StackedBars:
     """The bars of readings of one kind, on the sessions that each forecast depends on."""
     panels = [reading.bars for reading in readings]
     places = [reading.dates.places for reading in readings]
@@ -88,7 +88,7 @@ def stacked(readings: Sequence[Reading]) -> Stack:
     def optional(of: Callable[[BarPanel], FloatArray | None]) -> FloatArray | None:
         return None if of(panels[0]) is None else column(lambda bars: _given(of(bars)))
 
-    return Stack(
+    return StackedBars(
         symbols=tuple(chain.from_iterable(bars.symbols for bars in panels)),
         sessions=readings[0].dates.sessions,
         open=column(lambda bars: bars.open),
@@ -103,7 +103,7 @@ def stacked(readings: Sequence[Reading]) -> Stack:
     )
 
 
-def stacked_covariates(readings: Sequence[Reading]) -> Covariates:
+def stacked_covariates(readings: Sequence[AlignedInstance]) -> Covariates:
     """The covariates [R, ...] beside the bars of a stack."""
     first, *others = (reading.covariates for reading in readings)
     if not others or not first.names:

@@ -23,7 +23,7 @@ from predictor.errors import (
     WindowShapeError,
 )
 from predictor.instance import FeatureWindow
-from predictor.model.prepared import LARGEST_PRICE, LARGEST_SCALE, Prepared, can_anchor
+from predictor.model.prepared import LARGEST_PRICE, LARGEST_SCALE, PreparedInstance, can_anchor
 from predictor.networks import Inputs
 from predictor.windows import Pipeline
 
@@ -47,7 +47,7 @@ LARGEST: Mapping[str, float] = {
 """Bounds for a caller's windows: far beyond what features reach, and far below what overflows on the way to prices."""
 
 
-class Groups(NamedTuple):
+class WindowInputs(NamedTuple):
     """The rows of several windows, [N, ...] each, as the network reads them: with levels for every horizon."""
 
     observed: NDArray[np.float32]
@@ -89,7 +89,7 @@ def check_form(pipeline: Pipeline, window: FeatureWindow) -> None:
         )
 
 
-def windows_prepared(pipeline: Pipeline, windows: Sequence[FeatureWindow]) -> list[Prepared | QuantraError]:
+def windows_prepared(pipeline: Pipeline, windows: Sequence[FeatureWindow]) -> list[PreparedInstance | QuantraError]:
     """The inputs of windows whose form was checked; an InvalidInputError for each that holds an impossible number."""
     groups = _joined(pipeline, windows)
     fault = _fault(groups, tuple(chain.from_iterable(window.symbols for window in windows)))
@@ -104,7 +104,7 @@ def windows_prepared(pipeline: Pipeline, windows: Sequence[FeatureWindow]) -> li
     return [one for window in windows for one in windows_prepared(pipeline, [window])]
 
 
-def _joined(pipeline: Pipeline, windows: Sequence[FeatureWindow]) -> Groups:
+def _joined(pipeline: Pipeline, windows: Sequence[FeatureWindow]) -> WindowInputs:
     """A copy of all, for a caller's arrays may change."""
     horizons = len(pipeline.target.horizons)
 
@@ -113,7 +113,7 @@ def _joined(pipeline: Pipeline, windows: Sequence[FeatureWindow]) -> Groups:
         columns = sent.reshape(len(sent), -1)
         return columns if columns.shape[1] == horizons else np.repeat(columns, horizons, axis=1)
 
-    return Groups(
+    return WindowInputs(
         observed=np.concatenate([window.observed for window in windows]),
         known=np.concatenate([window.known for window in windows]),
         static=np.concatenate([window.static for window in windows]),
@@ -123,7 +123,7 @@ def _joined(pipeline: Pipeline, windows: Sequence[FeatureWindow]) -> Groups:
     )
 
 
-def _fault(groups: Groups, symbols: Sequence[str]) -> InvalidInputError | None:
+def _fault(groups: WindowInputs, symbols: Sequence[str]) -> InvalidInputError | None:
     """The first number that no network should read; `symbols` [N] are the rows'."""
     for name, largest in LARGEST.items():
         if not (np.abs(getattr(groups, name)) <= largest).all():
@@ -141,7 +141,7 @@ def _fault(groups: Groups, symbols: Sequence[str]) -> InvalidInputError | None:
     return None
 
 
-def _split(groups: Groups, sizes: Sequence[int]) -> Iterator[Inputs]:
+def _split(groups: WindowInputs, sizes: Sequence[int]) -> Iterator[Inputs]:
     """The inputs of each window."""
     whole = Inputs(*map(torch.from_numpy, groups))
     if len(sizes) == 1:
@@ -165,8 +165,8 @@ class _Dates:
         return cls(pipeline.target_sessions(as_of), pipeline.base_session(as_of))
 
 
-def _prepared(window: FeatureWindow, dates: _Dates, inputs: Inputs) -> Prepared:
-    return Prepared(
+def _prepared(window: FeatureWindow, dates: _Dates, inputs: Inputs) -> PreparedInstance:
+    return PreparedInstance(
         symbols=window.symbols,
         usable=np.ones(len(window.symbols), np.bool_),
         inputs=inputs,

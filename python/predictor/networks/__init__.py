@@ -13,13 +13,13 @@ from predictor.networks.econometric import (
 from predictor.networks.graph import GraphConfig, GraphForecaster
 from predictor.networks.inputs import Edges, Inputs, InputSizes
 from predictor.networks.kind import (
-    Forecasting,
+    ForecastNetwork,
     Internals,
-    Introspective,
+    IntrospectiveNetwork,
     NetworkConfig,
     NetworkKind,
     PanelConfig,
-    PanelForecasting,
+    PanelForecastNetwork,
     Setting,
     TrainingDefaults,
     build_network,
@@ -29,7 +29,14 @@ from predictor.networks.kind import (
 )
 from predictor.networks.kinds import KINDS, NORMALISERS, kind_named, read_normaliser, write_normaliser
 from predictor.networks.layers import Highway
-from predictor.networks.normaliser import WINDOW, DailySeries, Levels, Normaliser, NormaliserKind, WindowNormaliser
+from predictor.networks.normaliser import (
+    WINDOW,
+    DailySeries,
+    Normaliser,
+    NormaliserKind,
+    WindowLevels,
+    WindowNormaliser,
+)
 from predictor.networks.output import (
     OutputMap,
     PanelOutput,
@@ -66,7 +73,7 @@ __all__ = [
     "FittedLevel",
     "FittedNormaliser",
     "FittedScale",
-    "Forecasting",
+    "ForecastNetwork",
     "GRUConfig",
     "GRUForecaster",
     "Garch",
@@ -79,17 +86,16 @@ __all__ = [
     "InputSizes",
     "Inputs",
     "Internals",
-    "Introspective",
+    "IntrospectiveNetwork",
     "LSTMConfig",
     "LSTMForecaster",
-    "Levels",
     "NetworkConfig",
     "NetworkKind",
     "Normaliser",
     "NormaliserKind",
     "OutputMap",
     "PanelConfig",
-    "PanelForecasting",
+    "PanelForecastNetwork",
     "PanelOutput",
     "QuantileHead",
     "Setting",
@@ -100,6 +106,7 @@ __all__ = [
     "TrainingDefaults",
     "UnconditionalConfig",
     "UnconditionalForecaster",
+    "WindowLevels",
     "WindowNormaliser",
     "anchor_index",
     "build_network",

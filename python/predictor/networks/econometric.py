@@ -21,7 +21,7 @@ from predictor.arrays import BoolArray, FloatArray
 from predictor.bars import AdjustedBars
 from predictor.canonical import Json, Record
 from predictor.errors import ConfigurationError
-from predictor.networks.normaliser import DailySeries, Levels, NormaliserKind, ordered_sum
+from predictor.networks.normaliser import DailySeries, NormaliserKind, WindowLevels, ordered_sum
 from predictor.networks.target import SMALLEST_RANGE_VOLATILITY, Target, TargetKind
 
 HAR_SESSIONS: Final = (1, 5, 22, 60)
@@ -155,14 +155,14 @@ class FittedScale:
         returns = target.daily(bars)
         return (returns, target.range_volatility(bars)) if self.har else (returns,)
 
-    def levels(self, windows: DailySeries) -> Levels:
+    def levels(self, windows: DailySeries) -> WindowLevels:
         """As `Normaliser.levels`, [N, H]; NaN if no return of a window is known."""
         stages = self.stages(windows)
         shares = {"har": self.har_share, "garch": 1 - self.har_share}
         with np.errstate(all="ignore"):
             log_scale = sum(share * stages[name] for name, share in shares.items() if name in stages)
             scale = np.maximum(np.exp(log_scale), self.floor)
-        return Levels(location=np.where(np.isnan(scale), np.nan, 0.0), scale=scale)
+        return WindowLevels(location=np.where(np.isnan(scale), np.nan, 0.0), scale=scale)
 
     def stages(self, windows: DailySeries) -> Mapping[str, FloatArray]:
         """As `Normaliser.stages`, [N, ...] each: the logs of both volatilities [N, H] among them."""
@@ -226,10 +226,10 @@ class FittedLevel:
         """The daily range volatility."""
         return (target.range_volatility(bars),)
 
-    def levels(self, windows: DailySeries) -> Levels:
+    def levels(self, windows: DailySeries) -> WindowLevels:
         """As `Normaliser.levels`, [N, H]; NaN if no volatility of a window is known."""
         location = self.stages(windows)["har"]
-        return Levels(location=location, scale=np.where(np.isfinite(location), np.array(self.residuals), np.nan))
+        return WindowLevels(location=location, scale=np.where(np.isfinite(location), np.array(self.residuals), np.nan))
 
     def stages(self, windows: DailySeries) -> Mapping[str, FloatArray]:
         """As `Normaliser.stages`: HAR's terms [N, K], the window's own level [N] and HAR's log volatility [N, H]."""

@@ -60,7 +60,7 @@ GRAPH_ARITHMETIC: Mapping[str, str | float] = {
 """What the settings leave open and another implementation must know: orders, functions, epsilons."""
 
 
-class Parted(NamedTuple):
+class SplitWindow(NamedTuple):
     """A window in two parts, which add up to it where it is known. Shapes as observed: [N, T, F]."""
 
     rest: Tensor
@@ -115,7 +115,7 @@ class FrequencyAdaptiveNorm(nn.Module):
         self.register_buffer("analysis", waves.float(), persistent=False)
         self.register_buffer("synthesis", (waves * share.repeat(2)).T.float().contiguous(), persistent=False)
 
-    def forward(self, observed: Tensor, mask: Tensor) -> Parted:
+    def forward(self, observed: Tensor, mask: Tensor) -> SplitWindow:
         """Part windows [N, T, F]; `mask` bool [N, T, F] is True where a cell is known."""
         known = mask.to(observed.dtype)
         mean = (observed * known).sum(1, keepdim=True) / known.sum(1, keepdim=True).clamp(min=1)
@@ -125,7 +125,7 @@ class FrequencyAdaptiveNorm(nn.Module):
         stays = power.topk(self.frequencies + 1, dim=-1).values[..., -1:]
         leaves = ((power / (stays + TINY) - 1) / RAMP).clamp(0, 1)
         dominant = ((waves * leaves.repeat(1, 1, 2)) @ self.synthesis).transpose(1, 2)
-        return Parted(rest=(observed - dominant) * known, dominant=dominant)
+        return SplitWindow(rest=(observed - dominant) * known, dominant=dominant)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

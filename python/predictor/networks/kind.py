@@ -30,7 +30,7 @@ class PanelConfig(Protocol):
         ...
 
 
-class Forecasting(Protocol):
+class ForecastNetwork(Protocol):
     """What a network that reads row by row offers: quantiles, and a head that can start at given ones."""
 
     head: QuantileHead
@@ -41,7 +41,7 @@ class Forecasting(Protocol):
 
 
 @runtime_checkable
-class PanelForecasting(Protocol):
+class PanelForecastNetwork(Protocol):
     """What a network that looks across the stocks of a panel offers.
 
     A forecast depends on its own row and on those of the k neighbours of its stock, and on no others.
@@ -91,7 +91,7 @@ class Internals(NamedTuple):
 
 
 @runtime_checkable
-class Introspective(Protocol):
+class IntrospectiveNetwork(Protocol):
     """What a network offers that shows what it attended to, beside its quantiles."""
 
     def with_internals(self, inputs: Inputs) -> tuple[Tensor, Internals]:

@@ -22,7 +22,7 @@ DailySeries = tuple[FloatArray, ...]
 """Daily series that a normaliser reads, [S, T] each; or windows of them, [N, W] each, oldest first. NaN = unknown."""
 
 
-class Levels(NamedTuple):
+class WindowLevels(NamedTuple):
     """Location and scale of N windows in the target's unit, for H horizons or, with one column, for all of them."""
 
     location: FloatArray
@@ -58,7 +58,7 @@ class Normaliser(Protocol):
         """The daily series that it reads; the first decides how many values of a window are known."""
         ...
 
-    def levels(self, windows: DailySeries) -> Levels:
+    def levels(self, windows: DailySeries) -> WindowLevels:
         """The levels [N, H or 1] of N windows, from their last W sessions of each series."""
         ...
 
@@ -120,7 +120,7 @@ class WindowNormaliser:
         """The target's own daily series."""
         return (target.daily(bars),)
 
-    def levels(self, windows: DailySeries) -> Levels:
+    def levels(self, windows: DailySeries) -> WindowLevels:
         """As `Normaliser.levels`, [N, 1]; NaN if a window holds no value."""
         (series,) = windows
         values = np.ascontiguousarray(series[:, -self.window :].T)
@@ -132,7 +132,7 @@ class WindowNormaliser:
             location = ordered_sum(weights * known) / total if self.centred else 0.0 * total / total
             deviation = known - location
             scale = np.sqrt(ordered_sum(weights * (deviation * deviation)) / total)
-        return Levels(location=location[:, None], scale=np.maximum(scale, self.floor)[:, None])
+        return WindowLevels(location=location[:, None], scale=np.maximum(scale, self.floor)[:, None])
 
     def stages(self, windows: DailySeries) -> Mapping[str, FloatArray]:  # noqa: ARG002 - as the others'
         """As `Normaliser.stages`: there are none [N, ...] before the levels."""

@@ -6,12 +6,12 @@ from pathlib import Path
 from predictor import artifact, canonical
 from predictor.canonical import Record
 from predictor.card import Card
-from predictor.catalog import Listing
+from predictor.catalog import ModelListing
 from predictor.errors import ArtifactError, ConfigurationError, ModelNotFoundError
 from predictor.registry.layout import meant_by, names_in, read_aliases, versions_in
 
 
-def contents(models: Path) -> tuple[Listing, ...]:
+def contents(models: Path) -> tuple[ModelListing, ...]:
     """Every version in a folder of models, by name and number.
 
     Raises:
@@ -29,7 +29,7 @@ def contents(models: Path) -> tuple[Listing, ...]:
     return found
 
 
-def _line(line: Path) -> Iterator[Listing]:
+def _line(line: Path) -> Iterator[ModelListing]:
     versions = sorted(versions_in(line))
     aliases = read_aliases(line) if versions else {}
     for version in versions:
@@ -37,23 +37,23 @@ def _line(line: Path) -> Iterator[Listing]:
         yield _listing(line / str(version), line.name, version, own)
 
 
-def _listing(folder: Path, name: str, version: int, aliases: tuple[str, ...]) -> Listing:
+def _listing(folder: Path, name: str, version: int, aliases: tuple[str, ...]) -> ModelListing:
     try:
         return _read(folder, name, version, aliases)
     except OSError as error:
         problem = f"the folder cannot be read: {error.strerror}"
-        return Listing(name=name, version=version, aliases=aliases, problem=problem)
+        return ModelListing(name=name, version=version, aliases=aliases, problem=problem)
 
 
-def _read(folder: Path, name: str, version: int, aliases: tuple[str, ...]) -> Listing:
+def _read(folder: Path, name: str, version: int, aliases: tuple[str, ...]) -> ModelListing:
     size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
     try:
         record = Record.from_bytes(artifact.verified_manifest(folder), artifact.MANIFEST)
         card = Card.from_json(canonical.to_bytes(record.json("card")).decode())
         kind, ends = _kind(record), _calendar_ends(folder, record)
     except ArtifactError as error:
-        return Listing(name=name, version=version, aliases=aliases, size=size, problem=error.message)
-    return Listing(
+        return ModelListing(name=name, version=version, aliases=aliases, size=size, problem=error.message)
+    return ModelListing(
         name=name,
         version=version,
         aliases=aliases,

@@ -7,9 +7,9 @@ from typing import final
 
 from predictor.errors import ArtifactError, ConfigurationError, ModelNotFoundError, VersionNotFoundError
 from predictor.registry.layout import CHAMPION, SHOWN, names_in, version_number, versions_in
-from predictor.registry.line import NOTHING, LineReader, Renewal, unreadable
+from predictor.registry.line import NOTHING, ModelReader, ModelReload, unreadable
 from predictor.registry.loading import Runtime
-from predictor.registry.lock import Lock
+from predictor.registry.lock import VersionLock
 from predictor.registry.registry import Registry
 
 
@@ -21,12 +21,12 @@ class ModelsFolder:
     Versions that a step does not change keep their very objects; where a step raises, the old registry holds.
     """
 
-    def __init__(self, path: Path, runtime: Runtime, lock: Lock | None = None) -> None:
+    def __init__(self, path: Path, runtime: Runtime, lock: VersionLock | None = None) -> None:
         """Receive the folder, where networks run, and which versions may be served (None: all)."""
         self.path = path
         self._runtime = runtime
         self._lock = lock
-        self._reader = LineReader(path, runtime, lock)
+        self._reader = ModelReader(path, runtime, lock)
 
     def open(self) -> Registry:
         """As `Registry.open`."""
@@ -69,10 +69,10 @@ class ModelsFolder:
         if line is None:
             raise ModelNotFoundError(f"there is no model {name[:SHOWN]!r}; there are {sorted(registry.lines)}")
         if version is None:
-            return registry.renewed(name, Renewal(line=None))
+            return registry.renewed(name, ModelReload(line=None))
         left = line.unloading(*_one_of(name, version, frozenset(line.versions)))
         if not left.versions:
-            return registry.renewed(name, Renewal(line=None))
+            return registry.renewed(name, ModelReload(line=None))
         if not left.is_live:
             raise ConfigurationError(
                 f"{name}@{version} is what {CHAMPION} names; point {CHAMPION} at another version first (quantra alias "

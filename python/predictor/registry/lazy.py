@@ -14,8 +14,8 @@ from predictor.errors import ArtifactError
 from predictor.forecast import Attribution, Outcome, TargetPoint
 from predictor.instance import Cancellation, Query, ReadInstance
 from predictor.model import (
-    Answering,
-    Identity,
+    ModelIdentity,
+    Predictor,
     PreparedBatch,
     default_targets,
     ensemble_info,
@@ -23,7 +23,7 @@ from predictor.model import (
     model_info,
 )
 from predictor.registry.loading import Runtime, Stored, built, read_version
-from predictor.registry.lock import Lock
+from predictor.registry.lock import VersionLock
 
 
 @final
@@ -37,18 +37,18 @@ class LazyModel:
     def __init__(self, folder: Path, stored: Stored, identity: tuple[str, int], runtime: Runtime) -> None:
         """Receive where the version lies and what was read there; of that, weights and golden instance are not kept."""
         name, version = identity
-        self.identity = Identity(name=name, version=version, weights_hash=stored.weights_hash)
+        self.identity = ModelIdentity(name=name, version=version, weights_hash=stored.weights_hash)
         self.manifest_hash = stored.manifest_hash
         self._folder = folder
         self._runtime = runtime
         self._info = _info(self.identity, stored)
         self._targets = _targets(stored)
         self._building = threading.Lock()
-        self._model: Answering | None = None
+        self._model: Predictor | None = None
         self._failure: ArtifactError | None = None
 
     @classmethod
-    def read(cls, folder: Path, identity: tuple[str, int], runtime: Runtime, lock: Lock | None) -> Self:
+    def read(cls, folder: Path, identity: tuple[str, int], runtime: Runtime, lock: VersionLock | None) -> Self:
         """Read and verify a version; nothing is built.
 
         Raises:
@@ -67,7 +67,7 @@ class LazyModel:
         """Whether what was read later is the same artifact, and there is no need to try again."""
         return self.manifest_hash == read.manifest_hash and self._failure is None
 
-    def build(self) -> Answering:
+    def build(self) -> Predictor:
         """The model, built now unless it was before.
 
         Raises:
@@ -84,30 +84,30 @@ class LazyModel:
             return self._model
 
     def prepare_batch(self, instances: Sequence[ReadInstance], now: datetime, deadline: Cancellation) -> PreparedBatch:
-        """As `Answering.prepare_batch`; raises as `build` too."""
+        """As `Predictor.prepare_batch`; raises as `build` too."""
         return self.build().prepare_batch(instances, now, deadline)
 
     def predict(self, instances: Sequence[ReadInstance], now: datetime, deadline: Cancellation) -> tuple[Outcome, ...]:
-        """As `Answering.predict`; raises as `build` too."""
+        """As `Predictor.predict`; raises as `build` too."""
         return self.build().predict(instances, now, deadline)
 
     def explain(self, query: Query, now: datetime, deadline: Cancellation) -> tuple[Attribution, ...]:
-        """As `Answering.explain`; raises as `build` too."""
+        """As `Predictor.explain`; raises as `build` too."""
         return self.build().explain(query, now, deadline)
 
     def explain_cost(self, query: Query) -> int:
-        """As `Answering.explain_cost`; raises as `build` too."""
+        """As `Predictor.explain_cost`; raises as `build` too."""
         return self.build().explain_cost(query)
 
     def default_targets(self) -> tuple[TargetPoint, ...]:
-        """As `Answering.default_targets`; builds nothing."""
+        """As `Predictor.default_targets`; builds nothing."""
         return self._targets
 
     def info(self, aliases: tuple[str, ...], *, is_default: bool) -> ModelInfo:
         """What the model is, for people and programs; builds nothing."""
         return replace(self._info, aliases=aliases, is_default=is_default)
 
-    def _built(self) -> Answering:
+    def _built(self) -> Predictor:
         """The model from the folder, if what lies there is still what was verified."""
         name, version = self.identity.name, self.identity.version
         try:
@@ -134,7 +134,7 @@ def _read(folder: Path) -> Stored:
     return read_version(folder)
 
 
-def _info(identity: Identity, stored: Stored) -> ModelInfo:
+def _info(identity: ModelIdentity, stored: Stored) -> ModelInfo:
     """What is known of a version before it is built; without aliases."""
     if not isinstance(stored, StoredEnsemble):
         return model_info(identity, stored.artifact.manifest, stored.artifact.pipeline, (), is_default=False)

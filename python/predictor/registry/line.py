@@ -6,18 +6,18 @@ from pathlib import Path
 from typing import Final, final
 
 from predictor.errors import ArtifactError
-from predictor.model import Answering
+from predictor.model import Predictor
 from predictor.registry.layout import ALIASES, CHAMPION, read_aliases, versions_in
 from predictor.registry.lazy import LazyModel, of_version
 from predictor.registry.loading import Runtime, load_model
-from predictor.registry.lock import Lock
+from predictor.registry.lock import VersionLock
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ModelLine:
+class ModelVersions:
     """All versions of one model that can be asked, and its aliases."""
 
-    versions: Mapping[int, Answering]
+    versions: Mapping[int, Predictor]
     aliases: Mapping[str, int]
     refused: frozenset[int] = frozenset()
     """Versions that exist, but cannot be served."""
@@ -46,11 +46,11 @@ class ModelLine:
             if version not in self.versions
         }
 
-    def refusing(self, version: int) -> "ModelLine":
+    def refusing(self, version: int) -> "ModelVersions":
         """The line without a version that turned out not to be servable."""
         return replace(self, versions=_without(self.versions, version), refused=self.refused | {version})
 
-    def unloading(self, version: int) -> "ModelLine":
+    def unloading(self, version: int) -> "ModelVersions":
         """The line without a version that is not to be served any more."""
         return replace(self, versions=_without(self.versions, version), unloaded=self.unloaded | {version})
 
@@ -70,19 +70,19 @@ class ModelLine:
         return "is not loaded" if version in self.unloaded else "is missing"
 
 
-NOTHING: Final = ModelLine(versions={}, aliases={})
+NOTHING: Final = ModelVersions(versions={}, aliases={})
 """What is served of a model that is not."""
 
 
-def _without(versions: Mapping[int, Answering], version: int) -> Mapping[int, Answering]:
+def _without(versions: Mapping[int, Predictor], version: int) -> Mapping[int, Predictor]:
     return {v: model for v, model in versions.items() if v != version}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Renewal:
+class ModelReload:
     """What becomes of a model's line when its folder is read."""
 
-    line: ModelLine | None
+    line: ModelVersions | None
     """None if no version can be served."""
     failures: tuple[ArtifactError, ...] = ()
     """What kept the line from being as the folder says."""
@@ -93,10 +93,10 @@ class Renewal:
 
 
 @final
-class LineReader:
+class ModelReader:
     """Reads models of a folder, verified and within the lock; what is refused becomes an error value."""
 
-    def __init__(self, models: Path, runtime: Runtime, lock: Lock | None) -> None:
+    def __init__(self, models: Path, runtime: Runtime, lock: VersionLock | None) -> None:
         """Receive the folder of models, where networks run, and which versions may be served (None: all)."""
         self._models = models
         self._runtime = runtime
@@ -107,34 +107,34 @@ class LineReader:
         """Models of which the lock file lists a version."""
         return frozenset(self._lock.digests) if self._lock is not None else frozenset()
 
-    def absent(self, name: str) -> Renewal:
+    def absent(self, name: str) -> ModelReload:
         """Nothing, of a model that has no folder."""
-        return Renewal(line=None, remarks=self._missing(name, frozenset()))
+        return ModelReload(line=None, remarks=self._missing(name, frozenset()))
 
-    def unread(self, name: str, line: ModelLine) -> Renewal:
+    def unread(self, name: str, line: ModelVersions) -> ModelReload:
         """A line that comes from no reading; what was wrong with other versions still is."""
         known = frozenset(line.versions) | line.refused | (self._lock.versions(name) if self._lock else frozenset())
-        return Renewal(
+        return ModelReload(
             line=line if line.versions else None, remarks=_lost_aliases(name, line), untried=known - line.unloaded
         )
 
-    def opened(self, name: str) -> Renewal:
+    def opened(self, name: str) -> ModelReload:
         """The line of a model of which nothing is served yet."""
         try:
             there = versions_in(self._models / name)
         except OSError as error:
-            return Renewal(line=None, failures=(unreadable(name, str(error.strerror)),))
+            return ModelReload(line=None, failures=(unreadable(name, str(error.strerror)),))
         return self.renewed(name, NOTHING, there=there, wanted=there)
 
     def renewed(
         self,
         name: str,
-        present: ModelLine,
+        present: ModelVersions,
         *,
         there: frozenset[int],
         wanted: Collection[int],
         gone: Collection[int] = (),
-    ) -> Renewal:
+    ) -> ModelReload:
         """The line after some versions were read, with the aliases that the folder has now.
 
         Versions that are not wanted, and those that prove to be the same, stay the objects that they are. A version
@@ -151,7 +151,7 @@ class LineReader:
         read = {version: self._version(name, version, present.versions.get(version)) for version in sorted(wanted)}
         drawn = _drawn(present, read, there=there, gone=gone)
         line, failures = self._with_aliases(name, drawn, present)
-        return Renewal(
+        return ModelReload(
             line=line if line.is_live else None,
             failures=(*(error for error in read.values() if isinstance(error, ArtifactError)), *failures),
             remarks=(*_lost_aliases(name, line), *self._missing(name, there)),
@@ -163,7 +163,7 @@ class LineReader:
         problems = self._lock.missing(name, there) if self._lock is not None else []
         return tuple(of_version(name, version, ArtifactError(problem)) for version, problem in problems)
 
-    def _version(self, name: str, version: int, present: Answering | None) -> Answering | ArtifactError:
+    def _version(self, name: str, version: int, present: Predictor | None) -> Predictor | ArtifactError:
         """What the folder holds under this number: the same object if it is what is served."""
         try:
             read = LazyModel.read(self._models / name / str(version), (name, version), self._runtime, self._lock)
@@ -177,8 +177,8 @@ class LineReader:
         return read
 
     def _with_aliases(
-        self, name: str, drawn: ModelLine, present: ModelLine
-    ) -> tuple[ModelLine, tuple[ArtifactError, ...]]:
+        self, name: str, drawn: ModelVersions, present: ModelVersions
+    ) -> tuple[ModelVersions, tuple[ArtifactError, ...]]:
         """The line with the aliases of the folder, else with those of before, and what it could not be made with."""
         try:
             aliases = read_aliases(self._models / name)
@@ -194,12 +194,12 @@ class LineReader:
 
 
 def _drawn(
-    present: ModelLine,
-    read: Mapping[int, Answering | ArtifactError],
+    present: ModelVersions,
+    read: Mapping[int, Predictor | ArtifactError],
     *,
     there: frozenset[int],
     gone: Collection[int],
-) -> ModelLine:
+) -> ModelVersions:
     """The line with what was read; a version that is served outlives one that cannot take its place."""
     fresh = {version: model for version, model in read.items() if not isinstance(model, ArtifactError)}
     versions = {v: model for v, model in present.versions.items() if v not in gone} | fresh
@@ -208,7 +208,7 @@ def _drawn(
     return replace(present, versions=versions, refused=refused, unloaded=there - served - refused)
 
 
-def _with_default_built(line: ModelLine) -> tuple[ModelLine, tuple[ArtifactError, ...]]:
+def _with_default_built(line: ModelVersions) -> tuple[ModelVersions, tuple[ArtifactError, ...]]:
     """The line with what the plain name means built; versions that cannot be are refused, and why."""
     failures: list[ArtifactError] = []
     while line.is_live:
@@ -222,20 +222,20 @@ def _with_default_built(line: ModelLine) -> tuple[ModelLine, tuple[ArtifactError
 
 
 def _kept(
-    line: ModelLine, present: ModelLine, failures: tuple[ArtifactError, ...]
-) -> tuple[ModelLine, tuple[ArtifactError, ...]]:
+    line: ModelVersions, present: ModelVersions, failures: tuple[ArtifactError, ...]
+) -> tuple[ModelVersions, tuple[ArtifactError, ...]]:
     """The line with the aliases of before and what the plain name meant by them."""
     versions = {present.default: present.versions[present.default], **line.versions}
     kept, more = _with_default_built(replace(line, aliases=present.aliases, versions=versions))
     return kept, (*failures, *more)
 
 
-def _lost_aliases(name: str, line: ModelLine) -> tuple[ArtifactError, ...]:
+def _lost_aliases(name: str, line: ModelVersions) -> tuple[ArtifactError, ...]:
     """Aliases that lead nowhere; for the champion more is to be said."""
     return tuple(_lost(name, line, alias, "nothing answers to it") for alias in line.lost() if alias != CHAMPION)
 
 
-def _lost(name: str, line: ModelLine, alias: str, consequence: str) -> ArtifactError:
+def _lost(name: str, line: ModelVersions, alias: str, consequence: str) -> ArtifactError:
     """The problem of an alias that names a version which is not served.
 
     Serving another version in the champion's place would be a fallback that nobody sees.
@@ -266,7 +266,7 @@ def alias_problems(folder: Path, runtime: Runtime) -> list[ArtifactError]:
     return [_lost(folder.name, line, alias, _consequence(alias)) for alias in line.lost()]
 
 
-def _loaded(folder: Path, identity: tuple[str, int], runtime: Runtime) -> Answering | ArtifactError:
+def _loaded(folder: Path, identity: tuple[str, int], runtime: Runtime) -> Predictor | ArtifactError:
     try:
         return load_model(folder, identity, runtime)
     except ArtifactError as error:

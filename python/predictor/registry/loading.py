@@ -8,7 +8,7 @@ import torch
 from predictor import artifact, golden
 from predictor.artifact import StoredArtifact, StoredEnsemble
 from predictor.errors import ArtifactError, ConfigurationError
-from predictor.model import Answering, Ensemble, Identity, Model
+from predictor.model import Ensemble, Model, ModelIdentity, Predictor
 
 Stored = StoredArtifact | StoredEnsemble
 
@@ -25,7 +25,7 @@ class Runtime:
             raise ConfigurationError(f"rows at once are {self.max_rows}, but must be at least 1")
 
 
-def load_model(folder: Path, identity: tuple[str, int], runtime: Runtime) -> Answering:
+def load_model(folder: Path, identity: tuple[str, int], runtime: Runtime) -> Predictor:
     """Read an artifact or an ensemble of artifacts, verify it, build the model and run every golden instance.
 
     Raises:
@@ -55,7 +55,7 @@ def read_version(folder: Path) -> Stored:
         raise ArtifactError(f"the folder cannot be read: {error.strerror}") from error
 
 
-def built(stored: Stored, identity: tuple[str, int], runtime: Runtime) -> Answering:
+def built(stored: Stored, identity: tuple[str, int], runtime: Runtime) -> Predictor:
     """The model of what was read, after every golden instance.
 
     Raises:
@@ -71,7 +71,7 @@ def built_single(stored: StoredArtifact, identity: tuple[str, int], runtime: Run
     name, version = identity
     try:
         model = Model.assemble(
-            Identity(name=name, version=version, weights_hash=stored.weights_hash),
+            ModelIdentity(name=name, version=version, weights_hash=stored.weights_hash),
             stored.artifact,
             device=runtime.device,
             max_rows=runtime.max_rows,
@@ -86,7 +86,7 @@ def _built_ensemble(stored: StoredEnsemble, identity: tuple[str, int], runtime: 
     name, version = identity
     try:
         ensemble = Ensemble.assemble(
-            Identity(name=name, version=version, weights_hash=stored.weights_hash),
+            ModelIdentity(name=name, version=version, weights_hash=stored.weights_hash),
             stored,
             device=runtime.device,
             max_rows=runtime.max_rows,

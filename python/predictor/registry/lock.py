@@ -27,7 +27,7 @@ class _Entry(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Lock:
+class VersionLock:
     """The versions that may be served, and no others."""
 
     file: str

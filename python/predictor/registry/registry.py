@@ -6,23 +6,23 @@ from pathlib import Path
 
 from predictor.catalog import ModelInfo
 from predictor.errors import ArtifactError, ConfigurationError, ModelNotFoundError, VersionNotFoundError
-from predictor.model import Answering
+from predictor.model import Predictor
 from predictor.registry.layout import CHAMPION, SHOWN, meant_by, names_in, version_number
-from predictor.registry.line import LineReader, ModelLine, Renewal
+from predictor.registry.line import ModelReader, ModelReload, ModelVersions
 from predictor.registry.loading import Runtime
-from predictor.registry.lock import Lock
+from predictor.registry.lock import VersionLock
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Registry:
     """Every model that can answer. Immutable: another set of models needs another registry."""
 
-    lines: Mapping[str, ModelLine]
+    lines: Mapping[str, ModelVersions]
     problems: tuple[ArtifactError, ...]
     """What was refused, each naming its folder, file and cause."""
 
     @classmethod
-    def open(cls, models: Path, runtime: Runtime, lock: Lock | None = None) -> "Registry":
+    def open(cls, models: Path, runtime: Runtime, lock: VersionLock | None = None) -> "Registry":
         """Verify every version below a folder, and build of each model what its plain name means.
 
         Args:
@@ -40,7 +40,7 @@ class Registry:
             raise ConfigurationError(there_is_none) from error
         except OSError as error:
             raise ConfigurationError(f"{models}: the folder cannot be read: {error.strerror}") from error
-        reader = LineReader(models, runtime, lock)
+        reader = ModelReader(models, runtime, lock)
         registry = cls(lines={}, problems=())
         for name in sorted(names | reader.locked):
             registry = registry.renewed(name, reader.opened(name) if name in names else reader.absent(name))
@@ -51,7 +51,7 @@ class Registry:
             )
         return registry
 
-    def find(self, reference: str) -> Answering:
+    def find(self, reference: str) -> Predictor:
         """The model that "NAME", "NAME@VERSION" or "NAME@ALIAS" means; an empty reference means the only one.
 
         Raises:
@@ -69,7 +69,7 @@ class Registry:
             raise _not_found(name, line, selector)
         return model
 
-    def info(self, model: Answering) -> ModelInfo:
+    def info(self, model: Predictor) -> ModelInfo:
         """What a model of this registry is."""
         line, version = self.lines[model.identity.name], model.identity.version
         return model.info(line.aliases_of(version), is_default=line.default == version)
@@ -83,7 +83,7 @@ class Registry:
         """Models that serve their newest version for want of an alias, so that a retrained one goes live unseen."""
         return tuple(sorted(name for name, line in self.lines.items() if CHAMPION not in line.aliases))
 
-    def renewed(self, name: str, renewal: Renewal) -> "Registry":
+    def renewed(self, name: str, renewal: ModelReload) -> "Registry":
         """The registry with what became of one model's line; the same object if that is what it was."""
         own = [problem for problem in self.problems if problem.metadata.get("model") == name]
         untried = {str(version) for version in renewal.untried}
@@ -109,7 +109,7 @@ class Registry:
         return next(iter(self.lines))
 
 
-def _not_found(name: str, line: ModelLine, selector: str) -> VersionNotFoundError:
+def _not_found(name: str, line: ModelVersions, selector: str) -> VersionNotFoundError:
     lost = line.lost()
     aliases = sorted(line.aliases.keys() - lost.keys())
     what = f"alias {selector!r} {lost[selector]}" if selector in lost else f"no version or alias {selector[:SHOWN]!r}"

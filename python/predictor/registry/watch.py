@@ -17,7 +17,7 @@ Signature = frozenset[tuple[str, int, int, int]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LineState:
+class ModelFolderState:
     """What a model's folder looked like."""
 
     versions: Mapping[int, Signature]
@@ -37,7 +37,7 @@ class LineState:
             return cls(versions={}, aliases=None, trouble=str(error.strerror))
         return cls(versions=versions, aliases=_content(line / ALIASES))
 
-    def changed_since(self, before: "LineState | None") -> frozenset[int]:
+    def changed_since(self, before: "ModelFolderState | None") -> frozenset[int]:
         """Versions that are new or look different."""
         known = before.versions if before else {}
         return frozenset(version for version, seen in self.versions.items() if known.get(version) != seen)
@@ -47,7 +47,7 @@ class LineState:
 class FolderState:
     """What a folder of models looked like."""
 
-    lines: Mapping[str, LineState]
+    lines: Mapping[str, ModelFolderState]
     trouble: str = ""
     """Why the folder could not be looked into."""
 
@@ -55,14 +55,14 @@ class FolderState:
     def of(cls, models: Path) -> Self:
         """What a folder of models looks like; costs one look at each file's entry and reads only aliases."""
         try:
-            found = {name: LineState.of(models / name) for name in sorted(names_in(models))}
+            found = {name: ModelFolderState.of(models / name) for name in sorted(names_in(models))}
         except OSError as error:
             return cls(lines={}, trouble=str(error.strerror))
         return cls(lines={name: line for name, line in found.items() if line is not None})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
+class RegistryChange:
     """What became of a registry when the folder was looked at."""
 
     registry: Registry
@@ -72,7 +72,7 @@ class Change:
 
 
 @final
-class Watch:
+class FolderWatcher:
     """Looks at a folder of models, and does what has changed there since it looked last.
 
     Make it before the folder is opened: what changes while that is done is then seen at the first poll.
@@ -92,7 +92,7 @@ class Watch:
         """Do again at the next poll what has changed since the folder looked so."""
         self._seen = seen
 
-    def poll(self, registry: Registry) -> Change:
+    def poll(self, registry: Registry) -> RegistryChange:
         """The registry that the folder makes of this one.
 
         New versions are loaded, changed ones replaced, missing ones dropped; aliases move what is live. What cannot be
@@ -108,16 +108,18 @@ class Watch:
                 after = self._followed(after, name, before, line)
         self._seen = now
         known = {_gist(problem) for problem in registry.problems}
-        return Change(registry=after, problems=tuple(p for p in after.problems if _gist(p) not in known))
+        return RegistryChange(registry=after, problems=tuple(p for p in after.problems if _gist(p) not in known))
 
-    def _troubled(self, registry: Registry, trouble: str) -> Change:
+    def _troubled(self, registry: Registry, trouble: str) -> RegistryChange:
         """The registry as it is; told once."""
         is_known = self._seen.trouble == trouble
         self._seen = replace(self._seen, trouble=trouble)
         problem = ArtifactError(f"the folder of models cannot be read: {trouble}; what was served stays")
-        return Change(registry=registry, problems=() if is_known else (problem,))
+        return RegistryChange(registry=registry, problems=() if is_known else (problem,))
 
-    def _followed(self, registry: Registry, name: str, before: LineState | None, now: LineState | None) -> Registry:
+    def _followed(
+        self, registry: Registry, name: str, before: ModelFolderState | None, now: ModelFolderState | None
+    ) -> Registry:
         if now is None:
             return self._folder.vanished(registry, name)
         if now.trouble:

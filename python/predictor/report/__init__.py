@@ -8,15 +8,15 @@ Texts and tables need no JavaScript; the charts do. Rounded numbers have their f
 from predictor.report.chart import write_forecast_chart, write_reason_chart
 from predictor.report.forecast import ReportContent, forecast_chart
 from predictor.report.page import render_report, write_report
-from predictor.report.templates import NOTHING, Cell, Grid, GridLine, PageBuilder, check_report, number_cell
+from predictor.report.templates import NOTHING, PageBuilder, ReportTable, TableCell, TableRow, check_report, number_cell
 
 __all__ = [
     "NOTHING",
-    "Cell",
-    "Grid",
-    "GridLine",
     "PageBuilder",
     "ReportContent",
+    "ReportTable",
+    "TableCell",
+    "TableRow",
     "check_report",
     "forecast_chart",
     "number_cell",

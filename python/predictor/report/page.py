@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 
 from predictor import charts
-from predictor.card import FITS_EXPLAINED, MEAN_EXPLAINED, CalibrationFacts, Card, Scores, Training
+from predictor.card import FITS_EXPLAINED, MEAN_EXPLAINED, CalibrationFacts, Card, ScoreTable, TrainingFacts
 from predictor.internals import INTERNALS_NOTE
 from predictor.replacement import replace_file
 from predictor.report.forecast import ForecastView, ReportContent, forecast_view
@@ -20,12 +20,12 @@ _MOST_WITH_ALL_REASONS: Final = 4
 """Symbols of a page that tells the reasons of every quantile; with more it would weigh over 2 MB."""
 
 
-def least_losses(scores: Scores) -> tuple[float, ...]:
+def least_losses(scores: ScoreTable) -> tuple[float, ...]:
     """[H + 1] the lowest loss at each horizon, then the lowest mean."""
     return tuple(map(min, zip(*((*row.pinball, row.mean) for row in scores.rows), strict=True)))
 
 
-def loss_chart(training: Training | None, page: PageBuilder) -> str:
+def loss_chart(training: TrainingFacts | None, page: PageBuilder) -> str:
     """Losses by epoch; empty without any."""
     if training is None or not training.epochs:
         return ""
@@ -54,7 +54,7 @@ def calibration_chart(coverage: CalibrationFacts | None, page: PageBuilder) -> s
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AskAgain:
+class RepeatCommands:
     """Commands that repeat the forecast."""
 
     command_line: str
@@ -63,13 +63,13 @@ class AskAgain:
     """Commands that audit the model, and then write this page again."""
 
 
-def ask_again(content: ReportContent) -> AskAgain:
+def ask_again(content: ReportContent) -> RepeatCommands:
     """The commands for this model and these symbols."""
     reference = f"{content.info.name}@{content.info.version}"
     folder = f"models/{content.info.name}/{content.info.version}"
     symbols = json.dumps(content.symbols, ensure_ascii=False)
     names = shlex.quote(",".join(content.symbols))
-    return AskAgain(
+    return RepeatCommands(
         command_line=(
             "quantra serve --models models\n"
             f"quantra predict --server 127.0.0.1:50051 --model {shlex.quote(reference)} --bars bars.csv "

@@ -104,7 +104,7 @@ def _plotly_js() -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Cell:
+class TableCell:
     """One number of a table."""
 
     value: float | None
@@ -117,30 +117,32 @@ class Cell:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GridLine:
+class TableRow:
     """One row."""
 
     name: str
-    cells: tuple[Cell, ...]
+    cells: tuple[TableCell, ...]
     is_model: bool = False
     """Marked, as the row that the page is about."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Grid:
+class ReportTable:
     """A table; each of its lines has one cell per column."""
 
     columns: tuple[str, ...]
-    lines: tuple[GridLine, ...]
+    lines: tuple[TableRow, ...]
     corner: str = ""
     """Above the names of the lines."""
 
 
-def number_cell(value: float | None, show: Callable[[float], str], *, beside: str = "", is_best: bool = False) -> Cell:
+def number_cell(
+    value: float | None, show: Callable[[float], str], *, beside: str = "", is_best: bool = False
+) -> TableCell:
     """A number as `show` writes it; a dash where there is none."""
     if value is None or not math.isfinite(value):
-        return Cell(value=None, text=NOTHING)
-    return Cell(value=value, text=show(value), beside=beside, is_best=is_best)
+        return TableCell(value=None, text=NOTHING)
+    return TableCell(value=value, text=show(value), beside=beside, is_best=is_best)
 
 
 # --- numbers and names

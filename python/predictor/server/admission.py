@@ -17,7 +17,7 @@ Context = grpc.aio.ServicerContext[Any, Any]
 
 
 @final
-class Places:
+class CallSlots:
     """So many at once; whoever finds none free waits its turn."""
 
     def __init__(self, count: int) -> None:
@@ -56,21 +56,21 @@ class Places:
 
 
 @final
-class Peer:
+class PeerConnection:
     """One connection, while it has calls in flight."""
 
     def __init__(self, places: int) -> None:
         self.calls = self.streams = 0
-        self.places = Places(places)
+        self.places = CallSlots(places)
         """For its requests on their way."""
 
 
 @final
 @dataclass(frozen=True, slots=True, eq=False)
-class Arrival:
+class IncomingRequest:
     """A request on its way."""
 
-    peer: Peer
+    peer: PeerConnection
     since_s: float
 
 
@@ -80,13 +80,13 @@ class Admission:
 
     def __init__(self, limits: ServerLimits) -> None:
         self._limits = limits
-        self._peers: dict[str, Peer] = {}
+        self._peers: dict[str, PeerConnection] = {}
         self._in_flight = self._streams = 0
         self._is_closed = False
         self._idle = asyncio.Event()
         self._idle.set()
 
-    def enter(self, context: Context, *, is_stream: bool = False) -> Peer:
+    def enter(self, context: Context, *, is_stream: bool = False) -> PeerConnection:
         """Let a call in, until it has ended.
 
         Args:
@@ -105,7 +105,7 @@ class Admission:
         if self._in_flight >= self._limits.calls_in_flight:
             raise QueueFullError.of("calls are in flight", self._in_flight, self._limits.calls_in_flight)
         name = context.peer()
-        peer = self._peers.get(name) or Peer(self._limits.arriving_per_peer)
+        peer = self._peers.get(name) or PeerConnection(self._limits.arriving_per_peer)
         if peer.calls >= self._limits.calls_per_peer:
             raise QueueFullError.of("calls of this connection are in flight", peer.calls, self._limits.calls_per_peer)
         if is_stream:
@@ -128,20 +128,20 @@ class Admission:
         """Wait until no call is in flight."""
         await self._idle.wait()
 
-    def _check_streams(self, peer: Peer) -> None:
+    def _check_streams(self, peer: PeerConnection) -> None:
         if self._streams >= self._limits.streams:
             raise QueueFullError.of("streams are open", self._streams, self._limits.streams)
         if peer.streams >= self._limits.streams_per_peer:
             most = self._limits.streams_per_peer
             raise QueueFullError.of("streams of this connection are open", peer.streams, most)
 
-    def _count(self, peer: Peer, change: int, *, is_stream: bool) -> None:
+    def _count(self, peer: PeerConnection, change: int, *, is_stream: bool) -> None:
         self._in_flight += change
         peer.calls += change
         self._streams += change * is_stream
         peer.streams += change * is_stream
 
-    def _leave(self, name: str, peer: Peer, *, is_stream: bool) -> None:
+    def _leave(self, name: str, peer: PeerConnection, *, is_stream: bool) -> None:
         self._count(peer, -1, is_stream=is_stream)
         if not peer.calls:
             del self._peers[name]
@@ -150,7 +150,7 @@ class Admission:
 
 
 @final
-class Arrivals:
+class IncomingRequests:
     """Requests on their way. Until one has a place, gRPC takes no more than 64 KiB of it: places bound the memory.
 
     One that never comes whole would keep its place for ever. It ends after `request_s`; while others wait for a place,
@@ -159,11 +159,11 @@ class Arrivals:
 
     def __init__(self, limits: ServerLimits) -> None:
         self._limits = limits
-        self._places = Places(limits.arriving)
-        self._arriving: dict[asyncio.Timeout, Arrival] = {}
+        self._places = CallSlots(limits.arriving)
+        self._arriving: dict[asyncio.Timeout, IncomingRequest] = {}
         """Oldest first."""
 
-    async def request(self, context: Context, peer: Peer) -> bytes:
+    async def request(self, context: Context, peer: PeerConnection) -> bytes:
         """The call's one message.
 
         Raises:
@@ -176,7 +176,7 @@ class Arrivals:
             raise MalformedRequestError("the call ended without a request; send one message")
         return body
 
-    async def message(self, context: Context, peer: Peer) -> Any:
+    async def message(self, context: Context, peer: PeerConnection) -> Any:
         """The call's next message, or `grpc.aio.EOF`; raises as `request`."""
         await peer.places.take()
         try:
@@ -196,8 +196,8 @@ class Arrivals:
             for ending in self._in_the_way(now_s):
                 ending.reschedule(now_s)
 
-    async def _read(self, context: Context, peer: Peer) -> Any:
-        arrival = Arrival(peer, asyncio.get_running_loop().time())
+    async def _read(self, context: Context, peer: PeerConnection) -> Any:
+        arrival = IncomingRequest(peer, asyncio.get_running_loop().time())
         ending = asyncio.timeout_at(arrival.since_s + self._limits.request_s)
         self._arriving[ending] = arrival
         try:
@@ -211,7 +211,7 @@ class Arrivals:
     def _in_the_way(self, now_s: float) -> list[asyncio.Timeout]:
         """The oldest of those that take long: as many as wait, in all or for their own connection's places."""
         found: list[asyncio.Timeout] = []
-        by_peer = Counter[Peer]()
+        by_peer = Counter[PeerConnection]()
         for ending, one in self._arriving.items():
             if ending.expired():  # its time was over just now, and it has not heard of it yet
                 continue
@@ -221,7 +221,7 @@ class Arrivals:
                 by_peer[one.peer] += 1
         return found
 
-    def _too_slow(self, arrival: Arrival) -> DeadlineExceededError | QueueFullError:
+    def _too_slow(self, arrival: IncomingRequest) -> DeadlineExceededError | QueueFullError:
         took_s = asyncio.get_running_loop().time() - arrival.since_s
         if took_s < self._limits.request_s:
             return QueueFullError.of("requests are on their way", len(self._arriving), self._limits.arriving)

@@ -17,7 +17,7 @@ from grpc_reflection.v1alpha import reflection_pb2
 
 from predictor._pb import inference_pb2, prediction_pb2
 from predictor.errors import QuantraError
-from predictor.server.admission import Admission, Arrivals, Context
+from predictor.server.admission import Admission, Context, IncomingRequests
 from predictor.server.servicer import refuse
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ ValueT = TypeVar("ValueT")
 
 @final
 @dataclass(frozen=True, slots=True)
-class Adopting:
+class ServiceRegistrar:
     """Where generated code registers a service, in the place of a server.
 
     Attributes:
@@ -40,19 +40,19 @@ class Adopting:
 
     server: grpc.aio.Server
     admission: Admission
-    arrivals: Arrivals
+    arrivals: IncomingRequests
 
     def add_generic_rpc_handlers(self, generic_rpc_handlers: Sequence[grpc.GenericRpcHandler]) -> None:
         """Register handlers, with requests read and parsed here."""
-        self.server.add_generic_rpc_handlers([_Adopted(self, handlers) for handlers in generic_rpc_handlers])
+        self.server.add_generic_rpc_handlers([_BytesHandler(self, handlers) for handlers in generic_rpc_handlers])
 
     def add_registered_method_handlers(self, service_name: str, method_handlers: object) -> None:
         """Nothing: the same handlers come by the other way."""
 
 
 @final
-class _Adopted(grpc.GenericRpcHandler):
-    def __init__(self, adopting: Adopting, handlers: grpc.GenericRpcHandler) -> None:
+class _BytesHandler(grpc.GenericRpcHandler):
+    def __init__(self, adopting: ServiceRegistrar, handlers: grpc.GenericRpcHandler) -> None:
         self._adopting = adopting
         self._handlers = handlers
 
@@ -61,7 +61,7 @@ class _Adopted(grpc.GenericRpcHandler):
         return None if handler is None else _parsing(self._adopting, handler)
 
 
-def _parsing(adopting: Adopting, handler: Any) -> Any:
+def _parsing(adopting: ServiceRegistrar, handler: Any) -> Any:
     """The same method; its requests come as a stream whatever the method, so that they are read here."""
     answer: Callable[..., Any] = handler.stream_stream or handler.unary_stream or handler.unary_unary
     parse: Callable[[bytes], Any] = handler.request_deserializer
@@ -88,11 +88,11 @@ def _parsing(adopting: Adopting, handler: Any) -> Any:
     return grpc.stream_unary_rpc_method_handler(one, response_serializer=serialize)
 
 
-async def _one_request(adopting: Adopting, context: Context) -> bytes:
+async def _one_request(adopting: ServiceRegistrar, context: Context) -> bytes:
     return await adopting.arrivals.request(context, adopting.admission.enter(context))
 
 
-async def _each_request(adopting: Adopting, context: Context) -> AsyncIterator[bytes]:
+async def _each_request(adopting: ServiceRegistrar, context: Context) -> AsyncIterator[bytes]:
     peer = adopting.admission.enter(context)
 
     async def each() -> AsyncIterator[bytes]:

@@ -36,7 +36,7 @@ _NOT_LISTED: Final = frozenset({Role.ADMIN})
 
 
 @final
-class Guard:
+class TokenGuard:
     """Lets calls in by their tokens. Thread-safe.
 
     Args:

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 @final
-class Handover:
+class LoopBridge:
     """Takes answers from the threads that have them to the running event loop.
 
     To wake the loop costs a thread as much as to encode a forecast, and several answers are there at once: what comes

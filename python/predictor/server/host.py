@@ -14,15 +14,15 @@ from predictor.instance import NEVER
 from predictor.observation import Observer
 from predictor.server.address import Address, Listening
 from predictor.server.listener import Listener
-from predictor.server.ports import Ports, ports_of
-from predictor.server.rotation import Rotation
-from predictor.server.servicer import CALLS, CHANGES, Offer
+from predictor.server.ports import ListenAddresses, ports_of
+from predictor.server.rotation import CredentialRotation
+from predictor.server.servicer import CALLS, CHANGES, ServiceEndpoint
 from predictor.server.settings import ServerSettings
-from predictor.server.watching import Instruments, Levels
+from predictor.server.watching import Instruments, ServerGauges
 
 if TYPE_CHECKING:
     from predictor.calls import AdminCalls, Calls
-    from predictor.service import PredictionService, Served
+    from predictor.service import ModelWorkers, PredictionService
     from predictor.service.served import ServedModels
 
 WATCH_S: Final = 2.0
@@ -33,7 +33,7 @@ _log = logging.getLogger(__name__)
 
 @final
 @dataclass(frozen=True, slots=True)
-class Loaded:
+class LoadedService:
     """The models, and what answers calls with them."""
 
     service: "PredictionService"
@@ -46,10 +46,10 @@ class Loaded:
         return [info.name for info in self.service.models()]
 
     @property
-    def levels(self) -> Levels:
+    def levels(self) -> ServerGauges:
         """What can be read of them at any time."""
         service, calls = self.service, self.calls
-        return Levels(
+        return ServerGauges(
             versions=lambda: service.served.versions,
             queues={"predictions": lambda: service.waiting, "explanations": lambda: service.explaining},
             sessions=lambda: calls.sessions_held[0],
@@ -80,14 +80,14 @@ class Host:
         self._settings = settings
         self._is_worker = is_worker
         self._instruments = Instruments(settings.metrics_port, traces=settings.otel, has_port=not is_worker)
-        self._rotation = Rotation(settings)
+        self._rotation = CredentialRotation(settings)
         self._listener = self._listening(settings.listen, CALLS)
         self._admin = None if settings.admin_listen is None else self._listening(settings.admin_listen, CHANGES)
-        self._loaded: Loaded | None = None
+        self._loaded: LoadedService | None = None
         self._loop = asyncio.get_running_loop()
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def _listening(self, address: Listening, offers: Sequence[Offer]) -> Listener:
+    def _listening(self, address: Listening, offers: Sequence[ServiceEndpoint]) -> Listener:
         credentials = self._rotation.credentials() if isinstance(address, Address) else None
         watching = self._instruments.watching
         limits, guard = self._settings.limits, self._rotation.guard
@@ -99,7 +99,7 @@ class Host:
         return self._there.service.served
 
     @property
-    def _there(self) -> Loaded:
+    def _there(self) -> LoadedService:
         assert self._loaded is not None  # noqa: S101 - `load` came first
         return self._loaded
 
@@ -107,7 +107,7 @@ class Host:
     def _listeners(self) -> list[Listener]:
         return [self._listener] if self._admin is None else [self._listener, self._admin]
 
-    def bind(self) -> Ports:
+    def bind(self) -> ListenAddresses:
         """Claim the addresses before anything is loaded; raises as `Listener.bind` and `Instruments.bind`."""
         calls = self._listener.bind()
         admin = None if self._admin is None else self._admin.bind()
@@ -128,7 +128,7 @@ class Host:
         Raises:
             QuantraError: none can be served.
         """
-        loaded: Future[Loaded] = Future()
+        loaded: Future[LoadedService] = Future()
 
         def load() -> None:
             try:
@@ -160,7 +160,7 @@ class Host:
         """Answer a call of the admin service, once models are loaded; as `AdminCalls.call`."""
         return self._there.admin.call(name, request, NEVER)
 
-    def restore(self, served: "Served") -> None:
+    def restore(self, served: "ModelWorkers") -> None:
         """Serve what was served before a change."""
         self.models.restore(served)
         self._changed()
@@ -209,7 +209,7 @@ class Host:
 
 def _load(
     settings: ServerSettings, changed: Callable[[], None], look: Callable[[], None], observer: Observer | None
-) -> Loaded:
+) -> LoadedService:
     from predictor.calls import AdminCalls, Calls  # imports torch, which an address in use need not wait for
     from predictor.service import PredictionService
 
@@ -228,7 +228,7 @@ def _load(
     )
     admin = AdminCalls(service.served, changed, look)
     calls = Calls(service, settings.limits.service, most_bytes=settings.limits.receive_bytes)
-    return Loaded(service, calls, admin)
+    return LoadedService(service, calls, admin)
 
 
 def _warn(problems: Iterable[QuantraError]) -> None:

@@ -30,7 +30,7 @@ _PUBLIC: Final = 0o644
 
 @final
 @dataclass(frozen=True, slots=True)
-class Issued:
+class IssuedCertificates:
     """The files of a folder, all PEM."""
 
     folder: Path
@@ -73,7 +73,7 @@ class Issued:
 
 @final
 @dataclass(frozen=True, slots=True)
-class Identity:
+class CertificateKey:
     """A certificate and its key."""
 
     cert: x509.Certificate
@@ -89,7 +89,9 @@ class Identity:
         own = x509.SubjectKeyIdentifier.from_public_key(key.public_key())
         return cls(_sign(built.add_extension(own, critical=False), key), key)
 
-    def issue(self, name: str, purpose: x509.ObjectIdentifier, hosts: Sequence[str], begin: datetime) -> "Identity":
+    def issue(
+        self, name: str, purpose: x509.ObjectIdentifier, hosts: Sequence[str], begin: datetime
+    ) -> "CertificateKey":
         """One that this one vouches for."""
         key = _new_key()
         usage = x509.BasicConstraints(ca=False, path_length=None)
@@ -99,7 +101,7 @@ class Identity:
         built = built.add_extension(above, critical=False)
         if hosts:
             built = built.add_extension(x509.SubjectAlternativeName(list(map(_host, hosts))), critical=False)
-        return Identity(_sign(built, self.key), key)
+        return CertificateKey(_sign(built, self.key), key)
 
     def write(self, cert: Path, key: Path) -> None:
         """Write both; the key is for this user alone."""
@@ -108,7 +110,7 @@ class Identity:
         _write(cert, self.cert.public_bytes(Encoding.PEM), _PUBLIC)
 
 
-def issue(folder: Path, hosts: Iterable[str] = (), begin: datetime | None = None) -> Issued:
+def issue(folder: Path, hosts: Iterable[str] = (), begin: datetime | None = None) -> IssuedCertificates:
     """Make an authority, and certificates of a server and of a client, good for a year.
 
     Args:
@@ -120,11 +122,11 @@ def issue(folder: Path, hosts: Iterable[str] = (), begin: datetime | None = None
         ConfigurationError: one of the files is there already, or a host is no name.
         OSError: they cannot be written.
     """
-    files = Issued(folder)
+    files = IssuedCertificates(folder)
     if there := [path.name for path in files.all if path.exists()]:
         raise ConfigurationError(f"{folder} has {', '.join(there)} already; name another folder, or remove them")
     since = datetime.now(UTC) - _EARLIER if begin is None else begin
-    authority = Identity.authority(since)
+    authority = CertificateKey.authority(since)
     server = authority.issue("Quantra server", ExtendedKeyUsageOID.SERVER_AUTH, (*LOCAL, *hosts), since)
     client = authority.issue("Quantra client", ExtendedKeyUsageOID.CLIENT_AUTH, (), since)
     folder.mkdir(0o700, parents=True, exist_ok=True)

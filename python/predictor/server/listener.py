@@ -10,14 +10,14 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection, reflection_pb2_grpc
 
 from predictor.server.address import Listening, SocketAddress
-from predictor.server.admission import Admission, Arrivals
-from predictor.server.adopted import Adopting, described
+from predictor.server.admission import Admission, IncomingRequests
+from predictor.server.adopted import ServiceRegistrar, described
 from predictor.server.binding import bind
 from predictor.server.cutting import cut
-from predictor.server.guard import Guard
-from predictor.server.servicer import CALLS, Calls, Offer, Servicer
+from predictor.server.guard import TokenGuard
+from predictor.server.servicer import CALLS, CallHandler, ServiceEndpoint, Servicer
 from predictor.server.settings import ServerLimits
-from predictor.server.watching import AccessLog, Watching
+from predictor.server.watching import AccessLog, CallObservers
 
 _CLOSE_S: Final = 0.2
 """How long answers may take to be sent, and health watchers to hang up, once no call is in flight."""
@@ -47,11 +47,11 @@ class Listener:
         self,
         address: Listening,
         limits: ServerLimits,
-        offers: Sequence[Offer] = CALLS,
-        guard: Guard | None = None,
+        offers: Sequence[ServiceEndpoint] = CALLS,
+        guard: TokenGuard | None = None,
         credentials: "grpc.ServerCredentials | None" = None,
         *,
-        watching: Watching | None = None,
+        watching: CallObservers | None = None,
         is_shared: bool = False,
     ) -> None:
         self._services = tuple(offer.service.full_name for offer in offers)
@@ -59,9 +59,9 @@ class Listener:
         self._credentials = credentials
         self._is_shared = is_shared
         self._limits = limits
-        self._admission, self._arrivals = Admission(limits), Arrivals(limits)
-        self._arrivals_of_grpc = Arrivals(limits)
-        watching, guard = watching or Watching([AccessLog()]), guard or Guard()
+        self._admission, self._arrivals = Admission(limits), IncomingRequests(limits)
+        self._arrivals_of_grpc = IncomingRequests(limits)
+        watching, guard = watching or CallObservers([AccessLog()]), guard or TokenGuard()
         self._servicers = [
             Servicer(offer, guard, watching, self._admission, self._arrivals, limits) for offer in offers
         ]
@@ -82,7 +82,7 @@ class Listener:
     async def start(self) -> None:
         """Answer that models are loading: UNAVAILABLE to calls, NOT_SERVING to questions about health."""
         self._server.add_generic_rpc_handlers([servicer.handler() for servicer in self._servicers])
-        adopting = Adopting(self._server, Admission(self._limits), self._arrivals_of_grpc)
+        adopting = ServiceRegistrar(self._server, Admission(self._limits), self._arrivals_of_grpc)
         health_pb2_grpc.add_HealthServicer_to_server(self._health, adopting)
         if self._address.is_loopback:  # others need not learn what there is to attack
             names = (*self._services, health.SERVICE_NAME, reflection.SERVICE_NAME)
@@ -97,7 +97,7 @@ class Listener:
             asyncio.create_task(arrivals.keep_moving()) for arrivals in (self._arrivals, self._arrivals_of_grpc)
         ]
 
-    async def serve(self, calls: Calls, models: Iterable[str]) -> None:
+    async def serve(self, calls: CallHandler, models: Iterable[str]) -> None:
         """Answer calls; health says SERVING for the server, for each service's name and for each of these models."""
         for servicer in self._servicers:
             servicer.serve(calls)

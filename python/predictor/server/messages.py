@@ -10,14 +10,14 @@ import grpc.aio
 
 from predictor.errors import QuantraError
 from predictor.server.admission import Context
-from predictor.server.handover import Handover
+from predictor.server.handover import LoopBridge
 
 if TYPE_CHECKING:
     from predictor.calls import OpenCall
 
 
 @final
-class Messages:
+class CallMessages:
     """What travels on one call, on the running event loop.
 
     Args:
@@ -30,7 +30,7 @@ class Messages:
     def __init__(
         self,
         context: Context,
-        handover: Handover,
+        handover: LoopBridge,
         sendable: Callable[[bytes], bytes],
         admit: Callable[[], None] = lambda: None,
     ) -> None:

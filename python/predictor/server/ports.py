@@ -15,7 +15,7 @@ from predictor.server.settings import ServerSettings
 
 @final
 @dataclass(frozen=True, slots=True)
-class Ports:
+class ListenAddresses:
     """Where a server listens."""
 
     calls: int
@@ -41,16 +41,18 @@ class Ports:
         return {name: place for name, place in told.items() if place is not None}
 
 
-def ports_of(settings: ServerSettings, calls: int, admin: int | None, metrics: int | None) -> Ports:
+def ports_of(settings: ServerSettings, calls: int, admin: int | None, metrics: int | None) -> ListenAddresses:
     """The ports that were claimed, and the sockets in their place."""
-    return Ports(calls, admin, metrics, socket=_path(settings.listen), admin_socket=_path(settings.admin_listen))
+    return ListenAddresses(
+        calls, admin, metrics, socket=_path(settings.listen), admin_socket=_path(settings.admin_listen)
+    )
 
 
 def _path(address: Listening | None) -> Path | None:
     return address.path if isinstance(address, SocketAddress) else None
 
 
-def announce(ports: Ports) -> None:
+def announce(ports: ListenAddresses) -> None:
     """Say that the server answers, and where."""
     line = {"ready": True, **ports.told(), "pid": os.getpid(), "version": version("quantra")}
     sys.stdout.write(json.dumps(line) + "\n")

@@ -12,7 +12,7 @@ from predictor.errors import ConfigurationError, InternalError
 from predictor.pem import read_bytes
 from predictor.server import certificates
 from predictor.server.certificates import Certificates
-from predictor.server.guard import Guard
+from predictor.server.guard import TokenGuard
 from predictor.server.settings import ServerSettings
 from predictor.server.tokens import NONE, Role, Token, Tokens
 
@@ -30,7 +30,7 @@ _log = logging.getLogger(__name__)
 
 
 @final
-class Followed(Generic[ValueT]):
+class WatchedFile(Generic[ValueT]):
     """What files say, as long as they say something that can be used: else what they said before.
 
     Args:
@@ -66,7 +66,7 @@ class Followed(Generic[ValueT]):
 
 
 @final
-class Rotation:
+class CredentialRotation:
     """The certificates and tokens of one server.
 
     Args:
@@ -78,12 +78,12 @@ class Rotation:
 
     def __init__(self, settings: ServerSettings) -> None:
         files, file, own = settings.tls, settings.token_file, settings.token
-        self._tls = None if files is None else Followed("certificates", partial(Certificates.read, files))
-        self._tokens: Followed[Tokens] | None = None
+        self._tls = None if files is None else WatchedFile("certificates", partial(Certificates.read, files))
+        self._tokens: WatchedFile[Tokens] | None = None
         if file is not None or own:
-            self._tokens = Followed("tokens", lambda _: read_tokens(file, own))
+            self._tokens = WatchedFile("tokens", lambda _: read_tokens(file, own))
         self._private = tuple(path for path in (file, None if files is None else files.key) if path is not None)
-        self.guard = Guard(None if self._tokens is None else self._tokens.value)
+        self.guard = TokenGuard(None if self._tokens is None else self._tokens.value)
 
     def credentials(self) -> "grpc.ServerCredentials | None":
         """What a port takes, each one of its own; None: without TLS."""

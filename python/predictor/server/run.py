@@ -10,7 +10,7 @@ from predictor.server.host import Host, one_line
 from predictor.server.logs import LogSettings
 from predictor.server.ports import announce
 from predictor.server.settings import ServerSettings
-from predictor.server.stopping import Stopping, end_with_parent, stop_signals
+from predictor.server.stopping import ShutdownSignal, end_with_parent, stop_signals
 from predictor.server.tuning import run, tuned
 
 _log = logging.getLogger(__name__)
@@ -51,7 +51,7 @@ async def _supervise(settings: ServerSettings, log: LogSettings | None) -> bool:
 
 async def _serve_alone(settings: ServerSettings) -> bool:
     """Whether the process itself shall end: models are still being loaded, or nobody is left to wait for it."""
-    host, stopping = Host(settings), Stopping()
+    host, stopping = Host(settings), ShutdownSignal()
     with stop_signals(stopping, parent_watch=settings.parent_watch):
         try:
             if settings.parent_watch:

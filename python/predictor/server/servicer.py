@@ -25,12 +25,12 @@ from predictor.errors import (
 )
 from predictor.instance import Deadline
 from predictor.memory import error_of
-from predictor.server.admission import Admission, Arrivals, Context, Peer
-from predictor.server.guard import Guard
-from predictor.server.handover import Handover
-from predictor.server.messages import Messages
+from predictor.server.admission import Admission, Context, IncomingRequests, PeerConnection
+from predictor.server.guard import TokenGuard
+from predictor.server.handover import LoopBridge
+from predictor.server.messages import CallMessages
 from predictor.server.settings import ServerLimits
-from predictor.server.watching import WatchedCall, Watching
+from predictor.server.watching import CallObservers, ObservedCall
 from predictor.wire import errors
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ STATUS_CODES = {status: grpc.StatusCode[status.value] for status in Status}
 
 @final
 @dataclass(frozen=True, slots=True)
-class Offer:
+class ServiceEndpoint:
     """A service on one address, or those of its methods that are answered there."""
 
     service: "ServiceDescriptor"
@@ -71,20 +71,20 @@ _LOADING: Final = {
 _CHANGING: Final = frozenset({"RepositoryIndex", "RepositoryModelLoad", "RepositoryModelUnload"})
 
 CALLS: Final = (
-    Offer.whole(PREDICTION),
-    Offer.whole(INFERENCE, _LOADING),
+    ServiceEndpoint.whole(PREDICTION),
+    ServiceEndpoint.whole(INFERENCE, _LOADING),
 )
 """What everybody may ask."""
 CHANGES: Final = (
-    Offer.whole(ADMIN),
-    Offer(INFERENCE, _CHANGING | _LOADING.keys(), _LOADING),
+    ServiceEndpoint.whole(ADMIN),
+    ServiceEndpoint(INFERENCE, _CHANGING | _LOADING.keys(), _LOADING),
 )
 """What changes models."""
 
 _log = logging.getLogger(__name__)
 
 
-class Calls(Protocol):
+class CallHandler(Protocol):
     """What answers; see predictor.calls."""
 
     def call(self, name: str, request: bytes, deadline: Deadline) -> "Future[bytes]":
@@ -113,7 +113,7 @@ async def refuse(context: Context, error: QuantraError) -> Never:
     )
 
 
-async def _fail(call: WatchedCall, context: Context, error: QuantraError) -> Never:
+async def _fail(call: ObservedCall, context: Context, error: QuantraError) -> Never:
     """End a call that was let in, or was not, as this error."""
     call.end(error)
     await refuse(context, error)
@@ -134,11 +134,11 @@ class Servicer:
 
     def __init__(
         self,
-        offer: Offer,
-        guard: Guard,
-        watching: Watching,
+        offer: ServiceEndpoint,
+        guard: TokenGuard,
+        watching: CallObservers,
         admission: Admission,
-        arrivals: Arrivals,
+        arrivals: IncomingRequests,
         limits: ServerLimits,
     ) -> None:
         self._offer = offer
@@ -147,10 +147,10 @@ class Servicer:
         self._admission = admission
         self._arrivals = arrivals
         self._limits = limits
-        self._handover = Handover()
-        self._calls: Calls | None = None
+        self._handover = LoopBridge()
+        self._calls: CallHandler | None = None
 
-    def serve(self, calls: Calls) -> None:
+    def serve(self, calls: CallHandler) -> None:
         """Answer from now on."""
         self._calls = calls
 
@@ -176,7 +176,7 @@ class Servicer:
     def _guarded(
         self,
         name: str,
-        work: Callable[[str, Calls, Context, Peer, Deadline], Awaitable[Any]],
+        work: Callable[[str, CallHandler, Context, PeerConnection, Deadline], Awaitable[Any]],
         *,
         is_stream: bool = False,
     ) -> Any:
@@ -211,19 +211,25 @@ class Servicer:
             raise UnavailableError("the models are still being loaded (loading); ask again in a moment")
         return self._offer.while_loading[name]
 
-    async def _unary(self, name: str, calls: Calls, context: Context, peer: Peer, deadline: Deadline) -> bytes:
+    async def _unary(
+        self, name: str, calls: CallHandler, context: Context, peer: PeerConnection, deadline: Deadline
+    ) -> bytes:
         body = await self._arrivals.request(context, peer)
         return self._sendable(await self._handover.result(calls.call(name, body, deadline)))
 
-    async def _stream(self, name: str, calls: Calls, context: Context, peer: Peer, deadline: Deadline) -> None:
+    async def _stream(
+        self, name: str, calls: CallHandler, context: Context, peer: PeerConnection, deadline: Deadline
+    ) -> None:
         body = await self._arrivals.request(context, peer)
-        messages = Messages(context, self._handover, self._sendable)
+        messages = CallMessages(context, self._handover, self._sendable)
         await messages.answer(calls.open(name, deadline, messages.emit, self._limits.send_bytes), body)
 
-    async def _converse(self, name: str, calls: Calls, context: Context, _peer: Peer, deadline: Deadline) -> None:
+    async def _converse(
+        self, name: str, calls: CallHandler, context: Context, _peer: PeerConnection, deadline: Deadline
+    ) -> None:
         headers = context.invocation_metadata() or ()
         admit = partial(self._guard.check, name, headers)  # a token may be taken away while the stream goes on
-        messages = Messages(context, self._handover, self._sendable, admit)
+        messages = CallMessages(context, self._handover, self._sendable, admit)
         await messages.converse(calls.open(name, deadline, messages.emit, self._limits.send_bytes))
 
     def _sendable(self, answer: bytes) -> bytes:

@@ -19,7 +19,7 @@ _log = logging.getLogger(__name__)
 
 
 @final
-class Stopping:
+class ShutdownSignal:
     """Whether the server shall end, on the running event loop; any thread may say so."""
 
     def __init__(self) -> None:
@@ -64,7 +64,7 @@ class Stopping:
 
 
 @contextmanager
-def stop_signals(stopping: Stopping, *, parent_watch: bool = False) -> Generator[None]:
+def stop_signals(stopping: ShutdownSignal, *, parent_watch: bool = False) -> Generator[None]:
     """SIGTERM and SIGINT ask the server to end within the block; works also where event loops know no signals.
 
     Args:
@@ -86,7 +86,7 @@ def stop_signals(stopping: Stopping, *, parent_watch: bool = False) -> Generator
             signal.signal(number, signal.SIG_DFL if handler is None else handler)  # None: not one of Python's
 
 
-def end_with_parent(stopping: Stopping, descriptor: int = STDIN) -> None:
+def end_with_parent(stopping: ShutdownSignal, descriptor: int = STDIN) -> None:
     """End the server when standard input ends, which it does with whoever holds its other end, however that dies.
 
     Raises:

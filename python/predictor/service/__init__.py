@@ -15,21 +15,21 @@ interpreter hold each other up.
 """
 
 from predictor.observation import Observation, Observer
-from predictor.service.explanations import AskedGlobalQuery, AskedQuery
-from predictor.service.lanes import Asked, TurnLane
-from predictor.service.served import Served
+from predictor.service.explanations import ExplanationRequest, GlobalExplanationRequest
+from predictor.service.lanes import ExplanationWorker, PredictionRequest
+from predictor.service.served import ModelWorkers
 from predictor.service.service import PredictionService
-from predictor.service.waiting import Item, WorkQueue
+from predictor.service.waiting import QueuedRequest, RequestQueue
 
 __all__ = [
-    "Asked",
-    "AskedGlobalQuery",
-    "AskedQuery",
-    "Item",
+    "ExplanationRequest",
+    "ExplanationWorker",
+    "GlobalExplanationRequest",
+    "ModelWorkers",
     "Observation",
     "Observer",
+    "PredictionRequest",
     "PredictionService",
-    "Served",
-    "TurnLane",
-    "WorkQueue",
+    "QueuedRequest",
+    "RequestQueue",
 ]

@@ -10,7 +10,7 @@ from typing import Final, Protocol, final
 from predictor.forecast import Explanation
 from predictor.global_importance import GlobalImportance, GlobalQuery
 from predictor.instance import NEVER, Cancellation, Query
-from predictor.model import Answering, explain_each
+from predictor.model import Predictor, explain_each
 from predictor.service.lanes import rows_of
 
 MOST_REPORTS: Final = 100
@@ -20,7 +20,7 @@ Report = Callable[[GlobalImportance], None]
 """Takes what is known after some of the instances; called on the explaining thread."""
 
 
-class AskedQuery(Protocol):
+class ExplanationRequest(Protocol):
     """A query, which may be read only when its turn comes."""
 
     @property
@@ -38,7 +38,7 @@ class AskedQuery(Protocol):
         ...
 
 
-class AskedGlobalQuery(Protocol):
+class GlobalExplanationRequest(Protocol):
     """A question about many instances, which may be read only when its turn comes."""
 
     @property
@@ -61,8 +61,8 @@ class AskedGlobalQuery(Protocol):
 class SingleExplanation:
     """One query to one model."""
 
-    model: Answering
-    asked: AskedQuery
+    model: Predictor
+    asked: ExplanationRequest
     asked_s: float = field(default_factory=time.perf_counter)
 
     @property
@@ -97,12 +97,12 @@ class GlobalExplanation:
             which is the answer.
     """
 
-    def __init__(self, model: Answering, asked: AskedGlobalQuery, report: Report) -> None:
+    def __init__(self, model: Predictor, asked: GlobalExplanationRequest, report: Report) -> None:
         self.rows, self.size = asked.rows, asked.size
         self._model = model
-        self._asked: AskedGlobalQuery | None = asked
+        self._asked: GlobalExplanationRequest | None = asked
         self._report = report
-        self._turn = _Turn()
+        self._turn = _StepDeadline()
         self._steps: Iterator[GlobalImportance] = iter(())
 
     def step(self, now: datetime, deadline: Cancellation) -> GlobalImportance | None:
@@ -120,7 +120,7 @@ class GlobalExplanation:
 
 
 @final
-class _Turn:
+class _StepDeadline:
     """The deadline of the present step."""
 
     def __init__(self) -> None:
@@ -133,7 +133,7 @@ class _Turn:
 
 @final
 @dataclass(frozen=True, slots=True)
-class GivenQuery:
+class DecodedQuery:
     """A query of the same process."""
 
     given: Query
@@ -155,7 +155,7 @@ class GivenQuery:
 
 @final
 @dataclass(frozen=True, slots=True)
-class GivenGlobalQuery:
+class DecodedGlobalQuery:
     """A question of the same process."""
 
     given: GlobalQuery
@@ -167,7 +167,7 @@ class GivenGlobalQuery:
 
     @property
     def size(self) -> int:
-        """None, as with `GivenQuery`."""
+        """None, as with `DecodedQuery`."""
         return 0
 
     def query(self) -> GlobalQuery:

@@ -17,9 +17,9 @@ from predictor.errors import QuantraError
 from predictor.forecast import Outcome
 from predictor.inference import is_plain_thread
 from predictor.instance import Cancellation, Deadline, ReadInstance, no_older
-from predictor.model import Answering
+from predictor.model import Predictor
 from predictor.service.observing import StageTimes
-from predictor.service.waiting import Item, Line, WorkQueue
+from predictor.service.waiting import ModelQueue, QueuedRequest, RequestQueue
 
 ResultT_co = TypeVar("ResultT_co", covariant=True)
 
@@ -31,7 +31,7 @@ def now() -> datetime:
     return datetime.now(UTC)
 
 
-class Asked(Protocol):
+class PredictionRequest(Protocol):
     """Instances to forecast, which may be read only when their turn comes."""
 
     @property
@@ -56,7 +56,7 @@ def rows_of(instances: Iterable[ReadInstance]) -> int:
 
 @final
 @dataclass(frozen=True, slots=True)
-class Given:
+class DecodedInstances:
     """Instances of the same process."""
 
     given: Sequence[ReadInstance]
@@ -76,13 +76,13 @@ class Given:
         return self.given
 
 
-Prediction = Item[Asked, tuple[Outcome, ...]]
+Prediction = QueuedRequest[PredictionRequest, tuple[Outcome, ...]]
 Read = tuple[Prediction, Sequence[ReadInstance]]
 """A call and its instances."""
 
 
 @final
-class LateThread:
+class LazyThread:
     """A thread that is made when it begins: since Python 3.13, one made before a fork cannot begin after it."""
 
     def __init__(self, run: Callable[[], None], name: str) -> None:
@@ -100,7 +100,7 @@ class LateThread:
 
 
 @final
-class PredictionLane:
+class ModelWorker:
     """One thread that answers what waits for one model: all of it together, as it piled up, without waiting for more.
 
     It begins with the first call that waits, and ends once its line in the queue is closed and empty.
@@ -108,22 +108,22 @@ class PredictionLane:
 
     def __init__(
         self,
-        model: Answering,
-        queue: WorkQueue,
+        model: Predictor,
+        queue: RequestQueue,
         clock: Callable[[], datetime],
         *,
         most_rows: int,
         max_age_sessions: int | None = None,
     ) -> None:
         self._model = model
-        self._queue, self._line = queue, Line()
+        self._queue, self._line = queue, ModelQueue()
         self._clock = clock
         self._most_rows = most_rows
         self._max_age_sessions = max_age_sessions
-        self._thread = LateThread(self._run, f"predict-{model.identity.name}")
+        self._thread = LazyThread(self._run, f"predict-{model.identity.name}")
 
     def put(self, item: Prediction) -> None:
-        """Let a call wait for this model; raises as `WorkQueue.put`."""
+        """Let a call wait for this model; raises as `RequestQueue.put`."""
         self._note(item)
         self._queue.put(self._line, item)
         self._thread.begin()
@@ -132,7 +132,7 @@ class PredictionLane:
         """Answer a call in the caller's own thread; False, and nothing done, where others wait or are being answered.
 
         Two threads that hand one call over take as long as a small network's forward. What the caller set for its
-        own thread, such as `np.errstate`, does not reach the model; raises as `WorkQueue.begin_alone`.
+        own thread, such as `np.errstate`, does not reach the model; raises as `RequestQueue.begin_alone`.
         """
         if not (is_plain_thread() and self._queue.begin_alone(self._line, item)):
             return False
@@ -187,7 +187,7 @@ class PredictionLane:
         times = StageTimes(read[0][0].asked_at_s, begun_s, time.perf_counter())
         _note_times([item for item, _ in read], times)
         everything = [self._bounded(instance) for _, instances in read for instance in instances]
-        deadline = AnyWanted([item.deadline for item, _ in read])
+        deadline = SharedDeadline([item.deadline for item, _ in read])
         batch = self._model.prepare_batch(everything, self._clock(), deadline)
         times.prepared_s = time.perf_counter()
         wanted = [(item, places) for item, places in _places(read) if item.is_wanted()]
@@ -238,7 +238,7 @@ def _set_outcomes(wanted: Sequence[tuple[Prediction, range]], outcomes: Sequence
 
 
 @final
-class AnyWanted:
+class SharedDeadline:
     """The deadline of work for several calls: it goes on as long as anybody waits for its own part."""
 
     def __init__(self, deadlines: Sequence[Deadline]) -> None:
@@ -252,7 +252,7 @@ class AnyWanted:
                 deadline.check()
 
 
-class Work(Protocol[ResultT_co]):
+class SteppedJob(Protocol[ResultT_co]):
     """Something that is worked on in turns with others."""
 
     @property
@@ -271,7 +271,7 @@ class Work(Protocol[ResultT_co]):
 
 
 @final
-class TurnLane:
+class ExplanationWorker:
     """One thread that works for all lines of a queue in turn, a step at a time. It begins with the first call.
 
     Args:
@@ -284,7 +284,7 @@ class TurnLane:
     def __init__(
         self,
         name: str,
-        queue: WorkQueue,
+        queue: RequestQueue,
         *,
         clock: Callable[[], datetime] = now,
         deadline_of: Callable[[Deadline], Cancellation] = lambda deadline: deadline,
@@ -292,10 +292,10 @@ class TurnLane:
         self._queue = queue
         self._clock = clock
         self._deadline_of = deadline_of
-        self._thread = LateThread(self._run, name)
+        self._thread = LazyThread(self._run, name)
 
-    def put(self, line: str, item: Item[Any, Any]) -> None:
-        """Let a call wait for its turn among those of its line; raises as `WorkQueue.put`."""
+    def put(self, line: str, item: QueuedRequest[Any, Any]) -> None:
+        """Let a call wait for its turn among those of its line; raises as `RequestQueue.put`."""
         self._queue.put(line, item)
         self._thread.begin()
 
@@ -307,7 +307,7 @@ class TurnLane:
                 self._queue.put_back(item)
             del item  # a lane that waits holds on to no request
 
-    def _is_done(self, item: Item[Any, Any]) -> bool:
+    def _is_done(self, item: QueuedRequest[Any, Any]) -> bool:
         """Whether the item has its answer after another step."""
         if item.record is not None:
             item.record.begin()

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final, final
 
-from predictor.errors import Answer, CallCancelledError, InternalError, QuantraError, answer_of
+from predictor.errors import CallCancelledError, ErrorStatus, InternalError, QuantraError, answer_of
 from predictor.observation import OK, Observation, Observer
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ class StageTimes:
 
 
 @final
-class Record:
+class RequestRecord:
     """One request on its way. It is told once, when `told` hears of its answer, and not at all if it reached no model.
 
     Args:
@@ -110,7 +110,7 @@ class Record:
         )
 
 
-def _error(answer: "Future[Any]") -> Answer | None:
+def _error(answer: "Future[Any]") -> ErrorStatus | None:
     """How the error looks from outside; None if there is none."""
     if answer.cancelled():
         return answer_of(CallCancelledError(""))

@@ -7,23 +7,23 @@ from typing import final
 
 from predictor.catalog import ModelInfo
 from predictor.errors import ArtifactError, ConfigurationError
-from predictor.model import Answering
-from predictor.registry import FolderState, ModelsFolder, Registry, Watch
-from predictor.service.lanes import PredictionLane
+from predictor.model import Predictor
+from predictor.registry import FolderState, FolderWatcher, ModelsFolder, Registry
+from predictor.service.lanes import ModelWorker
 
 
 @final
 @dataclass(frozen=True, slots=True, eq=False)
-class Served:
+class ModelWorkers:
     """The models of one moment, and the lane of each: replaced as a whole, never changed."""
 
     registry: Registry
-    lanes: Mapping[Answering, PredictionLane]
+    lanes: Mapping[Predictor, ModelWorker]
     """By the model itself; models are equal only to themselves."""
     seen: FolderState | None = None
     """What their folder looked like to whoever follows it; None if nobody does."""
 
-    def lane(self, reference: str) -> PredictionLane:
+    def lane(self, reference: str) -> ModelWorker:
         """The lane of the model that this reference means; raises as `Registry.find`."""
         return self.lanes[self.registry.find(reference)]
 
@@ -44,9 +44,9 @@ class ServedModels:
     def __init__(
         self,
         registry: Registry,
-        lane_of: Callable[[Answering], PredictionLane],
+        lane_of: Callable[[Predictor], ModelWorker],
         folder: ModelsFolder | None = None,
-        watch: Watch | None = None,
+        watch: FolderWatcher | None = None,
     ) -> None:
         self._lane_of = lane_of
         self._folder = folder
@@ -55,7 +55,7 @@ class ServedModels:
         self._now = self._served(registry, {})
 
     @property
-    def now(self) -> Served:
+    def now(self) -> ModelWorkers:
         """What is served at this moment."""
         return self._now
 
@@ -83,7 +83,7 @@ class ServedModels:
         with self._changing:
             self._serve(self._source().reload(self._now.registry, reference))
 
-    def restore(self, served: Served) -> None:
+    def restore(self, served: ModelWorkers) -> None:
         """Serve what was served at an earlier moment; what the folder has had since comes with the next refresh."""
         with self._changing:
             if self._watch is not None and served.seen is not None:
@@ -110,10 +110,10 @@ class ServedModels:
             if model not in self._now.lanes:
                 lane.close()
 
-    def _served(self, registry: Registry, lanes: Mapping[Answering, PredictionLane]) -> Served:
+    def _served(self, registry: Registry, lanes: Mapping[Predictor, ModelWorker]) -> ModelWorkers:
         models = [model for line in registry.lines.values() for model in line.versions.values()]
         seen = None if self._watch is None else self._watch.seen
-        return Served(registry, {model: lanes.get(model) or self._lane_of(model) for model in models}, seen)
+        return ModelWorkers(registry, {model: lanes.get(model) or self._lane_of(model) for model in models}, seen)
 
     def _source(self) -> ModelsFolder:
         if self._folder is None:

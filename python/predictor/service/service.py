@@ -16,23 +16,23 @@ from predictor.global_importance import GlobalImportance, GlobalQuery
 from predictor.inference import choose_device, use_threads
 from predictor.instance import Deadline, Query, ReadInstance
 from predictor.limits import ServiceLimits
-from predictor.model import Answering
+from predictor.model import Predictor
 from predictor.observation import Observer
-from predictor.registry import Lock, ModelsFolder, Registry, Runtime, Watch
+from predictor.registry import FolderWatcher, ModelsFolder, Registry, Runtime, VersionLock
 from predictor.service.explanations import (
-    AskedGlobalQuery,
-    AskedQuery,
-    GivenGlobalQuery,
-    GivenQuery,
+    DecodedGlobalQuery,
+    DecodedQuery,
+    ExplanationRequest,
     GlobalExplanation,
+    GlobalExplanationRequest,
     Report,
     SingleExplanation,
 )
-from predictor.service.lanes import Asked, Given, Prediction, PredictionLane, TurnLane, now
-from predictor.service.observing import Record
+from predictor.service.lanes import DecodedInstances, ExplanationWorker, ModelWorker, Prediction, PredictionRequest, now
+from predictor.service.observing import RequestRecord
 from predictor.service.served import ServedModels
-from predictor.service.traffic import Limited, Traffic, Yielding
-from predictor.service.waiting import Item, LineClosedError, Sized, WorkQueue
+from predictor.service.traffic import BoundedDeadline, PredictionActivity, PreemptibleDeadline
+from predictor.service.waiting import ModelQueueClosedError, QueuedRequest, RequestQueue, SizedRequest
 
 ResultT = TypeVar("ResultT")
 
@@ -60,22 +60,22 @@ class PredictionService:
         most_rows: int = 256,
         max_age_sessions: int | None = None,
         folder: ModelsFolder | None = None,
-        watch: Watch | None = None,
+        watch: FolderWatcher | None = None,
         observer: Observer | None = None,
     ) -> None:
         limits = limits or ServiceLimits()
         self._observer = observer
         self._clock = clock
         self._most_rows, self._max_age_sessions = most_rows, max_age_sessions
-        self._traffic = Traffic()
-        self._predictions = WorkQueue(limits.predictions)
-        self._explanations = WorkQueue(limits.explanations)
+        self._traffic = PredictionActivity()
+        self._predictions = RequestQueue(limits.predictions)
+        self._explanations = RequestQueue(limits.explanations)
         traffic, longest_s = self._traffic, limits.explanation_s
-        self._explaining = TurnLane(
+        self._explaining = ExplanationWorker(
             "explain",
             self._explanations,
             clock=self._clock,
-            deadline_of=lambda deadline: Yielding(Limited(deadline, longest_s), traffic),
+            deadline_of=lambda deadline: PreemptibleDeadline(BoundedDeadline(deadline, longest_s), traffic),
         )
         self.served = ServedModels(registry, self._lane, folder, watch)
         # Whoever forgets to close: a process that ends in the midst of a forward would crash.
@@ -112,8 +112,8 @@ class PredictionService:
         if threads is not None:
             use_threads(threads)
         runtime = Runtime(choose_device(device), max_batch_rows)
-        folder = ModelsFolder(models, runtime, None if lock is None else Lock.read(lock))
-        watch = Watch(folder)
+        folder = ModelsFolder(models, runtime, None if lock is None else VersionLock.read(lock))
+        watch = FolderWatcher(folder)
         return cls(
             folder.open(),
             limits=limits,
@@ -158,7 +158,12 @@ class PredictionService:
         return registry.info(registry.find(reference))
 
     def predict(
-        self, reference: str, asked: Asked | Sequence[ReadInstance], deadline: Deadline, *, here: bool = False
+        self,
+        reference: str,
+        asked: PredictionRequest | Sequence[ReadInstance],
+        deadline: Deadline,
+        *,
+        here: bool = False,
     ) -> Future[tuple[Outcome, ...]]:
         """Forecast each instance, in order; a bad one, or one that could not be read, is answered with its error.
 
@@ -173,8 +178,8 @@ class PredictionService:
         Raises:
             ModelNotFoundError, VersionNotFoundError, QueueFullError, UnavailableError: at once.
         """
-        given = Given(asked) if isinstance(asked, Sequence) else asked
-        item: Prediction = Item(given, deadline, record=self._record("Predict", given, deadline))
+        given = DecodedInstances(asked) if isinstance(asked, Sequence) else asked
+        item: Prediction = QueuedRequest(given, deadline, record=self._record("Predict", given, deadline))
         traffic = self._traffic  # not the service itself: whoever lets go of it while calls wait must not keep it
         traffic.begin()
         item.answer.add_done_callback(lambda _: traffic.end())
@@ -192,21 +197,23 @@ class PredictionService:
         """
         return self.predict(reference, instances, deadline, here=True).result()
 
-    def explain(self, reference: str, asked: AskedQuery | Query, deadline: Deadline) -> Future[Explanation]:
+    def explain(self, reference: str, asked: ExplanationRequest | Query, deadline: Deadline) -> Future[Explanation]:
         """Explain one forecast.
 
         Raises:
             ModelNotFoundError, VersionNotFoundError, QueueFullError, UnavailableError: at once.
         """
         model = self.served.now.registry.find(reference)
-        query = GivenQuery(asked) if isinstance(asked, Query) else asked
+        query = DecodedQuery(asked) if isinstance(asked, Query) else asked
         record = self._record("Explain", query, deadline)
-        item: Item[SingleExplanation, Explanation] = Item(SingleExplanation(model, query), deadline, record=record)
+        item: QueuedRequest[SingleExplanation, Explanation] = QueuedRequest(
+            SingleExplanation(model, query), deadline, record=record
+        )
         self._put_explanation(model, item)
         return item.answer
 
     def explain_global(
-        self, reference: str, asked: AskedGlobalQuery | GlobalQuery, report: Report, deadline: Deadline
+        self, reference: str, asked: GlobalExplanationRequest | GlobalQuery, report: Report, deadline: Deadline
     ) -> Future[GlobalImportance]:
         """Explain many instances, one at a time, so that other explanations come in between.
 
@@ -220,9 +227,9 @@ class PredictionService:
             ModelNotFoundError, VersionNotFoundError, QueueFullError, UnavailableError: at once.
         """
         model = self.served.now.registry.find(reference)
-        query = GivenGlobalQuery(asked) if isinstance(asked, GlobalQuery) else asked
+        query = DecodedGlobalQuery(asked) if isinstance(asked, GlobalQuery) else asked
         work, record = GlobalExplanation(model, query, report), self._record("ExplainGlobal", query, deadline)
-        item: Item[GlobalExplanation, GlobalImportance] = Item(work, deadline, record=record)
+        item: QueuedRequest[GlobalExplanation, GlobalImportance] = QueuedRequest(work, deadline, record=record)
         self._put_explanation(model, item)
         return item.answer
 
@@ -238,10 +245,10 @@ class PredictionService:
     ) -> None:
         self.close()
 
-    def _record(self, method: str, asked: Sized, deadline: Deadline) -> Record | None:
+    def _record(self, method: str, asked: SizedRequest, deadline: Deadline) -> RequestRecord | None:
         """For a request that somebody observes."""
         observers = [one for one in (self._observer, deadline.observer) if one is not None]
-        return Record(method, asked.rows, observers) if observers else None
+        return RequestRecord(method, asked.rows, observers) if observers else None
 
     def _is_answered_alone(self, reference: str, item: Prediction) -> bool:
         try:
@@ -254,14 +261,14 @@ class PredictionService:
         while True:
             try:
                 self.served.now.lane(reference).put(item)
-            except LineClosedError:  # the model was replaced between these two steps: ask its successor
+            except ModelQueueClosedError:  # the model was replaced between these two steps: ask its successor
                 continue
             except QuantraError as error:
                 item.answer.set_exception(error)  # whoever observes hears of it
                 raise
             return
 
-    def _put_explanation(self, model: Answering, item: Item[Any, Any]) -> None:
+    def _put_explanation(self, model: Predictor, item: QueuedRequest[Any, Any]) -> None:
         if item.record is not None:
             item.record.reached(model.identity.name, model.identity.version)
         try:
@@ -270,8 +277,8 @@ class PredictionService:
             item.answer.set_exception(error)
             raise
 
-    def _lane(self, model: Answering) -> PredictionLane:
-        return PredictionLane(
+    def _lane(self, model: Predictor) -> ModelWorker:
+        return ModelWorker(
             model,
             self._predictions,
             self._clock,
@@ -287,7 +294,7 @@ def done(value: ResultT) -> Future[ResultT]:
     return answered
 
 
-def _close_queues(*queues: WorkQueue) -> None:
+def _close_queues(*queues: RequestQueue) -> None:
     """Accept no more, and wait until everything is answered."""
     for queue in queues:
         queue.close()
@@ -295,7 +302,7 @@ def _close_queues(*queues: WorkQueue) -> None:
         queue.join()
 
 
-def _end_queues(*queues: WorkQueue) -> None:
+def _end_queues(*queues: RequestQueue) -> None:
     """As `_close_queues`, but a thread that answers may run this, too, and would wait for itself."""
     for queue in queues:
         queue.close()

@@ -19,7 +19,7 @@ LONGEST_PAUSE_S: Final = 0.2
 
 
 @final
-class Traffic:
+class PredictionActivity:
     """How many predictions are under way and when the last one ended, so that other work can pause meanwhile."""
 
     def __init__(
@@ -52,10 +52,10 @@ class Traffic:
 
 
 @final
-class Yielding:
+class PreemptibleDeadline:
     """A deadline at which predictions pass first."""
 
-    def __init__(self, deadline: Cancellation, traffic: Traffic) -> None:
+    def __init__(self, deadline: Cancellation, traffic: PredictionActivity) -> None:
         self._deadline = deadline
         self._traffic = traffic
 
@@ -66,7 +66,7 @@ class Yielding:
 
 
 @final
-class Limited:
+class BoundedDeadline:
     """A deadline, and a time limit of the server's own that counts from now."""
 
     def __init__(self, deadline: Cancellation, longest_s: float) -> None:

@@ -1,6 +1,7 @@
 """What waits for its answer: one queue for all models, bounded in calls, rows and bytes.
 
-`Waiting` is the policy alone: who comes next, who is dropped, who is refused. `WorkQueue` lets threads use it.
+`QueuedRequests` is the policy alone: who comes next, who is dropped, who is refused. `RequestQueue` lets threads use
+it.
 """
 
 import os
@@ -16,10 +17,10 @@ from weakref import WeakSet
 from predictor.errors import QuantraError, QueueFullError, UnavailableError
 from predictor.instance import Deadline
 from predictor.limits import QueueLimits
-from predictor.service.observing import Record
+from predictor.service.observing import RequestRecord
 
 
-class Sized(Protocol):
+class SizedRequest(Protocol):
     """What is asked, whatever it is."""
 
     @property
@@ -33,20 +34,20 @@ class Sized(Protocol):
         ...
 
 
-AskedT = TypeVar("AskedT", bound=Sized)
+AskedT = TypeVar("AskedT", bound=SizedRequest)
 AnswerT = TypeVar("AnswerT")
 
 
 @final
 @dataclass(frozen=True, slots=True, eq=False)
-class Item(Generic[AskedT, AnswerT]):
+class QueuedRequest(Generic[AskedT, AnswerT]):
     """One call that waits, or is being worked on. Each is itself alone: two with the same content are not equal."""
 
     asked: AskedT
     deadline: Deadline
     answer: "Future[AnswerT]" = field(default_factory=Future)
     asked_at_s: float = field(default_factory=time.perf_counter)
-    record: Record | None = None
+    record: RequestRecord | None = None
     """What is noted of it; None = nobody observes."""
 
     def __post_init__(self) -> None:
@@ -68,11 +69,11 @@ class Item(Generic[AskedT, AnswerT]):
         return True
 
 
-AnyItem = Item[Any, Any]
+AnyItem = QueuedRequest[Any, Any]
 
 
 @final
-class Line:
+class ModelQueue:
     """Those who wait for the same, where a thread of their own takes them. Only its queue changes it."""
 
     def __init__(self) -> None:
@@ -82,7 +83,7 @@ class Line:
 
 
 @final
-class Waiting:
+class QueuedRequests:
     """Items in lines, first come first served within each. Not safe for threads.
 
     Args:
@@ -196,31 +197,31 @@ class Waiting:
         return None
 
 
-class LineClosedError(Exception):
+class ModelQueueClosedError(Exception):
     """The line takes no more; its model was replaced meanwhile."""
 
 
 @final
-class WorkQueue:
-    """`Waiting` for many threads: whoever takes sleeps until something comes.
+class RequestQueue:
+    """`QueuedRequests` for many threads: whoever takes sleeps until something comes.
 
-    A line that has a thread of its own is a `Line`; all others are names, and one thread takes from them in turn. A
-    process that was forked from one whose queue was used lacks these threads, and is refused.
+    A line that has a thread of its own is a `ModelQueue`; all others are names, and one thread takes from them in
+    turn. A process that was forked from one whose queue was used lacks these threads, and is refused.
 
     Args:
-        limits: as for `Waiting`.
+        limits: as for `QueuedRequests`.
     """
 
     def __init__(self, limits: QueueLimits) -> None:
-        self._waiting = Waiting(limits)
+        self._waiting = QueuedRequests(limits)
         self._lock = threading.Lock()
         self._idle = threading.Condition(self._lock)
         self._bell: SimpleQueue[None] = SimpleQueue()
-        self._lines: WeakSet[Line] = WeakSet()
+        self._lines: WeakSet[ModelQueue] = WeakSet()
         self._is_closed = False
         self._process: int | None = None
 
-    def put(self, line: Line | str, item: AnyItem) -> None:
+    def put(self, line: ModelQueue | str, item: AnyItem) -> None:
         """Let an item wait; one that is cancelled leaves at once.
 
         Raises:
@@ -239,7 +240,7 @@ class WorkQueue:
         for late in dropped:
             late.begin()
 
-    def begin_alone(self, line: Line, item: AnyItem) -> bool:
+    def begin_alone(self, line: ModelQueue, item: AnyItem) -> bool:
         """Let the caller's own thread work on an item; False where others wait or are worked on, and it has to wait.
 
         Whoever is let in releases the item when it has its answer.
@@ -251,7 +252,7 @@ class WorkQueue:
         with self._lock:
             return not (self._is_closed or line.is_closed) and self._waiting.hold(line, item)
 
-    def take(self, line: Line, most_rows: int) -> list[AnyItem]:
+    def take(self, line: ModelQueue, most_rows: int) -> list[AnyItem]:
         """Wait for the next items of a line that somebody wants; none once it is closed and nothing waits."""
         while True:
             line.bell.get()
@@ -290,7 +291,7 @@ class WorkQueue:
             if not self._waiting.held[0]:
                 self._idle.notify_all()
 
-    def close_line(self, line: Line) -> None:
+    def close_line(self, line: ModelQueue) -> None:
         """Take no more in this line; what waits is still taken."""
         with self._lock:
             line.is_closed = True
@@ -321,11 +322,11 @@ class WorkQueue:
             self.release(item for item in items if item.answer.done())
         return begun
 
-    def _bell_of(self, line: Line | str) -> "SimpleQueue[None]":
+    def _bell_of(self, line: ModelQueue | str) -> "SimpleQueue[None]":
         if isinstance(line, str):
             return self._bell
         if line.is_closed:
-            raise LineClosedError
+            raise ModelQueueClosedError
         self._lines.add(line)
         return line.bell
 

@@ -9,6 +9,6 @@ subscription after the push if the answer allows it.
 """
 
 from predictor.subscription.day import Push
-from predictor.subscription.subscription import Pushed, Subscription, panel_of
+from predictor.subscription.subscription import AcceptedPush, Subscription, panel_of
 
-__all__ = ["Push", "Pushed", "Subscription", "panel_of"]
+__all__ = ["AcceptedPush", "Push", "Subscription", "panel_of"]

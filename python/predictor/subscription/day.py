@@ -33,7 +33,7 @@ class Push:
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Day:
+class PartialDay:
     """A day's bars and covariates as far as they have come, of S symbols."""
 
     bars: BarPanel
@@ -62,21 +62,21 @@ class Day:
             return ()
         return tuple(self.bars.symbols[row] for row in np.flatnonzero(~self.has_come))
 
-    def next(self, session: int, covariates: Covariates) -> "Day":
+    def next(self, session: int, covariates: Covariates) -> "PartialDay":
         """A later day, of which no bar has come; of the covariates it knows what was sent ahead.
 
         Args:
             session: the day, yyyymmdd.
             covariates: those that are pushed with its first bars.
         """
-        return Day(
+        return PartialDay(
             bars=self.bars.without_bars(session),
             covariates=self._moved(session, covariates),
             has_come=np.zeros(len(self.bars.symbols), np.bool_),
             is_answered=False,
         )
 
-    def with_rows(self, bars: BarPanel, covariates: Covariates, rows: IndexArray) -> "Day":
+    def with_rows(self, bars: BarPanel, covariates: Covariates, rows: IndexArray) -> "PartialDay":
         """The day with bars [P, 1] and covariates that were pushed, in their P rows [P].
 
         Raises:
@@ -84,7 +84,7 @@ class Day:
         """
         has_come = self.has_come.copy()
         has_come[rows] = True
-        return Day(
+        return PartialDay(
             bars=self.bars.with_bars(bars, rows),
             covariates=beside.with_rows(self._ahead(covariates, rows), covariates, rows),
             has_come=has_come,

@@ -21,7 +21,7 @@ from predictor.errors import (
 from predictor.forecast import Forecast, Outcome
 from predictor.instance import Instance
 from predictor.subscription import beside
-from predictor.subscription.day import Day, Push
+from predictor.subscription.day import PartialDay, Push
 
 _BYTES_OF_A_NAME: Final = 128
 """About what a symbol takes beside its bars."""
@@ -41,7 +41,7 @@ class Subscription:
     """[S, T - 1] raw bars of the days before the last one."""
     covariates: Covariates
     """Beside the history, observed and known [S, T - 1] each; and the static ones."""
-    day: Day
+    day: PartialDay
     """The last day."""
     places: Mapping[str, int]
     """The row of each symbol."""
@@ -67,7 +67,7 @@ class Subscription:
         count = len(kept.sessions)
         history, ahead = beside.split(instance.covariates.last(count), count)
         last = replace(kept.last(1))
-        day = Day(bars=last, covariates=ahead, has_come=np.ones(len(bars.symbols), np.bool_), is_answered=True)
+        day = PartialDay(bars=last, covariates=ahead, has_come=np.ones(len(bars.symbols), np.bool_), is_answered=True)
         return cls(
             asked=replace(instance, input=last, covariates=NO_COVARIATES, request_id=""),
             history=replace(kept.until(int(kept.sessions[-2]))),  # copies: a part would keep the whole history alive
@@ -109,7 +109,7 @@ class Subscription:
             covariates=beside.joined(self.covariates, self.day.covariates),
         )
 
-    def pushed(self, push: Push, bars_needed: int) -> "Pushed":
+    def pushed(self, push: Push, bars_needed: int) -> "AcceptedPush":
         """What becomes of it when bars of a day come.
 
         Args:
@@ -134,9 +134,9 @@ class Subscription:
         _check_jumps(begun.history, push.bars)
         day = begun.day.with_rows(push.bars, push.covariates, rows)
         after = replace(begun, day=day.answered() if push.flush else day)
-        return _kept(Pushed(after=after, is_first=begun.day.is_new), bars_needed)
+        return _kept(AcceptedPush(after=after, is_first=begun.day.is_new), bars_needed)
 
-    def _flushed(self, push: Push) -> "Pushed":
+    def _flushed(self, push: Push) -> "AcceptedPush":
         if not push.flush:
             raise MalformedRequestError(
                 "the push has no bars; push a day's, or flush alone", metadata={"field": "bars"}
@@ -146,7 +146,7 @@ class Subscription:
                 f"there is nothing to flush: {shown_date(self.day.session)} was answered, and no later bar has come",
                 metadata={"field": "flush"},
             )
-        return Pushed(after=replace(self, day=self.day.answered()), is_first=False)
+        return AcceptedPush(after=replace(self, day=self.day.answered()), is_first=False)
 
     def _rows(self, bars: BarPanel) -> IndexArray:
         """[P] the places of the pushed symbols."""
@@ -205,7 +205,7 @@ class Subscription:
         )
 
 
-def _kept(pushed: "Pushed", bars_needed: int) -> "Pushed":
+def _kept(pushed: "AcceptedPush", bars_needed: int) -> "AcceptedPush":
     """The push itself, if the bars that the model reads are kept; where none was dropped, it gets all that were sent.
 
     Raises:
@@ -257,7 +257,7 @@ def _check_jumps(history: BarPanel, bars: BarPanel) -> None:
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Pushed:
+class AcceptedPush:
     """A push that a subscription can take, if a model can begin with its day."""
 
     after: Subscription

@@ -27,7 +27,7 @@ from predictor.wire.limits import (
     MAX_TARGETS,
     too_many,
 )
-from predictor.wire.tags import BYTES, LONG, LONGEST_VARINT, WHOLE, Tags, TooManyPartsError
+from predictor.wire.tags import BYTES, LONG, LONGEST_VARINT, WHOLE, FieldReader, TooManyPartsError
 
 MOST: Final[Mapping[str, int]] = {
     "PredictRequest.instances": MAX_INSTANCES,
@@ -85,7 +85,7 @@ def parsed_if_plain(body: bytes, kind: type[MessageT]) -> MessageT | None:
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Counted:
+class RequestCounts:
     """What a request holds."""
 
     parts: int
@@ -100,7 +100,7 @@ class Counted:
 
 def count_parts(
     body: bytes, kind: type[Message], most_parts: int = MAX_PARTS, *, within: slice | None = None
-) -> Counted:
+) -> RequestCounts:
     """Count a request. Too much of something within one of several instances is that instance's own error.
 
     Args:
@@ -114,7 +114,7 @@ def count_parts(
         MalformedRequestError: the bytes are no message.
         TooManyPartsError: more than `most_parts`, where that is less than a request may have.
     """
-    counting, place = _Counting(body, most_parts), within or slice(0, len(body))
+    counting, place = _CountingPass(body, most_parts), within or slice(0, len(body))
     try:
         return counting.request(cast("Descriptor", kind.DESCRIPTOR), place)
     except IndexError:
@@ -142,21 +142,21 @@ def top_fields(body: bytes, kind: type[Message], most: int) -> list[TopField]:
     try:
         return [
             TopField(number, slice(start, end), slice(at, end) if form == BYTES else None)
-            for start, number, form, at, end in Tags(body, most).between(0, len(body))
+            for start, number, form, at, end in FieldReader(body, most).between(0, len(body))
         ]
     except (IndexError, TooManyPartsError):
         raise no_message(kind, len(body)) from None
 
 
 @final
-class _Counting:
+class _CountingPass:
     """One pass over a request's bytes; IndexError means that they end within a field, or that none may look so."""
 
     def __init__(self, body: bytes, most_parts: int) -> None:
         self._body = body
-        self._tags = Tags(body, most_parts)
+        self._tags = FieldReader(body, most_parts)
 
-    def request(self, kind: Descriptor, place: slice) -> Counted:
+    def request(self, kind: Descriptor, place: slice) -> RequestCounts:
         split = kind.fields_by_name.get(_INSTANCES.get(kind.name, ""))
         number = 0 if split is None else split.number
         spans: list[slice] = []
@@ -178,7 +178,7 @@ class _Counting:
             rows += more
             if rows > MAX_ROWS:
                 raise too_many("symbols of all instances", f"more than {MAX_ROWS}", MAX_ROWS)
-        return Counted(parts=self._tags.parts, rows=rows, instances=tuple(instances), head=b"".join(pieces))
+        return RequestCounts(parts=self._tags.parts, rows=rows, instances=tuple(instances), head=b"".join(pieces))
 
     def _instance(self, span: slice) -> tuple[slice | QuantraError, int]:
         """Where it lies and how many rows it has, or its error."""

@@ -28,7 +28,7 @@ class TooManyPartsError(Exception):
 
 
 @final
-class Tags:
+class FieldReader:
     """The fields of one request, counted at every depth; IndexError means that the bytes end within one.
 
     Args:

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.syntax import Syntax
 from rich.text import Text
 
-from trainers.demo.walk import DemoResult, Settings, walk
+from trainers.demo.walk import DemoResult, DemoSettings, walk
 
 
 def demo(
@@ -24,7 +24,7 @@ def demo(
     """Train on real bars, serve, query from Python and C#, and write report.html; less than a minute."""
     torch.set_num_threads(1)  # the default network is too small to be faster on more
     console = Console(file=sys.stderr if as_json else sys.stdout)
-    result = walk(Settings(out=out, keep_serving=keep_serving, open_browser=not no_browser), console)
+    result = walk(DemoSettings(out=out, keep_serving=keep_serving, open_browser=not no_browser), console)
     if as_json:
         sys.stdout.write(json.dumps(_facts(result)) + "\n")
     else:

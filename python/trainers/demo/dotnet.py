@@ -71,7 +71,7 @@ def _ended(process: subprocess.Popen[str]) -> subprocess.CompletedProcess[str]:
 
 
 @dataclass(frozen=True, slots=True)
-class Program:
+class DotnetProgram:
     """A C# console project in a folder of its own, which is built again only where a source has changed."""
 
     folder: Path

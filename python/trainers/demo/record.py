@@ -14,7 +14,7 @@ from predictor.canonical import Json
 from predictor.errors import ArtifactError
 from predictor.features import FeatureSet
 from predictor.inference import choose_device
-from trainers.stock import Recipe
+from trainers.stock import StockRecipe
 from trainers.stock.card import bars_hash, features_identity, libraries_card
 
 _PACKAGES: Final = Path(__file__).parents[2]
@@ -23,13 +23,13 @@ _OWN: Final = ("predictor", "trainers")
 
 
 @dataclass(frozen=True, slots=True)
-class Ingredients:
+class DemoInputs:
     """All that decides the bytes of a model; times and paths are none of it."""
 
     content: Mapping[str, Json]
 
     @classmethod
-    def of(cls, bars: BarPanel, features: FeatureSet, recipe: Recipe) -> Self:
+    def of(cls, bars: BarPanel, features: FeatureSet, recipe: StockRecipe) -> Self:
         """What a training of these would be made of by this program, with these packages."""
         return cls(
             {

@@ -31,9 +31,9 @@ from predictor.report import ReportContent, write_report
 from predictor.skill import line_of
 from trainers.demo import dotnet
 from trainers.demo.market import CALENDAR, SYMBOLS, real_bars
-from trainers.demo.record import Ingredients
+from trainers.demo.record import DemoInputs
 from trainers.progress import JsonlLog, progress_for, watched_on
-from trainers.stock import Material, Recipe, train
+from trainers.stock import StockRecipe, TrainingMaterial, train
 
 MODEL = "demo"
 SYMBOL = SYMBOLS[0]
@@ -76,7 +76,7 @@ class DemoPrograms:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
+class DemoSettings:
     """Where the demo writes, and what it leaves running or opens."""
 
     out: Path
@@ -98,7 +98,7 @@ class DemoResult:
     """Why C# did not answer; to be raised once everything else has been shown."""
 
 
-def walk(settings: Settings, console: Console) -> DemoResult:
+def walk(settings: DemoSettings, console: Console) -> DemoResult:
     """Do everything once.
 
     Raises:
@@ -110,13 +110,13 @@ def walk(settings: Settings, console: Console) -> DemoResult:
     settings.out.mkdir(parents=True, exist_ok=True)
     bars.write_csv(bars_file)
     failure: UnavailableError | None = None
-    skip, program = dotnet.reason_to_skip(), dotnet.Program(settings.out / "csharp")
+    skip, program = dotnet.reason_to_skip(), dotnet.DotnetProgram(settings.out / "csharp")
     question = DemoPrograms(
         port=free_port(program.port), model=MODEL, bars=bars_file.resolve(), symbol=SYMBOL, models=models
     )
     with ExitStack() as stack:
         build = None if skip else stack.enter_context(program.building(question.csharp))
-        card = Training(bars=bars, recipe=Recipe(calendar=CALENDAR), out=settings.out).done(console)
+        card = DemoTraining(bars=bars, recipe=StockRecipe(calendar=CALENDAR), out=settings.out).done(console)
         console.print(judgement(card))
         with console.status("starting the server"):
             server = stack.enter_context(serving(models, keep=settings.keep_serving, port=free_port(question.port)))
@@ -138,7 +138,7 @@ def walk(settings: Settings, console: Console) -> DemoResult:
 
 
 def _failure_of(
-    question: DemoPrograms, program: dotnet.Program, build: subprocess.Popen[str] | None, console: Console
+    question: DemoPrograms, program: dotnet.DotnetProgram, build: subprocess.Popen[str] | None, console: Console
 ) -> UnavailableError | None:
     """Ask from C#; what failed, or None."""
     try:
@@ -149,7 +149,7 @@ def _failure_of(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Training:
+class DemoTraining:
     """What the demo trains, and where.
 
     Attributes:
@@ -159,7 +159,7 @@ class Training:
     """
 
     bars: BarPanel
-    recipe: Recipe
+    recipe: StockRecipe
     out: Path
 
     def done(self, console: Console) -> Card:
@@ -168,7 +168,7 @@ class Training:
         Returns:
             The card of the model.
         """
-        ingredients = Ingredients.of(self.bars, default_features(), self.recipe)
+        ingredients = DemoInputs.of(self.bars, default_features(), self.recipe)
         newest = self._newest
         if newest and ingredients.made(self._logs, self._folder(newest)):
             console.rule(f"{MODEL}@{newest} is there: recipe, bars and versions have not changed")
@@ -205,7 +205,7 @@ class Training:
         self._logs.mkdir(parents=True, exist_ok=True)
         log, shown = JsonlLog(self._logs / f"{version}.jsonl"), progress_for(console.file)
         return train(
-            Material(self.bars, default_features()),
+            TrainingMaterial(self.bars, default_features()),
             self.recipe,
             self._folder(version),
             consume=lambda reports: log(shown(reports)),
@@ -246,7 +246,7 @@ def _explain(client: QuantraClient, bars: BarPanel) -> tuple[Attribution, ...]:
 
 
 def ask_csharp(
-    question: DemoPrograms, program: dotnet.Program, build: subprocess.Popen[str] | None, console: Console
+    question: DemoPrograms, program: dotnet.DotnetProgram, build: subprocess.Popen[str] | None, console: Console
 ) -> None:
     """Wait for the build, if there is one, run the question's C# program and show what it says.
 
@@ -265,7 +265,7 @@ def ask_csharp(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Serving:
+class DemoServer:
     """A server that answers."""
 
     process: "subprocess.Popen[str]"
@@ -289,7 +289,7 @@ def free_port(wanted: int) -> int:
     raise UnavailableError("this machine has no free port to serve on")
 
 
-def start(models: Path, port: int) -> Serving:
+def start(models: Path, port: int) -> DemoServer:
     """Start a server on a port and wait until it answers.
 
     Raises:
@@ -301,11 +301,11 @@ def start(models: Path, port: int) -> Serving:
     line = process.stdout.readline() if process.stdout is not None else ""
     if not line:
         raise UnavailableError(f"the server ended with exit code {process.wait()} before it was ready")
-    return Serving(process=process, port=int(json.loads(line)["port"]))
+    return DemoServer(process=process, port=int(json.loads(line)["port"]))
 
 
 @contextmanager
-def serving(models: Path, *, keep: bool, port: int = 0) -> Generator[Serving]:
+def serving(models: Path, *, keep: bool, port: int = 0) -> Generator[DemoServer]:
     """A server for the time inside, on this port or on any; it goes on afterwards if `keep`."""
     server = start(models, port)
     try:

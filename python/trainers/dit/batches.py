@@ -6,15 +6,15 @@ from typing import Generic, NamedTuple, Protocol, TypeVar, final
 import torch
 from torch import Tensor
 
-from trainers.dit.encoders import Posterior, Prompts, Tokens
-from trainers.dit.images import Pictures
-from trainers.dit.networks import Condition
+from trainers.dit.encoders import Posterior, PromptEncoder, PromptTokens
+from trainers.dit.images import ImageFolder
+from trainers.dit.networks import PromptCondition
 from trainers.loop import permutation
 
 Batch_co = TypeVar("Batch_co", covariant=True)
 
 
-class Encoded(NamedTuple):
+class EncodedImages(NamedTuple):
     """Some images as latents, and their prompts as embeddings.
 
     Attributes:
@@ -23,10 +23,10 @@ class Encoded(NamedTuple):
     """
 
     posterior: Posterior
-    condition: Condition
+    condition: PromptCondition
 
 
-class Plain(NamedTuple):
+class RawImages(NamedTuple):
     """Some images and their prompts, to be encoded.
 
     Attributes:
@@ -36,11 +36,11 @@ class Plain(NamedTuple):
     """
 
     pixels: Tensor
-    tokens: Tokens
+    tokens: PromptTokens
     priors: Tensor
 
 
-class Images(Protocol[Batch_co]):
+class ImageSource(Protocol[Batch_co]):
     """Images by their places."""
 
     def __len__(self) -> int: ...
@@ -51,7 +51,7 @@ class Images(Protocol[Batch_co]):
 
 
 @final
-class PlainImages:
+class RawImageFiles:
     """Images that are read from their files whenever they are asked for.
 
     Args:
@@ -60,7 +60,7 @@ class PlainImages:
         priors: plans of the images, int64 [images, priors]; None for a network that reads none.
     """
 
-    def __init__(self, pictures: Pictures, prompts: Prompts, priors: Tensor | None = None) -> None:
+    def __init__(self, pictures: ImageFolder, prompts: PromptEncoder, priors: Tensor | None = None) -> None:
         self._pictures = pictures
         self._priors = torch.zeros(len(pictures.pictures), 0, dtype=torch.long) if priors is None else priors
         distinct = pictures.prompts
@@ -81,15 +81,15 @@ class PlainImages:
         """Of prompts and pixels."""
         return self._pictures.digest
 
-    def gather(self, index: Tensor) -> Plain:
+    def gather(self, index: Tensor) -> RawImages:
         """The batch of some places, int64 [N]."""
         rows = self._rows[index]
-        tokens = Tokens(*(part[rows] for part in self._tokens))
-        return Plain(self._pictures.pixels(index.tolist()), tokens, self._priors[index])
+        tokens = PromptTokens(*(part[rows] for part in self._tokens))
+        return RawImages(self._pictures.pixels(index.tolist()), tokens, self._priors[index])
 
 
 @final
-class Rounds(Generic[Batch_co]):
+class BatchRounds(Generic[Batch_co]):
     """Rounds of full batches, cut from an endless stream that goes through all images in a new order again and again.
 
     A round is what the loop calls an epoch; its batches are a function of seed and round alone.
@@ -101,7 +101,7 @@ class Rounds(Generic[Batch_co]):
         seed: of the orders.
     """
 
-    def __init__(self, images: Images[Batch_co], *, size: int, batches: int, seed: int) -> None:
+    def __init__(self, images: ImageSource[Batch_co], *, size: int, batches: int, seed: int) -> None:
         self._images = images
         self._size = size
         self._batches = batches

@@ -18,15 +18,15 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from trainers.dit.batches import Encoded
+from trainers.dit.batches import EncodedImages
 from trainers.dit.encoders import Posterior
 from trainers.dit.errors import CacheError
-from trainers.dit.images import Picture, Pictures
+from trainers.dit.images import ImageFolder, PromptedImage
 from trainers.dit.models import ImageModel
-from trainers.dit.networks import Condition
+from trainers.dit.networks import PromptCondition
 from trainers.dit.priors import gathered_priors
 from trainers.media.folders import appearing, check_free, own_draft
-from trainers.media.metadata import Refused
+from trainers.media.metadata import RejectedFile
 
 FILE: Final = "cache.json"
 ENCODED: Final = "encoded.safetensors"
@@ -39,7 +39,7 @@ UNCONDITIONAL: Final = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Contents:
+class CacheContents:
     """What cache.json says.
 
     Attributes:
@@ -53,12 +53,12 @@ class Contents:
     vae: str
     encoder: str
     encoded: str
-    pictures: tuple[Picture, ...]
-    refused: tuple[Refused, ...]
+    pictures: tuple[PromptedImage, ...]
+    refused: tuple[RejectedFile, ...]
 
 
 @final
-class Cache:
+class LatentCache:
     """A folder of encoded images, opened; its file is mapped into memory, and a batch reads its rows from it.
 
     Args:
@@ -73,11 +73,11 @@ class Cache:
         contents: as given.
     """
 
-    def __init__(self, folder: Path, contents: Contents, tensors: Mapping[str, Tensor]) -> None:
+    def __init__(self, folder: Path, contents: CacheContents, tensors: Mapping[str, Tensor]) -> None:
         self.folder = folder
         self.contents = contents
         self._posterior = Posterior(tensors["mean"], tensors["deviation"])
-        self._condition = Condition.of(tensors["embeddings"], tensors["mask"])
+        self._condition = PromptCondition.of(tensors["embeddings"], tensors["mask"])
         self._prompts, self._priors = tensors["prompts"], tensors["priors"]
 
     @classmethod
@@ -111,10 +111,10 @@ class Cache:
         """Of what it holds."""
         return self.contents.encoded
 
-    def gather(self, index: Tensor) -> Encoded:
+    def gather(self, index: Tensor) -> EncodedImages:
         """The batch of some places, int64 [N]."""
         posterior = Posterior(*(part[index] for part in self._posterior))
-        return Encoded(posterior, self._condition.rows(self._prompts[index]).with_priors(self._priors[index]))
+        return EncodedImages(posterior, self._condition.rows(self._prompts[index]).with_priors(self._priors[index]))
 
     def check_model(self, model: ImageModel) -> None:
         """Check that a model's encoders made it.
@@ -131,7 +131,7 @@ class Cache:
                 f"quantra train dit cache IMAGES --model MODEL --out {self.folder}"
             )
 
-    def check_pictures(self, pictures: Pictures) -> None:
+    def check_pictures(self, pictures: ImageFolder) -> None:
         """Check that it was made of these images.
 
         Raises:
@@ -149,13 +149,13 @@ class Cache:
 
 
 def write_cache(
-    pictures: Pictures,
+    pictures: ImageFolder,
     model: ImageModel,
     out: Path,
     tell: Callable[[int, int], None] = lambda _done, _total: None,
     *,
     priors: Mapping[str, Tensor] | None = None,
-) -> Cache:
+) -> LatentCache:
     """Encode images and prompts; the folder appears whole or not at all.
 
     Args:
@@ -178,10 +178,10 @@ def write_cache(
             _write(draft, tensors, pictures, model)
     except (OSError, SafetensorError) as error:
         raise CacheError(f"{out} cannot be written ({error}); choose another place, or make room there") from error
-    return Cache.open(out)
+    return LatentCache.open(out)
 
 
-def read_contents(folder: Path) -> Contents:
+def read_contents(folder: Path) -> CacheContents:
     """Read cache.json.
 
     Raises:
@@ -199,11 +199,11 @@ def read_contents(folder: Path) -> Contents:
             "refused": list(refused),
         }:
             try:
-                kept = tuple(Picture(**one) for one in pictures)
-                left = tuple(Refused(**one) for one in refused)
+                kept = tuple(PromptedImage(**one) for one in pictures)
+                left = tuple(RejectedFile(**one) for one in refused)
             except TypeError as error:
                 raise damaged(folder, f"{FILE} names an image wrongly ({error})") from error
-            return Contents(vae=vae, encoder=encoder, encoded=encoded, pictures=kept, refused=left)
+            return CacheContents(vae=vae, encoder=encoder, encoded=encoded, pictures=kept, refused=left)
         case _:
             raise damaged(folder, f"{FILE} lacks something")
 
@@ -213,8 +213,8 @@ def damaged(folder: Path, problem: str) -> CacheError:
     return CacheError(f"cache {folder} is damaged: {problem}; make it again")
 
 
-def _encoded(pictures: Pictures, model: ImageModel, tell: Callable[[int, int], None]) -> dict[str, Tensor]:
-    """All tensors, as `Cache` takes them."""
+def _encoded(pictures: ImageFolder, model: ImageModel, tell: Callable[[int, int], None]) -> dict[str, Tensor]:
+    """All tensors, as `LatentCache` takes them."""
     device, network = next(model.latents.module.parameters()).device, model.network
     total, prompts = len(pictures.pictures), (UNCONDITIONAL, *pictures.prompts)
     mean, deviation = (torch.empty(total, network.channels, network.side, network.side) for _ in range(2))
@@ -234,9 +234,9 @@ def _encoded(pictures: Pictures, model: ImageModel, tell: Callable[[int, int], N
     }
 
 
-def _write(folder: Path, tensors: dict[str, Tensor], pictures: Pictures, model: ImageModel) -> None:
+def _write(folder: Path, tensors: dict[str, Tensor], pictures: ImageFolder, model: ImageModel) -> None:
     save_file(tensors, folder / ENCODED)
-    contents = Contents(
+    contents = CacheContents(
         vae=model.latents.digest,
         encoder=model.prompts.digest,
         encoded=_file_digest(folder / ENCODED),

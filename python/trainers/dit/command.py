@@ -13,11 +13,11 @@ import torch
 import typer
 
 from predictor.cli.flags import with_flags
-from predictor.flags import Flag, Given
+from predictor.flags import Flag, ParsedFlags
 from predictor.parent import stop_with_parent
 from trainers.dit.errors import IMAGES, CacheError, ModelError
 from trainers.dit.notes import TRAINING, TUNING, WORDS, read_notes, trained_words
-from trainers.dit.recipe import Build, GrpoRecipe, ImageRecipe, Watching
+from trainers.dit.recipe import GrpoRecipe, ImageRecipe, ModelSizes, MonitorSettings
 from trainers.dit.sources import gate_of, monitor_of, pictures_of, source_of
 from trainers.dit.words import words_after
 from trainers.loop import Hardware, choose_device, launched_rank, seed_everything
@@ -27,8 +27,8 @@ from trainers.media.folders import check_free
 from trainers.options import Device, RunOptions, Threads, consumer
 
 if TYPE_CHECKING:
-    from trainers.dit.grpo import Tuned
-    from trainers.dit.training import Learnt
+    from trainers.dit.grpo import TuningResult
+    from trainers.dit.training import ImageTrainingResult
 
 ModelFlag = Annotated[Path, Flag("Folder of the model, in diffusers' layout; nothing is downloaded.")]
 SkipBad = Annotated[bool, Flag("Leave out images that cannot be used, and list them.")]
@@ -92,9 +92,9 @@ def train(
         Path | None, Flag("Images that the cache must have been made of, all of which are read to check.")
     ] = None,
     skip_bad: SkipBad = False,
-    build: Given[Build],
-    recipe: Given[ImageRecipe],
-    watching: Given[Watching],
+    build: ParsedFlags[ModelSizes],
+    recipe: ParsedFlags[ImageRecipe],
+    watching: ParsedFlags[MonitorSettings],
     run: RunOptions,
 ) -> None:
     """Train a model's transformer on images."""
@@ -108,10 +108,10 @@ def train(
             stop_with_parent()
         check_free(out, ModelError)
         given = ImageModel.load(model)
-        loaded = given.learning(build.over(Build()).objective if build.flags else None)
+        loaded = given.learning(build.over(ModelSizes()).objective if build.flags else None)
         before = trained_words(read_notes(model))
         source = source_of(images, loaded, made_of, skip_bad=skip_bad, silent=run.as_json)
-        watched = watching.over(Watching())
+        watched = watching.over(MonitorSettings())
         monitor = monitor_of(loaded, watched, made_of or images, skip_bad=skip_bad, silent=run.as_json)
         seed_everything(chosen.seed)
         folder = run_folder(out)
@@ -149,14 +149,14 @@ def grpo(
         Path | None, Flag("Folder of a CLIP model, for reward clip; nothing is downloaded.", metavar="FOLDER")
     ] = None,
     skip_bad: SkipBad = False,
-    recipe: Given[GrpoRecipe],
+    recipe: ParsedFlags[GrpoRecipe],
     run: RunOptions,
 ) -> None:
     """Tune a trained model by a reward, as far as another metric does not get worse."""
     with failing(IMAGES):
         from trainers.dit.grpo import tune
         from trainers.dit.models import ImageModel
-        from trainers.dit.rewards import Material
+        from trainers.dit.rewards import RewardInputs
 
         chosen = recipe.over(GrpoRecipe())
         torch.set_num_threads(run.threads)
@@ -167,7 +167,7 @@ def grpo(
         known = trained_words(notes)
         own = pictures_of(images, loaded, known, skip_bad=skip_bad, silent=run.as_json)
         held = pictures_of(held_out, loaded, known, skip_bad=skip_bad, silent=run.as_json)
-        reward, gate = gate_of(loaded, Material(own, held, reward_weights, chosen.gate_images), chosen)
+        reward, gate = gate_of(loaded, RewardInputs(own, held, reward_weights, chosen.gate_images), chosen)
         seed_everything(chosen.seed)
         folder = run_folder(out)
         settings = {"recipe": as_settings(asdict(chosen)), "images": own.digest, "held_out": held.digest}
@@ -182,7 +182,7 @@ def grpo(
     _tell_tuned(tuned, out, as_json=run.as_json)
 
 
-def _as_settings(watching: Watching) -> dict[str, str | None]:
+def _as_settings(watching: MonitorSettings) -> dict[str, str | None]:
     """As texts, so that they are the same after they were written as JSON."""
     told = {**asdict(watching), "monitor": ",".join(watching.monitor or ())}
     return {name: None if value is None else str(value) for name, value in told.items()}
@@ -198,7 +198,9 @@ def _drawing(model: Path, prompt: str, *, priors: bool) -> str:
     return f"quantra train dit sample {quote(str(model))} --prompt {quote(prompt)} --out drawn.png{plan}"
 
 
-def _tell_trained(learnt: "Learnt", out: Path, rate: float, watching: Watching, advised: str, *, as_json: bool) -> None:
+def _tell_trained(
+    learnt: "ImageTrainingResult", out: Path, rate: float, watching: MonitorSettings, advised: str, *, as_json: bool
+) -> None:
     """What became of a model, and what to do with it.
 
     Raises:
@@ -220,7 +222,7 @@ def _tell_trained(learnt: "Learnt", out: Path, rate: float, watching: Watching, 
         raise typer.Exit(1)
 
 
-def _tell_tuned(tuned: "Tuned", out: Path, *, as_json: bool) -> None:
+def _tell_tuned(tuned: "TuningResult", out: Path, *, as_json: bool) -> None:
     """What became of a model, and with which figures.
 
     Raises:

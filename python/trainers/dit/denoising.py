@@ -10,15 +10,15 @@ from typing import NamedTuple, final
 import torch
 from torch import Tensor
 
-from trainers.dit.batches import Encoded, Plain
+from trainers.dit.batches import EncodedImages, RawImages
 from trainers.dit.errors import SchedulerError
 from trainers.dit.models import ImageModel
-from trainers.dit.networks import Condition
-from trainers.dit.objective import Objective
+from trainers.dit.networks import PromptCondition
+from trainers.dit.objective import DiffusionObjective
 from trainers.loop import Loss, full_precision
 
 
-class Drawn(NamedTuple):
+class NoiseDraw(NamedTuple):
     """What chance decides of a batch.
 
     Attributes:
@@ -34,12 +34,12 @@ class Drawn(NamedTuple):
     dropped: Tensor
 
 
-Draw = Callable[[Tensor], Drawn]
+Draw = Callable[[Tensor], NoiseDraw]
 """Draws for latents of the shape of its argument, float32 [N, channels, side, side]."""
 
 
 @final
-class Draws:
+class NoiseSource:
     """Draws from torch's generator, on the device of the latents.
 
     Args:
@@ -47,19 +47,19 @@ class Draws:
         dropout: how often a prompt is dropped, 0 to 1.
     """
 
-    def __init__(self, objective: Objective, dropout: float) -> None:
+    def __init__(self, objective: DiffusionObjective, dropout: float) -> None:
         self._objective = objective
         self._dropout = dropout
 
-    def __call__(self, like: Tensor) -> Drawn:
+    def __call__(self, like: Tensor) -> NoiseDraw:
         """For latents of this shape, float32 [N, channels, side, side]."""
         within, noise = torch.randn_like(like), torch.randn_like(like)
         times = self._objective.times(len(like), device=like.device)
-        return Drawn(within, noise, times, torch.rand(len(like), device=like.device) < self._dropout)
+        return NoiseDraw(within, noise, times, torch.rand(len(like), device=like.device) < self._dropout)
 
 
 @final
-class Denoising:
+class DenoisingLoss:
     """The loss of a batch, encoded or plain.
 
     Args:
@@ -78,9 +78,9 @@ class Denoising:
         self._draw = draw
         self._nothing = model.unconditional()
 
-    def loss(self, batch: Encoded | Plain) -> Loss:
+    def loss(self, batch: EncodedImages | RawImages) -> Loss:
         """The weighted squared error of what the network says, a mean over images."""
-        posterior, condition = batch if isinstance(batch, Encoded) else self._encoded(batch)
+        posterior, condition = batch if isinstance(batch, EncodedImages) else self._encoded(batch)
         drawn = self._draw(posterior.mean)
         latents = posterior.mean + posterior.deviation * drawn.within
         noised = self._objective.noised(latents, drawn.noise, drawn.times)
@@ -90,13 +90,13 @@ class Denoising:
             errors = (said.float() - noised.target).square().mean((1, 2, 3))
             return Loss((errors * noised.weight).mean(), len(errors))
 
-    def _encoded(self, batch: Plain) -> Encoded:
+    def _encoded(self, batch: RawImages) -> EncodedImages:
         """In full precision, as caches are made."""
         with full_precision(batch.pixels.device):
             condition = self._model.prompts.embed(batch.tokens).with_priors(batch.priors)
-            return Encoded(self._model.latents.encode(batch.pixels), condition)
+            return EncodedImages(self._model.latents.encode(batch.pixels), condition)
 
-    def _nothing_on(self, device: torch.device) -> Condition:
+    def _nothing_on(self, device: torch.device) -> PromptCondition:
         if self._nothing.mask.device != device:
             self._nothing = self._nothing.on(device)
         return self._nothing

@@ -11,7 +11,7 @@ from predictor.cli.flags import with_flags
 from predictor.flags import Flag
 from trainers.dit.errors import IMAGES, DataError
 from trainers.dit.notes import Notes, read_notes, trained_words
-from trainers.dit.recipe import Judging, Sampling
+from trainers.dit.recipe import ImageEvaluationSettings, SamplingSettings
 from trainers.dit.sources import judging_of
 from trainers.dit.words import doubts
 from trainers.loop import Hardware, choose_device
@@ -21,9 +21,9 @@ from trainers.options import Device, Threads
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from trainers.dit.images import Form
+    from trainers.dit.images import ImageFormat
     from trainers.dit.models import ImageModel
-    from trainers.dit.rewards import Material
+    from trainers.dit.rewards import RewardInputs
 
 ModelArgument = Annotated[Path, typer.Argument(metavar="MODEL", help="Folder of a trained model.", show_default=False)]
 Page = Annotated[
@@ -42,7 +42,7 @@ def sample(
     page: Annotated[
         Path | None, Flag("Also write a page with the images and how the model came to draw.", metavar="FILE")
     ] = None,
-    drawing: Sampling,
+    drawing: SamplingSettings,
     priors: Annotated[
         Path | None, Flag("Prior tokens for GLM-Image: a safetensors file, a tensor per image.", metavar="FILE")
     ] = None,
@@ -84,8 +84,8 @@ def sample(
 def evaluate(
     *,
     model: ModelArgument,
-    judging: Judging,
-    drawing: Sampling,
+    judging: ImageEvaluationSettings,
+    drawing: SamplingSettings,
     priors: Annotated[
         Path | None,
         Flag("Prior tokens of the held-out images, for GLM-Image: a safetensors file.", metavar="FILE"),
@@ -147,7 +147,7 @@ def _columns(count: int) -> int:
     return ceil(sqrt(count))
 
 
-def _check_room(form: "Form", count: int, scale: int) -> None:
+def _check_room(form: "ImageFormat", count: int, scale: int) -> None:
     """Refuse a picture that programs would take for an attack, before it is drawn.
 
     Raises:
@@ -170,7 +170,7 @@ def beside(model: Path) -> Path:
     return whole.with_name(f"{model.resolve().name}.html")
 
 
-def _drawn_by(model: "ImageModel", drawing: Sampling) -> str:
+def _drawn_by(model: "ImageModel", drawing: SamplingSettings) -> str:
     """What drew, and how."""
     weights = sum(weight.numel() for weight in model.network.module.parameters())
     learnt = "nothing learnt" if model.objective is None else f"objective {model.objective.name}"
@@ -178,7 +178,7 @@ def _drawn_by(model: "ImageModel", drawing: Sampling) -> str:
     return f"{model.network.pipeline}, {weights:,} weights, {learnt}; drawn with {guided}"
 
 
-def _judged_by(material: "Material") -> str:
+def _judged_by(material: "RewardInputs") -> str:
     """Which images judged."""
     own, held = material.pictures, material.held_out
     return (

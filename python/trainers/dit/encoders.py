@@ -12,8 +12,8 @@ from torch import Tensor, nn
 from transformers import CLIPTextConfig
 
 from trainers.dit.errors import DataError, ModelError
-from trainers.dit.images import Form
-from trainers.dit.networks import Condition
+from trainers.dit.images import ImageFormat
+from trainers.dit.networks import PromptCondition
 from trainers.media.metadata import normal_text
 
 UNTOLD: Final = frozenset(("architectures", "dtype", "torch_dtype", "transformers_version"))
@@ -38,7 +38,7 @@ class Posterior(NamedTuple):
     deviation: Tensor
 
 
-class Tokens(NamedTuple):
+class PromptTokens(NamedTuple):
     """Prompts as their encoder reads them.
 
     Attributes:
@@ -50,7 +50,7 @@ class Tokens(NamedTuple):
     mask: Tensor
 
 
-class Units(NamedTuple):
+class LatentUnits(NamedTuple):
     """How latents of a VAE are counted by a transformer.
 
     Attributes:
@@ -66,7 +66,7 @@ class Units(NamedTuple):
         return self.center.to(device)[:, None, None], self.unit.to(device)[:, None, None]
 
 
-def scaled(vae: AutoencoderKL) -> Units:
+def scaled(vae: AutoencoderKL) -> LatentUnits:
     """The units of a VAE with one number for all channels, as PixArt's pipeline takes them.
 
     Raises:
@@ -79,7 +79,7 @@ def scaled(vae: AutoencoderKL) -> Units:
             f"the VAE has {', '.join(unknown)}, and PixArt's pipeline knows scaling_factor alone; put the "
             "statistics into the weights of its quantizing convolutions"
         )
-    return Units(torch.zeros(1), torch.tensor([1 / float(config.scaling_factor)]))
+    return LatentUnits(torch.zeros(1), torch.tensor([1 / float(config.scaling_factor)]))
 
 
 @final
@@ -96,11 +96,11 @@ class LatentCoder:
         form: of the images.
     """
 
-    def __init__(self, module: AutoencoderKL, side: int, units: Units) -> None:
+    def __init__(self, module: AutoencoderKL, side: int, units: LatentUnits) -> None:
         config: Any = module.config
         self.module = module.requires_grad_(False).eval()
         pixels = side * scale_of(module)
-        self.form = Form(config.in_channels, pixels, pixels)
+        self.form = ImageFormat(config.in_channels, pixels, pixels)
         self._units = units
 
     @torch.no_grad()
@@ -125,7 +125,7 @@ class LatentCoder:
         return digest_of(self.module)
 
 
-class Prompts(Protocol):
+class PromptEncoder(Protocol):
     """Prompts to what a transformer reads of them.
 
     Attributes:
@@ -160,17 +160,17 @@ class Prompts(Protocol):
         """Those in which the tokenizer meets something that it has no token for."""
         ...
 
-    def tokens(self, prompts: Sequence[str]) -> Tokens:
+    def tokens(self, prompts: Sequence[str]) -> PromptTokens:
         """Prompts as tokens, checked."""
         ...
 
-    def embed(self, tokens: Tokens) -> Condition:
+    def embed(self, tokens: PromptTokens) -> PromptCondition:
         """Embeddings of tokens, int64 [N, tokens]."""
         ...
 
 
 @final
-class PromptCoder:
+class PixArtPromptEncoder:
     """Prompts to embeddings, as PixArt's pipeline makes them: in small letters, padded to one length.
 
     Args:
@@ -231,7 +231,7 @@ class PromptCoder:
         read = {word: self.tokenizer(word, add_special_tokens=False).input_ids for word in written(prompt).split()}
         return tuple(word for word, ids in read.items() if none in ids)
 
-    def tokens(self, prompts: Sequence[str]) -> Tokens:
+    def tokens(self, prompts: Sequence[str]) -> PromptTokens:
         """Prompts as tokens.
 
         Raises:
@@ -242,11 +242,11 @@ class PromptCoder:
         return padded(self.tokenizer, [written(prompt) for prompt in prompts], self.length)
 
     @torch.no_grad()
-    def embed(self, tokens: Tokens) -> Condition:
+    def embed(self, tokens: PromptTokens) -> PromptCondition:
         """Embeddings of tokens, int64 [N, tokens], where the encoder is."""
         device = next(self.module.parameters()).device
         ids, mask = tokens.ids.to(device), tokens.mask.to(device)
-        return Condition.of(self.module(ids, attention_mask=mask)[0], mask)
+        return PromptCondition.of(self.module(ids, attention_mask=mask)[0], mask)
 
     @property
     def digest(self) -> str:
@@ -257,10 +257,10 @@ class PromptCoder:
         return hashlib.sha256(f"{digest_of(self.module)}\n{self.length}\n{spelled}".encode()).hexdigest()
 
 
-def padded(tokenizer: Any, texts: Sequence[str], length: int) -> Tokens:
+def padded(tokenizer: Any, texts: Sequence[str], length: int) -> PromptTokens:
     """Texts that were checked, as tokens, int64 [N, length], filled up to that length."""
     found = tokenizer(list(texts), padding="max_length", max_length=length, return_tensors="pt")
-    return Tokens(found.input_ids, found.attention_mask)
+    return PromptTokens(found.input_ids, found.attention_mask)
 
 
 def written(prompt: str) -> str:

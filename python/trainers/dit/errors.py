@@ -5,9 +5,9 @@ Every message names the file or the part, the cause, and what to do.
 
 from typing import Final
 
-from trainers.media.errors import Extra, MediaError
+from trainers.media.errors import MediaError, OptionalExtra
 
-IMAGES: Final = Extra("dit", "images need", ("diffusers", "transformers", "PIL", "jinja2"))
+IMAGES: Final = OptionalExtra("dit", "images need", ("diffusers", "transformers", "PIL", "jinja2"))
 """What images need besides the core install."""
 
 

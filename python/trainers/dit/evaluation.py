@@ -8,17 +8,17 @@ import torch
 from torch import Tensor
 
 from trainers.dit.errors import RewardError
-from trainers.dit.judge import Judge, pixels_of
+from trainers.dit.judge import PromptClassifier, pixels_of
 from trainers.dit.models import ImageModel
 from trainers.dit.priors import gathered_priors
-from trainers.dit.recipe import Sampling
-from trainers.dit.rewards import Checked, Frechet, Material, Recognised
+from trainers.dit.recipe import SamplingSettings
+from trainers.dit.rewards import FrechetDistance, PromptProbability, RewardInputs, ValidatedReward
 from trainers.dit.sampling import draw_images
 from trainers.dit.statistics import wilson_interval
 
 
 @dataclass(frozen=True, slots=True)
-class Score:
+class RewardScore:
     """What a reward says of what was drawn.
 
     Attributes:
@@ -40,7 +40,7 @@ class Score:
 
 @final
 @dataclass(frozen=True, slots=True)
-class Telling:
+class ClassifierAccuracy:
     """Which prompts a classifier takes images for.
 
     Attributes:
@@ -54,7 +54,7 @@ class Telling:
 
 @final
 @dataclass(frozen=True, slots=True, eq=False)
-class Evaluation:
+class ImageEvaluation:
     """How a model draws held-out prompts.
 
     Attributes:
@@ -68,8 +68,8 @@ class Evaluation:
     prompts: tuple[str, ...]
     images: Tensor
     targets: Tensor
-    scores: tuple[Score, ...]
-    telling: Telling | None
+    scores: tuple[RewardScore, ...]
+    telling: ClassifierAccuracy | None
 
     @property
     def right(self) -> int:
@@ -108,12 +108,12 @@ class Evaluation:
 
 def evaluate(
     model: ImageModel,
-    material: Material,
-    rewards: Sequence[Checked],
-    sampling: Sampling,
+    material: RewardInputs,
+    rewards: Sequence[ValidatedReward],
+    sampling: SamplingSettings,
     priors: Mapping[str, Tensor] | None = None,
     tell: Callable[[int, int], None] = lambda _done, _total: None,
-) -> Evaluation:
+) -> ImageEvaluation:
     """Draw the prompts of held-out images, as many as the material counts, and let rewards judge.
 
     Args:
@@ -139,26 +139,26 @@ def evaluate(
     prompts, targets = [picture.prompt for picture in held.pictures], pixels_of(held)
     plans = gathered_priors(priors, [picture.file for picture in held.pictures], model.network)
     images = draw_images(model, prompts, sampling, plans if model.network.priors else None, tell)
-    judge = next((one.reward.judge for one in rewards if isinstance(one.reward, Recognised)), None)
-    return Evaluation(
+    judge = next((one.reward.judge for one in rewards if isinstance(one.reward, PromptProbability)), None)
+    return ImageEvaluation(
         prompts=tuple(prompts),
         images=images,
         targets=targets,
         scores=tuple(_score(one, images, prompts, targets) for one in rewards),
-        telling=None if judge is None else Telling(_named(judge, images), _named(judge, targets)),
+        telling=None if judge is None else ClassifierAccuracy(_named(judge, images), _named(judge, targets)),
     )
 
 
-def _score(reward: Checked, images: Tensor, prompts: Sequence[str], targets: Tensor) -> Score:
+def _score(reward: ValidatedReward, images: Tensor, prompts: Sequence[str], targets: Tensor) -> RewardScore:
     said = float(reward(images, prompts, targets).mean())
-    if isinstance(reward.reward, Frechet):
+    if isinstance(reward.reward, FrechetDistance):
         frechet = reward.reward
-        return Score(reward.name, reward.title, -said, frechet.floor, is_distance=True, against=frechet.against)
-    return Score(reward.name, reward.title, said, float(reward(targets, prompts, targets).mean()))
+        return RewardScore(reward.name, reward.title, -said, frechet.floor, is_distance=True, against=frechet.against)
+    return RewardScore(reward.name, reward.title, said, float(reward(targets, prompts, targets).mean()))
 
 
 @torch.no_grad()
-def _named(judge: Judge, images: Tensor) -> tuple[str, ...]:
+def _named(judge: PromptClassifier, images: Tensor) -> tuple[str, ...]:
     """The prompt that a classifier takes each of some images for, float [N, channels, height, width]."""
     return tuple(judge.prompts[place] for place in judge(images).argmax(1).tolist())
 

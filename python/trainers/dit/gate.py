@@ -8,12 +8,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, final
 
 from trainers.dit.errors import GateError
-from trainers.dit.watching import Look, Watch, figure_of
-from trainers.loop import EpochReport, Notice, Report, Run
+from trainers.dit.watching import EvaluationSnapshot, SampleWatch, figure_of
+from trainers.loop import EpochReport, Report, TrainingNotice, TrainingRun
 
 
 @final
-class Gate:
+class RewardGate:
     """Looks at reward and quality before a training, after every so many iterations, and after the last.
 
     Its state belongs into the loop's.
@@ -33,7 +33,7 @@ class Gate:
         GateError: the quality is the reward, or the bound is below 1.
     """
 
-    def __init__(self, watch: Watch, *, reward: str, quality: str, bound: float, every: int) -> None:
+    def __init__(self, watch: SampleWatch, *, reward: str, quality: str, bound: float, every: int) -> None:
         if reward == quality:
             raise GateError(f"{reward} is the reward and cannot be the gate too: it would see no harm; choose another")
         if bound < 1 or every < 1:
@@ -43,29 +43,29 @@ class Gate:
         self._quality = quality
         self._bound = bound
         self._every = every
-        self.looks: list[Look] = []
+        self.looks: list[EvaluationSnapshot] = []
 
     @property
     def facts(self) -> Mapping[str, Mapping[str, float]]:
         """What must be known to read the numbers, by the reward's name."""
         return self._watch.facts
 
-    def accepts(self, look: Look) -> bool:
+    def accepts(self, look: EvaluationSnapshot) -> bool:
         """Whether the quality is within the bound."""
         now, start = look.rewards[self._quality], self.looks[0].rewards[self._quality]
         return now >= (start * self._bound if start < 0 else start / self._bound)
 
     @property
-    def refused(self) -> Look | None:
+    def refused(self) -> EvaluationSnapshot | None:
         """The look that ended the training; None where none did."""
         return next((look for look in self.looks if not self.accepts(look)), None)
 
     @property
-    def kept(self) -> Look:
+    def kept(self) -> EvaluationSnapshot:
         """The look whose weights stay: of those that are accepted, the first of the best reward."""
         return max(filter(self.accepts, self.looks), key=lambda look: look.rewards[self._reward])
 
-    def watched(self, run: Run[Any], reports: Iterable[Report]) -> Iterator[Report]:
+    def watched(self, run: TrainingRun[Any], reports: Iterable[Report]) -> Iterator[Report]:
         """The reports of a training, and a notice after each look; they end where one is refused.
 
         Raises:
@@ -100,15 +100,15 @@ class Gate:
 
     def load_state_dict(self, state_dict: dict[str, Any], /) -> None:
         """Go on from there."""
-        self.looks = [Look(**look) for look in state_dict["looks"]]
+        self.looks = [EvaluationSnapshot(**look) for look in state_dict["looks"]]
 
     def _is_due(self, report: EpochReport) -> bool:
         done = report.epoch + 1
         return done % self._every == 0 or done == report.epochs
 
-    def _looked(self, run: Run[Any]) -> Notice:
+    def _looked(self, run: TrainingRun[Any]) -> TrainingNotice:
         look = self._watch.look(run)
         self.looks.append(look)
         if self.accepts(look):
             run.stalled(-look.rewards[self._reward], patience=1)  # keeps the weights of the best
-        return Notice(message=look.told)
+        return TrainingNotice(message=look.told)

@@ -16,11 +16,11 @@ from diffusers.models.autoencoders.autoencoder_kl import AutoencoderKL
 from diffusers.models.transformers.transformer_glm_image import GlmImageTransformer2DModel
 from torch import Tensor
 
-from trainers.dit.encoders import Tokens, Units, digest_of, padded
+from trainers.dit.encoders import LatentUnits, PromptTokens, digest_of, padded
 from trainers.dit.errors import DataError, ModelError, SchedulerError
-from trainers.dit.images import Form
-from trainers.dit.networks import Condition
-from trainers.dit.objective import Objective, settings_of
+from trainers.dit.images import ImageFormat
+from trainers.dit.networks import PromptCondition
+from trainers.dit.objective import DiffusionObjective, settings_of
 from trainers.dit.processes import FlowMatching
 
 QUOTES: Final = tuple(re.compile(quoted) for quoted in (r"'([^']*)'", r"“([^“”]*)”", r'"([^"]*)"', r"「([^「」]*)」"))
@@ -39,7 +39,7 @@ UNSUPPORTED: Final = (
 
 
 @final
-class Glm:
+class GlmNetwork:
     """Asks a GLM-Image transformer as its pipeline does.
 
     Args:
@@ -51,7 +51,7 @@ class Glm:
         ModelError: the image is not cut into whole patches.
     """
 
-    def __init__(self, module: GlmImageTransformer2DModel, form: Form, side: int) -> None:
+    def __init__(self, module: GlmImageTransformer2DModel, form: ImageFormat, side: int) -> None:
         config: Any = module.config
         if side % config.patch_size:
             raise ModelError(f"latents of {side}x{side} are not cut into patches of {config.patch_size}")
@@ -64,7 +64,7 @@ class Glm:
         self.pipeline = "GlmImagePipeline"
         self._form = form
 
-    def predict(self, latents: Tensor, timesteps: Tensor, condition: Condition) -> Tensor:
+    def predict(self, latents: Tensor, timesteps: Tensor, condition: PromptCondition) -> Tensor:
         """What it says of latents, float [N, channels, side, side], at timesteps [N]; of the latents' shape."""
         count = len(latents)
         size = latents.new_tensor([[self._form.height, self._form.width]]).expand(count, -1)
@@ -121,7 +121,7 @@ class GlyphCoder:
         """None."""
         return ()
 
-    def tokens(self, prompts: Sequence[str]) -> Tokens:
+    def tokens(self, prompts: Sequence[str]) -> PromptTokens:
         """What is to be written, as tokens.
 
         Raises:
@@ -132,14 +132,14 @@ class GlyphCoder:
         return padded(self.tokenizer, [glyphs(prompt) for prompt in prompts], self.length)
 
     @torch.no_grad()
-    def embed(self, tokens: Tokens) -> Condition:
+    def embed(self, tokens: PromptTokens) -> PromptCondition:
         """Embeddings of tokens, int64 [N, tokens], with zeros before them and not behind, as the transformer has it."""
         device = next(self.module.parameters()).device
         ids, mask = tokens.ids.to(device), tokens.mask.to(device)
         found = self.module(ids, attention_mask=mask).last_hidden_state * mask[..., None]
         missing = (mask == 0).sum(1).tolist()
         rows = [torch.roll(row, empty, dims=0) for row, empty in zip(found, missing, strict=True)]
-        return Condition.of(torch.stack(rows), mask.flip(1))
+        return PromptCondition.of(torch.stack(rows), mask.flip(1))
 
     @property
     def digest(self) -> str:
@@ -159,7 +159,7 @@ def glyphs(prompt: str) -> str:
     return found[0] if found else ""
 
 
-def standardized(vae: AutoencoderKL) -> Units:
+def standardized(vae: AutoencoderKL) -> LatentUnits:
     """The units of a VAE with statistics of each channel, as GLM-Image's pipeline takes them.
 
     Raises:
@@ -168,10 +168,10 @@ def standardized(vae: AutoencoderKL) -> Units:
     config: Any = vae.config
     if config.latents_mean is None or config.latents_std is None:
         raise ModelError("the VAE has no latents_mean and latents_std, which GLM-Image's pipeline needs")
-    return Units(torch.tensor(config.latents_mean), torch.tensor(config.latents_std))
+    return LatentUnits(torch.tensor(config.latents_mean), torch.tensor(config.latents_std))
 
 
-def glm_objective(scheduler: Any, patches: int) -> Objective:
+def glm_objective(scheduler: Any, patches: int) -> DiffusionObjective:
     """Flow matching as a scheduler of GLM-Image's samples it.
 
     Args:
@@ -190,7 +190,7 @@ def glm_objective(scheduler: Any, patches: int) -> Objective:
         )
     units, mu = int(settings["num_train_timesteps"]), _mu(settings, patches)
     process = FlowMatching(units, shift=_shift(settings, mu), offset=-1)
-    return Objective("glm-flow", process, scheduler, partial(_timetable, units=units, mu=mu))
+    return DiffusionObjective("glm-flow", process, scheduler, partial(_timetable, units=units, mu=mu))
 
 
 def _mu(settings: dict[str, Any], patches: int) -> float:
@@ -210,7 +210,7 @@ def _timetable(scheduler: Any, steps: int, *, units: int, mu: float) -> None:
     scheduler.set_timesteps(steps, timesteps=times, sigmas=times / units, mu=mu)
 
 
-def _padded_to_longest(condition: Condition) -> Tensor:
+def _padded_to_longest(condition: PromptCondition) -> Tensor:
     """Embeddings without what is padded in all rows: the transformer has no mask, and reads padding as its pipeline."""
     longest = int(condition.mask.sum(1).max())
     return condition.embeddings[:, condition.mask.shape[1] - longest :]

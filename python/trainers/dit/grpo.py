@@ -7,18 +7,18 @@ from typing import Final, final
 import torch
 from torch import nn
 
-from trainers.dit.gate import Gate
-from trainers.dit.images import Pictures
+from trainers.dit.gate import RewardGate
+from trainers.dit.images import ImageFolder
 from trainers.dit.models import ImageModel
-from trainers.dit.networks import Network
+from trainers.dit.networks import ImageNetwork
 from trainers.dit.policy import clipped_gain, divergence, log_probability
 from trainers.dit.recipe import GrpoRecipe
-from trainers.dit.rewards import Checked
-from trainers.dit.rollouts import Moves, Play, Rollouts, Round, Steps
-from trainers.dit.watching import Look
+from trainers.dit.rewards import ValidatedReward
+from trainers.dit.rollouts import PolicySampler, PolicySteps, RolloutRound, Rollouts, RolloutSettings
+from trainers.dit.watching import EvaluationSnapshot
 from trainers.loop import (
     Checkpoints,
-    Frozen,
+    FrozenModule,
     LiveSource,
     Loop,
     Loss,
@@ -28,14 +28,14 @@ from trainers.loop import (
     full_precision,
     launched_size,
 )
-from trainers.progress import Consumer
+from trainers.progress import ReportConsumer
 
 TRANSFORMER: Final = "transformer"
 """Its name as a module and as a phase."""
 
 
 @dataclass(frozen=True, slots=True)
-class Tuned:
+class TuningResult:
     """How a tuning went.
 
     Attributes:
@@ -46,15 +46,15 @@ class Tuned:
         verdict: that in words.
     """
 
-    rounds: tuple[Round, ...]
-    looks: tuple[Look, ...]
-    kept: Look
-    refused: Look | None
+    rounds: tuple[RolloutRound, ...]
+    looks: tuple[EvaluationSnapshot, ...]
+    kept: EvaluationSnapshot
+    refused: EvaluationSnapshot | None
     verdict: str
 
 
 @final
-class Improving:
+class PolicyLoss:
     """The loss of steps: less what is gained by making good ones more probable, and how far that leads from the start.
 
     Args:
@@ -64,13 +64,13 @@ class Improving:
         recipe: clipping, and how much going away from the start costs.
     """
 
-    def __init__(self, network: Network, start: Network, steps: Steps, recipe: GrpoRecipe) -> None:
+    def __init__(self, network: ImageNetwork, start: ImageNetwork, steps: PolicySampler, recipe: GrpoRecipe) -> None:
         self._network = network
         self._start = start
         self._steps = steps
         self._recipe = recipe
 
-    def loss(self, moves: Moves) -> Loss:
+    def loss(self, moves: PolicySteps) -> Loss:
         """A mean over images; its parts tell how far the network has gone."""
         with full_precision(moves.before.device):  # probabilities differ by less than 16 bits can say
             told = (moves.condition, moves.before, moves.timesteps, moves.times, moves.lengths)
@@ -91,13 +91,13 @@ class Improving:
 
 def tune(
     model: ImageModel,
-    pictures: Pictures,
-    reward: Checked,
-    gate: Gate,
+    pictures: ImageFolder,
+    reward: ValidatedReward,
+    gate: RewardGate,
     recipe: GrpoRecipe,
     checkpoints: Checkpoints | None,
-    consume: Consumer,
-) -> Tuned:
+    consume: ReportConsumer,
+) -> TuningResult:
     """Tune a model's transformer in place; it then has the weights of the best reward that the gate accepts.
 
     Args:
@@ -122,12 +122,12 @@ def tune(
         for _ in consume(gate.watched(run, run.epochs(source, max_epochs=recipe.iterations))):
             pass
         run.restore_best()
-    return Tuned(tuple(rollouts.rounds), tuple(gate.looks), gate.kept, gate.refused, gate.verdict)
+    return TuningResult(tuple(rollouts.rounds), tuple(gate.looks), gate.kept, gate.refused, gate.verdict)
 
 
-def play_of(recipe: GrpoRecipe) -> Play:
+def play_of(recipe: GrpoRecipe) -> RolloutSettings:
     """How images are drawn to learn from."""
-    return Play(
+    return RolloutSettings(
         groups=recipe.groups,
         members=recipe.members,
         steps=recipe.draw_steps,
@@ -137,7 +137,7 @@ def play_of(recipe: GrpoRecipe) -> Play:
     )
 
 
-def loop_of(model: ImageModel, rollouts: Rollouts, gate: Gate, recipe: GrpoRecipe) -> Loop[Moves]:
+def loop_of(model: ImageModel, rollouts: Rollouts, gate: RewardGate, recipe: GrpoRecipe) -> Loop[PolicySteps]:
     """The loop: the start is frozen, and what was drawn and seen is in its checkpoints.
 
     Raises:
@@ -149,10 +149,10 @@ def loop_of(model: ImageModel, rollouts: Rollouts, gate: Gate, recipe: GrpoRecip
             "must be fp32"
         )
     transformer, start = model.network.module, deepcopy(model.network)
-    steps = Steps(model.unconditional().on("cpu"), play_of(recipe))
-    improving = Improving(model.network, start, steps, recipe)
+    steps = PolicySampler(model.unconditional().on("cpu"), play_of(recipe))
+    improving = PolicyLoss(model.network, start, steps, recipe)
     optimizer = adamw(transformer.parameters(), lr=recipe.learning_rate, weight_decay=0.0)
-    phase = Phase[Moves](
+    phase = Phase[PolicySteps](
         TRANSFORMER,
         improving.loss,
         transformer.parameters(),
@@ -160,11 +160,11 @@ def loop_of(model: ImageModel, rollouts: Rollouts, gate: Gate, recipe: GrpoRecip
         clip=recipe.clip,
         allow_zero_gradients=True,  # where all rewards are equal, as at the beginning nothing else moves
     )
-    modules: dict[str, nn.Module | Frozen] = {
+    modules: dict[str, nn.Module | FrozenModule] = {
         TRANSFORMER: transformer,
-        "start": Frozen(start.module),
-        "vae": Frozen(model.latents.module),
-        "text_encoder": Frozen(model.prompts.module),
+        "start": FrozenModule(start.module),
+        "vae": FrozenModule(model.latents.module),
+        "text_encoder": FrozenModule(model.prompts.module),
     }
     return Loop(
         [phase],

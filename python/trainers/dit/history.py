@@ -8,10 +8,10 @@ from trainers.dit.errors import ModelError
 from trainers.dit.notes import TRAINING, TUNING, Notes
 from trainers.dit.rewards import KINDS
 from trainers.media.course import pace_of
-from trainers.media.curves import Curve
+from trainers.media.curves import TrainingCurve
 
 
-def curves_of(notes: Notes) -> list[Curve]:
+def curves_of(notes: Notes) -> list[TrainingCurve]:
     """What changed while a model learnt, in the order in which it is looked at; none where there are no notes.
 
     Raises:
@@ -26,10 +26,10 @@ def curves_of(notes: Notes) -> list[Curve]:
         ) from error
 
 
-def _trained(told: Mapping[str, Any]) -> Iterator[Curve]:
+def _trained(told: Mapping[str, Any]) -> Iterator[TrainingCurve]:
     each = pace_of(told["recipe"]["steps"]).round_steps
     losses: Sequence[float] = told["curves"]["loss"]
-    yield Curve(
+    yield TrainingCurve(
         name="Loss",
         over="steps",
         points=tuple((each * (number + 1), float(loss)) for number, loss in enumerate(losses)),
@@ -38,10 +38,10 @@ def _trained(told: Mapping[str, Any]) -> Iterator[Curve]:
     yield from _looked(told["curves"]["looks"], told["facts"], "steps of the training")
 
 
-def _tuned(told: Mapping[str, Any]) -> Iterator[Curve]:
+def _tuned(told: Mapping[str, Any]) -> Iterator[TrainingCurve]:
     """Rewards of a tuning: of what was drawn to learn from, then of held-out prompts."""
     recipe, rounds = told["recipe"], told["tuned"]["rounds"]
-    yield Curve(
+    yield TrainingCurve(
         name=f"{_title(recipe['reward'])}, drawn to learn from",
         over="iterations of the tuning",
         points=tuple((number + 1, float(one["reward"])) for number, one in enumerate(rounds)),
@@ -50,16 +50,16 @@ def _tuned(told: Mapping[str, Any]) -> Iterator[Curve]:
     yield from _looked(told["tuned"]["looks"], told["facts"], "steps of the tuning")
 
 
-def _looked(looks: Sequence[Mapping[str, Any]], facts: Notes, over: str) -> Iterator[Curve]:
+def _looked(looks: Sequence[Mapping[str, Any]], facts: Notes, over: str) -> Iterator[TrainingCurve]:
     """A curve for each reward that looks at held-out prompts asked; a distance is shown as one, without its minus."""
     for name in looks[0]["rewards"] if looks else ():
         known = facts[name] if name in facts else None  # noqa: SIM401
         sign = 1 if known is None else -1
         points = tuple((float(look["window"]), sign * float(look["rewards"][name])) for look in looks)
         if known is None:
-            yield Curve(name=f"{_title(name)}, held-out prompts", over=over, points=points)
+            yield TrainingCurve(name=f"{_title(name)}, held-out prompts", over=over, points=points)
             continue
-        yield Curve(
+        yield TrainingCurve(
             name=f"{_title(name)}, held-out prompts",
             over=over,
             points=points,

@@ -16,8 +16,8 @@ from PIL.ImageFile import ImageFile
 from torch import Tensor
 
 from trainers.dit.errors import DataError, ImageError
-from trainers.dit.metadata import Line, read_metadata
-from trainers.media.metadata import FILE, Refused, listed
+from trainers.dit.metadata import CaptionLine, read_metadata
+from trainers.media.metadata import FILE, RejectedFile, listed
 
 MODES: Final = {1: "L", 3: "RGB"}
 """What Pillow calls images of so many channels, of 8 bits each."""
@@ -42,7 +42,7 @@ ORIENTATION: Final = 0x0112
 
 
 @dataclass(frozen=True, slots=True)
-class Form:
+class ImageFormat:
     """What an image must be.
 
     Attributes:
@@ -61,7 +61,7 @@ class Form:
 
 
 @dataclass(frozen=True, slots=True)
-class Picture:
+class PromptedImage:
     """One image with its prompt.
 
     Attributes:
@@ -77,7 +77,7 @@ class Picture:
 
 @final
 @dataclass(frozen=True, slots=True)
-class Pictures:
+class ImageFolder:
     """The images of a folder, checked.
 
     Attributes:
@@ -88,9 +88,9 @@ class Pictures:
     """
 
     folder: Path
-    form: Form
-    pictures: tuple[Picture, ...]
-    refused: tuple[Refused, ...]
+    form: ImageFormat
+    pictures: tuple[PromptedImage, ...]
+    refused: tuple[RejectedFile, ...]
 
     @property
     def prompts(self) -> tuple[str, ...]:
@@ -102,7 +102,7 @@ class Pictures:
         """Of prompts and pixels, in their order."""
         return hashlib.sha256("\n".join(picture.digest for picture in self.pictures).encode()).hexdigest()
 
-    def some(self, count: int) -> "Pictures":
+    def some(self, count: int) -> "ImageFolder":
         """So many of the images, all where there are no more: by chance, always the same ones, in their order.
 
         Not the first ones, for in a folder that is sorted by prompt those show one thing.
@@ -118,7 +118,7 @@ class Pictures:
         """
         return as_floats(torch.stack([self._read(self.pictures[place]) for place in index]))
 
-    def _read(self, picture: Picture) -> Tensor:
+    def _read(self, picture: PromptedImage) -> Tensor:
         pixels = decode(self.folder / picture.file, self.form)
         if content_digest(picture.prompt, pixels) != picture.digest:
             raise DataError(f"{self.folder / picture.file} has changed since it was checked; start again")
@@ -127,12 +127,12 @@ class Pictures:
 
 def read_pictures(
     source: Path,
-    form: Form,
+    form: ImageFormat,
     check_prompt: Callable[[str], None],
     *,
     skip_bad: bool = False,
     tell: Callable[[int, int], None] = lambda _done, _total: None,
-) -> Pictures:
+) -> ImageFolder:
     """Check every image of a folder, and its prompt.
 
     Args:
@@ -147,20 +147,20 @@ def read_pictures(
             lists them.
     """
     lines, refused = read_metadata(source)
-    bad, pictures = list(refused), list[Picture]()
+    bad, pictures = list(refused), list[PromptedImage]()
     for done, line in enumerate(lines, start=1):
         try:
             check_prompt(line.prompt)
             pictures.append(_checked(source, line, form))
         except ImageError as error:
-            bad.append(Refused(line.file, error.message))
+            bad.append(RejectedFile(line.file, error.message))
         tell(done, len(lines))
     if bad and not (pictures and skip_bad):
         raise DataError(listed(bad, len(pictures), "images"))
-    return Pictures(source, form, tuple(pictures), tuple(bad))
+    return ImageFolder(source, form, tuple(pictures), tuple(bad))
 
 
-def decode(path: Path, form: Form) -> Tensor:
+def decode(path: Path, form: ImageFormat) -> Tensor:
     """The pixels of an image, uint8 [channels, height, width].
 
     Raises:
@@ -189,11 +189,11 @@ def content_digest(prompt: str, pixels: Tensor) -> str:
     return hashlib.sha256(head + pixels.numpy().tobytes()).hexdigest()
 
 
-def _checked(source: Path, line: Line, form: Form) -> Picture:
-    return Picture(line.file, line.prompt, content_digest(line.prompt, decode(source / line.file, form)))
+def _checked(source: Path, line: CaptionLine, form: ImageFormat) -> PromptedImage:
+    return PromptedImage(line.file, line.prompt, content_digest(line.prompt, decode(source / line.file, form)))
 
 
-def _check_form(path: Path, image: ImageFile, form: Form) -> None:
+def _check_form(path: Path, image: ImageFile, form: ImageFormat) -> None:
     if (image.width, image.height) != (form.width, form.height):
         raise DataError(
             f"{path} is {image.width}x{image.height}, and the model draws {form.width}x{form.height}; scale or crop it"

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from trainers.dit.errors import RewardError
-from trainers.dit.images import Pictures
+from trainers.dit.images import ImageFolder
 
 WIDTH: Final = 64
 """Features of an image."""
@@ -20,7 +20,7 @@ ENOUGH: Final = 1e-3
 
 
 @final
-class Judge(nn.Module):
+class PromptClassifier(nn.Module):
     """Tells of images which of some prompts they belong to, by one hidden layer.
 
     Args:
@@ -67,7 +67,7 @@ class Judge(nn.Module):
         return float((self(images).argmax(1).cpu() == self.classes(prompts)).float().mean())
 
 
-def judge_of(pictures: Pictures, *, seed: int = 0) -> Judge:
+def judge_of(pictures: ImageFolder, *, seed: int = 0) -> PromptClassifier:
     """A classifier trained on images; the same for the same images, and no random stream is touched.
 
     Raises:
@@ -83,17 +83,17 @@ def judge_of(pictures: Pictures, *, seed: int = 0) -> Judge:
     judge_prompts = [picture.prompt for picture in pictures.pictures]
     with torch.random.fork_rng(devices=[]), torch.enable_grad():
         torch.manual_seed(seed)
-        judge = Judge(known, images[0].numel())
+        judge = PromptClassifier(known, images[0].numel())
         _train(judge, images, judge.classes(judge_prompts))
     return judge.requires_grad_(False).eval()
 
 
-def pixels_of(pictures: Pictures) -> Tensor:
+def pixels_of(pictures: ImageFolder) -> Tensor:
     """All images: float32 [N, channels, height, width], 0 to 1."""
     return pictures.pixels(range(len(pictures.pictures))) / 2 + 0.5
 
 
-def _train(judge: Judge, images: Tensor, classes: Tensor) -> None:
+def _train(judge: PromptClassifier, images: Tensor, classes: Tensor) -> None:
     optimizer = torch.optim.Adam(judge.parameters(), RATE, weight_decay=DECAY)
     for _ in range(EPOCHS):
         total = 0.0

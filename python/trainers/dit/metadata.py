@@ -9,7 +9,17 @@ from pathlib import Path
 from typing import Final
 
 from trainers.dit.errors import DataError
-from trainers.media.metadata import FILE, Refused, Row, has_control, leaves, lines_of, normal_text, rows_of, sorted_out
+from trainers.media.metadata import (
+    FILE,
+    MetadataRow,
+    RejectedFile,
+    has_control,
+    leaves,
+    lines_of,
+    normal_text,
+    rows_of,
+    sorted_out,
+)
 
 COLUMNS: Final = 2
 CONDITIONS: Final = ("source_images", "source_image", "source")
@@ -17,7 +27,7 @@ CONDITIONS: Final = ("source_images", "source_image", "source")
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class CaptionLine:
     """What a line says.
 
     Attributes:
@@ -29,7 +39,7 @@ class Line:
     prompt: str
 
 
-def read_metadata(source: Path) -> tuple[tuple[Line, ...], tuple[Refused, ...]]:
+def read_metadata(source: Path) -> tuple[tuple[CaptionLine, ...], tuple[RejectedFile, ...]]:
     """The lines of `source/metadata.csv`, and those that say nothing usable.
 
     Raises:
@@ -42,7 +52,7 @@ def read_metadata(source: Path) -> tuple[tuple[Line, ...], tuple[Refused, ...]]:
         rows = rows[1:]
     if not rows:
         raise DataError(f"{path} names no image; write a line per image: file|prompt")
-    return sorted_out(rows, _file, _problem, lambda row: Line(_file(row), normal_text(row.cells[1])))
+    return sorted_out(rows, _file, _problem, lambda row: CaptionLine(_file(row), normal_text(row.cells[1])))
 
 
 def _check_heading(path: Path, names: Sequence[str]) -> None:
@@ -69,11 +79,11 @@ def _content(source: Path) -> bytes:
         raise DataError(f"{path} cannot be read ({error.strerror})") from error
 
 
-def _file(row: Row) -> str:
+def _file(row: MetadataRow) -> str:
     return row.cells[0]
 
 
-def _problem(row: Row, numbers: Sequence[int]) -> str:
+def _problem(row: MetadataRow, numbers: Sequence[int]) -> str:
     """What is wrong with a line; empty where nothing is."""
     where = f"line {row.number} of {FILE}"
     if len(row.cells) != COLUMNS or not row.cells[0]:

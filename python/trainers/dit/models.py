@@ -24,12 +24,12 @@ from safetensors import SafetensorError
 from torch import nn
 from transformers import AutoTokenizer, CLIPTextModel, T5EncoderModel
 
-from trainers.dit.encoders import LatentCoder, PromptCoder, Prompts, scale_of, scaled
+from trainers.dit.encoders import LatentCoder, PixArtPromptEncoder, PromptEncoder, scale_of, scaled
 from trainers.dit.errors import ModelError
-from trainers.dit.glm import Glm, GlyphCoder, glm_objective, standardized
-from trainers.dit.images import Form
-from trainers.dit.networks import Condition, Network, PixArt
-from trainers.dit.objective import Objective, objective_for, objective_of
+from trainers.dit.glm import GlmNetwork, GlyphCoder, glm_objective, standardized
+from trainers.dit.images import ImageFormat
+from trainers.dit.networks import ImageNetwork, PixArtNetwork, PromptCondition
+from trainers.dit.objective import DiffusionObjective, objective_for, objective_of
 from trainers.dit.recipe import ObjectiveName
 from trainers.media.folders import appearing, check_free, next_draft
 
@@ -85,10 +85,10 @@ class ImageModel:
 
     def __init__(
         self,
-        network: Network,
+        network: ImageNetwork,
         latents: LatentCoder,
-        prompts: Prompts,
-        objective: Objective | None = None,
+        prompts: PromptEncoder,
+        objective: DiffusionObjective | None = None,
         carried: Mapping[str, Path] = MappingProxyType({}),
     ) -> None:
         _check_fit(network, latents, prompts)
@@ -105,7 +105,7 @@ class ImageModel:
         vae: AutoencoderKL,
         encoder: nn.Module,
         tokenizer: Any,
-        objective: Objective | None = None,
+        objective: DiffusionObjective | None = None,
     ) -> Self:
         """A model of the parts of PixArt's pipeline.
 
@@ -113,7 +113,7 @@ class ImageModel:
             ModelError: they do not fit one another.
         """
         coder = LatentCoder(vae, _side(transformer), scaled(vae))
-        return cls(PixArt(transformer, coder.form), coder, PromptCoder(encoder, tokenizer), objective)
+        return cls(PixArtNetwork(transformer, coder.form), coder, PixArtPromptEncoder(encoder, tokenizer), objective)
 
     @classmethod
     def of_glm(
@@ -134,7 +134,7 @@ class ImageModel:
         config: Any = vae.config
         side = config.sample_size // scale_of(vae)
         coder = LatentCoder(vae, side, standardized(vae))
-        network = Glm(transformer, coder.form, side)
+        network = GlmNetwork(transformer, coder.form, side)
         return cls(network, coder, GlyphCoder(encoder, tokenizer), glm_objective(scheduler, network.priors), carried)
 
     @classmethod
@@ -155,7 +155,7 @@ class ImageModel:
         return cls.of(transformer, vae, encoder, tokenizer, None if scheduler is None else objective_for(scheduler))
 
     @property
-    def form(self) -> Form:
+    def form(self) -> ImageFormat:
         """Of the images that it draws."""
         return self.latents.form
 
@@ -164,7 +164,7 @@ class ImageModel:
         nn.ModuleList([self.network.module, self.latents.module, self.prompts.module]).to(device)
         return self
 
-    def unconditional(self) -> Condition:
+    def unconditional(self) -> PromptCondition:
         """The condition of no prompt, of one row."""
         condition = self.prompts.embed(self.prompts.tokens([""]))
         priors = torch.zeros(1, self.network.priors, dtype=torch.long, device=condition.mask.device)
@@ -233,7 +233,7 @@ class ImageModel:
         return found
 
 
-def _check_fit(network: Network, latents: LatentCoder, prompts: Prompts) -> None:
+def _check_fit(network: ImageNetwork, latents: LatentCoder, prompts: PromptEncoder) -> None:
     config: Any = latents.module.config
     if config.latent_channels != network.channels:
         raise ModelError(

@@ -9,15 +9,15 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, final
 
 from trainers.dit.errors import RewardError
-from trainers.dit.watching import Look, Watch
-from trainers.loop import Notice, Report, Run, WindowReport
+from trainers.dit.watching import EvaluationSnapshot, SampleWatch
+from trainers.loop import Report, TrainingNotice, TrainingRun, WindowReport
 
 LOST: Final = 0.5
 """The share of what was gained, or was there at first, whose loss is a collapse."""
 
 
 @final
-class Collapse:
+class CollapseRule:
     """The rule that ends a training.
 
     Args:
@@ -38,7 +38,7 @@ class Collapse:
 
 
 @final
-class Monitor:
+class RewardMonitor:
     """Looks at a model after every so many windows that took a step.
 
     Its state belongs into the loop's, so that a training that goes on knows what was seen.
@@ -54,7 +54,7 @@ class Monitor:
         collapsed: whether the training was ended.
     """
 
-    def __init__(self, watch: Watch, name: str, *, every: int, collapse: Collapse) -> None:
+    def __init__(self, watch: SampleWatch, name: str, *, every: int, collapse: CollapseRule) -> None:
         if every < 1:
             raise RewardError(f"looks are {every} steps apart; it must be 1 or more")
         self._watch = watch
@@ -62,7 +62,7 @@ class Monitor:
         self._every = every
         self._collapse = collapse
         self._stepped = 0
-        self.looks: list[Look] = []
+        self.looks: list[EvaluationSnapshot] = []
         self.collapsed = False
 
     @property
@@ -75,7 +75,7 @@ class Monitor:
         """The digest of the held-out images."""
         return self._watch.digest
 
-    def watched(self, run: Run[Any], reports: Iterable[Report]) -> Iterator[Report]:
+    def watched(self, run: TrainingRun[Any], reports: Iterable[Report]) -> Iterator[Report]:
         """The reports of a training, and a notice after each look; they end where the training collapses.
 
         Raises:
@@ -88,15 +88,15 @@ class Monitor:
             self._stepped += 1
             if self._stepped % self._every:
                 continue
-            yield Notice(message=self._looked(run))
+            yield TrainingNotice(message=self._looked(run))
             self.collapsed = self._collapse([look.rewards[self._name] for look in self.looks])
             if self.collapsed:
-                yield Notice(
+                yield TrainingNotice(
                     message=f"the reward has collapsed: {self._name} has lost more than {LOST:.0%} of what it had"
                 )
                 return
 
-    def keep_best(self, run: Run[Any]) -> None:
+    def keep_best(self, run: TrainingRun[Any]) -> None:
         """Put the weights of the best reward into the model; without a look, their average where there is one."""
         if self.looks:
             run.restore_best()
@@ -113,9 +113,9 @@ class Monitor:
     def load_state_dict(self, state_dict: dict[str, Any], /) -> None:
         """Go on from there."""
         self._stepped = state_dict["stepped"]
-        self.looks = [Look(**look) for look in state_dict["looks"]]
+        self.looks = [EvaluationSnapshot(**look) for look in state_dict["looks"]]
 
-    def _looked(self, run: Run[Any]) -> str:
+    def _looked(self, run: TrainingRun[Any]) -> str:
         look = self._watch.look(run)
         self.looks.append(look)
         run.stalled(-look.rewards[self._name], patience=1)  # keeps the weights of the best

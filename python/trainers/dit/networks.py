@@ -7,13 +7,13 @@ from diffusers.models.transformers.pixart_transformer_2d import PixArtTransforme
 from torch import Tensor, nn
 
 from trainers.dit.errors import ModelError
-from trainers.dit.images import Form
+from trainers.dit.images import ImageFormat
 
 TOLD_ITS_SIZE = 128
 """PixArt of this many latents a side is told size and proportions of the image; smaller ones are not."""
 
 
-class Condition(NamedTuple):
+class PromptCondition(NamedTuple):
     """What images are to show.
 
     Attributes:
@@ -55,7 +55,7 @@ class Condition(NamedTuple):
         )
 
 
-class Network(Protocol):
+class ImageNetwork(Protocol):
     """A transformer behind one way of asking it.
 
     Attributes:
@@ -79,13 +79,13 @@ class Network(Protocol):
         """The transformer."""
         ...
 
-    def predict(self, latents: Tensor, timesteps: Tensor, condition: Condition) -> Tensor:
+    def predict(self, latents: Tensor, timesteps: Tensor, condition: PromptCondition) -> Tensor:
         """What it says of latents, float [N, channels, side, side], at timesteps [N]; of the latents' shape."""
         ...
 
 
 @final
-class PixArt:
+class PixArtNetwork:
     """Asks a PixArt transformer as its pipeline does.
 
     Args:
@@ -96,7 +96,7 @@ class PixArt:
         ModelError: it wants to be told what its pipeline does not tell, or predicts another number of channels.
     """
 
-    def __init__(self, module: PixArtTransformer2DModel, form: Form) -> None:
+    def __init__(self, module: PixArtTransformer2DModel, form: ImageFormat) -> None:
         config: Any = module.config
         self.module = module
         self.channels: int = config.in_channels
@@ -116,7 +116,7 @@ class PixArt:
             )
         self._form = form
 
-    def predict(self, latents: Tensor, timesteps: Tensor, condition: Condition) -> Tensor:
+    def predict(self, latents: Tensor, timesteps: Tensor, condition: PromptCondition) -> Tensor:
         """What it says of latents, float [N, channels, side, side], at timesteps [N]; of the latents' shape."""
         said: Tensor = self.module(
             latents,

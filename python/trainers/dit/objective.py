@@ -14,7 +14,7 @@ from diffusers.schedulers.scheduling_dpmsolver_multistep import DPMSolverMultist
 from torch import Tensor
 
 from trainers.dit.errors import SchedulerError
-from trainers.dit.processes import Diffusion, FlowMatching, Noised, Process
+from trainers.dit.processes import DiffusionProcess, FlowMatching, NoisedLatents, NoiseProcess
 from trainers.dit.recipe import ObjectiveName
 
 Predict = Callable[[Tensor, Tensor], Tensor]
@@ -40,7 +40,7 @@ def _own_timetable(scheduler: Any, steps: int) -> None:
 
 
 @final
-class Objective:
+class DiffusionObjective:
     """Noising, target, weight, times and sampler, of one piece.
 
     Args:
@@ -54,7 +54,7 @@ class Objective:
     """
 
     def __init__(
-        self, name: str, process: Process, scheduler: Any, timetable: Callable[[Any, int], None] = _own_timetable
+        self, name: str, process: NoiseProcess, scheduler: Any, timetable: Callable[[Any, int], None] = _own_timetable
     ) -> None:
         self.name = name
         self._process = process
@@ -82,7 +82,7 @@ class Objective:
         """The times, [N], of the timesteps, [N], that a network is told."""
         return self._process.times_of(timesteps)
 
-    def noised(self, latents: Tensor, noise: Tensor, times: Tensor) -> Noised:
+    def noised(self, latents: Tensor, noise: Tensor, times: Tensor) -> NoisedLatents:
         """What a network is given and has to say.
 
         Args:
@@ -183,7 +183,7 @@ def settings_of(scheduler: Any) -> dict[str, Any]:
     return {name: value for name, value in scheduler.config.items() if not name.startswith("_")}
 
 
-def objective_of(name: ObjectiveName) -> Objective:
+def objective_of(name: ObjectiveName) -> DiffusionObjective:
     """An objective by its name.
 
     - flow: flow matching, sampled by a multistep solver of the second order;
@@ -195,21 +195,21 @@ def objective_of(name: ObjectiveName) -> Objective:
         solver = DPMSolverMultistepScheduler(
             num_train_timesteps=FLOW_UNITS, prediction_type="flow_prediction", use_flow_sigmas=True
         )
-        return Objective(name, FlowMatching(FLOW_UNITS), solver)
+        return DiffusionObjective(name, FlowMatching(FLOW_UNITS), solver)
     if name == "epsilon":
         line = DDIMScheduler(beta_schedule="linear", **_DIFFUSION)
-        return Objective(name, Diffusion(line.alphas_cumprod, "epsilon"), line)
+        return DiffusionObjective(name, DiffusionProcess(line.alphas_cumprod, "epsilon"), line)
     cosine = DDIMScheduler(beta_schedule="squaredcos_cap_v2", prediction_type="v_prediction", **_DIFFUSION)
-    return Objective(name, Diffusion(cosine.alphas_cumprod, "v_prediction", gamma=5.0), cosine)
+    return DiffusionObjective(name, DiffusionProcess(cosine.alphas_cumprod, "v_prediction", gamma=5.0), cosine)
 
 
-def objectives() -> Iterator[Objective]:
+def objectives() -> Iterator[DiffusionObjective]:
     """All that have a name."""
     names: tuple[ObjectiveName, ...] = ("flow", "epsilon", "velocity")
     return (objective_of(name) for name in names)
 
 
-def objective_for(scheduler: Any) -> Objective:
+def objective_for(scheduler: Any) -> DiffusionObjective:
     """The objective that a scheduler samples.
 
     Raises:

@@ -8,11 +8,11 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from trainers.dit.evaluation import Evaluation, Score
+from trainers.dit.evaluation import ImageEvaluation, RewardScore
 from trainers.dit.sampling import as_image
 from trainers.dit.statistics import wilson_interval
-from trainers.media.curves import Curve, plots
-from trainers.media.page import Figure, as_light, figure, percent, plain, png_uri, render
+from trainers.media.curves import TrainingCurve, plots
+from trainers.media.page import LabelledFigure, as_light, figure, percent, plain, png_uri, render
 
 MOST_PROMPTS: Final = 24
 """Prompts whose images are shown."""
@@ -45,7 +45,7 @@ LIMITS: Final = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Strip:
+class ImageStrip:
     """Images side by side, ready to be seen.
 
     Attributes:
@@ -64,7 +64,7 @@ class Strip:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Prompted:
+class PromptSamples:
     """What was drawn of a prompt.
 
     Attributes:
@@ -75,11 +75,11 @@ class Prompted:
 
     prompt: str
     note: str
-    strips: tuple[Strip, ...]
+    strips: tuple[ImageStrip, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Mistaken:
+class MisclassifiedImage:
     """An image that a classifier took for something else.
 
     Attributes:
@@ -90,11 +90,11 @@ class Mistaken:
 
     prompt: str
     taken: str
-    strip: Strip
+    strip: ImageStrip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sheet:
+class PageData:
     """Everything that a page shows.
 
     Attributes:
@@ -111,42 +111,44 @@ class Sheet:
 
     title: str
     lines: tuple[str, ...]
-    prompts: tuple[Prompted, ...]
-    figures: tuple[Figure, ...] = ()
+    prompts: tuple[PromptSamples, ...]
+    figures: tuple[LabelledFigure, ...] = ()
     limits: str = ""
     more: int = 0
-    mistaken: tuple[Mistaken, ...] = ()
+    mistaken: tuple[MisclassifiedImage, ...] = ()
     mistaken_count: int = 0
-    curves: tuple[Curve, ...] = ()
+    curves: tuple[TrainingCurve, ...] = ()
 
 
-def render_sheet(sheet: Sheet) -> str:
+def render_sheet(sheet: PageData) -> str:
     """The page as HTML text; the same sheet gives the same text."""
     return render("trainers.dit", "sheet.html", {"sheet": sheet, "plots": plots(sheet.curves)})
 
 
-def drawn_sheet(title: str, lines: Sequence[str], prompt: str, images: Tensor, curves: Iterable[Curve]) -> Sheet:
+def drawn_sheet(
+    title: str, lines: Sequence[str], prompt: str, images: Tensor, curves: Iterable[TrainingCurve]
+) -> PageData:
     """Of images of one prompt, float32 [N, channels, height, width], 0 to 1, of which many are shown."""
     strip = strip_of("Drawn", images[:MOST_DRAWN], prompt)
     strip = replace(strip, pictures=as_light(strip.pictures, len, HEAVIEST))
     note = f"{len(images):,} image{'s' if len(images) > 1 else ''}"
     if len(images) > len(strip.pictures):
         note += f", the first {len(strip.pictures)} shown"
-    return Sheet(
+    return PageData(
         title=title,
         lines=tuple(lines),
-        prompts=(Prompted(prompt=prompt, note=note, strips=(strip,)),),
+        prompts=(PromptSamples(prompt=prompt, note=note, strips=(strip,)),),
         curves=tuple(curves),
     )
 
 
-def judged_sheet(title: str, lines: Sequence[str], found: Evaluation, curves: Iterable[Curve]) -> Sheet:
+def judged_sheet(title: str, lines: Sequence[str], found: ImageEvaluation, curves: Iterable[TrainingCurve]) -> PageData:
     """Of an evaluation, with the first images of the first prompts."""
     prompts = tuple(dict.fromkeys(found.prompts))
     shown = as_light((_prompted(found, one) for one in prompts[:MOST_PROMPTS]), _weight, HEAVIEST)
     wrong = _wrong(found)
     mistaken = (_mistaken(found, place, taken) for place, taken in wrong[:MOST_MISTAKEN])
-    return Sheet(
+    return PageData(
         title=title,
         lines=tuple(lines),
         figures=tuple(_figures(found)),
@@ -159,21 +161,21 @@ def judged_sheet(title: str, lines: Sequence[str], found: Evaluation, curves: It
     )
 
 
-def _weight(one: Prompted) -> int:
+def _weight(one: PromptSamples) -> int:
     return sum(map(_strip_weight, one.strips))
 
 
-def _strip_weight(strip: Strip) -> int:
+def _strip_weight(strip: ImageStrip) -> int:
     """Characters of its images."""
     return sum(map(len, strip.pictures))
 
 
-def strip_of(heading: str, images: Tensor, prompt: str) -> Strip:
+def strip_of(heading: str, images: Tensor, prompt: str) -> ImageStrip:
     """Images of a prompt, float [N, channels, height, width], 0 to 1, no larger than a page needs."""
     height, width = images.shape[2:]
     small = max(height, width) < SHOWN_AT
     reduced = min(1.0, LARGEST / max(height, width))
-    return Strip(
+    return ImageStrip(
         heading=heading,
         pictures=tuple(png_uri(_reduced(as_image(image))) for image in images),
         width=SHOWN_AT if small else max(1, round(width * reduced)),
@@ -187,7 +189,7 @@ def _reduced(image: Image.Image) -> Image.Image:
     return image
 
 
-def _figures(found: Evaluation) -> Iterator[Figure]:
+def _figures(found: ImageEvaluation) -> Iterator[LabelledFigure]:
     """The accuracy first, where a classifier was asked."""
     count = len(found.prompts)
     if found.telling is not None:
@@ -202,7 +204,7 @@ def _figures(found: Evaluation) -> Iterator[Figure]:
     yield figure("Images", count, "{:,.0f}".format, f"of {len(set(found.prompts)):,} held-out prompts")
 
 
-def _note(score: Score, count: int) -> str:
+def _note(score: RewardScore, count: int) -> str:
     if score.is_distance:
         return (
             f"of {count:,} images and {score.against:,} real ones; real images have {plain(score.real)}; less is better"
@@ -210,22 +212,24 @@ def _note(score: Score, count: int) -> str:
     return f"mean of {count:,}; the real images themselves have {plain(score.real)}; more is better"
 
 
-def _prompted(found: Evaluation, prompt: str) -> Prompted:
+def _prompted(found: ImageEvaluation, prompt: str) -> PromptSamples:
     places = [place for place, one in enumerate(found.prompts) if one == prompt]
     note = f"{len(places):,} drawn"
     if found.telling is not None:
         note += f", {sum(found.telling.drawn[place] == prompt for place in places):,} taken for it"
     shown = torch.tensor(places[:MOST_IMAGES])
     strips = strip_of("Real", found.targets[shown], prompt), strip_of("Drawn", found.images[shown], prompt)
-    return Prompted(prompt=prompt, note=note, strips=strips)
+    return PromptSamples(prompt=prompt, note=note, strips=strips)
 
 
-def _mistaken(found: Evaluation, place: int, taken: str) -> Mistaken:
+def _mistaken(found: ImageEvaluation, place: int, taken: str) -> MisclassifiedImage:
     prompt = found.prompts[place]
-    return Mistaken(prompt=prompt, taken=taken, strip=strip_of("Drawn", found.images[place : place + 1], prompt))
+    return MisclassifiedImage(
+        prompt=prompt, taken=taken, strip=strip_of("Drawn", found.images[place : place + 1], prompt)
+    )
 
 
-def _wrong(found: Evaluation) -> list[tuple[int, str]]:
+def _wrong(found: ImageEvaluation) -> list[tuple[int, str]]:
     """Places of images that were taken for something else, and for what."""
     told = () if found.telling is None else found.telling.drawn
     return [(place, taken) for place, taken in enumerate(told) if taken != found.prompts[place]]

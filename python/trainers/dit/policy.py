@@ -20,7 +20,7 @@ MOST: Final = 3.0
 """The largest advantage."""
 
 
-class Step(NamedTuple):
+class PolicyStep(NamedTuple):
     """Where a step by chance leads to: a normal distribution.
 
     Attributes:
@@ -44,7 +44,7 @@ class Advantages(NamedTuple):
     equal: int
 
 
-def step_of(latents: Tensor, velocity: Tensor, times: Tensor, lengths: Tensor, noise: float) -> Step:
+def step_of(latents: Tensor, velocity: Tensor, times: Tensor, lengths: Tensor, noise: float) -> PolicyStep:
     """The step from times t to t - length that leaves the images' distribution as the plain step would.
 
     With s = noise · √(t / (1 - t)), its mean is x - length · (v + s² / 2t · (x + (1 - t) v)), its deviation s √length.
@@ -59,10 +59,10 @@ def step_of(latents: Tensor, velocity: Tensor, times: Tensor, lengths: Tensor, n
     late = times.clamp(max=LATEST)
     size = noise * (late / (1 - late)).sqrt()
     time, length, half = _wide(times), _wide(lengths), _wide(size**2 / (2 * times))
-    return Step(latents - length * (velocity + half * (latents + (1 - time) * velocity)), size * lengths.sqrt())
+    return PolicyStep(latents - length * (velocity + half * (latents + (1 - time) * velocity)), size * lengths.sqrt())
 
 
-def log_probability(step: Step, taken: Tensor) -> Tensor:
+def log_probability(step: PolicyStep, taken: Tensor) -> Tensor:
     """Of latents that a step has led to, [N, channels, side, side], less a constant: [N], a mean over their numbers."""
     return -((taken - step.mean) ** 2).mean((1, 2, 3)) / (2 * step.deviation**2)
 
@@ -86,7 +86,7 @@ def clipped_gain(ratios: Tensor, advantages: Tensor, clip: float) -> Tensor:
     return torch.minimum(ratios * advantages, ratios.clamp(1 - clip, 1 + clip) * advantages)
 
 
-def divergence(step: Step, start: Step) -> Tensor:
+def divergence(step: PolicyStep, start: PolicyStep) -> Tensor:
     """Kullback-Leibler divergence of a step from another of the same deviation, [N]; a mean over its numbers."""
     return ((step.mean - start.mean) ** 2).mean((1, 2, 3)) / (2 * step.deviation**2)
 

@@ -14,7 +14,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from trainers.dit.errors import PriorError
-from trainers.dit.networks import Network
+from trainers.dit.networks import ImageNetwork
 
 SHOWN: Final = 5
 
@@ -31,7 +31,7 @@ def read_priors(path: Path) -> dict[str, Tensor]:
         raise PriorError(f"{path} cannot be read as a safetensors file ({error}); name another") from error
 
 
-def gathered_priors(priors: Mapping[str, Tensor] | None, names: Sequence[str], network: Network) -> Tensor:
+def gathered_priors(priors: Mapping[str, Tensor] | None, names: Sequence[str], network: ImageNetwork) -> Tensor:
     """The plans of images by their names, each int64 [priors], in order: int64 [images, priors].
 
     Raises:
@@ -53,7 +53,7 @@ def gathered_priors(priors: Mapping[str, Tensor] | None, names: Sequence[str], n
     return torch.stack([given[name] for name in names])
 
 
-def check_priors(priors: Tensor, network: Network, name: str = "a prompt") -> None:
+def check_priors(priors: Tensor, network: ImageNetwork, name: str = "a prompt") -> None:
     """Check that tokens, int64 [N, priors], are plans that a network can read.
 
     Raises:
@@ -75,7 +75,7 @@ def check_priors(priors: Tensor, network: Network, name: str = "a prompt") -> No
         )
 
 
-def priors_of(priors: Tensor | Sequence[Tensor] | None, count: int, network: Network) -> Tensor:
+def priors_of(priors: Tensor | Sequence[Tensor] | None, count: int, network: ImageNetwork) -> Tensor:
     """The plans of so many images in their order, int64 [count, priors], checked.
 
     Raises:

@@ -16,7 +16,7 @@ EXACT: float = 0.01
 """Times that differ by less than this are the same: they count in ones, and are kept in 32 bits."""
 
 
-class Noised(NamedTuple):
+class NoisedLatents(NamedTuple):
     """What a network is given, and what it has to say.
 
     Attributes:
@@ -32,7 +32,7 @@ class Noised(NamedTuple):
     timesteps: Tensor
 
 
-class Process(Protocol):
+class NoiseProcess(Protocol):
     """Noising, target and weight; no sampler."""
 
     def times(self, count: int, *, device: torch.device | str, generator: torch.Generator | None) -> Tensor:
@@ -47,7 +47,7 @@ class Process(Protocol):
         """What a network is told at a scheduler's timesteps, [N]."""
         ...
 
-    def noised(self, latents: Tensor, noise: Tensor, times: Tensor) -> Noised:
+    def noised(self, latents: Tensor, noise: Tensor, times: Tensor) -> NoisedLatents:
         """Latents and noise, both float [N, channels, height, width], at times, [N]."""
         ...
 
@@ -90,11 +90,11 @@ class FlowMatching:
         """Of noise at times, float [N]."""
         return self.shift * times / (self.shift * times + 1 - times)
 
-    def noised(self, latents: Tensor, noise: Tensor, times: Tensor) -> Noised:
+    def noised(self, latents: Tensor, noise: Tensor, times: Tensor) -> NoisedLatents:
         """Latents and noise, float [N, channels, height, width], mixed as at times, float [N]."""
         share = _wide(self.share(times))
         mixed = (1 - share) * latents + share * noise
-        return Noised(mixed, noise - latents, torch.ones_like(times), times * self.units + self.offset)
+        return NoisedLatents(mixed, noise - latents, torch.ones_like(times), times * self.units + self.offset)
 
     def agrees(self, scheduler: Any, steps: int) -> bool:  # noqa: ARG002  the scheduler's own times tell
         """Whether its timesteps, which are whole numbers, say exactly how much noise it takes there to be."""
@@ -104,7 +104,7 @@ class FlowMatching:
 
 @final
 @dataclass(frozen=True)
-class Diffusion:
+class DiffusionProcess:
     """Noise whose variance and that of the latents add up to one. Times are whole numbers from 0.
 
     Attributes:
@@ -131,12 +131,12 @@ class Diffusion:
         """The scheduler's timesteps, int64 [N], themselves."""
         return timesteps
 
-    def noised(self, latents: Tensor, noise: Tensor, times: Tensor) -> Noised:
+    def noised(self, latents: Tensor, noise: Tensor, times: Tensor) -> NoisedLatents:
         """Latents and noise, float [N, channels, height, width], mixed as at times, int64 [N]."""
         kept = self.kept.to(latents.device)[times]
         signal, spread = _wide(kept.sqrt()), _wide((1 - kept).sqrt())
         target = noise if self.predicts == "epsilon" else signal * noise - spread * latents
-        return Noised(signal * latents + spread * noise, target, self.weight(kept), times)
+        return NoisedLatents(signal * latents + spread * noise, target, self.weight(kept), times)
 
     def weight(self, kept: Tensor) -> Tensor:
         """Of samples whose latents keep these shares of the variance, float32 [N]; finite for 0 and for 1.

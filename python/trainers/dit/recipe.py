@@ -80,7 +80,7 @@ class ImageRecipe(Computation):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Build:
+class ModelSizes:
     """What a model is to learn."""
 
     objective: Annotated[
@@ -90,7 +90,7 @@ class Build:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sampling:
+class SamplingSettings:
     """How images are drawn."""
 
     steps: Annotated[int, Flag("How many times the network is asked for an image.", minimum=1)] = 20
@@ -100,7 +100,7 @@ class Sampling:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Judging:
+class ImageEvaluationSettings:
     """By what and beside which images a model is judged."""
 
     images: Annotated[Path, Flag("Folder of metadata.csv and images that rewards learn from.")]
@@ -119,7 +119,7 @@ class Judging:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Watching:
+class MonitorSettings:
     """How a model that trains is watched by rewards: what it draws of held-out prompts, always from the same noise."""
 
     monitor: Annotated[

@@ -21,7 +21,7 @@ TOGETHER: Final = 32
 
 
 @final
-class Resemblance:
+class ClipSimilarity:
     """The cosine between a CLIP model's embeddings of an image and of its prompt, -1 to 1.
 
     Args:

@@ -15,9 +15,9 @@ import torch
 from torch import Tensor
 
 from trainers.dit.errors import RewardError
-from trainers.dit.images import Pictures
-from trainers.dit.judge import Judge, judge_of, pixels_of
-from trainers.dit.resemblance import Resemblance
+from trainers.dit.images import ImageFolder
+from trainers.dit.judge import PromptClassifier, judge_of, pixels_of
+from trainers.dit.resemblance import ClipSimilarity
 from trainers.dit.statistics import frechet_distance, psnr, ssim
 
 
@@ -36,7 +36,7 @@ class Reward(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Material:
+class RewardInputs:
     """What rewards are made of.
 
     Attributes:
@@ -47,14 +47,14 @@ class Material:
             set beside them.
     """
 
-    pictures: Pictures
-    held_out: Pictures
+    pictures: ImageFolder
+    held_out: ImageFolder
     weights: Path | None = None
     count: int = 256
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class RewardKind:
     """How a reward of a name is made.
 
     Attributes:
@@ -66,7 +66,7 @@ class Kind:
         is_distance: whether its number is a distance with a minus, which people are shown without.
     """
 
-    make: Callable[[Material], Reward]
+    make: Callable[[RewardInputs], Reward]
     packages: tuple[str, ...] = ()
     of_all: bool = False
     weighs: bool = False
@@ -75,7 +75,7 @@ class Kind:
 
 
 @final
-class Recognised:
+class PromptProbability:
     """How probable the prompted class is to a classifier that has learnt from real images, 0 to 1.
 
     Args:
@@ -85,7 +85,7 @@ class Recognised:
         judge: as given.
     """
 
-    def __init__(self, judge: Judge) -> None:
+    def __init__(self, judge: PromptClassifier) -> None:
         self.judge = judge
 
     def __call__(self, images: Tensor, prompts: Sequence[str], targets: Tensor) -> Tensor:  # noqa: ARG002
@@ -95,7 +95,7 @@ class Recognised:
 
 
 @final
-class Like:
+class PairwiseSimilarity:
     """How alike images and targets are by a statistic of pairs."""
 
     def __init__(self, statistic: Callable[[Tensor, Tensor], Tensor]) -> None:
@@ -107,7 +107,7 @@ class Like:
 
 
 @final
-class Frechet:
+class FrechetDistance:
     """The Fréchet distance to real images in the features of a judge, with a minus; one number for all images.
 
     Args:
@@ -125,7 +125,7 @@ class Frechet:
         RewardError: there are too few of them.
     """
 
-    def __init__(self, judge: Judge, real: Tensor, beside: Tensor, count: int) -> None:
+    def __init__(self, judge: PromptClassifier, real: Tensor, beside: Tensor, count: int) -> None:
         if min(len(real), len(beside)) < count or count < 2:  # noqa: PLR2004  one image has no spread
             raise RewardError(
                 f"a Fréchet distance of {count} images needs as many held-out images and as many to learn from, and 2 "
@@ -150,7 +150,7 @@ class Frechet:
         return torch.full((len(images),), -distance)
 
 
-def frechet_of(material: Material) -> Frechet:
+def frechet_of(material: RewardInputs) -> FrechetDistance:
     """The Fréchet distance to the held-out images; the floor is of images that were learnt from.
 
     Raises:
@@ -158,10 +158,10 @@ def frechet_of(material: Material) -> Frechet:
     """
     with torch.no_grad():
         real, beside = pixels_of(material.held_out), pixels_of(material.pictures.some(material.count))
-        return Frechet(judge_of(material.pictures), real, beside, material.count)
+        return FrechetDistance(judge_of(material.pictures), real, beside, material.count)
 
 
-def resemblance_of(material: Material) -> Resemblance:
+def resemblance_of(material: RewardInputs) -> ClipSimilarity:
     """How alike a local CLIP model finds images and prompts.
 
     Raises:
@@ -169,22 +169,24 @@ def resemblance_of(material: Material) -> Resemblance:
     """
     if material.weights is None:
         raise RewardError("reward clip needs the folder of a CLIP model; name it, for nothing is downloaded")
-    return Resemblance.load(material.weights)
+    return ClipSimilarity.load(material.weights)
 
 
-KINDS: Final[Mapping[str, Kind]] = MappingProxyType(
+KINDS: Final[Mapping[str, RewardKind]] = MappingProxyType(
     {
-        "classifier": Kind(lambda material: Recognised(judge_of(material.pictures)), title="Probability of the prompt"),
-        "ssim": Kind(lambda _: Like(ssim), title="SSIM"),
-        "psnr": Kind(lambda _: Like(psnr), title="PSNR, dB"),
-        "frechet": Kind(frechet_of, of_all=True, title="Fréchet distance", is_distance=True),
-        "clip": Kind(resemblance_of, ("transformers",), weighs=True, title="CLIP similarity"),
+        "classifier": RewardKind(
+            lambda material: PromptProbability(judge_of(material.pictures)), title="Probability of the prompt"
+        ),
+        "ssim": RewardKind(lambda _: PairwiseSimilarity(ssim), title="SSIM"),
+        "psnr": RewardKind(lambda _: PairwiseSimilarity(psnr), title="PSNR, dB"),
+        "frechet": RewardKind(frechet_of, of_all=True, title="Fréchet distance", is_distance=True),
+        "clip": RewardKind(resemblance_of, ("transformers",), weighs=True, title="CLIP similarity"),
     }
 )
 """The rewards by name. Others come with a mapping of their own: `{**KINDS, "mine": Kind(…)}`."""
 
 
-def reward_of(name: str, material: Material, kinds: Mapping[str, Kind] = KINDS) -> "Checked":
+def reward_of(name: str, material: RewardInputs, kinds: Mapping[str, RewardKind] = KINDS) -> "ValidatedReward":
     """A reward by its name, tried on real images.
 
     Raises:
@@ -197,14 +199,16 @@ def reward_of(name: str, material: Material, kinds: Mapping[str, Kind] = KINDS) 
     missing = [package for package in kind.packages if find_spec(package) is None]
     if missing:
         raise RewardError(f"reward {name} needs {', '.join(missing)}, which this Python does not have; install it")
-    checked = Checked(name, kind.make(material), of_all=kind.of_all, title=kind.title)
+    checked = ValidatedReward(name, kind.make(material), of_all=kind.of_all, title=kind.title)
     held = material.held_out.some(material.count)
     real = pixels_of(held)
     checked(real, [picture.prompt for picture in held.pictures], real)
     return checked
 
 
-def rewards_of(names: Sequence[str], material: Material, kinds: Mapping[str, Kind] = KINDS) -> list["Checked"]:
+def rewards_of(
+    names: Sequence[str], material: RewardInputs, kinds: Mapping[str, RewardKind] = KINDS
+) -> list["ValidatedReward"]:
     """Rewards by their names, tried on real images; a reward that is named twice is made once.
 
     Raises:
@@ -217,14 +221,14 @@ def rewards_of(names: Sequence[str], material: Material, kinds: Mapping[str, Kin
 
 
 @final
-class Checked:
+class ValidatedReward:
     """A reward whose numbers are looked at.
 
     Args:
         name: of the reward, for messages.
         reward: who is asked.
-        of_all: as `Kind` has it.
-        title: as `Kind` has it.
+        of_all: as `RewardKind` has it.
+        title: as `RewardKind` has it.
 
     Attributes:
         name: as given.
@@ -242,7 +246,7 @@ class Checked:
     @property
     def facts(self) -> Mapping[str, float]:
         """What must be known to read its numbers: of a Fréchet distance, of how many images it is, and its floor."""
-        if not isinstance(self.reward, Frechet):
+        if not isinstance(self.reward, FrechetDistance):
             return {}
         return {"images": self.reward.count, "against": self.reward.against, "floor": self.reward.floor}
 

@@ -12,19 +12,19 @@ import torch
 from torch import Tensor
 
 from trainers.dit.errors import RewardError, SchedulerError
-from trainers.dit.images import Pictures
+from trainers.dit.images import ImageFolder
 from trainers.dit.models import ImageModel
-from trainers.dit.networks import Condition, Network
-from trainers.dit.policy import Step, advantages_of, log_probability, step_of
-from trainers.dit.rewards import Checked
-from trainers.dit.sampling import Guided
+from trainers.dit.networks import ImageNetwork, PromptCondition
+from trainers.dit.policy import PolicyStep, advantages_of, log_probability, step_of
+from trainers.dit.rewards import ValidatedReward
+from trainers.dit.sampling import GuidedNetwork
 from trainers.dit.watching import check_unplanned
 from trainers.loop import OutOfMemoryError, SettingsError
 from trainers.loop.device import cause_of, is_out_of_memory
 from trainers.loop.validation import evaluating
 
 
-class Moves(NamedTuple):
+class PolicySteps(NamedTuple):
     """One step of some images.
 
     Attributes:
@@ -45,11 +45,11 @@ class Moves(NamedTuple):
     lengths: Tensor
     probability: Tensor
     advantages: Tensor
-    condition: Condition
+    condition: PromptCondition
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Play:
+class RolloutSettings:
     """How images are drawn to learn from.
 
     Attributes:
@@ -58,7 +58,7 @@ class Play:
         steps: from noise to an image.
         trained: of these steps, how many are learnt from.
         noise: how much is by chance.
-        guidance: as `Sampling` has it.
+        guidance: as `SamplingSettings` has it.
     """
 
     groups: int
@@ -70,7 +70,7 @@ class Play:
 
 
 @dataclass(frozen=True, slots=True)
-class Round:
+class RolloutRound:
     """What came of drawing once.
 
     Attributes:
@@ -85,7 +85,7 @@ class Round:
 
 
 @final
-class Steps:
+class PolicySampler:
     """Where a network leads by chance.
 
     Args:
@@ -93,21 +93,21 @@ class Steps:
         play: how images are drawn.
     """
 
-    def __init__(self, nothing: Condition, play: Play) -> None:
+    def __init__(self, nothing: PromptCondition, play: RolloutSettings) -> None:
         self._nothing = nothing
         self._play = play
 
     def of(
         self,
-        network: Network,
-        condition: Condition,
+        network: ImageNetwork,
+        condition: PromptCondition,
         latents: Tensor,
         timesteps: Tensor,
         times: Tensor,
         lengths: Tensor,
-    ) -> Step:
+    ) -> PolicyStep:
         """The step from latents, float32 [N, channels, side, side], at times [N], of lengths [N]."""
-        guided = Guided(network, condition, self._nothing.on(latents.device), self._play.guidance)
+        guided = GuidedNetwork(network, condition, self._nothing.on(latents.device), self._play.guidance)
         return step_of(latents, guided(latents, timesteps).float(), times, lengths, self._play.noise)
 
 
@@ -130,7 +130,9 @@ class Rollouts:
         SettingsError: more steps are to be learnt from than there are.
     """
 
-    def __init__(self, model: ImageModel, pictures: Pictures, reward: Checked, play: Play) -> None:
+    def __init__(
+        self, model: ImageModel, pictures: ImageFolder, reward: ValidatedReward, play: RolloutSettings
+    ) -> None:
         if model.objective is None or model.objective.name != "flow":
             named = "none" if model.objective is None else str(model.objective)
             raise SchedulerError(f"steps by chance are those of flow matching, and the model's objective is {named}")
@@ -143,14 +145,14 @@ class Rollouts:
         self._pictures = pictures
         self._reward = reward
         self._play = play
-        self._steps = Steps(model.unconditional().on("cpu"), play)
+        self._steps = PolicySampler(model.unconditional().on("cpu"), play)
         scheduler = model.objective.steps(play.steps)
         self._timesteps: Tensor = scheduler.timesteps
         self._times: Tensor = scheduler.sigmas.float()
-        self._left: list[Moves] = []
-        self.rounds: list[Round] = []
+        self._left: list[PolicySteps] = []
+        self.rounds: list[RolloutRound] = []
 
-    def __iter__(self) -> Iterator[Moves]:
+    def __iter__(self) -> Iterator[PolicySteps]:
         """Steps without end, each of all images; drawn anew when those of the last drawing have been handed out."""
         while True:
             if not self._left:
@@ -165,10 +167,10 @@ class Rollouts:
     def load_state_dict(self, state_dict: dict[str, Any], /) -> None:
         """Go on from there."""
         self._left = [_moves_of(parts) for parts in state_dict["left"]]
-        self.rounds = [Round(**one) for one in state_dict["rounds"]]
+        self.rounds = [RolloutRound(**one) for one in state_dict["rounds"]]
 
     @torch.no_grad()
-    def _drawn(self) -> list[Moves]:
+    def _drawn(self) -> list[PolicySteps]:
         """Some steps of new images, in an order by chance."""
         prompts, targets = self._chosen()
         try:
@@ -182,23 +184,23 @@ class Rollouts:
             ) from error
         rewards = self._reward(images, prompts, targets)
         found = advantages_of(rewards.view(self._play.groups, self._play.members))
-        self.rounds.append(Round(float(rewards.mean()), found.equal, self._play.groups))
+        self.rounds.append(RolloutRound(float(rewards.mean()), found.equal, self._play.groups))
         kept = torch.randperm(len(moves))[: self._play.trained].tolist()
         advantages = found.values.flatten().to(moves[0].before.device)
         return [moves[place]._replace(advantages=advantages) for place in kept]
 
-    def _walked_and_decoded(self, prompts: Sequence[str]) -> tuple[list[Moves], Tensor]:
+    def _walked_and_decoded(self, prompts: Sequence[str]) -> tuple[list[PolicySteps], Tensor]:
         """All steps from noise, and the images at the end."""
         condition = self._model.prompts.embed(self._model.prompts.tokens(prompts))
         with evaluating([self._model.network.module]):
             moves, latents = self._walked(condition)
         return moves, self._model.latents.decode(latents)
 
-    def _walked(self, condition: Condition) -> tuple[list[Moves], Tensor]:
+    def _walked(self, condition: PromptCondition) -> tuple[list[PolicySteps], Tensor]:
         """All steps from noise, and the latents at the end."""
         count, network, device = len(condition.mask), self._model.network, condition.mask.device
         latents = torch.randn(count, network.channels, network.side, network.side).to(device)
-        walked: list[Moves] = []
+        walked: list[PolicySteps] = []
         for place, timestep in enumerate(self._timesteps):
             times = self._times[place].expand(count).to(device)
             lengths = (self._times[place] - self._times[place + 1]).expand(count).to(device)
@@ -207,7 +209,7 @@ class Rollouts:
             chance = torch.randn(latents.shape).to(device)  # drawn on the CPU: the same on every device
             after = step.mean + step.deviation[:, None, None, None] * chance
             probability = log_probability(step, after)
-            walked.append(Moves(latents, after, told, times, lengths, probability, torch.zeros(0), condition))
+            walked.append(PolicySteps(latents, after, told, times, lengths, probability, torch.zeros(0), condition))
             latents = after
         return walked, latents
 
@@ -221,10 +223,10 @@ class Rollouts:
         return prompts, (self._pictures.pixels(one) / 2 + 0.5).repeat_interleave(self._play.members, 0)
 
 
-def _moves_of(parts: Sequence[Tensor]) -> Moves:
+def _moves_of(parts: Sequence[Tensor]) -> PolicySteps:
     """As the state has them: one after the other."""
     before, after, timesteps, times, lengths, probability, advantages, *told = parts
-    return Moves(before, after, timesteps, times, lengths, probability, advantages, Condition(*told))
+    return PolicySteps(before, after, timesteps, times, lengths, probability, advantages, PromptCondition(*told))
 
 
 def places_by_prompt(prompts: Sequence[str]) -> list[list[int]]:

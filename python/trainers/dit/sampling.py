@@ -10,9 +10,9 @@ from torch import Tensor
 
 from trainers.dit.errors import SchedulerError
 from trainers.dit.models import ImageModel
-from trainers.dit.networks import Condition, Network
+from trainers.dit.networks import ImageNetwork, PromptCondition
 from trainers.dit.priors import priors_of
-from trainers.dit.recipe import Sampling
+from trainers.dit.recipe import SamplingSettings
 from trainers.loop.validation import evaluating
 
 UNGUIDED = 1.0
@@ -20,17 +20,19 @@ UNGUIDED = 1.0
 
 
 @final
-class Guided:
+class GuidedNetwork:
     """Asks a network with prompts and without, and goes on from the one beyond the other.
 
     Args:
         network: who is asked.
         condition: of each image.
         nothing: the condition of no prompt, of one row.
-        guidance: as `Sampling` has it.
+        guidance: as `SamplingSettings` has it.
     """
 
-    def __init__(self, network: Network, condition: Condition, nothing: Condition, guidance: float) -> None:
+    def __init__(
+        self, network: ImageNetwork, condition: PromptCondition, nothing: PromptCondition, guidance: float
+    ) -> None:
         self._network = network
         self._guidance = guidance
         self._condition = condition
@@ -54,7 +56,7 @@ def noise_of(model: ImageModel, count: int, seed: int) -> Tensor:
 
 
 @torch.no_grad()
-def draw_latents(model: ImageModel, condition: Condition, noise: Tensor, sampling: Sampling) -> Tensor:
+def draw_latents(model: ImageModel, condition: PromptCondition, noise: Tensor, sampling: SamplingSettings) -> Tensor:
     """Latents, float32 [N, channels, side, side], from noise of that shape, one for each row of the condition.
 
     Raises:
@@ -63,7 +65,7 @@ def draw_latents(model: ImageModel, condition: Condition, noise: Tensor, samplin
     if model.objective is None:
         raise SchedulerError("the model has no scheduler: it has learnt nothing yet; train it first")
     with evaluating([model.network.module]):
-        guided = Guided(model.network, condition, model.unconditional().on(noise.device), sampling.guidance)
+        guided = GuidedNetwork(model.network, condition, model.unconditional().on(noise.device), sampling.guidance)
         return model.objective.sample(guided, noise, sampling.steps)
 
 
@@ -71,7 +73,7 @@ def draw_latents(model: ImageModel, condition: Condition, noise: Tensor, samplin
 def draw_images(
     model: ImageModel,
     prompts: Sequence[str],
-    sampling: Sampling,
+    sampling: SamplingSettings,
     priors: Tensor | Sequence[Tensor] | None = None,
     tell: Callable[[int, int], None] = lambda _done, _total: None,
 ) -> Tensor:

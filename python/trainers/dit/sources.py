@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING, Final
 import typer
 
 from trainers.dit.errors import DataError
-from trainers.dit.recipe import GrpoRecipe, Judging, Sampling, Watching
+from trainers.dit.recipe import GrpoRecipe, ImageEvaluationSettings, MonitorSettings, SamplingSettings
 from trainers.dit.words import doubts_of_all
 from trainers.media.console import counter, say
 
 if TYPE_CHECKING:
-    from trainers.dit.batches import PlainImages
-    from trainers.dit.cache import Cache
-    from trainers.dit.gate import Gate
-    from trainers.dit.images import Pictures
+    from trainers.dit.batches import RawImageFiles
+    from trainers.dit.cache import LatentCache
+    from trainers.dit.gate import RewardGate
+    from trainers.dit.images import ImageFolder
     from trainers.dit.models import ImageModel
-    from trainers.dit.monitor import Monitor
-    from trainers.dit.rewards import Checked, Material
+    from trainers.dit.monitor import RewardMonitor
+    from trainers.dit.rewards import RewardInputs, ValidatedReward
 
 CACHE: Final = "cache.json"
 """What tells a cache from a folder of images."""
@@ -26,7 +26,7 @@ CACHE: Final = "cache.json"
 
 def pictures_of(
     images: Path, model: "ImageModel", known: frozenset[str] | None = None, *, skip_bad: bool, silent: bool
-) -> "Pictures":
+) -> "ImageFolder":
     """The images of a folder, checked; what was left out is told, and what the model does not know of its prompts."""
     from trainers.dit.images import read_pictures
 
@@ -40,18 +40,18 @@ def pictures_of(
 
 def source_of(
     images: Path, model: "ImageModel", made_of: Path | None, *, skip_bad: bool, silent: bool
-) -> "Cache | PlainImages":
+) -> "LatentCache | RawImageFiles":
     """A cache, checked to be this model's, or images to encode in every step."""
-    from trainers.dit.batches import PlainImages
-    from trainers.dit.cache import Cache
+    from trainers.dit.batches import RawImageFiles
+    from trainers.dit.cache import LatentCache
 
     if not (images / CACHE).exists() and (images / "metadata.csv").exists():
         if made_of is not None:
             raise typer.BadParameter(f"--made-of is for a cache, and {images} is a folder of images; leave it out")
         if model.network.priors:
             raise DataError(f"this model reads prior tokens, which {images} has not; make a cache with --priors")
-        return PlainImages(pictures_of(images, model, skip_bad=skip_bad, silent=silent), model.prompts)
-    opened = Cache.open(images)
+        return RawImageFiles(pictures_of(images, model, skip_bad=skip_bad, silent=silent), model.prompts)
+    opened = LatentCache.open(images)
     opened.check_model(model)
     left = len(opened.contents.refused)
     if left:
@@ -64,13 +64,13 @@ def source_of(
 
 
 def monitor_of(
-    model: "ImageModel", watching: Watching, images: Path, *, skip_bad: bool, silent: bool
-) -> "Monitor | None":
+    model: "ImageModel", watching: MonitorSettings, images: Path, *, skip_bad: bool, silent: bool
+) -> "RewardMonitor | None":
     """What watches a training, if anything is to: made, and tried, before it starts."""
     from trainers.dit.images import read_pictures
-    from trainers.dit.monitor import Collapse, Monitor
-    from trainers.dit.rewards import Material, rewards_of
-    from trainers.dit.watching import Watch
+    from trainers.dit.monitor import CollapseRule, RewardMonitor
+    from trainers.dit.rewards import RewardInputs, rewards_of
+    from trainers.dit.watching import SampleWatch
 
     if watching.monitor is None:
         if watching.held_out is not None:
@@ -84,37 +84,41 @@ def monitor_of(
     own = read_pictures(images, model.form, model.prompts.check, skip_bad=True)  # what is left out was told before
     held = pictures_of(watching.held_out, model, skip_bad=skip_bad, silent=silent)
     _tell_shared(own, held)
-    material = Material(own, held, watching.reward_weights, watching.monitor_images)
-    sampling = Sampling(steps=watching.monitor_steps, guidance=watching.monitor_guidance)
-    watch = Watch(model, material, rewards_of(watching.monitor, material), sampling)
-    return Monitor(watch, watching.monitor[0], every=watching.monitor_every, collapse=Collapse(watching.patience))
+    material = RewardInputs(own, held, watching.reward_weights, watching.monitor_images)
+    sampling = SamplingSettings(steps=watching.monitor_steps, guidance=watching.monitor_guidance)
+    watch = SampleWatch(model, material, rewards_of(watching.monitor, material), sampling)
+    return RewardMonitor(
+        watch, watching.monitor[0], every=watching.monitor_every, collapse=CollapseRule(watching.patience)
+    )
 
 
-def gate_of(model: "ImageModel", material: "Material", recipe: GrpoRecipe) -> "tuple[Checked, Gate]":
+def gate_of(model: "ImageModel", material: "RewardInputs", recipe: GrpoRecipe) -> "tuple[ValidatedReward, RewardGate]":
     """What is to be raised, and what must not get worse: made, and tried, before a tuning starts."""
-    from trainers.dit.gate import Gate
+    from trainers.dit.gate import RewardGate
     from trainers.dit.rewards import rewards_of
-    from trainers.dit.watching import Watch
+    from trainers.dit.watching import SampleWatch
 
     _tell_shared(material.pictures, material.held_out)
     rewards = rewards_of((recipe.reward, recipe.gate), material)
-    watch = Watch(model, material, rewards, Sampling(steps=recipe.gate_steps, guidance=recipe.guidance))
-    gate = Gate(watch, reward=recipe.reward, quality=recipe.gate, bound=recipe.bound, every=recipe.gate_every)
+    watch = SampleWatch(model, material, rewards, SamplingSettings(steps=recipe.gate_steps, guidance=recipe.guidance))
+    gate = RewardGate(watch, reward=recipe.reward, quality=recipe.gate, bound=recipe.bound, every=recipe.gate_every)
     return rewards[0], gate
 
 
-def judging_of(model: "ImageModel", judging: Judging, known: frozenset[str] | None, *, silent: bool) -> "Material":
+def judging_of(
+    model: "ImageModel", judging: ImageEvaluationSettings, known: frozenset[str] | None, *, silent: bool
+) -> "RewardInputs":
     """Both folders of a judgement, and how many images to draw: as many as there are in each, or as are asked for."""
-    from trainers.dit.rewards import Material
+    from trainers.dit.rewards import RewardInputs
 
     own = pictures_of(judging.images, model, skip_bad=judging.skip_bad, silent=silent)
     held = pictures_of(judging.held_out, model, known, skip_bad=judging.skip_bad, silent=silent)
     _tell_shared(own, held)
     both = min(len(own.pictures), len(held.pictures))
-    return Material(own, held, judging.reward_weights, both if judging.count is None else judging.count)
+    return RewardInputs(own, held, judging.reward_weights, both if judging.count is None else judging.count)
 
 
-def _tell_shared(own: "Pictures", held: "Pictures") -> None:
+def _tell_shared(own: "ImageFolder", held: "ImageFolder") -> None:
     """Which images are not held out at all, for they are learnt from: by prompt and pixels, whatever their names."""
     known = {picture.digest for picture in own.pictures}
     shared = sum(picture.digest in known for picture in held.pictures)

@@ -9,23 +9,23 @@ from typing import Any
 from torch import nn
 from torch.optim.lr_scheduler import LambdaLR
 
-from trainers.dit.batches import Encoded, Images, Plain, Rounds
-from trainers.dit.denoising import Denoising, Draws
+from trainers.dit.batches import BatchRounds, EncodedImages, ImageSource, RawImages
+from trainers.dit.denoising import DenoisingLoss, NoiseSource
 from trainers.dit.errors import SchedulerError
 from trainers.dit.models import ImageModel
-from trainers.dit.monitor import Monitor
+from trainers.dit.monitor import RewardMonitor
 from trainers.dit.recipe import ImageRecipe
-from trainers.dit.watching import Look
-from trainers.loop import Checkpoints, EpochReport, Frozen, Loop, Phase, Stateful, adamw, launched_size
+from trainers.dit.watching import EvaluationSnapshot
+from trainers.loop import Checkpoints, EpochReport, FrozenModule, Loop, Phase, Stateful, adamw, launched_size
 from trainers.media.course import pace_of
-from trainers.progress import Consumer
+from trainers.progress import ReportConsumer
 
 TRANSFORMER = "transformer"
 """Its name as a module and as a phase."""
 
 
 @dataclass(frozen=True, slots=True)
-class Learnt:
+class ImageTrainingResult:
     """How a training went.
 
     Attributes:
@@ -35,18 +35,18 @@ class Learnt:
     """
 
     loss: tuple[float, ...]
-    looks: tuple[Look, ...] = ()
+    looks: tuple[EvaluationSnapshot, ...] = ()
     collapsed: bool = False
 
 
 def fit(
     model: ImageModel,
-    images: Images[Encoded] | Images[Plain],
+    images: ImageSource[EncodedImages] | ImageSource[RawImages],
     recipe: ImageRecipe,
     checkpoints: Checkpoints | None,
-    consume: Consumer,
-    monitor: Monitor | None = None,
-) -> Learnt:
+    consume: ReportConsumer,
+    monitor: RewardMonitor | None = None,
+) -> ImageTrainingResult:
     """Train a model's transformer in place; it then has the average of its weights where one is kept.
 
     Watched by rewards it has those weights, or that average, of the best reward.
@@ -86,11 +86,11 @@ def loop_of(model: ImageModel, recipe: ImageRecipe, state: Mapping[str, Stateful
     if model.objective is None:
         raise SchedulerError("the model has no objective to learn; give it one")
     transformer = model.network.module
-    learnt = Denoising(model, Draws(model.objective, recipe.dropout))
-    modules: dict[str, nn.Module | Frozen] = {
+    learnt = DenoisingLoss(model, NoiseSource(model.objective, recipe.dropout))
+    modules: dict[str, nn.Module | FrozenModule] = {
         TRANSFORMER: transformer,
-        "vae": Frozen(model.latents.module),
-        "text_encoder": Frozen(model.prompts.module),
+        "vae": FrozenModule(model.latents.module),
+        "text_encoder": FrozenModule(model.prompts.module),
     }
     return Loop(
         [phase_of(transformer, learnt, recipe)],
@@ -107,7 +107,7 @@ def loop_of(model: ImageModel, recipe: ImageRecipe, state: Mapping[str, Stateful
     )
 
 
-def phase_of(transformer: nn.Module, learnt: Denoising, recipe: ImageRecipe) -> Phase[Any]:
+def phase_of(transformer: nn.Module, learnt: DenoisingLoss, recipe: ImageRecipe) -> Phase[Any]:
     """The one phase."""
     optimizer = adamw(transformer.parameters(), lr=recipe.learning_rate, weight_decay=0.0)
     schedule = LambdaLR(optimizer, partial(warmed_up, steps=recipe.warm_up))
@@ -122,12 +122,12 @@ def warmed_up(step: int, *, steps: int) -> float:
     return min(1.0, (step + 1) / (steps + 1))
 
 
-def rounds_of(images: Images[Encoded] | Images[Plain], recipe: ImageRecipe) -> Rounds[Any]:
+def rounds_of(images: ImageSource[EncodedImages] | ImageSource[RawImages], recipe: ImageRecipe) -> BatchRounds[Any]:
     """Rounds of batches, as many as all processes need."""
     each = pace_of(recipe.steps).round_steps * recipe.accumulate * launched_size()
-    return Rounds[Any](images, size=recipe.batch_size, batches=each, seed=recipe.seed)
+    return BatchRounds[Any](images, size=recipe.batch_size, batches=each, seed=recipe.seed)
 
 
-def learnt_of(history: tuple[EpochReport, ...]) -> Learnt:
+def learnt_of(history: tuple[EpochReport, ...]) -> ImageTrainingResult:
     """The curve of a training."""
-    return Learnt(tuple(report.phases[TRANSFORMER].loss for report in history))
+    return ImageTrainingResult(tuple(report.phases[TRANSFORMER].loss for report in history))

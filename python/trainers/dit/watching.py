@@ -1,7 +1,7 @@
 """Looking at a model while it trains: it draws held-out prompts from fixed noise, and rewards say how well.
 
-No parameter, gradient or random stream notices: `Run.validate` sets all of them back, and puts averaged weights in
-their place meanwhile.
+No parameter, gradient or random stream notices: `TrainingRun.validate` sets all of them back, and puts averaged
+weights in their place meanwhile.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,17 +14,17 @@ from torch import Tensor
 from trainers.dit.errors import RewardError
 from trainers.dit.judge import pixels_of
 from trainers.dit.models import ImageModel
-from trainers.dit.networks import Condition
-from trainers.dit.recipe import Sampling
-from trainers.dit.rewards import KINDS, Checked, Material
+from trainers.dit.networks import PromptCondition
+from trainers.dit.recipe import SamplingSettings
+from trainers.dit.rewards import KINDS, RewardInputs, ValidatedReward
 from trainers.dit.sampling import draw_latents, noise_of
-from trainers.loop import IterableSource, Loss, Run
+from trainers.loop import IterableSource, Loss, TrainingRun
 
 TOGETHER: Final = 128
 """Images that are drawn at once."""
 
 
-class Begun(NamedTuple):
+class SampleRequest(NamedTuple):
     """Images that are to be drawn.
 
     Attributes:
@@ -34,12 +34,12 @@ class Begun(NamedTuple):
     """
 
     places: Tensor
-    condition: Condition
+    condition: PromptCondition
     noise: Tensor
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class EvaluationSnapshot:
     """What a look has found.
 
     Attributes:
@@ -68,7 +68,7 @@ def figure_of(name: str, reward: float) -> str:
 
 
 @final
-class Watch:
+class SampleWatch:
     """Draws the same prompts from the same noise at every look.
 
     Args:
@@ -87,7 +87,9 @@ class Watch:
         DataError: a prompt is too long.
     """
 
-    def __init__(self, model: ImageModel, material: Material, rewards: Sequence[Checked], sampling: Sampling) -> None:
+    def __init__(
+        self, model: ImageModel, material: RewardInputs, rewards: Sequence[ValidatedReward], sampling: SamplingSettings
+    ) -> None:
         held = material.held_out.some(material.count)
         if len(held.pictures) < material.count:
             raise RewardError(
@@ -108,7 +110,7 @@ class Watch:
         """What must be known to read the rewards' numbers, by name."""
         return {one.name: one.facts for one in self._rewards if one.facts}
 
-    def look(self, run: Run[Any]) -> Look:
+    def look(self, run: TrainingRun[Any]) -> EvaluationSnapshot:
         """What the rewards say of the model as it is now; in a group every process calls it and draws its share.
 
         Raises:
@@ -116,13 +118,13 @@ class Watch:
         """
         images = self.draw(run)
         said = {one.name: float(one(images, self.prompts, self.targets).mean()) for one in self._rewards}
-        return Look(run.windows, said)
+        return EvaluationSnapshot(run.windows, said)
 
-    def draw(self, run: Run[Any]) -> Tensor:
+    def draw(self, run: TrainingRun[Any]) -> Tensor:
         """What the model draws now: float32 [N, channels, height, width], 0 to 1, on the CPU."""
         drawn: dict[int, Tensor] = {}
 
-        def score(begun: Begun) -> Loss:
+        def score(begun: SampleRequest) -> Loss:
             latents = draw_latents(self._model, begun.condition, begun.noise, self._sampling)
             images = self._model.latents.decode(latents).float().cpu()
             drawn.update(zip(begun.places.tolist(), images, strict=True))
@@ -133,13 +135,13 @@ class Watch:
         everything = {place: image for share in shares for place, image in share.items()}
         return torch.stack([torch.from_numpy(everything[place]) for place in range(len(self.prompts))])
 
-    def _begun(self) -> list[Begun]:
+    def _begun(self) -> list[SampleRequest]:
         """All images, on the CPU."""
         count = len(self.prompts)
         condition = self._model.prompts.embed(self._model.prompts.tokens(self.prompts)).on("cpu")
         noise = noise_of(self._model, count, self._sampling.seed)
         parts = torch.arange(count).split(TOGETHER)
-        return [Begun(places, condition.rows(places), noise[places]) for places in parts]
+        return [SampleRequest(places, condition.rows(places), noise[places]) for places in parts]
 
 
 def check_unplanned(model: ImageModel) -> None:

@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from trainers.dit.encoders import Prompts
+    from trainers.dit.encoders import PromptEncoder
 
 SHOWN: Final = 5
 """How many words a notice names."""
 
 
 def words_after(
-    before: frozenset[str] | None, prompts: Iterable[str], coder: "Prompts", *, fresh: bool
+    before: frozenset[str] | None, prompts: Iterable[str], coder: "PromptEncoder", *, fresh: bool
 ) -> list[str] | None:
     """The words that a model knows after it was trained on prompts, sorted; None where that is not known.
 
@@ -31,7 +31,7 @@ def words_after(
     return sorted((before or frozenset()).union(*map(coder.words, prompts)))
 
 
-def unknown_words(prompt: str, coder: "Prompts", known: frozenset[str] | None) -> list[str]:
+def unknown_words(prompt: str, coder: "PromptEncoder", known: frozenset[str] | None) -> list[str]:
     """The words of a prompt that the tokenizer has no token for, or that are not among those known, each once.
 
     Args:
@@ -43,7 +43,7 @@ def unknown_words(prompt: str, coder: "Prompts", known: frozenset[str] | None) -
     return [*dict.fromkeys((*coder.unknown(prompt), *untrained))]
 
 
-def doubts(prompt: str, coder: "Prompts", known: frozenset[str] | None) -> str | None:
+def doubts(prompt: str, coder: "PromptEncoder", known: frozenset[str] | None) -> str | None:
     """What is said of a prompt that has words that the model does not know; None where it has none."""
     found = unknown_words(prompt, coder, known)
     if not found:
@@ -51,7 +51,9 @@ def doubts(prompt: str, coder: "Prompts", known: frozenset[str] | None) -> str |
     return f"! the model does not know {_listed(found)}, and may draw something else; say it otherwise"
 
 
-def doubts_of_all(prompts: Collection[str], coder: "Prompts", known: frozenset[str] | None, source: Path) -> str | None:
+def doubts_of_all(
+    prompts: Collection[str], coder: "PromptEncoder", known: frozenset[str] | None, source: Path
+) -> str | None:
     """The same of all prompts of a folder, in one line with their number."""
     found = [unknown for prompt in prompts if (unknown := unknown_words(prompt, coder, known))]
     if not found:

@@ -6,7 +6,7 @@ reports; logging, stopping early and choosing the best weights are the caller's 
 
 from trainers.loop.checkpoint.caller_state import Stateful
 from trainers.loop.checkpoint.store import Checkpoints
-from trainers.loop.data.cutting import BySamples, Cutting, Whole
+from trainers.loop.data.cutting import BatchSplitter, IndivisibleBatch, SampleSplitter
 from trainers.loop.data.sources import IterableSource, LiveSource, ResidentSource, Source, permutation
 from trainers.loop.device import (
     DeviceChoice,
@@ -47,41 +47,41 @@ from trainers.loop.errors import (
 from trainers.loop.group.processes import launched_rank, launched_size, local_rank
 from trainers.loop.loop import Loop
 from trainers.loop.loss import Loss, Term
-from trainers.loop.named_outputs import Contract, summed_loss
+from trainers.loop.named_outputs import OutputContract, summed_loss
 from trainers.loop.optimizers import adamw, cosine, warmup_cosine
-from trainers.loop.phase import Frozen, Phase
+from trainers.loop.phase import FrozenModule, Phase
 from trainers.loop.profiling import profiled
 from trainers.loop.reports import (
     CheckpointReport,
     EpochReport,
-    Notice,
     PhaseTotals,
     Report,
+    TrainingNotice,
     ValidationReport,
     WindowReport,
 )
-from trainers.loop.run import Run
+from trainers.loop.run import TrainingRun
 from trainers.loop.validation import Validation
-from trainers.loop.weights.copies import Best
-from trainers.loop.weights.taking import Taken, take_weights
+from trainers.loop.weights.copies import BestWeights
+from trainers.loop.weights.taking import InitialWeights, take_weights
 
 __all__ = [
     "BatchCoupledError",
-    "Best",
-    "BySamples",
+    "BatchSplitter",
+    "BestWeights",
     "CheckpointError",
     "CheckpointReport",
     "Checkpoints",
-    "Contract",
     "ContractError",
-    "Cutting",
     "DetachedLossError",
     "DeviceChoice",
     "DeviceUnavailableError",
     "EmptyTargetError",
     "EpochReport",
-    "Frozen",
+    "FrozenModule",
     "Hardware",
+    "IndivisibleBatch",
+    "InitialWeights",
     "IterableSource",
     "LiveSource",
     "Loop",
@@ -91,8 +91,8 @@ __all__ = [
     "NoBestWeightsError",
     "NoGradientError",
     "NonFiniteError",
-    "Notice",
     "OutOfMemoryError",
+    "OutputContract",
     "ParallelismError",
     "PeerLostError",
     "Phase",
@@ -103,20 +103,20 @@ __all__ = [
     "Report",
     "ResidentSource",
     "ResumeMismatchError",
-    "Run",
+    "SampleSplitter",
     "SelfTestError",
     "SettingsError",
     "Source",
     "Stateful",
     "StoppedError",
-    "Taken",
     "Term",
+    "TrainingNotice",
+    "TrainingRun",
     "UncoveredParameterError",
     "UnusedParameterError",
     "Validation",
     "ValidationReport",
     "WeightsMismatchError",
-    "Whole",
     "WindowReport",
     "ZeroGradientError",
     "adamw",

@@ -8,28 +8,28 @@ import torch
 from torch import nn
 from torch.nn import Parameter
 
-from trainers.loop.checkpoint.compatibility import Rates
+from trainers.loop.checkpoint.compatibility import LearningRates
 from trainers.loop.checkpoint.recorder import Recorder
 from trainers.loop.checkpoint.stop import StopSignals
 from trainers.loop.checkpoint.store import Checkpoints
-from trainers.loop.data.cutting import Cutter
+from trainers.loop.data.cutting import BatchCutter
 from trainers.loop.data.feeding import feeder_for
 from trainers.loop.errors import listed
 from trainers.loop.group.ddp_checks import check_phases
 from trainers.loop.group.group import Group
 from trainers.loop.parts import LoopSettings, RunParts
-from trainers.loop.phase import Phase, Withheld
+from trainers.loop.phase import FrozenParameters, Phase
 from trainers.loop.reports import kept_graphs
-from trainers.loop.run import Run
+from trainers.loop.run import TrainingRun
 from trainers.loop.training_state import TrainingState
 from trainers.loop.validation import ScoreGuard, Scorer
-from trainers.loop.weights.copies import Average, Best
+from trainers.loop.weights.copies import AveragedWeights, BestWeights
 from trainers.loop.window.accumulation import Accumulator
 from trainers.loop.window.guards import GradientGuard, coupled_layers
 from trainers.loop.window.phase_run import PhaseRun
 from trainers.loop.window.rewind import Rewind
 from trainers.loop.window.sharing import SharedForward
-from trainers.loop.window.update import Update, drops_on_device
+from trainers.loop.window.update import GradientUpdate, drops_on_device
 
 Batch = TypeVar("Batch")
 
@@ -53,7 +53,7 @@ class Assembly(Generic[Batch]):
         self._shared = {phase.name: self._shared_forward(phase) for phase in owners}
         self._cutters = {name: self._cutter(evaluated=settings.frozen.values()) for name in self._shared}
 
-    def run(self, signals: StopSignals, checkpoints: Checkpoints | None, rates: Rates) -> Run[Batch]:
+    def run(self, signals: StopSignals, checkpoints: Checkpoints | None, rates: LearningRates) -> TrainingRun[Batch]:
         """The run, resumed if there is a checkpoint.
 
         Raises:
@@ -74,14 +74,14 @@ class Assembly(Generic[Batch]):
             feeder=self._feeder,
             scorer=Scorer(settings.device, settings.precision, self._cutter(evaluated=settings.modules.values())),
             score_guard=ScoreGuard(settings.nonfinite, settings.skip_limit),
-            best=Best(settings.trained, settings.nonfinite),
+            best=BestWeights(settings.trained, settings.nonfinite),
             training=TrainingState([phase.name for phase in settings.phases], order_seed=order_seed),
             signals=signals,
             rates=rates,
         )
         recorder = None if checkpoints is None else Recorder(checkpoints, parts)
         resumed = [] if recorder is None else recorder.resume()
-        return Run(parts, recorder, [*resumed, *kept_graphs(settings.phases, settings.accumulate)])
+        return TrainingRun(parts, recorder, [*resumed, *kept_graphs(settings.phases, settings.accumulate)])
 
     def _phase_run(self, phase: Phase[Batch]) -> PhaseRun[Batch]:
         settings, precision = self._settings, self._settings.precisions[phase.name]
@@ -113,7 +113,7 @@ class Assembly(Generic[Batch]):
             accumulator=accumulator,
             cutter=cutter,
             group=self._group,
-            update=Update(phase, scaler, guard, on_device=drops_on_device(phase.optimizer, settings.device)),
+            update=GradientUpdate(phase, scaler, guard, on_device=drops_on_device(phase.optimizer, settings.device)),
             guard=guard,
             averages=self._averages(phase),
             groups=settings.groups[phase.name],
@@ -126,7 +126,7 @@ class Assembly(Generic[Batch]):
         return SharedForward(
             phase,
             users=[other.name for other in settings.phases if other.uses == phase.name],
-            withheld=Withheld(self._foreign(phase)),
+            withheld=FrozenParameters(self._foreign(phase)),
             modules=[part for module in settings.trained.values() for part in parts_of(module, own, foreign)],
             device=settings.device,
             precision=settings.precisions[phase.name],
@@ -136,19 +136,19 @@ class Assembly(Generic[Batch]):
         """The parameters of the other phases."""
         return [parameter for other in self._settings.phases if other is not phase for parameter in other.parameters]
 
-    def _averages(self, phase: Phase[Batch]) -> list[Average]:
+    def _averages(self, phase: Phase[Batch]) -> list[AveragedWeights]:
         """The averages of a phase's parameters: one of all of them, or one per module that has a decay."""
-        averages: list[Average] = []
+        averages: list[AveragedWeights] = []
         for module, decay in self._settings.decays.items():
             held = None if module is None else set(self._settings.trained[module].parameters())
             parameters = [parameter for parameter in phase.parameters if held is None or parameter in held]
             if parameters:
-                averages.append(Average(parameters, decay, module=module))
+                averages.append(AveragedWeights(parameters, decay, module=module))
         return averages
 
-    def _cutter(self, *, evaluated: Iterable[nn.Module]) -> Cutter[Batch]:
+    def _cutter(self, *, evaluated: Iterable[nn.Module]) -> BatchCutter[Batch]:
         """What cuts batches, while some modules are in evaluation mode."""
-        return Cutter(self._settings.cutting, refusal=self._why_whole(evaluated), spare=self._feeder.give_up)
+        return BatchCutter(self._settings.cutting, refusal=self._why_whole(evaluated), spare=self._feeder.give_up)
 
     def _why_whole(self, evaluated: Iterable[nn.Module]) -> str | None:
         """Why batches are not cut when memory runs out; None if they are."""

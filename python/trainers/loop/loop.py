@@ -10,10 +10,10 @@ from torch.nn import Parameter
 
 from trainers.loop.assembly import Assembly
 from trainers.loop.checkpoint.caller_state import Stateful
-from trainers.loop.checkpoint.compatibility import Rates, ResumeRates, Started, started_with
+from trainers.loop.checkpoint.compatibility import LearningRates, ResumeRates, Started, started_with
 from trainers.loop.checkpoint.stop import StopSignals
 from trainers.loop.checkpoint.store import Checkpoints
-from trainers.loop.data.cutting import BySamples, Cutting
+from trainers.loop.data.cutting import BatchSplitter, SampleSplitter
 from trainers.loop.device import (
     Hardware,
     Precision,
@@ -33,8 +33,8 @@ from trainers.loop.group.ddp_checks import check_modules
 from trainers.loop.group.group import Group
 from trainers.loop.group.processes import joined, local_rank
 from trainers.loop.parts import CoupledChoice, LoopSettings, OomChoice
-from trainers.loop.phase import Frozen, Phase
-from trainers.loop.run import Run
+from trainers.loop.phase import FrozenModule, Phase
+from trainers.loop.run import TrainingRun
 from trainers.loop.weights.named import check_coverage, named_tensors, parameter_names
 from trainers.loop.window.guards import Nonfinite, check_uncoupled
 
@@ -57,12 +57,12 @@ class Loop(Generic[Batch]):
 
     Args:
         phases: Run in this order in every window.
-        modules: Everything that the loss functions use, by name; `Frozen(module)` for what is not trained.
+        modules: Everything that the loss functions use, by name; `FrozenModule(module)` for what is not trained.
         device: `auto`, `cpu`, `cuda[:N]`, `xpu[:N]` or `mps`.
         precision: `auto`, `fp32`, `bf16` or `fp16`; or a `Precision` of your own.
         accumulate: Batches of a process in an accumulation window, that is in one optimizer step.
         oom: What to do when memory runs out: process the batch in smaller pieces, with the same gradient, or fail.
-        cutting: How a batch is cut into pieces; `Whole()` for batches that must not be cut.
+        cutting: How a batch is cut into pieces; `IndivisibleBatch()` for batches that must not be cut.
         batch_coupled: What to do where layers such as BatchNorm mix the samples of a batch and the batch would be cut,
             so that the result would depend on how: refuse, or accept that.
         nonfinite: What to do with a loss or gradient that is not finite: skip the step, or raise. A gradient that
@@ -97,12 +97,12 @@ class Loop(Generic[Batch]):
         self,
         phases: Sequence[Phase[Batch]],
         *,
-        modules: Mapping[str, nn.Module | Frozen],
+        modules: Mapping[str, nn.Module | FrozenModule],
         device: str = "auto",
         precision: str | Precision = "auto",
         accumulate: int = 1,
         oom: OomChoice = "split",
-        cutting: Cutting[Batch] | None = None,
+        cutting: BatchSplitter[Batch] | None = None,
         batch_coupled: CoupledChoice = "refuse",
         nonfinite: Nonfinite = "skip",
         skip_limit: int = 20,
@@ -125,13 +125,13 @@ class Loop(Generic[Batch]):
             phases=tuple(phases),
             groups={phase.name: len(phase.optimizer.param_groups) for phase in phases},
             trained=trained,
-            frozen={name: held.module for name, held in modules.items() if isinstance(held, Frozen)},
+            frozen={name: held.module for name, held in modules.items() if isinstance(held, FrozenModule)},
             device=self.device.device,
             precision=self.precision,
             precisions={phase.name: self._chosen(phase.precision, hardware) for phase in phases},
             accumulate=accumulate,
             oom=oom,
-            cutting=BySamples() if cutting is None else cutting,
+            cutting=SampleSplitter() if cutting is None else cutting,
             batch_coupled=batch_coupled,
             nonfinite=nonfinite,
             skip_limit=skip_limit,
@@ -145,7 +145,7 @@ class Loop(Generic[Batch]):
         _check_covered(phases, self._settings.modules)
 
     @contextmanager
-    def running(self, checkpoints: Checkpoints | None = None) -> Generator[Run[Batch]]:
+    def running(self, checkpoints: Checkpoints | None = None) -> Generator[TrainingRun[Batch]]:
         """Move the modules to the device and train inside; gradients are dropped at the end.
 
         A GPU is torch's current device meanwhile.
@@ -196,10 +196,10 @@ class Loop(Generic[Batch]):
             return self.precision
         return wanted if isinstance(wanted, Precision) else choose_precision(wanted, self.device.device, hardware)
 
-    def _rates(self) -> Rates:
+    def _rates(self) -> LearningRates:
         """What the optimizers were set up with; run again, the loop finds them as its training has left them."""
         self._started = self._started or started_with(self._settings.phases)
-        return Rates(self._settings.phases, self._started, self._resume_rates)
+        return LearningRates(self._settings.phases, self._started, self._resume_rates)
 
     def _join(self, group: Group, checkpoints: Checkpoints | None) -> None:
         """Give every process the first one's weights and generators of its own."""

@@ -15,7 +15,7 @@ Criterion = Callable[[Tensor, Tensor], Tensor]
 
 @final
 @dataclass(frozen=True, slots=True)
-class Contract:
+class OutputContract:
     """What a network's output must be: a dict with exactly these names, and a tensor under each.
 
     Attributes:

@@ -8,16 +8,16 @@ import torch
 from torch import nn
 
 from trainers.loop.checkpoint.caller_state import Stateful
-from trainers.loop.checkpoint.compatibility import Rates
+from trainers.loop.checkpoint.compatibility import LearningRates
 from trainers.loop.checkpoint.stop import StopSignals
-from trainers.loop.data.cutting import Cutting
+from trainers.loop.data.cutting import BatchSplitter
 from trainers.loop.data.feeding import Feeder
 from trainers.loop.device import Precision
 from trainers.loop.group.group import Group
 from trainers.loop.phase import Phase
 from trainers.loop.training_state import TrainingState
 from trainers.loop.validation import ScoreGuard, Scorer
-from trainers.loop.weights.copies import Best
+from trainers.loop.weights.copies import BestWeights
 from trainers.loop.window.guards import Nonfinite
 from trainers.loop.window.phase_run import PhaseRun
 from trainers.loop.window.sharing import SharedForward
@@ -51,7 +51,7 @@ class LoopSettings(Generic[Batch]):
     precisions: Mapping[str, Precision]
     accumulate: int
     oom: OomChoice
-    cutting: Cutting[Batch]
+    cutting: BatchSplitter[Batch]
     batch_coupled: CoupledChoice
     nonfinite: Nonfinite
     skip_limit: int
@@ -92,7 +92,7 @@ class RunParts(Generic[Batch]):
     feeder: Feeder
     scorer: Scorer
     score_guard: ScoreGuard
-    best: Best
+    best: BestWeights
     training: TrainingState
     signals: StopSignals
-    rates: Rates
+    rates: LearningRates

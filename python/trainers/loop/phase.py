@@ -105,7 +105,7 @@ class Phase(Generic[Batch]):
 
 
 @final
-class Frozen:
+class FrozenModule:
     """A module that takes part and is not trained, such as a pretrained encoder.
 
     Its parameters are frozen and it is put in evaluation mode at once; the loop moves it to the device and keeps it in
@@ -117,7 +117,7 @@ class Frozen:
 
 
 @final
-class Withheld:
+class FrozenParameters:
     """A context in which some parameters take no part in any graph."""
 
     def __init__(self, parameters: Sequence[Parameter]) -> None:

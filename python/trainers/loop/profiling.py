@@ -8,7 +8,7 @@ import torch
 from torch.profiler import ProfilerActivity, profile
 
 from trainers.loop.errors import SettingsError
-from trainers.loop.reports import Notice, Report, WindowReport
+from trainers.loop.reports import Report, TrainingNotice, WindowReport
 
 TRACE_NAME = "trace.json"
 
@@ -33,10 +33,10 @@ def profiled(reports: Iterable[Report], folder: Path, *, skip: int = 5, windows:
     """
     if skip < 0 or windows < 1:
         raise SettingsError(f"skip is {skip} and windows is {windows}; they must be at least 0 and 1")
-    return _recorded(reports, Trace(folder / TRACE_NAME, skip=skip, windows=windows))
+    return _recorded(reports, ProfilerTrace(folder / TRACE_NAME, skip=skip, windows=windows))
 
 
-def _recorded(reports: Iterable[Report], trace: "Trace") -> Generator[Report]:
+def _recorded(reports: Iterable[Report], trace: "ProfilerTrace") -> Generator[Report]:
     try:
         trace.begin()
         for report in reports:
@@ -50,7 +50,7 @@ def _recorded(reports: Iterable[Report], trace: "Trace") -> Generator[Report]:
 
 
 @final
-class Trace:
+class ProfilerTrace:
     """A trace of some windows, written once.
 
     Args:
@@ -93,17 +93,17 @@ class Trace:
         self._path.unlink(missing_ok=True)
         recording.export_chrome_trace(str(self._path))
 
-    def notice(self) -> Notice:
+    def notice(self) -> TrainingNotice:
         """What was recorded."""
         recorded = min(self._seen - self._skip, self._windows)
         if recorded <= 0:
-            return Notice(
+            return TrainingNotice(
                 message=f"too few steps for a trace: {self._seen} passed, and the first {self._skip} are skipped; "
                 "train longer or skip fewer"
             )
         if not self._path.exists():  # torch raises nothing when it cannot write
-            return Notice(message=f"the trace of {recorded} steps could not be written to {self._path}")
-        return Notice(message=f"recorded {recorded} of {self._windows} steps in {self._path}")
+            return TrainingNotice(message=f"the trace of {recorded} steps could not be written to {self._path}")
+        return TrainingNotice(message=f"recorded {recorded} of {self._windows} steps in {self._path}")
 
     def _start(self) -> None:
         # There is one cycle, so `acc_events` changes nothing, but torch 2.11 would warn that it is not set.

@@ -155,7 +155,7 @@ class CheckpointReport:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Notice:
+class TrainingNotice:
     """Something that happened once and that a person should know, such as a resumed training or memory that ran out.
 
     Attributes:
@@ -165,10 +165,10 @@ class Notice:
     message: str
 
 
-Report = WindowReport | EpochReport | CheckpointReport | Notice
+Report = WindowReport | EpochReport | CheckpointReport | TrainingNotice
 
 
-def shortage(report: WindowReport, coupled: Sequence[str]) -> Notice:
+def shortage(report: WindowReport, coupled: Sequence[str]) -> TrainingNotice:
     """Memory ran out in a window.
 
     Args:
@@ -176,20 +176,20 @@ def shortage(report: WindowReport, coupled: Sequence[str]) -> Notice:
         coupled: The layers that mix the samples of a batch.
     """
     if report.micro is None:
-        return Notice(
+        return TrainingNotice(
             message=f"memory ran out in phase {report.phase!r}, epoch {report.epoch + 1}, window {report.window + 1}; "
             "no sample was skipped and no batch cut: windows are no longer brought to the device ahead"
         )
     gradient = f"but {listed(coupled)} see fewer samples at a time" if coupled else "with the same gradient"
-    return Notice(
+    return TrainingNotice(
         message=f"memory ran out in phase {report.phase!r}, epoch {report.epoch + 1}, window {report.window + 1}; "
         f"no sample was skipped: batches are processed in pieces of at most {report.micro}, {gradient}"
     )
 
 
-def validation_shortage(limit: int | None) -> Notice:
+def validation_shortage(limit: int | None) -> TrainingNotice:
     """Memory ran out in a validation; pieces now cost `limit` at most."""
-    return Notice(
+    return TrainingNotice(
         message="memory ran out in the validation; no sample was skipped: batches are scored in pieces of at most "
         f"{limit}"
     )
@@ -206,7 +206,7 @@ def farewell(stop: int, report: CheckpointReport | None) -> str:
     return f"stopped by {name} after {window}; the checkpoint is {report.folder}"
 
 
-def kept_graphs(phases: Sequence[Phase[Any]], accumulate: int) -> list[Notice]:
+def kept_graphs(phases: Sequence[Phase[Any]], accumulate: int) -> list[TrainingNotice]:
     """What forwards that are kept for a later phase will cost, one notice per phase that runs before the owner.
 
     Args:
@@ -215,7 +215,7 @@ def kept_graphs(phases: Sequence[Phase[Any]], accumulate: int) -> list[Notice]:
     """
     names = [phase.name for phase in phases]
     return [
-        Notice(
+        TrainingNotice(
             message=f"phase {phase.name!r} runs before {phase.uses!r} and uses its forward: the graphs of a whole "
             f"window are kept until then, those of {accumulate} batch{'es' if accumulate > 1 else ''}"
         )

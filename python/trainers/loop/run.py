@@ -11,14 +11,14 @@ from trainers.loop.data.feeding import foreseeable
 from trainers.loop.data.sources import Source, check_source, order_digest, read_apart, remarks
 from trainers.loop.device import mixed, peak_bytes
 from trainers.loop.errors import EmptyTargetError, ResumeMismatchError, StoppedError
-from trainers.loop.group.group import Requests
+from trainers.loop.group.group import WindowRequests
 from trainers.loop.loss import Loss
 from trainers.loop.parts import RunParts
 from trainers.loop.reports import (
     CheckpointReport,
     EpochReport,
-    Notice,
     Report,
+    TrainingNotice,
     ValidationReport,
     farewell,
     shortage,
@@ -26,7 +26,7 @@ from trainers.loop.reports import (
 )
 from trainers.loop.training_state import PhaseResult
 from trainers.loop.validation import Validation, evaluating
-from trainers.loop.weights.copies import Average
+from trainers.loop.weights.copies import AveragedWeights
 from trainers.loop.weights.named import kept_buffers
 from trainers.loop.window.accumulation import windows
 from trainers.loop.window.position import Position, add_place
@@ -34,11 +34,11 @@ from trainers.loop.window.position import Position, add_place
 Batch = TypeVar("Batch")
 Sample = TypeVar("Sample")
 
-NO_REQUESTS = Requests()
+NO_REQUESTS = WindowRequests()
 
 
 @final
-class Run(Generic[Batch]):
+class TrainingRun(Generic[Batch]):
     """A training that is running; `Loop.running()` makes it.
 
     Attributes:
@@ -46,7 +46,7 @@ class Run(Generic[Batch]):
         group: The processes that train together; the first one has rank 0.
     """
 
-    def __init__(self, parts: RunParts[Batch], recorder: Recorder | None, notices: Sequence[Notice]) -> None:
+    def __init__(self, parts: RunParts[Batch], recorder: Recorder | None, notices: Sequence[TrainingNotice]) -> None:
         self._parts = parts
         self._recorder = recorder
         self._phases = parts.phases
@@ -166,12 +166,12 @@ class Run(Generic[Batch]):
         check_source(train)
         training, group = self._training, self.group
         messages = remarks(train, epoch=training.epoch, window=training.epoch_totals.windows, processes=group.size)
-        self._notices.extend(Notice(message=message) for message in messages)
+        self._notices.extend(TrainingNotice(message=message) for message in messages)
         if group.size > 1:
             digest = order_digest(train, training.epoch, seed=training.order_seed)
             group.check_same("the order of the loader's batches", digest)
 
-    def _pending_notices(self) -> Iterator[Notice]:
+    def _pending_notices(self) -> Iterator[TrainingNotice]:
         """What was not reported yet."""
         while self._notices:
             yield self._notices.pop(0)
@@ -231,7 +231,7 @@ class Run(Generic[Batch]):
 
     def _work(
         self, window: tuple[Batch, ...], total: int | None, max_epochs: int, waited: float
-    ) -> tuple[list[PhaseResult], Requests]:
+    ) -> tuple[list[PhaseResult], WindowRequests]:
         """All phases that are due, before the first of their reports is handed out."""
         training, shared_forwards = self._training, self._parts.shared
         number, done = training.windows + 1, training.epoch_totals.windows
@@ -285,7 +285,7 @@ class Run(Generic[Batch]):
         training.complete(report)
         return report
 
-    def _requests(self, number: int, *, last: bool) -> Requests:
+    def _requests(self, number: int, *, last: bool) -> WindowRequests:
         """What this process asks for after the window of a number; after the last, the epoch's end is better.
 
         Asked at the end of each phase's backward, so that the other processes hear of it with the gradients; where
@@ -294,15 +294,15 @@ class Run(Generic[Batch]):
         recorder, stop = self._recorder, self._parts.signals.requested
         save = recorder is not None and not last and recorder.is_due(number)
         if save or stop:
-            return Requests(stop=stop, save=save)
+            return WindowRequests(stop=stop, save=save)
         self._parts.feeder.look_ahead()
         return NO_REQUESTS
 
-    def _agreed(self, own: Requests) -> Requests:
+    def _agreed(self, own: WindowRequests) -> WindowRequests:
         """The requests of all processes."""
-        return reduce(Requests.and_those, self.group.gather(own), NO_REQUESTS)
+        return reduce(WindowRequests.and_those, self.group.gather(own), NO_REQUESTS)
 
-    def _fulfil(self, requests: Requests, *, epoch_end: bool) -> Iterator[CheckpointReport | Notice]:
+    def _fulfil(self, requests: WindowRequests, *, epoch_end: bool) -> Iterator[CheckpointReport | TrainingNotice]:
         """Write a checkpoint, and stop by a `StoppedError` if that is requested."""
         recorder = self._recorder
         self._share_buffers()
@@ -313,13 +313,13 @@ class Run(Generic[Batch]):
         if requests.stop:
             raise StoppedError(farewell(requests.stop, report), signal=requests.stop)
 
-    def _recorded(self) -> Iterator[CheckpointReport | Notice]:
+    def _recorded(self) -> Iterator[CheckpointReport | TrainingNotice]:
         """The checkpoint of an epoch's end, where one is due or the training is to stop."""
         recorder = self._recorder
         if recorder is None:
             return
         due = recorder.is_due(self._training.windows, epoch_end=True)
-        requests = self._agreed(Requests(stop=self._parts.signals.requested, save=due))
+        requests = self._agreed(WindowRequests(stop=self._parts.signals.requested, save=due))
         if requests.any:
             yield from self._fulfil(requests, epoch_end=True)
 
@@ -343,7 +343,7 @@ class Run(Generic[Batch]):
                 stack.enter_context(average.applied())
             yield
 
-    def _averages(self) -> Iterator[Average]:
+    def _averages(self) -> Iterator[AveragedWeights]:
         return (average for phase in self._phases for average in phase.averages)
 
 

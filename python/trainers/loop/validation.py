@@ -9,7 +9,7 @@ from typing import Any, Generic, TypeVar, final
 import torch
 from torch import nn
 
-from trainers.loop.data.cutting import Cutter, Piece
+from trainers.loop.data.cutting import BatchCutter, MicroBatch
 from trainers.loop.data.sources import Source
 from trainers.loop.data.tree import mover
 from trainers.loop.device import (
@@ -65,7 +65,7 @@ class Scorer:
         cutter: As given; the most that a piece may cost is in it.
     """
 
-    def __init__(self, device: torch.device, precision: Precision, cutter: Cutter[Any]) -> None:
+    def __init__(self, device: torch.device, precision: Precision, cutter: BatchCutter[Any]) -> None:
         self._device = device
         self._move: Callable[[Any], Any] = mover(device)
         self._dtype = precision.dtype
@@ -111,7 +111,7 @@ class Scorer:
                     start = None if piece.last else piece.stop
         return [loss for loss in losses if loss.counted]
 
-    def _scored(self, score: Score[Sample], piece: Piece[Sample]) -> Loss | None:
+    def _scored(self, score: Score[Sample], piece: MicroBatch[Sample]) -> Loss | None:
         """The score of a piece; None if memory ran out, and pieces will now be smaller."""
         try:
             with nullcontext() if self._dtype is None else torch.autocast(self._device.type, dtype=self._dtype):

@@ -12,7 +12,7 @@ import typer
 from predictor.errors import ConfigurationError
 from predictor.flags import Flag
 from trainers.loop import LoopError, StoppedError
-from trainers.media.errors import Extra, MediaError, require_packages
+from trainers.media.errors import MediaError, OptionalExtra, require_packages
 
 MARK: Final = "\N{REPLACEMENT CHARACTER}"
 
@@ -20,7 +20,7 @@ AsJson = Annotated[bool, Flag("Write the result as JSON to standard output.", sp
 
 
 @contextmanager
-def failing(extra: Extra) -> Generator[None]:
+def failing(extra: OptionalExtra) -> Generator[None]:
     """What goes wrong inside, or with the packages that it needs, ends the command with one line."""
     try:
         require_packages(extra)

@@ -21,7 +21,7 @@ CHECKPOINTS: Final = "checkpoints"
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
+class TrainingRounds:
     """How steps are cut into rounds of one length.
 
     Attributes:
@@ -33,10 +33,10 @@ class Pace:
     round_steps: int
 
 
-def pace_of(steps: int) -> Pace:
+def pace_of(steps: int) -> TrainingRounds:
     """The whole rounds that hold so many steps, or a few more."""
     rounds = max(1, round(steps / ROUND))
-    return Pace(rounds, ceil(steps / rounds))
+    return TrainingRounds(rounds, ceil(steps / rounds))
 
 
 def run_folder(out: Path) -> Path:

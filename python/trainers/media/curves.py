@@ -30,7 +30,7 @@ LONG: Final = 1e6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Curve:
+class TrainingCurve:
     """A number that changed while something learnt.
 
     Attributes:
@@ -51,7 +51,7 @@ class Curve:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Mark:
+class AxisTick:
     """A mark of an axis.
 
     Attributes:
@@ -64,7 +64,7 @@ class Mark:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plot:
+class CurvePlot:
     """A curve, ready to be seen, in a square of 100 by 100 whose y goes down.
 
     Attributes:
@@ -77,13 +77,13 @@ class Plot:
         upwards: marks of the axis on the left.
     """
 
-    curve: Curve
+    curve: TrainingCurve
     values: tuple[tuple[float, float], ...]
     line: str
     dots: str
     level: float | None
-    across: tuple[Mark, ...]
-    upwards: tuple[Mark, ...]
+    across: tuple[AxisTick, ...]
+    upwards: tuple[AxisTick, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,19 +95,19 @@ class _Range:
         """Where a value lies, in percent of the range."""
         return round(100 * (value - self.low) / (self.high - self.low), 2)
 
-    def marks(self, least: float = 0.0) -> tuple[Mark, ...]:
+    def marks(self, least: float = 0.0) -> tuple[AxisTick, ...]:
         values = round_values(self.low, self.high, least=least)
         tried = ([number(value, digits) for value in values] for digits in range(DIGITS, 16))
         texts = next(texts for texts in tried if len(set(texts)) == len(values))
-        return tuple(Mark(text=text, place=self.share(value)) for text, value in zip(texts, values, strict=True))
+        return tuple(AxisTick(text=text, place=self.share(value)) for text, value in zip(texts, values, strict=True))
 
 
-def plots(curves: Iterable[Curve]) -> tuple[Plot, ...]:
+def plots(curves: Iterable[TrainingCurve]) -> tuple[CurvePlot, ...]:
     """Those that have a point to show."""
     return tuple(plot(curve) for curve in curves if any(_is_shown(value) for _, value in curve.points))
 
 
-def plot(curve: Curve) -> Plot:
+def plot(curve: TrainingCurve) -> CurvePlot:
     """A curve with its axes.
 
     Raises:
@@ -119,7 +119,7 @@ def plot(curve: Curve) -> Plot:
         raise ValueError(f"curve {curve.name} has no finite point; leave it out")
     across, upwards = _counts([count for count, _ in values]), _heights([value for _, value in values], level)
     places = [(across.share(count), round(100 - upwards.share(value), 2)) for count, value in values]
-    return Plot(
+    return CurvePlot(
         curve=curve,
         values=values,
         line=" ".join(f"{x:g},{y:g}" for x, y in places),

@@ -25,7 +25,7 @@ class MissingExtraError(MediaError):
 
 
 @dataclass(frozen=True, slots=True)
-class Extra:
+class OptionalExtra:
     """What a task needs besides the core install.
 
     Attributes:
@@ -39,7 +39,7 @@ class Extra:
     packages: tuple[str, ...]
 
 
-def require_packages(extra: Extra) -> None:
+def require_packages(extra: OptionalExtra) -> None:
     """Check that an extra is installed.
 
     Raises:

@@ -21,7 +21,7 @@ Line = TypeVar("Line")
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class MetadataRow:
     """A line that is not empty.
 
     Attributes:
@@ -34,7 +34,7 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class RejectedFile:
     """A line or a file that was left out.
 
     Attributes:
@@ -46,7 +46,7 @@ class Refused:
     reason: str
 
 
-def rows_of(path: Path, content: bytes, refusal: type[MediaError]) -> list[Row]:
+def rows_of(path: Path, content: bytes, refusal: type[MediaError]) -> list[MetadataRow]:
     """Lines that are not empty.
 
     Args:
@@ -66,18 +66,18 @@ def rows_of(path: Path, content: bytes, refusal: type[MediaError]) -> list[Row]:
         ) from error
     lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
     return [
-        Row(number, tuple(cell.strip() for cell in line.split("|")))
+        MetadataRow(number, tuple(cell.strip() for cell in line.split("|")))
         for number, line in enumerate(lines, start=1)
         if line.strip()
     ]
 
 
 def sorted_out(
-    rows: Sequence[Row],
-    name_of: Callable[[Row], str],
-    problem_of: Callable[[Row, Sequence[int]], str],
-    line_of: Callable[[Row], Line],
-) -> tuple[tuple[Line, ...], tuple[Refused, ...]]:
+    rows: Sequence[MetadataRow],
+    name_of: Callable[[MetadataRow], str],
+    problem_of: Callable[[MetadataRow, Sequence[int]], str],
+    line_of: Callable[[MetadataRow], Line],
+) -> tuple[tuple[Line, ...], tuple[RejectedFile, ...]]:
     """Lines, and those that cannot be used.
 
     Args:
@@ -90,11 +90,11 @@ def sorted_out(
     for row in rows:
         numbers[name_of(row)].append(row.number)
     lines: list[Line] = []
-    refused: dict[str, Refused] = {}
+    refused: dict[str, RejectedFile] = {}
     for row in rows:
         name, problem = name_of(row) or f"line {row.number}", problem_of(row, numbers[name_of(row)])
         if problem:
-            refused.setdefault(name, Refused(name, problem))
+            refused.setdefault(name, RejectedFile(name, problem))
         else:
             lines.append(line_of(row))
     return tuple(lines), tuple(refused.values())
@@ -124,7 +124,7 @@ def leaves(name: str) -> bool:
     return "\\" in name or ":" in name or name.startswith("/") or ".." in PurePosixPath(name).parts
 
 
-def listed(refused: Sequence[Refused], good: int, noun: str) -> str:
+def listed(refused: Sequence[RejectedFile], good: int, noun: str) -> str:
     """All bad files at once, beside how many are good; the noun says what they are."""
     lines = [f"  {one.name}: {one.reason}" for one in refused[:SHOWN]]
     more = [f"  and {len(refused) - SHOWN} more"] if len(refused) > SHOWN else []

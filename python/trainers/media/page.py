@@ -27,7 +27,7 @@ Drawn = TypeVar("Drawn")
 
 
 @dataclass(frozen=True, slots=True)
-class Figure:
+class LabelledFigure:
     """A number under its name.
 
     Attributes:
@@ -43,11 +43,11 @@ class Figure:
     note: str = ""
 
 
-def figure(name: str, value: float, show: Callable[[float], str], note: str = "") -> Figure:
+def figure(name: str, value: float, show: Callable[[float], str], note: str = "") -> LabelledFigure:
     """A number as `show` writes it; one that is not finite is unknown."""
     if not math.isfinite(value):
-        return Figure(name, None, UNKNOWN, note)
-    return Figure(name, value, show(value), note)
+        return LabelledFigure(name, None, UNKNOWN, note)
+    return LabelledFigure(name, value, show(value), note)
 
 
 def percent(share: float) -> str:

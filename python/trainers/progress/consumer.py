@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 from typing import IO, Protocol, final
 
-from trainers.loop import CheckpointReport, EpochReport, Notice, PhaseTotals, Report, WindowReport
+from trainers.loop import CheckpointReport, EpochReport, PhaseTotals, Report, TrainingNotice, WindowReport
 
 NOTABLE_WAIT = 0.1
 """Share of the time above which waiting for data is worth a word."""
@@ -13,7 +13,7 @@ MINUTE, HOUR = 60, 3600
 TIMES = {1: "once", 2: "twice"}
 
 
-class Consumer(Protocol):
+class ReportConsumer(Protocol):
     """Takes reports and passes them on."""
 
     def __call__(self, reports: Iterable[Report], /) -> Iterator[Report]:
@@ -22,14 +22,14 @@ class Consumer(Protocol):
 
 
 @final
-class Chain:
+class ConsumerChain:
     """Several consumers as one; without any it only passes reports on.
 
     Args:
         consumers: The first of them sees a report before the others do.
     """
 
-    def __init__(self, consumers: Sequence[Consumer] = ()) -> None:
+    def __init__(self, consumers: Sequence[ReportConsumer] = ()) -> None:
         self._consumers = tuple(consumers)
 
     def __call__(self, reports: Iterable[Report], /) -> Iterator[Report]:
@@ -48,7 +48,7 @@ def title(report: WindowReport | EpochReport) -> str:
 def remark(report: Report) -> str | None:
     """The line that a report is worth by itself: a notice, or a checkpoint that failed; None for all others."""
     match report:
-        case Notice():
+        case TrainingNotice():
             return f"! {report.message}"
         case CheckpointReport(problem=str(problem)):
             return f"! the checkpoint {report.folder} was not written, and training goes on: {problem}"

@@ -10,13 +10,13 @@ from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import IO, Any, final
 
-from trainers.loop import CheckpointReport, EpochReport, Notice, Report, ValidationReport, WindowReport
+from trainers.loop import CheckpointReport, EpochReport, Report, TrainingNotice, ValidationReport, WindowReport
 
 KINDS: Mapping[type, str] = {
     WindowReport: "window",
     EpochReport: "epoch",
     CheckpointReport: "checkpoint",
-    Notice: "notice",
+    TrainingNotice: "notice",
     ValidationReport: "validation",
 }
 
@@ -92,7 +92,7 @@ class JsonlLog:
                     log.add(report)
                 except OSError as error:
                     problem = f"{self._path} can no longer be written: {error.strerror}"
-                    yield Notice(message=f"{problem}; training goes on")
+                    yield TrainingNotice(message=f"{problem}; training goes on")
                     yield report
                     break
                 yield report

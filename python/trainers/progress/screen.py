@@ -9,7 +9,7 @@ from time import perf_counter
 from typing import IO, TYPE_CHECKING, Final, final
 
 from trainers.loop import EpochReport, Report, WindowReport
-from trainers.progress.consumer import Consumer, PlainProgress, duration, remark, title, waiting
+from trainers.progress.consumer import PlainProgress, ReportConsumer, duration, remark, title, waiting
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -36,7 +36,7 @@ class RichProgress:
         """Draw while the reports pass; the bar stays as it is at the end."""
         with _rich_bar(self._console) as bar:
             task = bar.add_task("starting", total=None, state="")
-            view = _View()
+            view = _BarContent()
             for report in reports:
                 line = remark(report)
                 if line is not None:
@@ -64,7 +64,7 @@ class NotebookProgress:
         """Write while the reports pass; the line stays as it is at the end."""
         from IPython.display import DisplayHandle
 
-        view, handle, next_at = _View(), DisplayHandle(), 0.0
+        view, handle, next_at = _BarContent(), DisplayHandle(), 0.0
         handle.display(_as_text(view.title), raw=True)
         try:
             for report in reports:
@@ -85,7 +85,7 @@ def _as_text(line: str) -> dict[str, str]:
 
 
 @dataclass(slots=True)
-class _View:
+class _BarContent:
     """What the bar shows: the latest of every number."""
 
     title: str = "starting"
@@ -94,7 +94,7 @@ class _View:
     losses: dict[str, float] = field(default_factory=dict[str, float])
     validation: float | None = None
     micro: int | None = None
-    pace: "_Pace | None" = None
+    pace: "_WindowRate | None" = None
 
     def see(self, report: Report) -> None:
         """Take the numbers of a report."""
@@ -109,7 +109,7 @@ class _View:
             self.losses[report.phase] = report.loss
             self.window, self.windows = report.window + 1, report.windows
             self.micro = report.micro
-            self.pace = self.pace or _Pace(report)
+            self.pace = self.pace or _WindowRate(report)
             self.pace.see(report)
 
     @property
@@ -135,7 +135,7 @@ class _View:
 
 
 @final
-class _Pace:
+class _WindowRate:
     """How fast an epoch's windows come, from the first that was seen, which after a resume is not the first of all."""
 
     def __init__(self, first: WindowReport) -> None:
@@ -180,7 +180,7 @@ def _rich_bar(console: "Console") -> "Progress":
     )
 
 
-def progress_for(stream: IO[str]) -> Consumer:
+def progress_for(stream: IO[str]) -> ReportConsumer:
     """A live bar if the stream is a terminal, which needs the extra `cli`, or a notebook's cell; plain lines if not."""
     if is_cell(stream):
         return NotebookProgress(stream)

@@ -12,7 +12,7 @@ MOST_LINES: Final = 20
 StepT = TypeVar("StepT")
 
 
-class Stepwise(Protocol):
+class StepProgress(Protocol):
     """Passes steps on, each when it is to be done, and shows how far the work is."""
 
     def __call__(self, steps: Sequence[StepT], /, *, title: str, tell: Callable[[StepT], str]) -> Iterator[StepT]:
@@ -31,7 +31,7 @@ def unwatched(steps: Sequence[StepT], /, *, title: str, tell: Callable[[StepT], 
     return iter(steps)
 
 
-def watched_on(stream: IO[str]) -> Stepwise:
+def watched_on(stream: IO[str]) -> StepProgress:
     """A live bar if the stream is a terminal, which needs the extra `cli`; at most MOST_LINES lines if not."""
     return _OnABar(stream) if stream.isatty() else _InLines(stream)
 

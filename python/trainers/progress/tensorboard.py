@@ -7,7 +7,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, final
 
-from trainers.loop import EpochReport, Notice, Report, SettingsError, WindowReport
+from trainers.loop import EpochReport, Report, SettingsError, TrainingNotice, WindowReport
 
 if TYPE_CHECKING:
     from torch.utils.tensorboard import SummaryWriter
@@ -54,7 +54,7 @@ class TensorBoardLog:
                 except OSError as error:
                     stack.pop_all()  # closing would write, and fail again
                     problem = f"no more curves can be written to {self._folder}: {error.strerror}"
-                    yield Notice(message=f"{problem}; training goes on")
+                    yield TrainingNotice(message=f"{problem}; training goes on")
                     yield report
                     break
                 yield report

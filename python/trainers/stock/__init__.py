@@ -7,34 +7,34 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from trainers.stock.recipe import Optimisation, Recipe
-    from trainers.stock.splits import Part, Splits, SplitShares
-    from trainers.stock.training import Keeping, Trained, train
-    from trainers.stock.training_data import Material, Parent
+    from trainers.stock.recipe import Optimisation, StockRecipe
+    from trainers.stock.splits import DataSplits, SplitPart, SplitShares
+    from trainers.stock.training import CheckpointSettings, TrainingResult, train
+    from trainers.stock.training_data import ParentArtifact, TrainingMaterial
 
 __all__ = [
-    "Keeping",
-    "Material",
+    "CheckpointSettings",
+    "DataSplits",
     "Optimisation",
-    "Parent",
-    "Part",
-    "Recipe",
+    "ParentArtifact",
+    "SplitPart",
     "SplitShares",
-    "Splits",
-    "Trained",
+    "StockRecipe",
+    "TrainingMaterial",
+    "TrainingResult",
     "train",
 ]
 
 _HOMES: Final = {
-    "Keeping": "training",
-    "Material": "training_data",
+    "CheckpointSettings": "training",
+    "TrainingMaterial": "training_data",
     "Optimisation": "recipe",
-    "Parent": "training_data",
-    "Part": "splits",
-    "Recipe": "recipe",
+    "ParentArtifact": "training_data",
+    "SplitPart": "splits",
+    "StockRecipe": "recipe",
     "SplitShares": "splits",
-    "Splits": "splits",
-    "Trained": "training",
+    "DataSplits": "splits",
+    "TrainingResult": "training",
     "train": "training",
 }
 

@@ -8,7 +8,7 @@ from typing import final
 from weakref import WeakSet
 
 from trainers.loop import Report
-from trainers.progress import Chain, Consumer, progress_for
+from trainers.progress import ConsumerChain, ReportConsumer, progress_for
 from trainers.stock.announcing import announcer, tell, warner
 from trainers.stock.backtest.folds import Fold, told_fold
 from trainers.stock.backtest.run import Watch, in_silence
@@ -16,10 +16,10 @@ from trainers.stock.doubts import Warn, to_nobody
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Audience:
+class ProgressOutput:
     """Where progress, stages and warnings go."""
 
-    consume: Consumer
+    consume: ReportConsumer
     """The reports of epochs."""
     announce: Callable[[str], None]
     """A stage that begins."""
@@ -31,18 +31,20 @@ class Audience:
 
 
 @contextmanager
-def audience(*, quiet: bool) -> Generator[Audience]:
+def audience(*, quiet: bool) -> Generator[ProgressOutput]:
     """Whoever sits before standard output, unless it is to be quiet.
 
     Nothing is drawn any more afterwards, also not by the thread of a live bar, however the work inside has ended.
     """
     if quiet:
-        yield Audience(consume=Chain(), announce=to_nobody, tell=to_nobody, warn=to_nobody, watch=in_silence)
+        yield ProgressOutput(
+            consume=ConsumerChain(), announce=to_nobody, tell=to_nobody, warn=to_nobody, watch=in_silence
+        )
         return
     progress = _EndedProgress(progress_for(sys.stdout))
     announce = announcer(as_json=False)
     try:
-        yield Audience(
+        yield ProgressOutput(
             consume=progress, announce=announce, tell=tell, warn=warner(as_json=False), watch=_told(announce)
         )
     finally:
@@ -57,7 +59,7 @@ class _EndedProgress:
     outside of it, such as Ctrl+C between two reports, does not, for its traceback keeps them alive.
     """
 
-    def __init__(self, consumer: Consumer) -> None:
+    def __init__(self, consumer: ReportConsumer) -> None:
         self._consumer = consumer
         self._passing = WeakSet[Generator[Report]]()
 

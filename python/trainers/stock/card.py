@@ -18,9 +18,9 @@ from predictor.features import FeatureSet
 from trainers.stock.data import History
 from trainers.stock.evaluation.comparison import SkillScore, inside, winkler
 from trainers.stock.evaluation.evaluation_set import LEVEL, EvaluationSet, resampled_mean
-from trainers.stock.evaluation.forecasts import Forecasts
-from trainers.stock.evaluation.scores import ModelScores, Role, below_by_level
-from trainers.stock.splits import Splits
+from trainers.stock.evaluation.forecasts import ModelForecasts
+from trainers.stock.evaluation.scores import ModelScores, ScoreRole, below_by_level
+from trainers.stock.splits import DataSplits
 
 if TYPE_CHECKING:
     from predictor.arrays import FloatArray
@@ -72,7 +72,7 @@ def features_identity(features: FeatureSet) -> dict[str, Json]:
     }
 
 
-def splits_card(splits: Splits, history: History) -> dict[str, Json]:
+def splits_card(splits: DataSplits, history: History) -> dict[str, Json]:
     """Which days each part's targets may touch, and how many windows that gives."""
     return {
         part.name: {"first": part.first, "last": part.last, "windows": len(history.windows(part))}
@@ -100,7 +100,7 @@ def _score_row(row: ModelScores) -> dict[str, Json]:
     given: dict[str, Json] = {} if row.fit is None else {"fit": row.fit.value}
     return {
         "name": row.name,
-        "is_model": row.role is Role.MODEL,
+        "is_model": row.role is ScoreRole.MODEL,
         **given,
         "pinball": [10_000 * horizon.pinball.value for horizon in row.horizons],
         "mean": 10_000 * row.mean.value,
@@ -108,7 +108,7 @@ def _score_row(row: ModelScores) -> dict[str, Json]:
     }
 
 
-def calibration_card(test: EvaluationSet, forecasts: Forecasts) -> dict[str, Json]:
+def calibration_card(test: EvaluationSet, forecasts: ModelForecasts) -> dict[str, Json]:
     """How often outcomes fell below each quantile, with block-bootstrap intervals."""
     shares = below_by_level(test, forecasts.calibrated)
     return {
@@ -122,7 +122,9 @@ def calibration_card(test: EvaluationSet, forecasts: Forecasts) -> dict[str, Jso
     }
 
 
-def conformal_card(test: EvaluationSet, forecasts: Forecasts, effective_blocks: Sequence[float]) -> dict[str, Json]:
+def conformal_card(
+    test: EvaluationSet, forecasts: ModelForecasts, effective_blocks: Sequence[float]
+) -> dict[str, Json]:
     """What the conformal offsets rest on, and what they did on the test split: one number per horizon.
 
     Args:

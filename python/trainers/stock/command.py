@@ -12,12 +12,12 @@ from rich.console import Console
 
 from predictor import artifact
 from predictor.bars import BarPanel
-from predictor.card import Ancestor, ancestors_of
+from predictor.card import ParentModel, ancestors_of
 from predictor.cli.flags import with_flags
 from predictor.cli.options import BarsFlags, CovariateFlags
 from predictor.cli.output import judgement
 from predictor.errors import ConfigurationError, InSampleError, shown_date
-from predictor.flags import AnyOf, Flag, Given
+from predictor.flags import Flag, FlagsOf, ParsedFlags
 from predictor.networks import KINDS, Edges, NetworkConfig, PanelConfig, Target
 from predictor.parent import stop_with_parent
 from trainers.loop import LoopError, StoppedError, launched_rank
@@ -28,10 +28,10 @@ from trainers.stock.contradictions import continued
 from trainers.stock.doubts import to_nobody
 from trainers.stock.edges import read_edges
 from trainers.stock.flags import StartOption, chosen_parent, refuse_learning, tell_use_of
-from trainers.stock.reads import Reads
-from trainers.stock.recipe import Optimisation, Recipe, RecipeChanges, recipe_of
-from trainers.stock.training import Keeping, Trained, train
-from trainers.stock.training_data import Material, Parent
+from trainers.stock.reads import FeatureSelection
+from trainers.stock.recipe import Optimisation, RecipeChanges, StockRecipe, recipe_of
+from trainers.stock.training import CheckpointSettings, TrainingResult, train
+from trainers.stock.training_data import ParentArtifact, TrainingMaterial
 
 
 @with_flags
@@ -39,16 +39,16 @@ def stock(  # noqa: PLR0913 - one argument a group of flags
     *,
     bars: BarsFlags,
     out: Annotated[Path, Flag("Folder of the artifact, such as models/NAME/1; it must not exist.")],
-    recipe: Given[Recipe],
-    target: Given[Target],
-    reads: Given[Reads],
+    recipe: ParsedFlags[StockRecipe],
+    target: ParsedFlags[Target],
+    reads: ParsedFlags[FeatureSelection],
     files: CovariateFlags,
-    network: Annotated[Given[NetworkConfig], AnyOf(*(kind.config for kind in KINDS.values()))],
+    network: Annotated[ParsedFlags[NetworkConfig], FlagsOf(*(kind.config for kind in KINDS.values()))],
     start: StartOption = None,
     edges: Annotated[
         Path | None, Flag("CSV with symbol, neighbour, weight; if left out, correlations of training returns.")
     ] = None,
-    optimisation: Given[Optimisation],
+    optimisation: ParsedFlags[Optimisation],
     run: RunOptions,
 ) -> None:
     """Train a stock model on daily bars and save it as an artifact."""
@@ -68,23 +68,25 @@ def stock(  # noqa: PLR0913 - one argument a group of flags
     if run.parent_watch:
         stop_with_parent()
     covariates = files.read()
-    features = reads.over(Reads()).beside(covariates, whole.calendar) if parent is None else parent.features
+    features = reads.over(FeatureSelection()).beside(covariates, whole.calendar) if parent is None else parent.features
     panel = bars.read(tells=rank == 0)
     given = None if edges is None else _edges(edges, panel, whole)
-    trained = _trained(Material(panel, features, covariates, given, parent), whole, out, run, rank)
+    trained = _trained(TrainingMaterial(panel, features, covariates, given, parent), whole, out, run, rank)
     if rank == 0:
         _tell(trained, as_json=run.as_json)
         if not run.as_json:
             tell_use_of(out, bars, files)
 
 
-def _edges(path: Path, bars: BarPanel, recipe: Recipe) -> Edges:
+def _edges(path: Path, bars: BarPanel, recipe: StockRecipe) -> Edges:
     if not isinstance(recipe.config, PanelConfig):
         raise ConfigurationError(f"--edges is given, but a network of kind {recipe.kind!r} has no graph; use graph")
     return read_edges(path, bars.symbols, neighbours=recipe.config.neighbours)
 
 
-def _trained(material: Material, recipe: Recipe, out: Path, options: RunOptions, rank: int) -> Trained:
+def _trained(
+    material: TrainingMaterial, recipe: StockRecipe, out: Path, options: RunOptions, rank: int
+) -> TrainingResult:
     """Train, with log and checkpoints in a folder next to the artifact's."""
     folder = out.parent / f"{out.name}.run"
     try:
@@ -97,7 +99,7 @@ def _trained(material: Material, recipe: Recipe, out: Path, options: RunOptions,
             announce=announcer(as_json=options.as_json) if rank == 0 else to_nobody,
             warn=warner(as_json=options.as_json) if rank == 0 else to_nobody,
             stepwise=unwatched if options.as_json or rank else watched_on(sys.stdout),
-            keeping=Keeping(
+            keeping=CheckpointSettings(
                 folder=folder / "checkpoints",
                 resume=options.resume,
                 every_seconds=options.checkpoint_seconds,
@@ -115,7 +117,7 @@ def _trained(material: Material, recipe: Recipe, out: Path, options: RunOptions,
         raise ConfigurationError(str(error)) from error
 
 
-def _tell(trained: Trained, *, as_json: bool) -> None:
+def _tell(trained: TrainingResult, *, as_json: bool) -> None:
     if as_json:
         sys.stdout.write(json.dumps({"kind": "trained", "artifact": str(trained.folder), "card": trained.card}) + "\n")
         return
@@ -124,7 +126,7 @@ def _tell(trained: Trained, *, as_json: bool) -> None:
     console.print(f"Saved {trained.folder}.", soft_wrap=True, markup=False)  # plain: a path may hold brackets
 
 
-def _check_same(out: Path, recipe: Recipe, parent: Parent | None) -> None:
+def _check_same(out: Path, recipe: StockRecipe, parent: ParentArtifact | None) -> None:
     """A finished artifact must be what the flags ask for; the bars are not looked at."""
     card = artifact.load(out).artifact.manifest.card
     made, before, now = card["recipe"], ancestors_of(card), () if parent is None else parent.lineage
@@ -144,7 +146,7 @@ def _check_same(out: Path, recipe: Recipe, parent: Parent | None) -> None:
     )
 
 
-def _lineage(ancestors: Sequence[Ancestor]) -> str:
+def _lineage(ancestors: Sequence[ParentModel]) -> str:
     told = (f"{one.weights_hash[:16]} (labels up to {shown_date(one.seen_until)})" for one in ancestors)
     return ", of ".join(told) or "none"
 

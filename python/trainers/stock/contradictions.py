@@ -8,13 +8,13 @@ from dataclasses import fields, replace
 from typing import Final
 
 from predictor.covariates import CovariateSource
-from predictor.flags import Given, SettingsT
+from predictor.flags import ParsedFlags, SettingsT
 from predictor.networks import kind_named
 from trainers.stock.card import features_identity
-from trainers.stock.reads import Reads, covariate_fields, features_named
-from trainers.stock.recipe import Recipe, RecipeChanges, optimisation_of
+from trainers.stock.reads import FeatureSelection, covariate_fields, features_named
+from trainers.stock.recipe import RecipeChanges, StockRecipe, optimisation_of
 from trainers.stock.splits import SplitShares
-from trainers.stock.training_data import Parent
+from trainers.stock.training_data import ParentArtifact
 
 WITHOUT_LEARNING: Final = frozenset({"device", "seed", "deterministic"})
 """Optimisation settings of a model whose weights are not learnt."""
@@ -30,13 +30,13 @@ def needless_learning(asked: RecipeChanges) -> tuple[str, ...]:
     return tuple(name for field, name in asked.optimisation.flags.items() if field not in WITHOUT_LEARNING)
 
 
-def continued(parent: Parent) -> Recipe:
+def continued(parent: ParentArtifact) -> StockRecipe:
     """The artifact's recipe as far as its weights depend on it; the rest is what suits its kind."""
     kind = parent.recipe.kind
     return replace(parent.recipe, shares=SplitShares(), parts=None, optimisation=optimisation_of(kind))
 
 
-def contradictions(parent: Parent, asked: RecipeChanges) -> Iterator[str]:
+def contradictions(parent: ParentArtifact, asked: RecipeChanges) -> Iterator[str]:
     """Settings that ask for something other than the artifact's own."""
     recipe = parent.recipe
     yield from _other(asked.recipe, recipe)
@@ -44,12 +44,14 @@ def contradictions(parent: Parent, asked: RecipeChanges) -> Iterator[str]:
     yield from _other(asked.network, recipe.config)
 
 
-def other_features(parent: Parent, reads: Given[Reads], files: Callable[[], CovariateSource]) -> Iterator[str]:
+def other_features(
+    parent: ParentArtifact, reads: ParsedFlags[FeatureSelection], files: Callable[[], CovariateSource]
+) -> Iterator[str]:
     """Settings that ask for other features, or for other covariates that are known ahead; else no file is read."""
     if not reads.values:
         return
     own = parent.features.covariates.known
-    asked = reads.over(Reads(known=",".join(own)))
+    asked = reads.over(FeatureSelection(known=",".join(own)))
     fields = covariate_fields(files(), asked.known)
     if set(fields.known) != set(own):
         yield f"{reads.flags['known']} is {asked.known} and the artifact's {','.join(own) or 'none'}"
@@ -60,7 +62,7 @@ def other_features(parent: Parent, reads: Given[Reads], files: Callable[[], Cova
         yield f"{reads.flags['features']} is {asked.features}, whose features are not the artifact's"
 
 
-def _other(given: Given[SettingsT], own: SettingsT) -> Iterator[str]:
+def _other(given: ParsedFlags[SettingsT], own: SettingsT) -> Iterator[str]:
     held = {field.name: getattr(own, field.name) for field in fields(own)}
     for name, flag in given.flags.items():
         if name not in _FREE and given.values[name] != held.get(name):

@@ -15,9 +15,9 @@ from predictor.bars import AdjustedBars, BarPanel
 from predictor.covariates import CovariateSource, check_sent
 from predictor.errors import ConfigurationError
 from predictor.networks import Inputs, normalise
-from predictor.windows import Encoded, Pipeline
+from predictor.windows import EncodedPanel, Pipeline
 from trainers.loop import ResidentSource
-from trainers.stock.splits import Part, decisions
+from trainers.stock.splits import SplitPart, decisions
 
 NO_SOURCE = CovariateSource()
 
@@ -29,7 +29,7 @@ SYMBOLS_AT_ONCE: Final = 64
 """Whose bars are adjusted at once: those of all symbols take as much memory as the bars themselves."""
 
 
-class Batch(NamedTuple):
+class WindowBatch(NamedTuple):
     """N windows and their outcomes."""
 
     inputs: Inputs
@@ -38,7 +38,7 @@ class Batch(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Windows:
+class TrainingWindows:
     """N windows by place, all of whose symbols could be forecast and have at least one target."""
 
     symbols: NDArray[np.int64]
@@ -49,13 +49,13 @@ class Windows:
     def __len__(self) -> int:
         return len(self.symbols)
 
-    def blocks(self, most: int) -> "Iterator[tuple[slice, Windows]]":
+    def blocks(self, most: int) -> "Iterator[tuple[slice, TrainingWindows]]":
         """So many of them at a time, each time with their place among the N."""
         for k in range(0, len(self), most):
             rows = slice(k, k + most)
-            yield rows, Windows(symbols=self.symbols[rows], positions=self.positions[rows])
+            yield rows, TrainingWindows(symbols=self.symbols[rows], positions=self.positions[rows])
 
-    def thinned(self, most: int) -> "Windows":
+    def thinned(self, most: int) -> "TrainingWindows":
         """So many of them at most, evenly over their order: always the same draw, one of each stretch.
 
         Every k-th of them would be the same few symbols on every day, wherever k divides the number of symbols.
@@ -64,7 +64,7 @@ class Windows:
             return self
         drawn = np.arange(most) + np.random.default_rng(0).random(most)
         kept = np.unique((drawn * (len(self) / most)).astype(np.int64))
-        return Windows(symbols=self.symbols[kept], positions=self.positions[kept])
+        return TrainingWindows(symbols=self.symbols[kept], positions=self.positions[kept])
 
 
 class StoredInputs(NamedTuple):
@@ -118,7 +118,7 @@ class History:
         self.pipeline = pipeline
         self.covariates = covariates
         self.labels: FloatArray = self.of_adjusted(pipeline.target.labels)
-        self.encoded: Encoded = _encoded(bars, pipeline, covariates)
+        self.encoded: EncodedPanel = _encoded(bars, pipeline, covariates)
         axis = _calendar_axis(bars, pipeline)
         covariates.check_known_ahead(pipeline.covariates, axis, pipeline.target.reach)
         self.stored = StoredInputs(
@@ -160,7 +160,7 @@ class History:
         suffices = pipeline.suffices(pipeline.counts(present, self.encoded.series))
         return suffices & present & self.encoded.mask.any(axis=2)
 
-    def windows(self, part: Part) -> Windows:
+    def windows(self, part: SplitPart) -> TrainingWindows:
         """The windows whose targets lie inside the part, by date, then symbol.
 
         Raises:
@@ -172,19 +172,19 @@ class History:
         order, symbols = np.nonzero(usable.T)
         if len(order) == 0:
             raise no_window(part, self.pipeline)
-        return Windows(symbols=symbols.astype(np.int64), positions=positions[order])
+        return TrainingWindows(symbols=symbols.astype(np.int64), positions=positions[order])
 
-    def gather(self, windows: Windows) -> Batch:
+    def gather(self, windows: TrainingWindows) -> WindowBatch:
         """Inputs and targets of these windows."""
         location, scale = self.level(windows)
         inputs = self.stored.gather(*places(windows), location, scale)
-        return Batch(inputs=inputs, target=self.normalised(windows, location, scale))
+        return WindowBatch(inputs=inputs, target=self.normalised(windows, location, scale))
 
-    def batches(self, windows: Windows) -> Iterator[Batch]:
+    def batches(self, windows: TrainingWindows) -> Iterator[WindowBatch]:
         """All of these windows in order, a bounded number at a time."""
         return (self.gather(block) for _, block in windows.blocks(ROWS))
 
-    def level(self, windows: Windows) -> tuple[Tensor, Tensor]:
+    def level(self, windows: TrainingWindows) -> tuple[Tensor, Tensor]:
         """Location and scale of each window at each horizon, float64 [N, H] both.
 
         They are measured again on each call: kept for all sessions and horizons, they would take more
@@ -199,20 +199,20 @@ class History:
     def level_of_days(self, positions: NDArray[np.int64]) -> tuple[Tensor, Tensor]:
         """Location and scale of every symbol on each of D days, float64 [S, D, H] both; NaN where unknown."""
         count, days = len(self.bars.symbols), len(positions)
-        every = Windows(symbols=np.repeat(np.arange(count), days), positions=np.tile(positions, count))
+        every = TrainingWindows(symbols=np.repeat(np.arange(count), days), positions=np.tile(positions, count))
         location, scale = self.level(every)
         return location.unflatten(0, (count, days)), scale.unflatten(0, (count, days))
 
-    def targets(self, windows: Windows) -> Tensor:
+    def targets(self, windows: TrainingWindows) -> Tensor:
         """Outcomes, float32 [N, H] in units of each window's scale; NaN where unknown."""
         return self.normalised(windows, *self.level(windows))
 
-    def normalised(self, windows: Windows, location: Tensor, scale: Tensor) -> Tensor:
+    def normalised(self, windows: TrainingWindows, location: Tensor, scale: Tensor) -> Tensor:
         """As `targets`, of windows whose location and scale [N, H] are known already."""
         s, t = places(windows)
         return normalise(self._labels[s, t], location, scale, self._spread).to(torch.float32)
 
-    def outcomes(self, windows: Windows) -> FloatArray:
+    def outcomes(self, windows: TrainingWindows) -> FloatArray:
         """[N, H] outcomes in the target's own unit; NaN where unknown."""
         return self.labels[windows.symbols, windows.positions]
 
@@ -224,7 +224,7 @@ def adjusted_blocks(bars: BarPanel) -> Iterator[tuple[slice, AdjustedBars]]:
         yield rows, bars.select(bars.symbols[rows]).adjusted()
 
 
-def no_window(part: Part, pipeline: Pipeline) -> ConfigurationError:
+def no_window(part: SplitPart, pipeline: Pipeline) -> ConfigurationError:
     """The error for a part in which nothing can be learnt or judged."""
     return ConfigurationError(
         f"split {part.name}, {part.first} to {part.last}, holds no window: each needs {pipeline.bars_needed} bars "
@@ -232,12 +232,12 @@ def no_window(part: Part, pipeline: Pipeline) -> ConfigurationError:
     )
 
 
-def places(windows: Windows) -> tuple[Tensor, Tensor]:
+def places(windows: TrainingWindows) -> tuple[Tensor, Tensor]:
     """Symbols and positions of windows, int64 [N] both."""
     return torch.from_numpy(windows.symbols), torch.from_numpy(windows.positions)
 
 
-def _encoded(bars: BarPanel, pipeline: Pipeline, covariates: CovariateSource) -> Encoded:
+def _encoded(bars: BarPanel, pipeline: Pipeline, covariates: CovariateSource) -> EncodedPanel:
     """The inputs of a whole history, with all that is known by its last session."""
     last = int(bars.sessions[-1])
     beside = covariates.beside(pipeline.covariates, bars, pipeline.following(last), known_by=last)
@@ -261,10 +261,10 @@ def _calendar_axis(bars: BarPanel, pipeline: Pipeline) -> NDArray[np.int32]:
     return pipeline.calendar.sessions(first, int(pipeline.calendar.following(last, pipeline.target.reach)[-1]))
 
 
-class Gathering(Protocol):
+class WindowSource(Protocol):
     """What windows are gathered from, such as a `History`."""
 
-    def gather(self, windows: Windows) -> Batch:
+    def gather(self, windows: TrainingWindows) -> WindowBatch:
         """Inputs and targets of these windows."""
         ...
 
@@ -289,7 +289,9 @@ class PanelDays:
     it nobody's neighbour.
     """
 
-    def __init__(self, history: Gathering, *, forecastable: BoolArray, nodes: NDArray[np.int64] | None = None) -> None:
+    def __init__(
+        self, history: WindowSource, *, forecastable: BoolArray, nodes: NDArray[np.int64] | None = None
+    ) -> None:
         """Bind to a history.
 
         Args:
@@ -305,7 +307,7 @@ class PanelDays:
     def gather(self, positions: NDArray[np.int64]) -> PanelBatch:
         """The panels of the days at positions [P] of the date axis."""
         symbols = np.tile(self._stocks, len(positions))
-        windows = Windows(symbols=symbols, positions=np.repeat(positions, len(self._stocks)))
+        windows = TrainingWindows(symbols=symbols, positions=np.repeat(positions, len(self._stocks)))
         batch = self._history.gather(windows)
         inputs = batch.inputs
         device = inputs.observed.device
@@ -341,7 +343,7 @@ def _with_absent(inputs: Inputs, present: Tensor) -> Inputs:
 
 
 @final
-class ByPanels:
+class PanelSplitter:
     """Cuts a batch into whole panels where memory is short; a ranking compares the stocks of one."""
 
     def samples(self, batch: PanelBatch) -> int:

@@ -14,9 +14,9 @@ from trainers.loop import launched_size
 from trainers.stock.covariates import needs_of
 from trainers.stock.data import History
 from trainers.stock.objectives import batches_of
-from trainers.stock.recipe import Recipe
-from trainers.stock.splits import Splits
-from trainers.stock.training_data import Material, Parent
+from trainers.stock.recipe import StockRecipe
+from trainers.stock.splits import DataSplits
+from trainers.stock.training_data import ParentArtifact, TrainingMaterial
 
 FEWEST_STEPS: Final = 10
 """Optimizer steps per epoch; with fewer, a network has hardly moved when its patience ends."""
@@ -35,14 +35,14 @@ def heard(lines: Sequence[str], warn: Warn) -> tuple[str, ...]:
     return tuple(lines)
 
 
-def of_material(material: Material, recipe: Recipe) -> tuple[str, ...]:
+def of_material(material: TrainingMaterial, recipe: StockRecipe) -> tuple[str, ...]:
     """Of bars and files that a recipe is to be trained on, also compared with those of weights that it starts from."""
     is_adjusted = material.parent is not None and material.parent.is_adjusted
     return of_recipe(material.bars, material.features, material.covariates, recipe, is_adjusted=is_adjusted)
 
 
 def of_recipe(
-    bars: BarPanel, features: FeatureSet, covariates: CovariateSource, recipe: Recipe, *, is_adjusted: bool = False
+    bars: BarPanel, features: FeatureSet, covariates: CovariateSource, recipe: StockRecipe, *, is_adjusted: bool = False
 ) -> tuple[str, ...]:
     """The same; `is_adjusted` says whether bars that it learnt from before included splits and dividends."""
     learns = kind_named(recipe.kind).learns
@@ -78,7 +78,7 @@ def _of(
     return bounded((*judged, *covariates.doubts(needs), *bars.suspicious_jumps().lines()))
 
 
-def untaught(history: History, splits: Splits) -> tuple[str, ...]:
+def untaught(history: History, splits: DataSplits) -> tuple[str, ...]:
     """Symbols without a window in the training part.
 
     Raises:
@@ -88,7 +88,7 @@ def untaught(history: History, splits: Splits) -> tuple[str, ...]:
     return tuple(symbol for s, symbol in enumerate(history.bars.symbols) if s not in taught)
 
 
-def of_untaught(history: History, splits: Splits, parent: Parent | None = None) -> tuple[str, ...]:
+def of_untaught(history: History, splits: DataSplits, parent: ParentArtifact | None = None) -> tuple[str, ...]:
     """Of such symbols, if there are any that nothing was learnt of before either.
 
     Raises:
@@ -106,7 +106,7 @@ def of_untaught(history: History, splits: Splits, parent: Parent | None = None) 
     return (line,)
 
 
-def of_steps(history: History, splits: Splits, recipe: Recipe) -> tuple[str, ...]:
+def of_steps(history: History, splits: DataSplits, recipe: StockRecipe) -> tuple[str, ...]:
     """Of a training part that makes few steps per epoch.
 
     Raises:

@@ -17,7 +17,7 @@ from predictor.canonical import Json, Record
 from predictor.card import SOURCE
 from predictor.errors import ConfigurationError
 from predictor.model import Model
-from predictor.networks import Edges, PanelForecasting
+from predictor.networks import Edges, PanelForecastNetwork
 
 LEAST_SESSIONS: Final = 60
 """Sessions that two stocks must share before their correlation counts."""
@@ -163,7 +163,7 @@ def _strongest(lists: Sequence[Sequence[tuple[float, int]]], count: int) -> Edge
 
 def edges_card(network: nn.Module, given: Edges | None) -> dict[str, Json]:
     """What the card says of where a graph's edges come from; nothing where there is no graph."""
-    if not isinstance(network, PanelForecasting):
+    if not isinstance(network, PanelForecastNetwork):
         return {}
     return {"edges": {"source": RETURNS if given is None else GIVEN}}
 

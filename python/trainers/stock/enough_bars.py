@@ -9,13 +9,13 @@ from predictor.errors import ConfigurationError
 from predictor.features import FeatureSet
 from predictor.networks import TAPS
 from predictor.windows import lookback_of
-from trainers.stock.recipe import Recipe
+from trainers.stock.recipe import StockRecipe
 from trainers.stock.scale import FEWEST
-from trainers.stock.splits import Splits
+from trainers.stock.splits import DataSplits
 
 
 def check_enough(
-    sessions: NDArray[np.int32], symbols: int, features: FeatureSet, recipe: Recipe, splits: Splits
+    sessions: NDArray[np.int32], symbols: int, features: FeatureSet, recipe: StockRecipe, splits: DataSplits
 ) -> None:
     """Refuse bars whose training part is too short whatever their values are.
 
@@ -40,18 +40,18 @@ def check_enough(
     )
 
 
-def _needed(symbols: int, features: FeatureSet, recipe: Recipe) -> int:
+def _needed(symbols: int, features: FeatureSet, recipe: StockRecipe) -> int:
     """Sessions of the training part, at least."""
     return bars_of_a_window(features, recipe) + recipe.target.reach - 1 + ceil(_windows(recipe) / symbols)
 
 
-def bars_of_a_window(features: FeatureSet, recipe: Recipe) -> int:
+def bars_of_a_window(features: FeatureSet, recipe: StockRecipe) -> int:
     """As `Pipeline.bars_needed`, before there is a pipeline."""
     levels = recipe.window_normaliser.window if recipe.scale == "window" else TAPS
     return recipe.encoder_length + lookback_of(features.lookback, levels, recipe.encoder_length) - 1
 
 
-def _windows(recipe: Recipe) -> int:
+def _windows(recipe: StockRecipe) -> int:
     """Windows of the training part, at least: a scale is fitted to them, unless it is the window's own."""
     return 1 if recipe.scale == "window" else FEWEST
 
@@ -60,7 +60,7 @@ def _count(forecasts: int) -> str:
     return f"{forecasts} forecast{'' if forecasts == 1 else 's'}"
 
 
-def _advice(need: int, recipe: Recipe, sessions: NDArray[np.int32], splits: Splits) -> str:
+def _advice(need: int, recipe: StockRecipe, sessions: NDArray[np.int32], splits: DataSplits) -> str:
     if recipe.parts is not None or splits != recipe.splits(sessions):  # as in a refit, which has no test part
         return "give earlier bars, or make that part longer"
     shares = recipe.shares

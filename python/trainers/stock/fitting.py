@@ -18,16 +18,16 @@ from predictor.errors import ConfigurationError
 from predictor.features import FeatureSet
 from predictor.inference import Engine, freeze
 from predictor.model import output_map
-from predictor.networks import TAPS, Edges, PanelForecasting, WindowNormaliser, build_network, kind_named
+from predictor.networks import TAPS, Edges, PanelForecastNetwork, WindowNormaliser, build_network, kind_named
 from predictor.sessions import SessionCalendar, dates_of, days_of
 from predictor.windows import Pipeline
 from trainers.loop import (
     Checkpoints,
     EpochReport,
     Hardware,
+    InitialWeights,
     Loop,
     Phase,
-    Taken,
     Validation,
     adamw,
     choose_device,
@@ -36,20 +36,20 @@ from trainers.loop import (
     local_rank,
     seed_everything,
 )
-from trainers.progress import Consumer
+from trainers.progress import ReportConsumer
 from trainers.stock.calendars import check_sessions
 from trainers.stock.conformal import calibrate
 from trainers.stock.covariates import fit_features
-from trainers.stock.data import NO_SOURCE, ROWS, History, Windows
+from trainers.stock.data import NO_SOURCE, ROWS, History, TrainingWindows
 from trainers.stock.edges import training_edges
 from trainers.stock.enough_bars import check_enough
 from trainers.stock.forecasting import network_forecasts
 from trainers.stock.initialization import initialize, initialize_from
-from trainers.stock.objectives import Objective, objective_of
+from trainers.stock.objectives import StockObjective, objective_of
 from trainers.stock.placing import placed
-from trainers.stock.recipe import WARMUP, Optimisation, Recipe
+from trainers.stock.recipe import WARMUP, Optimisation, StockRecipe
 from trainers.stock.scale import fit_normaliser, learnt_of
-from trainers.stock.splits import Splits
+from trainers.stock.splits import DataSplits
 
 STARTED_FROM = 20_000
 """Training windows at most that a network's start is computed from, evenly over all of them."""
@@ -59,7 +59,11 @@ CALENDAR_YEARS = 5
 
 
 def fit_pipeline(
-    bars: BarPanel, features: FeatureSet, recipe: Recipe, splits: Splits, covariates: CovariateSource = NO_SOURCE
+    bars: BarPanel,
+    features: FeatureSet,
+    recipe: StockRecipe,
+    splits: DataSplits,
+    covariates: CovariateSource = NO_SOURCE,
 ) -> Pipeline:
     """Everything between bars and network; fitted numbers come from the training part alone.
 
@@ -101,7 +105,7 @@ def _calendar(bars: BarPanel, name: str) -> SessionCalendar:
 
 
 def fit_artifact(
-    history: History, splits: Splits, recipe: Recipe, *, consume: Consumer, edges: Edges | None = None
+    history: History, splits: DataSplits, recipe: StockRecipe, *, consume: ReportConsumer, edges: Edges | None = None
 ) -> Artifact:
     """Fit and calibrate in one go, without checkpoints; the artifact's card is still empty.
 
@@ -135,7 +139,7 @@ class FittedNetwork:
     """Selection loss of what is kept."""
 
 
-def check_edges(edges: Edges | None, recipe: Recipe) -> None:
+def check_edges(edges: Edges | None, recipe: StockRecipe) -> None:
     """Raise ConfigurationError if edges are given to a network that has no graph."""
     if edges is not None and not kind_named(recipe.kind).is_panel_model:
         raise ConfigurationError(f"edges are given, but a network of kind {recipe.kind!r} has no graph; use graph")
@@ -146,15 +150,19 @@ class PreparedTraining:
     """All that a fit needs; nothing is written before it is complete."""
 
     network: nn.Module
-    started: Taken | None
+    started: InitialWeights | None
     """The weights of another that it starts from; None if it starts fresh."""
-    objective: Objective[Any]
+    objective: StockObjective[Any]
     loop: Loop[Any] | None
     """None where there are no weights to learn."""
 
 
 def prepare(
-    history: History, splits: Splits, recipe: Recipe, edges: Edges | None, weights: Mapping[str, Tensor] | None = None
+    history: History,
+    splits: DataSplits,
+    recipe: StockRecipe,
+    edges: Edges | None,
+    weights: Mapping[str, Tensor] | None = None,
 ) -> PreparedTraining:
     """A network where it starts, what it learns from, and its loop.
 
@@ -172,7 +180,7 @@ def prepare(
     seed_everything(recipe.optimisation.seed)
     train, selection = history.windows(splits.train), history.windows(splits.selection)
     network, started = _network(history, train, recipe, weights)
-    if isinstance(network, PanelForecasting):
+    if isinstance(network, PanelForecastNetwork):
         if edges is None:
             edges = training_edges(history.bars, splits.train.last, neighbours=network.adjacency.shape[1])
         network.connect(edges)
@@ -186,7 +194,7 @@ def prepare(
 
 
 def fit(
-    prepared: PreparedTraining, settings: Optimisation, checkpoints: Checkpoints | None, consume: Consumer
+    prepared: PreparedTraining, settings: Optimisation, checkpoints: Checkpoints | None, consume: ReportConsumer
 ) -> FittedNetwork:
     """Run the epochs, and keep the weights of the best one on the selection part.
 
@@ -208,7 +216,7 @@ def fit(
         epochs = tuple((report.loss, report.monitored) for report in run.history)
         best_epoch, best_loss = len(epochs) - run.best.stale, run.best.value
     assert best_loss is not None  # noqa: S101 - there is one, or restoring it would have failed
-    if best_epoch == 0 and prepared.started is None and isinstance(prepared.network, PanelForecasting):
+    if best_epoch == 0 and prepared.started is None and isinstance(prepared.network, PanelForecastNetwork):
         prepared.network.rank_nobody()
     return FittedNetwork(
         network=freeze(prepared.network.cpu()),
@@ -229,7 +237,7 @@ def _unlearnt(prepared: PreparedTraining) -> FittedNetwork:
     return FittedNetwork(network=network, device="cpu", precision="fp32", epochs=(), best_epoch=0, best_loss=total)
 
 
-def _loop(network: nn.Module, objective: Objective[Any], settings: Optimisation) -> Loop[Any]:
+def _loop(network: nn.Module, objective: StockObjective[Any], settings: Optimisation) -> Loop[Any]:
     """The training loop of the one network."""
     learning = [parameter for parameter in network.parameters() if parameter.requires_grad]
     optimizer = adamw(
@@ -268,8 +276,8 @@ def _schedule(optimizer: Optimizer, batches: int, settings: Optimisation) -> LRS
 
 
 def _network(
-    history: History, train: Windows, recipe: Recipe, weights: Mapping[str, Tensor] | None
-) -> tuple[nn.Module, Taken | None]:
+    history: History, train: TrainingWindows, recipe: StockRecipe, weights: Mapping[str, Tensor] | None
+) -> tuple[nn.Module, InitialWeights | None]:
     """A network, started from training windows, and from weights where there are any."""
     network = build_network(
         kind_named(recipe.kind),
@@ -286,7 +294,7 @@ def _network(
     return network, None
 
 
-def _refuse_unknown(history: History, train: Windows) -> None:
+def _refuse_unknown(history: History, train: TrainingWindows) -> None:
     """Raise ConfigurationError if a horizon has no known outcome to learn from."""
     for h, horizon in enumerate(history.pipeline.target.horizons):
         if not np.isfinite(history.labels[train.symbols, train.positions, h]).any():
@@ -295,12 +303,12 @@ def _refuse_unknown(history: History, train: Windows) -> None:
             )
 
 
-def _universe(history: History, recipe: Recipe) -> tuple[str, ...]:
+def _universe(history: History, recipe: StockRecipe) -> tuple[str, ...]:
     """The symbols that the network knows by name."""
     return history.bars.symbols if kind_named(recipe.kind).is_panel_model else ()
 
 
-def calibrated(fitted: FittedNetwork, history: History, splits: Splits, recipe: Recipe) -> Artifact:
+def calibrated(fitted: FittedNetwork, history: History, splits: DataSplits, recipe: StockRecipe) -> Artifact:
     """The artifact's parts, with conformal offsets from the calibration part; its card is still empty."""
     levels, target = recipe.quantiles, recipe.target
     blank = Conformal(
@@ -333,7 +341,7 @@ def calibrated(fitted: FittedNetwork, history: History, splits: Splits, recipe: 
     return Artifact(manifest=replace(manifest, conformal=conformal), pipeline=history.pipeline, weights=weights)
 
 
-def _baseline(history: History, splits: Splits) -> BaselineSpec:
+def _baseline(history: History, splits: DataSplits) -> BaselineSpec:
     """The average training window."""
     train = history.windows(splits.train)
     sizes = history.pipeline.sizes

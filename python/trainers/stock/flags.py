@@ -10,11 +10,11 @@ import typer
 
 from predictor.cli.next_steps import given, quantra, tell_next
 from predictor.cli.options import BarsFlags, CovariateFlags
-from predictor.flags import Given
+from predictor.flags import ParsedFlags
 from trainers.stock.contradictions import contradictions, needless_learning, other_features
-from trainers.stock.reads import Reads
+from trainers.stock.reads import FeatureSelection
 from trainers.stock.recipe import RecipeChanges
-from trainers.stock.training_data import Parent
+from trainers.stock.training_data import ParentArtifact
 
 StartOption = Annotated[
     Path | None,
@@ -39,7 +39,9 @@ def refuse_learning(asked: RecipeChanges) -> None:
         )
 
 
-def chosen_parent(folder: Path, asked: RecipeChanges, reads: Given[Reads], files: CovariateFlags) -> Parent:
+def chosen_parent(
+    folder: Path, asked: RecipeChanges, reads: ParsedFlags[FeatureSelection], files: CovariateFlags
+) -> ParentArtifact:
     """The artifact to start from.
 
     Args:
@@ -53,7 +55,7 @@ def chosen_parent(folder: Path, asked: RecipeChanges, reads: Given[Reads], files
         ConfigurationError: no training can start from it.
         ArtifactError: it is damaged.
     """
-    parent = Parent.load(folder)
+    parent = ParentArtifact.load(folder)
     wrong = [*contradictions(parent, asked), *other_features(parent, reads, files.read)]
     if wrong:
         raise typer.BadParameter(

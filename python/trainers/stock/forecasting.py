@@ -9,8 +9,8 @@ from torch import Tensor
 
 from predictor.arrays import FloatArray
 from predictor.inference import Engine
-from predictor.networks import PanelForecasting
-from trainers.stock.data import History, PanelDays, Windows
+from predictor.networks import PanelForecastNetwork
+from trainers.stock.data import History, PanelDays, TrainingWindows
 
 
 class NetworkForecasts(NamedTuple):
@@ -23,7 +23,7 @@ class NetworkForecasts(NamedTuple):
 
 
 def network_forecasts(
-    engine: Engine, history: History, windows: Windows, universe: Sequence[str] = ()
+    engine: Engine, history: History, windows: TrainingWindows, universe: Sequence[str] = ()
 ) -> NetworkForecasts:
     """The network's answers.
 
@@ -34,7 +34,7 @@ def network_forecasts(
         universe: symbols in the order of the network's nodes, where it looks across stocks; each day it then reads all
             stocks of the history that have a bar.
     """
-    if isinstance(engine.network, PanelForecasting):
+    if isinstance(engine.network, PanelForecastNetwork):
         return _by_day(engine, history, windows, universe)
     return NetworkForecasts(
         units=joined((engine.units(batch.inputs) for batch in history.batches(windows)), len(windows)), scores=None
@@ -56,14 +56,16 @@ def joined(parts: Iterable[Tensor], count: int) -> Tensor:
     return whole
 
 
-def forecast_values(engine: Engine, history: History, windows: Windows, universe: Sequence[str] = ()) -> FloatArray:
+def forecast_values(
+    engine: Engine, history: History, windows: TrainingWindows, universe: Sequence[str] = ()
+) -> FloatArray:
     """[N, H, Q] calibrated quantiles in the target's own unit."""
     units = network_forecasts(engine, history, windows, universe).units
     location, scale = history.level(windows)
     return engine.calibrated(units, location, scale).numpy()
 
 
-def _by_day(engine: Engine, history: History, windows: Windows, universe: Sequence[str]) -> NetworkForecasts:
+def _by_day(engine: Engine, history: History, windows: TrainingWindows, universe: Sequence[str]) -> NetworkForecasts:
     places = {symbol: k for k, symbol in enumerate(universe)}
     nodes = np.array([places.get(symbol, -1) for symbol in history.bars.symbols])
     days = PanelDays(history, forecastable=history.forecastable, nodes=nodes)

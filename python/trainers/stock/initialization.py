@@ -11,9 +11,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from predictor.networks import Highway, PanelForecasting, QuantileHead
-from trainers.loop import Taken, take_weights
-from trainers.stock.data import Batch
+from predictor.networks import Highway, PanelForecastNetwork, QuantileHead
+from trainers.loop import InitialWeights, take_weights
+from trainers.stock.data import WindowBatch
 
 PENALTIES: Final = (0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0)
 """Of the ridge regression, a window, for inputs of variance about 1."""
@@ -22,7 +22,7 @@ FARTHEST: Final = 8.0
 TRIED_ON: Final = 0.2
 """Share of the training windows, the newest, on which a penalty is chosen; then all of them are used."""
 
-Batches = Callable[[], Iterable[Batch]]
+Batches = Callable[[], Iterable[WindowBatch]]
 
 
 @torch.no_grad()
@@ -43,7 +43,7 @@ def initialize(network: nn.Module, batches: Batches, levels: tuple[float, ...]) 
 
 
 @torch.no_grad()
-def initialize_from(network: nn.Module, weights: Mapping[str, Tensor], batches: Batches) -> Taken:
+def initialize_from(network: nn.Module, weights: Mapping[str, Tensor], batches: Batches) -> InitialWeights:
     """Fill a fresh network with another's weights; its highway is solved again, and its graph gets its edges later.
 
     Args:
@@ -61,7 +61,7 @@ def initialize_from(network: nn.Module, weights: Mapping[str, Tensor], batches: 
 
 def _anew(network: nn.Module) -> tuple[str, ...]:
     """What each training determines for itself: the highway from its windows, the edges from its stocks."""
-    if isinstance(network, PanelForecasting):
+    if isinstance(network, PanelForecastNetwork):
         return ("neighbours", "weights")
     return () if _highway_of(network) is None else ("highway.weight",)
 
@@ -148,6 +148,6 @@ def _shapes(cells: int, horizons: int) -> tuple[tuple[int, ...], ...]:
     return (cells, cells), (cells, horizons), (horizons,)
 
 
-def _known(batch: Batch) -> Tensor:
+def _known(batch: WindowBatch) -> Tensor:
     """[N] windows all of whose targets are known."""
     return batch.target.isfinite().all(dim=1)

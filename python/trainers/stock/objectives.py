@@ -17,11 +17,20 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from predictor.arrays import BoolArray, FloatArray
-from predictor.networks import PanelForecasting, PanelOutput, fault_of, kind_named, pinball_loss
-from trainers.loop import BySamples, ContractError, Cutting, Loss, ResidentSource
-from trainers.stock.data import ROWS, Batch, ByPanels, Gathering, History, PanelBatch, PanelDays, Windows
+from predictor.networks import PanelForecastNetwork, PanelOutput, fault_of, kind_named, pinball_loss
+from trainers.loop import BatchSplitter, ContractError, Loss, ResidentSource, SampleSplitter
+from trainers.stock.data import (
+    ROWS,
+    History,
+    PanelBatch,
+    PanelDays,
+    PanelSplitter,
+    TrainingWindows,
+    WindowBatch,
+    WindowSource,
+)
 from trainers.stock.placing import TrainingHistory
-from trainers.stock.recipe import Recipe
+from trainers.stock.recipe import StockRecipe
 
 TINY = 1e-12
 """Keeps a correlation finite where all scores or outcomes of a day are the same."""
@@ -42,7 +51,7 @@ class QuantileTask:
         self._network = network
         self._levels = torch.tensor(levels)
 
-    def loss(self, batch: Batch) -> Loss:
+    def loss(self, batch: WindowBatch) -> Loss:
         """Mean over the known targets of a batch."""
         self._levels = _beside(self._levels, batch.target)
         known = torch.isfinite(batch.target)
@@ -189,7 +198,7 @@ def _by_day(values: Tensor, panels: int) -> Tensor:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Objective(Generic[BatchT]):
+class StockObjective(Generic[BatchT]):
     """All that the loop needs besides the network itself."""
 
     loss: Callable[[BatchT], Loss]
@@ -197,19 +206,23 @@ class Objective(Generic[BatchT]):
     """The quantile loss, by which epochs are compared with each other and with the start."""
     train: ResidentSource[BatchT]
     selection: ResidentSource[BatchT]
-    cutting: Cutting[BatchT]
+    cutting: BatchSplitter[BatchT]
 
 
 def objective_of(
-    network: nn.Module, history: TrainingHistory, train: Windows, selection: Windows, recipe: Recipe
-) -> Objective[Any]:
+    network: nn.Module,
+    history: TrainingHistory,
+    train: TrainingWindows,
+    selection: TrainingWindows,
+    recipe: StockRecipe,
+) -> StockObjective[Any]:
     """By whole days for a network that looks across stocks, by windows for others."""
-    if isinstance(network, PanelForecasting):
+    if isinstance(network, PanelForecastNetwork):
         return by_days(network, history, train, selection, recipe)
     return by_windows(network, history, train, selection, recipe)
 
 
-def batches_of(history: History, train: Windows, recipe: Recipe) -> int:
+def batches_of(history: History, train: TrainingWindows, recipe: StockRecipe) -> int:
     """How many batches these windows make, as an objective cuts them."""
     size = recipe.optimisation.batch_size
     if not kind_named(recipe.kind).is_panel_model:
@@ -218,24 +231,32 @@ def batches_of(history: History, train: Windows, recipe: Recipe) -> int:
 
 
 def by_windows(
-    network: nn.Module, history: TrainingHistory, train: Windows, selection: Windows, recipe: Recipe
-) -> Objective[Batch]:
+    network: nn.Module,
+    history: TrainingHistory,
+    train: TrainingWindows,
+    selection: TrainingWindows,
+    recipe: StockRecipe,
+) -> StockObjective[WindowBatch]:
     """Windows of all stocks and days, shuffled."""
     settings, task = recipe.optimisation, QuantileTask(network, recipe.quantiles)
-    return Objective(
+    return StockObjective(
         loss=task.loss,
         selection_loss=task.loss,
         train=_window_batches(
             StaticDropout(history, seed=settings.seed), train, settings.batch_size, seed=settings.seed, shuffle=True
         ),
         selection=_window_batches(history, selection, ROWS, seed=0, shuffle=False),
-        cutting=BySamples(),
+        cutting=SampleSplitter(),
     )
 
 
 def by_days(
-    network: nn.Module, history: TrainingHistory, train: Windows, selection: Windows, recipe: Recipe
-) -> Objective[PanelBatch]:
+    network: nn.Module,
+    history: TrainingHistory,
+    train: TrainingWindows,
+    selection: TrainingWindows,
+    recipe: StockRecipe,
+) -> StockObjective[PanelBatch]:
     """Whole days, shuffled; a batch has as many as come nearest to the recipe's number of windows, at least one."""
     settings, stocks, there = recipe.optimisation, len(history.bars.symbols), history.forecastable
     taught, days = (
@@ -248,14 +269,14 @@ def by_days(
         spread=torch.from_numpy(recipe.target.spread),
         ranking_weight=settings.ranking_weight,
     )
-    return Objective(
+    return StockObjective(
         loss=task.loss,
         selection_loss=task.quantile_loss,
         train=taught.source(
             np.unique(train.positions), days=_days_per_batch(settings.batch_size, stocks), seed=settings.seed
         ),
         selection=days.source(np.unique(selection.positions), days=_days_per_batch(ROWS, stocks), shuffle=False),
-        cutting=ByPanels(),
+        cutting=PanelSplitter(),
     )
 
 
@@ -264,11 +285,11 @@ def _days_per_batch(windows: int, stocks: int) -> int:
 
 
 def _window_batches(
-    history: Gathering, windows: Windows, batch_size: int, *, seed: int, shuffle: bool
-) -> ResidentSource[Batch]:
-    def gather(index: torch.Tensor) -> Batch:
+    history: WindowSource, windows: TrainingWindows, batch_size: int, *, seed: int, shuffle: bool
+) -> ResidentSource[WindowBatch]:
+    def gather(index: torch.Tensor) -> WindowBatch:
         rows = index.numpy()
-        batch = history.gather(Windows(symbols=windows.symbols[rows], positions=windows.positions[rows]))
+        batch = history.gather(TrainingWindows(symbols=windows.symbols[rows], positions=windows.positions[rows]))
         return batch._replace(inputs=batch.inputs.for_learning())
 
     return ResidentSource(gather, samples=len(windows), batch_size=batch_size, seed=seed, shuffle=shuffle)
@@ -286,7 +307,7 @@ class StaticDropout:
         self._unknown = torch.from_numpy(features.statics.unknown)
         self._variables = len(features.statics.names)
 
-    def gather(self, windows: Windows) -> Batch:
+    def gather(self, windows: TrainingWindows) -> WindowBatch:
         """Inputs and targets of these windows."""
         batch = self._history.gather(windows)
         if self._variables == 0:
@@ -297,13 +318,13 @@ class StaticDropout:
         static = torch.where(hidden.to(whole.device), self._unknown, whole)
         return batch._replace(inputs=batch.inputs._replace(static=static))
 
-    def hidden(self, windows: Windows) -> BoolArray:
+    def hidden(self, windows: TrainingWindows) -> BoolArray:
         """[N, V] which variables each window does not see."""
         draws = np.stack([_uniform(self._seed, windows, k) for k in range(self._variables + 1)], axis=1)
         return (draws[:, :1] < SHARE) | (draws[:, 1:] < SHARE)
 
 
-def _uniform(seed: int, windows: Windows, variable: int) -> FloatArray:
+def _uniform(seed: int, windows: TrainingWindows, variable: int) -> FloatArray:
     """[N] numbers in [0, 1) that depend on the arguments alone."""
     mixed = _mixed(np.full(len(windows), seed, np.uint64))
     for part in (np.full(len(windows), variable), windows.symbols, windows.positions):

@@ -9,7 +9,7 @@ from predictor.arrays import BoolArray
 from predictor.bars import BarPanel
 from predictor.windows import Pipeline
 from trainers.loop import free_bytes
-from trainers.stock.data import Batch, History, StoredInputs, Windows, places
+from trainers.stock.data import History, StoredInputs, TrainingWindows, WindowBatch, places
 
 SHARE: Final = 4
 """A history goes to the device if its inputs take at most this part of the memory that is free there: network,
@@ -27,7 +27,7 @@ class TrainingHistory(Protocol):
         """[S, T] where a symbol has what it must have to be forecast."""
         ...
 
-    def gather(self, windows: Windows) -> Batch:
+    def gather(self, windows: TrainingWindows) -> WindowBatch:
         """Inputs and targets of these windows."""
         ...
 
@@ -61,13 +61,13 @@ class DeviceHistory:
         """As `History.forecastable`."""
         return self._history.forecastable
 
-    def gather(self, windows: Windows) -> Batch:
+    def gather(self, windows: TrainingWindows) -> WindowBatch:
         """As `History.gather`, the same bits on the device."""
         location, scale = self._history.level(windows)
         target = self._history.normalised(windows, location, scale)
         small = (*places(windows), location, scale, target)
         symbols, positions, location, scale, target = (tensor.to(self._device, non_blocking=True) for tensor in small)
-        return Batch(inputs=self._stored.gather(symbols, positions, location, scale), target=target)
+        return WindowBatch(inputs=self._stored.gather(symbols, positions, location, scale), target=target)
 
 
 def _own(tensor: Tensor) -> Tensor:

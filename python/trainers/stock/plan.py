@@ -7,16 +7,16 @@ from typing import Any, Final, Self
 
 from predictor.covariates import CovariateSource
 from predictor.errors import ConfigurationError
-from predictor.flags import Given
+from predictor.flags import ParsedFlags
 from predictor.networks import KINDS, Edges, NetworkConfig, PanelConfig, Target, kind_named
 from trainers.options import RunOptions
 from trainers.stock.arguments import Bars, CovariateFiles, bars_of, covariates_of
 from trainers.stock.contradictions import continued, contradictions, needless_learning, other_features
 from trainers.stock.edges import read_edges
-from trainers.stock.reads import Reads, check_features
-from trainers.stock.recipe import Optimisation, Recipe, RecipeChanges, recipe_of
+from trainers.stock.reads import FeatureSelection, check_features
+from trainers.stock.recipe import Optimisation, RecipeChanges, StockRecipe, recipe_of
 from trainers.stock.settings import asked_for, settings_of
-from trainers.stock.training_data import Material, Parent
+from trainers.stock.training_data import ParentArtifact, TrainingMaterial
 
 KEPT_WITH_WEIGHTS: Final = "come with the weights that it starts from; leave them out, or train from scratch"
 
@@ -25,14 +25,16 @@ KEPT_WITH_WEIGHTS: Final = "come with the weights that it starts from; leave the
 class TrainingPlan:
     """A recipe, and what the material is to be made of; see `of`."""
 
-    recipe: Recipe
-    reads: Given[Reads]
+    recipe: StockRecipe
+    reads: ParsedFlags[FeatureSelection]
     run: RunOptions
-    parent: Parent | None
+    parent: ParentArtifact | None
     edges: Path | None
 
     @classmethod
-    def of(cls, values: Mapping[str, Any], *, recipe: Recipe | None, start: Path | None, edges: Path | None) -> Self:
+    def of(
+        cls, values: Mapping[str, Any], *, recipe: StockRecipe | None, start: Path | None, edges: Path | None
+    ) -> Self:
         """What these settings mean together.
 
         Args:
@@ -52,12 +54,12 @@ class TrainingPlan:
         own = continued(parent) if parent is not None else recipe or recipe_of(changes.kind)
         whole = changes.over(own)
         _check_edges(edges, whole)
-        reads = asked_for(Reads, values)
-        check_features(reads.over(Reads()).features)
+        reads = asked_for(FeatureSelection, values)
+        check_features(reads.over(FeatureSelection()).features)
         run = asked_for(RunOptions, values).over(RunOptions())
         return cls(recipe=whole, reads=reads, run=run, parent=parent, edges=edges)
 
-    def material(self, bars: Bars, covariates: CovariateFiles) -> Material:
+    def material(self, bars: Bars, covariates: CovariateFiles) -> TrainingMaterial:
         """Bars, features and covariates, and the edges of a graph.
 
         Raises:
@@ -65,10 +67,10 @@ class TrainingPlan:
             QuantraError: a file is not what it must be.
         """
         panel, beside = bars_of(bars), covariates_of(covariates)
-        wanted, calendar = self.reads.over(Reads()), self.recipe.calendar
+        wanted, calendar = self.reads.over(FeatureSelection()), self.recipe.calendar
         features = wanted.beside(beside, calendar) if self.parent is None else self.parent.features
         self._check_inherited(beside)
-        return Material(panel, features, beside, self._edges(panel.symbols), self.parent)
+        return TrainingMaterial(panel, features, beside, self._edges(panel.symbols), self.parent)
 
     def _check_inherited(self, covariates: CovariateSource) -> None:
         if self.parent is not None:
@@ -81,14 +83,14 @@ class TrainingPlan:
         return read_edges(self.edges, symbols, neighbours=config.neighbours)
 
 
-def _changes(values: Mapping[str, Any], recipe: Recipe | None) -> RecipeChanges:
+def _changes(values: Mapping[str, Any], recipe: StockRecipe | None) -> RecipeChanges:
     """The settings of the recipe that were asked for; without a kind among them, that of the recipe to begin with."""
-    asked = asked_for(Recipe, values)
+    asked = asked_for(StockRecipe, values)
     if recipe is not None:
         if (kind := asked.value("kind", recipe.kind)) != recipe.kind:
             raise ConfigurationError(f"model is {kind}, but the recipe's is {recipe.kind}; leave one of them out")
-        asked = Given({"kind": recipe.kind, **asked.values}, asked.flags)
-    kind_named(asked.value("kind", Recipe().kind))
+        asked = ParsedFlags({"kind": recipe.kind, **asked.values}, asked.flags)
+    kind_named(asked.value("kind", StockRecipe().kind))
     return RecipeChanges(
         recipe=asked,
         target=asked_for(Target, values),
@@ -97,11 +99,11 @@ def _changes(values: Mapping[str, Any], recipe: Recipe | None) -> RecipeChanges:
     )
 
 
-def _network(values: Mapping[str, Any]) -> Given[NetworkConfig]:
+def _network(values: Mapping[str, Any]) -> ParsedFlags[NetworkConfig]:
     """Sizes of the network that were asked for; whether its kind has them is said where they become a recipe."""
     sizes = {one.name: one for kind in KINDS.values() for one in settings_of(kind.config)}
     given = {name: one.value(values[name]) for name, one in sizes.items() if values.get(name) is not None}
-    return Given(given, {name: name for name in given})
+    return ParsedFlags(given, {name: name for name in given})
 
 
 def _check_learning(changes: RecipeChanges) -> None:
@@ -112,10 +114,10 @@ def _check_learning(changes: RecipeChanges) -> None:
         )
 
 
-def _parent(start: Path, changes: RecipeChanges, recipe: Recipe | None) -> Parent:
+def _parent(start: Path, changes: RecipeChanges, recipe: StockRecipe | None) -> ParentArtifact:
     if recipe is not None:
         raise ConfigurationError("a recipe is given and an artifact to start from, which has its own; leave one out")
-    parent = Parent.load(start)
+    parent = ParentArtifact.load(start)
     _refuse(list(contradictions(parent, changes)))
     return parent
 
@@ -125,6 +127,6 @@ def _refuse(wrong: list[str]) -> None:
         raise ConfigurationError(f"{'; '.join(wrong)}: these {KEPT_WITH_WEIGHTS}")
 
 
-def _check_edges(edges: Path | None, recipe: Recipe) -> None:
+def _check_edges(edges: Path | None, recipe: StockRecipe) -> None:
     if edges is not None and not isinstance(recipe.config, PanelConfig):
         raise ConfigurationError(f"edges is given, but a network of kind {recipe.kind!r} has no graph; use graph")

@@ -17,7 +17,7 @@ NAMED: Final[Mapping[str, Callable[[], FeatureSet]]] = {"default": default_featu
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reads:
+class FeatureSelection:
     """Which features a model reads."""
 
     features: Annotated[str, Flag("A file of feature expressions, `default` or `alpha158`.")] = "default"

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from predictor.canonical import Json
 from predictor.errors import ConfigurationError
-from predictor.flags import Flag, Given, numbers
+from predictor.flags import Flag, ParsedFlags, numbers
 from predictor.networks import (
     KINDS,
     WINDOW,
@@ -27,9 +27,9 @@ from predictor.networks import (
     kind_named,
     write_config,
 )
-from predictor.windows import Minimum
+from predictor.windows import BarRequirements
 from trainers.options import Computation
-from trainers.stock.splits import Splits, SplitShares
+from trainers.stock.splits import DataSplits, SplitShares
 
 FLATTEST_VOLATILITY = 0.1
 """Smallest deviation of a window's daily log volatility. It is 0.3 to 0.5 as a rule, and next to nothing where a stock
@@ -94,7 +94,7 @@ def optimisation_of(kind: str) -> Optimisation:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Recipe:
+class StockRecipe:
     """Everything that the trained model depends on, besides the bars."""
 
     kind: Annotated[str, Flag(f"Network kind: {', '.join(KINDS)}.", name="model")] = "lstm"
@@ -118,16 +118,16 @@ class Recipe:
     """What a window's location and scale are measured by; all but `window` are fitted on the training part."""
     normaliser: Normaliser | None = None
     """Of the scale `window`; None takes the one that fits the target's kind."""
-    minimum: Minimum = field(default_factory=Minimum)
+    minimum: BarRequirements = field(default_factory=BarRequirements)
     """What a symbol must have on a day to be learnt from, judged and forecast."""
     shares: SplitShares = field(default_factory=SplitShares)
     parts: Annotated[
-        Splits | None,
+        DataSplits | None,
         Flag(
             "Sessions of train, selection, calibration and test: 2000-01-03/2007-12-31,…; empty: by shares.",
             name="splits",
             metavar="FIRST/LAST,…",
-            read=Splits.from_text,
+            read=DataSplits.from_text,
             none="",
         ),
     ] = None
@@ -164,9 +164,9 @@ class Recipe:
         """The normaliser of the scale `window`: the chosen one, or the one that fits the target's kind."""
         return self.normaliser or window_normaliser(self.target.kind)
 
-    def splits(self, sessions: NDArray[np.int32]) -> Splits:
+    def splits(self, sessions: NDArray[np.int32]) -> DataSplits:
         """The four parts of bars on these sessions [T]."""
-        return Splits.by_shares(sessions, self.shares) if self.parts is None else self.parts
+        return DataSplits.by_shares(sessions, self.shares) if self.parts is None else self.parts
 
     def _splitting(self) -> Mapping[str, Json]:
         if self.parts is None:
@@ -202,7 +202,7 @@ class Recipe:
         }
 
 
-def recipe_of(kind: str) -> Recipe:
+def recipe_of(kind: str) -> StockRecipe:
     """What suits a kind of network where nothing else is asked for.
 
     Raises:
@@ -211,11 +211,11 @@ def recipe_of(kind: str) -> Recipe:
     chosen = kind_named(kind)
     # A kind without weights is a scale of the same name.
     # Nobody trades at the close that made a ranking, so a model that ranks stocks begins one session later.
-    return Recipe(
+    return StockRecipe(
         kind=kind,
         config=chosen.config(),
         target=Target(lag=1 if chosen.is_panel_model else 0),
-        scale=_SCALES.get(kind, Recipe().scale),
+        scale=_SCALES.get(kind, StockRecipe().scale),
         optimisation=optimisation_of(kind),
     )
 
@@ -224,17 +224,17 @@ def recipe_of(kind: str) -> Recipe:
 class RecipeChanges:
     """The settings that were asked for, to override a recipe's."""
 
-    recipe: Given[Recipe]
-    target: Given[Target]
-    optimisation: Given[Optimisation]
-    network: Given[NetworkConfig] = field(default_factory=Given[NetworkConfig])
+    recipe: ParsedFlags[StockRecipe]
+    target: ParsedFlags[Target]
+    optimisation: ParsedFlags[Optimisation]
+    network: ParsedFlags[NetworkConfig] = field(default_factory=ParsedFlags[NetworkConfig])
 
     @property
     def kind(self) -> str:
         """Of the network."""
-        return self.recipe.value("kind", Recipe().kind)
+        return self.recipe.value("kind", StockRecipe().kind)
 
-    def over(self, own: Recipe) -> Recipe:
+    def over(self, own: StockRecipe) -> StockRecipe:
         """The recipe with all of them in place of its own, as far as it is of their kind.
 
         Raises:
@@ -245,4 +245,4 @@ class RecipeChanges:
             "target": self.target.over(own.target),
             "optimisation": self.optimisation.over(own.optimisation),
         }
-        return Given[Recipe]({**self.recipe.values, **nested}).over(own)
+        return ParsedFlags[StockRecipe]({**self.recipe.values, **nested}).over(own)

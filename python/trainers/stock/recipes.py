@@ -23,19 +23,19 @@ from predictor.networks import (
     read_config,
     read_normaliser,
 )
-from predictor.windows import Minimum
-from trainers.stock.recipe import Optimisation, Recipe, Scale
-from trainers.stock.splits import PARTS, Part, Splits, SplitShares
+from predictor.windows import BarRequirements
+from trainers.stock.recipe import Optimisation, Scale, StockRecipe
+from trainers.stock.splits import PARTS, DataSplits, SplitPart, SplitShares
 
 NETWORK: Final = "network_"
 NORMALISER: Final = "normaliser_"
 MINIMUM: Final = "minimum_"
 SHARE: Final = "share_"
 SPLIT: Final = "split_"
-ValueT = TypeVar("ValueT", SplitShares, Minimum, Optimisation)
+ValueT = TypeVar("ValueT", SplitShares, BarRequirements, Optimisation)
 
 
-def read_recipe(settings: Json, source: str = "recipe") -> Recipe:
+def read_recipe(settings: Json, source: str = "recipe") -> StockRecipe:
     """The recipe whose `settings()` these are: each must be named, known and of its own type.
 
     Args:
@@ -56,7 +56,7 @@ def read_recipe(settings: Json, source: str = "recipe") -> Recipe:
     return recipe
 
 
-def read_recipe_file(path: Path) -> Recipe:
+def read_recipe_file(path: Path) -> StockRecipe:
     """The recipe that a JSON file holds.
 
     Raises:
@@ -73,12 +73,12 @@ def read_recipe_file(path: Path) -> Recipe:
     return read_recipe(settings, path.name)
 
 
-def _recipe(record: Record) -> Recipe:
+def _recipe(record: Record) -> StockRecipe:
     kind = record.text("kind")
     scale: Scale = _value(record, "scale", Scale) if record.has("scale") else "window"
     by_dates = record.has(f"{SPLIT}{PARTS[0]}")
     shares = {} if by_dates else {"shares": _values(SplitShares, record, SHARE)}
-    return Recipe(
+    return StockRecipe(
         kind=kind,
         config=_config(kind, record),
         target=_target(record),
@@ -87,7 +87,7 @@ def _recipe(record: Record) -> Recipe:
         calendar=record.text("calendar"),
         scale=scale,
         normaliser=_normaliser(record.group(NORMALISER), _target(record)) if scale == "window" else None,
-        minimum=_values(Minimum, record, MINIMUM) if record.has(f"{MINIMUM}values") else Minimum(),
+        minimum=_values(BarRequirements, record, MINIMUM) if record.has(f"{MINIMUM}values") else BarRequirements(),
         parts=_parts(record) if by_dates else None,
         optimisation=_values(Optimisation, record, ""),
         **shares,
@@ -114,13 +114,13 @@ def _normaliser(record: Record, target: Target) -> Normaliser:
     return read_normaliser(record, target, record.text("kind") if record.has("kind") else WINDOW.name)
 
 
-def _parts(record: Record) -> Splits:
+def _parts(record: Record) -> DataSplits:
     ranges = {name: record.integers(f"{SPLIT}{name}") for name in PARTS}
     wrong = [name for name, sessions in ranges.items() if len(sessions) != 2]  # noqa: PLR2004 - first and last
     if wrong:
         raise record.refusal(f"{SPLIT}{wrong[0]}", "must be two sessions yyyymmdd, the first and the last")
-    train, selection, calibration, test = (Part(name, *sessions) for name, sessions in ranges.items())
-    return Splits(train=train, selection=selection, calibration=calibration, test=test)
+    train, selection, calibration, test = (SplitPart(name, *sessions) for name, sessions in ranges.items())
+    return DataSplits(train=train, selection=selection, calibration=calibration, test=test)
 
 
 def _values(kind: type[ValueT], record: Record, prefix: str) -> ValueT:
@@ -130,7 +130,7 @@ def _values(kind: type[ValueT], record: Record, prefix: str) -> ValueT:
 
 
 def _value(record: Record, key: str, hint: Any) -> Any:
-    """One setting as its type hint says; null means no limit, as `Recipe.settings` writes it."""
+    """One setting as its type hint says; null means no limit, as `StockRecipe.settings` writes it."""
     if isinstance(hint, UnionType) and type(None) in get_args(hint):
         rest = next(part for part in get_args(hint) if part is not type(None))
         return None if record.json(key) is None else _value(record, key, rest)

@@ -33,8 +33,8 @@ from predictor.networks import (
     window_mean,
 )
 from predictor.windows import Pipeline, back_from
-from trainers.stock.data import Windows, adjusted_blocks, no_window
-from trainers.stock.splits import Part, decisions
+from trainers.stock.data import TrainingWindows, adjusted_blocks, no_window
+from trainers.stock.splits import SplitPart, decisions
 
 Steps = tuple[tuple[int, int], ...]
 """[H] first and last day of each horizon, the day after the decision being 1."""
@@ -53,7 +53,7 @@ NO_RANGE: Final = log(SMALLEST_RANGE_VOLATILITY) + 1e-9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Learnt:
+class ScaleSample:
     """N training windows and their outcomes, for H horizons."""
 
     kind: TargetKind
@@ -72,7 +72,7 @@ class Learnt:
     """[Q] quantiles by whose loss the share of HAR is chosen."""
 
 
-def fit_normaliser(learnt: Learnt, scale: Literal["har", "garch", "mix"]) -> FittedNormaliser:
+def fit_normaliser(learnt: ScaleSample, scale: Literal["har", "garch", "mix"]) -> FittedNormaliser:
     """Location and scale by econometrics.
 
     Raises:
@@ -101,7 +101,7 @@ def _mixed(har: FittedScale, garch: FittedScale, share: float) -> FittedScale:
     return FittedScale(har=har.har, garch=garch.garch, har_share=share)
 
 
-def _level(learnt: Learnt) -> FittedLevel:
+def _level(learnt: ScaleSample) -> FittedLevel:
     """HAR's forecast of log volatility, and how far it missed."""
     har = fit_har(learnt)
     unscaled = FittedLevel(har=har, residuals=(1.0,) * len(learnt.steps))
@@ -113,7 +113,7 @@ def _level(learnt: Learnt) -> FittedLevel:
 # --- the data they are fitted on
 
 
-def learnt_of(bars: BarPanel, draft: Pipeline, part: Part, levels: tuple[float, ...]) -> Learnt:
+def learnt_of(bars: BarPanel, draft: Pipeline, part: SplitPart, levels: tuple[float, ...]) -> ScaleSample:
     """Training windows of bars, and their outcomes; a few symbols are adjusted at a time.
 
     Args:
@@ -129,7 +129,7 @@ def learnt_of(bars: BarPanel, draft: Pipeline, part: Part, levels: tuple[float, 
     ranged = replace(target, kind=TargetKind.LOG_VOLATILITY)
     windows = _windows(bars, draft, part).thinned(LEARNT_FROM)
     shape = (len(windows), len(target.horizons))
-    learnt = Learnt(
+    learnt = ScaleSample(
         kind=target.kind,
         windows=(np.empty((len(windows), TAPS)), np.empty((len(windows), TAPS))),
         outcomes=np.empty(shape),
@@ -151,7 +151,7 @@ def learnt_of(bars: BarPanel, draft: Pipeline, part: Part, levels: tuple[float, 
     return learnt if target.kind is TargetKind.LOG_RETURN else replace(learnt, windows=learnt.windows[1:])
 
 
-def _windows(bars: BarPanel, draft: Pipeline, part: Part) -> Windows:
+def _windows(bars: BarPanel, draft: Pipeline, part: SplitPart) -> TrainingWindows:
     """Those of the part whose symbols have what they must have, by date."""
     positions = decisions(part, bars.sessions, draft.target)
     positions = positions[positions >= draft.bars_needed - 1]
@@ -164,7 +164,7 @@ def _windows(bars: BarPanel, draft: Pipeline, part: Part) -> Windows:
     order, symbols = np.nonzero(usable[:, positions].T)
     if len(order) == 0:
         raise no_window(part, draft)
-    return Windows(symbols=symbols.astype(np.int64), positions=positions[order])
+    return TrainingWindows(symbols=symbols.astype(np.int64), positions=positions[order])
 
 
 _RETURNS: Final = Target()
@@ -172,7 +172,7 @@ _RETURNS: Final = Target()
 # --- HAR
 
 
-def fit_har(learnt: Learnt) -> Har:
+def fit_har(learnt: ScaleSample) -> Har:
     """Least squares of the horizon's log volatility on the terms, both relative to the window's own level.
 
     Windows with a session without a range, in them or in their outcome, are left out: logs of next to nothing would
@@ -199,7 +199,7 @@ def _least_squares(terms: FloatArray, outcomes: FloatArray, ranged: BoolArray) -
     return tuple(np.linalg.lstsq(known, outcomes[rows])[0].tolist())
 
 
-def _centred(har: Har, learnt: Learnt) -> Har:
+def _centred(har: Har, learnt: ScaleSample) -> Har:
     """With intercepts that make the mean square of outcomes in units of the scale 1."""
     scale = FittedScale(har=har).levels(learnt.windows).scale * learnt.spread
     units = learnt.outcomes / scale
@@ -213,7 +213,7 @@ def _centred(har: Har, learnt: Learnt) -> Har:
 # --- GARCH
 
 
-def fit_garch(learnt: Learnt) -> Garch:
+def fit_garch(learnt: ScaleSample) -> Garch:
     """Maximum likelihood of the next day's return with Student-t errors (Bollerslev 1987), all windows as one.
 
     Raises:
@@ -292,7 +292,7 @@ def _reversions(total: float, steps: Steps) -> Iterator[float]:
 # --- their mean
 
 
-def _loss(normaliser: FittedScale, learnt: Learnt) -> float:
+def _loss(normaliser: FittedScale, learnt: ScaleSample) -> float:
     """Mean pinball loss, over horizons and divided by their spread, of pooled quantiles in these units."""
     location, scale = (torch.from_numpy(part) for part in normaliser.levels(learnt.windows))
     spread, outcomes = torch.from_numpy(learnt.spread), torch.from_numpy(learnt.outcomes)

@@ -16,13 +16,13 @@ from types import NoneType, UnionType
 from typing import Annotated, Any, Final, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 from predictor.errors import ConfigurationError
-from predictor.flags import Dataclass, Flag, Given, SettingsT
+from predictor.flags import Dataclass, Flag, ParsedFlags, SettingsT
 
 KindT = TypeVar("KindT")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Setting:
+class FlagSetting:
     """One field with a flag."""
 
     field: str
@@ -64,17 +64,17 @@ class Setting:
             raise ConfigurationError(f"{self.name} is {value:g}, but must be at least {low:g}{end}")
 
 
-def settings_of(owner: type[Dataclass]) -> Iterator[Setting]:
+def settings_of(owner: type[Dataclass]) -> Iterator[FlagSetting]:
     """The settings of a dataclass, its own and those that it inherits."""
     hints = get_type_hints(owner, include_extras=True)
     for field in fields(owner):
         hint = hints[field.name]
         if get_origin(hint) is Annotated:
             kind, *notes = get_args(hint)
-            yield from (Setting(field=field.name, kind=kind, flag=note) for note in notes if isinstance(note, Flag))
+            yield from (FlagSetting(field=field.name, kind=kind, flag=note) for note in notes if isinstance(note, Flag))
 
 
-def asked_for(owner: type[SettingsT], values: Mapping[str, object]) -> Given[SettingsT]:
+def asked_for(owner: type[SettingsT], values: Mapping[str, object]) -> ParsedFlags[SettingsT]:
     """Those values that are settings of this dataclass, checked; None was not given.
 
     Args:
@@ -86,7 +86,7 @@ def asked_for(owner: type[SettingsT], values: Mapping[str, object]) -> Given[Set
     """
     given = [(one, values[one.name]) for one in settings_of(owner) if values.get(one.name) is not None]
     held = [(one, value) for one, value in ((one, one.value(value)) for one, value in given) if value is not None]
-    return Given({one.field: value for one, value in held}, {one.field: one.name for one, _ in held})
+    return ParsedFlags({one.field: value for one, value in held}, {one.field: one.name for one, _ in held})
 
 
 def typed(name: str, kind: Any, given: object) -> Any:

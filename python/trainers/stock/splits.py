@@ -35,7 +35,7 @@ class SplitShares:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class SplitPart:
     """The sessions that targets of one part may touch, yyyymmdd, both included."""
 
     name: str
@@ -44,13 +44,13 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Splits:
+class DataSplits:
     """Four parts in time order. Parts whose target intervals could meet are refused."""
 
-    train: Part
-    selection: Part
-    calibration: Part
-    test: Part
+    train: SplitPart
+    selection: SplitPart
+    calibration: SplitPart
+    test: SplitPart
 
     def __post_init__(self) -> None:
         for part in self.parts:
@@ -64,12 +64,12 @@ class Splits:
                 )
 
     @property
-    def parts(self) -> tuple[Part, Part, Part, Part]:
+    def parts(self) -> tuple[SplitPart, SplitPart, SplitPart, SplitPart]:
         """Oldest first."""
         return (self.train, self.selection, self.calibration, self.test)
 
     @classmethod
-    def from_text(cls, text: str) -> "Splits":
+    def from_text(cls, text: str) -> "DataSplits":
         """Four ranges of ISO dates with commas: 2000-01-03/2007-12-31,….
 
         Raises:
@@ -86,7 +86,7 @@ class Splits:
         return cls.by_dates(ranges)
 
     @classmethod
-    def by_dates(cls, ranges: Sequence[tuple[int, int]]) -> "Splits":
+    def by_dates(cls, ranges: Sequence[tuple[int, int]]) -> "DataSplits":
         """Parts by their first and last session, yyyymmdd, oldest first.
 
         Raises:
@@ -94,18 +94,18 @@ class Splits:
         """
         if len(ranges) != len(PARTS):
             raise ConfigurationError(f"{len(ranges)} splits are given, but four are needed: {', '.join(PARTS)}")
-        parts = [Part(name, first, last) for name, (first, last) in zip(PARTS, ranges, strict=True)]
+        parts = [SplitPart(name, first, last) for name, (first, last) in zip(PARTS, ranges, strict=True)]
         return cls(train=parts[0], selection=parts[1], calibration=parts[2], test=parts[3])
 
     @classmethod
-    def by_shares(cls, sessions: NDArray[np.int32], shares: SplitShares) -> "Splits":
+    def by_shares(cls, sessions: NDArray[np.int32], shares: SplitShares) -> "DataSplits":
         """Cut a date axis of sessions [T], yyyymmdd, by shares of its length."""
         sums = np.cumsum([shares.train, shares.selection, shares.calibration, shares.test])
         cuts = [0, *(round(float(s) * len(sessions)) for s in sums)]
         if any(b <= a for a, b in pairwise(cuts)):
             raise ConfigurationError(f"{len(sessions)} sessions are too few to be split into four parts")
         parts = [
-            Part(name, int(sessions[a]), int(sessions[b - 1]))
+            SplitPart(name, int(sessions[a]), int(sessions[b - 1]))
             for name, (a, b) in zip(PARTS, pairwise(cuts), strict=True)
         ]
         return cls(train=parts[0], selection=parts[1], calibration=parts[2], test=parts[3])
@@ -132,7 +132,7 @@ def day_of(flag: str, text: str) -> int:
         raise ValueError(f"{flag} is {text!r}, but must be a date such as 2011-01-03") from error
 
 
-def decisions(part: Part, sessions: NDArray[np.int32], target: Target) -> NDArray[np.int64]:
+def decisions(part: SplitPart, sessions: NDArray[np.int32], target: Target) -> NDArray[np.int64]:
     """[D] positions on the date axis of sessions [T] whose target intervals lie inside the part.
 
     Raises:

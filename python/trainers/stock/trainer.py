@@ -26,19 +26,27 @@ from trainers.loop.parts import OomChoice
 from trainers.loop.window.guards import Nonfinite
 from trainers.stock import doubts
 from trainers.stock.arguments import Bars, CovariateFiles, Day, bars_of, covariates_of, day_number
-from trainers.stock.audience import Audience, audience
-from trainers.stock.backtest import Backtest, Folder, Strategy, Tactic, Terms, WalkForwardPlan, backtest
+from trainers.stock.audience import ProgressOutput, audience
+from trainers.stock.backtest import (
+    Backtest,
+    BacktestFolder,
+    Strategy,
+    StrategySettings,
+    TradingTerms,
+    WalkForwardPlan,
+    backtest,
+)
 from trainers.stock.backtest.refits import MAX_ROWS
 from trainers.stock.backtest.run import chosen_terms
 from trainers.stock.backtest.source import standing_source
 from trainers.stock.data import ROWS
 from trainers.stock.evaluation.evaluate import EvaluationSettings, evaluate
-from trainers.stock.evaluation.evaluation import Evaluation
+from trainers.stock.evaluation.evaluation import ModelEvaluation
 from trainers.stock.fitted import FittedArtifact
 from trainers.stock.plan import TrainingPlan
-from trainers.stock.recipe import Recipe, Scale, Schedule
+from trainers.stock.recipe import Scale, Schedule, StockRecipe
 from trainers.stock.settings import asked_for, telling_names
-from trainers.stock.splits import Splits
+from trainers.stock.splits import DataSplits
 from trainers.stock.training import train_in_memory
 
 ANSWERED_AT_ONCE: Final = 256
@@ -46,7 +54,7 @@ ANSWERED_AT_ONCE: Final = 256
 
 
 @final
-class _Slot:
+class _LastFit:
     """Holds what the last fit that ended well has left."""
 
     def __init__(self) -> None:
@@ -123,7 +131,7 @@ class StockTrainer:
     encoder_length: int | None = None
     scale: Scale | None = None
     calendar: str | None = None
-    splits: Splits | str | None = None
+    splits: DataSplits | str | None = None
     features: str | Path | None = None
     known: str | None = None
     hidden: int | None = None
@@ -152,9 +160,9 @@ class StockTrainer:
     threads: int | None = None
     edges: str | Path | None = None
     from_artifact: str | Path | None = None
-    recipe: Recipe | None = None
+    recipe: StockRecipe | None = None
     quiet: bool = False
-    _slot: _Slot = field(init=False, default_factory=_Slot)
+    _slot: _LastFit = field(init=False, default_factory=_LastFit)
 
     def __post_init__(self) -> None:
         _ = self.plan  # which checks all settings together
@@ -226,7 +234,7 @@ class StockTrainer:
         end: Day | None = None,
         seeds: int | None = None,
         aci: bool | None = None,
-    ) -> Evaluation:
+    ) -> ModelEvaluation:
         """Judge the fitted model against the baselines, as `quantra evaluate` does, on days that it has not seen.
 
         Args:
@@ -326,7 +334,7 @@ class StockTrainer:
         """The book of these days, by what was asked for by name."""
         fitted = self._fitted("backtest")
         plan = asked_for(WalkForwardPlan, asked).over(days)
-        terms, tactic = asked_for(Terms, asked), asked_for(Tactic, asked).over(Tactic())
+        terms, tactic = asked_for(TradingTerms, asked), asked_for(StrategySettings, asked).over(StrategySettings())
         with self._working(1) as heard, TemporaryDirectory() as folder:
             model = fitted.model(self._answering, max_rows=MAX_ROWS)
             source = standing_source(model, fitted.stored.manifest_hash, covariates_of(covariates))
@@ -338,7 +346,7 @@ class StockTrainer:
                 plan,
                 terms=chosen_terms(terms, source),
                 tactic=tactic,
-                folder=Folder(path=Path(folder) / "backtest"),
+                folder=BacktestFolder(path=Path(folder) / "backtest"),
                 workers=workers,
                 watch=heard.watch,
             )
@@ -367,7 +375,7 @@ class StockTrainer:
         return "cpu" if device == "mps" else device
 
     @contextmanager
-    def _working(self, threads: int) -> Generator[Audience]:
+    def _working(self, threads: int) -> Generator[ProgressOutput]:
         """While it works: a number of torch's threads and generators of its own; afterwards the program's are back."""
         before = torch.get_num_threads()
         with audience(quiet=self.quiet) as heard, HostGenerators(0).inside():

@@ -13,10 +13,10 @@ from predictor.canonical import Json
 from predictor.card import Card
 from predictor.errors import ConfigurationError
 from predictor.inference import choose_device
-from predictor.model import UNITS, Identity, Model, output_map
-from predictor.networks import PanelForecasting
+from predictor.model import UNITS, Model, ModelIdentity, output_map
+from predictor.networks import PanelForecastNetwork
 from trainers.loop import Checkpoints, launched_rank
-from trainers.progress import Consumer, Stepwise, unwatched
+from trainers.progress import ReportConsumer, StepProgress, unwatched
 from trainers.stock import card
 from trainers.stock.covariates import covariates_card
 from trainers.stock.data import History
@@ -37,15 +37,15 @@ from trainers.stock.fitting import (
     fit_pipeline,
     prepare,
 )
-from trainers.stock.recipe import Recipe
-from trainers.stock.splits import Splits
-from trainers.stock.training_data import Material
+from trainers.stock.recipe import StockRecipe
+from trainers.stock.splits import DataSplits
+from trainers.stock.training_data import TrainingMaterial
 
 OURS = "this model"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Trained:
+class TrainingResult:
     """The result of a training."""
 
     folder: Path
@@ -59,7 +59,7 @@ class Trained:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Keeping:
+class CheckpointSettings:
     """Where a training writes checkpoints, so that it can go on after it was stopped."""
 
     folder: Path
@@ -72,17 +72,17 @@ class Keeping:
 
 
 def train(
-    material: Material,
-    recipe: Recipe,
+    material: TrainingMaterial,
+    recipe: StockRecipe,
     out: Path,
     *,
-    consume: Consumer,
+    consume: ReportConsumer,
     announce: Callable[[str], None] = to_nobody,
     warn: Warn = to_nobody,
-    stepwise: Stepwise = unwatched,
-    keeping: Keeping | None = None,
+    stepwise: StepProgress = unwatched,
+    keeping: CheckpointSettings | None = None,
     tuning: Mapping[str, Json] | None = None,
-) -> Trained:
+) -> TrainingResult:
     """Train a model and save it as an artifact.
 
     Started by `torchrun`, every process trains on its share of the windows, and the first one saves. The same material
@@ -118,14 +118,14 @@ def train(
         announce("recording the golden instance, and saving")
         if launched_rank() == 0:
             _save(out, made, checkpoints)
-    return Trained(folder=out, card=dict(made.manifest.card))
+    return TrainingResult(folder=out, card=dict(made.manifest.card))
 
 
 def train_in_memory(
-    material: Material,
-    recipe: Recipe,
+    material: TrainingMaterial,
+    recipe: StockRecipe,
     *,
-    consume: Consumer,
+    consume: ReportConsumer,
     announce: Callable[[str], None] = to_nobody,
     warn: Warn = to_nobody,
 ) -> dict[str, bytes]:
@@ -140,12 +140,12 @@ def train_in_memory(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class _Lesson:
+class _TrainingSetup:
     """What a training works on, once its inputs are computed."""
 
-    material: Material
-    recipe: Recipe
-    splits: Splits
+    material: TrainingMaterial
+    recipe: StockRecipe
+    splits: DataSplits
     history: History
     doubts: tuple[str, ...]
     prepared: PreparedTraining
@@ -154,16 +154,18 @@ class _Lesson:
         self,
         checkpoints: Checkpoints | None,
         tuning: Mapping[str, Json] | None,
-        consume: Consumer,
+        consume: ReportConsumer,
         announce: Callable[[str], None],
-        stepwise: Stepwise,
+        stepwise: StepProgress,
     ) -> Artifact:
         """The artifact, after all epochs."""
         fitted = fit(self.prepared, self.recipe.optimisation, checkpoints, consume)
         announce(f"{_kept(fitted)}; calibrating and scoring it against the baselines")
         return self._artifact_of(fitted, tuning, stepwise)
 
-    def _artifact_of(self, fitted: FittedNetwork, tuning: Mapping[str, Json] | None, stepwise: Stepwise) -> Artifact:
+    def _artifact_of(
+        self, fitted: FittedNetwork, tuning: Mapping[str, Json] | None, stepwise: StepProgress
+    ) -> Artifact:
         """The calibrated artifact, with its card."""
         made = calibrated(fitted, self.history, self.splits, self.recipe)
         searched: dict[str, Json] = {} if tuning is None else {"tuning": dict(tuning)}
@@ -177,7 +179,9 @@ class _Lesson:
         return replace(made, manifest=replace(made.manifest, card=told))
 
 
-def _lesson(material: Material, recipe: Recipe, announce: Callable[[str], None], warn: Warn) -> _Lesson:
+def _lesson(
+    material: TrainingMaterial, recipe: StockRecipe, announce: Callable[[str], None], warn: Warn
+) -> _TrainingSetup:
     """Inputs, labels and the network as it starts, after all that must be announced before the epochs."""
     splits, parent = recipe.splits(material.bars.sessions), material.parent
     doubts = heard(of_material(material, recipe), warn)
@@ -193,7 +197,9 @@ def _lesson(material: Material, recipe: Recipe, announce: Callable[[str], None],
         )
     if (loop := prepared.loop) is not None:
         announce(f"training on {loop.device.device} ({loop.device.reason}) in {loop.precision.name}")
-    return _Lesson(material=material, recipe=recipe, splits=splits, history=history, doubts=doubts, prepared=prepared)
+    return _TrainingSetup(
+        material=material, recipe=recipe, splits=splits, history=history, doubts=doubts, prepared=prepared
+    )
 
 
 def _kept(fitted: FittedNetwork) -> str:
@@ -202,7 +208,7 @@ def _kept(fitted: FittedNetwork) -> str:
     return f"epoch {fitted.best_epoch} of {len(fitted.epochs)} is the best"
 
 
-def _inherited(material: Material, recipe: Recipe) -> Material:
+def _inherited(material: TrainingMaterial, recipe: StockRecipe) -> TrainingMaterial:
     """The material with the edges that its parent was given, once it is clear that it can start from it."""
     check_edges(material.edges, recipe)
     splits, parent = recipe.splits(material.bars.sessions), material.parent
@@ -213,7 +219,7 @@ def _inherited(material: Material, recipe: Recipe) -> Material:
     return replace(material, edges=material.edges or parent.edges(material.bars))
 
 
-def _history(material: Material, recipe: Recipe, splits: Splits) -> History:
+def _history(material: TrainingMaterial, recipe: StockRecipe, splits: DataSplits) -> History:
     """The material's inputs and labels, fitted on the training part."""
     pipeline = fit_pipeline(material.bars, material.features, recipe, splits, material.covariates)
     if material.parent is not None:
@@ -231,7 +237,7 @@ def _save(out: Path, made: Artifact, checkpoints: Checkpoints | None) -> None:
         checkpoints.clear()
 
 
-def _checkpoints(keeping: Keeping, material: Material, recipe: Recipe) -> Checkpoints:
+def _checkpoints(keeping: CheckpointSettings, material: TrainingMaterial, recipe: StockRecipe) -> Checkpoints:
     """The training's checkpoints, which know it by everything that decides what comes out."""
     checkpoints = Checkpoints(
         keeping.folder,
@@ -256,12 +262,12 @@ def _refuse(checkpoints: Checkpoints) -> NoReturn:
 
 
 def _model(made: Artifact) -> Model:
-    identity = Identity(name="new", version=0, weights_hash="")
+    identity = ModelIdentity(name="new", version=0, weights_hash="")
     return Model.assemble(identity, made, device=choose_device("cpu"), max_rows=256)
 
 
 def _card(
-    made: Artifact, fitted: FittedNetwork, lesson: _Lesson, origin: tuple[str, ...], stepwise: Stepwise
+    made: Artifact, fitted: FittedNetwork, lesson: _TrainingSetup, origin: tuple[str, ...], stepwise: StepProgress
 ) -> dict[str, Json]:
     history, splits, recipe = lesson.history, lesson.splits, lesson.recipe
     windows = history.windows(splits.test)
@@ -296,7 +302,7 @@ def _card(
 
 def _start_notes(fitted: FittedNetwork) -> list[str]:
     """The note on a ranking model whose initial weights were kept."""
-    if fitted.best_epoch or not (isinstance(fitted.network, PanelForecasting) and fitted.network.ranks_nobody):
+    if fitted.best_epoch or not (isinstance(fitted.network, PanelForecastNetwork) and fitted.network.ranks_nobody):
         return []
     return ["no epoch was better than the start, whose scores have learnt nothing: the model ranks all stocks alike"]
 

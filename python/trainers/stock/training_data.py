@@ -16,7 +16,7 @@ from predictor import artifact
 from predictor.artifact import MEMBERS, StoredArtifact
 from predictor.bars import BarPanel
 from predictor.canonical import Json
-from predictor.card import UNADJUSTED, Ancestor, DataFacts, ancestors_of, data_of
+from predictor.card import UNADJUSTED, DataFacts, ParentModel, ancestors_of, data_of
 from predictor.covariates import CovariateSource
 from predictor.errors import ConfigurationError, InSampleError, listed, shown_date
 from predictor.features import FeatureSet, StaticFeatures
@@ -26,9 +26,9 @@ from trainers.stock.card import bars_hash, features_identity
 from trainers.stock.data import NO_SOURCE
 from trainers.stock.edges import RETURNS, edges_in
 from trainers.stock.evaluation.seen import seen_until, splits_of
-from trainers.stock.recipe import Recipe
+from trainers.stock.recipe import StockRecipe
 from trainers.stock.recipes import NETWORK, NORMALISER, read_recipe
-from trainers.stock.splits import Splits
+from trainers.stock.splits import DataSplits
 
 KEPT: Final = ("kind", "target", "horizons", "lag", "quantiles", "encoder_length", "scale")
 """Settings, besides the network's and the normaliser's own, without which its weights would mean something else."""
@@ -37,14 +37,14 @@ FREE: Final = f"{NETWORK}dropout"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Parent:
+class ParentArtifact:
     """A trained artifact to start from: its weights, and all that gives them their meaning."""
 
     stored: StoredArtifact
-    recipe: Recipe
+    recipe: StockRecipe
     """What it was trained with; a training that starts from it takes the same network, target and scale."""
     data: DataFacts
-    lineage: tuple[Ancestor, ...]
+    lineage: tuple[ParentModel, ...]
     """Itself, then those that it started from itself."""
 
     @classmethod
@@ -65,7 +65,7 @@ class Parent:
             name = manifest.kind.name
             raise _refusal(folder, f"model {name} has no weights to start from; fit it again: --model {name}")
         data, recipe, splits = _made_from(folder, manifest.card)
-        own = Ancestor(
+        own = ParentModel(
             weights_hash=stored.weights_hash,
             symbols=tuple(symbol for symbol in data.symbols if symbol in data.taught),
             seen_from=splits.train.first,
@@ -115,7 +115,7 @@ class Parent:
         """The edges among the bars' symbols that its graph was given, if it has one and was given any."""
         return edges_in(self.stored.artifact.manifest, self.weights, bars.symbols)
 
-    def check(self, features: FeatureSet, recipe: Recipe) -> None:
+    def check(self, features: FeatureSet, recipe: StockRecipe) -> None:
         """Check that a training keeps what gives the weights their meaning.
 
         Raises:
@@ -135,7 +135,7 @@ class Parent:
                 f"{'; '.join(differing)}; keep those of the artifact, or train from scratch"
             )
 
-    def check_unseen(self, splits: Splits, sessions: NDArray[np.int32]) -> None:
+    def check_unseen(self, splits: DataSplits, sessions: NDArray[np.int32]) -> None:
         """Check that nothing is selected, calibrated or tested on what it has seen.
 
         Args:
@@ -176,7 +176,7 @@ class Parent:
         return replace(pipeline, features=replace(fitted, statics=replace(fitted.statics, categories=known.categories)))
 
 
-def _made_from(folder: Path, card: Mapping[str, Json]) -> tuple[DataFacts, Recipe, Splits]:
+def _made_from(folder: Path, card: Mapping[str, Json]) -> tuple[DataFacts, StockRecipe, DataSplits]:
     """What a card records of the bars, the settings and the days that a model was made from."""
     data = data_of(card)
     lacking = [*(["data"] if data is None else []), *(name for name in ("recipe", "splits") if name not in card)]
@@ -192,7 +192,7 @@ def _refusal(folder: Path, reason: str) -> ConfigurationError:
     return ConfigurationError(f"no training can start from {folder}: {reason}")
 
 
-def _kept(recipe: Recipe) -> dict[str, Json]:
+def _kept(recipe: StockRecipe) -> dict[str, Json]:
     return {
         name: value
         for name, value in recipe.settings().items()
@@ -215,7 +215,7 @@ def _listed(statics: StaticFeatures) -> str:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Material:
+class TrainingMaterial:
     """Bars, what is read of them, and covariates."""
 
     bars: BarPanel
@@ -227,7 +227,7 @@ class Material:
     edges: Edges | None = None
     """Of a graph of the bars' symbols, in their order; None takes them from the training part's returns, or where the
     parent's were given, those among its own."""
-    parent: Parent | None = None
+    parent: ParentArtifact | None = None
     """The artifact whose weights a training starts from; None for fresh ones."""
 
     def identity(self) -> Mapping[str, Json]:

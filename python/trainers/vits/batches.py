@@ -10,13 +10,13 @@ from torch import Tensor
 from torch.utils.data import ConcatDataset, DataLoader, Dataset, Sampler
 
 from trainers.loop import IterableSource
-from trainers.vits.corpus import Clip, Corpus
+from trainers.vits.corpus import RecordedClip, SpeechCorpus
 
 POOL = 8
 """Batches that are sorted by length together: more waste less on padding and mix lengths less."""
 
 
-class Utterances(NamedTuple):
+class UtteranceBatch(NamedTuple):
     """Some clips, padded to the longest.
 
     Attributes:
@@ -37,25 +37,25 @@ class Utterances(NamedTuple):
 
 
 @final
-class ByFrames:
+class FrameSplitter:
     """Cuts a batch by clips, which cost as many frames as they are padded to, and takes needless padding away."""
 
-    def samples(self, batch: Utterances) -> int:
+    def samples(self, batch: UtteranceBatch) -> int:
         """Clips."""
         return len(batch.tokens)
 
-    def cost(self, batch: Utterances) -> int:
+    def cost(self, batch: UtteranceBatch) -> int:
         """Frames of the longest."""
         return batch.spectra.shape[-1]
 
-    def piece(self, batch: Utterances, start: int, stop: int) -> Utterances:
+    def piece(self, batch: UtteranceBatch, start: int, stop: int) -> UtteranceBatch:
         """Some of the clips, padded to the longest among them."""
-        part = Utterances(*(tensor[start:stop] for tensor in batch))
+        part = UtteranceBatch(*(tensor[start:stop] for tensor in batch))
         tokens, frames = int(part.token_lengths.max()), int(part.frame_lengths.max())
         return part._replace(tokens=part.tokens[:, :tokens], spectra=part.spectra[..., :frames])
 
 
-class Speech(NamedTuple):
+class SpeechSample(NamedTuple):
     """One clip as the network takes it.
 
     Attributes:
@@ -70,7 +70,7 @@ class Speech(NamedTuple):
 
 
 @final
-class Recorded(Dataset[Speech]):
+class CorpusDataset(Dataset[SpeechSample]):
     """The clips of a corpus by their place, read when they are asked for.
 
     Args:
@@ -79,7 +79,9 @@ class Recorded(Dataset[Speech]):
         tokens: ids of a text.
     """
 
-    def __init__(self, corpus: Corpus, clips: Sequence[Clip], tokens: Callable[[str], Sequence[int]]) -> None:
+    def __init__(
+        self, corpus: SpeechCorpus, clips: Sequence[RecordedClip], tokens: Callable[[str], Sequence[int]]
+    ) -> None:
         self._corpus = corpus
         self._clips = tuple(clips)
         self._tokens = [torch.tensor(tokens(clip.text)) for clip in clips]
@@ -87,18 +89,18 @@ class Recorded(Dataset[Speech]):
     def __len__(self) -> int:
         return len(self._clips)
 
-    def __getitem__(self, index: int) -> Speech:
+    def __getitem__(self, index: int) -> SpeechSample:
         clip = self._clips[index]
-        return Speech(self._tokens[index], self._corpus.spectrogram(clip), self._corpus.wave(clip))
+        return SpeechSample(self._tokens[index], self._corpus.spectrogram(clip), self._corpus.wave(clip))
 
 
-Recordings: TypeAlias = Recorded | ConcatDataset[Speech]
+Recordings: TypeAlias = CorpusDataset | ConcatDataset[SpeechSample]
 """Clips of one corpus, or of several, one after another."""
 
 
 @final
 @dataclass(frozen=True, slots=True)
-class Collate:
+class UtteranceCollator:
     """Puts clips together; where each slice begins is drawn from torch's generator.
 
     Attributes:
@@ -111,7 +113,7 @@ class Collate:
     hop: int
     drawn: bool = True
 
-    def __call__(self, clips: Sequence[Speech]) -> Utterances:
+    def __call__(self, clips: Sequence[SpeechSample]) -> UtteranceBatch:
         """The batch.
 
         Raises:
@@ -133,11 +135,11 @@ class Collate:
             clip.wave[start * self.hop : (start + self.frames) * self.hop]
             for clip, start in zip(clips, starts.tolist(), strict=True)
         ]
-        return Utterances(tokens, token_lengths, spectra, frame_lengths, starts, torch.stack(slices))
+        return UtteranceBatch(tokens, token_lengths, spectra, frame_lengths, starts, torch.stack(slices))
 
 
 @final
-class Buckets(Sampler[list[int]]):
+class LengthBucketSampler(Sampler[list[int]]):
     """Rounds of batches of clips of similar length, cut from an endless stream of draws.
 
     A round is what the loop calls an epoch. The stream goes through all clips in a new order again and again; with
@@ -210,8 +212,8 @@ class Buckets(Sampler[list[int]]):
 
 
 def source_of(
-    recorded: Recordings, buckets: Iterable[list[int]], collate: Collate, workers: int = 0
-) -> IterableSource[Utterances]:
+    recorded: Recordings, buckets: Iterable[list[int]], collate: UtteranceCollator, workers: int = 0
+) -> IterableSource[UtteranceBatch]:
     """A source of batches for the loop, read by worker processes if there are any."""
     return IterableSource(
         DataLoader(

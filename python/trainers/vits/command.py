@@ -14,14 +14,14 @@ import torch
 import typer
 
 from predictor.cli.flags import with_flags
-from predictor.flags import Flag, Given
+from predictor.flags import Flag, ParsedFlags
 from predictor.parent import stop_with_parent
 from trainers.loop import Checkpoints, launched_rank, seed_everything
 from trainers.media.console import AsJson, counter, failing, say, write
 from trainers.media.course import as_settings, run_folder
 from trainers.options import RunOptions, Threads, consumer
 from trainers.vits.errors import SPEECH
-from trainers.vits.recipe import FINE_TUNING, LEARNING_RATES, Build, SpeechRecipe
+from trainers.vits.recipe import FINE_TUNING, LEARNING_RATES, SpeechRecipe, VoiceSizes
 
 VoiceArgument = Annotated[
     Path, typer.Argument(metavar="VOICE", help="Folder of a voice, or of one of its versions.", show_default=False)
@@ -31,7 +31,7 @@ FEW: Final = 10
 """Clips to judge by: figures of fewer are luck."""
 
 if TYPE_CHECKING:
-    from trainers.vits.corpus import Corpus
+    from trainers.vits.corpus import SpeechCorpus
     from trainers.vits.voice import Voice
 
 
@@ -56,14 +56,14 @@ def prepare(
 ) -> None:
     """Check recordings and their texts, and make a corpus of them."""
     with failing(SPEECH):
-        from trainers.vits.preparation import Preparation
+        from trainers.vits.preparation import CorpusSettings
         from trainers.vits.preparation import prepare as prepared
-        from trainers.vits.spectrum import Framing
+        from trainers.vits.spectrum import FrameSettings
         from trainers.vits.versions import voice_folder
         from trainers.vits.vocabulary import VOCABULARY, read_vocabulary
 
-        settings = Preparation(
-            framing=Framing(rate=rate),
+        settings = CorpusSettings(
+            framing=FrameSettings(rate=rate),
             resample=resample,
             skip_bad=skip_bad,
             selection=selection,
@@ -84,24 +84,24 @@ def train(
         Path | None,
         Flag("A voice to start from, such as a local folder of MMS; nothing is downloaded.", spelling="--from"),
     ] = None,
-    build: Given[Build],
-    recipe: Given[SpeechRecipe],
+    build: ParsedFlags[VoiceSizes],
+    recipe: ParsedFlags[SpeechRecipe],
     run: RunOptions,
 ) -> None:
     """Train a voice on a prepared corpus."""
     with failing(SPEECH):
-        from trainers.vits.corpus import Corpus
+        from trainers.vits.corpus import SpeechCorpus
         from trainers.vits.course import begin, checkpoints_of, finished
-        from trainers.vits.versions import Versions
+        from trainers.vits.versions import VoiceVersions
 
         if start is not None and "durations" in build.flags:
             raise typer.BadParameter("--durations comes with the voice of --from; leave it out, or train a new voice")
-        built = build.over(Build())
+        built = build.over(VoiceSizes())
         chosen = recipe.over(SpeechRecipe(learning_rate=FINE_TUNING if start else LEARNING_RATES[built.size]))
         torch.set_num_threads(run.threads)
         if run.parent_watch:
             stop_with_parent()
-        prepared, versions = Corpus.open(corpus), Versions(out)
+        prepared, versions = SpeechCorpus.open(corpus), VoiceVersions(out)
         place = versions.following
         seed_everything(chosen.seed)
         voice = _started(prepared, built, start)
@@ -178,7 +178,7 @@ def evaluate(
     """Judge a voice on held-out clips, by a recogniser that has learnt from recordings alone."""
     with failing(SPEECH):
         from trainers.media.page import check_file, write_page
-        from trainers.vits.corpus import Corpus
+        from trainers.vits.corpus import SpeechCorpus
         from trainers.vits.evaluation import page_of, scores_of
         from trainers.vits.judge import judge_of
         from trainers.vits.page import render_page
@@ -187,7 +187,7 @@ def evaluate(
 
         torch.set_num_threads(threads)
         folder = voice_folder(voice)
-        speaker, prepared = Voice.load(folder), Corpus.open(corpus)
+        speaker, prepared = Voice.load(folder), SpeechCorpus.open(corpus)
         place = folder.parent / f"{folder.name}.html" if page is None else page
         check_file(place)
         judge = judge_of(prepared)
@@ -208,7 +208,7 @@ def evaluate(
     say(f"Saved {place}: open it to listen")
 
 
-def _started(corpus: "Corpus", build: Build, start: Path | None) -> "Voice":
+def _started(corpus: "SpeechCorpus", build: VoiceSizes, start: Path | None) -> "Voice":
     """A voice to train: a new one, or that of a folder."""
     from trainers.vits.course import check_fits
     from trainers.vits.sizes import config_of
@@ -224,26 +224,33 @@ def _started(corpus: "Corpus", build: Build, start: Path | None) -> "Voice":
 
 
 def _fitted(
-    voice: "Voice", corpus: "Corpus", build: Build, recipe: SpeechRecipe, checkpoints: Checkpoints, consume: Any
+    voice: "Voice",
+    corpus: "SpeechCorpus",
+    build: VoiceSizes,
+    recipe: SpeechRecipe,
+    checkpoints: Checkpoints,
+    consume: Any,
 ) -> Any:
     """Train the voice in place; how it went."""
-    from trainers.vits.batches import Recorded
+    from trainers.vits.batches import CorpusDataset
     from trainers.vits.discriminators import Discriminators
     from trainers.vits.sizes import discriminator_channels
-    from trainers.vits.training import Lesson, fit
+    from trainers.vits.training import TrainingSetup, fit
 
     clips = corpus.part("train")
-    lesson = Lesson(
-        clips=Recorded(corpus, clips, voice.tokens),
+    lesson = TrainingSetup(
+        clips=CorpusDataset(corpus, clips, voice.tokens),
         frames=[clip.frames for clip in clips],
         weights=None,
-        selection=Recorded(corpus, corpus.part("selection"), voice.tokens),
+        selection=CorpusDataset(corpus, corpus.part("selection"), voice.tokens),
     )
     judging = None if recipe.adversarial_from is None else Discriminators(discriminator_channels(build.size))
     return fit(voice, lesson, recipe, checkpoints, consume, discriminators=judging)
 
 
-def _settings(corpus: "Corpus", build: Build, recipe: SpeechRecipe, parent: "Voice | None") -> dict[str, Any]:
+def _settings(
+    corpus: "SpeechCorpus", build: VoiceSizes, recipe: SpeechRecipe, parent: "Voice | None"
+) -> dict[str, Any]:
     """What decides what a training comes to, as JSON: its checkpoints and its version are known by it."""
     return {
         "corpus": corpus.digest,
@@ -261,7 +268,7 @@ def _digest(voice: "Voice") -> str:
     return weights_digest(plain_weights(voice.model))
 
 
-def _next(voice: Path, corpus: "Corpus") -> str:
+def _next(voice: Path, corpus: "SpeechCorpus") -> str:
     """What to do with a voice that is there: to say a text of its corpus, whose characters it knows."""
     text = corpus.part("selection")[0].text
     return f"quantra train vits synth {quote(str(voice))} --text {quote(text)} --out a.wav"
@@ -277,7 +284,7 @@ def _tell_finished(version: Path, following: str, *, as_json: bool) -> None:
     say(f"{version} is finished; there is nothing to resume. Next: {following}")
 
 
-def _tell_prepared(corpus: "Corpus", out: Path, *, as_json: bool) -> None:
+def _tell_prepared(corpus: "SpeechCorpus", out: Path, *, as_json: bool) -> None:
     """How large a corpus is, and what one should know of it."""
     from trainers.vits.notices import notices
 
@@ -296,7 +303,7 @@ def _tell_prepared(corpus: "Corpus", out: Path, *, as_json: bool) -> None:
     say(f"Saved {out}. Next: quantra train vits train {quote(str(out))} --out voices/mine")
 
 
-def _facts_of(corpus: "Corpus") -> dict[str, Any]:
+def _facts_of(corpus: "SpeechCorpus") -> dict[str, Any]:
     """What programs want to know of a corpus."""
     return {
         "clips": len(corpus.clips),

@@ -7,9 +7,9 @@ from pathlib import Path
 from shlex import quote
 from typing import Final, Literal
 
-from trainers.media.metadata import Refused
+from trainers.media.metadata import RejectedFile
 from trainers.vits.errors import CorpusError
-from trainers.vits.spectrum import Framing
+from trainers.vits.spectrum import FrameSettings
 
 Part = Literal["train", "selection", "held_out"]
 """What a clip is for: to learn from, to choose by (the speaking rate, when to stop), to judge by."""
@@ -21,7 +21,7 @@ _SHOWN: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Clip:
+class RecordedClip:
     """One recording with its text.
 
     Attributes:
@@ -40,7 +40,7 @@ class Clip:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Contents:
+class CorpusContents:
     """Everything that corpus.json says.
 
     Attributes:
@@ -51,14 +51,14 @@ class Contents:
         unlisted: recordings in the source's folder that no line of metadata.csv names.
     """
 
-    framing: Framing
-    clips: tuple[Clip, ...]
-    refused: tuple[Refused, ...]
+    framing: FrameSettings
+    clips: tuple[RecordedClip, ...]
+    refused: tuple[RejectedFile, ...]
     unknown: Mapping[str, int]
     unlisted: tuple[str, ...]
 
 
-def write_contents(folder: Path, contents: Contents) -> None:
+def write_contents(folder: Path, contents: CorpusContents) -> None:
     """Write corpus.json; the same contents give the same bytes.
 
     Raises:
@@ -68,7 +68,7 @@ def write_contents(folder: Path, contents: Contents) -> None:
     (folder / FILE).write_bytes(json.dumps(value, ensure_ascii=False, indent=1).encode() + b"\n")
 
 
-def read_contents(folder: Path) -> Contents:
+def read_contents(folder: Path) -> CorpusContents:
     """Read corpus.json.
 
     Raises:
@@ -86,7 +86,7 @@ def read_contents(folder: Path) -> Contents:
             "unlisted": list(unlisted),
             **rest,
         } if not rest:
-            return Contents(
+            return CorpusContents(
                 framing=_framing(folder, framing),
                 clips=_clips(folder, clips),
                 refused=tuple(_refused(folder, one) for one in refused),
@@ -127,15 +127,15 @@ def _wrong(folder: Path, value: object, expected: str) -> CorpusError:
     return damaged(folder, f"{FILE} has {str(value)[:_SHOWN]} where {expected} must stand")
 
 
-def _framing(folder: Path, value: object) -> Framing:
+def _framing(folder: Path, value: object) -> FrameSettings:
     match value:
         case {"rate": int(rate), "hop": int(hop), "fft": int(fft), **rest} if not rest and min(rate, hop, fft) > 0:
-            return Framing(rate, hop, fft)
+            return FrameSettings(rate, hop, fft)
         case _:
             raise _wrong(folder, value, "the framing")
 
 
-def _clips(folder: Path, values: Sequence[object]) -> tuple[Clip, ...]:
+def _clips(folder: Path, values: Sequence[object]) -> tuple[RecordedClip, ...]:
     """Clips, each of a name and a content of its own."""
     clips = tuple(_clip(folder, value) for value in values)
     for one in ({clip.name for clip in clips}, {clip.digest for clip in clips}):
@@ -144,7 +144,7 @@ def _clips(folder: Path, values: Sequence[object]) -> tuple[Clip, ...]:
     return clips
 
 
-def _clip(folder: Path, value: object) -> Clip:
+def _clip(folder: Path, value: object) -> RecordedClip:
     match value:
         case {
             "name": str(name),
@@ -154,15 +154,15 @@ def _clip(folder: Path, value: object) -> Clip:
             "digest": str(digest),
             **rest,
         } if not rest and frames > 0:
-            return Clip(name, text, part, frames, digest)
+            return RecordedClip(name, text, part, frames, digest)
         case _:
             raise _wrong(folder, value, "a clip")
 
 
-def _refused(folder: Path, value: object) -> Refused:
+def _refused(folder: Path, value: object) -> RejectedFile:
     match value:
         case {"name": str(name), "reason": str(reason), **rest} if not rest:
-            return Refused(name, reason)
+            return RejectedFile(name, reason)
         case _:
             raise _wrong(folder, value, "a clip that was left out")
 

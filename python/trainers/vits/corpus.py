@@ -22,13 +22,23 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from trainers.media.metadata import Refused
-from trainers.vits.contents import Clip, Part, damaged, read_contents
+from trainers.media.metadata import RejectedFile
+from trainers.vits.contents import Part, RecordedClip, damaged, read_contents
 from trainers.vits.errors import VoiceError
-from trainers.vits.spectrum import Framing, spectrogram
+from trainers.vits.spectrum import FrameSettings, spectrogram
 from trainers.vits.vocabulary import VOCABULARY, characters, read_vocabulary, small_letters
 
-__all__ = ["CLIPS", "Clip", "Corpus", "Part", "Refused", "clip_path", "content_digest", "floats", "write_clip"]
+__all__ = [
+    "CLIPS",
+    "Part",
+    "RecordedClip",
+    "RejectedFile",
+    "SpeechCorpus",
+    "clip_path",
+    "content_digest",
+    "floats",
+    "write_clip",
+]
 
 CLIPS: Final = "clips"
 
@@ -38,7 +48,7 @@ FULL_SCALE: Final = 32_768
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Corpus:
+class SpeechCorpus:
     """A prepared folder, opened.
 
     Attributes:
@@ -52,10 +62,10 @@ class Corpus:
     """
 
     folder: Path
-    framing: Framing
-    clips: tuple[Clip, ...]
+    framing: FrameSettings
+    clips: tuple[RecordedClip, ...]
     vocabulary: Mapping[str, int]
-    refused: tuple[Refused, ...]
+    refused: tuple[RejectedFile, ...]
     unknown: Mapping[str, int]
     unlisted: tuple[str, ...]
 
@@ -81,11 +91,11 @@ class Corpus:
             unlisted=contents.unlisted,
         )
 
-    def part(self, part: Part) -> tuple[Clip, ...]:
+    def part(self, part: Part) -> tuple[RecordedClip, ...]:
         """The clips of one part."""
         return tuple(clip for clip in self.clips if clip.part == part)
 
-    def wave(self, clip: Clip) -> Tensor:
+    def wave(self, clip: RecordedClip) -> Tensor:
         """A clip's samples.
 
         Returns:
@@ -99,7 +109,7 @@ class Corpus:
             raise damaged(self.folder, f"text or samples of clip {clip.name} are not those that were prepared")
         return floats(wave)
 
-    def spectrogram(self, clip: Clip) -> Tensor:
+    def spectrogram(self, clip: RecordedClip) -> Tensor:
         """A clip's linear magnitudes, as they were kept.
 
         Returns:
@@ -123,7 +133,7 @@ class Corpus:
         others = "".join(small_letters(clip.text) for clip in self.clips if clip.part != "train")
         return Counter(sign for sign in others if sign in self.vocabulary and sign not in taught)
 
-    def _tensor(self, clip: Clip, name: str, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
+    def _tensor(self, clip: RecordedClip, name: str, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
         """One tensor of a clip's file."""
         path = clip_path(self.folder, clip.digest)
         try:
@@ -152,7 +162,7 @@ def clip_path(folder: Path, digest: str) -> Path:
     return folder / CLIPS / f"{digest}.safetensors"
 
 
-def write_clip(folder: Path, digest: str, samples: Tensor, framing: Framing) -> None:
+def write_clip(folder: Path, digest: str, samples: Tensor, framing: FrameSettings) -> None:
     """Keep a clip's samples, int16 [frames · hop], and their spectrogram.
 
     Raises:

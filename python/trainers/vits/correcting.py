@@ -10,25 +10,25 @@ from typing import Any, final
 
 from trainers.loop import Checkpoints
 from trainers.media.course import as_settings, run_folder
-from trainers.progress import Consumer
-from trainers.vits.corpus import Clip, Corpus
+from trainers.progress import ReportConsumer
+from trainers.vits.corpus import RecordedClip, SpeechCorpus
 from trainers.vits.corrections import taken
 from trainers.vits.course import CORRECTIONS, REFUSED, begin, weights_digest
 from trainers.vits.discriminators import Discriminators
-from trainers.vits.feedback import Judged, Material, length_error, settle
-from trainers.vits.gate import Comparison, Decision, Spoken, decide
-from trainers.vits.judge import Judge
-from trainers.vits.recipe import Build, FeedbackRecipe
-from trainers.vits.scoring import Scores, score
+from trainers.vits.feedback import CorrectionMaterial, Judged, length_error, settle
+from trainers.vits.gate import SpeechScores, VoiceComparison, VoiceDecision, decide
+from trainers.vits.judge import SpeechRecogniser
+from trainers.vits.recipe import FeedbackRecipe, VoiceSizes
+from trainers.vits.scoring import SpeechEvaluation, score
 from trainers.vits.sizes import discriminator_channels
-from trainers.vits.training import Learnt, fit
-from trainers.vits.versions import Versions
+from trainers.vits.training import VoiceTrainingResult, fit
+from trainers.vits.versions import VoiceVersions
 from trainers.vits.voice import Voice
 from trainers.vits.weights import plain_weights
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Corrected:
+class CorrectionResult:
     """What came of a correction.
 
     Attributes:
@@ -37,13 +37,13 @@ class Corrected:
         place: the new version's folder, or the file of figures of one that was refused.
     """
 
-    decision: Decision
+    decision: VoiceDecision
     speaking_rate: float
     place: Path
 
 
 @final
-class Correcting:
+class VoiceCorrection:
     """One correction of a voice.
 
     Args:
@@ -53,7 +53,9 @@ class Correcting:
         build: the size of the discriminators, where the recipe wants them.
     """
 
-    def __init__(self, versions: Versions, material: Material, recipe: FeedbackRecipe, build: Build) -> None:
+    def __init__(
+        self, versions: VoiceVersions, material: CorrectionMaterial, recipe: FeedbackRecipe, build: VoiceSizes
+    ) -> None:
         self._versions = versions
         self._material = material
         self._recipe = recipe
@@ -71,8 +73,12 @@ class Correcting:
         }
 
     def run(
-        self, judge: Judge, checkpoints: Checkpoints, consume: Consumer, tell: Callable[[int, int], None]
-    ) -> Corrected:
+        self,
+        judge: SpeechRecogniser,
+        checkpoints: Checkpoints,
+        consume: ReportConsumer,
+        tell: Callable[[int, int], None],
+    ) -> CorrectionResult:
         """Train from the current version, judge, and keep or refuse; nothing of the voice changes before the end.
 
         Args:
@@ -105,9 +111,9 @@ class Correcting:
             place = self._accept(voice, facts) if decision.accepted else self._refuse(folder, facts)
             checkpoints.clear()
             shutil.rmtree(folder / CORRECTIONS)
-        return Corrected(decision=decision, speaking_rate=rate, place=place)
+        return CorrectionResult(decision=decision, speaking_rate=rate, place=place)
 
-    def _learn(self, voice: Voice, checkpoints: Checkpoints, consume: Consumer) -> Learnt:
+    def _learn(self, voice: Voice, checkpoints: Checkpoints, consume: ReportConsumer) -> VoiceTrainingResult:
         """Train a voice in place, and have it on the CPU then."""
         channels = discriminator_channels(self._build.size)
         judging = None if self._recipe.adversarial_from is None else Discriminators(channels)
@@ -141,7 +147,9 @@ def _digest(voice: Voice) -> str:
     return weights_digest(plain_weights(voice.model))
 
 
-def judged(before: Voice, after: Voice, material: Material, judge: Judge, tell: Callable[[int, int], None]) -> Decision:
+def judged(
+    before: Voice, after: Voice, material: CorrectionMaterial, judge: SpeechRecogniser, tell: Callable[[int, int], None]
+) -> VoiceDecision:
     """Have both voices say the clips that neither has learnt from, and decide.
 
     Args:
@@ -153,10 +161,10 @@ def judged(before: Voice, after: Voice, material: Material, judge: Judge, tell: 
     """
     new, earlier = material.judged(), material.judged_before()
     base = (material.base, material.base_part("held_out"))
-    count = _Count(2 * sum(len(clips) for _, clips in (new, base, *earlier)), tell)
+    count = _ClipCounter(2 * sum(len(clips) for _, clips in (new, base, *earlier)), tell)
 
-    def comparison(sets: Sequence[Judged]) -> Comparison:
-        return Comparison(_spoken(before, sets, judge, count), _spoken(after, sets, judge, count))
+    def comparison(sets: Sequence[Judged]) -> VoiceComparison:
+        return VoiceComparison(_spoken(before, sets, judge, count), _spoken(after, sets, judge, count))
 
     return decide(
         comparison([new]),
@@ -166,18 +174,20 @@ def judged(before: Voice, after: Voice, material: Material, judge: Judge, tell: 
     )
 
 
-def _spoken(voice: Voice, sets: Iterable[Judged], judge: Judge, count: "_Count") -> Spoken:
+def _spoken(voice: Voice, sets: Iterable[Judged], judge: SpeechRecogniser, count: "_ClipCounter") -> SpeechScores:
     """How a voice says clips of several corpora."""
     told = (_scores(voice, corpus, clips, judge, count).clips for corpus, clips in sets)
-    return Spoken.of(Scores(tuple(chain.from_iterable(told))))
+    return SpeechScores.of(SpeechEvaluation(tuple(chain.from_iterable(told))))
 
 
-def _scores(voice: Voice, corpus: Corpus, clips: Iterable[Clip], judge: Judge, count: "_Count") -> Scores:
+def _scores(
+    voice: Voice, corpus: SpeechCorpus, clips: Iterable[RecordedClip], judge: SpeechRecogniser, count: "_ClipCounter"
+) -> SpeechEvaluation:
     return score(voice, corpus, clips, judge, tell=lambda _done, _total: count.one())
 
 
 @final
-class _Count:
+class _ClipCounter:
     """Counts clips over several scores.
 
     Args:

@@ -16,14 +16,14 @@ from pathlib import Path
 from typing import Final
 
 from trainers.media.metadata import normal_text
-from trainers.vits.corpus import Clip, Corpus
+from trainers.vits.corpus import RecordedClip, SpeechCorpus
 from trainers.vits.course import CORRECTIONS
 from trainers.vits.errors import FeedbackError, VoiceError
 from trainers.vits.gate import FEWEST
-from trainers.vits.manifest import SHARES, SHOWN, Correction, Manifest, Rating
+from trainers.vits.manifest import SHARES, SHOWN, ClipCorrection, ClipRating, FeedbackManifest
 from trainers.vits.parts import words_of
-from trainers.vits.preparation import Entry, Preparation, prepare_clips
-from trainers.vits.versions import Versions
+from trainers.vits.preparation import CorpusSettings, RecordingEntry, prepare_clips
+from trainers.vits.versions import VoiceVersions
 
 FOLDER: Final = "feedback"
 RATINGS: Final = "ratings.json"
@@ -36,7 +36,7 @@ TO_CHOOSE: Final = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class News:
+class NewCorrections:
     """What no version has learnt from.
 
     Attributes:
@@ -48,7 +48,7 @@ class News:
         idle: names of clips that choose or judge, where a rating above 1 changes nothing.
     """
 
-    corrections: Mapping[str, Correction]
+    corrections: Mapping[str, ClipCorrection]
     rerated: Mapping[str, int]
     base: Mapping[str, int]
     others: frozenset[str]
@@ -62,7 +62,7 @@ class News:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rated:
+class WeightedCorpus:
     """A corpus of corrections, and what each is worth.
 
     Attributes:
@@ -71,7 +71,7 @@ class Rated:
         contents: digests of the corrections' content, by the clips' digests.
     """
 
-    corpus: Corpus
+    corpus: SpeechCorpus
     ratings: Mapping[str, int]
     contents: Mapping[str, str]
 
@@ -95,7 +95,7 @@ class Rated:
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class PreviousCorrections:
     """What earlier versions have learnt from, in their order.
 
     Attributes:
@@ -103,7 +103,7 @@ class Kept:
         base: ratings of clips of the base corpus, by their digests; the latest counts.
     """
 
-    corrections: tuple[Rated, ...]
+    corrections: tuple[WeightedCorpus, ...]
     base: Mapping[str, int]
 
     @property
@@ -112,29 +112,31 @@ class Kept:
         return frozenset(content for rated in self.corrections for content in rated.contents.values())
 
 
-def kept_of(versions: Versions) -> Kept:
+def kept_of(versions: VoiceVersions) -> PreviousCorrections:
     """What the versions of a voice have learnt from corrections.
 
     Raises:
         VoiceError: the index speaks of such a version, and its corrections are missing or damaged.
         CorpusError: a corpus of theirs is damaged.
     """
-    corrections, base = list[Rated](), dict[str, int]()
+    corrections, base = list[WeightedCorpus](), dict[str, int]()
     for number in sorted(set(versions.index.consumed.values())):
         place = versions.folder / str(number) / FOLDER
         try:
             told = json.loads((place / RATINGS).read_bytes())
             base |= told["base"]
-            corpus = Corpus.open(place / CORRECTIONS)
-            corrections.append(Rated(corpus=corpus, ratings=told["corrections"], contents=told["contents"]))
+            corpus = SpeechCorpus.open(place / CORRECTIONS)
+            corrections.append(WeightedCorpus(corpus=corpus, ratings=told["corrections"], contents=told["contents"]))
         except (OSError, ValueError, TypeError, KeyError) as error:
             raise VoiceError(
                 f"{place} cannot be read ({error}), and later corrections learn again from what it holds; restore it"
             ) from error
-    return Kept(tuple(corrections), base)
+    return PreviousCorrections(tuple(corrections), base)
 
 
-def news_of(manifest: Manifest, corpus: Corpus, consumed: Iterable[str], kept: Kept) -> News:
+def news_of(
+    manifest: FeedbackManifest, corpus: SpeechCorpus, consumed: Iterable[str], kept: PreviousCorrections
+) -> NewCorrections:
     """The items of a manifest that are in none of the versions.
 
     Args:
@@ -155,7 +157,7 @@ def news_of(manifest: Manifest, corpus: Corpus, consumed: Iterable[str], kept: K
     fresh = {digest: one for digest, one in items.items() if digest not in before}
     rated = {digest: both for digest, both in ratings.items() if digest not in before}
     learnt = {digest: one for digest, one in fresh.items() if SHARES[one.rating] > 0 and one.content not in earlier}
-    return News(
+    return NewCorrections(
         corrections=learnt,
         rerated={one.content: one.rating for one in fresh.values() if one.content in earlier},
         base={clip.digest: one.rating for one, clip in rated.values()},
@@ -166,14 +168,14 @@ def news_of(manifest: Manifest, corpus: Corpus, consumed: Iterable[str], kept: K
 
 
 def prepared(
-    news: News,
-    corpus: Corpus,
+    news: NewCorrections,
+    corpus: SpeechCorpus,
     folder: Path,
     *,
     resample: bool = False,
     skip_bad: bool = False,
     tell: Callable[[int, int], None] = lambda _done, _total: None,
-) -> Rated:
+) -> WeightedCorpus:
     """New corrections as a corpus of three parts: a third of the texts, and `FEWEST` at least, are to judge by.
 
     Args:
@@ -188,9 +190,9 @@ def prepared(
         FeedbackError: they have too few different texts; or some are recordings of the base corpus.
         CorpusError: some cannot be used and may not be left out; the message lists them.
     """
-    entries = [Entry(_name(one), one.text, one.audio) for one in news.corrections.values()]
+    entries = [RecordingEntry(_name(one), one.text, one.audio) for one in news.corrections.values()]
     _numbers(len({words_of(normal_text(entry.text)) for entry in entries}))
-    settings = Preparation(
+    settings = CorpusSettings(
         framing=corpus.framing,
         resample=resample,
         skip_bad=skip_bad,
@@ -198,7 +200,7 @@ def prepared(
         numbers=_numbers,
     )
     place = folder / _digest(*sorted(news.corrections), resample, skip_bad)[:16]
-    made = Corpus.open(place) if place.exists() else prepare_clips(entries, place, settings, tell)
+    made = SpeechCorpus.open(place) if place.exists() else prepare_clips(entries, place, settings, tell)
     _refuse_base(made.clips, corpus)
     return _rated(made, news.corrections.values())
 
@@ -217,13 +219,13 @@ def _numbers(texts: int) -> tuple[int, int]:
     return max(1, texts // TO_CHOOSE), max(FEWEST, ceil(texts / 3))
 
 
-def taken(news: News, rated: Rated) -> frozenset[str]:
+def taken(news: NewCorrections, rated: WeightedCorpus) -> frozenset[str]:
     """Digests of the new items that a voice learns from: all but corrections that were left out."""
     left_out = {one.name for one in rated.corpus.refused}
     return news.others | {digest for digest, one in news.corrections.items() if _name(one) not in left_out}
 
 
-def _rated_clips(manifest: Manifest, corpus: Corpus) -> list[tuple[Rating, Clip]]:
+def _rated_clips(manifest: FeedbackManifest, corpus: SpeechCorpus) -> list[tuple[ClipRating, RecordedClip]]:
     """The ratings of base clips, each with its clip."""
     by_name = {clip.name: clip for clip in corpus.clips}
     strangers = [f"line {one.line}: {one.clip}" for one in manifest.ratings if one.clip not in by_name]
@@ -234,7 +236,7 @@ def _rated_clips(manifest: Manifest, corpus: Corpus) -> list[tuple[Rating, Clip]
     return [(one, by_name[one.clip]) for one in manifest.ratings]
 
 
-def _refuse_base(clips: Iterable[Clip], corpus: Corpus) -> None:
+def _refuse_base(clips: Iterable[RecordedClip], corpus: SpeechCorpus) -> None:
     """A recording of the base corpus corrects nothing, and the voice may have learnt from it."""
     base = {clip.digest: clip.name for clip in corpus.clips}
     doubled = [f"{clip.name} is clip {base[clip.digest]}" for clip in clips if clip.digest in base]
@@ -251,16 +253,16 @@ def _listed(problems: Sequence[str]) -> str:
     return "; ".join(problems[:SHOWN]) + more
 
 
-def _rated(corpus: Corpus, corrections: Iterable[Correction]) -> Rated:
+def _rated(corpus: SpeechCorpus, corrections: Iterable[ClipCorrection]) -> WeightedCorpus:
     by_name = {_name(one): one for one in corrections}
-    return Rated(
+    return WeightedCorpus(
         corpus=corpus,
         ratings={clip.digest: by_name[clip.name].rating for clip in corpus.clips},
         contents={clip.digest: by_name[clip.name].content for clip in corpus.clips},
     )
 
 
-def _name(correction: Correction) -> str:
+def _name(correction: ClipCorrection) -> str:
     """Of its clip: what a message calls it."""
     return f"line {correction.line}"
 

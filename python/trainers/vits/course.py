@@ -17,9 +17,9 @@ from trainers.loop import Checkpoints, launched_rank
 from trainers.loop.checkpoint.compatibility import differences, plain
 from trainers.media.course import CHECKPOINTS, checkpoints_in, run_folder
 from trainers.options import RunOptions
-from trainers.vits.corpus import Corpus
+from trainers.vits.corpus import SpeechCorpus
 from trainers.vits.errors import VoiceError
-from trainers.vits.versions import TRAINING, Versions
+from trainers.vits.versions import TRAINING, VoiceVersions
 from trainers.vits.voice import Voice
 
 CORRECTIONS: Final = "corrections"
@@ -49,7 +49,7 @@ def begin(version: Path) -> None:
     (run_folder(version) / REFUSED).unlink(missing_ok=True)
 
 
-def finished(versions: Versions, settings: Mapping[str, Any]) -> Path | None:
+def finished(versions: VoiceVersions, settings: Mapping[str, Any]) -> Path | None:
     """The newest version, where a training that is asked to go on has nothing left to do.
 
     That is so where no training of a further version has begun. Checkpoints that a kill has left of the newest version,
@@ -79,7 +79,7 @@ def finished(versions: Versions, settings: Mapping[str, Any]) -> Path | None:
     return newest
 
 
-def clear_finished(versions: Versions) -> None:
+def clear_finished(versions: VoiceVersions) -> None:
     """Remove what a kill has left of the newest version's training between its appearance and the end.
 
     Raises:
@@ -98,7 +98,7 @@ def _has_begun(run: Path) -> bool:
     return (run / CHECKPOINTS).exists() and not (run / REFUSED).exists()
 
 
-def check_fits(voice: Voice, corpus: Corpus, place: Path) -> None:
+def check_fits(voice: Voice, corpus: SpeechCorpus, place: Path) -> None:
     """That a voice can learn from a corpus.
 
     Raises:

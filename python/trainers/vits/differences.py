@@ -11,7 +11,7 @@ Kind: TypeAlias = Literal["right", "wrong", "missing"]
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class TextSpan:
     """Letters in a row of one kind.
 
     Attributes:
@@ -24,7 +24,7 @@ class Piece:
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class TextDifference:
     """A text that was heard beside the one that was meant.
 
     Attributes:
@@ -32,11 +32,11 @@ class Difference:
         errors: the edit distance of the two texts.
     """
 
-    pieces: tuple[Piece, ...]
+    pieces: tuple[TextSpan, ...]
     errors: int
 
 
-def difference(heard: str, meant: str) -> Difference:
+def difference(heard: str, meant: str) -> TextDifference:
     """Mark what must be put in, taken away or replaced to make one text of the other, with as few such steps as can be.
 
     Args:
@@ -45,8 +45,8 @@ def difference(heard: str, meant: str) -> Difference:
     """
     letters = list(_letters(heard, meant))
     grouped = groupby(letters, key=itemgetter(0))
-    return Difference(
-        pieces=tuple(Piece(kind, "".join(letter for _, letter in group)) for kind, group in grouped),
+    return TextDifference(
+        pieces=tuple(TextSpan(kind, "".join(letter for _, letter in group)) for kind, group in grouped),
         errors=sum(kind != "right" for kind, _ in letters),
     )
 

@@ -15,7 +15,7 @@ PERIODS: Final = (2, 3, 5, 7, 11)
 SLOPE: Final = 0.1
 
 
-class Judged(NamedTuple):
+class DiscriminatorOutput(NamedTuple):
     """What discriminators say of waves.
 
     Attributes:
@@ -100,24 +100,26 @@ class Discriminators(nn.Module):
             [ScaleDiscriminator(channels), *(PeriodDiscriminator(period, channels) for period in PERIODS)]
         )
 
-    def forward(self, waves: Tensor) -> Judged:
+    def forward(self, waves: Tensor) -> DiscriminatorOutput:
         """What each says of waves, float [N, T]."""
         answers = [discriminator(waves) for discriminator in self.each]
-        return Judged([verdicts for verdicts, _ in answers], [one for _, features in answers for one in features])
+        return DiscriminatorOutput(
+            [verdicts for verdicts, _ in answers], [one for _, features in answers for one in features]
+        )
 
 
-def discrimination_loss(recorded: Judged, synthesised: Judged) -> Tensor:
+def discrimination_loss(recorded: DiscriminatorOutput, synthesised: DiscriminatorOutput) -> Tensor:
     """Least squares: recorded waves should be judged 1 and synthesised ones 0; a scalar, summed over discriminators."""
     pairs = zip(recorded.verdicts, synthesised.verdicts, strict=True)
     return _total([(1 - real).square().mean() + fake.square().mean() for real, fake in pairs])
 
 
-def adversarial_loss(synthesised: Judged) -> Tensor:
+def adversarial_loss(synthesised: DiscriminatorOutput) -> Tensor:
     """Least squares: synthesised waves should be judged 1; a scalar, summed over discriminators."""
     return _total([(1 - fake).square().mean() for fake in synthesised.verdicts])
 
 
-def matching_loss(recorded: Judged, synthesised: Judged) -> Tensor:
+def matching_loss(recorded: DiscriminatorOutput, synthesised: DiscriminatorOutput) -> Tensor:
     """Distance of the features of recorded and synthesised waves; a scalar, summed over all layers."""
     pairs = zip(recorded.features, synthesised.features, strict=True)
     return _total([functional.l1_loss(fake, real) for real, fake in pairs])

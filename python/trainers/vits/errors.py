@@ -5,9 +5,9 @@ Every message names the file or the clip, the cause, and what to do.
 
 from typing import Final
 
-from trainers.media.errors import Extra, MediaError
+from trainers.media.errors import MediaError, OptionalExtra
 
-SPEECH: Final = Extra(
+SPEECH: Final = OptionalExtra(
     "tts",
     "speech needs",
     (

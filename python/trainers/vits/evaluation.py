@@ -4,11 +4,11 @@ import math
 from collections.abc import Callable
 from pathlib import Path
 
-from trainers.vits.corpus import Corpus, Part
-from trainers.vits.judge import Judge
-from trainers.vits.page import Evaluation, Heard, Unspoken
+from trainers.vits.corpus import Part, SpeechCorpus
+from trainers.vits.judge import SpeechRecogniser
+from trainers.vits.page import FailedClip, TranscribedClip, VoiceEvaluation
 from trainers.vits.recogniser import spelling
-from trainers.vits.scoring import ClipScore, Scores, score, wave_seed
+from trainers.vits.scoring import ClipScore, SpeechEvaluation, score, wave_seed
 from trainers.vits.voice import Voice
 
 SHOWN = 24
@@ -16,13 +16,21 @@ SHOWN = 24
 
 
 def scores_of(
-    voice: Voice, corpus: Corpus, part: Part, judge: Judge, *, tell: Callable[[int, int], None], seed: int = 0
-) -> Scores:
+    voice: Voice,
+    corpus: SpeechCorpus,
+    part: Part,
+    judge: SpeechRecogniser,
+    *,
+    tell: Callable[[int, int], None],
+    seed: int = 0,
+) -> SpeechEvaluation:
     """How a voice says the texts of one part of a corpus; see `trainers.vits.scoring.score`."""
     return score(voice, corpus, corpus.part(part), judge, seed=seed, tell=tell)
 
 
-def page_of(title: str, voice: Voice, corpus: Corpus, scores: Scores, judge: Judge, *, seed: int = 0) -> Evaluation:
+def page_of(
+    title: str, voice: Voice, corpus: SpeechCorpus, scores: SpeechEvaluation, judge: SpeechRecogniser, *, seed: int = 0
+) -> VoiceEvaluation:
     """What a page shows of scores; the first clips are spoken once more, with the same seeds, to be heard.
 
     Args:
@@ -34,7 +42,7 @@ def page_of(title: str, voice: Voice, corpus: Corpus, scores: Scores, judge: Jud
         seed: as the scores had it.
     """
     spoken = [one for one in scores.clips if not one.fault]
-    return Evaluation(
+    return VoiceEvaluation(
         title=title,
         voice=f"{title}: {sum(weight.numel() for weight in voice.model.parameters()):,} weights",
         corpus=f"{Path(corpus.folder).name}, {len(scores.clips)} clips, digest {corpus.digest[:12]}",
@@ -49,14 +57,14 @@ def page_of(title: str, voice: Voice, corpus: Corpus, scores: Scores, judge: Jud
         spoken=len(spoken),
         clips=tuple(_heard(one, voice, corpus, seed) for one in spoken[:SHOWN]),
         unspoken=tuple(
-            Unspoken(name=one.clip.name, text=one.clip.text, reason=one.fault) for one in scores.clips if one.fault
+            FailedClip(name=one.clip.name, text=one.clip.text, reason=one.fault) for one in scores.clips if one.fault
         ),
     )
 
 
-def _heard(one: ClipScore, voice: Voice, corpus: Corpus, seed: int) -> Heard:
+def _heard(one: ClipScore, voice: Voice, corpus: SpeechCorpus, seed: int) -> TranscribedClip:
     clip = one.clip
-    return Heard(
+    return TranscribedClip(
         name=clip.name,
         text=clip.text,
         spelling=spelling(clip.text),

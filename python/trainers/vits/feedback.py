@@ -10,20 +10,20 @@ from hashlib import sha256
 
 from torch.utils.data import ConcatDataset
 
-from trainers.vits.batches import Recorded
-from trainers.vits.corpus import Clip, Corpus, Part
-from trainers.vits.corrections import Kept, News, Rated
+from trainers.vits.batches import CorpusDataset
+from trainers.vits.corpus import Part, RecordedClip, SpeechCorpus
+from trainers.vits.corrections import NewCorrections, PreviousCorrections, WeightedCorpus
 from trainers.vits.errors import FeedbackError
 from trainers.vits.gate import FEWEST
 from trainers.vits.manifest import SHARES
 from trainers.vits.parts import words_of
-from trainers.vits.training import Lesson
+from trainers.vits.training import TrainingSetup
 from trainers.vits.voice import Voice
 
 UNRATED = 5
 """The rating of a base clip that nobody has rated."""
 
-Judged = tuple[Corpus, tuple[Clip, ...]]
+Judged = tuple[SpeechCorpus, tuple[RecordedClip, ...]]
 """Clips to judge by, and where they are from."""
 
 
@@ -50,7 +50,7 @@ def _scaled(name: str, weights: Sequence[float], total: float) -> list[float]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Material:
+class CorrectionMaterial:
     """All that a correction of a voice is made of.
 
     Attributes:
@@ -61,13 +61,13 @@ class Material:
         share: how likely a correction is in a draw.
     """
 
-    base: Corpus
-    rated: Rated
-    kept: Kept
-    news: News
+    base: SpeechCorpus
+    rated: WeightedCorpus
+    kept: PreviousCorrections
+    news: NewCorrections
     share: float
 
-    def lesson(self, tokens: Callable[[str], Sequence[int]]) -> Lesson:
+    def lesson(self, tokens: Callable[[str], Sequence[int]]) -> TrainingSetup:
         """The clips to learn from, with how likely each is, and those to look at.
 
         Args:
@@ -77,14 +77,14 @@ class Material:
             FeedbackError: ratings leave nothing of the base or of the corrections.
         """
         learnt = [clip for corpus in self._corpora for clip in corpus.part("train")]
-        return Lesson(
-            clips=ConcatDataset([Recorded(corpus, corpus.part("train"), tokens) for corpus in self._corpora]),
+        return TrainingSetup(
+            clips=ConcatDataset([CorpusDataset(corpus, corpus.part("train"), tokens) for corpus in self._corpora]),
             frames=[clip.frames for clip in learnt],
             weights=self.draws(),
             selection=ConcatDataset(
                 [
-                    Recorded(self.base, self.base_part("selection"), tokens),
-                    Recorded(self.rated.corpus, self.rated.corpus.part("selection"), tokens),
+                    CorpusDataset(self.base, self.base_part("selection"), tokens),
+                    CorpusDataset(self.rated.corpus, self.rated.corpus.part("selection"), tokens),
                 ]
             ),
         )
@@ -106,7 +106,7 @@ class Material:
                     "of them are needed to see that the voice forgets nothing; rate 1 only recordings that are wrong"
                 )
 
-    def base_part(self, part: Part) -> tuple[Clip, ...]:
+    def base_part(self, part: Part) -> tuple[RecordedClip, ...]:
         """Clips of the base corpus that are rated above 1 or not at all: a recording that is wrong is no measure."""
         ratings = self._ratings
         return tuple(clip for clip in self.base.part(part) if SHARES[ratings.get(clip.digest, UNRATED)] > 0)
@@ -158,11 +158,11 @@ class Material:
         return {**self.kept.base, **self.news.base}
 
     @property
-    def _corpora(self) -> tuple[Corpus, ...]:
+    def _corpora(self) -> tuple[SpeechCorpus, ...]:
         return (self.base, *(rated.corpus for rated in self.kept.corrections), self.rated.corpus)
 
 
-def settle(voice: Voice, base: Sequence[Clip], corrections: Sequence[Clip], allowed: float) -> float:
+def settle(voice: Voice, base: Sequence[RecordedClip], corrections: Sequence[RecordedClip], allowed: float) -> float:
     """Find the speaking rate for base and corrections together; for the base alone where its lengths would suffer.
 
     Args:
@@ -180,14 +180,14 @@ def settle(voice: Voice, base: Sequence[Clip], corrections: Sequence[Clip], allo
     return rate
 
 
-def length_error(voice: Voice, clips: Sequence[Clip]) -> float:
+def length_error(voice: Voice, clips: Sequence[RecordedClip]) -> float:
     """How much a voice errs in the lengths of clips; see `Voice.length_error`."""
     return voice.length_error(_lengths(clips))
 
 
-def _lengths(clips: Sequence[Clip]) -> list[tuple[str, int]]:
+def _lengths(clips: Sequence[RecordedClip]) -> list[tuple[str, int]]:
     return [(clip.text, clip.frames) for clip in clips]
 
 
-def _without(clips: Sequence[Clip], words: frozenset[str] | set[str]) -> tuple[Clip, ...]:
+def _without(clips: Sequence[RecordedClip], words: frozenset[str] | set[str]) -> tuple[RecordedClip, ...]:
     return tuple(clip for clip in clips if words_of(clip.text) not in words)

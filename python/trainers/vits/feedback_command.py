@@ -11,7 +11,7 @@ import torch
 import typer
 
 from predictor.cli.flags import with_flags
-from predictor.flags import Flag, Only
+from predictor.flags import Flag, FlagSubset
 from predictor.parent import stop_with_parent
 from trainers.loop import launched_size, seed_everything
 from trainers.media.console import counter, failing, say, write
@@ -19,12 +19,12 @@ from trainers.media.course import run_folder
 from trainers.options import RunOptions, consumer
 from trainers.vits.command import VoiceArgument
 from trainers.vits.errors import SPEECH, FeedbackError
-from trainers.vits.recipe import Build, FeedbackRecipe
+from trainers.vits.recipe import FeedbackRecipe, VoiceSizes
 
 if TYPE_CHECKING:
-    from trainers.vits.correcting import Corrected
-    from trainers.vits.feedback import Material
-    from trainers.vits.versions import Versions
+    from trainers.vits.correcting import CorrectionResult
+    from trainers.vits.feedback import CorrectionMaterial
+    from trainers.vits.versions import VoiceVersions
 
 SHOWN: Final = 5
 """Clips of the base corpus that a refusal names."""
@@ -44,29 +44,29 @@ def feedback(
     corpus: Annotated[Path, Flag("Folder that `prepare` made, on which the voice was trained.")],
     resample: Annotated[bool, Flag("Convert recordings of another rate.")] = False,
     skip_bad: Annotated[bool, Flag("Leave out corrections that cannot be used, and list them.")] = False,
-    build: Annotated[Build, Only("size")],
+    build: Annotated[VoiceSizes, FlagSubset("size")],
     recipe: FeedbackRecipe,
     run: RunOptions,
 ) -> None:
     """Correct a voice by recordings of how it should sound, and keep it if held-out ones show that it is better."""
     with failing(SPEECH):
-        from trainers.vits.correcting import Correcting
+        from trainers.vits.correcting import VoiceCorrection
         from trainers.vits.course import checkpoints_of, clear_finished
         from trainers.vits.judge import judge_of
-        from trainers.vits.versions import Versions
+        from trainers.vits.versions import VoiceVersions
 
         _check_correctable(voice)
         torch.set_num_threads(run.threads)
         if run.parent_watch:
             stop_with_parent()
-        versions = Versions(voice)
+        versions = VoiceVersions(voice)
         material = _material(versions, manifest, corpus, recipe.share, resample=resample, skip_bad=skip_bad)
         if material is None:
             clear_finished(versions)
             _tell_nothing_new(manifest, versions, run)
             return
         _tell_material(material)
-        correcting = Correcting(versions, material, recipe, build)
+        correcting = VoiceCorrection(versions, material, recipe, build)
         checkpoints = checkpoints_of(versions.following, run, correcting.settings)
         judge = judge_of(material.base)
         seed_everything(recipe.seed)
@@ -96,17 +96,17 @@ def _check_correctable(voice: Path) -> None:
 
 
 def _material(
-    versions: "Versions", manifest: Path, corpus: Path, share: float, *, resample: bool, skip_bad: bool
-) -> "Material | None":
+    versions: "VoiceVersions", manifest: Path, corpus: Path, share: float, *, resample: bool, skip_bad: bool
+) -> "CorrectionMaterial | None":
     """What there is to learn; None if nothing is new."""
-    from trainers.vits.corpus import Corpus
+    from trainers.vits.corpus import SpeechCorpus
     from trainers.vits.corrections import kept_of, news_of, prepared
     from trainers.vits.course import CORRECTIONS, check_fits
-    from trainers.vits.feedback import Material
+    from trainers.vits.feedback import CorrectionMaterial
     from trainers.vits.manifest import read_manifest
     from trainers.vits.voice import Voice
 
-    base, told = Corpus.open(corpus), read_manifest(manifest, complete=not skip_bad)
+    base, told = SpeechCorpus.open(corpus), read_manifest(manifest, complete=not skip_bad)
     check_fits(Voice.load(versions.current), base, versions.current)
     kept = kept_of(versions)
     news = news_of(told, base, versions.index.consumed, kept)
@@ -114,12 +114,12 @@ def _material(
         return None
     folder = run_folder(versions.following) / CORRECTIONS
     rated = prepared(news, base, folder, resample=resample, skip_bad=skip_bad)
-    material = Material(base=base, rated=rated, kept=kept, news=news, share=share)
+    material = CorrectionMaterial(base=base, rated=rated, kept=kept, news=news, share=share)
     material.check()
     return material
 
 
-def _tell_nothing_new(manifest: Path, versions: "Versions", run: RunOptions) -> None:
+def _tell_nothing_new(manifest: Path, versions: "VoiceVersions", run: RunOptions) -> None:
     """That versions of the voice have learnt from everything; the current one need not be among them."""
     voice, index = versions.folder, versions.index
     if run.as_json:
@@ -131,7 +131,7 @@ def _tell_nothing_new(manifest: Path, versions: "Versions", run: RunOptions) -> 
     )
 
 
-def _tell_material(material: "Material") -> None:
+def _tell_material(material: "CorrectionMaterial") -> None:
     """What is learnt from and what is not, for a person."""
     from trainers.vits.notices import notices_of_corrections
 
@@ -145,7 +145,7 @@ def _tell_material(material: "Material") -> None:
     )
 
 
-def _tell_corrected(done: "Corrected", voice: Path, run: RunOptions) -> None:
+def _tell_corrected(done: "CorrectionResult", voice: Path, run: RunOptions) -> None:
     """The figures and the verdict.
 
     Raises:

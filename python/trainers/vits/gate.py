@@ -16,7 +16,7 @@ from typing import Final
 import numpy as np
 from scipy.special import ndtr, stdtrit
 
-from trainers.vits.scoring import Scores
+from trainers.vits.scoring import SpeechEvaluation
 
 LEVEL: Final = 0.95
 """Of the interval. If nothing changed, a difference is as likely below 0 as above, and the whole interval lies below 0
@@ -49,7 +49,7 @@ SATURATED: Final = 0.8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Spoken:
+class SpeechScores:
     """How a voice said some texts.
 
     Attributes:
@@ -65,7 +65,7 @@ class Spoken:
     length_error: float | None
 
     @classmethod
-    def of(cls, scores: Scores) -> "Spoken":
+    def of(cls, scores: SpeechEvaluation) -> "SpeechScores":
         """The figures of scores."""
         return cls(
             names=tuple(one.clip.name for one in scores.clips),
@@ -76,7 +76,7 @@ class Spoken:
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class VoiceComparison:
     """The same clips by two voices.
 
     Attributes:
@@ -84,8 +84,8 @@ class Comparison:
         after: by the one that would take its place; the same clips in the same order.
     """
 
-    before: Spoken
-    after: Spoken
+    before: SpeechScores
+    after: SpeechScores
 
     @property
     def pairs(self) -> tuple[tuple[float, float], ...]:
@@ -116,7 +116,7 @@ class Comparison:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Line:
+class ComparedFigure:
     """One figure, and what it says of the new voice.
 
     Attributes:
@@ -163,7 +163,7 @@ class Line:
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
+class VoiceDecision:
     """What became of a voice.
 
     Attributes:
@@ -171,7 +171,7 @@ class Decision:
         farther: held-out clips of the base corpus that are farther from their recordings than before, the worst first.
     """
 
-    lines: tuple[Line, ...]
+    lines: tuple[ComparedFigure, ...]
     farther: tuple[str, ...] = ()
 
     @property
@@ -191,8 +191,12 @@ class Decision:
 
 
 def decide(
-    corrections: Comparison, base: Comparison, *, judge_error_rate: float, earlier: Comparison | None = None
-) -> Decision:
+    corrections: VoiceComparison,
+    base: VoiceComparison,
+    *,
+    judge_error_rate: float,
+    earlier: VoiceComparison | None = None,
+) -> VoiceDecision:
     """Judge a new voice beside the one before.
 
     Args:
@@ -211,7 +215,7 @@ def decide(
         lines.append(_no_farther("earlier corrections, distance", earlier))
     sets = [("corrections", corrections), ("base", base), ("earlier corrections", earlier)]
     lines += (line for name, clips in sets if clips is not None for line in _silenced(name, clips))
-    return Decision(tuple(lines), base.farther)
+    return VoiceDecision(tuple(lines), base.farther)
 
 
 def interval_of_change(pairs: Sequence[tuple[float, float]]) -> tuple[float, float]:
@@ -234,26 +238,26 @@ def interval_of_change(pairs: Sequence[tuple[float, float]]) -> tuple[float, flo
     return float(low), float(high)
 
 
-def _nearer(what: str, clips: Comparison) -> Line:
+def _nearer(what: str, clips: VoiceComparison) -> ComparedFigure:
     """Whether corrections have been learnt."""
     pairs = clips.pairs
     before, after = _means(pairs)
     if len(pairs) < FEWEST:
         rule = f"{len(pairs)} clips are said by both voices, and {FEWEST} are needed to tell"
-        return Line(what=what, before=before, after=after, rule=rule, holds=False)
+        return ComparedFigure(what=what, before=before, after=after, rule=rule, holds=False)
     interval = interval_of_change(pairs)
     rule = f"the {LEVEL:.0%} interval must lie below 0"
-    return Line(what=what, before=before, after=after, rule=rule, holds=interval[1] < 0, interval=interval)
+    return ComparedFigure(what=what, before=before, after=after, rule=rule, holds=interval[1] < 0, interval=interval)
 
 
-def _no_farther(what: str, clips: Comparison) -> Line:
+def _no_farther(what: str, clips: VoiceComparison) -> ComparedFigure:
     before, after = _means(clips.pairs)
     if before is None or after is None:
-        return Line(what=what, before=before, after=after, rule="no clip is said by both voices", holds=False)
-    return Line(what=what, before=before, after=after, rule=_at_most(), holds=after <= before * (1 + WORSE))
+        return ComparedFigure(what=what, before=before, after=after, rule="no clip is said by both voices", holds=False)
+    return ComparedFigure(what=what, before=before, after=after, rule=_at_most(), holds=after <= before * (1 + WORSE))
 
 
-def _heard_as_well(what: str, clips: Comparison, judge_error_rate: float) -> Line:
+def _heard_as_well(what: str, clips: VoiceComparison, judge_error_rate: float) -> ComparedFigure:
     before, after = clips.before.error_rate, clips.after.error_rate
     rule = f"{_at_most()}, or {MISHEARD:g} more"
     holds: bool | None = after <= before + max(before * WORSE, MISHEARD)
@@ -261,20 +265,20 @@ def _heard_as_well(what: str, clips: Comparison, judge_error_rate: float) -> Lin
         rule, holds = f"the judge itself hears {judge_error_rate:.0%} of recordings wrongly, above {RELIABLE:.0%}", None
     elif before >= SATURATED:
         rule, holds = f"it was {SATURATED:.0%} or more before, of which luck alone decides", None
-    return Line(what=what, before=before, after=after, rule=rule, holds=holds)
+    return ComparedFigure(what=what, before=before, after=after, rule=rule, holds=holds)
 
 
-def _as_long(what: str, clips: Comparison) -> Line:
+def _as_long(what: str, clips: VoiceComparison) -> ComparedFigure:
     before, after = clips.before.length_error, clips.after.length_error
     holds = before is not None and after is not None and after <= before + LONGER
-    return Line(what=what, before=before, after=after, rule=f"at most {LONGER} more", holds=holds)
+    return ComparedFigure(what=what, before=before, after=after, rule=f"at most {LONGER} more", holds=holds)
 
 
-def _silenced(name: str, clips: Comparison) -> Iterator[Line]:
+def _silenced(name: str, clips: VoiceComparison) -> Iterator[ComparedFigure]:
     """A line for texts that cannot be said any more, if there are any."""
     before, after = (sum(one is None for one in told.distances) for told in (clips.before, clips.after))
     if clips.silenced or before or after:
-        yield Line(
+        yield ComparedFigure(
             what=f"{name}, texts not said",
             before=before,
             after=after,

@@ -22,25 +22,25 @@ from safetensors.torch import load, save
 from torch import Tensor
 
 from trainers.media.folders import appearing, check_free, own_draft, writing
-from trainers.progress import Chain, Consumer
-from trainers.vits.corpus import Clip, Corpus
+from trainers.progress import ConsumerChain, ReportConsumer
+from trainers.vits.corpus import RecordedClip, SpeechCorpus
 from trainers.vits.errors import JudgeError
 from trainers.vits.measures import edit_distance
-from trainers.vits.recogniser import STEPS, Lessons, Recogniser, fit, real_mel, spelling
-from trainers.vits.spectrum import Framing
+from trainers.vits.recogniser import STEPS, LetterNetwork, TrainingBatches, fit, real_mel, spelling
+from trainers.vits.spectrum import FrameSettings
 
 FOLDER: Final = "judge"
 """Where a prepared corpus keeps its judge."""
 FACTS: Final = "judge.json"
 WEIGHTS: Final = "judge.safetensors"
 VERSION: Final = 1
-SILENT: Final = Chain()
+SILENT: Final = ConsumerChain()
 """Progress that nobody sees."""
 
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Judge:
+class SpeechRecogniser:
     """A recogniser, and how well it hears real speech that it was not trained on.
 
     Attributes:
@@ -51,9 +51,9 @@ class Judge:
         error_rate: of characters, on that corpus' held-out recordings; 0 or more.
     """
 
-    network: Recogniser
+    network: LetterNetwork
     characters: str
-    framing: Framing
+    framing: FrameSettings
     corpus: str
     error_rate: float
 
@@ -115,7 +115,7 @@ class Judge:
                 return cls(
                     network=_network(folder, characters, weights),
                     characters=characters,
-                    framing=Framing(rate, hop, fft),
+                    framing=FrameSettings(rate, hop, fft),
                     corpus=corpus,
                     error_rate=rate_of_errors,
                 )
@@ -124,8 +124,8 @@ class Judge:
 
 
 def train_judge(
-    corpus: Corpus, *, steps: int = STEPS, seed: int = 0, threads: int = 1, consume: Consumer = SILENT
-) -> Judge:
+    corpus: SpeechCorpus, *, steps: int = STEPS, seed: int = 0, threads: int = 1, consume: ReportConsumer = SILENT
+) -> SpeechRecogniser:
     """Train a recogniser on a corpus' training recordings, on the CPU: the same weights for the same seed and threads.
 
     There is nothing else that it could learn from: no synthesised speech can be given.
@@ -146,9 +146,9 @@ def train_judge(
         raise JudgeError(f"{corpus.folder} has no text with a letter to train a judge on; prepare clips with texts")
     with _threads(threads), torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        network = Recogniser(len(characters))
-        fit(network, Lessons(corpus, characters, seed), steps, consume)
-        judge = Judge(
+        network = LetterNetwork(len(characters))
+        fit(network, TrainingBatches(corpus, characters, seed), steps, consume)
+        judge = SpeechRecogniser(
             network=network.eval(),
             characters=characters,
             framing=corpus.framing,
@@ -158,7 +158,7 @@ def train_judge(
         return replace(judge, error_rate=error_rate(judge, corpus, corpus.part("held_out")))
 
 
-def error_rate(judge: Judge, corpus: Corpus, clips: Iterable[Clip]) -> float:
+def error_rate(judge: SpeechRecogniser, corpus: SpeechCorpus, clips: Iterable[RecordedClip]) -> float:
     """Characters that it hears wrongly in real recordings, as a share of those that were said; 0 or more."""
     errors = letters = 0
     for clip in clips:
@@ -168,7 +168,7 @@ def error_rate(judge: Judge, corpus: Corpus, clips: Iterable[Clip]) -> float:
     return errors / max(1, letters)
 
 
-def judge_of(corpus: Corpus, folder: Path | None = None, *, consume: Consumer = SILENT) -> Judge:
+def judge_of(corpus: SpeechCorpus, folder: Path | None = None, *, consume: ReportConsumer = SILENT) -> SpeechRecogniser:
     """The judge of a corpus: the one that is kept, or else one that is trained now and kept.
 
     Args:
@@ -188,7 +188,7 @@ def judge_of(corpus: Corpus, folder: Path | None = None, *, consume: Consumer = 
         if not place.exists():  # else another process was faster, with the same
             judge.save(place)
         return judge
-    judge = Judge.load(place)
+    judge = SpeechRecogniser.load(place)
     if judge.corpus != corpus.digest:
         raise JudgeError(
             f"{place} holds the judge of another corpus than {corpus.folder}; remove {place}, and one is trained anew"
@@ -220,10 +220,10 @@ def _read(folder: Path, name: str) -> bytes:
         raise _damaged(folder, f"{name} cannot be read ({error.strerror})") from error
 
 
-def _network(folder: Path, characters: str, weights: bytes) -> Recogniser:
+def _network(folder: Path, characters: str, weights: bytes) -> LetterNetwork:
     """A recogniser of so many characters with these weights."""
     with torch.random.fork_rng(devices=[]):  # its first weights are drawn, and then replaced
-        network = Recogniser(len(characters))
+        network = LetterNetwork(len(characters))
     try:
         network.load_state_dict(load(weights))
     except (SafetensorError, RuntimeError) as error:

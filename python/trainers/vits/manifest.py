@@ -26,7 +26,7 @@ SHOWN: Final = 20
 
 
 @dataclass(frozen=True, slots=True)
-class Correction:
+class ClipCorrection:
     """A recording of how a text should sound.
 
     Attributes:
@@ -57,7 +57,7 @@ class Correction:
 
 
 @dataclass(frozen=True, slots=True)
-class Rating:
+class ClipRating:
     """What a clip of the base corpus is worth.
 
     Attributes:
@@ -76,7 +76,7 @@ class Rating:
 
 
 @dataclass(frozen=True, slots=True)
-class Manifest:
+class FeedbackManifest:
     """Everything that a manifest says.
 
     Attributes:
@@ -84,11 +84,11 @@ class Manifest:
         ratings: in its order; the last of a clip counts.
     """
 
-    corrections: tuple[Correction, ...]
-    ratings: tuple[Rating, ...]
+    corrections: tuple[ClipCorrection, ...]
+    ratings: tuple[ClipRating, ...]
 
 
-def read_manifest(path: Path, *, complete: bool = True) -> Manifest:
+def read_manifest(path: Path, *, complete: bool = True) -> FeedbackManifest:
     """Read a manifest; the paths in it are relative to its folder.
 
     Args:
@@ -104,7 +104,7 @@ def read_manifest(path: Path, *, complete: bool = True) -> Manifest:
         raise FeedbackError(f"there is no manifest {path}") from error
     except UnicodeDecodeError as error:
         raise FeedbackError(f"{path} is not UTF-8 ({error.reason} at byte {error.start}); save it as UTF-8") from error
-    items, faults = list[Correction | Rating](), list[str]()
+    items, faults = list[ClipCorrection | ClipRating](), list[str]()
     for number, line in enumerate(lines, start=1):
         if not line.strip():
             continue
@@ -118,9 +118,9 @@ def read_manifest(path: Path, *, complete: bool = True) -> Manifest:
         raise FeedbackError(f"{path} cannot be used. {'; '.join(faults[:SHOWN])}{more}")
     if not items:
         raise FeedbackError(f'{path} has no line; a correction is {{"audio": …, "text": …, "rating": 1 to 5}}')
-    return Manifest(
-        tuple(item for item in items if isinstance(item, Correction)),
-        tuple(item for item in items if isinstance(item, Rating)),
+    return FeedbackManifest(
+        tuple(item for item in items if isinstance(item, ClipCorrection)),
+        tuple(item for item in items if isinstance(item, ClipRating)),
     )
 
 
@@ -140,7 +140,7 @@ def _object(line: str) -> Mapping[str, Any]:
     return {str(key): value for key, value in told.items()}
 
 
-def _item(line: int, told: Mapping[str, Any], folder: Path, *, complete: bool) -> Correction | Rating:
+def _item(line: int, told: Mapping[str, Any], folder: Path, *, complete: bool) -> ClipCorrection | ClipRating:
     strangers = sorted(set(told) - {"audio", "text", "rating", "source", "clip"})
     if strangers:
         raise ValueError(
@@ -152,11 +152,11 @@ def _item(line: int, told: Mapping[str, Any], folder: Path, *, complete: bool) -
     if ("audio" in told) == ("clip" in told):
         raise ValueError("an item has either audio, which is a correction, or clip, which rates a recording")
     if "clip" in told:
-        return Rating(line, _text(told, "clip"), rating)
+        return ClipRating(line, _text(told, "clip"), rating)
     audio = folder / _text(told, "audio")
     if not _is_file(audio) and complete:
         raise ValueError(f"there is no file {shortened(str(audio), 400)}")
-    return Correction(line, audio, _text(told, "text"), rating)
+    return ClipCorrection(line, audio, _text(told, "text"), rating)
 
 
 def _is_file(path: Path) -> bool:
@@ -178,11 +178,11 @@ def _text(told: Mapping[str, Any], key: str) -> str:
     return value
 
 
-def _doubled(items: list[Correction | Rating]) -> Iterator[str]:
+def _doubled(items: list[ClipCorrection | ClipRating]) -> Iterator[str]:
     """Faults of clips that are rated twice with different ratings."""
-    rated: dict[str, Rating] = {}
+    rated: dict[str, ClipRating] = {}
     for item in items:
-        if isinstance(item, Rating):
+        if isinstance(item, ClipRating):
             before = rated.setdefault(item.clip, item)
             if before.rating != item.rating:
                 yield f"line {item.line}: {item.clip} is rated {item.rating}, and {before.rating} on line {before.line}"

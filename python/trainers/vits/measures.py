@@ -49,14 +49,14 @@ def best_path_mean(costs: Costs) -> float:
     costs = costs if costs.shape[0] <= costs.shape[1] else costs.T
     diagonals = _antidiagonals(costs)
     rows = len(costs)
-    older, last = _Sums.nowhere(rows), _Sums.first(rows, costs[0, 0])
+    older, last = _PathSums.nowhere(rows), _PathSums.first(rows, costs[0, 0])
     for diagonal in diagonals[1:]:
         older, last = last, last.next(older, diagonal)
     return float(last.sums[rows] / last.steps[rows])
 
 
 @dataclass(frozen=True, slots=True)
-class _Sums:
+class _PathSums:
     """The cheapest paths to the cells of an antidiagonal, by row: sums and steps [n + 1], the first before all rows."""
 
     sums: Costs

@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from trainers.media.page import data_uri, png_uri
-from trainers.vits.spectrum import SILENCE, Framing, log_mel_of
+from trainers.vits.spectrum import SILENCE, FrameSettings, log_mel_of
 
 LOUDEST: Final = 1.5
 """The log mel that is drawn brightest; the loudest of a voice at full scale."""
@@ -41,7 +41,7 @@ def sound(wave: Tensor, rate: int) -> str:
     return data_uri("audio/flac", file.getvalue())
 
 
-def picture(wave: Tensor, framing: Framing, frames: int) -> str:
+def picture(wave: Tensor, framing: FrameSettings, frames: int) -> str:
     """A wave's log mel: time to the right, low frequencies at the bottom, the same colours for the same loudness.
 
     Args:
@@ -57,7 +57,7 @@ def picture(wave: Tensor, framing: Framing, frames: int) -> str:
     return png_uri(image, transparent=NOTHING)
 
 
-def frames_of(wave: Tensor, framing: Framing) -> int:
+def frames_of(wave: Tensor, framing: FrameSettings) -> int:
     """The width of its picture: 1 or more."""
     return max(len(wave), _shortest(framing)) // framing.hop
 
@@ -68,7 +68,7 @@ def marks(seconds: float) -> tuple[float, ...]:
     return tuple(round(step * place, 1) for place in range(int(seconds / step + 1e-9) + 1))
 
 
-def _levels(wave: Tensor, framing: Framing) -> NDArray[np.uint8]:
+def _levels(wave: Tensor, framing: FrameSettings) -> NDArray[np.uint8]:
     """Entries of the palette, 1 to 255: [bands, frames], low frequencies first."""
     padded = functional.pad(wave, (0, max(0, _shortest(framing) - len(wave))))
     mel = log_mel_of(padded[None], framing)[0]
@@ -76,7 +76,7 @@ def _levels(wave: Tensor, framing: Framing) -> NDArray[np.uint8]:
     return (1 + 254 * loudness).round().to(torch.uint8).numpy()
 
 
-def _shortest(framing: Framing) -> int:
+def _shortest(framing: FrameSettings) -> int:
     """Samples that a spectrogram needs for its edges and a frame."""
     return max(framing.hop, (framing.fft - framing.hop) // 2 + 1)
 

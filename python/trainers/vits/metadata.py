@@ -13,7 +13,17 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from trainers.media.metadata import FILE, Refused, Row, has_control, leaves, lines_of, normal_text, rows_of, sorted_out
+from trainers.media.metadata import (
+    FILE,
+    MetadataRow,
+    RejectedFile,
+    has_control,
+    leaves,
+    lines_of,
+    normal_text,
+    rows_of,
+    sorted_out,
+)
 from trainers.vits.errors import CorpusError
 from trainers.vits.vocabulary import shortened
 
@@ -33,7 +43,7 @@ _REPEATS: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class TranscriptLine:
     """What a line says.
 
     Attributes:
@@ -48,7 +58,7 @@ class Line:
 
 
 @dataclass(frozen=True, slots=True)
-class _Columns:
+class _TextColumns:
     """What the columns are; `instead` is taken where the text's own is empty."""
 
     count: int
@@ -57,7 +67,7 @@ class _Columns:
     speaker: int | None
 
 
-def read_metadata(source: Path) -> tuple[tuple[Line, ...], tuple[Refused, ...]]:
+def read_metadata(source: Path) -> tuple[tuple[TranscriptLine, ...], tuple[RejectedFile, ...]]:
     """The lines of `source/metadata.csv`, and those that say nothing usable.
 
     Raises:
@@ -66,7 +76,7 @@ def read_metadata(source: Path) -> tuple[tuple[Line, ...], tuple[Refused, ...]]:
     path = source / FILE
     content = _content(source)
     _check_encoding(path, content)
-    rows: Sequence[Row] = rows_of(path, content, CorpusError)
+    rows: Sequence[MetadataRow] = rows_of(path, content, CorpusError)
     if not rows:
         raise CorpusError(f"{path} is empty; write a line per clip: id|text")
     heading, rows = _without_heading(rows)
@@ -75,7 +85,10 @@ def read_metadata(source: Path) -> tuple[tuple[Line, ...], tuple[Refused, ...]]:
     columns = _columns(path, heading, rows)
     _refuse_speakers(path, columns, rows)
     return sorted_out(
-        rows, _name, partial(_problem, columns), lambda row: Line(_name(row), _text_of(columns, row), row.number)
+        rows,
+        _name,
+        partial(_problem, columns),
+        lambda row: TranscriptLine(_name(row), _text_of(columns, row), row.number),
     )
 
 
@@ -117,7 +130,7 @@ def _check_encoding(path: Path, content: bytes) -> None:
         raise CorpusError(f"{path} is in UTF-16; convert it: iconv -f UTF-16 -t UTF-8 {FILE} > new.csv")
 
 
-def _without_heading(rows: Sequence[Row]) -> tuple[tuple[str, ...], Sequence[Row]]:
+def _without_heading(rows: Sequence[MetadataRow]) -> tuple[tuple[str, ...], Sequence[MetadataRow]]:
     """The names of the columns where the first line gives them, and the other lines."""
     names = tuple(cell.lower() for cell in rows[0].cells)
     if len(names) > 1 and HEADINGS.issuperset(names) and "text" in names:
@@ -125,20 +138,20 @@ def _without_heading(rows: Sequence[Row]) -> tuple[tuple[str, ...], Sequence[Row
     return (), rows
 
 
-def _columns(path: Path, heading: Sequence[str], rows: Sequence[Row]) -> _Columns:
+def _columns(path: Path, heading: Sequence[str], rows: Sequence[MetadataRow]) -> _TextColumns:
     """What the columns are, by the heading or by what stands in most lines."""
     count = len(heading) or Counter(len(row.cells) for row in rows).most_common(1)[0][0]
     if count not in (_PLAIN, _PLAIN + 1):
         raise CorpusError(f"{path} has {count} columns between |; write a line per clip: id|text")
     if count == _PLAIN:
-        return _Columns(count, text=1, instead=1, speaker=None)
+        return _TextColumns(count, text=1, instead=1, speaker=None)
     speaker = _speaker_column(heading, [row for row in rows if len(row.cells) == count])
     if speaker is None:
-        return _Columns(count, text=2, instead=1, speaker=None)
-    return _Columns(count, text=3 - speaker, instead=3 - speaker, speaker=speaker)
+        return _TextColumns(count, text=2, instead=1, speaker=None)
+    return _TextColumns(count, text=3 - speaker, instead=3 - speaker, speaker=speaker)
 
 
-def _speaker_column(heading: Sequence[str], rows: Sequence[Row]) -> int | None:
+def _speaker_column(heading: Sequence[str], rows: Sequence[MetadataRow]) -> int | None:
     """Which of three columns names speakers."""
     if heading:
         return next((column for column in (1, 2) if heading[column] in SPEAKERS), None)
@@ -151,7 +164,7 @@ def _are_labels(cells: Sequence[str]) -> bool:
     return single and len(set(cells)) * _REPEATS <= len(cells)
 
 
-def _refuse_speakers(path: Path, columns: _Columns, rows: Sequence[Row]) -> None:
+def _refuse_speakers(path: Path, columns: _TextColumns, rows: Sequence[MetadataRow]) -> None:
     """One voice has one speaker, be they named in a column or by folders."""
     whole = [row for row in rows if len(row.cells) == columns.count]
     if columns.speaker is not None:
@@ -167,11 +180,11 @@ def _refuse_speakers(path: Path, columns: _Columns, rows: Sequence[Row]) -> None
         )
 
 
-def _name(row: Row) -> str:
+def _name(row: MetadataRow) -> str:
     return unicodedata.normalize("NFC", row.cells[0])
 
 
-def _problem(columns: _Columns, row: Row, numbers: Sequence[int]) -> str:
+def _problem(columns: _TextColumns, row: MetadataRow, numbers: Sequence[int]) -> str:
     """What is wrong with a line; empty where nothing is."""
     if len(numbers) > 1 and _name(row):
         return f"the id stands on lines {lines_of(numbers)} of {FILE}; keep one"
@@ -191,7 +204,7 @@ def _problem_of_id(name: str) -> str:
     return ""
 
 
-def _text_of(columns: _Columns, row: Row) -> str:
+def _text_of(columns: _TextColumns, row: MetadataRow) -> str:
     return normal_text(row.cells[columns.text]) or normal_text(row.cells[columns.instead])
 
 

@@ -3,18 +3,18 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
-from trainers.vits.corpus import Corpus
+from trainers.vits.corpus import SpeechCorpus
 
 SHOWN: Final = 20
 """How many clips, characters or files one notice lists."""
 
 
-def notices(corpus: Corpus) -> tuple[str, ...]:
+def notices(corpus: SpeechCorpus) -> tuple[str, ...]:
     """Clips that were left out, characters that are not spoken or not learnt, recordings without a line; or nothing."""
     return tuple(_notices(corpus))
 
 
-def notices_of_corrections(corpus: Corpus, idle: Sequence[str]) -> tuple[str, ...]:
+def notices_of_corrections(corpus: SpeechCorpus, idle: Sequence[str]) -> tuple[str, ...]:
     """Corrections that were left out, characters that are not spoken, ratings that change nothing; or nothing.
 
     Args:
@@ -24,13 +24,13 @@ def notices_of_corrections(corpus: Corpus, idle: Sequence[str]) -> tuple[str, ..
     return tuple(_notices_of_corrections(corpus, idle))
 
 
-def _notices_of_corrections(corpus: Corpus, idle: Sequence[str]) -> Iterator[str]:
+def _notices_of_corrections(corpus: SpeechCorpus, idle: Sequence[str]) -> Iterator[str]:
     yield from _doubts(corpus)
     if idle:
         yield f"{len(idle)} clips that choose or judge are rated above 1, which changes nothing: {_listed(idle)}"
 
 
-def _notices(corpus: Corpus) -> Iterator[str]:
+def _notices(corpus: SpeechCorpus) -> Iterator[str]:
     yield from _doubts(corpus)
     if corpus.untaught:
         yield f"no clip of the train part has, and nothing teaches: {_counted(corpus.untaught)}"
@@ -38,7 +38,7 @@ def _notices(corpus: Corpus) -> Iterator[str]:
         yield f"{len(corpus.unlisted)} recordings have no line in metadata.csv: {_listed(corpus.unlisted)}"
 
 
-def _doubts(corpus: Corpus) -> Iterator[str]:
+def _doubts(corpus: SpeechCorpus) -> Iterator[str]:
     """What is as true of corrections as of any corpus."""
     if corpus.refused:
         total = len(corpus.refused) + len(corpus.clips)

@@ -17,12 +17,12 @@ from transformers import VitsModel
 
 from trainers.loop import Loss, Term, full_precision
 from trainers.vits.alignment import monotonic_path
-from trainers.vits.batches import Utterances
+from trainers.vits.batches import UtteranceBatch
 from trainers.vits.discriminators import Discriminators, adversarial_loss, discrimination_loss, matching_loss
-from trainers.vits.spectrum import Framing, log_mel_of
+from trainers.vits.spectrum import FrameSettings, log_mel_of
 
 
-class Made(NamedTuple):
+class GeneratorOutput(NamedTuple):
     """What the generator makes of a batch, for its own loss and the discriminators'.
 
     Attributes:
@@ -37,7 +37,7 @@ class Made(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TermWeights:
+class LossWeights:
     """What each term's mean is multiplied by."""
 
     mel: float = 45.0
@@ -48,7 +48,7 @@ class TermWeights:
 
 
 @final
-class Generator:
+class VoiceGenerator:
     """The forward of training, by the parts of a `VitsModel`.
 
     Args:
@@ -62,7 +62,7 @@ class Generator:
         self._frames = frames
         self._noise = noise
 
-    def __call__(self, batch: Utterances) -> Made:
+    def __call__(self, batch: UtteranceBatch) -> GeneratorOutput:
         """Decode a slice of every clip, and compare what recording and text say of all of it."""
         model = self.model
         text_mask = _mask(batch.token_lengths, batch.tokens.shape[1])
@@ -74,14 +74,14 @@ class Generator:
         latents = (mean + self._noise(mean) * log_deviation.exp()) * speech_mask
         flowed = model.flow(latents, speech_mask, reverse=False)
         with full_precision(batch.spectra.device):
-            prior = Prior(encoded.prior_means.float(), encoded.prior_log_variances.float())
+            prior = TokenPrior(encoded.prior_means.float(), encoded.prior_log_variances.float())
             flowed = flowed.float()
             path = monotonic_path(prior.log_likelihood(flowed), batch.token_lengths, batch.frame_lengths)
             divergence = prior.divergence(path, flowed, log_deviation.float(), speech_mask)
             hidden = encoded.last_hidden_state.float().mT
             duration = self._duration(hidden, text_mask[:, None], path.sum(1, keepdim=True))
         waves = model.decoder(self._sliced(latents, batch.starts))[:, 0]
-        return Made(waves.float(), divergence, duration)
+        return GeneratorOutput(waves.float(), divergence, duration)
 
     def _posterior(self, spectra: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
         """Mean and log standard deviation of the latents, float [N, channels, F]; without the noise of its forward."""
@@ -104,7 +104,7 @@ class Generator:
         return latents.gather(2, places[:, None].expand(-1, latents.shape[1], -1))
 
 
-class Prior(NamedTuple):
+class TokenPrior(NamedTuple):
     """What the text says of the latents of each token: a normal distribution.
 
     Attributes:
@@ -138,7 +138,7 @@ class Prior(NamedTuple):
 
 
 @final
-class Objective:
+class VoiceObjective:
     """The losses of both phases.
 
     Args:
@@ -152,7 +152,11 @@ class Objective:
     """
 
     def __init__(
-        self, generator: Generator, framing: Framing, weights: TermWeights, discriminators: Discriminators | None = None
+        self,
+        generator: VoiceGenerator,
+        framing: FrameSettings,
+        weights: LossWeights,
+        discriminators: Discriminators | None = None,
     ) -> None:
         self.generator = generator
         self._framing = framing
@@ -160,32 +164,32 @@ class Objective:
         self._discriminators = discriminators
         self.judged = False
 
-    def generator_loss(self, batch: Utterances, made: Made) -> Loss:
+    def generator_loss(self, batch: UtteranceBatch, made: GeneratorOutput) -> Loss:
         """Every term over targets of its own: clips, frames or tokens."""
         with full_precision(made.waves.device):
             terms = self._terms(batch, made)
             return Loss.of(**terms, **self._judgement(batch, made)) if self.judged else Loss.of(**terms)
 
-    def counts(self, batch: Utterances) -> Mapping[str, int]:
+    def counts(self, batch: UtteranceBatch) -> Mapping[str, int]:
         """Clips, frames and tokens of a batch, by the terms that are means over them."""
         clips = len(batch.tokens)
         frames, tokens = int(batch.frame_lengths.sum()), int(batch.token_lengths.sum())
         counts = {"mel": clips, "divergence": frames, "duration": tokens}
         return counts | {"adversarial": clips, "matching": clips} if self.judged else counts
 
-    def discriminator_loss(self, batch: Utterances, made: Made) -> Loss:
+    def discriminator_loss(self, batch: UtteranceBatch, made: GeneratorOutput) -> Loss:
         """How badly recorded and synthesised slices are told apart."""
         judge = self._judge()
         with full_precision(made.waves.device):
             return Loss(discrimination_loss(judge(batch.slices), judge(made.waves)), len(batch.tokens))
 
-    def score(self, batch: Utterances) -> Loss:
+    def score(self, batch: UtteranceBatch) -> Loss:
         """The generator's loss without the discriminators, for a validation."""
         made = self.generator(batch)
         with full_precision(made.waves.device):
             return Loss.of(**self._terms(batch, made))
 
-    def _terms(self, batch: Utterances, made: Made) -> dict[str, Term]:
+    def _terms(self, batch: UtteranceBatch, made: GeneratorOutput) -> dict[str, Term]:
         """What the recording alone says of the generator."""
         weights = self._weights
         frames, tokens = int(batch.frame_lengths.sum()), int(batch.token_lengths.sum())
@@ -196,7 +200,7 @@ class Objective:
             "duration": Term(made.duration / tokens, tokens, weights.duration),
         }
 
-    def _judgement(self, batch: Utterances, made: Made) -> dict[str, Term]:
+    def _judgement(self, batch: UtteranceBatch, made: GeneratorOutput) -> dict[str, Term]:
         """What the discriminators say of it."""
         judge, weights, clips = self._judge(), self._weights, len(batch.tokens)
         with torch.no_grad():

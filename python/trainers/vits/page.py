@@ -7,10 +7,10 @@ from typing import Final
 
 from torch import Tensor
 
-from trainers.media.page import MINUS, Figure, as_light, figure, percent, plain, render
-from trainers.vits.differences import Difference, difference
+from trainers.media.page import MINUS, LabelledFigure, as_light, figure, percent, plain, render
+from trainers.vits.differences import TextDifference, difference
 from trainers.vits.media import COLOURS, LOUDEST, frames_of, marks, picture, sound
-from trainers.vits.spectrum import SILENCE, Framing
+from trainers.vits.spectrum import SILENCE, FrameSettings
 
 MOST_DRAWN: Final = 24
 """Clips with sound and pictures, unless told otherwise, as far as `HEAVIEST` allows."""
@@ -20,7 +20,7 @@ HEAVIEST: Final = 1_800_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Heard:
+class TranscribedClip:
     """One clip that was spoken, beside its recording.
 
     Attributes:
@@ -49,7 +49,7 @@ class Heard:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Unspoken:
+class FailedClip:
     """One clip that the voice could not speak.
 
     Attributes:
@@ -64,7 +64,7 @@ class Unspoken:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Evaluation:
+class VoiceEvaluation:
     """What a voice came to on clips of a corpus. A figure that is NaN is shown as unknown.
 
     Attributes:
@@ -92,7 +92,7 @@ class Evaluation:
     voice: str
     corpus: str
     language: str = ""
-    framing: Framing
+    framing: FrameSettings
     speaking_rate: float
     error_rate: float
     real_error_rate: float
@@ -101,15 +101,15 @@ class Evaluation:
     reconstruction: float
     length_error: float
     spoken: int
-    clips: tuple[Heard, ...]
-    unspoken: tuple[Unspoken, ...] = ()
+    clips: tuple[TranscribedClip, ...]
+    unspoken: tuple[FailedClip, ...] = ()
 
     def __post_init__(self) -> None:
         if len(self.clips) > self.spoken:
             raise ValueError(f"{len(self.clips)} clips to hear of {self.spoken} spoken; count all that were spoken")
 
 
-def render_page(evaluation: Evaluation, *, most: int = MOST_DRAWN) -> str:
+def render_page(evaluation: VoiceEvaluation, *, most: int = MOST_DRAWN) -> str:
     """The page as HTML text; the same evaluation gives the same text.
 
     Raises:
@@ -118,7 +118,7 @@ def render_page(evaluation: Evaluation, *, most: int = MOST_DRAWN) -> str:
     every = (_drawn(clip, evaluation.framing) for clip in evaluation.clips[:most])
     drawn = as_light(every, _weight, HEAVIEST)
     figures = tuple(_tiles(evaluation))
-    parts = {"evaluation": evaluation, "figures": figures, "clips": drawn, "scale": _Scale()}
+    parts = {"evaluation": evaluation, "figures": figures, "clips": drawn, "scale": _ColourScale()}
     return render("trainers.vits", "evaluation.html", parts)
 
 
@@ -130,7 +130,7 @@ def longer(log_ratio: float) -> str:
     return f"{100 * math.expm1(log_ratio):+.0f}\N{NO-BREAK SPACE}%".replace("-", MINUS)
 
 
-def _tiles(evaluation: Evaluation) -> Iterator[Figure]:
+def _tiles(evaluation: VoiceEvaluation) -> Iterator[LabelledFigure]:
     """The figures at the top, the error rates of the voice and of the judge first."""
     found = evaluation
     wrong, left, kept = (_unspoken(found, what) for what in ("count as wrong", "are left out", "are in it"))
@@ -162,7 +162,7 @@ def _tiles(evaluation: Evaluation) -> Iterator[Figure]:
     yield figure("Clips", found.spoken, "{:,.0f} spoken".format, f"{len(found.unspoken):,} could not be spoken")
 
 
-def _unspoken(evaluation: Evaluation, what: str) -> str:
+def _unspoken(evaluation: VoiceEvaluation, what: str) -> str:
     """What a mean makes of the clips that could not be spoken, after its note; empty where there is none."""
     count = len(evaluation.unspoken)
     return f"; {count:,} of {evaluation.spoken + count:,} clips could not be spoken and {what}" if count else ""
@@ -172,7 +172,7 @@ def _unspoken(evaluation: Evaluation, what: str) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Take:
+class ClipWave:
     """One of a clip's two waves, ready to be seen and heard.
 
     Attributes:
@@ -187,11 +187,11 @@ class Take:
     seconds: float
     picture: str
     sound: str
-    heard: Difference
+    heard: TextDifference
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Mark:
+class FrequencyTick:
     """A mark of the axis below both pictures.
 
     Attributes:
@@ -204,7 +204,7 @@ class Mark:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Drawn:
+class ClipView:
     """A clip, ready to be seen and heard.
 
     Attributes:
@@ -219,22 +219,22 @@ class Drawn:
     name: str
     text: str
     letters: int
-    takes: tuple[Take, Take]
-    marks: tuple[Mark, ...]
-    figures: tuple[Figure, ...]
+    takes: tuple[ClipWave, ClipWave]
+    marks: tuple[FrequencyTick, ...]
+    figures: tuple[LabelledFigure, ...]
 
 
-def _weight(clip: Drawn) -> int:
+def _weight(clip: ClipView) -> int:
     """Characters of its sounds and pictures."""
     return sum(len(take.sound) + len(take.picture) for take in clip.takes)
 
 
-def _drawn(clip: Heard, framing: Framing) -> Drawn:
+def _drawn(clip: TranscribedClip, framing: FrameSettings) -> ClipView:
     for wave in (clip.real, clip.spoken):
         _check_wave(clip.name, wave)
     real, spoken = clip.real.detach().float().cpu(), clip.spoken.detach().float().cpu()
     frames = max(frames_of(real, framing), frames_of(spoken, framing))
-    return Drawn(
+    return ClipView(
         name=clip.name,
         text=clip.text,
         letters=len(clip.spelling),
@@ -253,8 +253,8 @@ def _drawn(clip: Heard, framing: Framing) -> Drawn:
     )
 
 
-def _take(heading: str, wave: Tensor, heard: Difference, framing: Framing, frames: int) -> Take:
-    return Take(
+def _take(heading: str, wave: Tensor, heard: TextDifference, framing: FrameSettings, frames: int) -> ClipWave:
+    return ClipWave(
         heading=heading,
         seconds=len(wave) / framing.rate,
         picture=picture(wave, framing, frames),
@@ -263,8 +263,8 @@ def _take(heading: str, wave: Tensor, heard: Difference, framing: Framing, frame
     )
 
 
-def _marks(seconds: float) -> tuple[Mark, ...]:
-    return tuple(Mark(text=f"{at:g}", place=round(100 * at / seconds, 2)) for at in marks(seconds))
+def _marks(seconds: float) -> tuple[FrequencyTick, ...]:
+    return tuple(FrequencyTick(text=f"{at:g}", place=round(100 * at / seconds, 2)) for at in marks(seconds))
 
 
 def _check_wave(name: str, wave: Tensor) -> None:
@@ -276,7 +276,7 @@ def _check_wave(name: str, wave: Tensor) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class _Scale:
+class _ColourScale:
     """The colours of all pictures.
 
     Attributes:

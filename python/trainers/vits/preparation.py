@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, final
 
 from trainers.media.folders import check_free, own_draft, writing
-from trainers.media.metadata import Refused, listed, normal_text
-from trainers.vits.contents import Clip, Contents, Part, write_contents
-from trainers.vits.corpus import CLIPS, Corpus, content_digest, write_clip
+from trainers.media.metadata import RejectedFile, listed, normal_text
+from trainers.vits.contents import CorpusContents, Part, RecordedClip, write_contents
+from trainers.vits.corpus import CLIPS, SpeechCorpus, content_digest, write_clip
 from trainers.vits.errors import CorpusError, SpeechError
-from trainers.vits.metadata import Line, problem_of_text, read_metadata
+from trainers.vits.metadata import TranscriptLine, problem_of_text, read_metadata
 from trainers.vits.parts import parts_of, words_of
-from trainers.vits.recordings import Accepted, Recordings, decode, find_recordings, the_recording
-from trainers.vits.spectrum import Framing
+from trainers.vits.recordings import RecordingLimits, Recordings, decode, find_recordings, the_recording
+from trainers.vits.spectrum import FrameSettings
 from trainers.vits.vocabulary import characters, tokenizer_of, tokens, unknown_characters, write_vocabulary
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class RecordingEntry:
     """A recording that is to become a clip.
 
     Attributes:
@@ -40,7 +40,7 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Preparation:
+class CorpusSettings:
     """How recordings become a corpus.
 
     Attributes:
@@ -55,7 +55,7 @@ class Preparation:
         numbers: how many of so many different texts are to choose by, and to judge by, in the place of the shares.
     """
 
-    framing: Framing = field(default_factory=Framing)
+    framing: FrameSettings = field(default_factory=FrameSettings)
     resample: bool = False
     skip_bad: bool = False
     selection: float = 0.05
@@ -89,8 +89,8 @@ class Preparation:
 
 
 def prepare(
-    source: Path, out: Path, settings: Preparation, tell: Callable[[int, int], None] = lambda _done, _total: None
-) -> Corpus:
+    source: Path, out: Path, settings: CorpusSettings, tell: Callable[[int, int], None] = lambda _done, _total: None
+) -> SpeechCorpus:
     """Check recordings and texts, and write them as a prepared corpus; clips are in memory one at a time.
 
     The folder appears whole or not at all. The same recordings and settings give the same bytes.
@@ -110,16 +110,16 @@ def prepare(
     recordings = _found(source)
     named = {one.name for one in (*lines, *refused)}
     entries, missing = _with_recordings(lines, recordings)
-    work = _Work(out, settings, tell)
+    work = _PreparationRun(out, settings, tell)
     return work.write(entries, (*refused, *missing), _unlisted(source, recordings, named))
 
 
 def prepare_clips(
-    entries: Sequence[Entry],
+    entries: Sequence[RecordingEntry],
     out: Path,
-    settings: Preparation,
+    settings: CorpusSettings,
     tell: Callable[[int, int], None] = lambda _done, _total: None,
-) -> Corpus:
+) -> SpeechCorpus:
     """Check recordings that are named one by one, and write them as a prepared corpus, as `prepare` does.
 
     Args:
@@ -136,11 +136,11 @@ def prepare_clips(
     if not entries:
         raise CorpusError(f"there are no recordings to make {out} of; name some")
     usable, refused = _sorted_out(entries)
-    return _Work(out, settings, tell).write(usable, refused, ())
+    return _PreparationRun(out, settings, tell).write(usable, refused, ())
 
 
 @final
-class _Work:
+class _PreparationRun:
     """What becomes of the entries, one after another.
 
     Args:
@@ -149,21 +149,23 @@ class _Work:
         tell: called after each clip with how many are done, and of how many.
     """
 
-    def __init__(self, out: Path, settings: Preparation, tell: Callable[[int, int], None]) -> None:
+    def __init__(self, out: Path, settings: CorpusSettings, tell: Callable[[int, int], None]) -> None:
         self._out = out
         self._settings = settings
         self._tell = tell
-        self._accepted = Accepted(
+        self._accepted = RecordingLimits(
             framing=settings.framing,
             resample=settings.resample,
             min_frames=settings.min_frames,
             max_seconds=settings.max_seconds,
         )
-        self._clips: dict[str, Clip] = {}
-        self._refused: list[Refused] = []
+        self._clips: dict[str, RecordedClip] = {}
+        self._refused: list[RejectedFile] = []
         self._unknown: Counter[str] = Counter()
 
-    def write(self, entries: Sequence[Entry], refused: Sequence[Refused], unlisted: tuple[str, ...]) -> Corpus:
+    def write(
+        self, entries: Sequence[RecordingEntry], refused: Sequence[RejectedFile], unlisted: tuple[str, ...]
+    ) -> SpeechCorpus:
         """The corpus of entries, beside what was refused before."""
         tokenizer = tokenizer_of(_vocabulary(self._settings, entries))
         self._refused += refused
@@ -172,14 +174,14 @@ class _Work:
                 self._take(draft, entry, tokenizer)
                 self._tell(done, len(entries))
             self._finish(draft, unlisted)
-        return Corpus.open(self._out)
+        return SpeechCorpus.open(self._out)
 
-    def _take(self, draft: Path, entry: Entry, tokenizer: "VitsTokenizer") -> None:
+    def _take(self, draft: Path, entry: RecordingEntry, tokenizer: "VitsTokenizer") -> None:
         """Keep the clip of an entry, or why it cannot be."""
         try:
             clip, samples = self._checked(entry, tokenizer)
         except SpeechError as error:
-            self._refused.append(Refused(entry.name, error.message))
+            self._refused.append(RejectedFile(entry.name, error.message))
             return
         with writing(self._out, CorpusError):
             write_clip(draft, clip.digest, samples, self._settings.framing)
@@ -192,7 +194,7 @@ class _Work:
         if self._refused and not (clips and self._settings.skip_bad):
             raise CorpusError(listed(self._refused, len(clips), "clips"))
         parts = self._settings.parts(_texts(clips))
-        contents = Contents(
+        contents = CorpusContents(
             framing=self._settings.framing,
             clips=tuple(replace(clip, part=parts[clip.text]) for clip in clips),
             refused=tuple(self._refused),
@@ -204,7 +206,7 @@ class _Work:
             write_vocabulary(draft, _vocabulary(self._settings, clips))
             draft.rename(self._out)
 
-    def _checked(self, entry: Entry, tokenizer: "VitsTokenizer") -> tuple[Clip, "Tensor"]:
+    def _checked(self, entry: RecordingEntry, tokenizer: "VitsTokenizer") -> tuple[RecordedClip, "Tensor"]:
         """An entry's clip, of which the part is not known yet, and its samples, int16 [frames · hop]."""
         needed = len(tokens(tokenizer, entry.text))
         samples = decode(entry.path, self._accepted)
@@ -217,7 +219,7 @@ class _Work:
         digest = content_digest(entry.text, samples)
         if digest in self._clips:
             raise CorpusError(f"{entry.path} has samples and text of clip {self._clips[digest].name}; keep one of them")
-        return Clip(entry.name, entry.text, "train", frames, digest), samples
+        return RecordedClip(entry.name, entry.text, "train", frames, digest), samples
 
 
 @contextmanager
@@ -233,30 +235,32 @@ def _draft(out: Path) -> Generator[Path]:
         shutil.rmtree(draft, ignore_errors=True)  # after the renaming there is nothing left to remove
 
 
-def _with_recordings(lines: Sequence[Line], recordings: Recordings) -> tuple[tuple[Entry, ...], tuple[Refused, ...]]:
+def _with_recordings(
+    lines: Sequence[TranscriptLine], recordings: Recordings
+) -> tuple[tuple[RecordingEntry, ...], tuple[RejectedFile, ...]]:
     """Lines with their files, and those that have none."""
-    entries: list[Entry] = []
-    missing: list[Refused] = []
+    entries: list[RecordingEntry] = []
+    missing: list[RejectedFile] = []
     for line in lines:
         try:
-            entries.append(Entry(line.name, line.text, the_recording(recordings, line.name)))
+            entries.append(RecordingEntry(line.name, line.text, the_recording(recordings, line.name)))
         except CorpusError as error:
-            missing.append(Refused(line.name, error.message))
+            missing.append(RejectedFile(line.name, error.message))
     return tuple(entries), tuple(missing)
 
 
-def _sorted_out(entries: Sequence[Entry]) -> tuple[tuple[Entry, ...], tuple[Refused, ...]]:
+def _sorted_out(entries: Sequence[RecordingEntry]) -> tuple[tuple[RecordingEntry, ...], tuple[RejectedFile, ...]]:
     """Entries with their texts in the normal form, and those that say nothing usable."""
     counts = Counter(entry.name for entry in entries)
-    usable: list[Entry] = []
-    refused: list[Refused] = []
+    usable: list[RecordingEntry] = []
+    refused: list[RejectedFile] = []
     for entry in entries:
         text = normal_text(entry.text)
         if counts[entry.name] > 1:
             reason = f"{entry.path} is one of {counts[entry.name]} recordings of this name; name each differently"
-            refused.append(Refused(entry.name, reason))
+            refused.append(RejectedFile(entry.name, reason))
         elif problem := problem_of_text(text):
-            refused.append(Refused(entry.name, f"{entry.path} {problem}"))
+            refused.append(RejectedFile(entry.name, f"{entry.path} {problem}"))
         else:
             usable.append(replace(entry, text=text))
     return tuple(usable), tuple(refused)
@@ -269,12 +273,14 @@ def _found(source: Path) -> Recordings:
         raise CorpusError(f"{error.filename} cannot be read ({error.strerror})") from error
 
 
-def _vocabulary(settings: Preparation, having: Sequence[Entry] | Sequence[Clip]) -> Mapping[str, int]:
+def _vocabulary(
+    settings: CorpusSettings, having: Sequence[RecordingEntry] | Sequence[RecordedClip]
+) -> Mapping[str, int]:
     """The model's, or that of the texts."""
     return characters(_texts(having)) if settings.vocabulary is None else settings.vocabulary
 
 
-def _check_framing(framing: Framing, min_frames: int) -> None:
+def _check_framing(framing: FrameSettings, min_frames: int) -> None:
     """That a clip of the fewest frames has a spectrogram."""
     edge = (framing.fft - framing.hop) // 2
     if framing.rate < 1 or framing.hop < 1 or framing.fft < framing.hop or (framing.fft - framing.hop) % 2:
@@ -283,7 +289,7 @@ def _check_framing(framing: Framing, min_frames: int) -> None:
         raise CorpusError(f"min_frames is {min_frames}; {framing} needs at least {edge // framing.hop + 1}")
 
 
-def _texts(having: Sequence[Entry] | Sequence[Clip]) -> list[str]:
+def _texts(having: Sequence[RecordingEntry] | Sequence[RecordedClip]) -> list[str]:
     return [one.text for one in having]
 
 

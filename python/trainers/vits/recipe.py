@@ -73,7 +73,7 @@ class FeedbackRecipe(SpeechRecipe):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Build:
+class VoiceSizes:
     """What a new voice is made of."""
 
     size: Annotated[

@@ -16,8 +16,8 @@ from torch.nn import functional
 from torch.nn.utils.rnn import pad_sequence
 
 from trainers.loop import Loop, Loss, Phase, adamw, cosine, permutation
-from trainers.progress import Consumer
-from trainers.vits.corpus import Clip, Corpus
+from trainers.progress import ReportConsumer
+from trainers.vits.corpus import RecordedClip, SpeechCorpus
 from trainers.vits.errors import JudgeError
 from trainers.vits.spectrum import BANDS, SILENCE, log_mel
 from trainers.vits.vocabulary import shortened
@@ -43,7 +43,7 @@ def spelling(text: str) -> str:
     return " ".join(kept.split())
 
 
-class Transcribed(NamedTuple):
+class TranscriptBatch(NamedTuple):
     """Some clips, padded to the longest.
 
     Attributes:
@@ -59,7 +59,7 @@ class Transcribed(NamedTuple):
     lengths: Tensor
 
 
-class Recogniser(nn.Module):
+class LetterNetwork(nn.Module):
     """Log mels to the probabilities of letters, by dilated convolutions with residual connections.
 
     Args:
@@ -93,13 +93,13 @@ class Recogniser(nn.Module):
         return self.output(hidden).log_softmax(1)
 
 
-def real_mel(corpus: Corpus, clip: Clip) -> Tensor:
+def real_mel(corpus: SpeechCorpus, clip: RecordedClip) -> Tensor:
     """The logarithms of a recording's mel bands: float32 [bands, frames]."""
     return log_mel(corpus.spectrogram(clip)[None], corpus.framing.rate)[0]
 
 
 @final
-class Lessons:
+class TrainingBatches:
     """Training recordings in batches, each time with other noise, from torch's generator: the loop sets it.
 
     Args:
@@ -111,7 +111,7 @@ class Lessons:
         JudgeError: a clip has more letters than can be told apart in its frames.
     """
 
-    def __init__(self, corpus: Corpus, characters: str, seed: int) -> None:
+    def __init__(self, corpus: SpeechCorpus, characters: str, seed: int) -> None:
         numbers = {letter: number for number, letter in enumerate(characters, 1)}
         self._corpus, self._seed = corpus, seed
         self._clips = [clip for clip in corpus.part("train") if spelling(clip.text)]
@@ -123,17 +123,17 @@ class Lessons:
         """Batches in an epoch."""
         return ceil(len(self._clips) / BATCH)
 
-    def batches(self, epoch: int, *, start: int = 0, step: int = 1) -> Iterator[Transcribed]:
+    def batches(self, epoch: int, *, start: int = 0, step: int = 1) -> Iterator[TranscriptBatch]:
         """The batches of an epoch."""
         order = permutation(len(self._clips), seed=self._seed, epoch=epoch).split(BATCH)
         for index in order[start::step]:
             yield self._batch(index.tolist())
 
-    def _batch(self, places: Sequence[int]) -> Transcribed:
+    def _batch(self, places: Sequence[int]) -> TranscriptBatch:
         """Some clips, with noise."""
         mels = [_noisy(real_mel(self._corpus, self._clips[place])) for place in places]
         letters = [self._letters[place] for place in places]
-        return Transcribed(
+        return TranscriptBatch(
             mels=pad_sequence([mel.T for mel in mels], batch_first=True, padding_value=SILENCE).mT,
             frames=torch.tensor([mel.shape[1] for mel in mels]),
             letters=pad_sequence(letters, batch_first=True),
@@ -146,7 +146,7 @@ def _noisy(mel: Tensor) -> Tensor:
     return mel + LOUDNESS * torch.randn(()) + NOISE * torch.randn(mel.shape)
 
 
-def _check_lengths(clips: Iterable[Clip]) -> None:
+def _check_lengths(clips: Iterable[RecordedClip]) -> None:
     """A blank must fit between two letters that are the same."""
     short = [
         f"{clip.name} ({clip.frames} frames for {shortened(clip.text)!r})"
@@ -161,14 +161,14 @@ def _check_lengths(clips: Iterable[Clip]) -> None:
         )
 
 
-def fit(network: Recogniser, lessons: Lessons, steps: int, consume: Consumer) -> None:
+def fit(network: LetterNetwork, lessons: TrainingBatches, steps: int, consume: ReportConsumer) -> None:
     """Train a network for so many steps.
 
     Raises:
         LoopError: The training failed.
     """
 
-    def loss(batch: Transcribed) -> Loss:
+    def loss(batch: TranscriptBatch) -> Loss:
         criterion = even_loss if run.windows < int(EVEN * steps) else recognition_loss
         return criterion(network(batch.mels, batch.frames), batch)
 
@@ -182,7 +182,7 @@ def fit(network: Recogniser, lessons: Lessons, steps: int, consume: Consumer) ->
                 break
 
 
-def even_loss(heard: Tensor, batch: Transcribed) -> Loss:
+def even_loss(heard: Tensor, batch: TranscriptBatch) -> Loss:
     """The mean over utterances of the negative logarithm of the letters' probability, as if all lasted the same.
 
     Args:
@@ -197,7 +197,7 @@ def even_loss(heard: Tensor, batch: Transcribed) -> Loss:
     return Loss(mean=(losses.sum(1) / batch.frames).mean(), count=len(batch.frames))
 
 
-def recognition_loss(heard: Tensor, batch: Transcribed) -> Loss:
+def recognition_loss(heard: Tensor, batch: TranscriptBatch) -> Loss:
     """The mean over utterances of the negative logarithm of the letters' probability, each per letter.
 
     Args:

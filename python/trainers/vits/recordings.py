@@ -18,7 +18,7 @@ from torch import Tensor
 
 from trainers.vits.corpus import FULL_SCALE
 from trainers.vits.errors import CorpusError
-from trainers.vits.spectrum import Framing
+from trainers.vits.spectrum import FrameSettings
 
 if TYPE_CHECKING:
     from soundfile import SoundFile
@@ -46,7 +46,7 @@ Recordings = Mapping[str, tuple[Path, ...]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Accepted:
+class RecordingLimits:
     """What a recording must be.
 
     Attributes:
@@ -56,7 +56,7 @@ class Accepted:
         max_seconds: how long it may last.
     """
 
-    framing: Framing
+    framing: FrameSettings
     resample: bool
     min_frames: int
     max_seconds: float
@@ -91,7 +91,7 @@ def the_recording(recordings: Recordings, name: str) -> Path:
             raise CorpusError(f"there are {' and '.join(map(str, paths))}; keep one of them")
 
 
-def decode(path: Path, accepted: Accepted) -> Tensor:
+def decode(path: Path, accepted: RecordingLimits) -> Tensor:
     """The samples of a recording, cut to whole frames.
 
     Returns:
@@ -127,7 +127,7 @@ def _missing(recordings: Recordings, name: str) -> str:
     return f"there is no {FOLDER}/{name}.wav and no {FOLDER}/{name}.flac; put the recording there, or remove the line"
 
 
-def _read(path: Path, accepted: Accepted) -> tuple[NDArray[np.float64], int]:
+def _read(path: Path, accepted: RecordingLimits) -> tuple[NDArray[np.float64], int]:
     """Samples of the one channel, float64 [T], and their rate."""
     if not path.is_file():
         raise CorpusError(f"there is no file {path}; put the recording there, or leave it out")
@@ -147,7 +147,7 @@ def _read(path: Path, accepted: Accepted) -> tuple[NDArray[np.float64], int]:
     return wave, rate
 
 
-def _check_head(path: Path, file: "SoundFile", accepted: Accepted) -> None:
+def _check_head(path: Path, file: "SoundFile", accepted: RecordingLimits) -> None:
     """What can be known before a long file is read."""
     cut = _CUT.search(file.extra_info)
     if cut and int(cut["has"]) < int(cut["says"]) < _ENDLESS:

@@ -9,19 +9,19 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from trainers.vits.corpus import Clip, Corpus
+from trainers.vits.corpus import RecordedClip, SpeechCorpus
 from trainers.vits.errors import CorpusError, JudgeError, VoiceError
-from trainers.vits.judge import Judge
+from trainers.vits.judge import SpeechRecogniser
 from trainers.vits.measures import dtw_distance, edit_distance
 from trainers.vits.recogniser import real_mel, spelling
-from trainers.vits.spectrum import Framing, log_mel_of
+from trainers.vits.spectrum import FrameSettings, log_mel_of
 
 
-class Speaker(Protocol):
+class ScoredVoice(Protocol):
     """What can be scored."""
 
     @property
-    def framing(self) -> Framing:
+    def framing(self) -> FrameSettings:
         """Of what it says, and of the spectrograms that it takes."""
         ...
 
@@ -55,7 +55,7 @@ class ClipScore:
         fault: why the voice could not say it; empty where it could.
     """
 
-    clip: Clip
+    clip: RecordedClip
     heard: str
     errors: int
     heard_real: str
@@ -72,7 +72,7 @@ class ClipScore:
 
 
 @dataclass(frozen=True, slots=True)
-class Scores:
+class SpeechEvaluation:
     """How well a voice says some texts.
 
     Texts that it cannot say count as errors as long as they are. They are left out of the means of distance and length,
@@ -134,14 +134,14 @@ class Scores:
 
 
 def score(
-    speaker: Speaker,
-    corpus: Corpus,
-    clips: Iterable[Clip],
-    judge: Judge,
+    speaker: ScoredVoice,
+    corpus: SpeechCorpus,
+    clips: Iterable[RecordedClip],
+    judge: SpeechRecogniser,
     *,
     seed: int = 0,
     tell: Callable[[int, int], None] = lambda _done, _total: None,
-) -> Scores:
+) -> SpeechEvaluation:
     """Have a voice say the texts of recordings, and compare.
 
     A clip's score does not depend on the clips beside it. However long a voice babbles, all of it is judged: a wave cut
@@ -167,10 +167,10 @@ def score(
     for clip in clips:
         scores.append(_clip_score(speaker, corpus, clip, judge, seed))
         tell(len(scores), len(clips))
-    return Scores(tuple(scores))
+    return SpeechEvaluation(tuple(scores))
 
 
-def _check(speaker: Speaker, corpus: Corpus, clips: Sequence[Clip], judge: Judge) -> None:
+def _check(speaker: ScoredVoice, corpus: SpeechCorpus, clips: Sequence[RecordedClip], judge: SpeechRecogniser) -> None:
     """That the parts fit one another."""
     if not clips:
         raise CorpusError(f"there are no clips of {corpus.folder} to score; give one or more")
@@ -183,7 +183,9 @@ def _check(speaker: Speaker, corpus: Corpus, clips: Sequence[Clip], judge: Judge
         raise JudgeError(f"the judge has {judge.framing} and {corpus.folder} {corpus.framing}; take this corpus' judge")
 
 
-def _clip_score(speaker: Speaker, corpus: Corpus, clip: Clip, judge: Judge, seed: int) -> ClipScore:
+def _clip_score(
+    speaker: ScoredVoice, corpus: SpeechCorpus, clip: RecordedClip, judge: SpeechRecogniser, seed: int
+) -> ClipScore:
     """Have one text said."""
     text, real = spelling(clip.text), real_mel(corpus, clip)
     heard_real, heard = judge.transcribe(real), ""
@@ -206,12 +208,12 @@ def _clip_score(speaker: Speaker, corpus: Corpus, clip: Clip, judge: Judge, seed
     )
 
 
-def wave_seed(clip: Clip, seed: int) -> int:
+def wave_seed(clip: RecordedClip, seed: int) -> int:
     """The seed that a clip's text is spoken with: it follows the clip, not its place."""
     return (seed + int(clip.digest[:8], 16)) % 2**32
 
 
-def _said(speaker: Speaker, clip: Clip, seed: int) -> tuple[Tensor | None, str]:
+def _said(speaker: ScoredVoice, clip: RecordedClip, seed: int) -> tuple[Tensor | None, str]:
     """What the voice says, or why it cannot."""
     try:
         wave = speaker.speak(clip.text, seed=wave_seed(clip, seed))
@@ -224,7 +226,7 @@ def _said(speaker: Speaker, clip: Clip, seed: int) -> tuple[Tensor | None, str]:
     return wave, ""
 
 
-def _reconstruction(speaker: Speaker, corpus: Corpus, clip: Clip, real: Tensor) -> float:
+def _reconstruction(speaker: ScoredVoice, corpus: SpeechCorpus, clip: RecordedClip, real: Tensor) -> float:
     """What encoder and decoder lose of a recording."""
     wave = speaker.reconstruct(corpus.spectrogram(clip))
     if not torch.isfinite(wave).all():
@@ -236,7 +238,7 @@ def _reconstruction(speaker: Speaker, corpus: Corpus, clip: Clip, real: Tensor) 
     return float((left - real).abs().mean())
 
 
-def _long_enough(wave: Tensor, framing: Framing) -> Tensor:
+def _long_enough(wave: Tensor, framing: FrameSettings) -> Tensor:
     """A wave [T], with silence after it where it is too short for a spectrogram."""
     return functional.pad(wave, (0, max(0, framing.fft - len(wave))))
 

@@ -10,11 +10,11 @@ from transformers import VitsConfig
 
 from trainers.vits.errors import VoiceError
 from trainers.vits.recipe import Durations, Size
-from trainers.vits.spectrum import Framing
+from trainers.vits.spectrum import FrameSettings
 
 
 @dataclass(frozen=True, slots=True)
-class Sizing:
+class VoiceSize:
     """One size.
 
     Attributes:
@@ -32,9 +32,9 @@ _DECODER: Final = {
     "resblock_kernel_sizes": [3, 7],
     "resblock_dilation_sizes": [[1, 3], [1, 3]],
 }
-_SIZINGS: Final[Mapping[Size, Sizing]] = MappingProxyType(
+_SIZINGS: Final[Mapping[Size, VoiceSize]] = MappingProxyType(
     {
-        "fast": Sizing(
+        "fast": VoiceSize(
             {
                 "hidden_size": 64,
                 "num_hidden_layers": 2,
@@ -49,7 +49,7 @@ _SIZINGS: Final[Mapping[Size, Sizing]] = MappingProxyType(
             },
             (16, 32, 64, 64),
         ),
-        "small": Sizing(
+        "small": VoiceSize(
             {
                 "hidden_size": 96,
                 "num_hidden_layers": 3,
@@ -64,12 +64,12 @@ _SIZINGS: Final[Mapping[Size, Sizing]] = MappingProxyType(
             },
             (16, 64, 128, 256),
         ),
-        "base": Sizing({}, (32, 128, 512, 1024, 1024)),  # the paper's, which are also the defaults of VitsConfig
+        "base": VoiceSize({}, (32, 128, 512, 1024, 1024)),  # the paper's, which are also the defaults of VitsConfig
     }
 )
 
 
-def config_of(size: Size, durations: Durations, framing: Framing, vocabulary: Mapping[str, int]) -> VitsConfig:
+def config_of(size: Size, durations: Durations, framing: FrameSettings, vocabulary: Mapping[str, int]) -> VitsConfig:
     """The configuration of a new voice of one speaker.
 
     Args:
@@ -101,6 +101,8 @@ def discriminator_channels(size: Size) -> tuple[int, ...]:
     return _SIZINGS[size].discriminators
 
 
-def framing_of(config: VitsConfig) -> Framing:
+def framing_of(config: VitsConfig) -> FrameSettings:
     """How a voice frames its samples."""
-    return Framing(rate=config.sampling_rate, hop=prod(config.upsample_rates), fft=2 * (config.spectrogram_bins - 1))
+    return FrameSettings(
+        rate=config.sampling_rate, hop=prod(config.upsample_rates), fft=2 * (config.spectrogram_bins - 1)
+    )

@@ -20,7 +20,7 @@ SILENCE = math.log(FLOOR)
 
 
 @dataclass(frozen=True, slots=True)
-class Framing:
+class FrameSettings:
     """How samples become frames.
 
     Attributes:
@@ -43,7 +43,7 @@ class Framing:
         return frames * self.hop / self.rate
 
 
-def spectrogram(waves: Tensor, framing: Framing) -> Tensor:
+def spectrogram(waves: Tensor, framing: FrameSettings) -> Tensor:
     """Linear magnitudes.
 
     Args:
@@ -73,7 +73,7 @@ def log_mel(spectra: Tensor, rate: int) -> Tensor:
     return torch.log(torch.clamp(_filters(spectra.shape[1], rate).to(spectra.device) @ spectra, min=FLOOR))
 
 
-def log_mel_of(waves: Tensor, framing: Framing) -> Tensor:
+def log_mel_of(waves: Tensor, framing: FrameSettings) -> Tensor:
     """Natural logarithms of mel bands of waves: float32 [N, T] to float32 [N, bands, T // hop]."""
     return log_mel(spectrogram(waves, framing), framing.rate)
 

@@ -10,10 +10,17 @@ from torch.optim.lr_scheduler import ExponentialLR
 
 from trainers.loop import Checkpoints, EpochReport, Loop, Phase, Validation, launched_size
 from trainers.media.course import pace_of
-from trainers.progress import Consumer
-from trainers.vits.batches import Buckets, ByFrames, Collate, Recordings, Utterances, source_of
+from trainers.progress import ReportConsumer
+from trainers.vits.batches import (
+    FrameSplitter,
+    LengthBucketSampler,
+    Recordings,
+    UtteranceBatch,
+    UtteranceCollator,
+    source_of,
+)
 from trainers.vits.discriminators import Discriminators
-from trainers.vits.objective import Generator, Objective, TermWeights
+from trainers.vits.objective import LossWeights, VoiceGenerator, VoiceObjective
 from trainers.vits.recipe import SpeechRecipe
 from trainers.vits.voice import Voice
 from trainers.vits.weights import weight_normed
@@ -28,7 +35,7 @@ BETAS: Final = (0.8, 0.99)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Lesson:
+class TrainingSetup:
     """What a voice is trained and looked at with.
 
     Attributes:
@@ -45,7 +52,7 @@ class Lesson:
 
 
 @dataclass(frozen=True, slots=True)
-class Learnt:
+class VoiceTrainingResult:
     """How a training went, a number a round.
 
     Attributes:
@@ -59,13 +66,13 @@ class Learnt:
 
 def fit(
     voice: Voice,
-    lesson: Lesson,
+    lesson: TrainingSetup,
     recipe: SpeechRecipe,
     checkpoints: Checkpoints | None,
-    consume: Consumer,
+    consume: ReportConsumer,
     *,
     discriminators: Discriminators | None = None,
-) -> Learnt:
+) -> VoiceTrainingResult:
     """Train a voice in place; its weights are then those after the last step, or their average where one is kept.
 
     Args:
@@ -82,8 +89,8 @@ def fit(
     """
     if recipe.weight_norm:
         weight_normed(voice.model.decoder)
-    generator = Generator(voice.model, frames=recipe.slice_frames)
-    objective = Objective(generator, voice.framing, TermWeights(), discriminators)
+    generator = VoiceGenerator(voice.model, frames=recipe.slice_frames)
+    objective = VoiceObjective(generator, voice.framing, LossWeights(), discriminators)
     loop = loop_of(objective, recipe, discriminators)
     begins = recipe.adversarial_from if discriminators is not None else None
     with loop.running(checkpoints) as run:
@@ -99,19 +106,21 @@ def fit(
         return learnt_of(run.history)
 
 
-def learnt_of(history: Sequence[EpochReport]) -> Learnt:
+def learnt_of(history: Sequence[EpochReport]) -> VoiceTrainingResult:
     """The curves of a training."""
-    return Learnt(
+    return VoiceTrainingResult(
         tuple(report.phases["generator"].loss for report in history),
         tuple(report.validation.mean for report in history if report.validation is not None),
     )
 
 
-def loop_of(objective: Objective, recipe: SpeechRecipe, discriminators: Discriminators | None) -> Loop[Utterances]:
+def loop_of(
+    objective: VoiceObjective, recipe: SpeechRecipe, discriminators: Discriminators | None
+) -> Loop[UtteranceBatch]:
     """The loop: the discriminators' phase, if there is one, and then the generator's, whose forward both use."""
     model = objective.generator.model
     modules: dict[str, nn.Module] = {"generator": model}
-    phases: list[Phase[Utterances]] = []
+    phases: list[Phase[UtteranceBatch]] = []
     if discriminators is not None and recipe.adversarial_from is not None:
         modules["discriminators"] = discriminators
         judging = _optimizer(discriminators, min(recipe.learning_rate, DISCRIMINATING))
@@ -146,7 +155,7 @@ def loop_of(objective: Objective, recipe: SpeechRecipe, discriminators: Discrimi
         device=recipe.device,
         precision=recipe.precision,
         accumulate=recipe.accumulate,
-        cutting=ByFrames(),
+        cutting=FrameSplitter(),
         oom=recipe.oom,
         nonfinite=recipe.nonfinite,
         ema=None if recipe.ema is None else {"generator": recipe.ema},
@@ -163,10 +172,10 @@ def _schedule(optimizer: Optimizer, steps: int) -> ExponentialLR:
     return ExponentialLR(optimizer, FINAL_RATE ** (1 / steps))
 
 
-def _training(lesson: Lesson, recipe: SpeechRecipe, voice: Voice) -> Any:
+def _training(lesson: TrainingSetup, recipe: SpeechRecipe, voice: Voice) -> Any:
     """Rounds of batches, as many as all processes need."""
     framing = voice.framing
-    buckets = Buckets(
+    buckets = LengthBucketSampler(
         lesson.frames,
         size=recipe.batch_size,
         cost=int(recipe.batch_seconds * framing.rate / framing.hop),
@@ -174,13 +183,15 @@ def _training(lesson: Lesson, recipe: SpeechRecipe, voice: Voice) -> Any:
         seed=recipe.seed,
         weights=lesson.weights,
     )
-    return source_of(lesson.clips, buckets, Collate(recipe.slice_frames, framing.hop), recipe.workers)
+    return source_of(lesson.clips, buckets, UtteranceCollator(recipe.slice_frames, framing.hop), recipe.workers)
 
 
-def _validation(lesson: Lesson, recipe: SpeechRecipe, voice: Voice, objective: Objective) -> Validation[Utterances]:
+def _validation(
+    lesson: TrainingSetup, recipe: SpeechRecipe, voice: Voice, objective: VoiceObjective
+) -> Validation[UtteranceBatch]:
     """The middle slices of the selection clips, in their order."""
     places = range(len(lesson.selection))
     batches = [list(places[first : first + recipe.batch_size]) for first in range(0, len(places), recipe.batch_size)]
-    middle = Collate(recipe.slice_frames, voice.framing.hop, drawn=False)
+    middle = UtteranceCollator(recipe.slice_frames, voice.framing.hop, drawn=False)
     loader: Any = source_of(lesson.selection, batches, middle)
     return Validation(objective.score, loader)

@@ -24,7 +24,7 @@ TRAINING: Final = "training.json"
 
 
 @dataclass(frozen=True, slots=True)
-class Index:
+class VersionIndex:
     """What `voice.json` says.
 
     Attributes:
@@ -56,7 +56,7 @@ class Index:
 
 
 @final
-class Versions:
+class VoiceVersions:
     """The versions of one voice.
 
     Args:
@@ -73,7 +73,7 @@ class Versions:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         path = folder / INDEX
-        self.index = Index.read(path) if path.is_file() else Index()
+        self.index = VersionIndex.read(path) if path.is_file() else VersionIndex()
 
     @property
     def current(self) -> Path:
@@ -133,7 +133,7 @@ class Versions:
         Raises:
             VoiceError: somebody has.
         """
-        if Versions(self.folder).index != self.index:
+        if VoiceVersions(self.folder).index != self.index:
             raise VoiceError(
                 f"{self.folder} has got another version, or another current one, in the meantime; start the command "
                 "again, which then begins from it"
@@ -164,7 +164,7 @@ class Versions:
                 "command and --resume"
             ) from error
 
-    def _write(self, index: Index) -> None:
+    def _write(self, index: VersionIndex) -> None:
         draft = self.folder / f".{INDEX}.draft"
         with draft.open("w", encoding="utf-8") as file:
             file.write(_json(asdict(index)))
@@ -182,7 +182,7 @@ def _told(version: Path) -> str | None:
 
 def voice_folder(path: Path) -> Path:
     """The folder to load: the current version of a voice, or the folder itself if a `VitsModel` is in it."""
-    return path if (path / "config.json").is_file() else Versions(path).current
+    return path if (path / "config.json").is_file() else VoiceVersions(path).current
 
 
 def _json(value: Mapping[str, Any]) -> str:

@@ -23,16 +23,16 @@ from tiny_images import (
 from torch import Tensor
 
 from examples.make_digits import tokenizer_of
-from trainers.dit.batches import Encoded, PlainImages, Rounds
-from trainers.dit.cache import Cache, write_cache
-from trainers.dit.denoising import Denoising, Draws
+from trainers.dit.batches import BatchRounds, EncodedImages, RawImageFiles
+from trainers.dit.cache import LatentCache, write_cache
+from trainers.dit.denoising import DenoisingLoss, NoiseSource
 from trainers.dit.errors import CacheError
-from trainers.dit.images import Pictures, read_pictures
+from trainers.dit.images import ImageFolder, read_pictures
 from trainers.dit.models import ImageModel
 from trainers.dit.objective import objective_of
 
 
-def some_pictures(folder: Path, model: ImageModel, count: int = 12) -> Pictures:
+def some_pictures(folder: Path, model: ImageModel, count: int = 12) -> ImageFolder:
     return read_pictures(write_images(folder, count), model.form, model.prompts.check)
 
 
@@ -44,7 +44,7 @@ def model() -> ImageModel:
 
 
 @pytest.fixture
-def cache(tmp_path: Path, model: ImageModel) -> Cache:
+def cache(tmp_path: Path, model: ImageModel) -> LatentCache:
     """Twelve images of four prompts."""
     return write_cache(some_pictures(tmp_path / "images", model), model, tmp_path / "cache")
 
@@ -54,9 +54,9 @@ def content(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-def test_the_loss_is_the_same_at_an_equal_random_state(cache: Cache, model: ImageModel, tmp_path: Path) -> None:
-    plain = PlainImages(some_pictures(tmp_path / "images", model), model.prompts)
-    learnt = Denoising(model, Draws(objective_of("flow"), dropout=0.3))
+def test_the_loss_is_the_same_at_an_equal_random_state(cache: LatentCache, model: ImageModel, tmp_path: Path) -> None:
+    plain = RawImageFiles(some_pictures(tmp_path / "images", model), model.prompts)
+    learnt = DenoisingLoss(model, NoiseSource(objective_of("flow"), dropout=0.3))
     for places in (torch.arange(12), torch.tensor([3, 3, 7])):
         losses: list[float] = []
         for batch in (cache.gather(places), plain.gather(places)):
@@ -66,7 +66,7 @@ def test_the_loss_is_the_same_at_an_equal_random_state(cache: Cache, model: Imag
         assert losses[0] != pytest.approx(learnt.loss(cache.gather(places)).mean.item(), abs=1e-3)
 
 
-def test_it_keeps_the_posterior_and_not_one_draw(cache: Cache, model: ImageModel, tmp_path: Path) -> None:
+def test_it_keeps_the_posterior_and_not_one_draw(cache: LatentCache, model: ImageModel, tmp_path: Path) -> None:
     pixels = some_pictures(tmp_path / "images", model).pixels(range(12))
     vae: Any = model.latents.module
     found = vae.encode(pixels).latent_dist
@@ -75,20 +75,20 @@ def test_it_keeps_the_posterior_and_not_one_draw(cache: Cache, model: ImageModel
     torch.testing.assert_close(batch.posterior.deviation, 0.7 * found.std)
 
 
-def test_every_image_has_the_embedding_of_its_own_prompt(cache: Cache, model: ImageModel) -> None:
+def test_every_image_has_the_embedding_of_its_own_prompt(cache: LatentCache, model: ImageModel) -> None:
     batch = cache.gather(torch.tensor([6, 1]))
     wanted = model.prompts.embed(model.prompts.tokens([PROMPTS[2], PROMPTS[1]]))
     torch.testing.assert_close(batch.condition.embeddings, wanted.embeddings)
     assert torch.equal(batch.condition.mask, wanted.mask)
 
 
-def test_the_same_images_give_the_same_bytes(cache: Cache, model: ImageModel, tmp_path: Path) -> None:
+def test_the_same_images_give_the_same_bytes(cache: LatentCache, model: ImageModel, tmp_path: Path) -> None:
     again = write_cache(some_pictures(tmp_path / "images", model), model, tmp_path / "again")
     assert content(again.folder) == content(cache.folder)
 
 
 def test_images_that_are_encoded_in_parts_stand_in_their_order(
-    cache: Cache, model: ImageModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    cache: LatentCache, model: ImageModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("trainers.dit.cache.AT_ONCE", 5)
     told: list[int] = []
@@ -100,7 +100,7 @@ def test_images_that_are_encoded_in_parts_stand_in_their_order(
     assert told == [5, 10, 12]
 
 
-def test_its_digest_is_another_for_other_images(cache: Cache, model: ImageModel, tmp_path: Path) -> None:
+def test_its_digest_is_another_for_other_images(cache: LatentCache, model: ImageModel, tmp_path: Path) -> None:
     bar(PROMPTS[1], 88).save(tmp_path / "images" / "images" / "0005.png")
     other = read_pictures(tmp_path / "images", model.form, model.prompts.check)
     assert write_cache(other, model, tmp_path / "other").digest != cache.digest
@@ -109,7 +109,7 @@ def test_its_digest_is_another_for_other_images(cache: Cache, model: ImageModel,
 def test_what_was_left_out_stays_visible(model: ImageModel, tmp_path: Path) -> None:
     folder = write_images(tmp_path / "images", 3, ["gone.png|a bar on the top"])
     pictures = read_pictures(folder, model.form, model.prompts.check, skip_bad=True)
-    (refused,) = Cache.open(write_cache(pictures, model, tmp_path / "cache").folder).contents.refused
+    (refused,) = LatentCache.open(write_cache(pictures, model, tmp_path / "cache").folder).contents.refused
     assert refused.name == "gone.png"
     assert "there is no" in refused.reason
 
@@ -122,12 +122,12 @@ def test_it_appears_whole_or_not_at_all(model: ImageModel, tmp_path: Path) -> No
     assert [path.name for path in tmp_path.iterdir()] == ["images"]
 
 
-def test_it_is_never_written_over(cache: Cache, model: ImageModel, tmp_path: Path) -> None:
+def test_it_is_never_written_over(cache: LatentCache, model: ImageModel, tmp_path: Path) -> None:
     with pytest.raises(CacheError, match="exists already"):
         write_cache(some_pictures(tmp_path / "images", model), model, cache.folder)
 
 
-def test_it_fits_the_model_that_made_it_whatever_its_transformer_has_learnt(cache: Cache) -> None:
+def test_it_fits_the_model_that_made_it_whatever_its_transformer_has_learnt(cache: LatentCache) -> None:
     other = ImageModel.of(tiny_transformer(seed=1), tiny_vae(), tiny_encoder(), tiny_tokenizer())
     cache.check_model(other)
 
@@ -140,12 +140,12 @@ def test_it_fits_the_model_that_made_it_whatever_its_transformer_has_learnt(cach
         ((tiny_vae(seed=6), tiny_encoder(seed=4)), "by another VAE and another text encoder than"),
     ],
 )
-def test_another_models_encoders_are_refused_by_name(parts: tuple[Any, Any], told: str, cache: Cache) -> None:
+def test_another_models_encoders_are_refused_by_name(parts: tuple[Any, Any], told: str, cache: LatentCache) -> None:
     with pytest.raises(CacheError, match=told):
         cache.check_model(ImageModel.of(tiny_transformer(), *parts, tiny_tokenizer()))
 
 
-def test_the_same_weights_are_another_vae_by_its_scale_and_another_encoder_by_its_tokens(cache: Cache) -> None:
+def test_the_same_weights_are_another_vae_by_its_scale_and_another_encoder_by_its_tokens(cache: LatentCache) -> None:
     vae: Any = tiny_vae()
     vae.register_to_config(scaling_factor=0.8)
     with pytest.raises(CacheError, match="by another VAE than"):
@@ -154,7 +154,9 @@ def test_the_same_weights_are_another_vae_by_its_scale_and_another_encoder_by_it
         cache.check_model(ImageModel.of(tiny_transformer(), tiny_vae(), tiny_encoder(), tokenizer_of(WORDS[::-1])))
 
 
-def test_other_images_are_refused_by_the_first_that_differs(cache: Cache, model: ImageModel, tmp_path: Path) -> None:
+def test_other_images_are_refused_by_the_first_that_differs(
+    cache: LatentCache, model: ImageModel, tmp_path: Path
+) -> None:
     same = some_pictures(tmp_path / "images", model)
     cache.check_pictures(same)
     bar(PROMPTS[1], 88).save(tmp_path / "images" / "images" / "0005.png")
@@ -198,10 +200,12 @@ def without_its_file(folder: Path) -> None:
         (without_its_file, "is no cache: it has no cache.json"),
     ],
 )
-def test_a_folder_that_is_damaged_or_none_is_refused(spoil: Callable[[Path], None], told: str, cache: Cache) -> None:
+def test_a_folder_that_is_damaged_or_none_is_refused(
+    spoil: Callable[[Path], None], told: str, cache: LatentCache
+) -> None:
     spoil(cache.folder)
     with pytest.raises(CacheError, match=told):
-        Cache.open(cache.folder)
+        LatentCache.open(cache.folder)
 
 
 class Numbers:
@@ -218,16 +222,16 @@ class Numbers:
 
 
 def test_rounds_go_through_all_images_before_any_comes_again() -> None:
-    rounds = Rounds(Numbers(10), size=4, batches=5, seed=3)
+    rounds = BatchRounds(Numbers(10), size=4, batches=5, seed=3)
     seen = [place for epoch in range(2) for batch in rounds.batches(epoch) for place in batch]
     assert len(seen) == 40
     assert all(sorted(seen[first : first + 10]) == list(range(10)) for first in range(0, 40, 10))
     assert seen[:10] != seen[10:20]
-    assert next(Rounds(Numbers(10), size=10, batches=1, seed=4).batches(0)) != seen[:10]
+    assert next(BatchRounds(Numbers(10), size=10, batches=1, seed=4).batches(0)) != seen[:10]
 
 
 def test_a_batch_of_a_round_is_the_same_from_wherever_the_round_is_read() -> None:
-    rounds = Rounds(Numbers(7), size=9, batches=6, seed=3)
+    rounds = BatchRounds(Numbers(7), size=9, batches=6, seed=3)
     whole = list(rounds.batches(4))
     assert [len(batch) for batch in whole] == [9] * 6
     assert list(rounds.batches(4, start=1, step=2)) == whole[1::2]
@@ -245,7 +249,7 @@ def own_bytes() -> int:
 
 @pytest.mark.skipif(not STATUS.exists(), reason="only Linux tells which memory is a file's")
 def test_opening_takes_no_memory_for_the_images_and_a_batch_takes_that_of_its_rows(
-    cache: Cache, tmp_path: Path
+    cache: LatentCache, tmp_path: Path
 ) -> None:
     """Those of 48 MiB here, which a batch of one reads a twelfth of."""
     folder = tmp_path / "large"
@@ -258,7 +262,7 @@ def test_opening_takes_no_memory_for_the_images_and_a_batch_takes_that_of_its_ro
     (folder / "cache.json").write_text(json.dumps(told | {"encoded": digest}))
     del large
     before = own_bytes()
-    opened = Cache.open(folder)
+    opened = LatentCache.open(folder)
     assert own_bytes() - before < 8 * MEBIBYTE
     for place in range(12):
         row = opened.gather(torch.tensor([place])).posterior.mean
@@ -266,10 +270,10 @@ def test_opening_takes_no_memory_for_the_images_and_a_batch_takes_that_of_its_ro
     assert own_bytes() - before < 24 * MEBIBYTE
 
 
-def test_a_batch_is_encoded_or_plain_and_both_can_be_cut(cache: Cache) -> None:
-    from trainers.loop import BySamples
+def test_a_batch_is_encoded_or_plain_and_both_can_be_cut(cache: LatentCache) -> None:
+    from trainers.loop import SampleSplitter
 
     batch = cache.gather(torch.arange(6))
-    assert BySamples().samples(batch) == 6
-    piece: Encoded = BySamples().piece(batch, 2, 5)
+    assert SampleSplitter().samples(batch) == 6
+    piece: EncodedImages = SampleSplitter().piece(batch, 2, 5)
     assert torch.equal(piece.posterior.mean, batch.posterior.mean[2:5])

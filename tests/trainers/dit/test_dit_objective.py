@@ -14,8 +14,8 @@ from diffusers.schedulers.scheduling_flow_match_euler_discrete import FlowMatchE
 from torch import Tensor
 
 from trainers.dit.errors import SchedulerError
-from trainers.dit.objective import Objective, Predict, objective_for, objective_of, objectives
-from trainers.dit.processes import Diffusion, FlowMatching, Process
+from trainers.dit.objective import DiffusionObjective, Predict, objective_for, objective_of, objectives
+from trainers.dit.processes import DiffusionProcess, FlowMatching, NoiseProcess
 from trainers.dit.recipe import ObjectiveName
 
 NAMES: tuple[ObjectiveName, ...] = ("flow", "epsilon", "velocity")
@@ -23,7 +23,7 @@ IMAGE = torch.randn(1, 4, 4, 4, generator=torch.Generator().manual_seed(0))
 NOISE = torch.randn(8, 4, 4, 4, generator=torch.Generator().manual_seed(1))
 
 
-def oracle(learnt: Objective | Process) -> Predict:
+def oracle(learnt: DiffusionObjective | NoiseProcess) -> Predict:
     """What a network that has learnt one image without error says."""
 
     def predict(latents: Tensor, timesteps: Tensor) -> Tensor:
@@ -40,7 +40,7 @@ def within(predict: Predict) -> Predict:
     return lambda latents, timesteps: predict(latents, timesteps.clamp(1, 999))
 
 
-def error(sampler: Objective, predict: Predict, steps: int = 20) -> float:
+def error(sampler: DiffusionObjective, predict: Predict, steps: int = 20) -> float:
     """The largest difference of what is sampled from the image."""
     return float((sampler.sample(predict, NOISE, steps) - IMAGE).abs().max())
 
@@ -59,9 +59,9 @@ def test_what_was_learnt_for_another_sampler_leads_elsewhere(learnt: ObjectiveNa
     assert found > (5e-4 if learnt == "flow" else 0.1)
 
 
-def by_the_line() -> Diffusion:
+def by_the_line() -> DiffusionProcess:
     """Noise as sqrt(1 - t / 1000) x + sqrt(t / 1000) n, which needs no scheduler and is undone by none of ours."""
-    return Diffusion((1 - torch.arange(1000) / 1000).clamp(max=0.999999), "epsilon")
+    return DiffusionProcess((1 - torch.arange(1000) / 1000).clamp(max=0.999999), "epsilon")
 
 
 @pytest.mark.parametrize("sampled", NAMES)
@@ -73,7 +73,7 @@ def test_a_schedule_of_ones_own_leads_elsewhere_in_every_sampler(sampled: Object
 def test_a_target_of_another_objective_leads_elsewhere_with_the_right_noising() -> None:
     objective = objective_of("epsilon")
     kept = DDIMScheduler(beta_schedule="linear").alphas_cumprod
-    assert error(objective, oracle(Diffusion(kept, "v_prediction"))) > 0.1
+    assert error(objective, oracle(DiffusionProcess(kept, "v_prediction"))) > 0.1
 
 
 def test_times_that_are_rounded_down_lead_elsewhere_and_are_refused() -> None:
@@ -81,7 +81,7 @@ def test_times_that_are_rounded_down_lead_elsewhere_and_are_refused() -> None:
     solver = DPMSolverMultistepScheduler(
         num_train_timesteps=1000, prediction_type="flow_prediction", use_flow_sigmas=True
     )
-    rounded = Objective("rounded", FlowMatching(1000), solver)
+    rounded = DiffusionObjective("rounded", FlowMatching(1000), solver)
     with pytest.raises(SchedulerError, match="20 steps of DPMSolverMultistepScheduler"):
         rounded.sample(oracle(rounded), NOISE, 20)
 
@@ -95,7 +95,7 @@ def test_a_number_of_steps_that_misses_whole_times_is_refused_with_its_neighbour
 
 
 @pytest.mark.parametrize("objective", list(objectives()), ids=str)
-def test_a_scheduler_leads_to_its_objective(objective: Objective) -> None:
+def test_a_scheduler_leads_to_its_objective(objective: DiffusionObjective) -> None:
     assert objective_for(objective.scheduler()).name == objective.name
 
 
@@ -163,9 +163,9 @@ def test_weights_are_finite_at_both_ends_of_the_schedule(name: ObjectiveName) ->
 def test_min_snr_by_hand() -> None:
     """Signal-to-noise ratios infinite, 9, 1 and 0."""
     kept = torch.tensor([1.0, 0.9, 0.5, 0.0])
-    velocity = Diffusion(kept, "v_prediction", gamma=5.0).weight(kept)
+    velocity = DiffusionProcess(kept, "v_prediction", gamma=5.0).weight(kept)
     torch.testing.assert_close(velocity, torch.tensor([0.0, 5 / 10, 1 / 2, 0.0]))
-    epsilon = Diffusion(kept, "epsilon", gamma=5.0).weight(kept)
+    epsilon = DiffusionProcess(kept, "epsilon", gamma=5.0).weight(kept)
     torch.testing.assert_close(epsilon, torch.tensor([0.0, 5 / 9, 1.0, 1.0]))
 
 

@@ -15,8 +15,8 @@ from diffusers.models.transformers.pixart_transformer_2d import PixArtTransforme
 from tiny_images import tiny_encoder, tiny_model, tiny_tokenizer, tiny_transformer, tiny_vae, write_images
 from torch import Tensor, nn
 
-from trainers.dit.batches import PlainImages
-from trainers.dit.cache import Cache, write_cache
+from trainers.dit.batches import RawImageFiles
+from trainers.dit.cache import LatentCache, write_cache
 from trainers.dit.images import read_pictures
 from trainers.dit.models import ImageModel
 from trainers.dit.recipe import ImageRecipe
@@ -89,7 +89,7 @@ def seen(folder: Path, device: str, precision: PrecisionName, *, plain: bool = F
     asked: Any = model.network.module
     asked.transformer_blocks[0].attn1.to_q.register_forward_hook(note)
     pictures = read_pictures(folder, model.form, lambda _: None)
-    source: Any = PlainImages(pictures, model.prompts) if plain else Cache.open(folder / "cache")
+    source: Any = RawImageFiles(pictures, model.prompts) if plain else LatentCache.open(folder / "cache")
     recipe = ImageRecipe(steps=STEPS, batch_size=size.batch, device=device, precision=precision, ema=0.0)
     seed_everything(recipe.seed)
     if device == "cuda":

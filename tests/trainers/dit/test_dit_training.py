@@ -11,17 +11,17 @@ from rank_processes import results_on_ranks
 from tiny_images import PROMPTS, tiny_model, write_images
 from torch import Tensor, nn
 
-from trainers.dit.batches import Encoded, Plain, PlainImages
-from trainers.dit.cache import Cache, write_cache
-from trainers.dit.denoising import Denoising, Drawn, Draws
+from trainers.dit.batches import EncodedImages, RawImageFiles, RawImages
+from trainers.dit.cache import LatentCache, write_cache
+from trainers.dit.denoising import DenoisingLoss, NoiseDraw, NoiseSource
 from trainers.dit.encoders import Posterior
 from trainers.dit.images import read_pictures
 from trainers.dit.models import ImageModel
-from trainers.dit.networks import Condition
+from trainers.dit.networks import PromptCondition
 from trainers.dit.objective import objective_of
 from trainers.dit.recipe import ImageRecipe, ObjectiveName
 from trainers.dit.training import TRANSFORMER, fit, loop_of, phase_of, rounds_of, warmed_up
-from trainers.loop import Frozen, IterableSource, Loop, Report, WindowReport, seed_everything
+from trainers.loop import FrozenModule, IterableSource, Loop, Report, WindowReport, seed_everything
 from trainers.loop.validation import evaluating
 
 NAMES: tuple[ObjectiveName, ...] = ("flow", "epsilon", "velocity")
@@ -40,10 +40,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place
 
 
-def sources(folder: Path, model: ImageModel) -> tuple[Cache, PlainImages]:
+def sources(folder: Path, model: ImageModel) -> tuple[LatentCache, RawImageFiles]:
     """Encoded and plain."""
     pictures = read_pictures(folder, model.form, model.prompts.check)
-    return Cache.open(folder / "cache"), PlainImages(pictures, model.prompts)
+    return LatentCache.open(folder / "cache"), RawImageFiles(pictures, model.prompts)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -53,9 +53,9 @@ def test_the_transformer_gets_every_gradient_and_what_encodes_gets_none(
 ) -> None:
     model = a_model(name)
     cache, plain = sources(folder, model)
-    batch: Encoded | Plain = (cache if encoded else plain).gather(torch.arange(12))
+    batch: EncodedImages | RawImages = (cache if encoded else plain).gather(torch.arange(12))
     torch.manual_seed(1)
-    Denoising(model, Draws(objective_of(name), 0.3)).loss(batch).mean.backward()
+    DenoisingLoss(model, NoiseSource(objective_of(name), 0.3)).loss(batch).mean.backward()
     weights = dict(model.network.module.named_parameters())
     assert [key for key, weight in weights.items() if weight.grad is None or not weight.grad.any()] == []
     frozen = [*model.latents.module.parameters(), *model.prompts.module.parameters()]
@@ -66,8 +66,8 @@ class Told(NamedTuple):
     """A batch with what chance has decided of it, so that it is the same in any company."""
 
     posterior: Posterior
-    condition: Condition
-    drawn: Drawn
+    condition: PromptCondition
+    drawn: NoiseDraw
 
 
 class Learning:
@@ -75,20 +75,20 @@ class Learning:
 
     def __init__(self, model: ImageModel) -> None:
         self.now: Any = None
-        self._denoising = Denoising(model, lambda _: self.now)
+        self._denoising = DenoisingLoss(model, lambda _: self.now)
 
     def loss(self, batch: Told) -> Any:
         self.now = batch.drawn
-        return self._denoising.loss(Encoded(batch.posterior, batch.condition))
+        return self._denoising.loss(EncodedImages(batch.posterior, batch.condition))
 
 
-def told(cache: Cache, places: Tensor) -> Told:
+def told(cache: LatentCache, places: Tensor) -> Told:
     """Some images, each with draws of its own."""
     batch = cache.gather(places)
     draw = torch.Generator().manual_seed(5)
     noise = torch.randn(2, 12, *batch.posterior.mean.shape[1:], generator=draw)
     times, dropped = torch.rand(12, generator=draw), torch.rand(12, generator=draw) < 0.3
-    return Told(*batch, Drawn(noise[0, places], noise[1, places], times[places], dropped[places]))
+    return Told(*batch, NoiseDraw(noise[0, places], noise[1, places], times[places], dropped[places]))
 
 
 class Recording(torch.optim.SGD):
@@ -102,14 +102,14 @@ class Recording(torch.optim.SGD):
 def gradient(folder: Path, parts: list[Tensor], *, limit: int | None = None) -> Tensor:
     """That of one window of batches."""
     model = a_model()
-    cache, transformer = Cache.open(folder / "cache"), model.network.module
+    cache, transformer = LatentCache.open(folder / "cache"), model.network.module
     learning: Any = Learning(model)
     phase = phase_of(transformer, learning, ImageRecipe(steps=100))
     optimizer = Recording(transformer.parameters(), lr=0.0)
     object.__setattr__(phase, "optimizer", optimizer)
     object.__setattr__(phase, "scheduler", None)
     object.__setattr__(phase, "clip", None)
-    modules: dict[str, nn.Module | Frozen] = {TRANSFORMER: transformer}
+    modules: dict[str, nn.Module | FrozenModule] = {TRANSFORMER: transformer}
     loop = Loop([phase], modules=modules, device="cpu", accumulate=len(parts))
     with loop.running() as run:
         for one in run._phases:
@@ -132,7 +132,7 @@ def test_pieces_and_accumulated_batches_give_the_gradient_of_the_batch(folder: P
 def ranks_gradient(folder: Path) -> Any:
     """On each rank, the gradient of both halves, one a rank."""
     model = a_model()
-    cache, learning = Cache.open(folder / "cache"), Learning(model)
+    cache, learning = LatentCache.open(folder / "cache"), Learning(model)
     transformer = model.network.module
     recipe: Any = learning
     phase = phase_of(transformer, recipe, ImageRecipe(steps=100))
@@ -154,10 +154,10 @@ def test_two_ranks_give_the_gradient_of_one_batch(folder: Path) -> None:
         assert float((torch.from_numpy(found) - whole).norm() / whole.norm()) < 1e-5
 
 
-def score(model: ImageModel, cache: Cache) -> float:
+def score(model: ImageModel, cache: LatentCache) -> float:
     """The loss over many draws, always the same ones."""
     assert model.objective is not None
-    learnt = Denoising(model, Draws(model.objective, 0.1))
+    learnt = DenoisingLoss(model, NoiseSource(model.objective, 0.1))
     torch.manual_seed(77)
     with torch.no_grad(), evaluating([model.network.module]):
         return sum(learnt.loss(cache.gather(torch.arange(12))).mean.item() for _ in range(40)) / 40
@@ -165,7 +165,7 @@ def score(model: ImageModel, cache: Cache) -> float:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_it_learns_and_the_encoders_stay_as_they_were(name: ObjectiveName, folder: Path) -> None:
-    model, cache = a_model(name), Cache.open(folder / "cache")
+    model, cache = a_model(name), LatentCache.open(folder / "cache")
     digests, before = (model.latents.digest, model.prompts.digest), score(model, cache)
     recipe = ImageRecipe(steps=100, batch_size=12, learning_rate=5e-3, ema=0.9, device="cpu")
     seed_everything(recipe.seed)
@@ -180,7 +180,7 @@ def test_the_loop_averages_the_transformer_and_ends_with_the_average(folder: Pat
         model = a_model()
         recipe = ImageRecipe(steps=20, batch_size=8, ema=ema, device="cpu")
         seed_everything(0)
-        fit(model, Cache.open(folder / "cache"), recipe, None, iter)
+        fit(model, LatentCache.open(folder / "cache"), recipe, None, iter)
         results.append(model.network.module.state_dict()["proj_out.weight"])
     last, also_last, average = results
     assert torch.equal(last, also_last)
@@ -191,12 +191,12 @@ def test_the_loop_averages_the_transformer_and_ends_with_the_average(folder: Pat
 def test_the_loss_by_hand(name: ObjectiveName, folder: Path) -> None:
     model = a_model(name)
     objective, network = objective_of(name), model.network
-    batch = Cache.open(folder / "cache").gather(torch.tensor([4, 9]))
+    batch = LatentCache.open(folder / "cache").gather(torch.tensor([4, 9]))
     draw = torch.Generator().manual_seed(8)
     within, noise = torch.randn(2, 2, 4, 4, 4, generator=draw)
     times = torch.tensor([0.3, 0.8]) if name == "flow" else torch.tensor([300, 800])
-    drawn = Drawn(within, noise, times, torch.tensor([False, True]))
-    found = Denoising(model, lambda _: drawn).loss(batch)
+    drawn = NoiseDraw(within, noise, times, torch.tensor([False, True]))
+    found = DenoisingLoss(model, lambda _: drawn).loss(batch)
     prompts = model.prompts.embed(model.prompts.tokens([PROMPTS[0], ""]))
     noised = objective.noised(batch.posterior.mean + batch.posterior.deviation * within, noise, times)
     error = (network.predict(noised.latents, noised.timesteps, prompts) - noised.target).square().mean((1, 2, 3))
@@ -206,7 +206,7 @@ def test_the_loss_by_hand(name: ObjectiveName, folder: Path) -> None:
 
 def test_dropped_prompts_are_those_that_chance_names(folder: Path) -> None:
     model = a_model()
-    batch = Cache.open(folder / "cache").gather(torch.arange(12))
+    batch = LatentCache.open(folder / "cache").gather(torch.arange(12))
     dropped = torch.arange(12) % 3 == 0
     found = batch.condition.where(dropped, model.unconditional())
     blank = model.unconditional()
@@ -214,7 +214,7 @@ def test_dropped_prompts_are_those_that_chance_names(folder: Path) -> None:
         wanted = blank.rows(torch.tensor([0])) if dropped[row] else batch.condition.rows(torch.tensor([row]))
         torch.testing.assert_close(found.embeddings[row], wanted.embeddings[0])
         assert torch.equal(found.mask[row], wanted.mask[0])
-    draws = Draws(objective_of("flow"), 0.25)(torch.zeros(20_000, 1, 1, 1))
+    draws = NoiseSource(objective_of("flow"), 0.25)(torch.zeros(20_000, 1, 1, 1))
     assert float(torch.corrcoef(torch.stack([draws.within, draws.noise]).flatten(1))[0, 1]) == pytest.approx(
         0, abs=0.03
     )
@@ -244,7 +244,7 @@ def weights_after(folder: Path, recipe: ImageRecipe) -> tuple[Tensor, list[Windo
 
     model = a_model()
     seed_everything(0)
-    fit(model, Cache.open(folder / "cache"), recipe, None, kept)
+    fit(model, LatentCache.open(folder / "cache"), recipe, None, kept)
     return torch.cat([weight.flatten() for weight in model.network.module.state_dict().values()]), reports
 
 
@@ -267,7 +267,7 @@ def test_accumulated_batches_are_more_images_in_as_many_steps(folder: Path) -> N
 
 def test_a_round_has_batches_for_every_process(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("trainers.dit.training.launched_size", lambda: 2)
-    assert rounds_of(Cache.open(folder / "cache"), ImageRecipe(steps=250, accumulate=3)).length == 125 * 3 * 2
+    assert rounds_of(LatentCache.open(folder / "cache"), ImageRecipe(steps=250, accumulate=3)).length == 125 * 3 * 2
 
 
 def test_what_goes_wrong_is_met_as_the_recipe_says() -> None:

@@ -12,15 +12,15 @@ from tiny_images import PROMPTS, bar, tiny_model, write_images
 from typer.testing import CliRunner
 
 from trainers.cli.commands import app
-from trainers.dit.grpo import Tuned
+from trainers.dit.grpo import TuningResult
 from trainers.dit.images import read_pictures
 from trainers.dit.judge import judge_of, pixels_of
 from trainers.dit.models import ImageModel
-from trainers.dit.recipe import Sampling
-from trainers.dit.rollouts import Round
+from trainers.dit.recipe import SamplingSettings
+from trainers.dit.rollouts import RolloutRound
 from trainers.dit.sampling import draw_images
-from trainers.dit.training import Learnt
-from trainers.dit.watching import Look
+from trainers.dit.training import ImageTrainingResult
+from trainers.dit.watching import EvaluationSnapshot
 
 BRIEF = ("--steps", "4", "--device", "cpu")
 WATCHED = ("--monitor", "ssim,psnr", "--monitor-every", "2", "--monitor-images", "4", "--monitor-steps", "3")
@@ -90,7 +90,7 @@ def test_the_accuracy_is_that_of_the_images_that_are_drawn_with_the_settings_tha
     model = ImageModel.load(place / "model")
     own, held = (read_pictures(place / name, model.form, model.prompts.check) for name in ("own", "held"))
     prompts = [picture.prompt for picture in held.pictures]
-    images = draw_images(model, prompts, Sampling(steps=4, guidance=1.5, seed=3))
+    images = draw_images(model, prompts, SamplingSettings(steps=4, guidance=1.5, seed=3))
     assert told["accuracy"]["share"] == pytest.approx(judge_of(own).accuracy(images, prompts))
 
 
@@ -112,7 +112,7 @@ def turned(folder: Path) -> Path:
     return folder
 
 
-LOOK = Look(4, {"ssim": 0.5, "frechet": -2.0})
+LOOK = EvaluationSnapshot(4, {"ssim": 0.5, "frechet": -2.0})
 """What a training that did not happen has seen."""
 
 FAR = {"images": 4, "against": 12}
@@ -121,9 +121,9 @@ FAR = {"images": 4, "against": 12}
 def test_a_training_is_given_what_the_flags_say(place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seen, seeds = list[Any](), list[int]()
 
-    def fit(*parts: Any) -> Learnt:
+    def fit(*parts: Any) -> ImageTrainingResult:
         seen.extend(parts)
-        return Learnt((0.5,), (LOOK,))
+        return ImageTrainingResult((0.5,), (LOOK,))
 
     monkeypatch.setattr("trainers.dit.training.fit", fit)
     monkeypatch.setattr("trainers.dit.command.seed_everything", seeds.append)
@@ -135,7 +135,7 @@ def test_a_training_is_given_what_the_flags_say(place: Path, tmp_path: Path, mon
     assert done.exit_code == 0, done.output
     model, source, recipe, _, _, monitor = seen
     assert (source.folder, recipe.seed, seeds) == (cached, 7, [7])
-    assert (monitor._name, monitor._watch._sampling) == ("ssim", Sampling(steps=3, guidance=1.5))
+    assert (monitor._name, monitor._watch._sampling) == ("ssim", SamplingSettings(steps=3, guidance=1.5))
     assert torch.equal(monitor._watch.targets, pixels_of(read_pictures(held, model.form, lambda _: None).some(4)))
     assert monitor._collapse([0.0, 1.0, 0.4])
     told = json.loads((tmp_path / "model" / "training.json").read_text("utf-8"))
@@ -145,9 +145,9 @@ def test_a_training_is_given_what_the_flags_say(place: Path, tmp_path: Path, mon
 def test_a_tuning_is_given_what_the_flags_say(place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seen, seeds = list[Any](), list[int]()
 
-    def tune(*parts: Any) -> Tuned:
+    def tune(*parts: Any) -> TuningResult:
         seen.extend(parts)
-        return Tuned((Round(0.5, 1, 2),), (LOOK,), LOOK, None, "as it was")
+        return TuningResult((RolloutRound(0.5, 1, 2),), (LOOK,), LOOK, None, "as it was")
 
     monkeypatch.setattr("trainers.dit.grpo.tune", tune)
     monkeypatch.setattr("trainers.dit.command.seed_everything", seeds.append)
@@ -157,7 +157,7 @@ def test_a_tuning_is_given_what_the_flags_say(place: Path, tmp_path: Path, monke
     assert done.exit_code == 0, done.output
     model, pictures, reward, gate, recipe, _, _ = seen
     assert (pictures.folder, reward.name, recipe.seed, seeds) == (place / "own", "ssim", 7, [7])
-    assert gate._watch._sampling == Sampling(steps=4, guidance=1.5)
+    assert gate._watch._sampling == SamplingSettings(steps=4, guidance=1.5)
     assert torch.equal(gate._watch.targets, pixels_of(read_pictures(held, model.form, lambda _: None).some(4)))
     better = {"window": 8, "rewards": {"ssim": 0.6, "frechet": -2.5}}
     gate.load_state_dict({"looks": [asdict(LOOK), better]})
@@ -170,11 +170,11 @@ def test_a_tuning_is_given_what_the_flags_say(place: Path, tmp_path: Path, monke
 
 
 def test_of_many_processes_the_first_alone_writes(place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fit(*_: Any) -> Learnt:
-        return Learnt((0.5,))
+    def fit(*_: Any) -> ImageTrainingResult:
+        return ImageTrainingResult((0.5,))
 
-    def tune(*_: Any) -> Tuned:
-        return Tuned((), (LOOK,), LOOK, None, "as it was")
+    def tune(*_: Any) -> TuningResult:
+        return TuningResult((), (LOOK,), LOOK, None, "as it was")
 
     monkeypatch.setattr("trainers.dit.training.fit", fit)
     monkeypatch.setattr("trainers.dit.grpo.tune", tune)

@@ -10,10 +10,10 @@ from tiny_images import PROMPTS, tiny_model, write_images
 from typer.testing import CliRunner
 
 from trainers.cli.commands import app
-from trainers.dit.cache import Cache, write_cache
+from trainers.dit.cache import LatentCache, write_cache
 from trainers.dit.images import read_pictures
 from trainers.dit.models import ImageModel
-from trainers.dit.sampling import Sampling, as_image, draw_images
+from trainers.dit.sampling import SamplingSettings, as_image, draw_images
 from trainers.loop import Hardware
 
 GPU = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")]
@@ -37,7 +37,7 @@ def test_drawing_and_encoding_keep_to_the_device(tmp_path: Path) -> None:
     model = tiny_model().learning("flow").to(META)
     pictures = read_pictures(write_images(tmp_path), model.form, lambda _: None)
     with OneDevice():
-        assert draw_images(model, PROMPTS, Sampling(steps=4)).shape == (4, 1, 8, 8)
+        assert draw_images(model, PROMPTS, SamplingSettings(steps=4)).shape == (4, 1, 8, 8)
         posterior = model.latents.encode(pictures.pixels(range(3)).to(META))
         condition = model.prompts.embed(model.prompts.tokens(PROMPTS[:1]))
     assert {part.device for part in (*posterior, *condition)} == {META}
@@ -47,7 +47,7 @@ def test_a_part_that_stays_behind_is_seen() -> None:
     model = tiny_model().learning("flow")
     model.network.module.to(META)
     with OneDevice(), pytest.raises(TwoDevicesError):
-        draw_images(model, PROMPTS, Sampling(steps=4))
+        draw_images(model, PROMPTS, SamplingSettings(steps=4))
 
 
 @pytest.mark.parametrize("more", [("--device", "cpu"), ()])
@@ -56,14 +56,14 @@ def test_on_the_cpu_the_same_bits_are_drawn_and_kept_as_ever(
 ) -> None:
     monkeypatch.setattr(Hardware, "detect", Hardware)  # of no accelerator, for auto
     model = ImageModel.load(place / "model")
-    as_image(draw_images(model, PROMPTS[:1], Sampling(steps=4, seed=9))[0]).save(tmp_path / "wanted.png")
+    as_image(draw_images(model, PROMPTS[:1], SamplingSettings(steps=4, seed=9))[0]).save(tmp_path / "wanted.png")
     drawn = ("sample", place / "model", "--prompt", PROMPTS[0], "--steps", "4", "--seed", "9")
     assert ran(*drawn, "--out", tmp_path / "found.png", *more).exit_code == 0
     assert (tmp_path / "found.png").read_bytes() == (tmp_path / "wanted.png").read_bytes()
     write_cache(read_pictures(place / "images", model.form, model.prompts.check), model, tmp_path / "wanted")
     cached = ran("cache", place / "images", "--model", place / "model", "--out", tmp_path / "found", *more)
     assert cached.exit_code == 0, cached.output
-    assert Cache.open(tmp_path / "found").digest == Cache.open(tmp_path / "wanted").digest
+    assert LatentCache.open(tmp_path / "found").digest == LatentCache.open(tmp_path / "wanted").digest
 
 
 @pytest.mark.parametrize("command", ["sample", "cache"])
@@ -88,14 +88,14 @@ def test_a_device_that_is_not_there_is_refused_before_anything_is_written(
 @pytest.mark.parametrize("device", [pytest.param("cuda", marks=GPU), pytest.param("auto", marks=GPU)])
 def test_a_gpu_draws_and_keeps_nearly_the_same(device: str, place: Path, tmp_path: Path) -> None:
     model = ImageModel.load(place / "model")
-    wanted = draw_images(model, PROMPTS, Sampling(steps=4))
-    found = draw_images(model.to(torch.device("cuda")), PROMPTS, Sampling(steps=4))
+    wanted = draw_images(model, PROMPTS, SamplingSettings(steps=4))
+    found = draw_images(model.to(torch.device("cuda")), PROMPTS, SamplingSettings(steps=4))
     assert found.device.type == "cpu"
     torch.testing.assert_close(found, wanted, atol=0.02, rtol=0)
     for name, chosen in (("cpu", "cpu"), ("gpu", device)):
         done = ran("cache", place / "images", "--model", place / "model", "--out", tmp_path / name, "--device", chosen)
         assert done.exit_code == 0, done.output
-    one, other = (Cache.open(tmp_path / name).gather(torch.arange(12)) for name in ("cpu", "gpu"))
+    one, other = (LatentCache.open(tmp_path / name).gather(torch.arange(12)) for name in ("cpu", "gpu"))
     torch.testing.assert_close(other.posterior.mean, one.posterior.mean, atol=0.01, rtol=0.01)
     drawn = ran("sample", place / "model", "--prompt", PROMPTS[0], "--out", tmp_path / "a.png", "--device", device)
     assert drawn.exit_code == 0, drawn.output

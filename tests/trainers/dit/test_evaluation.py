@@ -12,19 +12,19 @@ from pages import HOSTILE, assert_holds_all, page_of
 from tiny_images import PROMPTS, tiny_model, write_images
 
 from trainers.dit.errors import ModelError, PriorError, RewardError
-from trainers.dit.evaluation import Evaluation, Score, Telling, evaluate
+from trainers.dit.evaluation import ClassifierAccuracy, ImageEvaluation, RewardScore, evaluate
 from trainers.dit.history import curves_of
 from trainers.dit.images import read_pictures
 from trainers.dit.judge import judge_of, pixels_of
 from trainers.dit.models import ImageModel
 from trainers.dit.notes import read_notes
 from trainers.dit.page import MOST_IMAGES, drawn_sheet, judged_sheet, render_sheet, strip_of
-from trainers.dit.recipe import Sampling, reward_names
-from trainers.dit.rewards import Material, rewards_of
+from trainers.dit.recipe import SamplingSettings, reward_names
+from trainers.dit.rewards import RewardInputs, rewards_of
 from trainers.dit.sampling import draw_images
 from trainers.dit.statistics import frechet_distance, wilson_interval
 
-SAMPLING = Sampling(steps=3, guidance=1.5, seed=4, at_once=10)
+SAMPLING = SamplingSettings(steps=3, guidance=1.5, seed=4, at_once=10)
 
 
 @pytest.fixture(scope="module")
@@ -33,32 +33,34 @@ def model() -> ImageModel:
 
 
 @pytest.fixture(scope="module")
-def material(model: ImageModel, tmp_path_factory: pytest.TempPathFactory) -> Material:
+def material(model: ImageModel, tmp_path_factory: pytest.TempPathFactory) -> RewardInputs:
     place = tmp_path_factory.mktemp("evaluation")
     own, held = write_images(place / "own", 64), write_images(place / "held", 24)
     pictures, held_out = (read_pictures(folder, model.form, model.prompts.check) for folder in (own, held))
-    return Material(pictures, held_out, count=16)
+    return RewardInputs(pictures, held_out, count=16)
 
 
 @pytest.fixture(scope="module")
-def found(model: ImageModel, material: Material) -> Evaluation:
+def found(model: ImageModel, material: RewardInputs) -> ImageEvaluation:
     return evaluate(model, material, rewards_of(("classifier", "frechet", "ssim"), material), SAMPLING)
 
 
-def drawn_by_hand() -> Evaluation:
+def drawn_by_hand() -> ImageEvaluation:
     """Three images of two prompts: two drawn ones are told rightly, and all real ones."""
     images = torch.stack([torch.full((1, 8, 8), shade) for shade in (0.0, 0.25, 1.0)])
     left, right = PROMPTS[:2]
-    return Evaluation(
+    return ImageEvaluation(
         prompts=(left, right, right),
         images=images,
         targets=1 - images,
-        scores=(Score("frechet", "Fréchet distance", 4.25, 1.5, is_distance=True, against=7),),
-        telling=Telling((left, left, right), (left, right, right)),
+        scores=(RewardScore("frechet", "Fréchet distance", 4.25, 1.5, is_distance=True, against=7),),
+        telling=ClassifierAccuracy((left, left, right), (left, right, right)),
     )
 
 
-def test_figures_are_those_of_some_held_out_prompts(model: ImageModel, material: Material, found: Evaluation) -> None:
+def test_figures_are_those_of_some_held_out_prompts(
+    model: ImageModel, material: RewardInputs, found: ImageEvaluation
+) -> None:
     prompts = [picture.prompt for picture in material.held_out.some(16).pictures]
     images, judge = draw_images(model, prompts, SAMPLING), judge_of(material.pictures)
     torch.testing.assert_close(found.images, images)
@@ -74,7 +76,7 @@ def test_figures_are_those_of_some_held_out_prompts(model: ImageModel, material:
     assert (frechet.is_distance, frechet.against) == (True, 24)
 
 
-def test_real_images_are_judged_by_the_same_rewards(material: Material, found: Evaluation) -> None:
+def test_real_images_are_judged_by_the_same_rewards(material: RewardInputs, found: ImageEvaluation) -> None:
     judge, targets = judge_of(material.pictures), pixels_of(material.held_out.some(16))
     chances = judge(targets).softmax(1).gather(1, judge.classes(found.prompts)[:, None])
     classifier, _, ssim = found.scores
@@ -83,7 +85,9 @@ def test_real_images_are_judged_by_the_same_rewards(material: Material, found: E
     assert ssim.value < 1
 
 
-def test_how_many_are_drawn_together_changes_no_image(model: ImageModel, material: Material, found: Evaluation) -> None:
+def test_how_many_are_drawn_together_changes_no_image(
+    model: ImageModel, material: RewardInputs, found: ImageEvaluation
+) -> None:
     told: list[tuple[int, int]] = []
     again = evaluate(
         model,
@@ -99,7 +103,7 @@ def test_how_many_are_drawn_together_changes_no_image(model: ImageModel, materia
 
 
 def test_more_images_than_are_held_out_and_plans_that_nobody_reads_are_refused(
-    model: ImageModel, material: Material
+    model: ImageModel, material: RewardInputs
 ) -> None:
     ssim = rewards_of(("ssim",), material)
     with pytest.raises(RewardError, match="has prompts for 24; draw fewer"):
@@ -161,7 +165,7 @@ def test_a_page_has_the_figures_and_every_image_that_was_taken_for_something_els
 
 def test_images_on_a_page_are_drawn_ones_beside_real_ones_and_those_that_were_mistaken() -> None:
     found = drawn_by_hand()
-    sheet = judged_sheet("Evaluation", (), found, ())
+    sheet = judged_sheet("ImageEvaluation", (), found, ())
     for one, rows in zip(sheet.prompts, ([0], [1, 2]), strict=True):
         real, drawn = (
             strip_of("Real", found.targets[rows], one.prompt),
@@ -172,18 +176,20 @@ def test_images_on_a_page_are_drawn_ones_beside_real_ones_and_those_that_were_mi
     assert mistaken.strip == strip_of("Drawn", found.images[1:2], PROMPTS[1])
 
 
-def test_images_on_a_page_are_those_that_were_drawn(found: Evaluation) -> None:
-    sheet = judged_sheet("Evaluation", (), found, ())
+def test_images_on_a_page_are_those_that_were_drawn(found: ImageEvaluation) -> None:
+    sheet = judged_sheet("ImageEvaluation", (), found, ())
     assert [one.prompt for one in sheet.prompts] == [*dict.fromkeys(found.prompts)]
     real, drawn = sheet.prompts[0].strips
     assert (real.heading, drawn.heading) == ("Real", "Drawn")
     assert len(drawn.pictures) == min(MOST_IMAGES, found.prompts.count(found.prompts[0]))
-    assert render_sheet(sheet) == render_sheet(judged_sheet("Evaluation", (), found, ()))
+    assert render_sheet(sheet) == render_sheet(judged_sheet("ImageEvaluation", (), found, ()))
 
 
 def test_what_others_wrote_is_shown_and_not_run() -> None:
     found = drawn_by_hand()
-    hostile = replace(found, prompts=(HOSTILE, *found.prompts[1:]), telling=Telling((PROMPTS[0],) * 3, found.prompts))
+    hostile = replace(
+        found, prompts=(HOSTILE, *found.prompts[1:]), telling=ClassifierAccuracy((PROMPTS[0],) * 3, found.prompts)
+    )
     text = render_sheet(judged_sheet(HOSTILE, (HOSTILE,), hostile, ()))
     assert HOSTILE not in text
     assert page_of(text).text.count(HOSTILE) >= 4
@@ -193,8 +199,8 @@ def test_what_others_wrote_is_shown_and_not_run() -> None:
 def test_many_prompts_and_large_images_do_not_make_a_page_large() -> None:
     count, draw = 400, torch.Generator().manual_seed(0)
     images = torch.rand(count, 3, 256, 256, generator=draw)
-    found = Evaluation(tuple(f"image {number}" for number in range(count)), images, images, (), None)
-    text = render_sheet(judged_sheet("Evaluation", (), found, ()))
+    found = ImageEvaluation(tuple(f"image {number}" for number in range(count)), images, images, (), None)
+    text = render_sheet(judged_sheet("ImageEvaluation", (), found, ()))
     page = page_of(text)
     shown = len(page.references) // 2
     assert 1 <= shown < 24
@@ -204,8 +210,8 @@ def test_many_prompts_and_large_images_do_not_make_a_page_large() -> None:
 
 def test_small_images_are_shown_of_as_many_prompts_as_a_page_may_have() -> None:
     images = torch.rand(400, 1, 8, 8, generator=torch.Generator().manual_seed(0))
-    found = Evaluation(tuple(f"image {number}" for number in range(400)), images, images, (), None)
-    page = page_of(render_sheet(judged_sheet("Evaluation", (), found, ())))
+    found = ImageEvaluation(tuple(f"image {number}" for number in range(400)), images, images, (), None)
+    page = page_of(render_sheet(judged_sheet("ImageEvaluation", (), found, ())))
     assert "The first 24 prompts; 376 more are in the figures alone." in page.words
     assert len(page.references) == 48
 

@@ -17,15 +17,15 @@ from transformers import ByT5Tokenizer, T5Config, T5EncoderModel
 from typer.testing import CliRunner
 
 from trainers.cli.commands import app
-from trainers.dit.batches import PlainImages
+from trainers.dit.batches import RawImageFiles
 from trainers.dit.cache import write_cache
-from trainers.dit.denoising import Denoising, Draws
+from trainers.dit.denoising import DenoisingLoss, NoiseSource
 from trainers.dit.errors import DataError, ModelError, PriorError, SchedulerError
 from trainers.dit.glm import glm_objective, glyphs
-from trainers.dit.images import Pictures, read_pictures
+from trainers.dit.images import ImageFolder, read_pictures
 from trainers.dit.models import ImageModel
 from trainers.dit.objective import objective_of
-from trainers.dit.recipe import ImageRecipe, Sampling
+from trainers.dit.recipe import ImageRecipe, SamplingSettings
 from trainers.dit.sampling import draw_images
 from trainers.dit.training import fit
 from trainers.loop import seed_everything
@@ -76,7 +76,7 @@ def plans(count: int, *, seed: int = 1) -> Tensor:
     return torch.randint(1, 32, (count, PATCHES), generator=torch.Generator().manual_seed(seed))
 
 
-def some_pictures(folder: Path, model: ImageModel) -> Pictures:
+def some_pictures(folder: Path, model: ImageModel) -> ImageFolder:
     """Four of noise."""
     lines: list[str] = []
     draw = torch.Generator().manual_seed(2)
@@ -110,7 +110,7 @@ def test_its_pipeline_draws_the_same_images(settings: dict[str, Any], guidance: 
         generator=torch.Generator().manual_seed(4),
         output_type="pt",
     ).images
-    model, sampling = ImageModel.load(tmp_path / "model"), Sampling(steps=7, guidance=guidance, seed=4)
+    model, sampling = ImageModel.load(tmp_path / "model"), SamplingSettings(steps=7, guidance=guidance, seed=4)
     assert float((draw_images(model, PROMPTS, sampling, priors) - theirs).abs().max()) <= 1e-4
     assert float((draw_images(model, PROMPTS, sampling, plans(2, seed=2)) - theirs).abs().max()) > 1e-3
 
@@ -118,7 +118,9 @@ def test_its_pipeline_draws_the_same_images(settings: dict[str, Any], guidance: 
 def test_each_image_has_its_own_plan_however_many_are_drawn_at_once_and_however_they_are_named(tmp_path: Path) -> None:
     model, priors = a_model(), plans(4)
     priors[1, :3] = 0  # a token like others, among others
-    together, apart = (draw_images(model, [PROMPTS[1]] * 4, Sampling(steps=3, at_once=size), priors) for size in (4, 2))
+    together, apart = (
+        draw_images(model, [PROMPTS[1]] * 4, SamplingSettings(steps=3, at_once=size), priors) for size in (4, 2)
+    )
     torch.testing.assert_close(apart, together, atol=1e-5, rtol=0)
     pictures = some_pictures(tmp_path, model)
     named = dict(reversed([(one.file, plan) for one, plan in zip(pictures.pictures, priors, strict=True)]))
@@ -166,9 +168,9 @@ def test_latents_are_counted_from_the_statistics_of_their_channels() -> None:
 def test_the_transformer_gets_every_gradient_and_what_encodes_gets_none(tmp_path: Path) -> None:
     model = a_model()
     assert model.objective is not None
-    source = PlainImages(some_pictures(tmp_path, model), model.prompts, plans(4))
+    source = RawImageFiles(some_pictures(tmp_path, model), model.prompts, plans(4))
     torch.manual_seed(1)
-    Denoising(model, Draws(model.objective, 0.3)).loss(source.gather(torch.arange(4))).mean.backward()
+    DenoisingLoss(model, NoiseSource(model.objective, 0.3)).loss(source.gather(torch.arange(4))).mean.backward()
     weights = dict(model.network.module.named_parameters())
     assert [name for name, weight in weights.items() if weight.grad is None or not weight.grad.any()] == []
     frozen = [*model.latents.module.parameters(), *model.prompts.module.parameters()]
@@ -181,8 +183,12 @@ def test_a_cache_keeps_the_plans_and_teaches_the_same(tmp_path: Path) -> None:
     pictures, priors = some_pictures(tmp_path, model), plans(4)
     named = {picture.file: plan for picture, plan in zip(pictures.pictures, priors, strict=True)}
     cache = write_cache(pictures, model, tmp_path / "cache", priors=named)
-    learnt, losses = Denoising(model, Draws(model.objective, 0.3)), list[float]()
-    for source in (cache, PlainImages(pictures, model.prompts, priors), PlainImages(pictures, model.prompts, plans(4))):
+    learnt, losses = DenoisingLoss(model, NoiseSource(model.objective, 0.3)), list[float]()
+    for source in (
+        cache,
+        RawImageFiles(pictures, model.prompts, priors),
+        RawImageFiles(pictures, model.prompts, plans(4)),
+    ):
         torch.manual_seed(3)
         losses.append(learnt.loss(source.gather(torch.tensor([2, 0, 1]))).mean.item())
     assert losses[0] == pytest.approx(losses[1], abs=1e-6)
@@ -216,7 +222,7 @@ def test_what_is_no_plan_is_refused_when_drawing_and_when_encoding(
 ) -> None:
     model = a_model()
     with pytest.raises(PriorError, match=told):
-        draw_images(model, PROMPTS, Sampling(steps=4), priors)
+        draw_images(model, PROMPTS, SamplingSettings(steps=4), priors)
     pictures = some_pictures(tmp_path, model)
     named = None if priors is None else {picture.file: priors[0] for picture in pictures.pictures}
     with pytest.raises(PriorError, match=told.replace("2 of 2", "4 of 4")):

@@ -11,15 +11,15 @@ from torch import Tensor
 from transformers import T5Config, T5EncoderModel
 
 import trainers.dit
-from trainers.dit.batches import Encoded
+from trainers.dit.batches import EncodedImages
 from trainers.dit.cache import write_cache
-from trainers.dit.encoders import PromptCoder
-from trainers.dit.grpo import Improving, play_of
-from trainers.dit.images import Pictures, read_pictures
+from trainers.dit.encoders import PixArtPromptEncoder
+from trainers.dit.grpo import PolicyLoss, play_of
+from trainers.dit.images import ImageFolder, read_pictures
 from trainers.dit.models import ImageModel
-from trainers.dit.recipe import GrpoRecipe, Sampling
-from trainers.dit.rewards import Checked
-from trainers.dit.rollouts import Rollouts, Steps
+from trainers.dit.recipe import GrpoRecipe, SamplingSettings
+from trainers.dit.rewards import ValidatedReward
+from trainers.dit.rollouts import PolicySampler, Rollouts
 from trainers.dit.sampling import draw_latents, noise_of
 from trainers.dit.training import TRANSFORMER
 from trainers.loop import DetachedLossError, IterableSource, Loop, LoopError, Loss, NoGradientError, Phase
@@ -31,7 +31,7 @@ def weights(model: ImageModel) -> Tensor:
     return torch.cat([weight.detach().flatten() for weight in model.network.module.parameters()])
 
 
-def some_pictures(folder: Path) -> Pictures:
+def some_pictures(folder: Path) -> ImageFolder:
     return read_pictures(write_images(folder), tiny_model().form, lambda _: None)
 
 
@@ -42,9 +42,9 @@ class Compared:
         self._model = model
         self._required = required
 
-    def loss(self, batch: Encoded) -> Loss:
+    def loss(self, batch: EncodedImages) -> Loss:
         count = len(batch.posterior.mean)
-        drawn = draw_latents(self._model, batch.condition, noise_of(self._model, count, 0), Sampling(steps=4))
+        drawn = draw_latents(self._model, batch.condition, noise_of(self._model, count, 0), SamplingSettings(steps=4))
         error = (drawn - batch.posterior.mean).square().mean() - drawn.mean()
         return Loss(error.requires_grad_(self._required), count)
 
@@ -67,7 +67,9 @@ def test_a_loss_on_samples_is_refused_before_a_step_also_where_a_gradient_is_dem
     batch = write_cache(some_pictures(tmp_path / "images"), model, tmp_path / "cache").gather(torch.arange(4))
     before, transformer = weights(model), model.network.module
     optimizer = torch.optim.SGD(transformer.parameters(), lr=0.1)
-    phase = Phase[Encoded](TRANSFORMER, Compared(model, required=required).loss, transformer.parameters(), optimizer)
+    phase = Phase[EncodedImages](
+        TRANSFORMER, Compared(model, required=required).loss, transformer.parameters(), optimizer
+    )
     loop = Loop([phase], modules={TRANSFORMER: transformer}, device="cpu")
     with pytest.raises(error, match=told), loop.running() as run:
         list(run.epochs(IterableSource([batch]), max_epochs=1))
@@ -87,12 +89,12 @@ def test_what_is_drawn_has_no_gradient_and_asking_again_about_its_steps_reaches_
 ) -> None:
     model, start = tiny_model().learning("flow"), tiny_model().learning("flow")
     recipe = GrpoRecipe(groups=3, members=4, draw_steps=4, trained_steps=1)
-    reward = Checked("brightness", Brightness(), of_all=False)
+    reward = ValidatedReward("brightness", Brightness(), of_all=False)
     torch.manual_seed(3)
     moves = next(iter(Rollouts(model, some_pictures(tmp_path), reward, play_of(recipe))))
     assert [part.requires_grad for part in (*moves[:-1], *moves.condition)] == [False] * 11
-    steps = Steps(model.unconditional(), play_of(recipe))
-    Improving(model.network, start.network, steps, recipe).loss(moves).mean.backward()
+    steps = PolicySampler(model.unconditional(), play_of(recipe))
+    PolicyLoss(model.network, start.network, steps, recipe).loss(moves).mean.backward()
     named = model.network.module.named_parameters()
     assert [name for name, weight in named if weight.grad is None or not weight.grad.any()] == []
 
@@ -125,6 +127,6 @@ def test_probing_is_seen(tmp_path: Path) -> None:
 def test_an_encoder_of_relative_positions_is_told_by_its_class() -> None:
     torch.manual_seed(1)
     config = T5Config(vocab_size=len(tiny_tokenizer()), d_model=16, d_kv=8, d_ff=16, num_layers=1, num_heads=2)
-    coder = PromptCoder(T5EncoderModel(config), tiny_tokenizer())
+    coder = PixArtPromptEncoder(T5EncoderModel(config), tiny_tokenizer())
     assert (coder.length, coder.width) == (LENGTH, 16)
     assert coder.embed(coder.tokens(["a bar"])).embeddings.shape == (1, LENGTH, 16)

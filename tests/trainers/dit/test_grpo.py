@@ -14,27 +14,27 @@ from tiny_images import tiny_model, write_images
 from torch import Tensor, nn
 
 from trainers.dit.errors import GateError, RewardError, SchedulerError
-from trainers.dit.gate import Gate
-from trainers.dit.grpo import Improving, Tuned, play_of, tune
-from trainers.dit.images import Pictures, read_pictures
+from trainers.dit.gate import RewardGate
+from trainers.dit.grpo import PolicyLoss, TuningResult, play_of, tune
+from trainers.dit.images import ImageFolder, read_pictures
 from trainers.dit.models import ImageModel
 from trainers.dit.policy import log_probability
-from trainers.dit.recipe import GrpoRecipe, ObjectiveName, Sampling
-from trainers.dit.rewards import Checked, Kind, Material, reward_of
-from trainers.dit.rollouts import Rollouts, Steps
+from trainers.dit.recipe import GrpoRecipe, ObjectiveName, SamplingSettings
+from trainers.dit.rewards import RewardInputs, RewardKind, ValidatedReward, reward_of
+from trainers.dit.rollouts import PolicySampler, Rollouts
 from trainers.dit.sampling import draw_images
-from trainers.dit.watching import Watch
+from trainers.dit.watching import SampleWatch
 from trainers.loop import (
     Checkpoints,
-    Notice,
     OutOfMemoryError,
     Report,
     SettingsError,
     StoppedError,
+    TrainingNotice,
     WindowReport,
     seed_everything,
 )
-from trainers.progress import Consumer
+from trainers.progress import ReportConsumer
 
 SMALL = GrpoRecipe(
     iterations=4, groups=3, members=4, draw_steps=4, trained_steps=2, gate_every=2, learning_rate=1e-3, device="cpu"
@@ -49,7 +49,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place
 
 
-def pictures_of(folder: Path) -> Pictures:
+def pictures_of(folder: Path) -> ImageFolder:
     return read_pictures(folder, tiny_model().form, lambda _: None)
 
 
@@ -76,9 +76,9 @@ def steady(images: Tensor) -> Tensor:
     return torch.full((len(images),), 0.25)
 
 
-def checked(name: str, formula: Callable[[Tensor], Tensor], folder: Path) -> Checked:
-    material = Material(pictures_of(folder / "own"), pictures_of(folder / "held"), count=8)
-    return reward_of(name, material, {name: Kind(lambda _: Says(formula))})
+def checked(name: str, formula: Callable[[Tensor], Tensor], folder: Path) -> ValidatedReward:
+    material = RewardInputs(pictures_of(folder / "own"), pictures_of(folder / "held"), count=8)
+    return reward_of(name, material, {name: RewardKind(lambda _: Says(formula))})
 
 
 def rollouts_of(folder: Path, recipe: GrpoRecipe = SMALL) -> tuple[ImageModel, Rollouts]:
@@ -94,17 +94,17 @@ def tuned(
     formula: Callable[[Tensor], Tensor] = brightness,
     quality: Callable[[Tensor], Tensor] = steady,
     checkpoints: Checkpoints | None = None,
-    consume: Consumer = iter,
+    consume: ReportConsumer = iter,
     strain: Callable[[nn.Module, object, Tensor], Tensor] | None = None,
-) -> tuple[ImageModel, Tuned]:
+) -> tuple[ImageModel, TuningResult]:
     model = tiny_model().learning("flow")
     if strain is not None:
         end: Any = model.network.module.proj_out
         end.register_forward_hook(strain)
     reward, other = checked("mine", formula, folder), checked("other", quality, folder)
-    material = Material(pictures_of(folder / "own"), pictures_of(folder / "held"), count=8)
-    watch = Watch(model, material, [reward, other], Sampling(steps=4, guidance=recipe.guidance, seed=5))
-    gate = Gate(watch, reward="mine", quality="other", bound=recipe.bound, every=recipe.gate_every)
+    material = RewardInputs(pictures_of(folder / "own"), pictures_of(folder / "held"), count=8)
+    watch = SampleWatch(model, material, [reward, other], SamplingSettings(steps=4, guidance=recipe.guidance, seed=5))
+    gate = RewardGate(watch, reward="mine", quality="other", bound=recipe.bound, every=recipe.gate_every)
     seed_everything(recipe.seed)
     return model, tune(model, material.pictures, reward, gate, recipe, checkpoints, consume)
 
@@ -124,7 +124,7 @@ def test_what_is_drawn_are_groups_of_a_prompt_with_steps_as_probable_as_they_wer
     assert all(bool((group == group[:1]).all()) for group in prompts)
     assert len({tuple(group[0].tolist()) for group in prompts}) == 3
     assert moves[0].advantages.view(3, 4).sum(1).tolist() == pytest.approx([0, 0, 0], abs=1e-4)
-    steps = Steps(model.unconditional(), play_of(SMALL))
+    steps = PolicySampler(model.unconditional(), play_of(SMALL))
     for one in moves:
         with torch.no_grad():
             step = steps.of(model.network, one.condition, one.before, one.timesteps, one.times, one.lengths)
@@ -163,7 +163,7 @@ def test_prompts_and_their_real_images_are_chosen_by_chance_and_belong_together(
     pictures, kept = pictures_of(folder / "own"), Kept()
     model, recipe = tiny_model().learning("flow"), replace(SMALL, members=2, draw_steps=2, trained_steps=1)
     torch.manual_seed(1)
-    handed = iter(Rollouts(model, pictures, Checked("kept", kept), play_of(recipe)))
+    handed = iter(Rollouts(model, pictures, ValidatedReward("kept", kept), play_of(recipe)))
     for _ in range(6):
         next(handed)
     real = pictures.pixels(range(32)) / 2 + 0.5
@@ -202,8 +202,8 @@ def test_the_loss_is_the_clipped_gain_and_the_price_of_going_away(folder: Path) 
     torch.manual_seed(3)
     moves = next(iter(rollouts))
     start = tiny_model().learning("flow")
-    steps = Steps(model.unconditional(), play_of(SMALL))
-    unmoved = Improving(model.network, start.network, steps, SMALL).loss(moves)
+    steps = PolicySampler(model.unconditional(), play_of(SMALL))
+    unmoved = PolicyLoss(model.network, start.network, steps, SMALL).loss(moves)
     assert unmoved.mean.item() == pytest.approx(-float(moves.advantages.mean()), abs=1e-4)
     assert float(unmoved.parts["divergence"]) == 0
     assert float(unmoved.parts["moved"]) == pytest.approx(0, abs=1e-4)
@@ -219,7 +219,7 @@ def test_the_loss_is_the_clipped_gain_and_the_price_of_going_away(folder: Path) 
         for ratio, worth in zip(ratios, moves.advantages.tolist(), strict=True)
     ]
     away = ((step.mean - other.mean) ** 2 / (2 * step.deviation[:, None, None, None] ** 2)).mean()
-    found = Improving(model.network, start.network, steps, SMALL).loss(moves)
+    found = PolicyLoss(model.network, start.network, steps, SMALL).loss(moves)
     assert 12 * float(found.parts["clipped"]) == pytest.approx(sum(abs(ratio - 1) > 0.01 for ratio in ratios))
     assert found.mean.item() == pytest.approx(0.5 * float(away) - sum(gains) / 12, rel=1e-4)
     found.mean.backward()
@@ -241,12 +241,12 @@ BRIEF = replace(SMALL, iterations=2, groups=2, members=2, draw_steps=2, trained_
 
 
 @pytest.fixture(scope="module")
-def brief(folder: Path) -> Tuned:
+def brief(folder: Path) -> TuningResult:
     return tuned(folder, BRIEF)[1]
 
 
 @pytest.mark.parametrize("setting", [{"chance": 0.4}, {"guidance": 2.0}], ids=lambda setting: next(iter(setting)))
-def test_a_setting_of_how_to_draw_counts(setting: dict[str, Any], folder: Path, brief: Tuned) -> None:
+def test_a_setting_of_how_to_draw_counts(setting: dict[str, Any], folder: Path, brief: TuningResult) -> None:
     assert tuned(folder, replace(BRIEF, **setting))[1].rounds[0].reward != brief.rounds[0].reward
 
 
@@ -262,7 +262,7 @@ def test_a_setting_of_how_to_draw_counts(setting: dict[str, Any], folder: Path, 
     ],
     ids=lambda setting: next(iter(setting)),
 )
-def test_a_setting_of_how_to_learn_counts(setting: dict[str, Any], folder: Path, brief: Tuned) -> None:
+def test_a_setting_of_how_to_learn_counts(setting: dict[str, Any], folder: Path, brief: TuningResult) -> None:
     _, other = tuned(folder, replace(BRIEF, **setting))
     assert other.rounds[0] == brief.rounds[0]
     assert other.looks[0] == brief.looks[0]
@@ -275,7 +275,7 @@ def test_there_is_a_look_after_the_last_iteration_too_and_the_best_weights_are_p
     rewards = [look.rewards["mine"] for look in done.looks]
     assert done.kept.rewards["mine"] == max(rewards) > min(rewards) + 1e-4
     prompts = [picture.prompt for picture in pictures_of(folder / "held").pictures]
-    drawn = draw_images(model, prompts, Sampling(steps=4, guidance=BRIEF.guidance, seed=5))
+    drawn = draw_images(model, prompts, SamplingSettings(steps=4, guidance=BRIEF.guidance, seed=5))
     assert float(brightness(drawn).mean()) == pytest.approx(max(rewards), abs=1e-6)
 
 
@@ -364,10 +364,10 @@ def test_beyond_the_bound_the_best_accepted_weights_stay(folder: Path) -> None:
 
 def test_the_bound_is_of_distances_and_of_other_numbers(folder: Path) -> None:
     model = tiny_model().learning("flow")
-    material = Material(pictures_of(folder / "own"), pictures_of(folder / "held"), count=8)
-    watch = Watch(model, material, [], Sampling(steps=4))
+    material = RewardInputs(pictures_of(folder / "own"), pictures_of(folder / "held"), count=8)
+    watch = SampleWatch(model, material, [], SamplingSettings(steps=4))
     for start, good, bad in ((-2.0, -2.6, -2.7), (0.9, 0.7, 0.68)):
-        gate = Gate(watch, reward="a", quality="b", bound=1.3, every=1)
+        gate = RewardGate(watch, reward="a", quality="b", bound=1.3, every=1)
         rewards = [{"a": 0.0, "b": start}, {"a": 1.0, "b": good}, {"a": 2.0, "b": bad}]
         gate.load_state_dict({"looks": [{"window": at, "rewards": each} for at, each in enumerate(rewards)]})
         assert [gate.accepts(look) for look in gate.looks] == [True, True, False]
@@ -376,7 +376,7 @@ def test_the_bound_is_of_distances_and_of_other_numbers(folder: Path) -> None:
 
 def test_the_first_of_the_best_accepted_looks_is_kept() -> None:
     watch: Any = None
-    gate = Gate(watch, reward="a", quality="b", bound=1.3, every=1)
+    gate = RewardGate(watch, reward="a", quality="b", bound=1.3, every=1)
     looks = [{"window": at, "rewards": {"a": worth, "b": 1.0}} for at, worth in enumerate((1.0, 3.0, 3.0, 2.0))]
     gate.load_state_dict({"looks": looks})
     assert (gate.kept.window, gate.refused) == (1, None)
@@ -389,11 +389,11 @@ def test_a_tuning_that_was_refused_learns_nothing_more_and_is_told_beside_real_i
         facts: Final = {"frechet": {"floor": 1.5}}
 
     watch: Any = Far()
-    gate = Gate(watch, reward="a", quality="frechet", bound=1.3, every=1)
+    gate = RewardGate(watch, reward="a", quality="frechet", bound=1.3, every=1)
     looks = [{"window": at, "rewards": {"a": 1.0 * at, "frechet": far}} for at, far in enumerate((-2.0, -9.0))]
     gate.load_state_dict({"looks": looks})
     run: Any = None
-    assert list(gate.watched(run, iter([Notice(message="a report")]))) == []
+    assert list(gate.watched(run, iter([TrainingNotice(message="a report")]))) == []
     assert gate.verdict.endswith(
         "the best accepted weights stay, after 0 steps: a 0, Fréchet distance 2 (less is better); real images have "
         "Fréchet distance 1.5 (less is better)"
@@ -402,8 +402,10 @@ def test_a_tuning_that_was_refused_learns_nothing_more_and_is_told_beside_real_i
 
 def test_a_tuning_that_has_gained_nothing_says_so(folder: Path) -> None:
     model = tiny_model().learning("flow")
-    material = Material(pictures_of(folder / "own"), pictures_of(folder / "held"), count=8)
-    gate = Gate(Watch(model, material, [], Sampling(steps=4)), reward="a", quality="frechet", bound=1.3, every=1)
+    material = RewardInputs(pictures_of(folder / "own"), pictures_of(folder / "held"), count=8)
+    gate = RewardGate(
+        SampleWatch(model, material, [], SamplingSettings(steps=4)), reward="a", quality="frechet", bound=1.3, every=1
+    )
     looks = [
         {"window": 0, "rewards": {"a": 0.5, "frechet": -2.0}},
         {"window": 4, "rewards": {"a": 0.5, "frechet": -1.5}},
@@ -425,7 +427,7 @@ def test_a_tuning_goes_on_at_the_window_to_the_same_bits(folder: Path, tmp_path:
             if seen > windows:
                 raise StoppedError("enough", signal=2)
 
-    def at(consume: Consumer) -> tuple[ImageModel, Tuned]:
+    def at(consume: ReportConsumer) -> tuple[ImageModel, TuningResult]:
         return tuned(folder, checkpoints=Checkpoints(tmp_path, every_seconds=1e-9), consume=consume)
 
     whole, expected = tuned(folder)
@@ -452,12 +454,12 @@ def test_what_cannot_be_tuned_is_refused(folder: Path) -> None:
             Rollouts(tiny_model().learning(name), own, bright, play_of(SMALL))
     flow = tiny_model().learning("flow")
     with pytest.raises(RewardError, match="brightness has one number for all images"):
-        Rollouts(flow, own, Checked("brightness", Says(brightness), of_all=True), play_of(SMALL))
+        Rollouts(flow, own, ValidatedReward("brightness", Says(brightness), of_all=True), play_of(SMALL))
     with pytest.raises(SettingsError, match="5 steps are to be learnt from, and images are drawn in 4"):
         Rollouts(flow, own, bright, play_of(replace(SMALL, trained_steps=5)))
-    watch = Watch(flow, Material(own, own, count=8), [], Sampling(steps=4))
+    watch = SampleWatch(flow, RewardInputs(own, own, count=8), [], SamplingSettings(steps=4))
     with pytest.raises(GateError, match="ssim is the reward and cannot be the gate too"):
-        Gate(watch, reward="ssim", quality="ssim", bound=1.3, every=5)
+        RewardGate(watch, reward="ssim", quality="ssim", bound=1.3, every=5)
     with pytest.raises(SettingsError, match="precision is bf16"):
         tuned(folder, replace(SMALL, precision="bf16"))
 

@@ -12,17 +12,17 @@ from PIL import Image
 from tiny_images import PROMPTS, bar, tiny_model, write_images
 
 from trainers.dit.errors import DataError
-from trainers.dit.images import Form, Pictures, as_floats, decode, read_pictures
-from trainers.media.metadata import Refused, listed
+from trainers.dit.images import ImageFolder, ImageFormat, as_floats, decode, read_pictures
+from trainers.media.metadata import RejectedFile, listed
 
-FORM = Form(1, 8, 8)
+FORM = ImageFormat(1, 8, 8)
 
 
 def anything(_prompt: str) -> None:
     """Every prompt can be read."""
 
 
-def read(folder: Path, *, skip_bad: bool = False) -> Pictures:
+def read(folder: Path, *, skip_bad: bool = False) -> ImageFolder:
     return read_pictures(folder, FORM, anything, skip_bad=skip_bad)
 
 
@@ -129,7 +129,7 @@ def test_bits_that_the_vae_does_not_read_are_not_dropped_in_silence(
 ) -> None:
     (tmp_path / "deep.png").write_bytes(content)
     with pytest.raises(DataError, match=told):
-        decode(tmp_path / "deep.png", Form(channels, 8, 8))
+        decode(tmp_path / "deep.png", ImageFormat(channels, 8, 8))
 
 
 def test_a_name_that_stands_on_many_lines_is_told_by_the_first_of_them(tmp_path: Path) -> None:
@@ -164,7 +164,7 @@ def test_a_file_of_a_kind_that_is_no_picture_of_pixels_is_not_opened(content: by
 
 
 def test_twenty_bad_images_are_listed_and_of_more_the_number() -> None:
-    bad = [Refused(f"{number}.png", "broken") for number in range(22)]
+    bad = [RejectedFile(f"{number}.png", "broken") for number in range(22)]
     assert listed(bad[:20], 0, "images").splitlines()[-1] == "  19.png: broken"
     assert listed(bad, 0, "images").splitlines()[-2:] == ["  19.png: broken", "  and 2 more"]
 

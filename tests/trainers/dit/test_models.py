@@ -15,13 +15,13 @@ from safetensors.torch import load_file, save_file
 from tiny_images import LENGTH, PROMPTS, tiny_encoder, tiny_model, tiny_tokenizer, tiny_transformer, tiny_vae
 from transformers import T5Config, T5EncoderModel
 
-from trainers.dit.encoders import PromptCoder, scaled
+from trainers.dit.encoders import PixArtPromptEncoder, scaled
 from trainers.dit.errors import DataError, ImageError, ModelError, SchedulerError
-from trainers.dit.images import Form
+from trainers.dit.images import ImageFormat
 from trainers.dit.models import ImageModel
-from trainers.dit.networks import PixArt
+from trainers.dit.networks import PixArtNetwork
 from trainers.dit.objective import objective_of
-from trainers.dit.recipe import ObjectiveName, Sampling
+from trainers.dit.recipe import ObjectiveName, SamplingSettings
 from trainers.dit.sampling import as_image, draw_images, grid
 from trainers.media.folders import next_draft
 
@@ -55,7 +55,7 @@ def test_the_pipeline_of_diffusers_draws_the_same_images(name: ObjectiveName, gu
         max_sequence_length=LENGTH,
         output_type="pt",
     ).images
-    sampling = Sampling(steps=8, guidance=guidance, seed=4)
+    sampling = SamplingSettings(steps=8, guidance=guidance, seed=4)
     ours = draw_images(ImageModel.load(tmp_path / "model"), PROMPTS, sampling)
     assert float((ours - theirs).abs().max()) <= 1e-4
     other = draw_images(ImageModel.load(tmp_path / "model"), PROMPTS[::-1], sampling)
@@ -69,22 +69,22 @@ def test_a_saved_model_is_the_same_when_it_is_read(tmp_path: Path) -> None:
     assert (read.latents.digest, read.prompts.digest) == (model.latents.digest, model.prompts.digest)
     assert read.objective is not None
     assert read.objective.name == "velocity"
-    sampling = Sampling(steps=5, seed=3)
+    sampling = SamplingSettings(steps=5, seed=3)
     assert torch.equal(draw_images(read, PROMPTS, sampling), draw_images(model, PROMPTS, sampling))
 
 
 def test_images_are_the_same_for_a_seed_however_many_are_drawn_at_once() -> None:
     model = trained()
-    together, apart = (draw_images(model, PROMPTS, Sampling(steps=5, at_once=size)) for size in (4, 1))
+    together, apart = (draw_images(model, PROMPTS, SamplingSettings(steps=5, at_once=size)) for size in (4, 1))
     torch.testing.assert_close(together, apart, atol=1e-5, rtol=0)
-    assert not torch.equal(together, draw_images(model, PROMPTS, Sampling(steps=5, seed=1)))
+    assert not torch.equal(together, draw_images(model, PROMPTS, SamplingSettings(steps=5, seed=1)))
 
 
 def test_drawing_touches_neither_the_random_stream_nor_the_mode() -> None:
     model = trained()
     model.network.module.train()
     before = torch.get_rng_state()
-    draw_images(model, PROMPTS, Sampling(steps=5))
+    draw_images(model, PROMPTS, SamplingSettings(steps=5))
     assert torch.equal(torch.get_rng_state(), before)
     assert all(part.training for part in model.network.module.modules())
 
@@ -93,7 +93,7 @@ def test_nothing_drops_out_while_images_are_drawn() -> None:
     model, modes = trained(), list[bool]()
     model.network.module.train()
     model.network.module.register_forward_pre_hook(lambda module, _: modes.append(module.training))
-    draw_images(model, PROMPTS[:1], Sampling(steps=5))
+    draw_images(model, PROMPTS[:1], SamplingSettings(steps=5))
     assert modes
     assert not any(modes)
 
@@ -103,12 +103,12 @@ def test_a_model_that_has_learnt_nothing_draws_nothing(tmp_path: Path) -> None:
     model = ImageModel.load(tmp_path / "model")
     assert model.objective is None
     with pytest.raises(SchedulerError, match="it has learnt nothing yet"):
-        draw_images(model, PROMPTS, Sampling())
+        draw_images(model, PROMPTS, SamplingSettings())
 
 
 def test_a_prompt_to_draw_is_never_cut() -> None:
     with pytest.raises(DataError, match="has 17 tokens"):
-        draw_images(trained(), ["a bar on the left " * 3], Sampling())
+        draw_images(trained(), ["a bar on the left " * 3], SamplingSettings())
 
 
 def test_a_folder_appears_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -236,7 +236,7 @@ def test_what_freezes_does_not_drop_out() -> None:
     config = T5Config(
         vocab_size=len(tiny_tokenizer()), d_model=16, d_kv=8, d_ff=16, num_layers=1, num_heads=2, dropout_rate=0.5
     )
-    for coder in (PromptCoder(T5EncoderModel(config).train(), tiny_tokenizer()), tiny_model().latents):
+    for coder in (PixArtPromptEncoder(T5EncoderModel(config).train(), tiny_tokenizer()), tiny_model().latents):
         assert not any(part.training for part in coder.module.modules())
 
 
@@ -248,7 +248,7 @@ def test_a_network_that_also_says_how_sure_it_is_is_asked_for_its_first_half() -
     model = trained()
     settings: Any = model.network.module.config
     module: Any = PixArtTransformer2DModel.from_config({**settings, "out_channels": 8})
-    network = PixArt(module, model.form)
+    network = PixArtNetwork(module, model.form)
     condition = model.prompts.embed(model.prompts.tokens(PROMPTS[:1]))
     assert network.predict(torch.zeros(1, 4, 4, 4), torch.zeros(1), condition).shape == (1, 4, 4, 4)
 
@@ -257,7 +257,7 @@ def test_a_network_of_the_largest_size_is_told_size_and_proportions() -> None:
     settings: Any = tiny_transformer().config
     largest = {**settings, "sample_size": 128, "patch_size": 32, "use_additional_conditions": True}
     module: Any = PixArtTransformer2DModel.from_config(largest)
-    told: Any = PixArt(module, Form(1, 512, 1024))._told(torch.zeros(2, 4, 128, 128))
+    told: Any = PixArtNetwork(module, ImageFormat(1, 512, 1024))._told(torch.zeros(2, 4, 128, 128))
     assert told["resolution"].tolist() == [[512, 1024]] * 2
     assert told["aspect_ratio"].tolist() == [[0.5]] * 2
 

@@ -10,20 +10,20 @@ from loop_reports import window
 from tiny_images import tiny_model, write_images
 from torch import Tensor
 
-from trainers.dit.batches import PlainImages
+from trainers.dit.batches import RawImageFiles
 from trainers.dit.errors import RewardError
-from trainers.dit.images import Pictures, read_pictures
+from trainers.dit.images import ImageFolder, read_pictures
 from trainers.dit.models import ImageModel
-from trainers.dit.monitor import Collapse, Monitor
-from trainers.dit.recipe import ImageRecipe, Sampling
-from trainers.dit.rewards import Kind, Material, reward_of
+from trainers.dit.monitor import CollapseRule, RewardMonitor
+from trainers.dit.recipe import ImageRecipe, SamplingSettings
+from trainers.dit.rewards import RewardInputs, RewardKind, reward_of
 from trainers.dit.sampling import draw_images
-from trainers.dit.training import Learnt, fit
-from trainers.dit.watching import Look, Watch
-from trainers.loop import Checkpoints, Notice, Report, StoppedError, seed_everything
-from trainers.progress import Consumer
+from trainers.dit.training import ImageTrainingResult, fit
+from trainers.dit.watching import EvaluationSnapshot, SampleWatch
+from trainers.loop import Checkpoints, Report, StoppedError, TrainingNotice, seed_everything
+from trainers.progress import ReportConsumer
 
-SAMPLING = Sampling(steps=3, guidance=2.0, seed=11)
+SAMPLING = SamplingSettings(steps=3, guidance=2.0, seed=11)
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +34,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place
 
 
-def pictures_of(folder: Path, model: ImageModel) -> Pictures:
+def pictures_of(folder: Path, model: ImageModel) -> ImageFolder:
     return read_pictures(folder, model.form, model.prompts.check)
 
 
@@ -52,10 +52,12 @@ class Listed:
         return torch.full((len(images),), next(self._rewards))
 
 
-def monitor_of(model: ImageModel, folder: Path, reward: Listed, *, every: int = 2, patience: int = 2) -> Monitor:
-    material = Material(pictures_of(folder / "own", model), pictures_of(folder / "held", model), count=8)
-    checked = reward_of("listed", material, {"listed": Kind(lambda _: reward)})
-    return Monitor(Watch(model, material, [checked], SAMPLING), "listed", every=every, collapse=Collapse(patience))
+def monitor_of(model: ImageModel, folder: Path, reward: Listed, *, every: int = 2, patience: int = 2) -> RewardMonitor:
+    material = RewardInputs(pictures_of(folder / "own", model), pictures_of(folder / "held", model), count=8)
+    checked = reward_of("listed", material, {"listed": RewardKind(lambda _: reward)})
+    return RewardMonitor(
+        SampleWatch(model, material, [checked], SAMPLING), "listed", every=every, collapse=CollapseRule(patience)
+    )
 
 
 def trained(
@@ -66,10 +68,10 @@ def trained(
     every: int = 2,
     ema: float = 0.5,
     checkpoints: Checkpoints | None = None,
-    consume: Consumer = iter,
-) -> tuple[ImageModel, Learnt]:
+    consume: ReportConsumer = iter,
+) -> tuple[ImageModel, ImageTrainingResult]:
     model = tiny_model().learning("flow")
-    images = PlainImages(pictures_of(folder / "own", model), model.prompts)
+    images = RawImageFiles(pictures_of(folder / "own", model), model.prompts)
     recipe = ImageRecipe(steps=steps, batch_size=4, ema=ema, device="cpu")
     seed_everything(0)
     monitor = None if reward is None else monitor_of(model, folder, reward, every=every)
@@ -99,17 +101,17 @@ def test_the_weights_of_the_best_reward_are_kept(folder: Path) -> None:
 
 
 def test_a_collapse_is_a_loss_of_more_than_half_of_the_gain_several_looks_in_a_row() -> None:
-    rule = Collapse(2)
+    rule = CollapseRule(2)
     assert not rule([1.0, 3.0, 1.9])
     assert rule([1.0, 3.0, 1.9, 1.9])
     assert not rule([1.0, 3.0, 2.0, 2.0])  # exactly half
     assert not rule([1.0, 3.0, 1.9, 2.5, 1.9])
     assert not rule([-5.0, -5.0, -5.0])
-    assert not Collapse(0)([1.0, 3.0, 0.0, 0.0, 0.0])
+    assert not CollapseRule(0)([1.0, 3.0, 0.0, 0.0, 0.0])
 
 
 def test_what_has_hardly_risen_may_go_up_and_down_and_collapses_where_half_of_the_first_look_is_lost() -> None:
-    rule = Collapse(2)
+    rule = CollapseRule(2)
     assert not rule([0.117, 0.118, 0.087, 0.087, 0.087])
     assert rule([0.95, 0.96, 0.4, 0.4])
     assert not rule([-5.0, -7.4, -7.4])
@@ -147,8 +149,8 @@ def test_looks_count_steps_and_not_windows_also_where_a_training_goes_on() -> No
     class Counted:
         """A watch that looks at nothing."""
 
-        def look(self, run: Any) -> Look:
-            return Look(run.windows, {"listed": float(run.windows)})
+        def look(self, run: Any) -> EvaluationSnapshot:
+            return EvaluationSnapshot(run.windows, {"listed": float(run.windows)})
 
     class Still:
         """A run that stands still."""
@@ -158,26 +160,26 @@ def test_looks_count_steps_and_not_windows_also_where_a_training_goes_on() -> No
         def stalled(self, score: float, *, patience: int) -> None:
             assert (score, patience) == (-7.0, 1)
 
-    def made() -> Monitor:
+    def made() -> RewardMonitor:
         watch: Any = Counted()
-        return Monitor(watch, "listed", every=2, collapse=Collapse(0))
+        return RewardMonitor(watch, "listed", every=2, collapse=CollapseRule(0))
 
     run: Any = Still()
     first, second = made(), made()
     reports = [window(number, stepped=number % 3 != 2) for number in range(7)]
-    told = [one.message for one in first.watched(run, reports[:4]) if isinstance(one, Notice)]
+    told = [one.message for one in first.watched(run, reports[:4]) if isinstance(one, TrainingNotice)]
     assert told == ["after 2 steps: listed 7"]
     second.load_state_dict(first.state_dict())
-    told = [one.message for one in second.watched(run, reports[4:]) if isinstance(one, Notice)]
+    told = [one.message for one in second.watched(run, reports[4:]) if isinstance(one, TrainingNotice)]
     assert told == ["after 4 steps: listed 7"]
 
 
 def test_many_images_begin_with_noise_of_their_own(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     model = tiny_model().learning("flow")
-    material = Material(pictures_of(folder / "own", model), pictures_of(folder / "held", model), count=8)
-    whole = Watch(model, material, [], SAMPLING)._begun()
+    material = RewardInputs(pictures_of(folder / "own", model), pictures_of(folder / "held", model), count=8)
+    whole = SampleWatch(model, material, [], SAMPLING)._begun()
     monkeypatch.setattr("trainers.dit.watching.TOGETHER", 3)
-    parts = Watch(model, material, [], SAMPLING)._begun()
+    parts = SampleWatch(model, material, [], SAMPLING)._begun()
     assert [len(part.places) for part in parts] == [3, 3, 2]
     assert torch.equal(torch.cat([part.noise for part in parts]), whole[0].noise)
     assert torch.equal(torch.cat([part.condition.embeddings for part in parts]), whole[0].condition.embeddings)
@@ -185,12 +187,12 @@ def test_many_images_begin_with_noise_of_their_own(folder: Path, monkeypatch: py
 
 def test_too_few_held_out_images_are_refused(folder: Path) -> None:
     model = tiny_model().learning("flow")
-    material = Material(pictures_of(folder / "own", model), pictures_of(folder / "held", model), count=9)
+    material = RewardInputs(pictures_of(folder / "own", model), pictures_of(folder / "held", model), count=9)
     with pytest.raises(RewardError, match=r"9 images are to be drawn at every look, and .*held has prompts for 8"):
-        Watch(model, material, [], SAMPLING)
+        SampleWatch(model, material, [], SAMPLING)
 
 
 def test_a_look_tells_why_a_distance_has_a_minus() -> None:
-    assert Look(3, {"classifier": 0.9}).said == "classifier 0.9"
-    said = Look(3, {"classifier": 0.9, "frechet": -2.04}).said
+    assert EvaluationSnapshot(3, {"classifier": 0.9}).said == "classifier 0.9"
+    said = EvaluationSnapshot(3, {"classifier": 0.9, "frechet": -2.04}).said
     assert said == "classifier 0.9, Fréchet distance 2.04 (less is better)"

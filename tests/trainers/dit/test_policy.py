@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from trainers.dit.policy import Step, advantages_of, clipped_gain, divergence, log_probability, step_of
+from trainers.dit.policy import PolicyStep, advantages_of, clipped_gain, divergence, log_probability, step_of
 
 
 def test_a_step_has_the_mean_and_deviation_of_the_formula() -> None:
@@ -44,8 +44,8 @@ def test_steps_by_chance_end_where_the_images_are() -> None:
 
 def test_the_ratio_of_probabilities_is_that_of_normal_distributions() -> None:
     taken = torch.tensor([[[[1.0, 0.0]]], [[[0.5, 0.5]]]])
-    old = Step(torch.zeros(2, 1, 1, 2), torch.tensor([0.5, 2.0]))
-    new = Step(torch.full((2, 1, 1, 2), 0.5), torch.tensor([0.5, 2.0]))
+    old = PolicyStep(torch.zeros(2, 1, 1, 2), torch.tensor([0.5, 2.0]))
+    new = PolicyStep(torch.full((2, 1, 1, 2), 0.5), torch.tensor([0.5, 2.0]))
     ratio = (log_probability(new, taken) - log_probability(old, taken)).exp()
     # mean squares .5 → .25 over 2 · .25, and .25 → 0 over 2 · 4
     assert ratio.tolist() == pytest.approx([math.exp((0.5 - 0.25) / 0.5), math.exp(0.25 / 8)])
@@ -75,7 +75,7 @@ def test_nothing_is_gained_beyond_the_clip() -> None:
 
 
 def test_the_divergence_is_that_of_normal_distributions() -> None:
-    step, start = (Step(torch.full((1, 2, 3, 3), mean), torch.tensor([0.4])) for mean in (0.3, 0.1))
+    step, start = (PolicyStep(torch.full((1, 2, 3, 3), mean), torch.tensor([0.4])) for mean in (0.3, 0.1))
     normal = torch.distributions.Normal
     wanted = torch.distributions.kl_divergence(normal(0.3, 0.4), normal(0.1, 0.4))
     assert float(divergence(step, start)) == pytest.approx(float(wanted), rel=1e-5)

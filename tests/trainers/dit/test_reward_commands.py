@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from trainers.cli.commands import app
 from trainers.dit.models import ImageModel
-from trainers.dit.watching import Look
+from trainers.dit.watching import EvaluationSnapshot
 
 RUNNER = CliRunner()
 SHORT = ("--steps", "4", "--batch-size", "4", "--device", "cpu")
@@ -65,8 +65,8 @@ def test_a_training_that_collapses_keeps_the_best_weights_and_ends_with_one_and_
     assert last["window"] < 30
     assert last["rewards"]["ssim"] < best["rewards"]["ssim"]
     assert (
-        f"its reward had collapsed, {Look(**last).told}; the best weights are kept, {Look(**best).told}. "
-        "Try a --learning-rate below 0.1"
+        f"its reward had collapsed, {EvaluationSnapshot(**last).told}; the best weights are kept, "
+        f"{EvaluationSnapshot(**best).told}. Try a --learning-rate below 0.1"
     ) in done.stderr
     assert f"Saved {tmp_path / 'model'}" in done.stderr
     ended = ran("train", *words, "--steps", "30", "--out", tmp_path / "again", *held, "--json")

@@ -13,24 +13,33 @@ from torch.nn import functional
 from transformers import CLIPConfig, CLIPModel
 
 from trainers.dit.errors import RewardError
-from trainers.dit.images import Form, Pictures, read_pictures
+from trainers.dit.images import ImageFolder, ImageFormat, read_pictures
 from trainers.dit.judge import judge_of, pixels_of
-from trainers.dit.resemblance import Resemblance
-from trainers.dit.rewards import KINDS, Frechet, Kind, Like, Material, Reward, reward_of, rewards_of
+from trainers.dit.resemblance import ClipSimilarity
+from trainers.dit.rewards import (
+    KINDS,
+    FrechetDistance,
+    PairwiseSimilarity,
+    Reward,
+    RewardInputs,
+    RewardKind,
+    reward_of,
+    rewards_of,
+)
 from trainers.dit.statistics import frechet_distance, psnr, ssim
 
 
-def pictures_of(folder: Path, count: int) -> Pictures:
-    return read_pictures(write_images(folder, count), Form(1, 8, 8), lambda _: None)
+def pictures_of(folder: Path, count: int) -> ImageFolder:
+    return read_pictures(write_images(folder, count), ImageFormat(1, 8, 8), lambda _: None)
 
 
 @pytest.fixture(scope="module")
-def material(tmp_path_factory: pytest.TempPathFactory) -> Material:
+def material(tmp_path_factory: pytest.TempPathFactory) -> RewardInputs:
     place = tmp_path_factory.mktemp("rewards")
-    return Material(pictures_of(place / "own", 64), pictures_of(place / "held", 24), count=16)
+    return RewardInputs(pictures_of(place / "own", 64), pictures_of(place / "held", 24), count=16)
 
 
-def held(material: Material, count: int = 16) -> tuple[Tensor, list[str]]:
+def held(material: RewardInputs, count: int = 16) -> tuple[Tensor, list[str]]:
     held = material.held_out.some(count)
     return pixels_of(held), [one.prompt for one in held.pictures]
 
@@ -67,13 +76,13 @@ def test_frechet_distance_is_that_of_two_normal_distributions() -> None:
     assert frechet_distance(torch.tensor([[0.0], [2]]), torch.tensor([[0.0], [4]])) == pytest.approx(1 + 2)
 
 
-def test_real_images_are_counted_from_black_to_white_as_drawn_ones_are(material: Material) -> None:
+def test_real_images_are_counted_from_black_to_white_as_drawn_ones_are(material: RewardInputs) -> None:
     images = pixels_of(material.held_out)
     wanted = torch.from_numpy(np.stack([np.array(bar(PROMPTS[number], number)) for number in range(3)]) / 255)
     torch.testing.assert_close(images[:3, 0], wanted.float())
 
 
-def test_the_classifier_learns_prompts_from_images_and_touches_no_random_stream(material: Material) -> None:
+def test_the_classifier_learns_prompts_from_images_and_touches_no_random_stream(material: RewardInputs) -> None:
     before = torch.get_rng_state()
     judge = judge_of(material.pictures)
     assert torch.equal(torch.get_rng_state(), before)
@@ -85,11 +94,11 @@ def test_the_classifier_learns_prompts_from_images_and_touches_no_random_stream(
     assert float(right.min()) > 0.5 > float(wrong.max())
 
 
-def test_frechet_distances_are_of_one_number_of_images_with_the_floor_beside(material: Material) -> None:
+def test_frechet_distances_are_of_one_number_of_images_with_the_floor_beside(material: RewardInputs) -> None:
     reward = reward_of("frechet", material)
     images, prompts = held(material)
     inner = reward.reward
-    assert isinstance(inner, Frechet)
+    assert isinstance(inner, FrechetDistance)
     assert reward.facts == {"images": 16, "against": 24, "floor": inner.floor}
     judge = judge_of(material.pictures)
     real = judge.features(pixels_of(material.held_out))
@@ -99,14 +108,14 @@ def test_frechet_distances_are_of_one_number_of_images_with_the_floor_beside(mat
     assert float(reward(torch.rand(16, 1, 8, 8), prompts, images)[0]) < float(said[0]) - inner.floor
     others = 1 - pixels_of(material.pictures)
     floor = frechet_distance(judge.features(others[:16]), real)
-    assert Frechet(judge, pixels_of(material.held_out), others, 16).floor == pytest.approx(floor)
+    assert FrechetDistance(judge, pixels_of(material.held_out), others, 16).floor == pytest.approx(floor)
     with pytest.raises(RewardError, match=r"of 8 images cannot be compared with the others, of 16"):
         reward(images[:8], prompts[:8], images[:8])
     with pytest.raises(RewardError, match=r"of 25 images needs as many held-out images.*there are 24 and 25"):
-        reward_of("frechet", Material(material.pictures, material.held_out, count=25))
+        reward_of("frechet", RewardInputs(material.pictures, material.held_out, count=25))
 
 
-def test_likeness_is_that_of_images_and_targets(material: Material) -> None:
+def test_likeness_is_that_of_images_and_targets(material: RewardInputs) -> None:
     images, prompts = held(material)
     assert reward_of("ssim", material)(images, prompts, images).tolist() == pytest.approx([1.0] * 16)
     assert torch.equal(reward_of("psnr", material)(images, prompts, 1 - images), psnr(images, 1 - images))
@@ -128,10 +137,10 @@ def a_clip(folder: Path) -> CLIPModel:
     return model
 
 
-def test_clip_is_the_cosine_of_its_embeddings_from_a_folder(material: Material, tmp_path: Path) -> None:
+def test_clip_is_the_cosine_of_its_embeddings_from_a_folder(material: RewardInputs, tmp_path: Path) -> None:
     model = a_clip(tmp_path / "clip")
     images, prompts = held(material, 4)
-    said = reward_of("clip", Material(material.pictures, material.held_out, tmp_path / "clip", 4))(
+    said = reward_of("clip", RewardInputs(material.pictures, material.held_out, tmp_path / "clip", 4))(
         images, prompts, images
     )
     sized = functional.interpolate(images.repeat(1, 3, 1, 1), (16, 16), mode="bicubic", antialias=True).clamp(0, 1)
@@ -141,32 +150,32 @@ def test_clip_is_the_cosine_of_its_embeddings_from_a_folder(material: Material, 
     with torch.no_grad():
         logits = model(**tokens, pixel_values=pixels).logits_per_image / model.logit_scale.exp()
     torch.testing.assert_close(said, logits.diagonal())
-    Resemblance(model.train(), tiny_tokenizer())
+    ClipSimilarity(model.train(), tiny_tokenizer())
     assert not any(part.training for part in model.modules())
 
 
-def test_clip_without_weights_is_refused(material: Material, tmp_path: Path) -> None:
+def test_clip_without_weights_is_refused(material: RewardInputs, tmp_path: Path) -> None:
     with pytest.raises(RewardError, match="clip needs the folder of a CLIP model"):
         reward_of("clip", material)
     with pytest.raises(RewardError, match=r"nowhere cannot be read as a CLIP model"):
-        reward_of("clip", Material(material.pictures, material.held_out, tmp_path / "nowhere"))
+        reward_of("clip", RewardInputs(material.pictures, material.held_out, tmp_path / "nowhere"))
 
 
-def test_what_cannot_be_had_is_refused_by_name(material: Material, tmp_path: Path) -> None:
+def test_what_cannot_be_had_is_refused_by_name(material: RewardInputs, tmp_path: Path) -> None:
     with pytest.raises(RewardError, match="there is no reward 'beauty'; those that there are: classifier, ssim"):
         reward_of("beauty", material)
-    kinds = {**KINDS, "mine": Kind(lambda _: Like(ssim), ("no_such_package",))}
+    kinds = {**KINDS, "mine": RewardKind(lambda _: PairwiseSimilarity(ssim), ("no_such_package",))}
     with pytest.raises(RewardError, match="reward mine needs no_such_package"):
         reward_of("mine", material, kinds)
     with pytest.raises(RewardError, match="reward ssim reads no weights"):
-        rewards_of(("ssim",), Material(material.pictures, material.held_out, tmp_path))
+        rewards_of(("ssim",), RewardInputs(material.pictures, material.held_out, tmp_path))
     judge_of(pictures_of(tmp_path / "enough", 32))
     few = pictures_of(tmp_path / "few", 31)
     with pytest.raises(RewardError, match="31 images of 4 prompts; a classifier needs"):
-        reward_of("classifier", Material(few, material.held_out))
-    others = Pictures(few.folder, few.form, tuple(few.pictures[:3]), ())
+        reward_of("classifier", RewardInputs(few, material.held_out))
+    others = ImageFolder(few.folder, few.form, tuple(few.pictures[:3]), ())
     with pytest.raises(RewardError, match=f"has seen no image of '{PROMPTS[3]}'"):
-        judge_of(Pictures(few.folder, few.form, others.pictures * 8, ())).classes(PROMPTS)
+        judge_of(ImageFolder(few.folder, few.form, others.pictures * 8, ())).classes(PROMPTS)
 
 
 class Broken:
@@ -184,11 +193,11 @@ def broken(said: Tensor) -> Reward:
     return Broken(said)
 
 
-def test_a_reward_that_is_no_number_is_refused_before_a_training_starts(material: Material) -> None:
+def test_a_reward_that_is_no_number_is_refused_before_a_training_starts(material: RewardInputs) -> None:
     values = torch.zeros(16)
     values[5] = math.nan
     wrong = material.held_out.some(16).pictures[5].prompt
     with pytest.raises(RewardError, match=f"reward mine says nan of an image of '{wrong}'.* 1 of 16 images"):
-        reward_of("mine", material, {"mine": Kind(lambda _: broken(values))})
+        reward_of("mine", material, {"mine": RewardKind(lambda _: broken(values))})
     with pytest.raises(RewardError, match=r"reward mine says \[3\] of 16 images"):
-        reward_of("mine", material, {"mine": Kind(lambda _: broken(torch.zeros(3)))})
+        reward_of("mine", material, {"mine": RewardKind(lambda _: broken(torch.zeros(3)))})

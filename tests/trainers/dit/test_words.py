@@ -20,7 +20,7 @@ from tiny_images import (
 from typer.testing import CliRunner
 
 from trainers.cli.commands import app
-from trainers.dit.encoders import PromptCoder
+from trainers.dit.encoders import PixArtPromptEncoder
 from trainers.dit.errors import DataError, ModelError
 from trainers.dit.models import ImageModel
 from trainers.dit.notes import read_notes, trained_words
@@ -141,7 +141,7 @@ def test_a_folder_whose_words_are_damaged_is_refused(tmp_path: Path) -> None:
 
 
 def test_words_are_compared_without_punctuation_and_capitals() -> None:
-    coder = PromptCoder(tiny_encoder(), tiny_pieces())
+    coder = PixArtPromptEncoder(tiny_encoder(), tiny_pieces())
     assert coder.words("A bar, on (the) «Left»: - !") == ("a", "bar", "on", "the", "left")
     assert coder.unknown("a bar on the left") == ()
     assert torch.equal(coder.tokens(["A  Bar"]).ids, coder.tokens(["a bar"]).ids)

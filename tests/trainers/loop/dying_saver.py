@@ -15,7 +15,7 @@ from pathlib import Path
 
 import torch
 
-from trainers.loop.checkpoint.snapshot import Restored, Snapshot
+from trainers.loop.checkpoint.snapshot import LoadedCheckpoint, Snapshot
 from trainers.loop.checkpoint.store import Checkpoints
 
 FILE_STEPS = ("open", "os.", "shutil.", "tempfile.")
@@ -101,7 +101,7 @@ def tell(folder: Path, died: str, before: int, *, killed: bool) -> None:
     print(json.dumps({**facts, "equal": found is not None and is_equal(found), "damaged": found and found.damaged}))  # noqa: T201
 
 
-def is_equal(found: Restored) -> bool:
+def is_equal(found: LoadedCheckpoint) -> bool:
     """Whether it is what was saved."""
     made = snapshot(found.windows)
     return (

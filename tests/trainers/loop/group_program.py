@@ -6,7 +6,7 @@ from pathlib import Path
 import torch
 from torch.nn import Parameter
 
-from trainers.loop.group.group import Group, LocalTotals, Requests
+from trainers.loop.group.group import Group, LocalTotals, WindowRequests
 from trainers.loop.group.processes import joined, local_rank
 from trainers.loop.loss import Loss, read
 
@@ -25,7 +25,7 @@ def added_up(group: Group) -> str:
     count = 1 + group.rank
     parameter = Parameter(torch.zeros(()))
     parameter.grad = torch.tensor(float(count))
-    local = LocalTotals(losses=[Loss(torch.tensor(1.0), count)], expected=float(count), requests=Requests())
+    local = LocalTotals(losses=[Loss(torch.tensor(1.0), count)], expected=float(count), requests=WindowRequests())
     totals = group.combine(local, [parameter])
     result = totals.read(iter(read(totals.scalars())))
     return f"count {result.loss.count}, gradient {parameter.grad.item() * result.correction * result.loss.count}"

@@ -27,7 +27,7 @@ from torch.optim import SGD, AdamW, Optimizer, lr_scheduler
 from torch.optim.lr_scheduler import LRScheduler
 
 from trainers.loop.checkpoint.folder import move
-from trainers.loop.checkpoint.snapshot import Meta, Restored, Saved, Snapshot
+from trainers.loop.checkpoint.snapshot import CheckpointMetadata, LoadedCheckpoint, SavedCheckpoint, Snapshot
 from trainers.loop.checkpoint.store import Checkpoints
 from trainers.loop.checkpoint.tensors import FileDigest, check_state, state_bytes
 from trainers.loop.errors import CheckpointError, ResumeMismatchError, SettingsError
@@ -50,14 +50,14 @@ def snapshot(windows: int = 1, *, best: bool = False, numbers: int = 10, **state
     )
 
 
-def save(folder: Path, *snapshots: Snapshot, **settings: Any) -> list[Saved]:
+def save(folder: Path, *snapshots: Snapshot, **settings: Any) -> list[SavedCheckpoint]:
     """Save one after the other."""
     checkpoints = Checkpoints(folder, **settings)
     with checkpoints.open():
         return [checkpoints.save(each) for each in snapshots]
 
 
-def loaded(folder: Path, **settings: Any) -> Restored:
+def loaded(folder: Path, **settings: Any) -> LoadedCheckpoint:
     """The newest good checkpoint, which must be there."""
     found = Checkpoints(folder, **settings).load()
     assert found is not None
@@ -428,11 +428,11 @@ class Exploit:
 
 def _sealed(folder: Path) -> None:
     """Make `meta.json` match the file that was put in place of the state."""
-    meta = Meta.parse((folder / "meta.json").read_bytes())
+    meta = CheckpointMetadata.parse((folder / "meta.json").read_bytes())
     data = (folder / "state.pt").read_bytes()
     mark = FileDigest(bytes=len(data), sha256=sha256(data).hexdigest())
     content = {name: getattr(meta, name) for name in ("epoch", "window", "windows", "best", "settings", "torch")}
-    (folder / "meta.json").write_bytes(Meta(**content, files={**meta.files, "state.pt": mark}).text())
+    (folder / "meta.json").write_bytes(CheckpointMetadata(**content, files={**meta.files, "state.pt": mark}).text())
 
 
 def _bare_pickle(value: object, path: Path) -> None:

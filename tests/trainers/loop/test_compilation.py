@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from trainers.loop.device.compilation import compact, compiled
-from trainers.loop.weights.copies import Average
+from trainers.loop.weights.copies import AveragedWeights
 
 # torch's compiler itself looks at the gradient of its inputs.
 pytestmark = pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf Tensor:UserWarning")
@@ -219,7 +219,7 @@ def test_recurrent_weights_stay_one_buffer_after_every_way_of_replacing_them() -
     copied.load_state_dict({name: tensor.clone() for name, tensor in net.state_dict().items()}, assign=True)
     compact(copied)
     check_flat(copied)
-    average = Average(tuple(net.parameters()), 0.9)
+    average = AveragedWeights(tuple(net.parameters()), 0.9)
     average.update(1)
     with average.applied():
         check_flat(net)

@@ -11,18 +11,18 @@ from shortages import Shortage
 from torch import Tensor, nn
 
 from trainers.loop import (
-    BySamples,
-    Cutting,
+    BatchSplitter,
+    IndivisibleBatch,
     IterableSource,
     Loop,
     Loss,
     OutOfMemoryError,
     Phase,
+    SampleSplitter,
     Validation,
-    Whole,
     WindowReport,
 )
-from trainers.loop.data.cutting import Cutter
+from trainers.loop.data.cutting import BatchCutter
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Weighed:
     name: str
 
 
-def pieces(cutter: Cutter[Any], batch: object) -> list[Any]:
+def pieces(cutter: BatchCutter[Any], batch: object) -> list[Any]:
     found: list[Any] = []
     start: int | None = 0
     while start is not None:
@@ -43,8 +43,8 @@ def pieces(cutter: Cutter[Any], batch: object) -> list[Any]:
     return found
 
 
-def cutter_at(limit: int | None, cutting: Cutting[Any] | None = None) -> Cutter[Any]:
-    cutter = Cutter[Any](BySamples() if cutting is None else cutting)
+def cutter_at(limit: int | None, cutting: BatchSplitter[Any] | None = None) -> BatchCutter[Any]:
+    cutter = BatchCutter[Any](SampleSplitter() if cutting is None else cutting)
     cutter.limit = limit
     return cutter
 
@@ -84,12 +84,12 @@ def test_pieces_are_views_and_no_copies() -> None:
     ids=["first dimensions that differ", "scalars only", "names beside the tensors", "NumPy beside them", "no tensor"],
 )
 def test_a_batch_without_a_common_first_dimension_is_one_sample(batch: object) -> None:
-    assert BySamples().samples(batch) == 1
+    assert SampleSplitter().samples(batch) == 1
     assert [piece.batch for piece in pieces(cutter_at(1), batch)] == [batch]
 
 
 def test_options_next_to_the_tensors_do_not_keep_a_batch_whole() -> None:
-    assert BySamples().samples({"x": torch.zeros(4, 3), "kind": "last", "rate": 0.5, "span": (1, 5)}) == 4
+    assert SampleSplitter().samples({"x": torch.zeros(4, 3), "kind": "last", "rate": 0.5, "span": (1, 5)}) == 4
 
 
 @final
@@ -120,7 +120,7 @@ def test_a_limit_in_frames_allows_fewer_long_samples_than_short_ones() -> None:
 
 
 def trained(
-    batches: Sequence[Any], shortage: Shortage, *, accumulate: int = 1, cutting: Cutting[Any] | None = None
+    batches: Sequence[Any], shortage: Shortage, *, accumulate: int = 1, cutting: BatchSplitter[Any] | None = None
 ) -> tuple[nn.Module, list[WindowReport]]:
     torch.manual_seed(1)
     net = nn.Linear(1, 1)
@@ -165,11 +165,11 @@ def test_a_single_sample_above_the_limit_is_not_worked_again() -> None:
 
 @pytest.mark.parametrize(
     ("batch", "cutting"),
-    [((torch.ones(4, 3), torch.ones(2)), None), (torch.ones(4, 3), Whole())],
-    ids=["first dimensions that differ", "Whole"],
+    [((torch.ones(4, 3), torch.ones(2)), None), (torch.ones(4, 3), IndivisibleBatch())],
+    ids=["first dimensions that differ", "IndivisibleBatch"],
 )
 def test_a_batch_that_cannot_be_cut_and_does_not_fit_is_an_error_that_says_so(
-    batch: object, cutting: Cutting[Any] | None
+    batch: object, cutting: BatchSplitter[Any] | None
 ) -> None:
     shortage = Shortage("forward", 2)
     with pytest.raises(OutOfMemoryError, match=r"with the whole batch, which cannot be cut.*by Loop\(cutting=…\)"):

@@ -14,7 +14,7 @@ from shown_commands import ROOT
 from torch import Tensor, nn
 from torch.optim.lr_scheduler import ExponentialLR
 
-from trainers.loop import Checkpoints, EpochReport, IterableSource, Loop, Loss, Notice, Phase, seed_everything
+from trainers.loop import Checkpoints, EpochReport, IterableSource, Loop, Loss, Phase, TrainingNotice, seed_everything
 
 FIXTURE = ROOT / "tests" / "fixtures" / "earlier_training"
 
@@ -48,7 +48,7 @@ def trained(folder: Path) -> tuple[dict[str, Any], list[str]]:
         for report in run.epochs(IterableSource(batches), max_epochs=4):
             if isinstance(report, EpochReport):
                 run.stalled(report.loss, patience=9)
-            if isinstance(report, Notice):
+            if isinstance(report, TrainingNotice):
                 notices.append(report.message)
     weights = [tensor.flatten().tolist() for tensor in (*net.parameters(), *critic.parameters())]
     return {"weights": weights, "losses": [report.loss for report in run.history], "best": run.best.value}, notices

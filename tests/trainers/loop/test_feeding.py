@@ -19,12 +19,12 @@ from trainers.loop import (
     IterableSource,
     Loop,
     Loss,
-    Notice,
     OutOfMemoryError,
     Phase,
     Report,
     ResidentSource,
     Source,
+    TrainingNotice,
     WindowReport,
 )
 from trainers.loop.data.feeding import DirectFeeder, Prefetcher, feeder_for, foreseeable
@@ -316,7 +316,7 @@ def test_where_memory_runs_out_the_copies_go_first_and_the_batch_is_not_cut(fed:
     carrier, made = fed()
     shortage = _Passing(stage, made)
     found, reports = train(listed(), phases=1, epochs=1, shortage=shortage)
-    (notice,) = [report.message for report in reports if isinstance(report, Notice)]
+    (notice,) = [report.message for report in reports if isinstance(report, TrainingNotice)]
     assert "no batch cut: windows are no longer brought to the device ahead" in notice
     assert [report.micro for report in reports if isinstance(report, WindowReport)] == [None] * 3
     sent = carrier.count("send")

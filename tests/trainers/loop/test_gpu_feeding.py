@@ -7,9 +7,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from trainers.loop import Best, IterableSource, Loop, Loss, Phase, ResidentSource, Source, WindowReport
-from trainers.loop.data.feeding import UNPINNED, DirectFeeder, SideStream
-from trainers.loop.weights.copies import LARGE, Average, copies_of
+from trainers.loop import BestWeights, IterableSource, Loop, Loss, Phase, ResidentSource, Source, WindowReport
+from trainers.loop.data.feeding import UNPINNED, DirectFeeder, StreamTransfer
+from trainers.loop.weights.copies import LARGE, AveragedWeights, copies_of
 
 pytestmark = [
     pytest.mark.gpu,
@@ -92,7 +92,7 @@ def test_batches_that_are_fetched_ahead_have_the_same_bits(
 
 def test_a_copy_that_was_sent_is_there_once_it_was_received() -> None:
     device = torch.device("cuda", 0)
-    carrier = SideStream(device)
+    carrier = StreamTransfer(device)
     for seed in range(20):
         host = torch.full((1 << 22,), float(seed))
         ready = carrier.readied(host)
@@ -169,7 +169,7 @@ def test_large_copies_lie_pinned_on_the_host_and_come_back_to_the_bit() -> None:
     expected = [parameter.detach().clone() for parameter in net.parameters()]
     torch.cuda.synchronize()
     before = torch.cuda.memory_allocated()
-    best = Best({"net": net})
+    best = BestWeights({"net": net})
     best.record(1.0)
     assert torch.cuda.memory_allocated() == before
     assert all(tensor.is_pinned() for tensor in best.tensors.values())
@@ -182,7 +182,7 @@ def test_large_copies_lie_pinned_on_the_host_and_come_back_to_the_bit() -> None:
 
 def test_weights_that_give_way_to_their_average_take_no_memory_of_the_device_where_they_are_large() -> None:
     weight = nn.Parameter(torch.ones(LARGE // 4 + 1, device="cuda"))
-    average = Average([weight], 0.5)
+    average = AveragedWeights([weight], 0.5)
     with torch.no_grad():
         weight.mul_(3)
     before = torch.cuda.memory_allocated()

@@ -20,7 +20,7 @@ from torch.nn import Parameter
 from trainers.loop.errors import ContractError, EmptyTargetError, ParallelismError, PeerLostError
 from trainers.loop.group.bundle import check_one_vector
 from trainers.loop.group.ddp_checks import check_modules
-from trainers.loop.group.group import Group, LocalTotals, Requests, SingleProcess, Totals, WindowTotals
+from trainers.loop.group.group import Group, LocalTotals, SingleProcess, Totals, WindowRequests, WindowTotals
 from trainers.loop.group.processes import Processes, answered, chunks, joined, local_rank, power_of_two
 from trainers.loop.loss import Loss, WeightedMean, read
 
@@ -43,7 +43,7 @@ class Combined:
     mean: float
     count: int
     parts: dict[str, float]
-    requests: Requests
+    requests: WindowRequests
     gradients: list[Tensor | None]
 
 
@@ -66,17 +66,17 @@ def worked(net: nn.Module, pieces: Sequence[tuple[Tensor, Tensor]], *, expected:
         mean = (net(inputs) - targets).square().mean()
         mean.backward(torch.tensor(targets.numel() / expected, dtype=mean.dtype))
         losses.append(Loss(mean, targets.numel()))
-    return LocalTotals(losses=losses, expected=expected, requests=Requests())
+    return LocalTotals(losses=losses, expected=expected, requests=WindowRequests())
 
 
-def told(pieces: Sequence[Piece], requests: Requests | None = None) -> LocalTotals:
+def told(pieces: Sequence[Piece], requests: WindowRequests | None = None) -> LocalTotals:
     """Totals without a network behind them."""
     losses = [
         Loss(torch.tensor(piece.mean), piece.count, {name: torch.tensor(part) for name, part in piece.parts.items()})
         for piece in pieces
     ]
     expected = float(sum(piece.count for piece in pieces))
-    return LocalTotals(losses=losses, expected=expected, requests=requests or Requests())
+    return LocalTotals(losses=losses, expected=expected, requests=requests or WindowRequests())
 
 
 def read_totals(totals: Totals) -> WindowTotals:
@@ -134,7 +134,7 @@ def test_all_ranks_hold_the_same_bits_after_a_window() -> None:
         assert torch.equal(one, other)
 
 
-def tell(pieces: Sequence[Sequence[Piece]], requests: Sequence[Requests]) -> Combined:
+def tell(pieces: Sequence[Sequence[Piece]], requests: Sequence[WindowRequests]) -> Combined:
     """Every rank has the pieces and requests of its number."""
     with joined("cpu") as group:
         return combined(group, told(pieces[group.rank], requests[group.rank]), [weight()])
@@ -144,39 +144,39 @@ def test_counts_beyond_what_float32_holds_are_exact() -> None:
     pieces = [[Piece(0.1, 2**24 + 1), Piece(0.7, 10**7 + 3)], [Piece(2.0, 2**30 + 5)]]
     count = 2**24 + 10**7 + 2**30 + 9
     mean = (0.1 * (2**24 + 1) + 0.7 * (10**7 + 3) + 2.0 * (2**30 + 5)) / count
-    for result in results_on_ranks(tell, pieces, [Requests(), Requests()]):
+    for result in results_on_ranks(tell, pieces, [WindowRequests(), WindowRequests()]):
         assert result.count == count
         assert result.mean == pytest.approx(mean, rel=2e-7)
 
 
 def test_a_part_is_the_mean_over_the_pieces_that_have_it() -> None:
     pieces = [[Piece(1.0, 3, {"near": 4.0})], [Piece(2.0, 5), Piece(4.0, 2, {"far": 7.0, "near": 1.0})]]
-    for result in results_on_ranks(tell, pieces, [Requests(), Requests()]):
+    for result in results_on_ranks(tell, pieces, [WindowRequests(), WindowRequests()]):
         assert result.mean == pytest.approx((3 * 1.0 + 5 * 2.0 + 2 * 4.0) / 10)
         assert result.parts == pytest.approx({"near": (3 * 4.0 + 2 * 1.0) / 5, "far": 7.0})
 
 
 def test_what_one_rank_wishes_is_known_to_all() -> None:
     pieces = [[Piece(1.0, 1)], [Piece(1.0, 1)]]
-    for result in results_on_ranks(tell, pieces, [Requests(save=True), Requests(stop=15)]):
-        assert result.requests == Requests(stop=15, save=True)
+    for result in results_on_ranks(tell, pieces, [WindowRequests(save=True), WindowRequests(stop=15)]):
+        assert result.requests == WindowRequests(stop=15, save=True)
 
 
 def test_nobody_wishes_anything_unless_somebody_does() -> None:
     pieces = [[Piece(1.0, 1)], [Piece(1.0, 1)]]
-    for result in results_on_ranks(tell, pieces, [Requests(), Requests()]):
-        assert result.requests == Requests()
+    for result in results_on_ranks(tell, pieces, [WindowRequests(), WindowRequests()]):
+        assert result.requests == WindowRequests()
 
 
 def test_a_loss_that_is_no_number_on_one_rank_is_none_on_all() -> None:
     pieces = [[Piece(1.0, 3)], [Piece(float("nan"), 4)]]
-    for result in results_on_ranks(tell, pieces, [Requests(), Requests()]):
+    for result in results_on_ranks(tell, pieces, [WindowRequests(), WindowRequests()]):
         assert result.mean != result.mean
         assert result.count == 7
 
 
 def test_a_group_without_any_target_has_nothing_to_learn_from() -> None:
-    for ended in on_ranks(tell, [[], []], [Requests(), Requests()]):
+    for ended in on_ranks(tell, [[], []], [WindowRequests(), WindowRequests()]):
         assert ended.error.startswith(EmptyTargetError.__name__)
 
 

@@ -15,7 +15,7 @@ from trainers.loop import (
     DetachedLossError,
     EmptyTargetError,
     EpochReport,
-    Frozen,
+    FrozenModule,
     IterableSource,
     Loop,
     LoopError,
@@ -281,7 +281,7 @@ def test_a_trainable_parameter_without_an_optimizer_is_named() -> None:
 
 def test_a_frozen_module_needs_no_optimizer() -> None:
     net, other = pair()
-    Loop([phase_over(list(net.parameters()))], modules={"net": net, "other": Frozen(other)}, device="cpu")
+    Loop([phase_over(list(net.parameters()))], modules={"net": net, "other": FrozenModule(other)}, device="cpu")
     assert not any(parameter.requires_grad for parameter in other.parameters())
 
 
@@ -326,9 +326,9 @@ def loop_over(
         outputs = net(x)
         return Loss((outputs if shortage is None else shortage(outputs)).square().mean(), len(x))
 
-    modules: dict[str, nn.Module | Frozen] = {"net": net}
+    modules: dict[str, nn.Module | FrozenModule] = {"net": net}
     if frozen is not None:
-        modules["frozen"] = Frozen(frozen)
+        modules["frozen"] = FrozenModule(frozen)
     parameters = [parameter for parameter in net.parameters() if parameter.requires_grad]
     phase = Phase("main", loss, parameters, torch.optim.SGD(parameters, lr=0.1))
     return Loop([phase], modules=modules, device="cpu", **chosen)  # pyright: ignore[reportArgumentType]  checked by Loop

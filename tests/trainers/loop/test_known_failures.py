@@ -44,17 +44,17 @@ from torch.utils.data import DataLoader
 from trainers import loop as loop_package
 from trainers.loop import (
     Checkpoints,
-    Contract,
     ContractError,
     DetachedLossError,
     EmptyTargetError,
     EpochReport,
-    Frozen,
+    FrozenModule,
     Hardware,
     IterableSource,
     Loop,
     Loss,
     NoGradientError,
+    OutputContract,
     Phase,
     Precision,
     PrecisionError,
@@ -504,7 +504,7 @@ def test_a_frozen_encoder_without_gradients_trains_what_follows_it() -> None:
         return squares(net, Rows(encoded, batch.y))
 
     phase = Phase("main", loss, net.parameters(), descent(net))
-    with Loop([phase], modules={"net": net, "encoder": Frozen(encoder)}, device="cpu").running() as run:
+    with Loop([phase], modules={"net": net, "encoder": FrozenModule(encoder)}, device="cpu").running() as run:
         assert stepped(list(run.epochs(IterableSource([rows()]), max_epochs=1))) == [True]
 
 
@@ -546,7 +546,7 @@ def test_a_loss_multiplied_by_zero_is_refused_before_weight_decay_shrinks_the_we
 
 
 def test_features_passed_for_predictions_are_refused_with_the_keys_that_were_found_and_expected() -> None:
-    net, contract = linear(), Contract(["horizon_1", "horizon_5"], shape=(None, 1))
+    net, contract = linear(), OutputContract(["horizon_1", "horizon_5"], shape=(None, 1))
 
     def loss(batch: Rows) -> Loss:
         outputs = contract.read({"features": net(batch.x)})

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from trainers.loop import (
     EpochReport,
-    Frozen,
+    FrozenModule,
     IterableSource,
     Loop,
     Loss,
@@ -247,7 +247,7 @@ def test_a_frozen_part_stays_in_evaluation_mode_and_unchanged() -> None:
     optimizer = torch.optim.AdamW(head.parameters())
     phase = Phase[Rows]("main", lambda batch: masked_loss(net, batch), head.parameters(), optimizer)
     modes: list[tuple[bool, bool]] = []
-    with Loop([phase], modules={"net": net, "encoder": Frozen(encoder)}, device="cpu").running() as run:
+    with Loop([phase], modules={"net": net, "encoder": FrozenModule(encoder)}, device="cpu").running() as run:
         modes.extend((head.training, norm.training) for _ in run.epochs(IterableSource([rows(4)]), max_epochs=2))
     assert modes == [(True, False)] * 4
     assert all(torch.equal(tensor, kept[name]) for name, tensor in encoder.state_dict().items())

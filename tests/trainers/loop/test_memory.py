@@ -26,11 +26,11 @@ from trainers.loop import (
     Loop,
     LoopError,
     Loss,
-    Notice,
     OutOfMemoryError,
     Phase,
     Report,
-    Run,
+    TrainingNotice,
+    TrainingRun,
     WindowReport,
 )
 from trainers.loop.device.memory import is_out_of_memory, usage
@@ -128,7 +128,7 @@ def phase_of(training: Training, number: int, shortage: Shortage | None) -> tupl
     return net, Phase(("one", "two")[number], loss, net.parameters(), optimizer, clip=None)
 
 
-def set_limits(run: Run[Rows], limits: Sequence[int | None]) -> None:
+def set_limits(run: TrainingRun[Rows], limits: Sequence[int | None]) -> None:
     for phase, limit in zip(run._phases, limits, strict=True):
         phase.cutter.limit = limit
 
@@ -242,13 +242,13 @@ def train_one(
 def test_the_found_size_is_kept_and_every_window_with_a_shortage_is_told_once(stage: Stage) -> None:
     reports = train_one(nn.Linear(3, 2), Shortage(stage, 2), [8, 8, 8])
     windows = [report for report in reports if isinstance(report, WindowReport)]
-    notices = [report.message for report in reports if isinstance(report, Notice)]
+    notices = [report.message for report in reports if isinstance(report, TrainingNotice)]
     assert [(report.micro, report.shortages) for report in windows] == [(2, 2), (2, 0), (2, 0)]
     assert [report.count for report in windows] == [8, 8, 8]
     (notice,) = notices
     assert "in phase 'main', epoch 1, window 1; no sample was skipped" in notice
     assert "pieces of at most 2" in notice
-    assert reports.index(windows[0]) < [isinstance(report, Notice) for report in reports].index(True)
+    assert reports.index(windows[0]) < [isinstance(report, TrainingNotice) for report in reports].index(True)
     (epoch,) = [report for report in reports if isinstance(report, EpochReport)]
     assert epoch.phases["main"].shortages == 2
 
@@ -257,7 +257,7 @@ def test_a_shortage_in_a_later_window_is_told_after_that_window() -> None:
     reports = train_one(nn.Linear(3, 2), Shortage("forward", 4, since=3), [8, 8, 8])
     windows = [report for report in reports if isinstance(report, WindowReport)]
     assert [(report.micro, report.shortages) for report in windows] == [(None, 0), (None, 0), (4, 1)]
-    assert "window 3" in "".join(report.message for report in reports if isinstance(report, Notice))
+    assert "window 3" in "".join(report.message for report in reports if isinstance(report, TrainingNotice))
 
 
 @pytest.mark.parametrize("stage", STAGES)

@@ -13,10 +13,10 @@ from torch.nn import functional
 
 from trainers.loop.errors import ContractError, SettingsError
 from trainers.loop.loss import Loss, WeightedMean
-from trainers.loop.named_outputs import Contract, summed_loss
+from trainers.loop.named_outputs import OutputContract, summed_loss
 
 NAMES = ("horizon_1", "horizon_5")
-CONTRACT = Contract(NAMES)
+CONTRACT = OutputContract(NAMES)
 
 
 def output(*shape: int) -> Tensor:
@@ -142,7 +142,7 @@ def test_in_an_evaluation_outputs_need_no_graph(mode: type[torch.no_grad | torch
 
 
 def test_a_given_shape_is_checked_dimension_by_dimension() -> None:
-    quantiles = Contract(NAMES, shape=(None, 3))
+    quantiles = OutputContract(NAMES, shape=(None, 3))
     made = {name: output(4, 3) for name in NAMES}
     assert tuple(quantiles.read(made)) == NAMES
     with pytest.raises(ContractError, match=r"'horizon_5' has shape \[4, 2\]; expected \[any, 3\]"):
@@ -150,7 +150,7 @@ def test_a_given_shape_is_checked_dimension_by_dimension() -> None:
 
 
 def test_without_a_key_around_them_the_outputs_are_the_whole() -> None:
-    flat = Contract(NAMES, within=None)
+    flat = OutputContract(NAMES, within=None)
     assert tuple(flat.read(outputs())) == NAMES
     with pytest.raises(ContractError, match=r"the keys \['predictions'\]; expected a dict .* 'horizon_5'; missing"):
         flat.read({"predictions": outputs()})
@@ -159,7 +159,7 @@ def test_without_a_key_around_them_the_outputs_are_the_whole() -> None:
 @pytest.mark.parametrize("names", [(), ("a", "a"), ("a", "predictions")])
 def test_names_that_could_not_be_told_apart_are_refused(names: Sequence[str]) -> None:
     with pytest.raises(SettingsError, match="the names of the outputs are"):
-        Contract(names)
+        OutputContract(names)
 
 
 squares = partial(functional.mse_loss, reduction="none")
@@ -267,5 +267,5 @@ def test_a_criterion_that_reduces_is_an_error() -> None:
 
 def test_outputs_that_keep_the_contract_can_be_summed() -> None:
     trained = {name: tensor.clone().requires_grad_() * 1 for name, tensor in PREDICTIONS.items()}
-    loss = summed_loss(Contract(("near", "far")).read({"predictions": trained}), TARGETS, squares)
+    loss = summed_loss(OutputContract(("near", "far")).read({"predictions": trained}), TARGETS, squares)
     assert loss.mean.requires_grad

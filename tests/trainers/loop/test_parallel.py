@@ -27,7 +27,7 @@ from trainers.loop import (
     Checkpoints,
     DetachedLossError,
     EpochReport,
-    Frozen,
+    FrozenModule,
     IterableSource,
     Loop,
     Loss,
@@ -940,7 +940,7 @@ def freeze() -> list[float]:
     phase = Phase[Rows](
         "main", partial(squared_error, net, unchanged), net.parameters(), torch.optim.SGD([*net.parameters()])
     )
-    with Loop([phase], modules={"net": net, "frozen": Frozen(frozen)}, device="cpu").running():
+    with Loop([phase], modules={"net": net, "frozen": FrozenModule(frozen)}, device="cpu").running():
         return frozen.weight.flatten().tolist()
 
 

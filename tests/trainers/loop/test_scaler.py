@@ -19,7 +19,7 @@ from trainers.loop import (
     NonFiniteError,
     Phase,
     Precision,
-    Run,
+    TrainingRun,
     WindowReport,
 )
 
@@ -119,7 +119,7 @@ def test_a_skipped_step_moves_no_average_and_no_state(precision: Precision | str
     assert not any(torch.equal(one, other) for one, other in zip(second, third, strict=True))
 
 
-def everything(run: Run[Rows], optimizer: Optimizer) -> list[Tensor]:
+def everything(run: TrainingRun[Rows], optimizer: Optimizer) -> list[Tensor]:
     """Copies of weights, averages, optimizer states and the learning rate."""
     (phase,) = run._phases
     assert phase.averages

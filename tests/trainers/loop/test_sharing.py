@@ -22,11 +22,11 @@ from trainers.loop import (
     IterableSource,
     Loop,
     Loss,
-    Notice,
     OutOfMemoryError,
     Phase,
     Report,
     SettingsError,
+    TrainingNotice,
     WindowReport,
     seed_everything,
 )
@@ -600,7 +600,7 @@ def test_kept_graphs_are_told_at_the_start_and_gone_after_the_window() -> None:
         for _ in reports:
             gc.collect()
             left.append(sum(one() is not None for one in alive))
-    assert first == Notice(
+    assert first == TrainingNotice(
         message="phase 'critic' runs before 'maker' and uses its forward: the graphs of a whole window are kept "
         "until then, those of 2 batches"
     )
@@ -608,7 +608,7 @@ def test_kept_graphs_are_told_at_the_start_and_gone_after_the_window() -> None:
 
 
 def test_an_owner_that_works_first_keeps_no_graph_and_says_nothing() -> None:
-    assert not any(isinstance(report, Notice) for report in worked(Adversaries(), batches(2), "owner first"))
+    assert not any(isinstance(report, TrainingNotice) for report in worked(Adversaries(), batches(2), "owner first"))
 
 
 def test_a_shortage_that_kept_graphs_cause_says_so() -> None:

@@ -22,15 +22,15 @@ from trainers.loop import (
     IterableSource,
     Loop,
     Loss,
-    Notice,
     Phase,
     ResumeMismatchError,
     SettingsError,
     Stateful,
+    TrainingNotice,
     Validation,
     WindowReport,
 )
-from trainers.loop.checkpoint.snapshot import Restored, Snapshot
+from trainers.loop.checkpoint.snapshot import LoadedCheckpoint, Snapshot
 
 
 class Box:
@@ -219,7 +219,7 @@ def aged(folder: Path) -> None:
     """Write the newest checkpoint anew as it was written when loops had no state."""
     checkpoints = Checkpoints(folder)
     restored = checkpoints.load()
-    assert isinstance(restored, Restored)
+    assert isinstance(restored, LoadedCheckpoint)
     for process in restored.state["processes"]:
         del process["kept"]
     snapshot = Snapshot(
@@ -304,7 +304,7 @@ def test_a_state_that_outgrows_what_it_began_as_is_told_while_it_can_be_mended(t
         for report in run.epochs(IterableSource([samples(3)] * 4), max_epochs=1):
             if isinstance(report, WindowReport) and report.window == 1:
                 box.content = {"buffer": torch.zeros(3, 2), "scale": torch.zeros(()), "recent": [1.0]}
-            if isinstance(report, Notice):
+            if isinstance(report, TrainingNotice):
                 told.append(report.message)
     (message,) = told
     assert message.startswith(

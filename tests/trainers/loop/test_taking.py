@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from trainers.loop import (
     CheckpointError,
     Checkpoints,
-    Frozen,
+    FrozenModule,
     Loop,
     Loss,
     NoBestWeightsError,
@@ -89,7 +89,7 @@ def test_modules_by_name_are_those_of_a_loop_the_frozen_among_them() -> None:
     source = nn.ModuleDict({"body": nn.Linear(3, 4), "head": nn.Linear(4, 2)})
     body, head = nn.Linear(3, 4), nn.Linear(4, 7)
     taken = take_weights(
-        {"body": Frozen(body), "head": head}, named(source), new=("head.weight", "head.bias"), dropped=("head",)
+        {"body": FrozenModule(body), "head": head}, named(source), new=("head.weight", "head.bias"), dropped=("head",)
     )
     assert taken.reused == ("body.weight", "body.bias")
     assert torch.equal(body.weight, source.get_parameter("body.weight"))

@@ -24,11 +24,11 @@ from training_results import TrainingResult, content, reported, result_of, until
 from trainers.loop import (
     Checkpoints,
     EpochReport,
-    Frozen,
+    FrozenModule,
     IterableSource,
     Report,
     ResumeMismatchError,
-    Run,
+    TrainingRun,
     WindowReport,
     seed_everything,
 )
@@ -65,7 +65,7 @@ def frozen(task: TaskShape) -> dict[str, bytes]:
     return {
         f"{name}.{path}": content(tensor)
         for name, module in task.modules.items()
-        if isinstance(module, Frozen)
+        if isinstance(module, FrozenModule)
         for path, tensor in module.module.state_dict().items()
     }
 
@@ -185,7 +185,7 @@ def test_speech_is_cut_by_padded_frames() -> None:
 def test_a_phase_leaves_no_gradient_in_other_phases_parameters_and_none_in_frozen_ones(make: Make) -> None:
     task = make(Ways())
     before = frozen(task)
-    modules = [module.module if isinstance(module, Frozen) else module for module in task.modules.values()]
+    modules = [module.module if isinstance(module, FrozenModule) else module for module in task.modules.values()]
     with task.loop(accumulate=1).running() as run:
         next(run.epochs(task.source(), max_epochs=1))
         with_gradient = {
@@ -224,7 +224,7 @@ def test_other_frozen_weights_are_another_training(tmp_path: Path) -> None:
         until(run.epochs(task.source(), max_epochs=1), 2)
     other = diffusion(Ways())
     text = other.modules["text"]
-    assert isinstance(text, Frozen)
+    assert isinstance(text, FrozenModule)
     with torch.no_grad():
         next(text.module.parameters()).add_(1.0)
     with (
@@ -280,7 +280,7 @@ def scrambled(task: TaskShape) -> None:
                 parameter.normal_()
 
 
-def _followed(run: Run[Any], task: TaskShape) -> Iterator[Report]:
+def _followed(run: TrainingRun[Any], task: TaskShape) -> Iterator[Report]:
     for report in run.epochs(task.source(), max_epochs=3, validation=task.validation()):
         yield report
         if isinstance(report, EpochReport):

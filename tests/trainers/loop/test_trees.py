@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence, pack_sequence
 
-from trainers.loop import BySamples, ContractError, IterableSource, Loop, Loss, Phase, ResidentSource
+from trainers.loop import ContractError, IterableSource, Loop, Loss, Phase, ResidentSource, SampleSplitter
 from trainers.loop.data.tree import check_tree, describe, map_tensors, move
 
 META = torch.device("meta")
@@ -239,20 +239,20 @@ def test_a_validation_refuses_them_too() -> None:
 @pytest.mark.parametrize("kind", ["OrderedDict", "defaultdict", "UserDict", "frozen dataclass", "dataclass with .to"])
 def test_containers_are_cut_and_keep_their_type(kind: str) -> None:
     batch = MOVED[kind]()
-    assert BySamples().samples(batch) == 4
-    piece = BySamples().piece(batch, 1, 3)
+    assert SampleSplitter().samples(batch) == 4
+    piece = SampleSplitter().piece(batch, 1, 3)
     assert type(piece) is type(batch)
     assert (piece["x"] if isinstance(piece, dict | UserDict) else piece.x).tolist() == [1.0, 2.0]
 
 
 @pytest.mark.parametrize("make", [packed, MOVED["UserDict with .to"], MOVED["object with .to"]])
 def test_what_moves_itself_is_one_piece_together_with_what_is_next_to_it(make: Callable[[], Any]) -> None:
-    assert BySamples().samples(make()) == 1
-    assert BySamples().samples((make(), rows())) == 1
+    assert SampleSplitter().samples(make()) == 1
+    assert SampleSplitter().samples((make(), rows())) == 1
 
 
 def test_a_packed_sequence_whose_tensors_are_of_one_length_is_not_cut() -> None:
-    assert BySamples().samples(pack_sequence([torch.ones(3, 3)])) == 1
+    assert SampleSplitter().samples(pack_sequence([torch.ones(3, 3)])) == 1
 
 
 def test_data_that_stays_in_memory_keeps_its_type_and_must_be_taken_apart() -> None:
@@ -295,9 +295,9 @@ def test_a_dataclass_is_not_computed_anew_when_its_tensors_are_mapped() -> None:
 
 
 def test_a_dataclass_that_computes_its_fields_is_one_piece() -> None:
-    assert BySamples().samples(Frozen(rows())) == 4
-    assert BySamples().samples(Counted(rows())) == 1
-    assert BySamples().samples([Scaled(torch.ones(4))]) == 1
+    assert SampleSplitter().samples(Frozen(rows())) == 4
+    assert SampleSplitter().samples(Counted(rows())) == 1
+    assert SampleSplitter().samples([Scaled(torch.ones(4))]) == 1
     with pytest.raises(ContractError, match=r"its __post_init__|tensors of one common first dimension"):
         ResidentSource.of(Counted(rows()), batch_size=2)
 

@@ -8,10 +8,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import Parameter
 
-from trainers.loop import Best
+from trainers.loop import BestWeights
 from trainers.loop.errors import ResumeMismatchError, SettingsError
 from trainers.loop.weights import copies
-from trainers.loop.weights.copies import LARGE, Average, copies_of, is_large
+from trainers.loop.weights.copies import LARGE, AveragedWeights, copies_of, is_large
 from trainers.loop.weights.named import digest
 
 
@@ -26,7 +26,7 @@ def set_to(target: Parameter, value: float) -> None:
 
 def test_the_average_moves_by_what_the_decay_leaves() -> None:
     weight = parameter(0.0, 2.0)
-    average = Average([weight], 0.75)
+    average = AveragedWeights([weight], 0.75)
     set_to(weight, 4.0)
     average.update(1000)
     assert average.tensors[0].tolist() == [1.0, 2.5]
@@ -36,7 +36,7 @@ def test_the_average_moves_by_what_the_decay_leaves() -> None:
 @pytest.mark.parametrize(("step", "decay"), [(1, 2 / 11), (8, 0.5), (80, 0.9), (10_000, 0.99)])
 def test_early_steps_forget_faster(step: int, decay: float) -> None:
     weight = parameter(0.0)
-    average = Average([weight], 0.99)
+    average = AveragedWeights([weight], 0.99)
     set_to(weight, 1.0)
     average.update(step)
     assert average.tensors[0].item() == pytest.approx(1 - decay, rel=1e-5)
@@ -45,7 +45,7 @@ def test_early_steps_forget_faster(step: int, decay: float) -> None:
 def test_inside_the_parameters_hold_the_average_and_afterwards_the_same_bits_as_before() -> None:
     torch.manual_seed(1)
     net = nn.LSTM(3, 4)
-    average = Average(tuple(net.parameters()), 0.9)
+    average = AveragedWeights(tuple(net.parameters()), 0.9)
     for weight in net.parameters():
         set_to(weight, 0.1)
     average.update(1)
@@ -61,7 +61,7 @@ def test_inside_the_parameters_hold_the_average_and_afterwards_the_same_bits_as_
 
 def test_an_error_inside_brings_the_parameters_back() -> None:
     weight = parameter(1.0)
-    average = Average([weight], 0.5)
+    average = AveragedWeights([weight], 0.5)
     set_to(weight, float("nan"))
     with pytest.raises(KeyError, match=r"1\.0"), average.applied():
         raise KeyError(weight.item())
@@ -72,7 +72,7 @@ def test_training_goes_on_after_an_evaluation_as_if_it_had_not_been() -> None:
     weights = [parameter(1.0, -2.0), parameter(1.0, -2.0)]
     for number, weight in enumerate(weights):
         optimizer = torch.optim.AdamW([weight], lr=0.1)
-        average = Average([weight], 0.5)
+        average = AveragedWeights([weight], 0.5)
         for step in range(1, 4):
             optimizer.zero_grad()
             weight.square().sum().backward()
@@ -88,7 +88,7 @@ def test_training_goes_on_after_an_evaluation_as_if_it_had_not_been() -> None:
 def test_it_works_where_gradients_are_disabled(mode: type[torch.no_grad | torch.inference_mode]) -> None:
     weight = parameter(1.0)
     with mode():
-        average = Average([weight], 0.5)
+        average = AveragedWeights([weight], 0.5)
     average.update(1)
     with mode():
         average.update(2)
@@ -101,7 +101,7 @@ def test_it_works_where_gradients_are_disabled(mode: type[torch.no_grad | torch.
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 def test_the_average_of_half_precision_parameters_moves_by_less_than_they_can_express(dtype: torch.dtype) -> None:
     weight = parameter(1.0, dtype=dtype)
-    average = Average([weight], 0.999)
+    average = AveragedWeights([weight], 0.999)
     set_to(weight, 1.125)
     for _ in range(50):
         average.update(100_000)
@@ -115,19 +115,19 @@ def test_the_average_of_half_precision_parameters_moves_by_less_than_they_can_ex
 
 
 def test_float64_stays_float64() -> None:
-    assert Average([parameter(1.0, dtype=torch.float64)], 0.5).tensors[0].dtype == torch.float64
+    assert AveragedWeights([parameter(1.0, dtype=torch.float64)], 0.5).tensors[0].dtype == torch.float64
 
 
 def test_an_average_is_taken_up_from_a_checkpoint() -> None:
     first, second = parameter(3.0), parameter(5.0)
-    average = Average([second], 0.5)
-    average.load([tensor.clone() for tensor in Average([first], 0.5).tensors])
+    average = AveragedWeights([second], 0.5)
+    average.load([tensor.clone() for tensor in AveragedWeights([first], 0.5).tensors])
     assert average.tensors[0].item() == 3.0
     assert second.item() == 5.0
 
 
 def test_the_average_of_another_network_is_refused() -> None:
-    average = Average([parameter(1.0, 2.0)], 0.5)
+    average = AveragedWeights([parameter(1.0, 2.0)], 0.5)
     with pytest.raises(ResumeMismatchError, match=r"have the shapes \[\[1\]\], but the parameters have \[\[2\]\]"):
         average.load([torch.zeros(1)])
     assert average.tensors[0].tolist() == [1.0, 2.0]
@@ -136,7 +136,7 @@ def test_the_average_of_another_network_is_refused() -> None:
 @pytest.mark.parametrize("decay", [0.0, 1.0, -0.5, 1.5, float("nan")])
 def test_a_decay_that_is_none_is_refused(decay: float) -> None:
     with pytest.raises(SettingsError, match=r"the decay of the average is .*; it must be above 0 and below 1"):
-        Average([parameter(1.0)], decay)
+        AveragedWeights([parameter(1.0)], decay)
 
 
 BYTES = 4 * 10
@@ -185,9 +185,9 @@ def test_weights_that_were_kept_on_the_host_come_back_to_the_bit(monkeypatch: py
     torch.manual_seed(1)
     net = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4))
     expected = {name: tensor.clone() for name, tensor in net.state_dict().items()}
-    best = Best({"net": net})
+    best = BestWeights({"net": net})
     best.record(1.0)
-    read = Best({"net": net})
+    read = BestWeights({"net": net})
     read.load(best.state(), best.tensors)
     for kept in (best, read):
         with torch.no_grad():
@@ -200,7 +200,7 @@ def test_weights_that_were_kept_on_the_host_come_back_to_the_bit(monkeypatch: py
 def test_weights_that_gave_way_to_their_average_come_back_from_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(copies, "is_large", _always)
     weight = nn.Parameter(torch.tensor([0.1, 0.2]))
-    average = Average([weight], 0.5)
+    average = AveragedWeights([weight], 0.5)
     with torch.no_grad():
         weight.fill_(0.3)
     with average.applied():

@@ -20,7 +20,7 @@ from trainers.loop import (
     NoGradientError,
     Phase,
     Precision,
-    Run,
+    TrainingRun,
     WindowReport,
     ZeroGradientError,
 )
@@ -54,7 +54,7 @@ class Seen:
     tensors: list[Tensor]
 
 
-def everything(run: Run[Played], net: nn.Module, optimizer: torch.optim.Optimizer) -> list[Tensor]:
+def everything(run: TrainingRun[Played], net: nn.Module, optimizer: torch.optim.Optimizer) -> list[Tensor]:
     (phase,) = run._phases
     states = [state for parameter in net.parameters() for state in optimizer.state[parameter].values()]
     averages = [tensor for average in phase.averages for tensor in average.tensors]

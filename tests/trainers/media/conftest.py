@@ -6,9 +6,9 @@ from typing import Final
 import pytest
 from left_out import without
 
-from trainers.media.errors import Extra
+from trainers.media.errors import OptionalExtra
 
-PAGES: Final = Extra("dit", "pages need", ("PIL", "jinja2"))
+PAGES: Final = OptionalExtra("dit", "pages need", ("PIL", "jinja2"))
 
 
 def pytest_pycollect_makemodule(module_path: Path, parent: pytest.Collector) -> pytest.Module | None:

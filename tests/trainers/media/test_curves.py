@@ -4,11 +4,11 @@ import math
 
 import pytest
 
-from trainers.media.curves import Curve, number, plot, plots, round_values
+from trainers.media.curves import TrainingCurve, number, plot, plots, round_values
 
 
-def curve(*points: tuple[float, float], level: float | None = None) -> Curve:
-    return Curve(name="Loss", over="steps", points=points, level=level, level_name="a floor")
+def curve(*points: tuple[float, float], level: float | None = None) -> TrainingCurve:
+    return TrainingCurve(name="Loss", over="steps", points=points, level=level, level_name="a floor")
 
 
 def test_points_lie_where_their_numbers_are_with_large_ones_on_top() -> None:

@@ -6,16 +6,16 @@ import pytest
 import torch
 from tiny_voice import utterances
 
-from trainers.vits.batches import Buckets, ByFrames, Collate, Speech
+from trainers.vits.batches import FrameSplitter, LengthBucketSampler, SpeechSample, UtteranceCollator
 
 FRAMES = [33 + (7 * clip) % 50 for clip in range(41)]
 
 
-def buckets(*, cost: int = 10_000, weights: list[float] | None = None, batches: int = 6) -> Buckets:
-    return Buckets(FRAMES, size=6, cost=cost, batches=batches, seed=9, weights=weights)
+def buckets(*, cost: int = 10_000, weights: list[float] | None = None, batches: int = 6) -> LengthBucketSampler:
+    return LengthBucketSampler(FRAMES, size=6, cost=cost, batches=batches, seed=9, weights=weights)
 
 
-def rounds(source: Buckets, count: int) -> list[list[list[int]]]:
+def rounds(source: LengthBucketSampler, count: int) -> list[list[list[int]]]:
     drawn: list[list[list[int]]] = []
     for number in range(count):
         source.set_epoch(number)
@@ -59,12 +59,12 @@ def test_weights_decide_how_often_a_clip_is_drawn() -> None:
     assert drawn.count(40) / len(drawn) == pytest.approx(1 / 3, abs=0.04)
 
 
-def speech(frames: int) -> Speech:
-    return Speech(torch.arange(1, 4), torch.rand(5, frames), torch.arange(frames * 4).float())
+def speech(frames: int) -> SpeechSample:
+    return SpeechSample(torch.arange(1, 4), torch.rand(5, frames), torch.arange(frames * 4).float())
 
 
 def test_a_slice_is_the_wave_of_its_frames() -> None:
-    batch = Collate(frames=8, hop=4)([speech(20), speech(8)])
+    batch = UtteranceCollator(frames=8, hop=4)([speech(20), speech(8)])
     for row in range(2):
         start = int(batch.starts[row]) * 4
         assert batch.slices[row].tolist() == list(range(start, start + 32))
@@ -73,22 +73,22 @@ def test_a_slice_is_the_wave_of_its_frames() -> None:
 
 def test_every_start_that_fits_is_drawn() -> None:
     torch.manual_seed(2)
-    collate = Collate(frames=8, hop=4)
+    collate = UtteranceCollator(frames=8, hop=4)
     assert {int(collate([speech(11)]).starts) for _ in range(80)} == {0, 1, 2, 3}
 
 
 def test_a_validation_takes_the_middle() -> None:
-    assert int(Collate(frames=8, hop=4, drawn=False)([speech(20)]).starts) == 6
+    assert int(UtteranceCollator(frames=8, hop=4, drawn=False)([speech(20)]).starts) == 6
 
 
 def test_a_clip_shorter_than_a_slice_is_refused() -> None:
     with pytest.raises(ValueError, match="a clip has 7 frames, and a slice 8"):
-        Collate(frames=8, hop=4)([speech(7)])
+        UtteranceCollator(frames=8, hop=4)([speech(7)])
 
 
 def test_a_piece_loses_padding_and_nothing_else() -> None:
     whole = utterances([50, 36, 44], [7, 5, 9])
-    piece = ByFrames().piece(whole, 1, 2)
+    piece = FrameSplitter().piece(whole, 1, 2)
     assert (piece.tokens.shape, piece.spectra.shape[-1]) == ((1, 5), 36)
     assert torch.equal(piece.spectra, whole.spectra[1:2, :, :36])
-    assert (ByFrames().samples(whole), ByFrames().cost(whole)) == (3, 50)
+    assert (FrameSplitter().samples(whole), FrameSplitter().cost(whole)) == (3, 50)

@@ -10,14 +10,14 @@ import pytest
 import torch
 from recordings import TEXTS, prepared, tones
 
-from trainers.vits.corpus import Corpus, clip_path
+from trainers.vits.corpus import SpeechCorpus, clip_path
 from trainers.vits.errors import CorpusError
 from trainers.vits.notices import notices
 from trainers.vits.spectrum import log_mel, spectrogram
 from trainers.vits.vocabulary import characters
 
 
-def changed(corpus: Corpus, change: Callable[[dict[str, Any]], object]) -> Path:
+def changed(corpus: SpeechCorpus, change: Callable[[dict[str, Any]], object]) -> Path:
     """The corpus' folder after a change of corpus.json."""
     path = corpus.folder / "corpus.json"
     said = json.loads(path.read_bytes())
@@ -28,7 +28,7 @@ def changed(corpus: Corpus, change: Callable[[dict[str, Any]], object]) -> Path:
 
 def test_an_opened_corpus_is_the_prepared_one(tmp_path: Path) -> None:
     corpus = prepared(tmp_path)
-    assert Corpus.open(corpus.folder) == corpus
+    assert SpeechCorpus.open(corpus.folder) == corpus
     assert {clip.name: clip.text for clip in corpus.clips} == TEXTS
     assert [clip.name for clip in corpus.clips] == list(TEXTS)
     assert corpus.vocabulary == characters(TEXTS.values())
@@ -69,13 +69,13 @@ def test_what_was_not_prepared_is_refused(tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
     for name in ("nothing", "file", "folder"):
         with pytest.raises(CorpusError, match=rf"{name} is no prepared corpus: it has no corpus\.json; make one by"):
-            Corpus.open(tmp_path / name)
+            SpeechCorpus.open(tmp_path / name)
 
 
 def test_another_version_is_refused(tmp_path: Path) -> None:
     folder = changed(prepared(tmp_path), lambda said: said.update(version=2, more=1))
     with pytest.raises(CorpusError, match="was prepared in version 2, here 1 is read; prepare it again"):
-        Corpus.open(folder)
+        SpeechCorpus.open(folder)
 
 
 CHANGES: dict[str, Callable[[dict[str, Any]], object]] = {
@@ -101,7 +101,7 @@ CHANGES: dict[str, Callable[[dict[str, Any]], object]] = {
 def test_a_changed_list_is_refused(change: Callable[[dict[str, Any]], object], tmp_path: Path) -> None:
     folder = changed(prepared(tmp_path), change)
     with pytest.raises(CorpusError, match=r"is damaged: .*; prepare it again"):
-        Corpus.open(folder)
+        SpeechCorpus.open(folder)
 
 
 @pytest.mark.parametrize(
@@ -111,14 +111,14 @@ def test_a_damaged_file_is_refused(file: str, content: bytes, tmp_path: Path) ->
     folder = prepared(tmp_path).folder
     (folder / file).write_bytes(content)
     with pytest.raises(CorpusError, match=r"is damaged: .*; prepare it again"):
-        Corpus.open(folder)
+        SpeechCorpus.open(folder)
 
 
 def test_a_clip_whose_file_is_gone_is_refused_on_opening(tmp_path: Path) -> None:
     corpus = prepared(tmp_path)
     clip_path(corpus.folder, corpus.clips[3].digest).unlink()
     with pytest.raises(CorpusError, match="1 clips have no file, t03 the first"):
-        Corpus.open(corpus.folder)
+        SpeechCorpus.open(corpus.folder)
     with pytest.raises(CorpusError, match="of clip t03 cannot be read"):
         corpus.wave(corpus.clips[3])
 
@@ -143,7 +143,7 @@ def test_a_clip_that_is_cut_off_swapped_or_written_over_is_refused(tmp_path: Pat
 
 def test_a_changed_text_is_refused_when_its_clip_is_heard(tmp_path: Path) -> None:
     folder = changed(prepared(tmp_path), lambda said: said["clips"][0].update(text="another"))
-    corpus = Corpus.open(folder)
+    corpus = SpeechCorpus.open(folder)
     with pytest.raises(CorpusError, match="text or samples of clip t00"):
         corpus.wave(corpus.clips[0])
 

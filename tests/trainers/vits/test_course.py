@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from trainers.cli.commands import app
 from trainers.vits.course import weights_digest
-from trainers.vits.versions import Versions
+from trainers.vits.versions import VoiceVersions
 from trainers.vits.voice import Voice
 from trainers.vits.weights import plain_weights
 
@@ -82,7 +82,7 @@ def test_resuming_a_finished_training_says_so_and_trains_nothing(corpus: Path, v
     assert done.exit_code == 0
     assert json.loads(done.stdout) == {"kind": "finished", "voice": str(voice / "1")}
     assert "is finished; there is nothing to resume" in ran("train", corpus, "--out", voice, *SHORT, "--resume").stderr
-    assert Versions(voice).index.versions == 1
+    assert VoiceVersions(voice).index.versions == 1
     assert not (voice / "2.run").exists()
 
 
@@ -107,7 +107,7 @@ def test_a_kill_before_the_checkpoints_are_removed_is_a_finished_training(
     done = ran("train", corpus, "--out", voice, *SHORT, "--resume", "--json")
     assert json.loads(done.stdout)["kind"] == "finished"
     assert list(place.glob("window-*")) == []
-    assert Versions(voice).index.versions == 1
+    assert VoiceVersions(voice).index.versions == 1
 
 
 def test_a_kill_before_the_index_knows_the_version_makes_no_second_one(
@@ -118,7 +118,7 @@ def test_a_kill_before_the_index_knows_the_version_makes_no_second_one(
     weights = (voice / "1" / "model.safetensors").stat()
     done = ran("train", corpus, "--out", voice, *SHORT, "--resume")
     assert done.exit_code == 0, done.output
-    assert Versions(voice).current == voice / "1"
+    assert VoiceVersions(voice).current == voice / "1"
     assert (voice / "1" / "model.safetensors").stat() == weights
     assert not (voice / "2").exists()
     assert list(place.glob("window-*")) == []
@@ -152,7 +152,7 @@ def test_a_further_version_that_was_stopped_early_is_begun_again(corpus: Path, v
     (voice / "2.run" / "checkpoints").mkdir(parents=True)
     done = ran("train", corpus, "--out", voice, *SHORT, "--from", voice, "--resume")
     assert done.exit_code == 0, done.output
-    assert Versions(voice).current == voice / "2"
+    assert VoiceVersions(voice).current == voice / "2"
 
 
 def test_a_version_names_its_parent_and_itself_by_their_weights(corpus: Path, voice: Path) -> None:

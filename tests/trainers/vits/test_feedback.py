@@ -9,33 +9,49 @@ from typing import Any
 import pytest
 from correctable import BASE, LATER, TEXTS, base_corpus, correction, manifest, new_voice, recording
 
-from trainers.vits.batches import Buckets
-from trainers.vits.corpus import Clip, Corpus
-from trainers.vits.corrections import Kept, News, Rated, kept_of, news_of, prepared, taken
+from trainers.vits.batches import LengthBucketSampler
+from trainers.vits.corpus import RecordedClip, SpeechCorpus
+from trainers.vits.corrections import (
+    NewCorrections,
+    PreviousCorrections,
+    WeightedCorpus,
+    kept_of,
+    news_of,
+    prepared,
+    taken,
+)
 from trainers.vits.errors import FeedbackError, VoiceError
-from trainers.vits.feedback import Material, mixture, settle
+from trainers.vits.feedback import CorrectionMaterial, mixture, settle
 from trainers.vits.gate import FEWEST
 from trainers.vits.manifest import read_manifest
-from trainers.vits.versions import Versions
+from trainers.vits.versions import VoiceVersions
 from trainers.vits.voice import Voice
 
-NOTHING = Kept((), {})
+NOTHING = PreviousCorrections((), {})
 
 
 @pytest.fixture(scope="module")
-def corpus(tmp_path_factory: pytest.TempPathFactory) -> Corpus:
-    return Corpus.open(base_corpus(tmp_path_factory.mktemp("base") / "corpus"))
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> SpeechCorpus:
+    return SpeechCorpus.open(base_corpus(tmp_path_factory.mktemp("base") / "corpus"))
 
 
 def news(
-    folder: Path, corpus: Corpus, lines: list[Any], consumed: frozenset[str] = frozenset(), kept: Kept = NOTHING
-) -> News:
+    folder: Path,
+    corpus: SpeechCorpus,
+    lines: list[Any],
+    consumed: frozenset[str] = frozenset(),
+    kept: PreviousCorrections = NOTHING,
+) -> NewCorrections:
     return news_of(read_manifest(manifest(folder, lines)), corpus, consumed, kept)
 
 
-def material(folder: Path, corpus: Corpus, lines: list[Any], kept: Kept = NOTHING, share: float = 0.4) -> Material:
+def material(
+    folder: Path, corpus: SpeechCorpus, lines: list[Any], kept: PreviousCorrections = NOTHING, share: float = 0.4
+) -> CorrectionMaterial:
     new = news(folder, corpus, lines, kept=kept)
-    return Material(base=corpus, rated=prepared(new, corpus, folder / "work"), kept=kept, news=new, share=share)
+    return CorrectionMaterial(
+        base=corpus, rated=prepared(new, corpus, folder / "work"), kept=kept, news=new, share=share
+    )
 
 
 def rated(names: list[str], rating: int = 5) -> list[dict[str, Any]]:
@@ -54,13 +70,13 @@ def test_ratings_that_leave_nothing_are_refused() -> None:
         mixture([1.0], [0.0, 0.0], 0.4)
 
 
-def test_the_share_of_corrections_is_drawn_and_each_by_its_rating(corpus: Corpus, tmp_path: Path) -> None:
+def test_the_share_of_corrections_is_drawn_and_each_by_its_rating(corpus: SpeechCorpus, tmp_path: Path) -> None:
     lines = [*rated(LATER[:12]), *rated(LATER[12:24], rating=2), {"clip": BASE[0], "rating": 1}]
     one = material(tmp_path, corpus, lines, share=0.3)
-    voice = Voice.load(Versions(new_voice(tmp_path / "v", corpus.folder)).current)
+    voice = Voice.load(VoiceVersions(new_voice(tmp_path / "v", corpus.folder)).current)
     lesson = one.lesson(voice.tokens)
     assert lesson.weights is not None
-    buckets = Buckets(lesson.frames, size=10, cost=10**9, batches=800, seed=0, weights=lesson.weights)
+    buckets = LengthBucketSampler(lesson.frames, size=10, cost=10**9, batches=800, seed=0, weights=lesson.weights)
     drawn = Counter(islice(chain.from_iterable(buckets), 8000))
     base, new = corpus.part("train"), one.rated.corpus.part("train")
     assert len(lesson.clips) == len(base) + len(new)
@@ -76,7 +92,7 @@ def test_the_share_of_corrections_is_drawn_and_each_by_its_rating(corpus: Corpus
     assert speech.wave.shape == one.rated.corpus.wave(new[0]).shape
 
 
-def test_items_are_known_by_their_content_whatever_their_file_is_called(corpus: Corpus, tmp_path: Path) -> None:
+def test_items_are_known_by_their_content_whatever_their_file_is_called(corpus: SpeechCorpus, tmp_path: Path) -> None:
     lines = [*rated(LATER[:9]), {"clip": BASE[0], "rating": 2}]
     first = news(tmp_path, corpus, lines)
     assert (first.count, first.known) == (10, 0)
@@ -89,7 +105,7 @@ def test_items_are_known_by_their_content_whatever_their_file_is_called(corpus: 
     assert (other_rating.count, other_rating.known) == (1, 9)
 
 
-def test_a_correction_rated_1_is_consumed_and_not_learnt(corpus: Corpus, tmp_path: Path) -> None:
+def test_a_correction_rated_1_is_consumed_and_not_learnt(corpus: SpeechCorpus, tmp_path: Path) -> None:
     lines = [*rated(LATER[:9]), correction(LATER[9], rating=1)]
     new = news(tmp_path, corpus, lines)
     assert (len(new.corrections), new.count) == (9, 10)
@@ -98,23 +114,25 @@ def test_a_correction_rated_1_is_consumed_and_not_learnt(corpus: Corpus, tmp_pat
     assert len(taken(new, made)) == 10
 
 
-def test_a_third_of_the_texts_and_six_at_least_are_to_judge_by(corpus: Corpus, tmp_path: Path) -> None:
+def test_a_third_of_the_texts_and_six_at_least_are_to_judge_by(corpus: SpeechCorpus, tmp_path: Path) -> None:
     for count, expected in ((9, (2, 1, FEWEST)), (30, (19, 1, 10))):
         made = prepared(news(tmp_path, corpus, rated(LATER[:count])), corpus, tmp_path / "work").corpus
         assert tuple(len(made.part(part)) for part in ("train", "selection", "held_out")) == expected
 
 
-def kept(folder: Path, corpus: Corpus, names: list[str], base: dict[str, int] | None = None) -> Kept:
+def kept(
+    folder: Path, corpus: SpeechCorpus, names: list[str], base: dict[str, int] | None = None
+) -> PreviousCorrections:
     """What a version keeps that has learnt from these."""
     folder.mkdir()
     one = material(folder, corpus, rated(names))
     one.rated.write(folder / "v" / "2", base or {})
     index = {"current": 2, "versions": 2, "consumed": dict.fromkeys(taken(one.news, one.rated), 2)}
     (folder / "v" / "voice.json").write_text(json.dumps(index))
-    return kept_of(Versions(folder / "v"))
+    return kept_of(VoiceVersions(folder / "v"))
 
 
-def test_earlier_corrections_are_drawn_again_beside_new_ones(corpus: Corpus, tmp_path: Path) -> None:
+def test_earlier_corrections_are_drawn_again_beside_new_ones(corpus: SpeechCorpus, tmp_path: Path) -> None:
     digest = corpus.part("train")[0].digest
     before = kept(tmp_path / "before", corpus, LATER[:10], base={digest: 1})
     one = material(tmp_path, corpus, rated(LATER[10:20]), kept=before)
@@ -130,23 +148,23 @@ def test_earlier_corrections_are_drawn_again_beside_new_ones(corpus: Corpus, tmp
     assert [len(clips) for _, clips in one.judged_before()] == [FEWEST]
 
 
-def test_the_latest_rating_of_a_clip_counts(corpus: Corpus, tmp_path: Path) -> None:
+def test_the_latest_rating_of_a_clip_counts(corpus: SpeechCorpus, tmp_path: Path) -> None:
     first, second = corpus.part("train")[:2]
     before = kept(tmp_path / "before", corpus, LATER[:10], base={first.digest: 1, second.digest: 1})
     one = material(tmp_path, corpus, [*rated(LATER[10:20]), {"clip": first.name, "rating": 5}], kept=before)
     assert one.draws()[0] > 0 == one.draws()[1]
 
 
-def test_of_versions_that_rate_a_clip_the_later_one_counts(corpus: Corpus, tmp_path: Path) -> None:
+def test_of_versions_that_rate_a_clip_the_later_one_counts(corpus: SpeechCorpus, tmp_path: Path) -> None:
     digest = corpus.part("train")[0].digest
     kept(tmp_path / "before", corpus, LATER[:10], base={digest: 1})
     voice = tmp_path / "before" / "v"
     material(tmp_path, corpus, rated(LATER[10:20])).rated.write(voice / "3", {digest: 4})
     (voice / "voice.json").write_text(json.dumps({"current": 3, "versions": 3, "consumed": {"a": 3, "b": 2}}))
-    assert kept_of(Versions(voice)).base == {digest: 4}
+    assert kept_of(VoiceVersions(voice)).base == {digest: 4}
 
 
-def test_a_digest_follows_all_that_is_learnt_and_how_likely(corpus: Corpus, tmp_path: Path) -> None:
+def test_a_digest_follows_all_that_is_learnt_and_how_likely(corpus: SpeechCorpus, tmp_path: Path) -> None:
     """By which a training that was stopped is known again."""
     ten, others = rated(LATER[:10]), [*rated(LATER[:9]), correction(LATER[10])]
     one = material(tmp_path, corpus, ten)
@@ -157,7 +175,7 @@ def test_a_digest_follows_all_that_is_learnt_and_how_likely(corpus: Corpus, tmp_
     assert material(tmp_path, corpus, [*ten, {"clip": train.name, "rating": 2}]).digest != one.digest
 
 
-def test_a_correction_that_was_learnt_can_be_rated_anew(corpus: Corpus, tmp_path: Path) -> None:
+def test_a_correction_that_was_learnt_can_be_rated_anew(corpus: SpeechCorpus, tmp_path: Path) -> None:
     before = kept(tmp_path / "before", corpus, LATER[:10])
     learnt = before.corrections[0].corpus.part("train")[0].text
     name = next(name for name, text in TEXTS.items() if text == learnt)
@@ -166,7 +184,7 @@ def test_a_correction_that_was_learnt_can_be_rated_anew(corpus: Corpus, tmp_path
     assert one.draws()[len(corpus.part("train"))] == 0
 
 
-def test_what_was_learnt_before_is_not_judged_by(corpus: Corpus, tmp_path: Path) -> None:
+def test_what_was_learnt_before_is_not_judged_by(corpus: SpeechCorpus, tmp_path: Path) -> None:
     before = kept(tmp_path / "before", corpus, LATER[:20])
     learnt = sorted(clip.text for clip in before.corrections[0].corpus.part("train"))
     again = [{**correction(LATER[20 + number]), "text": text} for number, text in enumerate(learnt[:9])]
@@ -175,7 +193,7 @@ def test_what_was_learnt_before_is_not_judged_by(corpus: Corpus, tmp_path: Path)
         one.check()
 
 
-def test_what_is_learnt_now_judges_no_earlier_version(corpus: Corpus, tmp_path: Path) -> None:
+def test_what_is_learnt_now_judges_no_earlier_version(corpus: SpeechCorpus, tmp_path: Path) -> None:
     before = kept(tmp_path / "before", corpus, LATER[:10])
     held_out = [clip.text for clip in before.corrections[0].corpus.part("held_out")]
     new = [*held_out[:2], *(TEXTS[name] for name in LATER[12:20])]
@@ -185,20 +203,20 @@ def test_what_is_learnt_now_judges_no_earlier_version(corpus: Corpus, tmp_path: 
     assert [{clip.text for clip in clips} for _, clips in one.judged_before()] == [set(held_out) - learnt]
 
 
-def test_corrections_of_a_version_that_are_gone_are_an_error(corpus: Corpus, tmp_path: Path) -> None:
+def test_corrections_of_a_version_that_are_gone_are_an_error(corpus: SpeechCorpus, tmp_path: Path) -> None:
     kept(tmp_path / "before", corpus, LATER[:10])
     (tmp_path / "before" / "v" / "2" / "feedback" / "ratings.json").unlink()
     with pytest.raises(VoiceError, match="restore it"):
-        kept_of(Versions(tmp_path / "before" / "v"))
+        kept_of(VoiceVersions(tmp_path / "before" / "v"))
 
 
-def test_ratings_of_clips_that_choose_or_judge_are_told(corpus: Corpus, tmp_path: Path) -> None:
+def test_ratings_of_clips_that_choose_or_judge_are_told(corpus: SpeechCorpus, tmp_path: Path) -> None:
     clip = corpus.part("held_out")[0]
     new = news(tmp_path, corpus, [*rated(LATER[:9]), {"clip": clip.name, "rating": 2}])
     assert new.idle == (clip.name,)
 
 
-def test_a_clip_that_is_rated_1_neither_chooses_nor_judges(corpus: Corpus, tmp_path: Path) -> None:
+def test_a_clip_that_is_rated_1_neither_chooses_nor_judges(corpus: SpeechCorpus, tmp_path: Path) -> None:
     chosen, judged = corpus.part("selection")[0], corpus.part("held_out")[0]
     plain, dropped = tmp_path / "plain", tmp_path / "dropped"
     plain.mkdir()
@@ -214,7 +232,7 @@ def test_a_clip_that_is_rated_1_neither_chooses_nor_judges(corpus: Corpus, tmp_p
     assert one.digest != before.digest
 
 
-def test_half_of_the_clips_that_judge_must_be_left(corpus: Corpus, tmp_path: Path) -> None:
+def test_half_of_the_clips_that_judge_must_be_left(corpus: SpeechCorpus, tmp_path: Path) -> None:
     lines = [{"clip": clip.name, "rating": 1} for clip in corpus.part("held_out")]
     half = len(lines) // 2
     material(tmp_path, corpus, [*rated(LATER[:9]), *lines[:half]]).check()
@@ -222,9 +240,9 @@ def test_half_of_the_clips_that_judge_must_be_left(corpus: Corpus, tmp_path: Pat
         material(tmp_path, corpus, [*rated(LATER[:9]), *lines[: half + 1]]).check()
 
 
-def test_lengths_of_the_base_do_not_suffer_from_those_of_corrections(corpus: Corpus, tmp_path: Path) -> None:
-    voice = Voice.load(Versions(new_voice(tmp_path / "v", corpus.folder)).current)
-    base = tuple(Clip("b", clip.text, "selection", clip.frames * 3, "") for clip in corpus.part("selection"))
+def test_lengths_of_the_base_do_not_suffer_from_those_of_corrections(corpus: SpeechCorpus, tmp_path: Path) -> None:
+    voice = Voice.load(VoiceVersions(new_voice(tmp_path / "v", corpus.folder)).current)
+    base = tuple(RecordedClip("b", clip.text, "selection", clip.frames * 3, "") for clip in corpus.part("selection"))
     hurried = corpus.part("selection") * 4
     own = voice.settle_rate([(clip.text, clip.frames) for clip in base])
     allowed = voice.length_error([(clip.text, clip.frames) for clip in base])
@@ -232,9 +250,9 @@ def test_lengths_of_the_base_do_not_suffer_from_those_of_corrections(corpus: Cor
     assert settle(voice, base, hurried, 10.0) > own
 
 
-def test_a_rated_corpus_weighs_by_its_ratings(corpus: Corpus) -> None:
+def test_a_rated_corpus_weighs_by_its_ratings(corpus: SpeechCorpus) -> None:
     clips = corpus.part("train")
-    one = Rated(
+    one = WeightedCorpus(
         corpus=corpus,
         ratings={clip.digest: 2 for clip in corpus.clips},
         contents={clip.digest: clip.name for clip in corpus.clips},

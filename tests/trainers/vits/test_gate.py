@@ -13,8 +13,8 @@ from trainers.vits.gate import (
     LEVEL,
     RELIABLE,
     SATURATED,
-    Comparison,
-    Spoken,
+    SpeechScores,
+    VoiceComparison,
     decide,
     interval_of_change,
 )
@@ -23,21 +23,21 @@ SHARP = 0.01
 """The error rate of a judge that can be relied upon."""
 
 
-def spoken(*distances: float | None, errors: float = 0.4, length: float | None = 0.1) -> Spoken:
+def spoken(*distances: float | None, errors: float = 0.4, length: float | None = 0.1) -> SpeechScores:
     names = tuple(f"clip {place}" for place in range(len(distances)))
-    return Spoken(names=names, distances=distances, error_rate=errors, length_error=length)
+    return SpeechScores(names=names, distances=distances, error_rate=errors, length_error=length)
 
 
-SAME = Comparison(spoken(1.0, 0.8, 1.2), spoken(1.0, 0.8, 1.2))
-LEARNT = Comparison(spoken(1.0, 0.8, 1.2, 0.9, 1.1, 1.0, 1.0), spoken(0.8, 0.7, 1.0, 0.8, 0.9, 0.9, 0.85))
+SAME = VoiceComparison(spoken(1.0, 0.8, 1.2), spoken(1.0, 0.8, 1.2))
+LEARNT = VoiceComparison(spoken(1.0, 0.8, 1.2, 0.9, 1.1, 1.0, 1.0), spoken(0.8, 0.7, 1.0, 0.8, 0.9, 0.9, 0.85))
 
 
-def after(comparison: Comparison, **changes: Any) -> Comparison:
+def after(comparison: VoiceComparison, **changes: Any) -> VoiceComparison:
     """With other figures of the new voice."""
     return replace(comparison, after=replace(comparison.after, **changes))
 
 
-def failing(corrections: Comparison = LEARNT, base: Comparison = SAME, **more: Any) -> list[str]:
+def failing(corrections: VoiceComparison = LEARNT, base: VoiceComparison = SAME, **more: Any) -> list[str]:
     """What does not hold."""
     decision = decide(corrections, base, judge_error_rate=more.pop("judge", SHARP), **more)
     failed = [line.what for line in decision.lines if line.holds is False]
@@ -57,18 +57,18 @@ def test_what_is_nearer_to_every_correction_and_as_good_elsewhere_is_accepted() 
 
 
 def test_before_and_after_are_not_exchangeable() -> None:
-    assert failing(Comparison(LEARNT.after, LEARNT.before)) == ["corrections, distance"]
-    assert not decide(Comparison(LEARNT.after, LEARNT.before), SAME, judge_error_rate=SHARP).nearer
-    assert decide(LEARNT, Comparison(SAME.after, spoken(2.0, 2.0, 2.0)), judge_error_rate=SHARP).nearer
+    assert failing(VoiceComparison(LEARNT.after, LEARNT.before)) == ["corrections, distance"]
+    assert not decide(VoiceComparison(LEARNT.after, LEARNT.before), SAME, judge_error_rate=SHARP).nearer
+    assert decide(LEARNT, VoiceComparison(SAME.after, spoken(2.0, 2.0, 2.0)), judge_error_rate=SHARP).nearer
 
 
 def test_a_mean_that_one_clip_lowers_is_luck() -> None:
-    lucky = Comparison(spoken(*[1.0] * 6), spoken(0.2, 1.01, 1.01, 0.99, 1.01, 1.0))
+    lucky = VoiceComparison(spoken(*[1.0] * 6), spoken(0.2, 1.01, 1.01, 0.99, 1.01, 1.0))
     assert failing(lucky) == ["corrections, distance"]
 
 
 def test_too_few_corrections_tell_nothing() -> None:
-    few = Comparison(spoken(*[1.0] * (FEWEST - 1)), spoken(*[0.5] * (FEWEST - 1)))
+    few = VoiceComparison(spoken(*[1.0] * (FEWEST - 1)), spoken(*[0.5] * (FEWEST - 1)))
     assert failing(few) == ["corrections, distance"]
 
 
@@ -91,7 +91,7 @@ def test_of_a_voice_that_is_understood_two_characters_in_a_hundred_may_be_lost(r
 
 
 def test_clips_of_the_base_that_are_farther_are_named_the_worst_first() -> None:
-    told = Comparison(spoken(1.0, 1.0, 1.0, 1.0, None), spoken(1.06, 1.04, None, 1.5, 1.0))
+    told = VoiceComparison(spoken(1.0, 1.0, 1.0, 1.0, None), spoken(1.06, 1.04, None, 1.5, 1.0))
     assert decide(LEARNT, told, judge_error_rate=SHARP).farther == ("clip 3", "clip 0")
     assert after(told, distances=(1.06, 1.06, None, 1.5, 1.0)).farther == ()  # most of them: the voice itself is worse
 
@@ -123,7 +123,7 @@ def test_a_text_that_is_said_for_the_first_time_is_neither_gain_nor_loss() -> No
     gained = replace(SAME, before=spoken(None, 0.8, 1.2))
     assert gained.pairs == ((0.8, 0.8), (1.2, 1.2))
     assert failing(base=gained) == []
-    nothing = Comparison(spoken(*[None] * 7, length=None), LEARNT.after)
+    nothing = VoiceComparison(spoken(*[None] * 7, length=None), LEARNT.after)
     assert failing(nothing) == ["corrections, distance"]
 
 

@@ -10,24 +10,32 @@ import pytest
 import torch
 from torch import Tensor
 
-from trainers.progress import Consumer
-from trainers.vits.corpus import Clip, Corpus
+from trainers.progress import ReportConsumer
+from trainers.vits.corpus import RecordedClip, SpeechCorpus
 from trainers.vits.errors import JudgeError
-from trainers.vits.judge import FACTS, WEIGHTS, Judge, error_rate, judge_of, train_judge
-from trainers.vits.preparation import Preparation, prepare
-from trainers.vits.recogniser import Lessons, Recogniser, Transcribed, even_loss, real_mel, recognition_loss, spelling
+from trainers.vits.judge import FACTS, WEIGHTS, SpeechRecogniser, error_rate, judge_of, train_judge
+from trainers.vits.preparation import CorpusSettings, prepare
+from trainers.vits.recogniser import (
+    LetterNetwork,
+    TrainingBatches,
+    TranscriptBatch,
+    even_loss,
+    real_mel,
+    recognition_loss,
+    spelling,
+)
 from trainers.vits.spectrum import BANDS
 
 KURDISH = Path(__file__).parents[2] / "fixtures" / "kurdish"
 
 
 @pytest.fixture(scope="module")
-def corpus(tmp_path_factory: pytest.TempPathFactory) -> Corpus:
-    return prepare(KURDISH, tmp_path_factory.mktemp("judge") / "prepared", Preparation(selection=4, held_out=4))
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> SpeechCorpus:
+    return prepare(KURDISH, tmp_path_factory.mktemp("judge") / "prepared", CorpusSettings(selection=4, held_out=4))
 
 
 @pytest.fixture(scope="module")
-def judge(corpus: Corpus) -> Judge:
+def judge(corpus: SpeechCorpus) -> SpeechRecogniser:
     return train_judge(corpus, steps=3)
 
 
@@ -36,7 +44,7 @@ def test_spelling_keeps_what_can_be_heard() -> None:
 
 
 def test_what_stands_after_a_clip_is_not_heard_in_it() -> None:
-    network = Recogniser(5).eval()
+    network = LetterNetwork(5).eval()
     mels = torch.randn(2, BANDS, 50, generator=torch.Generator().manual_seed(0))
     together = network(mels, torch.tensor([50, 30]))[1, :, :30]
     alone = network(mels[1:, :, :30], torch.tensor([30]))[0]
@@ -47,16 +55,18 @@ def test_letters_that_are_repeated_and_blanks_are_taken_away() -> None:
     heard = torch.full((1, 3, 6), -9.0)
     for frame, letter in enumerate([1, 1, 0, 1, 2, 2]):
         heard[0, letter, frame] = 0.0
-    network = Recogniser(2).eval()
+    network = LetterNetwork(2).eval()
     network.forward = lambda mels, frames: heard  # type: ignore[method-assign]  # noqa: ARG005
-    judge = Judge(network=network, characters="aş", framing=Preparation().framing, corpus="", error_rate=0.0)
+    judge = SpeechRecogniser(
+        network=network, characters="aş", framing=CorpusSettings().framing, corpus="", error_rate=0.0
+    )
     assert judge.transcribe(torch.zeros(BANDS, 6)) == "aaş"
     assert not judge.transcribe(torch.zeros(BANDS, 0))
 
 
 def test_the_loss_of_one_frame_is_the_letters_negative_logarithm() -> None:
     heard = torch.tensor([[[0.2], [0.3], [0.5]]]).log()
-    batch = Transcribed(torch.zeros(1, BANDS, 1), torch.tensor([1]), torch.tensor([[2]]), torch.tensor([1]))
+    batch = TranscriptBatch(torch.zeros(1, BANDS, 1), torch.tensor([1]), torch.tensor([[2]]), torch.tensor([1]))
     assert float(recognition_loss(heard, batch).mean.detach()) == pytest.approx(0.693147, abs=1e-5)
 
 
@@ -64,7 +74,7 @@ def test_letters_of_equal_length_take_their_share_of_a_clips_own_frames() -> Non
     draw = torch.Generator().manual_seed(0)
     heard = torch.randn(2, 4, 6, generator=draw).log_softmax(1)
     letters, lengths = torch.tensor([[1, 3, 2], [2, 1, 0]]), torch.tensor([3, 2])
-    batch = Transcribed(torch.zeros(2, BANDS, 6), torch.tensor([6, 4]), letters, lengths)
+    batch = TranscriptBatch(torch.zeros(2, BANDS, 6), torch.tensor([6, 4]), letters, lengths)
     first = sum(heard[0, letter, frame] for frame, letter in enumerate([1, 1, 3, 3, 2, 2])) / 6
     second = sum(heard[1, letter, frame] for frame, letter in enumerate([2, 2, 1, 1])) / 4
     loss = even_loss(heard, batch)
@@ -72,25 +82,27 @@ def test_letters_of_equal_length_take_their_share_of_a_clips_own_frames() -> Non
     assert loss.count == 2
 
 
-def test_a_short_training_hears_sentences_that_it_has_not_learnt(corpus: Corpus) -> None:
+def test_a_short_training_hears_sentences_that_it_has_not_learnt(corpus: SpeechCorpus) -> None:
     assert train_judge(corpus, steps=60).error_rate < 0.4
 
 
-def test_only_the_training_part_is_learnt_from(corpus: Corpus, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_the_training_part_is_learnt_from(corpus: SpeechCorpus, monkeypatch: pytest.MonkeyPatch) -> None:
     read = list[str]()
-    original = Corpus.spectrogram
+    original = SpeechCorpus.spectrogram
 
-    def watched(self: Corpus, clip: Clip) -> Tensor:
+    def watched(self: SpeechCorpus, clip: RecordedClip) -> Tensor:
         read.append(clip.part)
         return original(self, clip)
 
-    monkeypatch.setattr(Corpus, "spectrogram", watched)
-    batches = list(Lessons(corpus, "".join(sorted(set("".join(spelling(c.text) for c in corpus.clips)))), 0).batches(0))
+    monkeypatch.setattr(SpeechCorpus, "spectrogram", watched)
+    batches = list(
+        TrainingBatches(corpus, "".join(sorted(set("".join(spelling(c.text) for c in corpus.clips)))), 0).batches(0)
+    )
     assert sum(len(batch.frames) for batch in batches) == len(corpus.part("train"))
     assert set(read) == {"train"}
 
 
-def test_the_same_seed_gives_the_same_weights(corpus: Corpus) -> None:
+def test_the_same_seed_gives_the_same_weights(corpus: SpeechCorpus) -> None:
     torch.manual_seed(5)
     before = torch.random.get_rng_state()
     one, other = (train_judge(corpus, steps=2, seed=7) for _ in range(2))
@@ -100,9 +112,9 @@ def test_the_same_seed_gives_the_same_weights(corpus: Corpus) -> None:
     assert 0.5 < one.error_rate == error_rate(one, corpus, corpus.part("held_out"))
 
 
-def test_a_kept_judge_hears_the_same(corpus: Corpus, judge: Judge, tmp_path: Path) -> None:
+def test_a_kept_judge_hears_the_same(corpus: SpeechCorpus, judge: SpeechRecogniser, tmp_path: Path) -> None:
     judge.save(tmp_path / "judge")
-    again = Judge.load(tmp_path / "judge")
+    again = SpeechRecogniser.load(tmp_path / "judge")
     mel = real_mel(corpus, corpus.clips[0])
     frames = torch.tensor([mel.shape[1]])
     assert torch.equal(again.network(mel[None], frames), judge.network(mel[None], frames))
@@ -113,11 +125,11 @@ def test_a_kept_judge_hears_the_same(corpus: Corpus, judge: Judge, tmp_path: Pat
 
 
 def test_the_judge_of_a_corpus_is_trained_once(
-    corpus: Corpus, judge: Judge, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    corpus: SpeechCorpus, judge: SpeechRecogniser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    trainings = list[Corpus]()
+    trainings = list[SpeechCorpus]()
 
-    def train(corpus: Corpus, *, consume: Consumer) -> Judge:
+    def train(corpus: SpeechCorpus, *, consume: ReportConsumer) -> SpeechRecogniser:
         assert consume
         trainings.append(corpus)
         return judge
@@ -128,7 +140,7 @@ def test_the_judge_of_a_corpus_is_trained_once(
     assert len(trainings) == 1
 
 
-def test_the_judge_of_another_corpus_is_refused(corpus: Corpus, judge: Judge, tmp_path: Path) -> None:
+def test_the_judge_of_another_corpus_is_refused(corpus: SpeechCorpus, judge: SpeechRecogniser, tmp_path: Path) -> None:
     judge.save(tmp_path / "judge")
     with pytest.raises(JudgeError, match=r"another corpus .* remove"):
         judge_of(replace(corpus, clips=corpus.clips[1:]), tmp_path / "judge")
@@ -179,21 +191,23 @@ def flip(folder: Path) -> None:
         changed("version", 2),
     ],
 )
-def test_a_damaged_judge_says_what_to_remove(judge: Judge, tmp_path: Path, damage: Callable[[Path], None]) -> None:
+def test_a_damaged_judge_says_what_to_remove(
+    judge: SpeechRecogniser, tmp_path: Path, damage: Callable[[Path], None]
+) -> None:
     judge.save(tmp_path / "judge")
     damage(tmp_path / "judge")
     with pytest.raises(JudgeError, match="remove"):
-        Judge.load(tmp_path / "judge")
+        SpeechRecogniser.load(tmp_path / "judge")
 
 
-def test_a_place_that_cannot_be_written_is_named(judge: Judge, tmp_path: Path) -> None:
+def test_a_place_that_cannot_be_written_is_named(judge: SpeechRecogniser, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(JudgeError, match="cannot be written"):
         judge.save(tmp_path / "file" / "judge")
 
 
 def test_a_place_that_cannot_be_written_is_named_before_the_training(
-    corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    corpus: SpeechCorpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delattr("trainers.vits.judge.train_judge")
     (tmp_path / "file").touch()
@@ -201,13 +215,13 @@ def test_a_place_that_cannot_be_written_is_named_before_the_training(
         judge_of(corpus, tmp_path / "file" / "judge")
 
 
-def test_clips_with_more_letters_than_frames_are_named(corpus: Corpus) -> None:
+def test_clips_with_more_letters_than_frames_are_named(corpus: SpeechCorpus) -> None:
     clips = tuple(replace(clip, frames=3) if clip.part == "train" else clip for clip in corpus.clips)
     with pytest.raises(JudgeError, match=f"{corpus.part('train')[0].name} .* more"):
         train_judge(replace(corpus, clips=clips), steps=1)
 
 
-def test_texts_without_letters_are_refused(corpus: Corpus) -> None:
+def test_texts_without_letters_are_refused(corpus: SpeechCorpus) -> None:
     clips = tuple(replace(clip, text="?!") for clip in corpus.clips)
     with pytest.raises(JudgeError, match="no text with a letter"):
         train_judge(replace(corpus, clips=clips), steps=1)

@@ -12,12 +12,12 @@ from torch.nn import functional
 from transformers import VitsModel
 
 from trainers.loop import IterableSource, Loop, Loss, Phase, Report, UnusedParameterError, WindowReport
-from trainers.vits.batches import ByFrames, Utterances
+from trainers.vits.batches import FrameSplitter, UtteranceBatch
 from trainers.vits.discriminators import Discriminators
-from trainers.vits.objective import Generator, Objective, Prior, TermWeights
-from trainers.vits.spectrum import Framing, log_mel_of
+from trainers.vits.objective import LossWeights, TokenPrior, VoiceGenerator, VoiceObjective
+from trainers.vits.spectrum import FrameSettings, log_mel_of
 
-FRAMING = Framing(rate=16_000, hop=HOP, fft=2 * (BINS - 1))
+FRAMING = FrameSettings(rate=16_000, hop=HOP, fft=2 * (BINS - 1))
 WHOLE = ([50, 36, 44, 33], [7, 5, 9, 3])
 
 
@@ -31,10 +31,10 @@ class Recording(torch.optim.SGD):
         return super().step(closure)
 
 
-def objective_of(model: VitsModel, discriminators: Discriminators | None = None) -> Objective:
+def objective_of(model: VitsModel, discriminators: Discriminators | None = None) -> VoiceObjective:
     """Without noise in the posterior, so that the same clips give the same loss in any batch."""
-    generator = Generator(model, frames=SLICE, noise=torch.zeros_like)
-    objective = Objective(generator, FRAMING, TermWeights(), discriminators)
+    generator = VoiceGenerator(model, frames=SLICE, noise=torch.zeros_like)
+    objective = VoiceObjective(generator, FRAMING, LossWeights(), discriminators)
     objective.judged = discriminators is not None
     return objective
 
@@ -45,7 +45,7 @@ def some_discriminators() -> Discriminators:
 
 
 def gradients(
-    batches: Sequence[Utterances], *, accumulate: int, limit: int | None = None, stochastic: bool = False
+    batches: Sequence[UtteranceBatch], *, accumulate: int, limit: int | None = None, stochastic: bool = False
 ) -> tuple[list[Tensor], list[Report]]:
     """Those of one window, of the generator with the discriminators' judgement, and the reports."""
     model, discriminators = tiny_model(stochastic=stochastic), some_discriminators()
@@ -65,7 +65,7 @@ def gradients(
         ),
     ]
     modules: dict[str, nn.Module] = {"generator": model, "discriminators": discriminators}
-    loop = Loop(phases, modules=modules, device="cpu", accumulate=accumulate, cutting=ByFrames())
+    loop = Loop(phases, modules=modules, device="cpu", accumulate=accumulate, cutting=FrameSplitter())
     with loop.running() as run:
         for phase in run._phases:
             phase.cutter.limit = limit
@@ -73,9 +73,9 @@ def gradients(
     return optimizer.seen, reports
 
 
-def halves() -> list[Utterances]:
+def halves() -> list[UtteranceBatch]:
     whole = utterances(*WHOLE)
-    return [ByFrames().piece(whole, 0, 2), ByFrames().piece(whole, 2, 4)]
+    return [FrameSplitter().piece(whole, 0, 2), FrameSplitter().piece(whole, 2, 4)]
 
 
 def assert_same(found: Sequence[Tensor], wanted: Sequence[Tensor]) -> None:
@@ -129,7 +129,7 @@ def test_every_parameter_of_all_five_parts_gets_a_gradient(*, stochastic: bool) 
 
 
 def test_mel_bands_that_were_first_asked_for_in_inference_mode_still_teach() -> None:
-    framing = Framing(rate=11_025, hop=HOP, fft=2 * (BINS - 1))  # a rate that no other test has asked for
+    framing = FrameSettings(rate=11_025, hop=HOP, fft=2 * (BINS - 1))  # a rate that no other test has asked for
     waves = torch.randn(1, SLICE * HOP, generator=torch.Generator().manual_seed(1))
     with torch.inference_mode():
         log_mel_of(waves, framing)
@@ -141,7 +141,7 @@ def test_the_loss_on_the_spoken_wave_alone_is_refused_by_naming_what_it_never_tr
     """Speaking, and comparing the wave's mel with the recording's, trains neither durations nor posterior."""
     model = tiny_model()
 
-    def spoken(batch: Utterances) -> Loss:
+    def spoken(batch: UtteranceBatch) -> Loss:
         waves = model(input_ids=batch.tokens[:1, : batch.token_lengths[0]]).waveform
         padded = functional.pad(waves, (0, max(0, SLICE * HOP - waves.shape[1])))[:, : SLICE * HOP]
         distance = functional.l1_loss(log_mel_of(padded, FRAMING), log_mel_of(batch.slices[:1], FRAMING))
@@ -156,7 +156,7 @@ def test_the_loss_on_the_spoken_wave_alone_is_refused_by_naming_what_it_never_tr
 
 def test_divergence_by_hand() -> None:
     """One frame, one channel, one token: 0.5 log-deviation apart, 1 away from the mean."""
-    prior = Prior(torch.tensor([[[2.0]]]), torch.tensor([[[0.5]]]))
+    prior = TokenPrior(torch.tensor([[[2.0]]]), torch.tensor([[[0.5]]]))
     found = prior.divergence(
         torch.ones(1, 1, 1), torch.tensor([[[3.0]]]), torch.tensor([[[0.25]]]), torch.ones(1, 1, 1)
     )
@@ -166,7 +166,7 @@ def test_divergence_by_hand() -> None:
 def test_divergence_is_on_average_that_of_two_normal_distributions() -> None:
     draw = torch.Generator().manual_seed(4)
     mean, deviation, count = 0.7, 0.6, 200_000
-    prior = Prior(torch.zeros(1, 1, 1), torch.full((1, 1, 1), math.log(1.5)))
+    prior = TokenPrior(torch.zeros(1, 1, 1), torch.full((1, 1, 1), math.log(1.5)))
     latents = mean + deviation * torch.randn(1, 1, count, generator=draw)
     logs = torch.full((1, 1, count), math.log(deviation))
     found = prior.divergence(torch.ones(1, count, 1), latents, logs, torch.ones(1, 1, count)) / count
@@ -176,7 +176,7 @@ def test_divergence_is_on_average_that_of_two_normal_distributions() -> None:
 
 def test_log_likelihood_is_that_of_normal_distributions() -> None:
     draw = torch.Generator().manual_seed(6)
-    prior = Prior(torch.randn(2, 3, 4, generator=draw), 0.3 * torch.randn(2, 3, 4, generator=draw))
+    prior = TokenPrior(torch.randn(2, 3, 4, generator=draw), 0.3 * torch.randn(2, 3, 4, generator=draw))
     latents = torch.randn(2, 4, 5, generator=draw)
     normal = torch.distributions.Normal(prior.means[:, None], prior.log_deviations.exp()[:, None])
     torch.testing.assert_close(prior.log_likelihood(latents), normal.log_prob(latents.mT[:, :, None]).sum(-1))
@@ -185,7 +185,7 @@ def test_log_likelihood_is_that_of_normal_distributions() -> None:
 def test_a_slice_is_decoded_from_the_latents_of_its_own_frames() -> None:
     model = tiny_model().eval()
     batch = utterances([50], [5])._replace(starts=torch.tensor([6]))
-    made = Generator(model, frames=SLICE, noise=torch.zeros_like)(batch)
+    made = VoiceGenerator(model, frames=SLICE, noise=torch.zeros_like)(batch)
     _, mean, _ = model.posterior_encoder(batch.spectra, torch.ones(1, 1, 50))
     torch.testing.assert_close(made.waves, model.decoder(mean[:, :, 6 : 6 + SLICE])[:, 0])
 
@@ -193,7 +193,7 @@ def test_a_slice_is_decoded_from_the_latents_of_its_own_frames() -> None:
 def test_padding_changes_nothing_of_a_clip() -> None:
     model = tiny_model().eval()
     objective = objective_of(model)
-    alone = ByFrames().piece(utterances(*WHOLE), 3, 4)
+    alone = FrameSplitter().piece(utterances(*WHOLE), 3, 4)
     wide = alone._replace(tokens=functional.pad(alone.tokens, (0, 4)), spectra=functional.pad(alone.spectra, (0, 6)))
     terms = [objective.score(batch).terms for batch in (alone, wide)]
     for name in terms[0]:

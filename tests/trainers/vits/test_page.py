@@ -13,21 +13,21 @@ from pages import HOSTILE, assert_holds_all, page_of
 from PIL import Image
 from torch import Tensor
 
-from trainers.vits.differences import Piece, difference
+from trainers.vits.differences import TextSpan, difference
 from trainers.vits.measures import edit_distance
 from trainers.vits.media import frames_of, marks, picture, sound
-from trainers.vits.page import Evaluation, Heard, Unspoken, render_page
-from trainers.vits.spectrum import BANDS, Framing
+from trainers.vits.page import FailedClip, TranscribedClip, VoiceEvaluation, render_page
+from trainers.vits.spectrum import BANDS, FrameSettings
 
-FRAMING = Framing()
+FRAMING = FrameSettings()
 
 
 def tone(seconds: float, hertz: float = 440.0) -> Tensor:
     return 0.5 * torch.sin(2 * math.pi * hertz * torch.arange(round(seconds * FRAMING.rate)) / FRAMING.rate)
 
 
-def clip(name: str = "a1", *, text: str = "Tu çawa?", spoken: Tensor | None = None) -> Heard:
-    return Heard(
+def clip(name: str = "a1", *, text: str = "Tu çawa?", spoken: Tensor | None = None) -> TranscribedClip:
+    return TranscribedClip(
         name=name,
         text=text,
         spelling="tu çawa",
@@ -41,8 +41,8 @@ def clip(name: str = "a1", *, text: str = "Tu çawa?", spoken: Tensor | None = N
     )
 
 
-def evaluation(*clips: Heard, spoken: int | None = None) -> Evaluation:
-    return Evaluation(
+def evaluation(*clips: TranscribedClip, spoken: int | None = None) -> VoiceEvaluation:
+    return VoiceEvaluation(
         title="demo/3",
         voice="the voice in /voices/demo/3",
         corpus="held-out clips of /corpora/one",
@@ -57,7 +57,7 @@ def evaluation(*clips: Heard, spoken: int | None = None) -> Evaluation:
         length_error=0.09,
         spoken=len(clips) if spoken is None else spoken,
         clips=clips,
-        unspoken=(Unspoken(name="b9", text="日本", reason="nothing of it is in the vocabulary"),),
+        unspoken=(FailedClip(name="b9", text="日本", reason="nothing of it is in the vocabulary"),),
     )
 
 
@@ -173,7 +173,7 @@ def test_every_mean_says_what_it_makes_of_clips_that_could_not_be_spoken() -> No
 def test_texts_that_others_wrote_are_shown_as_text() -> None:
     hostile = HOSTILE + "\"' onerror=alert(1)"
     one = replace(clip(hostile, text=hostile), spelling=hostile, heard_real=hostile, heard_spoken=hostile)
-    unspoken = Unspoken(name=hostile, text=hostile, reason=hostile)
+    unspoken = FailedClip(name=hostile, text=hostile, reason=hostile)
     found = replace(
         evaluation(one), title=hostile, voice=hostile, corpus=hostile, language=hostile, unspoken=(unspoken,)
     )
@@ -259,16 +259,16 @@ def test_a_label_at_the_right_edge_stands_left_of_its_mark() -> None:
 @pytest.mark.parametrize(
     ("heard", "meant", "pieces"),
     [
-        ("abc", "abc", (Piece("right", "abc"),)),
-        ("abx", "abc", (Piece("right", "ab"), Piece("wrong", "x"))),
-        ("axbc", "abc", (Piece("right", "a"), Piece("wrong", "x"), Piece("right", "bc"))),
-        ("c", "abc", (Piece("missing", "ab"), Piece("right", "c"))),
-        ("", "ab", (Piece("missing", "ab"),)),
-        ("ab", "", (Piece("wrong", "ab"),)),
+        ("abc", "abc", (TextSpan("right", "abc"),)),
+        ("abx", "abc", (TextSpan("right", "ab"), TextSpan("wrong", "x"))),
+        ("axbc", "abc", (TextSpan("right", "a"), TextSpan("wrong", "x"), TextSpan("right", "bc"))),
+        ("c", "abc", (TextSpan("missing", "ab"), TextSpan("right", "c"))),
+        ("", "ab", (TextSpan("missing", "ab"),)),
+        ("ab", "", (TextSpan("wrong", "ab"),)),
         ("", "", ()),
     ],
 )
-def test_letters_are_right_wrong_or_missing(heard: str, meant: str, pieces: tuple[Piece, ...]) -> None:
+def test_letters_are_right_wrong_or_missing(heard: str, meant: str, pieces: tuple[TextSpan, ...]) -> None:
     assert difference(heard, meant).pieces == pieces
 
 

@@ -15,16 +15,16 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves
 from training_results import comparable
 
-from trainers.loop import IterableSource, NonFiniteError, Precision, Run, WindowReport
+from trainers.loop import IterableSource, NonFiniteError, Precision, TrainingRun, WindowReport
 from trainers.vits import objective as objectives
-from trainers.vits.batches import ByFrames, Utterances
+from trainers.vits.batches import FrameSplitter, UtteranceBatch
 from trainers.vits.discriminators import Discriminators
-from trainers.vits.objective import Generator, Objective, TermWeights
+from trainers.vits.objective import LossWeights, VoiceGenerator, VoiceObjective
 from trainers.vits.recipe import SpeechRecipe
-from trainers.vits.spectrum import Framing
+from trainers.vits.spectrum import FrameSettings
 from trainers.vits.training import loop_of
 
-FRAMING = Framing(rate=16_000, hop=HOP, fft=2 * (BINS - 1))
+FRAMING = FrameSettings(rate=16_000, hop=HOP, fft=2 * (BINS - 1))
 RECIPE = SpeechRecipe(steps=100, adversarial_from=0, device="cpu")
 BATCHES = [utterances([50, 36, 44, 33], [7, 5, 9, 3], seed=seed) for seed in range(3)]
 START = 65536.0
@@ -40,8 +40,8 @@ class Training:
         torch.manual_seed(8)
         self.discriminators = Discriminators((4, 16))
         self.model = tiny_model()
-        generator = Generator(self.model, frames=SLICE, noise=torch.zeros_like)
-        self.objective = Objective(generator, FRAMING, TermWeights(), self.discriminators)
+        generator = VoiceGenerator(self.model, frames=SLICE, noise=torch.zeros_like)
+        self.objective = VoiceObjective(generator, FRAMING, LossWeights(), self.discriminators)
         self.objective.judged = True
         self.loop = loop_of(self.objective, recipe, self.discriminators)
 
@@ -50,7 +50,7 @@ class Training:
         """By the names of their phases."""
         return {"discriminators": self.discriminators, "generator": self.model}
 
-    def reports(self, batches: Sequence[Utterances]) -> list[WindowReport]:
+    def reports(self, batches: Sequence[UtteranceBatch]) -> list[WindowReport]:
         """Train on batches, one a window."""
         with self.loop.running() as run:
             return windows_of(run, batches)
@@ -60,7 +60,7 @@ class Training:
         return torch.cat([tensor.detach().flatten() for tensor in self.modules[name].parameters()]).clone()
 
 
-def windows_of(run: Run[Utterances], batches: Sequence[Utterances]) -> list[WindowReport]:
+def windows_of(run: TrainingRun[UtteranceBatch], batches: Sequence[UtteranceBatch]) -> list[WindowReport]:
     reports = run.epochs(IterableSource(batches), max_epochs=1)
     return [report for report in reports if isinstance(report, WindowReport)]
 
@@ -84,7 +84,7 @@ def overflow_in(training: Training, name: str, window: int) -> None:
     next(training.modules[name].parameters()).register_hook(spoilt)
 
 
-def states(training: Training, run: Run[Utterances]) -> dict[str, Any]:
+def states(training: Training, run: TrainingRun[UtteranceBatch]) -> dict[str, Any]:
     """Weights, optimizer, schedule and scaler of each phase, to be compared by ==."""
     return {
         phase.phase.name: comparable([list(training.modules[phase.phase.name].parameters()), phase.update.state()])
@@ -205,8 +205,8 @@ def test_a_batch_that_does_not_fit_is_cut_and_trains_the_same_weights(place: str
 # --- several processes
 
 
-def halves(batch: Utterances) -> list[Utterances]:
-    return [ByFrames().piece(batch, 0, 2), ByFrames().piece(batch, 2, 4)]
+def halves(batch: UtteranceBatch) -> list[UtteranceBatch]:
+    return [FrameSplitter().piece(batch, 0, 2), FrameSplitter().piece(batch, 2, 4)]
 
 
 def weights_of_a_rank() -> dict[str, Any]:
@@ -239,7 +239,7 @@ def test_a_step_in_16_bits_is_finite_moves_every_weight_and_keeps_its_islands_in
 ) -> None:
     training = Training(replace(RECIPE, device=device, precision=precision))
     islands: set[tuple[str, torch.dtype, bool]] = set()
-    prior = objectives.Prior
+    prior = objectives.TokenPrior
     for owner, name in (
         (objectives, "log_mel_of"),
         (objectives, "monotonic_path"),

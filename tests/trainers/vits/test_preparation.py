@@ -12,11 +12,11 @@ import pytest
 import soundfile
 from recordings import RATE, TEXTS, few, tones, write_clip_of, write_lines, write_recordings
 
-from trainers.vits.corpus import Corpus
+from trainers.vits.corpus import SpeechCorpus
 from trainers.vits.errors import CorpusError
 from trainers.vits.notices import notices
-from trainers.vits.preparation import Preparation, prepare
-from trainers.vits.spectrum import Framing
+from trainers.vits.preparation import CorpusSettings, prepare
+from trainers.vits.spectrum import FrameSettings
 from trainers.vits.vocabulary import characters
 
 
@@ -111,7 +111,7 @@ def test_bad_clips_are_left_out_where_that_is_wanted_and_stay_visible(source: Pa
     expected = spoilt(source)
     corpus = prepare(source, tmp_path / "out", few(skip_bad=True))
     assert [clip.name for clip in corpus.clips] == list(TEXTS)
-    told = {one.name: one.reason for one in Corpus.open(tmp_path / "out").refused}
+    told = {one.name: one.reason for one in SpeechCorpus.open(tmp_path / "out").refused}
     assert told.keys() == expected.keys()
     assert all(expected[name] in told[name] for name in told)
     assert corpus.vocabulary == characters(TEXTS.values())
@@ -157,7 +157,7 @@ def test_another_rate_is_converted_and_refused_otherwise(tmp_path: Path) -> None
         prepare(source, tmp_path / "out", few())
     corpus = prepare(source, tmp_path / "out", few(resample=True))
     assert [clip.frames for clip in corpus.clips] == [8 * len(text) - 1 for text in TEXTS.values()]  # cut when written
-    own = prepare(source, tmp_path / "own", few(framing=Framing(rate=22_050)))
+    own = prepare(source, tmp_path / "own", few(framing=FrameSettings(rate=22_050)))
     assert own.framing.rate == 22_050
     assert own.digest != corpus.digest
 
@@ -167,7 +167,7 @@ def test_what_a_models_vocabulary_does_not_hold_is_counted(source: Path, tmp_pat
     corpus = prepare(source, tmp_path / "out", few(vocabulary=vocabulary))
     joined = "".join(TEXTS.values())
     assert corpus.vocabulary == vocabulary
-    assert Corpus.open(tmp_path / "out").unknown == {"ê": joined.count("ê"), "ş": joined.count("ş")}
+    assert SpeechCorpus.open(tmp_path / "out").unknown == {"ê": joined.count("ê"), "ş": joined.count("ş")}
     assert notices(corpus) == ("the vocabulary does not hold, and nothing speaks: 'ş' (4 times), 'ê' (2 times)",)
 
 
@@ -177,7 +177,7 @@ def test_a_prepared_folder_can_be_read_by_everybody_and_lists_unknown_characters
     vocabulary = characters(text.replace("ş", "").replace("ê", "") for text in TEXTS.values())
     corpus = prepare(source, tmp_path / "out", few(vocabulary=vocabulary))
     assert corpus.folder.stat().st_mode & 0o777 == 0o755
-    assert list(Corpus.open(corpus.folder).unknown) == ["ê", "ş"]
+    assert list(SpeechCorpus.open(corpus.folder).unknown) == ["ê", "ş"]
 
 
 def test_a_text_of_which_a_model_knows_nothing_is_a_bad_clip(source: Path, tmp_path: Path) -> None:
@@ -256,11 +256,11 @@ def test_clips_are_in_memory_one_at_a_time(tmp_path: Path) -> None:
         ({"max_seconds": 0.1}, "max_seconds is 0.1"),
         ({"max_seconds": float("inf")}, "max_seconds is inf"),
         ({"min_frames": 1}, "min_frames is 1; .* needs at least 2"),
-        ({"framing": Framing(hop=0)}, "cannot be used"),
-        ({"framing": Framing(hop=257)}, "cannot be used"),
-        ({"framing": Framing(fft=128)}, "cannot be used"),
+        ({"framing": FrameSettings(hop=0)}, "cannot be used"),
+        ({"framing": FrameSettings(hop=257)}, "cannot be used"),
+        ({"framing": FrameSettings(fft=128)}, "cannot be used"),
     ],
 )
 def test_settings_that_make_no_sense_are_refused(settings: dict[str, Any], told: str) -> None:
     with pytest.raises(CorpusError, match=told):
-        Preparation(**settings)
+        CorpusSettings(**settings)

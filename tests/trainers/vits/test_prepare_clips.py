@@ -10,13 +10,13 @@ import soundfile
 from recordings import RATE, TEXTS, few, tones, write_recordings
 
 from trainers.vits.errors import CorpusError
-from trainers.vits.preparation import Entry, prepare, prepare_clips
+from trainers.vits.preparation import RecordingEntry, prepare, prepare_clips
 
 
-def entries_of(folder: Path) -> list[Entry]:
+def entries_of(folder: Path) -> list[RecordingEntry]:
     """Ten good recordings, somewhere."""
     write_recordings(folder)
-    return [Entry(name, text, folder / "wavs" / f"{name}.wav") for name, text in TEXTS.items()]
+    return [RecordingEntry(name, text, folder / "wavs" / f"{name}.wav") for name, text in TEXTS.items()]
 
 
 def content(folder: Path) -> dict[str, bytes]:
@@ -43,14 +43,14 @@ def test_bad_named_recordings_are_told_together_or_left_out(tmp_path: Path) -> N
     broken = tmp_path / "broken.wav"
     broken.write_bytes(b"no sound")
     bad = [
-        Entry("gone", "deng", tmp_path / "gone.wav"),
-        Entry("folder", "deng", tmp_path),
-        Entry("broken", "deng", broken),
-        Entry("wordless", " ", good[0].path),
-        Entry("belled", "deng\x07", good[0].path),
-        Entry("again", good[0].text, good[0].path),
-        Entry("twice", "yek", good[1].path),
-        Entry("twice", "du", good[2].path),
+        RecordingEntry("gone", "deng", tmp_path / "gone.wav"),
+        RecordingEntry("folder", "deng", tmp_path),
+        RecordingEntry("broken", "deng", broken),
+        RecordingEntry("wordless", " ", good[0].path),
+        RecordingEntry("belled", "deng\x07", good[0].path),
+        RecordingEntry("again", good[0].text, good[0].path),
+        RecordingEntry("twice", "yek", good[1].path),
+        RecordingEntry("twice", "du", good[2].path),
     ]
     expected = {
         "gone": "there is no file",
@@ -82,12 +82,12 @@ def test_no_recordings_are_refused_and_so_is_a_place_that_is_taken(tmp_path: Pat
 
 
 def test_recordings_of_the_same_words_are_never_in_two_parts(tmp_path: Path) -> None:
-    entries: list[Entry] = []
+    entries: list[RecordingEntry] = []
     for number in range(6):
         for take, text in enumerate((f"deng {number}", f"deng {number}", f"Deng, {number}!")):
             path = tmp_path / f"{number}-{take}.wav"
             soundfile.write(path, tones(text) * (0.4 + 0.2 * take), RATE)
-            entries.append(Entry(path.stem, text, path))
+            entries.append(RecordingEntry(path.stem, text, path))
     corpus = prepare_clips(entries, tmp_path / "out", few(selection=2, held_out=2))
     parts: defaultdict[str, set[str]] = defaultdict(set)
     for clip in corpus.clips:

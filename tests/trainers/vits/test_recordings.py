@@ -10,14 +10,14 @@ from numpy.typing import ArrayLike
 from recordings import RATE, tones
 
 from trainers.vits.errors import CorpusError
-from trainers.vits.recordings import Accepted, decode, find_recordings, the_recording
-from trainers.vits.spectrum import Framing
+from trainers.vits.recordings import RecordingLimits, decode, find_recordings, the_recording
+from trainers.vits.spectrum import FrameSettings
 
 TONE = tones("dengek")
 
 
-def accepted(*, resample: bool = False) -> Accepted:
-    return Accepted(framing=Framing(), resample=resample, min_frames=32, max_seconds=3)
+def accepted(*, resample: bool = False) -> RecordingLimits:
+    return RecordingLimits(framing=FrameSettings(), resample=resample, min_frames=32, max_seconds=3)
 
 
 def recorded(path: Path, samples: ArrayLike, rate: int = RATE, subtype: str = "PCM_16") -> Path:

@@ -10,14 +10,14 @@ import pytest
 import torch
 from torch import Tensor
 
-from trainers.vits.corpus import Corpus
+from trainers.vits.corpus import SpeechCorpus
 from trainers.vits.errors import CorpusError, JudgeError, VoiceError
-from trainers.vits.judge import Judge, train_judge
+from trainers.vits.judge import SpeechRecogniser, train_judge
 from trainers.vits.measures import edit_distance
-from trainers.vits.preparation import Preparation, prepare
+from trainers.vits.preparation import CorpusSettings, prepare
 from trainers.vits.recogniser import spelling
-from trainers.vits.scoring import Scores, Speaker, score
-from trainers.vits.spectrum import Framing, spectrogram
+from trainers.vits.scoring import ScoredVoice, SpeechEvaluation, score
+from trainers.vits.spectrum import FrameSettings, spectrogram
 from trainers.vits.voice import LONGEST_SECONDS, Voice
 
 KURDISH = Path(__file__).parents[2] / "fixtures" / "kurdish"
@@ -27,7 +27,7 @@ KURDISH = Path(__file__).parents[2] / "fixtures" / "kurdish"
 class Parrot:
     """Plays recordings; a text of `mute` it cannot say."""
 
-    framing: Framing
+    framing: FrameSettings
     waves: Mapping[str, Tensor]
     mute: frozenset[str] = frozenset()
     scale: float = 1.0
@@ -53,26 +53,26 @@ class Parrot:
 
 
 @pytest.fixture(scope="module")
-def corpus(tmp_path_factory: pytest.TempPathFactory) -> Corpus:
-    return prepare(KURDISH, tmp_path_factory.mktemp("scoring") / "prepared", Preparation(selection=4, held_out=4))
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> SpeechCorpus:
+    return prepare(KURDISH, tmp_path_factory.mktemp("scoring") / "prepared", CorpusSettings(selection=4, held_out=4))
 
 
 @pytest.fixture(scope="module")
-def judge(corpus: Corpus) -> Judge:
+def judge(corpus: SpeechCorpus) -> SpeechRecogniser:
     return train_judge(corpus, steps=1)
 
 
 @pytest.fixture
-def parrot(corpus: Corpus) -> Parrot:
+def parrot(corpus: SpeechCorpus) -> Parrot:
     return Parrot(corpus.framing, {clip.text: corpus.wave(clip) for clip in corpus.part("held_out")})
 
 
 def test_a_voice_is_a_speaker() -> None:
-    speaker: type[Speaker] = Voice
+    speaker: type[ScoredVoice] = Voice
     assert speaker is Voice
 
 
-def test_a_parrot_is_as_good_as_the_recordings(corpus: Corpus, judge: Judge, parrot: Parrot) -> None:
+def test_a_parrot_is_as_good_as_the_recordings(corpus: SpeechCorpus, judge: SpeechRecogniser, parrot: Parrot) -> None:
     scores = score(parrot, corpus, corpus.part("held_out"), judge)
     assert scores.error_rate == pytest.approx(scores.real_error_rate, abs=0.02)
     assert scores.real_error_rate == pytest.approx(judge.error_rate)
@@ -81,7 +81,7 @@ def test_a_parrot_is_as_good_as_the_recordings(corpus: Corpus, judge: Judge, par
     assert not scores.unspoken
 
 
-def test_slower_speech_is_longer(corpus: Corpus, judge: Judge, parrot: Parrot) -> None:
+def test_slower_speech_is_longer(corpus: SpeechCorpus, judge: SpeechRecogniser, parrot: Parrot) -> None:
     parrot.waves = {text: torch.cat([wave, wave]) for text, wave in parrot.waves.items()}
     parrot.reconstruct = lambda spectrum, /: torch.zeros(spectrum.shape[1] * corpus.framing.hop)
     scores = score(parrot, corpus, corpus.part("held_out"), judge)
@@ -90,7 +90,7 @@ def test_slower_speech_is_longer(corpus: Corpus, judge: Judge, parrot: Parrot) -
 
 
 def test_a_text_that_cannot_be_said_is_wrong_as_a_whole_and_listed(
-    corpus: Corpus, judge: Judge, parrot: Parrot
+    corpus: SpeechCorpus, judge: SpeechRecogniser, parrot: Parrot
 ) -> None:
     clips = corpus.part("held_out")
     parrot.mute = frozenset({clips[1].text})
@@ -108,14 +108,16 @@ def test_a_text_that_cannot_be_said_is_wrong_as_a_whole_and_listed(
 
 
 @pytest.mark.parametrize("wave", [torch.zeros(0), torch.full((512,), math.nan)])
-def test_what_is_no_sound_is_not_said(corpus: Corpus, judge: Judge, parrot: Parrot, wave: Tensor) -> None:
+def test_what_is_no_sound_is_not_said(
+    corpus: SpeechCorpus, judge: SpeechRecogniser, parrot: Parrot, wave: Tensor
+) -> None:
     clip = corpus.part("held_out")[0]
     speaker = replace(parrot, waves={clip.text: wave}, left=corpus.wave(clip))
     (one,) = score(speaker, corpus, [clip], judge).unspoken
     assert one.fault.startswith("the voice gives")
 
 
-def test_a_minute_of_babble_is_judged_to_its_end(corpus: Corpus, judge: Judge, parrot: Parrot) -> None:
+def test_a_minute_of_babble_is_judged_to_its_end(corpus: SpeechCorpus, judge: SpeechRecogniser, parrot: Parrot) -> None:
     clip = corpus.part("held_out")[0]
     wave = corpus.wave(clip)
     times = int(LONGEST_SECONDS * corpus.framing.rate / len(wave))
@@ -127,7 +129,7 @@ def test_a_minute_of_babble_is_judged_to_its_end(corpus: Corpus, judge: Judge, p
     assert not one.fault
 
 
-def test_a_single_frame_can_be_heard(corpus: Corpus, judge: Judge, parrot: Parrot) -> None:
+def test_a_single_frame_can_be_heard(corpus: SpeechCorpus, judge: SpeechRecogniser, parrot: Parrot) -> None:
     clip = corpus.part("held_out")[0]
     speaker = replace(parrot, waves={clip.text: torch.zeros(corpus.framing.hop)}, left=corpus.wave(clip))
     (one,) = score(speaker, corpus, [clip], judge).clips
@@ -136,7 +138,9 @@ def test_a_single_frame_can_be_heard(corpus: Corpus, judge: Judge, parrot: Parro
     assert one.distance > 1
 
 
-def test_where_nothing_is_said_there_is_no_distance(corpus: Corpus, judge: Judge, parrot: Parrot) -> None:
+def test_where_nothing_is_said_there_is_no_distance(
+    corpus: SpeechCorpus, judge: SpeechRecogniser, parrot: Parrot
+) -> None:
     scores = score(replace(parrot, mute=frozenset(parrot.waves)), corpus, corpus.part("held_out"), judge)
     assert (scores.error_rate, scores.distance, scores.length_error) == (1.0, None, None)
     assert json.loads(json.dumps(scores.as_json(), allow_nan=False)) == scores.as_json() | {
@@ -144,15 +148,17 @@ def test_where_nothing_is_said_there_is_no_distance(corpus: Corpus, judge: Judge
     }
 
 
-def test_a_clips_score_does_not_depend_on_its_place(corpus: Corpus, judge: Judge, parrot: Parrot) -> None:
+def test_a_clips_score_does_not_depend_on_its_place(
+    corpus: SpeechCorpus, judge: SpeechRecogniser, parrot: Parrot
+) -> None:
     clips = corpus.part("held_out")
     forth, back = score(parrot, corpus, clips, judge), score(parrot, corpus, clips[::-1], judge)
-    assert forth == Scores(back.clips[::-1])
+    assert forth == SpeechEvaluation(back.clips[::-1])
     assert all(len(drawn) == 1 for drawn in parrot.seeds.values())
 
 
 def test_errors_are_the_edits_of_what_was_heard_and_progress_is_told(
-    corpus: Corpus, judge: Judge, parrot: Parrot
+    corpus: SpeechCorpus, judge: SpeechRecogniser, parrot: Parrot
 ) -> None:
     told = list[tuple[int, int]]()
     scores = score(parrot, corpus, corpus.part("held_out"), judge, tell=lambda done, of: told.append((done, of)))
@@ -160,8 +166,8 @@ def test_errors_are_the_edits_of_what_was_heard_and_progress_is_told(
     assert told == [(n + 1, len(scores.clips)) for n in range(len(scores.clips))]
 
 
-def test_what_does_not_fit_is_refused(corpus: Corpus, judge: Judge, parrot: Parrot) -> None:
-    clips, other = corpus.part("held_out"), Framing(22_050, 256, 1024)
+def test_what_does_not_fit_is_refused(corpus: SpeechCorpus, judge: SpeechRecogniser, parrot: Parrot) -> None:
+    clips, other = corpus.part("held_out"), FrameSettings(22_050, 256, 1024)
     with pytest.raises(CorpusError, match="no clips"):
         score(parrot, corpus, [], judge)
     with pytest.raises(VoiceError, match="22050"):

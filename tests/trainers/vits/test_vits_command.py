@@ -17,10 +17,10 @@ from tiny_voice import tiny_config
 from typer.testing import CliRunner
 
 from trainers.cli.commands import app
-from trainers.vits.corpus import Corpus
+from trainers.vits.corpus import SpeechCorpus
 from trainers.vits.errors import SPEECH
 from trainers.vits.judge import FOLDER, train_judge
-from trainers.vits.versions import Versions
+from trainers.vits.versions import VoiceVersions
 from trainers.vits.voice import Voice
 
 KURDISH = Path(__file__).parents[2] / "fixtures" / "kurdish"
@@ -67,7 +67,7 @@ def advised(told: str) -> list[str]:
 
 def test_a_sound_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     voice, sound = tmp_path / "v", tmp_path / "nowhere" / "a.wav"
-    Versions(voice).add(Voice.fresh(tiny_config(vocabulary=3), {"<pad>": 0, "a": 1, "<unk>": 2}), {})
+    VoiceVersions(voice).add(Voice.fresh(tiny_config(vocabulary=3), {"<pad>": 0, "a": 1, "<unk>": 2}), {})
     done = ran("synth", str(voice), "--text", "a", "--out", str(sound))
     assert f"{sound} cannot be written" in str(done.exception)
 
@@ -93,7 +93,7 @@ def test_recordings_become_a_voice_that_speaks_and_is_judged(corpus: Path, tmp_p
     assert said.exit_code == 0
     assert "no sound for '?'" in said.stderr
     assert soundfile.info(sound).samplerate == 16_000
-    train_judge(Corpus.open(corpus), steps=60).save(corpus / FOLDER)  # a fifth of what it would train by itself
+    train_judge(SpeechCorpus.open(corpus), steps=60).save(corpus / FOLDER)  # a fifth of what it would train by itself
     judged = ran("evaluate", str(voice), "--corpus", str(corpus), "--json")
     assert judged.exit_code == 0
     told = json.loads(judged.stdout)

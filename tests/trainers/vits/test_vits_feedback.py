@@ -13,10 +13,10 @@ import soundfile
 from correctable import LATER, RUNNER, base_corpus, copied, correction, feedback, manifest, new_voice
 
 from trainers.cli.commands import app
-from trainers.vits.corpus import Clip, Corpus
+from trainers.vits.corpus import RecordedClip, SpeechCorpus
 from trainers.vits.feedback import length_error, settle
-from trainers.vits.judge import Judge, judge_of
-from trainers.vits.versions import Versions
+from trainers.vits.judge import SpeechRecogniser, judge_of
+from trainers.vits.versions import VoiceVersions
 from trainers.vits.voice import Voice
 
 EAGER = ("--steps", "8", "--learning-rate", "0.01")
@@ -81,13 +81,13 @@ def test_lengths_may_err_as_much_as_those_of_the_voice_before(
 ) -> None:
     allowed = list[float]()
 
-    def recorded(voice: Voice, base: Sequence[Clip], new: Sequence[Clip], most: float) -> float:
+    def recorded(voice: Voice, base: Sequence[RecordedClip], new: Sequence[RecordedClip], most: float) -> float:
         allowed.append(most)
         return settle(voice, base, new, most)
 
     monkeypatch.setattr("trainers.vits.correcting.settle", recorded)
     feedback(copied(fresh, tmp_path / "v"), corpus, manifest(tmp_path, TEN), *EAGER)
-    clips = Corpus.open(corpus).part("selection")
+    clips = SpeechCorpus.open(corpus).part("selection")
     assert allowed == [pytest.approx(length_error(Voice.load(fresh / "1"), clips))]
 
 
@@ -97,7 +97,7 @@ def test_what_a_kill_leaves_of_a_correction_that_is_there_is_removed(
     voice = copied(corrected, tmp_path / "v")
     for name in ("checkpoints/window-000000008", "corrections/0123"):
         (voice / "2.run" / name).mkdir(parents=True)
-    Versions(voice).choose(1)
+    VoiceVersions(voice).choose(1)
     done = feedback(voice, corpus, manifest(tmp_path, TEN), "--resume")
     assert "version 2 of" in done.stderr
     assert "version 1, which speaks now, stays as it is" in done.stderr
@@ -107,12 +107,12 @@ def test_what_a_kill_leaves_of_a_correction_that_is_there_is_removed(
 
 def test_a_correction_begins_from_the_version_that_was_chosen(corpus: Path, corrected: Path, tmp_path: Path) -> None:
     voice = copied(corrected, tmp_path / "v")
-    Versions(voice).choose(1)
+    VoiceVersions(voice).choose(1)
     done = feedback(voice, corpus, manifest(tmp_path, [correction(name) for name in LATER[10:20]]), *EAGER)
     assert done.exit_code == 0, done.output
     parent, other = (json.loads((voice / one / "training.json").read_text()) for one in "32")
     assert (parent["corrects"], parent["parent"]) == (1, other["parent"])
-    index = Versions(voice).index
+    index = VoiceVersions(voice).index
     assert (index.current, index.versions) == (3, 3)
     assert sorted(index.consumed.values()) == [2] * 12 + [3] * 10
 
@@ -126,7 +126,7 @@ def test_a_version_that_finds_no_room_leaves_nothing_and_can_be_resumed(
         raise OSError(errno.ENOSPC, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr("trainers.vits.corrections.Rated.write", full)
+        patch.setattr("trainers.vits.corrections.WeightedCorpus.write", full)
         done = feedback(voice, corpus, manifest(tmp_path, TEN), *EAGER)
     assert "2 cannot be written ([Errno 28] No space left on device); make room there, and go on" in str(done.exception)
     assert sorted(one.name for one in voice.iterdir()) == ["1", "2.run", "voice.json"]
@@ -152,9 +152,9 @@ def test_a_voice_that_is_no_better_is_refused_with_its_figures(corpus: Path, fre
 
 
 def test_earlier_corrections_and_ratings_are_learnt_again(corpus: Path, corrected: Path, tmp_path: Path) -> None:
-    from trainers.vits.corpus import Corpus
+    from trainers.vits.corpus import SpeechCorpus
     from trainers.vits.corrections import kept_of
-    from trainers.vits.versions import Versions
+    from trainers.vits.versions import VoiceVersions
 
     voice = copied(corrected, tmp_path / "v")
     lines = [correction(name, rating=3) for name in LATER[10:20]]
@@ -162,10 +162,10 @@ def test_earlier_corrections_and_ratings_are_learnt_again(corpus: Path, correcte
     assert "10 new lines, 10 learnt before" in done.stderr
     what = [line["what"] for line in told(done)["lines"]]
     assert "earlier corrections, distance" in what
-    kept = kept_of(Versions(corrected))
+    kept = kept_of(VoiceVersions(corrected))
     assert len(kept.corrections) == 1
     assert sorted(kept.corrections[0].ratings.values()) == [5] * 10
-    names = {clip.digest: clip.name for clip in Corpus.open(corpus).clips}
+    names = {clip.digest: clip.name for clip in SpeechCorpus.open(corpus).clips}
     assert {names[digest]: rating for digest, rating in kept.base.items()} == {"ku0000": 1, "ku0001": 2}
 
 
@@ -270,16 +270,16 @@ def test_a_voice_that_got_another_version_meanwhile_is_not_corrected(
     corpus: Path, fresh: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     voice = copied(fresh, tmp_path / "v")
-    judge = judge_of(Corpus.open(corpus))
+    judge = judge_of(SpeechCorpus.open(corpus))
 
-    def slow(_corpus: Corpus) -> Judge:
-        Versions(voice).add(Voice.load(voice / "1"), {"steps": 1})
+    def slow(_corpus: SpeechCorpus) -> SpeechRecogniser:
+        VoiceVersions(voice).add(Voice.load(voice / "1"), {"steps": 1})
         return judge
 
     monkeypatch.setattr("trainers.vits.judge.judge_of", slow)
     done = feedback(voice, corpus, manifest(tmp_path, TEN), *EAGER)
     assert "has got another version, or another current one, in the meantime" in str(done.exception)
-    assert Versions(voice).index.versions == 2
+    assert VoiceVersions(voice).index.versions == 2
 
 
 def test_the_figures_are_those_that_an_evaluation_of_either_version_finds(
@@ -287,7 +287,7 @@ def test_the_figures_are_those_that_an_evaluation_of_either_version_finds(
 ) -> None:
     lines = json.loads((corrected / "2" / "training.json").read_text())["decision"]["lines"]
     told_of = {line["what"]: line for line in lines}
-    assert not {"ku0000", "ku0001"} & {clip.name for clip in Corpus.open(corpus).part("held_out")}
+    assert not {"ku0000", "ku0001"} & {clip.name for clip in SpeechCorpus.open(corpus).part("held_out")}
     for version, when in (("1", "before"), ("2", "after")):
         words = ["--corpus", str(corpus), "--page", str(tmp_path / "a.html"), "--json"]
         done = RUNNER.invoke(app, ["train", "vits", "evaluate", str(corrected / version), *words])

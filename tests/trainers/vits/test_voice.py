@@ -8,7 +8,7 @@ from tiny_voice import BINS, tiny_config
 from torch.nn.utils import parametrize
 
 from trainers.vits.errors import VoiceError
-from trainers.vits.versions import Versions, voice_folder
+from trainers.vits.versions import VoiceVersions, voice_folder
 from trainers.vits.voice import Voice
 from trainers.vits.weights import weight_normed
 
@@ -39,7 +39,7 @@ def test_a_text_that_no_minute_holds_is_refused_before_it_is_read() -> None:
 def test_an_index_of_another_shape_is_damaged(damage: str, tmp_path: Path) -> None:
     (tmp_path / "voice.json").write_text(damage)
     with pytest.raises(VoiceError, match=r"voice\.json is damaged"):
-        Versions(tmp_path)
+        VoiceVersions(tmp_path)
 
 
 def test_another_seed_is_another_wave() -> None:
@@ -107,10 +107,10 @@ def test_several_speakers_are_refused() -> None:
 
 
 def test_a_new_version_is_current_and_the_old_one_stays(tmp_path: Path) -> None:
-    versions = Versions(tmp_path / "voice")
+    versions = VoiceVersions(tmp_path / "voice")
     first = versions.add(tiny_voice(), {"step": 1})
     second = versions.add(tiny_voice(seed=2), {"step": 2}, frozenset({"ab"}))
-    again = Versions(tmp_path / "voice")
+    again = VoiceVersions(tmp_path / "voice")
     assert (first.name, second.name, again.current) == ("1", "2", second)
     assert dict(again.index.consumed) == {"ab": 2}
     again.choose(1)
@@ -120,7 +120,7 @@ def test_a_new_version_is_current_and_the_old_one_stays(tmp_path: Path) -> None:
 
 
 def test_a_version_that_does_not_exist_cannot_be_chosen(tmp_path: Path) -> None:
-    versions = Versions(tmp_path)
+    versions = VoiceVersions(tmp_path)
     versions.add(tiny_voice(), {})
     with pytest.raises(VoiceError, match="versions 1 to 1, not 2"):
         versions.choose(2)
@@ -132,4 +132,4 @@ def test_a_version_that_does_not_exist_cannot_be_chosen(tmp_path: Path) -> None:
 def test_a_damaged_index_is_refused(tmp_path: Path, content: str) -> None:
     (tmp_path / "voice.json").write_text(content)
     with pytest.raises(VoiceError, match=r"voice\.json is damaged"):
-        Versions(tmp_path)
+        VoiceVersions(tmp_path)

@@ -12,19 +12,19 @@ calls as the protocol names them.
 """
 
 from predictor.server.watching.access import AccessLog
-from predictor.server.watching.calls import ArrivedCall, EndedCall, WatchedCall, Watcher, Watching
+from predictor.server.watching.calls import ArrivedCall, CallObserver, CallObservers, EndedCall, ObservedCall
 from predictor.server.watching.instruments import Instruments
-from predictor.server.watching.metrics import Levels
+from predictor.server.watching.metrics import ServerGauges
 from predictor.server.watching.scrape import MetricsPort
 
 __all__ = [
     "AccessLog",
     "ArrivedCall",
+    "CallObserver",
+    "CallObservers",
     "EndedCall",
     "Instruments",
-    "Levels",
     "MetricsPort",
-    "WatchedCall",
-    "Watcher",
-    "Watching",
+    "ObservedCall",
+    "ServerGauges",
 ]

@@ -34,7 +34,7 @@ class AccessLog:
         """Failures in this second."""
 
     def ended(self, call: EndedCall) -> None:
-        """As `Watcher.ended`."""
+        """As `CallObserver.ended`."""
         if call.code == OK:
             if _log.isEnabledFor(logging.DEBUG):
                 _write(logging.DEBUG, call)

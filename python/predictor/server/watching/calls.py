@@ -64,7 +64,7 @@ class EndedCall:
         return f"{self.model}@{self.version}" if self.model else ""
 
 
-class Watcher(Protocol):
+class CallObserver(Protocol):
     """Whoever is told of calls. Called on any thread, and must return at once and raise nothing."""
 
     def ended(self, call: EndedCall) -> None:
@@ -73,18 +73,18 @@ class Watcher(Protocol):
 
 
 @final
-class Watching:
+class CallObservers:
     """All who watch a server.
 
     Args:
         watchers: whoever is told.
     """
 
-    def __init__(self, watchers: Sequence[Watcher]) -> None:
+    def __init__(self, watchers: Sequence[CallObserver]) -> None:
         self._watchers = watchers
         self._made = (f"{prefix}-{number:x}" for prefix in (uuid.uuid4().hex[:8],) for number in itertools.count())
 
-    def begin(self, service: str, method: str, context: Context, *, has_many: bool) -> "WatchedCall":
+    def begin(self, service: str, method: str, context: Context, *, has_many: bool) -> "ObservedCall":
         """A call has arrived; whoever has begun it ends it.
 
         Args:
@@ -99,11 +99,11 @@ class Watching:
         context.set_trailing_metadata(((REQUEST_ID, request_id),))
         trace = {key: sent[key] for key in _TRACE if key in sent}
         arrived = ArrivedCall(service=service, method=method, request_id=request_id, peer=context.peer(), trace=trace)
-        return WatchedCall(arrived, self._watchers, has_many=has_many)
+        return ObservedCall(arrived, self._watchers, has_many=has_many)
 
 
 @final
-class WatchedCall:
+class ObservedCall:
     """One call under way; the service tells it which model its request reached, and what became of it.
 
     Args:
@@ -112,7 +112,7 @@ class WatchedCall:
         has_many: whether it takes many requests.
     """
 
-    def __init__(self, arrived: ArrivedCall, watchers: Sequence[Watcher], *, has_many: bool) -> None:
+    def __init__(self, arrived: ArrivedCall, watchers: Sequence[CallObserver], *, has_many: bool) -> None:
         self._arrived = arrived
         self._watchers = watchers
         self._has_many = has_many

@@ -5,8 +5,8 @@ from typing import final
 
 from predictor.observation import Observer
 from predictor.server.watching.access import AccessLog
-from predictor.server.watching.calls import Watcher, Watching
-from predictor.server.watching.metrics import Levels, Metrics
+from predictor.server.watching.calls import CallObserver, CallObservers
+from predictor.server.watching.metrics import Metrics, ServerGauges
 from predictor.server.watching.scrape import MetricsPort
 
 
@@ -32,11 +32,11 @@ class Instruments:
             self._port = MetricsPort(self._metrics, metrics_port)
         self._tracing = None
         if traces:
-            from predictor.server.watching.tracing import Tracing  # needs packages that not everybody has
+            from predictor.server.watching.tracing import CallTracer  # needs packages that not everybody has
 
-            self._tracing = Tracing()
-        watchers: tuple[Watcher | None, ...] = (AccessLog(), self._metrics, self._tracing)
-        self.watching = Watching([one for one in watchers if one is not None])
+            self._tracing = CallTracer()
+        watchers: tuple[CallObserver | None, ...] = (AccessLog(), self._metrics, self._tracing)
+        self.watching = CallObservers([one for one in watchers if one is not None])
         """For whoever has calls."""
 
     @property
@@ -53,7 +53,7 @@ class Instruments:
         if self._port is not None:
             await self._port.start()
 
-    def read(self, levels: Levels) -> None:
+    def read(self, levels: ServerGauges) -> None:
         """Read these at each scrape, from now on."""
         if self._metrics is not None:
             self._metrics.read(levels)

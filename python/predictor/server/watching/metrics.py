@@ -35,7 +35,7 @@ Held = tuple[int, int, int]
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Levels:
+class ServerGauges:
     """What is read of a server at each scrape."""
 
     versions: Callable[[], Collection[tuple[str, int]]]
@@ -58,7 +58,7 @@ class Metrics:
         self._lock = threading.Lock()
         self._known: set[tuple[str, int]] = set()
         """Versions that have series."""
-        self._levels: Levels | None = None
+        self._levels: ServerGauges | None = None
         requests = "Calls, and requests of streams, by how they ended; model is empty where none was reached."
         self._requests = Counter(
             "quantra_requests", requests, (*_CALL, "code", "reason"), registry=self._registry
@@ -84,12 +84,12 @@ class Metrics:
         build.labels(version("quantra"), platform.python_version()).set(1)
         ProcessCollector(registry=self._registry)
 
-    def read(self, levels: Levels) -> None:
+    def read(self, levels: ServerGauges) -> None:
         """Read these from now on; called once, when models are loaded."""
         self._levels = levels
 
     def ended(self, call: EndedCall) -> None:
-        """As `Watcher.ended`."""
+        """As `CallObserver.ended`."""
         self._know(call.model, call.version)
         labels = (call.arrived.method, call.model, _shown(call.version))
         self._requests.labels(*labels, call.code, call.reason).inc()
@@ -122,7 +122,7 @@ class Metrics:
         """
         self._forget_gone()
         encode, content_type = choose_encoder(accepted)
-        return encode(_Page(self._registry, self._levels)), content_type
+        return encode(_MetricsPage(self._registry, self._levels)), content_type
 
     def _histogram(self, stage: str, what: str) -> Histogram:
         return Histogram(f"quantra_{stage}_seconds", what, _CALL, buckets=SECONDS, registry=self._registry)
@@ -148,7 +148,7 @@ class Metrics:
 
 
 @final
-class _Page:
+class _MetricsPage:
     """What a scrape is given: everything that was counted, and what is read now.
 
     Args:
@@ -156,7 +156,7 @@ class _Page:
         levels: what to read; None while models are loading.
     """
 
-    def __init__(self, registry: CollectorRegistry, levels: Levels | None) -> None:
+    def __init__(self, registry: CollectorRegistry, levels: ServerGauges | None) -> None:
         self._registry = registry
         self._levels = levels
 

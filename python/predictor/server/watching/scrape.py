@@ -26,7 +26,7 @@ _GET: Final = "GET"
 _TYPE: Final = "text/plain; charset=utf-8"
 
 
-class Pages(Protocol):
+class MetricsSource(Protocol):
     """What is read; see `Metrics`."""
 
     def page(self, accepted: str) -> tuple[bytes, str]:
@@ -43,7 +43,7 @@ class MetricsPort:
         port: 0 = any free one.
     """
 
-    def __init__(self, pages: Pages, port: int) -> None:
+    def __init__(self, pages: MetricsSource, port: int) -> None:
         self._pages = pages
         self._port = port
         self._socket: socket.socket | None = None

@@ -26,7 +26,7 @@ _CLOSE_S: Final = 2.0
 
 
 @final
-class Tracing:
+class CallTracer:
     """Makes a span of each call that has ended; spans are sent on a thread of their own, and dropped where it cannot.
 
     Args:
@@ -40,7 +40,7 @@ class Tracing:
         self._propagator = TraceContextTextMapPropagator()
 
     def ended(self, call: EndedCall) -> None:
-        """As `Watcher.ended`."""
+        """As `CallObserver.ended`."""
         ended_ns = time.time_ns()
         span = self._tracer.start_span(
             f"{call.arrived.service}/{call.arrived.method}",

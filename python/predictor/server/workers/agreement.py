@@ -8,7 +8,7 @@ from predictor.catalog import ModelInfo
 from predictor.errors import QuantraError
 
 
-class Models(Protocol):
+class WorkerModels(Protocol):
     """The models that a worker serves; see predictor.service.ServedModels."""
 
     def infos(self) -> tuple[ModelInfo, ...]:
@@ -24,7 +24,7 @@ class Models(Protocol):
         ...
 
 
-def told(models: Models) -> bytes:
+def told(models: WorkerModels) -> bytes:
     """What a worker serves, for another one."""
     return pb.ListModelsResponse(
         models=[
@@ -34,7 +34,7 @@ def told(models: Models) -> bytes:
     ).SerializeToString()
 
 
-def agree(models: Models, others: bytes) -> list[str]:
+def agree(models: WorkerModels, others: bytes) -> list[str]:
     """Serve what another worker has told, and nothing else, as far as the folder of models has it.
 
     Returns:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, final
 from predictor._pb import inference_pb2 as inference_pb
 from predictor.errors import MalformedRequestError, QuantraError, QueueFullError
 from predictor.memory import error_of
-from predictor.server.workers.team import Team
+from predictor.server.workers.team import WorkerPool
 
 if TYPE_CHECKING:
     from predictor.calls import OpenCall
@@ -21,14 +21,14 @@ _log = logging.getLogger(__name__)
 
 
 @final
-class Changes:
+class AdminBroadcast:
     """Answers each call when every worker has; on the running event loop.
 
     Args:
         team: the workers.
     """
 
-    def __init__(self, team: Team) -> None:
+    def __init__(self, team: WorkerPool) -> None:
         self._team = team
         self._turn = asyncio.Lock()
         self._under_way = set[asyncio.Task[None]]()

@@ -5,18 +5,18 @@ from typing import final
 
 from predictor.server.address import Address, Listening
 from predictor.server.listener import Listener
-from predictor.server.ports import Ports, ports_of
-from predictor.server.rotation import Rotation
+from predictor.server.ports import ListenAddresses, ports_of
+from predictor.server.rotation import CredentialRotation
 from predictor.server.servicer import CHANGES
 from predictor.server.settings import ServerSettings
 from predictor.server.watching import MetricsPort
-from predictor.server.workers.changes import Changes
-from predictor.server.workers.sums import Sums
-from predictor.server.workers.team import Team
+from predictor.server.workers.changes import AdminBroadcast
+from predictor.server.workers.sums import MetricTotals
+from predictor.server.workers.team import WorkerPool
 
 
 @final
-class Front:
+class SupervisorEndpoint:
     """The supervisor's own addresses, if it has any: `bind`, `start`, `serve` and `drain` in this order.
 
     `close` ends it at any time. To be made on the running event loop.
@@ -29,12 +29,12 @@ class Front:
         ConfigurationError: certificates or tokens cannot be used.
     """
 
-    def __init__(self, settings: ServerSettings, team: Team) -> None:
+    def __init__(self, settings: ServerSettings, team: WorkerPool) -> None:
         self._settings = settings
         self._team = team
-        self._rotation = Rotation(settings)
+        self._rotation = CredentialRotation(settings)
         self._admin = None if settings.admin_listen is None else self._listening(settings.admin_listen)
-        sums = Sums(team, asyncio.get_running_loop())
+        sums = MetricTotals(team, asyncio.get_running_loop())
         self._metrics = None if settings.metrics_port is None else MetricsPort(sums, settings.metrics_port)
         self._following: asyncio.Task[None] | None = None
 
@@ -42,7 +42,7 @@ class Front:
         credentials = self._rotation.credentials() if isinstance(address, Address) else None
         return Listener(address, self._settings.limits, CHANGES, self._rotation.guard, credentials)
 
-    def bind(self, port: int) -> Ports:
+    def bind(self, port: int) -> ListenAddresses:
         """Claim the addresses; those of the server, whose calls come to this port. Raises as `Host.bind`."""
         admin = None if self._admin is None else self._admin.bind()
         return ports_of(self._settings, port, admin, None if self._metrics is None else self._metrics.bind())
@@ -58,7 +58,7 @@ class Front:
     async def serve(self) -> None:
         """Have the team carry out what is asked."""
         if self._admin is not None:
-            await self._admin.serve(Changes(self._team), ())
+            await self._admin.serve(AdminBroadcast(self._team), ())
 
     async def drain(self) -> None:
         """Let changes finish, and take no more."""

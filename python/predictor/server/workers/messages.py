@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @final
 @dataclass(frozen=True, slots=True)
-class Start:
+class LoadModels:
     """To a worker, first of all: load the models."""
 
     settings: ServerSettings
@@ -26,25 +26,25 @@ class Start:
 
 @final
 @dataclass(frozen=True, slots=True)
-class Loaded:
+class ModelsLoaded:
     """From a worker: the models are there, and it listens nowhere yet."""
 
 
 @final
 @dataclass(frozen=True, slots=True)
-class Listen:
+class StartListening:
     """To a worker: take your share of the calls."""
 
 
 @final
 @dataclass(frozen=True, slots=True)
-class Listening:
+class ListeningStarted:
     """From a worker: it does."""
 
 
 @final
 @dataclass(frozen=True, slots=True)
-class Failed:
+class StartFailed:
     """From a worker: it cannot serve, and ends."""
 
     message: str
@@ -52,7 +52,7 @@ class Failed:
 
 @final
 @dataclass(frozen=True, slots=True)
-class Ask:
+class AdminRequest:
     """To a worker: answer a call of the admin service."""
 
     number: int
@@ -61,12 +61,12 @@ class Ask:
     request: str
     """Bytes, as `text_of` writes them."""
     is_change: bool
-    """Whether the answer is followed by `Settle`; else it changes nothing."""
+    """Whether the answer is followed by `ConfirmChange`; else it changes nothing."""
 
 
 @final
 @dataclass(frozen=True, slots=True)
-class Answer:
+class AdminResponse:
     """From a worker: what it answers."""
 
     number: int
@@ -76,7 +76,7 @@ class Answer:
 
 @final
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class AdminFailure:
     """From a worker: the call failed."""
 
     number: int
@@ -86,7 +86,7 @@ class Refusal:
 
 @final
 @dataclass(frozen=True, slots=True)
-class Settle:
+class ConfirmChange:
     """To a worker, after the answer to a change: whether it stays. The answer to this is empty."""
 
     number: int
@@ -95,7 +95,7 @@ class Settle:
 
 @final
 @dataclass(frozen=True, slots=True)
-class Count:
+class CollectMetrics:
     """To a worker: tell what was counted for Prometheus, as the text of the answer."""
 
     number: int
@@ -103,7 +103,7 @@ class Count:
 
 @final
 @dataclass(frozen=True, slots=True)
-class Tell:
+class SyncModels:
     """To a worker: look at the folder of models if you follow it, and answer with what you serve."""
 
     number: int
@@ -111,12 +111,12 @@ class Tell:
 
 @final
 @dataclass(frozen=True, slots=True)
-class Agree:
+class MatchModels:
     """To a worker: serve what another does, as far as the folder has it. The answer is empty."""
 
     number: int
     served: str
-    """What that one answered to `Tell`."""
+    """What that one answered to `SyncModels`."""
 
 
 @final
@@ -131,9 +131,20 @@ class Pong:
     """From a worker: its event loop runs."""
 
 
-Question: TypeAlias = Ask | Settle | Count | Tell | Agree
+Question: TypeAlias = AdminRequest | ConfirmChange | CollectMetrics | SyncModels | MatchModels
 """What a worker answers, with the question's number."""
-Message: TypeAlias = Start | Loaded | Listen | Listening | Failed | Answer | Refusal | Ping | Pong | Question
+Message: TypeAlias = (
+    LoadModels
+    | ModelsLoaded
+    | StartListening
+    | ListeningStarted
+    | StartFailed
+    | AdminResponse
+    | AdminFailure
+    | Ping
+    | Pong
+    | Question
+)
 
 _KINDS: Final[Mapping[str, type[Message]]] = {kind.__name__: kind for kind in get_args(Message)}
 _SOURCE: Final = "a message between processes"

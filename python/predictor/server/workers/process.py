@@ -13,21 +13,21 @@ from typing import Final, Self, final
 from predictor.errors import ConfigurationError, QuantraError, UnavailableError
 from predictor.server.workers.channel import Channel
 from predictor.server.workers.messages import (
-    Agree,
-    Answer,
-    Ask,
-    Count,
-    Failed,
-    Listen,
-    Listening,
-    Loaded,
+    AdminFailure,
+    AdminRequest,
+    AdminResponse,
+    CollectMetrics,
+    ConfirmChange,
+    ListeningStarted,
+    LoadModels,
+    MatchModels,
+    ModelsLoaded,
     Ping,
     Pong,
     Question,
-    Refusal,
-    Settle,
-    Start,
-    Tell,
+    StartFailed,
+    StartListening,
+    SyncModels,
     bytes_of,
     text_of,
 )
@@ -69,7 +69,7 @@ class Worker:
         self._watching = asyncio.create_task(self._end_when_stuck())
 
     @classmethod
-    async def begin(cls, place: int, start: Start) -> Self:
+    async def begin(cls, place: int, start: LoadModels) -> Self:
         """Start a process and have it load the models; where this is cancelled, no process is left.
 
         Raises:
@@ -95,7 +95,7 @@ class Worker:
 
     async def listen(self) -> None:
         """Have it take its share of the calls, and wait until it does; raises as `loaded`."""
-        await self._channel.send(Listen())
+        await self._channel.send(StartListening())
         await self._reach(self._is_listening)
 
     async def ask(self, name: str, request: bytes, *, is_change: bool) -> bytes:
@@ -104,7 +104,7 @@ class Worker:
         Raises:
             QuantraError: the call's own error; UnavailableError if it ended meanwhile.
         """
-        return await self._answered(Ask(next(self._numbers), name, text_of(request), is_change))
+        return await self._answered(AdminRequest(next(self._numbers), name, text_of(request), is_change))
 
     async def numbers(self) -> bytes:
         """What it has counted for Prometheus.
@@ -112,7 +112,7 @@ class Worker:
         Raises:
             UnavailableError: it ended meanwhile.
         """
-        return await self._answered(Count(next(self._numbers)))
+        return await self._answered(CollectMetrics(next(self._numbers)))
 
     async def settle(self, *, stays: bool) -> None:
         """Let the change that it has made stay, or have it taken back.
@@ -120,7 +120,7 @@ class Worker:
         Raises:
             UnavailableError: it ended meanwhile.
         """
-        await self._answered(Settle(next(self._numbers), stays))
+        await self._answered(ConfirmChange(next(self._numbers), stays))
 
     async def served(self) -> bytes:
         """What it serves, as `agree` reads it, once it has looked at the folder of models, if it follows that.
@@ -128,11 +128,11 @@ class Worker:
         Raises:
             QuantraError: it could not look; UnavailableError if it ended meanwhile.
         """
-        return await self._answered(Tell(next(self._numbers)))
+        return await self._answered(SyncModels(next(self._numbers)))
 
     async def agree(self, served: bytes) -> None:
         """Have it serve what another does; what it cannot is in its log. Raises as `served`."""
-        await self._answered(Agree(next(self._numbers), text_of(served)))
+        await self._answered(MatchModels(next(self._numbers), text_of(served)))
 
     async def ended(self) -> str:
         """Wait until it has ended; how, in words."""
@@ -208,23 +208,23 @@ class Worker:
             match message:
                 case Pong():
                     pass
-                case Loaded():
+                case ModelsLoaded():
                     self._is_loaded.set()
-                case Listening():
+                case ListeningStarted():
                     self._is_listening.set()
-                case Failed():
+                case StartFailed():
                     self._problem = message.message
-                case Answer() | Refusal():
+                case AdminResponse() | AdminFailure():
                     self._end(message)
                 case _:
                     raise ConfigurationError(f"{self} says {type(message).__name__}, which is for it to hear")
 
-    def _end(self, told: Answer | Refusal) -> None:
+    def _end(self, told: AdminResponse | AdminFailure) -> None:
         """End what was asked; whoever asked may have gone meanwhile."""
         asked = self._asked.pop(told.number)
         if asked.done():
             return
-        if isinstance(told, Answer):
+        if isinstance(told, AdminResponse):
             asked.set_result(bytes_of(told.answer))
         else:
             asked.set_exception(_meant(told))
@@ -253,5 +253,5 @@ async def _begun() -> tuple[Process, Channel]:
     return process, channel
 
 
-def _meant(refusal: Refusal) -> QuantraError:
+def _meant(refusal: AdminFailure) -> QuantraError:
     return errors.decode_details(bytes_of(refusal.details)) or QuantraError("a worker refused, and not why")

@@ -9,7 +9,7 @@ from prometheus_client.exposition import choose_encoder
 from prometheus_client.metrics_core import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
-from predictor.server.workers.team import Team
+from predictor.server.workers.team import WorkerPool
 
 if TYPE_CHECKING:
     from predictor.server.workers.process import Worker
@@ -28,7 +28,7 @@ Sample: TypeAlias = tuple[str, tuple[tuple[str, str], ...]]
 
 
 @final
-class Sums:
+class MetricTotals:
     """What Prometheus reads of several workers, those that have ended included.
 
     What a worker counted between the last time that it was asked and its death is lost with it.
@@ -38,7 +38,7 @@ class Sums:
         loop: the event loop on which they are.
     """
 
-    def __init__(self, team: Team, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, team: WorkerPool, loop: asyncio.AbstractEventLoop) -> None:
         self._team = team
         self._loop = loop
         self._last: dict[Worker, Families] = {}

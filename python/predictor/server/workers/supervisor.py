@@ -6,12 +6,12 @@ from dataclasses import replace
 from predictor.server.address import Address
 from predictor.server.binding import reserved
 from predictor.server.logs import LogSettings
-from predictor.server.ports import Ports, announce
+from predictor.server.ports import ListenAddresses, announce
 from predictor.server.settings import ServerSettings
-from predictor.server.stopping import Stopping, end_with_parent, stop_signals
-from predictor.server.workers.front import Front
-from predictor.server.workers.messages import Start
-from predictor.server.workers.team import Team
+from predictor.server.stopping import ShutdownSignal, end_with_parent, stop_signals
+from predictor.server.workers.front import SupervisorEndpoint
+from predictor.server.workers.messages import LoadModels
+from predictor.server.workers.team import WorkerPool
 
 _log = logging.getLogger(__name__)
 
@@ -25,13 +25,13 @@ async def supervise(settings: ServerSettings, log: LogSettings) -> bool:
     Raises:
         ConfigurationError: an address is in use, or workers cannot serve.
     """
-    stopping = Stopping()
+    stopping = ShutdownSignal()
     with stop_signals(stopping, parent_watch=settings.parent_watch), reserved(_address_of(settings)) as address:
         if settings.parent_watch:
             end_with_parent(stopping)
         own = replace(settings, listen=address, admin_listen=None, processes=1, parent_watch=False)
-        team = Team(Start(own, log), settings.processes)
-        front = Front(settings, team)
+        team = WorkerPool(LoadModels(own, log), settings.processes)
+        front = SupervisorEndpoint(settings, team)
         try:
             await _serve(team, front, front.bind(address.port), stopping)
         finally:
@@ -40,7 +40,7 @@ async def supervise(settings: ServerSettings, log: LogSettings) -> bool:
     return stopping.orphaned.is_set()
 
 
-async def _serve(team: Team, front: Front, ports: Ports, stopping: Stopping) -> None:
+async def _serve(team: WorkerPool, front: SupervisorEndpoint, ports: ListenAddresses, stopping: ShutdownSignal) -> None:
     await front.start()
     _log.info("starting the workers")
     try:

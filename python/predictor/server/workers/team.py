@@ -10,7 +10,7 @@ from predictor._pb import inference_pb2 as inference_pb
 from predictor._pb import prediction_pb2 as pb
 from predictor.errors import ConfigurationError, QuantraError, UnavailableError, answer_of, from_reason
 from predictor.server.stopping import ORPHAN_DRAIN_S
-from predictor.server.workers.messages import Start
+from predictor.server.workers.messages import LoadModels
 from predictor.server.workers.process import Worker
 
 CLOSE_S: Final = 5.0
@@ -21,7 +21,7 @@ _log = logging.getLogger(__name__)
 
 @final
 @dataclass(frozen=True, slots=True)
-class Patience:
+class RestartBackoff:
     """With workers that end before they serve."""
 
     tries: int = 6
@@ -36,7 +36,7 @@ class Patience:
 
 @final
 @dataclass(frozen=True, slots=True)
-class Change:
+class BroadcastResult:
     """A call of the admin service that every worker has answered."""
 
     name: str
@@ -53,7 +53,7 @@ class Change:
 
 
 @final
-class Team:
+class WorkerPool:
     """Workers on the running event loop: `start`, `keep` and `drain` in this order. `close` ends them at any time.
 
     Args:
@@ -62,17 +62,17 @@ class Team:
         patience: with those that end before they serve.
     """
 
-    def __init__(self, start: Start, count: int, patience: Patience | None = None) -> None:
+    def __init__(self, start: LoadModels, count: int, patience: RestartBackoff | None = None) -> None:
         self._start = start
         self._count = count
-        self._patience = patience or Patience()
+        self._patience = patience or RestartBackoff()
         self._alive = set[Worker]()
         """Every process that has not been seen to end."""
         self._serving: dict[int, Worker] = {}
         """By its place."""
         self._turn = asyncio.Lock()
         """One change at a time, and nobody begins to serve meanwhile."""
-        self._changes: dict[str, Change] = {}
+        self._changes: dict[str, BroadcastResult] = {}
         """What a worker must do that begins when no other serves: the last change by its reference, oldest first."""
 
     @property
@@ -128,7 +128,7 @@ class Team:
             if failed:
                 which = next(worker for worker in workers if worker not in made)
                 raise _named(which, failed[0]) if made else failed[0]
-            change = Change(name, request)
+            change = BroadcastResult(name, request)
             self._changes.pop(change.reference, None)
             self._changes[change.reference] = change
             return next(iter(made.values()))
@@ -237,7 +237,7 @@ class Team:
         await asyncio.gather(*(worker.ended() for worker in self._alive))
 
 
-async def _repeat(worker: Worker, change: Change) -> None:
+async def _repeat(worker: Worker, change: BroadcastResult) -> None:
     try:
         await worker.ask(change.name, change.request, is_change=True)
     except QuantraError as error:

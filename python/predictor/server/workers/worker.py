@@ -11,34 +11,34 @@ from predictor.memory import error_of
 from predictor.server.host import Host, one_line
 from predictor.server.logs import set_up
 from predictor.server.run import end_at_once
-from predictor.server.stopping import Stopping, stop_signals
+from predictor.server.stopping import ShutdownSignal, stop_signals
 from predictor.server.tuning import run, tuned
 from predictor.server.workers.agreement import agree, told
 from predictor.server.workers.channel import Channel
 from predictor.server.workers.messages import (
-    Agree,
-    Answer,
-    Ask,
-    Count,
-    Failed,
-    Listen,
-    Listening,
-    Loaded,
+    AdminFailure,
+    AdminRequest,
+    AdminResponse,
+    CollectMetrics,
+    ConfirmChange,
+    ListeningStarted,
+    LoadModels,
+    MatchModels,
     Message,
+    ModelsLoaded,
     Ping,
     Pong,
     Question,
-    Refusal,
-    Settle,
-    Start,
-    Tell,
+    StartFailed,
+    StartListening,
+    SyncModels,
     bytes_of,
     text_of,
 )
 from predictor.wire import errors
 
 if TYPE_CHECKING:
-    from predictor.service import Served
+    from predictor.service import ModelWorkers
 
 _log = logging.getLogger(__name__)
 
@@ -56,18 +56,18 @@ def work(descriptor: int) -> NoReturn:
 
 async def _work(end: socket.socket) -> int:
     """The exit status."""
-    stopping = Stopping()
+    stopping = ShutdownSignal()
     with stop_signals(stopping):
         channel = await Channel.over(end)
         start = await channel.receive()
-        if not isinstance(start, Start):
+        if not isinstance(start, LoadModels):
             return 0
         set_up(start.log)
         host = Host(start.settings, is_worker=True)
         try:
             await _serve(host, channel, stopping)
         except QuantraError as error:
-            await channel.send(Failed(one_line(error)))
+            await channel.send(StartFailed(one_line(error)))
             return 1
         finally:
             await host.close()
@@ -75,17 +75,17 @@ async def _work(end: socket.socket) -> int:
     return 0
 
 
-async def _serve(host: Host, channel: Channel, stopping: Stopping) -> None:
-    obedience = Obedience(host, channel, stopping)
+async def _serve(host: Host, channel: Channel, stopping: ShutdownSignal) -> None:
+    obedience = WorkerControl(host, channel, stopping)
     listening = asyncio.create_task(obedience.obey())
     if not await stopping.until(host.load()):
         return
-    await channel.send(Loaded())
+    await channel.send(ModelsLoaded())
     if await stopping.until(obedience.told_to_listen.wait()):
         host.bind()
         await host.serve()
         await host.start()
-        await channel.send(Listening())
+        await channel.send(ListeningStarted())
         await stopping.asked.wait()
         _log.info("worker %d is stopping: calls in flight may finish", os.getpid())
         await stopping.drained(host.drain())
@@ -93,7 +93,7 @@ async def _serve(host: Host, channel: Channel, stopping: Stopping) -> None:
 
 
 @final
-class Obedience:
+class WorkerControl:
     """What the supervisor says is done here; once it is gone, the worker ends.
 
     Args:
@@ -102,12 +102,12 @@ class Obedience:
         stopping: told when the supervisor is gone.
     """
 
-    def __init__(self, host: Host, channel: Channel, stopping: Stopping) -> None:
+    def __init__(self, host: Host, channel: Channel, stopping: ShutdownSignal) -> None:
         self.told_to_listen = asyncio.Event()
         self._host = host
         self._channel = channel
         self._stopping = stopping
-        self._before: Served | None = None
+        self._before: ModelWorkers | None = None
         """What was served before the last change, until that is settled."""
         self._answering = set[asyncio.Task[None]]()
 
@@ -122,11 +122,11 @@ class Obedience:
     def _do(self, message: Message) -> None:
         """Begin to do it, so that the next message is heard at once."""
         match message:
-            case Listen():
+            case StartListening():
                 self.told_to_listen.set()
             case Ping():
                 self._channel.put(Pong())
-            case Ask() | Settle() | Count() | Tell() | Agree():
+            case AdminRequest() | ConfirmChange() | CollectMetrics() | SyncModels() | MatchModels():
                 task = asyncio.create_task(self._answer(message))
                 self._answering.add(task)
                 task.add_done_callback(self._answering.discard)
@@ -141,22 +141,22 @@ class Obedience:
         except Exception as error:  # noqa: BLE001 - a task's edge: whoever asked must hear of it
             await self._refuse(question, error_of(type(question).__name__, error, _log))
         else:
-            await self._channel.send(Answer(question.number, text_of(answer)))
+            await self._channel.send(AdminResponse(question.number, text_of(answer)))
 
     async def _answer_to(self, question: Question) -> bytes:
         match question:
-            case Ask():
+            case AdminRequest():
                 return await self._call(question)
-            case Settle():
+            case ConfirmChange():
                 return await self._settle(stays=question.stays)
-            case Count():
+            case CollectMetrics():
                 return await asyncio.to_thread(self._host.numbers)
-            case Tell():
+            case SyncModels():
                 return await asyncio.to_thread(self._tell)
-            case Agree():
+            case MatchModels():
                 return await asyncio.to_thread(self._agree, bytes_of(question.served))
 
-    async def _call(self, ask: Ask) -> bytes:
+    async def _call(self, ask: AdminRequest) -> bytes:
         before = self._host.models.now
         answer = await asyncio.wrap_future(self._host.change(ask.name, bytes_of(ask.request)))
         if ask.is_change:
@@ -179,4 +179,4 @@ class Obedience:
         return b""
 
     async def _refuse(self, question: Question, error: QuantraError) -> None:
-        await self._channel.send(Refusal(question.number, text_of(errors.encode_details(error))))
+        await self._channel.send(AdminFailure(question.number, text_of(errors.encode_details(error))))

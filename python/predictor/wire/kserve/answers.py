@@ -20,7 +20,7 @@ _INT32: Final = np.dtype("<i4")
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Rows:
+class RowOutcomes:
     """The outcomes of a request's rows."""
 
     outcomes: Sequence[Outcome]
@@ -47,7 +47,7 @@ class Rows:
 
 @final
 @dataclass(frozen=True, slots=True)
-class Output:
+class OutputTensor:
     """One tensor of an answer."""
 
     datatype: str
@@ -55,38 +55,38 @@ class Output:
     data: bytes
 
 
-def _cells(pick: Callable[[Forecast], FloatArray | None]) -> "Callable[[Rows], Output]":
+def _cells(pick: Callable[[Forecast], FloatArray | None]) -> "Callable[[RowOutcomes], OutputTensor]":
     """[N, S, H, Q]."""
     return lambda rows: _float64(rows.filled(rows.first.values.shape[1:], pick))
 
 
-def _float64(values: FloatArray) -> Output:
-    return Output("FP64", values.shape, arrays.encode(values, FLOAT64))
+def _float64(values: FloatArray) -> OutputTensor:
+    return OutputTensor("FP64", values.shape, arrays.encode(values, FLOAT64))
 
 
-def _scores(rows: Rows) -> Output:
+def _scores(rows: RowOutcomes) -> OutputTensor:
     """[N, S, H]."""
     return _float64(rows.filled((len(rows.first.horizons),), lambda one: one.scores))
 
 
-def _ranks(rows: Rows) -> Output:
+def _ranks(rows: RowOutcomes) -> OutputTensor:
     """[N, S, H], 0 where there is none."""
     ranks = np.nan_to_num(rows.filled((len(rows.first.horizons),), _ranks_of)).astype(_INT32)
-    return Output("INT32", ranks.shape, ranks.tobytes())
+    return OutputTensor("INT32", ranks.shape, ranks.tobytes())
 
 
 def _ranks_of(forecast: Forecast) -> FloatArray | None:
     return None if forecast.ranks is None else forecast.ranks.astype(np.float64)
 
 
-def _as_of(rows: Rows) -> Output:
+def _as_of(rows: RowOutcomes) -> OutputTensor:
     """[N]."""
     return _days(
         [one.as_of_session if isinstance(one, Forecast) else 0 for one in rows.outcomes], (len(rows.outcomes),)
     )
 
 
-def _target_date(rows: Rows) -> Output:
+def _target_date(rows: RowOutcomes) -> OutputTensor:
     """[N, H]."""
     horizons = len(rows.first.horizons)
     unknown = [0] * horizons
@@ -94,19 +94,19 @@ def _target_date(rows: Rows) -> Output:
     return _days([day for sessions in each for day in sessions or unknown], (len(rows.outcomes), horizons))
 
 
-def _days(sessions: Sequence[int], shape: Shape) -> Output:
+def _days(sessions: Sequence[int], shape: Shape) -> OutputTensor:
     """Days since 1970-01-01, NaT where there is no session."""
     days = np.array([epoch_day(session) for session in sessions], INT64)
-    return Output("INT64", shape, days.tobytes())
+    return OutputTensor("INT64", shape, days.tobytes())
 
 
-def _error(rows: Rows) -> Output:
+def _error(rows: RowOutcomes) -> OutputTensor:
     """[N], "" = good."""
     texts = ["" if isinstance(one, Forecast) else one.message for one in rows.outcomes]
-    return Output("BYTES", (len(texts),), encode_texts(texts))
+    return OutputTensor("BYTES", (len(texts),), encode_texts(texts))
 
 
-def _refusal(rows: Rows) -> Output:
+def _refusal(rows: RowOutcomes) -> OutputTensor:
     """[N, S], why each symbol of a good row has no forecast; "" = it has one, or only pads."""
     texts = [[""] * rows.symbols for _ in rows.outcomes]
     for row, outcome in enumerate(rows.outcomes):
@@ -114,10 +114,10 @@ def _refusal(rows: Rows) -> Output:
             for place, symbol in zip(rows.places[row], outcome.symbols, strict=True):
                 refused = outcome.refusals.get(symbol)
                 texts[row][int(place)] = "" if refused is None else refused.message
-    return Output("BYTES", (len(texts), rows.symbols), encode_texts(list(chain.from_iterable(texts))))
+    return OutputTensor("BYTES", (len(texts), rows.symbols), encode_texts(list(chain.from_iterable(texts))))
 
 
-OUTPUTS: Final[Mapping[str, Callable[[Rows], Output]]] = {
+OUTPUTS: Final[Mapping[str, Callable[[RowOutcomes], OutputTensor]]] = {
     "values": _cells(lambda one: one.values),
     "returns": _cells(lambda one: one.returns),
     "prices": _cells(lambda one: one.prices),
@@ -182,8 +182,8 @@ def encode_answer(
 
     Args:
         outcomes: of its rows.
-        places: as `Rows.places`.
-        symbols: as `Rows.symbols`.
+        places: as `RowOutcomes.places`.
+        symbols: as `RowOutcomes.symbols`.
         request_id: the request's.
         wanted: names of outputs; empty = every one of the model's.
 
@@ -194,7 +194,7 @@ def encode_answer(
     forecasts = [one for one in outcomes if isinstance(one, Forecast)]
     if not forecasts:
         raise _first_error(outcomes)
-    rows = Rows(outcomes=outcomes, places=places, symbols=symbols, first=forecasts[0])
+    rows = RowOutcomes(outcomes=outcomes, places=places, symbols=symbols, first=forecasts[0])
     names = _names(rows.first, wanted)
     made = [OUTPUTS[name](rows) for name in names]
     return pb.ModelInferResponse(

@@ -12,9 +12,9 @@ from predictor.bars import BarPanel
 from predictor.covariates import NO_COVARIATES, Covariates
 from predictor.errors import MalformedRequestError, QuantraError
 from predictor.instance import Instance, ReadInstance
-from predictor.wire.kserve.choices import Choices
+from predictor.wire.kserve.choices import RequestParameters
 from predictor.wire.kserve.requests import BARS
-from predictor.wire.kserve.tensors import Tensor
+from predictor.wire.kserve.tensors import InputTensor
 from predictor.wire.limits import MAX_SESSIONS, check_count
 
 REQUIRED: Final = ("open", "high", "low", "close", "volume")
@@ -48,7 +48,7 @@ class BarArrays:
     """[N][S]"""
 
 
-def read_bars(tensors: Mapping[str, Tensor]) -> BarArrays:
+def read_bars(tensors: Mapping[str, InputTensor]) -> BarArrays:
     """The values of all inputs.
 
     Raises:
@@ -85,7 +85,7 @@ def places_of(arrays: BarArrays) -> list[PositionArray]:
     return [np.flatnonzero([bool(name) for name in names]) for names in arrays.symbols]
 
 
-def instance_of(arrays: BarArrays, row: int, places: PositionArray, choices: Choices) -> ReadInstance:
+def instance_of(arrays: BarArrays, row: int, places: PositionArray, choices: RequestParameters) -> ReadInstance:
     """One row's panel, or what is wrong with it.
 
     Args:
@@ -147,7 +147,7 @@ def _picked(names: Sequence[str], places: PositionArray) -> tuple[str, ...]:
     return tuple(names[int(place)] for place in places)
 
 
-def _check_names(tensors: Mapping[str, Tensor]) -> None:
+def _check_names(tensors: Mapping[str, InputTensor]) -> None:
     for name in tensors:
         if name not in _NAMES and not name.startswith((OBSERVED, KNOWN, STATIC)):
             raise MalformedRequestError(
@@ -157,13 +157,13 @@ def _check_names(tensors: Mapping[str, Tensor]) -> None:
             )
 
 
-def _needed(tensors: Mapping[str, Tensor], name: str) -> Tensor:
+def _needed(tensors: Mapping[str, InputTensor], name: str) -> InputTensor:
     if name not in tensors:
         raise MalformedRequestError(f"input {name!r} is missing; bars need it", metadata={"field": name})
     return tensors[name]
 
 
-def _ahead(tensors: Mapping[str, Tensor], rows: int) -> int:
+def _ahead(tensors: Mapping[str, InputTensor], rows: int) -> int:
     """D: sessions after the last bar."""
     if FUTURE_DATE not in tensors:
         return 0
@@ -176,7 +176,7 @@ def _ahead(tensors: Mapping[str, Tensor], rows: int) -> int:
     return shape[1]
 
 
-def _begun(tensors: Mapping[str, Tensor], prefix: str) -> list[tuple[str, Tensor]]:
+def _begun(tensors: Mapping[str, InputTensor], prefix: str) -> list[tuple[str, InputTensor]]:
     """The covariates of one group, by their own names."""
     return [(name.removeprefix(prefix), one) for name, one in tensors.items() if name.startswith(prefix)]
 

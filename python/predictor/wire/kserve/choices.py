@@ -21,7 +21,7 @@ _WINDOWS: Final[Mapping[str, str]] = {"schema_hash": "string_param", "max_age_se
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Choices:
+class RequestParameters:
     """What a caller may choose for all rows of a request."""
 
     allow_incomplete_last_bar: bool = False
@@ -34,7 +34,7 @@ class Choices:
     """Of windows; empty = whatever the model reads."""
 
 
-def choices_of(head: pb.ModelInferRequest, *, are_bars: bool) -> Choices:
+def choices_of(head: pb.ModelInferRequest, *, are_bars: bool) -> RequestParameters:
     """The choices in a request's parameters.
 
     Raises:
@@ -42,12 +42,12 @@ def choices_of(head: pb.ModelInferRequest, *, are_bars: bool) -> Choices:
         RequestTooLargeError: a text is too long.
     """
     if not head.parameters:
-        return Choices()
+        return RequestParameters()
     known = _BARS if are_bars else _WINDOWS
     for name, value in head.parameters.items():
         _check(name, value, known)
     parameters = head.parameters
-    return Choices(
+    return RequestParameters(
         allow_incomplete_last_bar=parameters["allow_incomplete_last_bar"].bool_param,
         calendar=_text(head, "calendar"),
         gap_policy=_policy(_text(head, "gap_policy")),

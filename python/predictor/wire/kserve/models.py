@@ -30,7 +30,7 @@ _DATA_TYPES: Final[Mapping[str, pb.DataType]] = {
 
 @final
 @dataclass(frozen=True, slots=True)
-class Form:
+class TensorMetadata:
     """One input or output, as models tell of it."""
 
     name: str
@@ -42,49 +42,49 @@ class Form:
     """Whether windows need it; None = it does not go with them."""
 
 
-def inputs_of(info: ModelInfo) -> list[Form]:
+def inputs_of(info: ModelInfo) -> list[TensorMetadata]:
     """Every input that a model knows: those of windows, of bars, and of both."""
     return [*_windows(info), *_bars(), *map(_covariate, info.covariates), *_of_both()]
 
 
-def _windows(info: ModelInfo) -> Iterator[Form]:
+def _windows(info: ModelInfo) -> Iterator[TensorMetadata]:
     sessions, features = info.encoder_length, len(info.observed_features)
-    yield Form(WINDOWS, "FP32", (ANY, sessions, features), None, with_windows=True)
+    yield TensorMetadata(WINDOWS, "FP32", (ANY, sessions, features), None, with_windows=True)
     if info.known_features:
         known = (ANY, sessions + info.future_length, len(info.known_features))
-        yield Form("known", "FP32", known, None, with_windows=True)
+        yield TensorMetadata("known", "FP32", known, None, with_windows=True)
     if info.static_features:
-        yield Form("static", "FP32", (ANY, ANY), None, with_windows=True)
-    yield Form("mask", "BOOL", (ANY, sessions, features), None, with_windows=False)
-    yield Form("location", "FP64", (ANY, ANY), None, with_windows=True)
-    yield Form("scale", "FP64", (ANY, ANY), None, with_windows=True)
-    yield Form("anchor_price", "FP64", (ANY,), None, with_windows=False)
+        yield TensorMetadata("static", "FP32", (ANY, ANY), None, with_windows=True)
+    yield TensorMetadata("mask", "BOOL", (ANY, sessions, features), None, with_windows=False)
+    yield TensorMetadata("location", "FP64", (ANY, ANY), None, with_windows=True)
+    yield TensorMetadata("scale", "FP64", (ANY, ANY), None, with_windows=True)
+    yield TensorMetadata("anchor_price", "FP64", (ANY,), None, with_windows=False)
 
 
-def _bars() -> Iterator[Form]:
+def _bars() -> Iterator[TensorMetadata]:
     for name in bars.REQUIRED:
-        yield Form(name, "FP64", (ANY, ANY, ANY), with_bars=True)
+        yield TensorMetadata(name, "FP64", (ANY, ANY, ANY), with_bars=True)
     for name in bars.OPTIONAL:
-        yield Form(name, "FP64", (ANY, ANY, ANY), with_bars=False)
-    yield Form(bars.FUTURE_DATE, "INT64", (ANY, ANY), with_bars=False)
+        yield TensorMetadata(name, "FP64", (ANY, ANY, ANY), with_bars=False)
+    yield TensorMetadata(bars.FUTURE_DATE, "INT64", (ANY, ANY), with_bars=False)
 
 
-def _of_both() -> Iterator[Form]:
-    yield Form(bars.SYMBOL, "BYTES", (ANY, ANY), with_bars=True, with_windows=False)
-    yield Form(bars.DATE, "INT64", (ANY, ANY), with_bars=True, with_windows=False)
+def _of_both() -> Iterator[TensorMetadata]:
+    yield TensorMetadata(bars.SYMBOL, "BYTES", (ANY, ANY), with_bars=True, with_windows=False)
+    yield TensorMetadata(bars.DATE, "INT64", (ANY, ANY), with_bars=True, with_windows=False)
 
 
-def _covariate(info: CovariateInfo) -> Form:
+def _covariate(info: CovariateInfo) -> TensorMetadata:
     if info.group is not CovariateGroup.STATIC:
         prefix = bars.OBSERVED if info.group is CovariateGroup.OBSERVED else bars.KNOWN
-        return Form(prefix + info.name, "FP64", (ANY, ANY, ANY), with_bars=True)
-    return Form(bars.STATIC + info.name, "BYTES" if info.categories else "FP64", (ANY, ANY), with_bars=True)
+        return TensorMetadata(prefix + info.name, "FP64", (ANY, ANY, ANY), with_bars=True)
+    return TensorMetadata(bars.STATIC + info.name, "BYTES" if info.categories else "FP64", (ANY, ANY), with_bars=True)
 
 
 _CELLS: Final = frozenset({"values", "returns", "prices"})
 
 
-def outputs_told(info: ModelInfo) -> list[Form]:
+def outputs_told(info: ModelInfo) -> list[TensorMetadata]:
     """Every output of a model."""
     names = outputs_of(returns=info.target_kind == LOG_RETURN, lag=info.lag, ranks=info.is_panel_model)
     horizons, quantiles = len(info.horizons), len(info.quantiles)
@@ -97,7 +97,7 @@ def outputs_told(info: ModelInfo) -> list[Form]:
         "error": ("BYTES", (ANY,)),
         "refusal": ("BYTES", (ANY, ANY)),
     }
-    return [Form(name, *forms[name]) for name in names]
+    return [TensorMetadata(name, *forms[name]) for name in names]
 
 
 def metadata(info: ModelInfo, versions: Iterable[int]) -> pb.ModelMetadataResponse:
@@ -111,7 +111,7 @@ def metadata(info: ModelInfo, versions: Iterable[int]) -> pb.ModelMetadataRespon
     )
 
 
-def _tensor_metadata(form: Form) -> pb.ModelMetadataResponse.TensorMetadata:
+def _tensor_metadata(form: TensorMetadata) -> pb.ModelMetadataResponse.TensorMetadata:
     needs = {"bars": form.with_bars, "windows": form.with_windows}
     told = {name: "required" if needed else "optional" for name, needed in needs.items() if needed is not None}
     return pb.ModelMetadataResponse.TensorMetadata(
@@ -142,7 +142,7 @@ def config(info: ModelInfo) -> pb.ModelConfig:
     )
 
 
-def _facts(info: ModelInfo, inputs: Sequence[Form]) -> dict[str, object]:
+def _facts(info: ModelInfo, inputs: Sequence[TensorMetadata]) -> dict[str, object]:
     """What a caller must know beside the shapes; what is no text is told as JSON."""
     return {
         "version": info.version,

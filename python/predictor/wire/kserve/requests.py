@@ -15,7 +15,7 @@ from google.protobuf.message import DecodeError, Message
 from predictor._pb import inference_pb2 as pb
 from predictor.errors import MalformedRequestError
 from predictor.wire.counting import no_message, parsed_if_plain
-from predictor.wire.kserve.tensors import CONTENTS, Tensor
+from predictor.wire.kserve.tensors import CONTENTS, InputTensor
 from predictor.wire.limits import (
     MAX_AXES,
     MAX_CELLS,
@@ -28,7 +28,7 @@ from predictor.wire.limits import (
     check_count,
     check_text,
 )
-from predictor.wire.tags import BYTES, Tags
+from predictor.wire.tags import BYTES, FieldReader
 
 MessageT = TypeVar("MessageT", bound=Message)
 
@@ -43,7 +43,7 @@ _WINDOW_AXES: Final = 3
 
 @final
 @dataclass(frozen=True, slots=True)
-class Values:
+class TensorValues:
     """Where the values of a tensor lie."""
 
     body: bytes
@@ -55,9 +55,9 @@ class Values:
         return cls(body, slice(0, len(body)))
 
 
-_NOTHING: Final = Values.whole(b"")
+_NOTHING: Final = TensorValues.whole(b"")
 
-SentInput = tuple[pb.ModelInferRequest.InferInputTensor, Values | None]
+SentInput = tuple[pb.ModelInferRequest.InferInputTensor, TensorValues | None]
 """An input's name, type and shape, and its values if they come with it."""
 
 
@@ -68,7 +68,7 @@ class InferRequest:
 
     head: pb.ModelInferRequest
     """What it says beside its inputs."""
-    tensors: Mapping[str, Tensor]
+    tensors: Mapping[str, InputTensor]
     """By name."""
     rows: int
     """Symbols of all rows."""
@@ -122,31 +122,31 @@ def read_request(body: bytes, most_parts: int = MAX_PARTS) -> InferRequest:
     plain = parsed_if_plain(body, pb.ModelInferRequest)
     if plain is not None:
         return _request(plain, *_parsed_inputs(plain))
-    tags = Tags(body, most_parts)
+    tags = FieldReader(body, most_parts)
     try:
         inputs, raw, head = _parted(body, tags)
         sent = [_found_input(body, tags, place) for place in inputs]
     except IndexError:
         raise no_message(pb.ModelInferRequest, len(body)) from None
-    return _request(_parsed(head, pb.ModelInferRequest), sent, [Values(body, place) for place in raw])
+    return _request(_parsed(head, pb.ModelInferRequest), sent, [TensorValues(body, place) for place in raw])
 
 
-def _request(head: pb.ModelInferRequest, inputs: Sequence[SentInput], raw: Sequence[Values]) -> InferRequest:
+def _request(head: pb.ModelInferRequest, inputs: Sequence[SentInput], raw: Sequence[TensorValues]) -> InferRequest:
     tensors = _tensors(inputs, raw)
     return InferRequest(head=head, tensors=tensors, rows=_rows(tensors))
 
 
-def _parsed_inputs(plain: pb.ModelInferRequest) -> tuple[list[SentInput], list[Values]]:
+def _parsed_inputs(plain: pb.ModelInferRequest) -> tuple[list[SentInput], list[TensorValues]]:
     """The inputs and raw values of a request that is small enough to be parsed whole."""
     check_count("inputs", max(len(plain.inputs), len(plain.raw_input_contents)), MAX_INPUTS)
     inputs = [
-        (one, Values.whole(one.contents.SerializeToString()) if one.HasField("contents") else None)
+        (one, TensorValues.whole(one.contents.SerializeToString()) if one.HasField("contents") else None)
         for one in plain.inputs
     ]
-    return inputs, [*map(Values.whole, plain.raw_input_contents)]
+    return inputs, [*map(TensorValues.whole, plain.raw_input_contents)]
 
 
-def _parted(body: bytes, tags: Tags) -> tuple[list[slice], list[slice], bytes]:
+def _parted(body: bytes, tags: FieldReader) -> tuple[list[slice], list[slice], bytes]:
     """Where each input and each raw value lies, and the rest."""
     places: dict[int, list[slice]] = {_INPUTS: [], _RAW: []}
     rest: list[bytes] = []
@@ -159,28 +159,28 @@ def _parted(body: bytes, tags: Tags) -> tuple[list[slice], list[slice], bytes]:
     return places[_INPUTS], places[_RAW], _small("the request beside its inputs", rest)
 
 
-def _found_input(body: bytes, tags: Tags, place: slice) -> SentInput:
+def _found_input(body: bytes, tags: FieldReader, place: slice) -> SentInput:
     """An input of a request that is not parsed whole."""
-    contents: Values | None = None
+    contents: TensorValues | None = None
     rest: list[bytes] = []
     for start, number, form, at, end in tags.between(place.start, place.stop):
         if number != _CONTENTS or form != BYTES:
             rest.append(body[start:end])
         elif contents is None:
-            contents = Values(body, slice(at, end))
+            contents = TensorValues(body, slice(at, end))
             deque(tags.between(at, end), maxlen=0)  # values that lie one by one are counted
         else:
             raise IndexError  # protobuf would join them; nobody sends two
     return _parsed(_small("an input beside its values", rest), pb.ModelInferRequest.InferInputTensor), contents
 
 
-def _tensors(inputs: Sequence[SentInput], raw: Sequence[Values]) -> dict[str, Tensor]:
+def _tensors(inputs: Sequence[SentInput], raw: Sequence[TensorValues]) -> dict[str, InputTensor]:
     if raw and len(raw) != len(inputs):
         raise MalformedRequestError(
             f"raw_input_contents: have {len(raw)}, need {len(inputs)}, one for each input, or none",
             metadata={"field": "raw_input_contents", "have": str(len(raw)), "need": str(len(inputs))},
         )
-    found: dict[str, Tensor] = {}
+    found: dict[str, InputTensor] = {}
     for place, (head, contents) in enumerate(inputs):
         tensor = _tensor(head, contents, raw[place] if raw else None)
         if tensor.name in found:
@@ -191,9 +191,11 @@ def _tensors(inputs: Sequence[SentInput], raw: Sequence[Values]) -> dict[str, Te
     return found
 
 
-def _tensor(head: pb.ModelInferRequest.InferInputTensor, contents: Values | None, raw: Values | None) -> Tensor:
+def _tensor(
+    head: pb.ModelInferRequest.InferInputTensor, contents: TensorValues | None, raw: TensorValues | None
+) -> InputTensor:
     values = raw or contents or _NOTHING
-    tensor = Tensor(
+    tensor = InputTensor(
         name=head.name,
         datatype=head.datatype,
         shape=tuple(head.shape),
@@ -219,7 +221,7 @@ def _with_parameters(head: pb.ModelInferRequest.InferInputTensor) -> MalformedRe
     )
 
 
-def _check_form(tensor: Tensor) -> None:
+def _check_form(tensor: InputTensor) -> None:
     check_text("input name", tensor.name)
     if tensor.datatype not in CONTENTS:
         raise MalformedRequestError(
@@ -234,7 +236,7 @@ def _check_form(tensor: Tensor) -> None:
     check_count(f"{tensor.name}: values", prod(tensor.shape), MAX_CELLS)
 
 
-def _rows(tensors: Mapping[str, Tensor]) -> int:
+def _rows(tensors: Mapping[str, InputTensor]) -> int:
     """Symbols of all rows, of windows or of bars, whichever it is."""
     if (WINDOWS in tensors) == (BARS in tensors):
         which = "both" if BARS in tensors else "neither"

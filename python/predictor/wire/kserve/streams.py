@@ -6,7 +6,7 @@ from predictor._pb import inference_pb2 as pb
 from predictor.errors import QuantraError, answer_of
 from predictor.wire.errors import MAX_INSTANCE_MESSAGE, shortened
 from predictor.wire.limits import MAX_TEXT
-from predictor.wire.tags import BYTES, LONG, Tags, TooManyPartsError
+from predictor.wire.tags import BYTES, LONG, FieldReader, TooManyPartsError
 
 _ID: Final = pb.ModelInferRequest.ID_FIELD_NUMBER
 _AROUND: Final = bytes([pb.ModelStreamInferResponse.INFER_RESPONSE_FIELD_NUMBER << 3 | BYTES])
@@ -18,7 +18,7 @@ _LOOKED_AT: Final = 64
 def request_id_of(request: bytes) -> str:
     """The id of a ModelInferRequest; empty where it has none, or is no request."""
     try:
-        for _, number, form, at, end in Tags(request, _LOOKED_AT).between(0, len(request)):
+        for _, number, form, at, end in FieldReader(request, _LOOKED_AT).between(0, len(request)):
             if number == _ID and form == BYTES:
                 return request[at:end][: 4 * MAX_TEXT].decode("utf-8", "replace")[:MAX_TEXT]
             if number > _ID:

@@ -21,7 +21,7 @@ from predictor.wire import arrays
 from predictor.wire.arrays import Shape
 from predictor.wire.counting import no_message
 from predictor.wire.limits import MAX_CELLS, MAX_PARTS, check_count, check_text
-from predictor.wire.tags import BYTES, FIXED32, FIXED64, LONG, LONGEST_VARINT, VARINT, Tags
+from predictor.wire.tags import BYTES, FIXED32, FIXED64, LONG, LONGEST_VARINT, VARINT, FieldReader
 
 CONTENTS: Final[Mapping[str, str]] = {
     "BOOL": "bool_contents",
@@ -42,7 +42,7 @@ _LENGTH_BYTES: Final = 4
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tensor:
+class InputTensor:
     """An input of a request whose values were not read yet."""
 
     name: str
@@ -113,7 +113,9 @@ class Tensor:
         """What lies in the repeated field: its values packed together, or one by one."""
         need, found = CONTENTS[self.datatype], list[bytes]()
         try:
-            for _, number, form, at, end in Tags(self.body, MAX_PARTS).between(self.place.start, self.place.stop):
+            for _, number, form, at, end in FieldReader(self.body, MAX_PARTS).between(
+                self.place.start, self.place.stop
+            ):
                 if _NAMES.get(number) != need or form not in {BYTES, _FORMS[self.datatype]}:
                     have = _NAMES.get(number, f"field {number}")
                     raise MalformedRequestError(

@@ -10,9 +10,9 @@ from predictor.arrays import FloatArray
 from predictor.catalog import ModelInfo
 from predictor.errors import MalformedRequestError
 from predictor.instance import FeatureWindow, Instance
-from predictor.wire.kserve.choices import Choices
+from predictor.wire.kserve.choices import RequestParameters
 from predictor.wire.kserve.requests import WINDOWS
-from predictor.wire.kserve.tensors import Tensor
+from predictor.wire.kserve.tensors import InputTensor
 
 NAMES: Final = (WINDOWS, "known", "static", "mask", "location", "scale", "anchor_price", "symbol", "date")
 _LEVEL_AXES: Final = (1, 2)
@@ -20,7 +20,7 @@ _LEVEL_AXES: Final = (1, 2)
 _GROUP_AXES: Final[Mapping[str, int]] = {"known": 3, "static": 2}
 
 
-def read_windows(tensors: Mapping[str, Tensor], info: ModelInfo, choices: Choices) -> list[Instance]:
+def read_windows(tensors: Mapping[str, InputTensor], info: ModelInfo, choices: RequestParameters) -> list[Instance]:
     """Each row.
 
     Args:
@@ -63,7 +63,7 @@ def read_windows(tensors: Mapping[str, Tensor], info: ModelInfo, choices: Choice
     ]
 
 
-def _check_names(tensors: Mapping[str, Tensor]) -> None:
+def _check_names(tensors: Mapping[str, InputTensor]) -> None:
     for name in tensors:
         if name not in NAMES:
             raise MalformedRequestError(
@@ -71,7 +71,7 @@ def _check_names(tensors: Mapping[str, Tensor]) -> None:
             )
 
 
-def _group(tensors: Mapping[str, Tensor], name: str, without: tuple[int, ...]) -> NDArray[np.float32]:
+def _group(tensors: Mapping[str, InputTensor], name: str, without: tuple[int, ...]) -> NDArray[np.float32]:
     """The values of an input that the model may read nothing of; `without` is its shape then."""
     if name not in tensors:
         return np.zeros(without, np.float32)
@@ -80,7 +80,7 @@ def _group(tensors: Mapping[str, Tensor], name: str, without: tuple[int, ...]) -
     return tensor.float32(tensor.shape)
 
 
-def _levels(tensors: Mapping[str, Tensor], name: str, rows: int) -> FloatArray:
+def _levels(tensors: Mapping[str, InputTensor], name: str, rows: int) -> FloatArray:
     """[N] or [N, H], and [N, 1] as [N], which means the same."""
     if name not in tensors:
         raise MalformedRequestError(f"input {name!r} is missing; windows need it", metadata={"field": name})
@@ -89,7 +89,7 @@ def _levels(tensors: Mapping[str, Tensor], name: str, rows: int) -> FloatArray:
     return levels.reshape(rows) if levels.size == rows else levels
 
 
-def _check_axes(tensor: Tensor, rows: int, axes: tuple[int, ...]) -> None:
+def _check_axes(tensor: InputTensor, rows: int, axes: tuple[int, ...]) -> None:
     if len(tensor.shape) not in axes or tensor.shape[0] != rows:
         wanted = " or ".join(map(str, axes))
         raise MalformedRequestError(

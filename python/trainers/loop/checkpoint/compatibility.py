@@ -130,7 +130,7 @@ def started_with(phases: Sequence[Phase[Any]]) -> Started:
 
 
 @final
-class Rates:
+class LearningRates:
     """Compares what a training was started with with what is set up now, and does what was chosen.
 
     Args:

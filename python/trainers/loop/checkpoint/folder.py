@@ -45,7 +45,7 @@ class DamagedError(CheckpointError):
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Entry:
+class CheckpointEntry:
     """A checkpoint by its name; the newest is the greatest.
 
     Attributes:
@@ -70,7 +70,7 @@ def make(folder: Path) -> None:
         flush_folder(folder.parent)
 
 
-def entries(folder: Path) -> list[Entry]:
+def entries(folder: Path) -> list[CheckpointEntry]:
     """All checkpoints, oldest first; none where there is no folder.
 
     Raises:
@@ -79,14 +79,14 @@ def entries(folder: Path) -> list[Entry]:
     if not folder.exists():
         return []
     named = [(_NAME.fullmatch(path.name), path) for path in folder.iterdir()]
-    return sorted(Entry(int(name[1]), int(name[2] or 1), path) for name, path in named if name)
+    return sorted(CheckpointEntry(int(name[1]), int(name[2] or 1), path) for name, path in named if name)
 
 
-def next_entry(folder: Path, windows: int) -> Entry:
+def next_entry(folder: Path, windows: int) -> CheckpointEntry:
     """A name for a checkpoint after that many windows that no other has: the present one stays until this stands."""
     revision = max((entry.revision for entry in entries(folder) if entry.windows == windows), default=0) + 1
     suffix = "" if revision == 1 else f"-{revision}"
-    return Entry(windows, revision, folder / f"window-{windows:09d}{suffix}")
+    return CheckpointEntry(windows, revision, folder / f"window-{windows:09d}{suffix}")
 
 
 @contextmanager
@@ -104,7 +104,7 @@ def draft(folder: Path) -> Generator[Path]:
         shutil.rmtree(path, ignore_errors=True)  # nothing is left after publish()
 
 
-def publish(draft_path: Path, entry: Entry) -> None:
+def publish(draft_path: Path, entry: CheckpointEntry) -> None:
     """Turn a complete draft into a checkpoint, so that it is there after a power cut, or not at all.
 
     Raises:
@@ -115,7 +115,7 @@ def publish(draft_path: Path, entry: Entry) -> None:
     flush_folder(entry.path.parent)
 
 
-def remove(entry: Entry) -> None:
+def remove(entry: CheckpointEntry) -> None:
     """Remove a checkpoint; one whose removal is cut short is not taken for a damaged one.
 
     Raises:

@@ -16,7 +16,7 @@ from trainers.loop.checkpoint.store import Checkpoints
 from trainers.loop.device import captured, compact, restore
 from trainers.loop.errors import CheckpointError, listed
 from trainers.loop.parts import RunParts
-from trainers.loop.reports import CheckpointReport, Notice
+from trainers.loop.reports import CheckpointReport, TrainingNotice
 from trainers.loop.weights.named import digest, named_tensors
 
 SHARE = 0.05
@@ -75,7 +75,7 @@ class Recorder:
             problem=problem,
         )
 
-    def resume(self) -> list[Notice]:
+    def resume(self) -> list[TrainingNotice]:
         """Put everything back as it is in the newest good checkpoint; what a person should know of it.
 
         Raises:
@@ -89,7 +89,7 @@ class Recorder:
         self._group.check_same("the newest checkpoint", "none" if restored is None else restored.folder.name)
         if restored is None:
             return []
-        notices = [Notice(message=f"skipped a damaged checkpoint: {damage}") for damage in restored.damaged]
+        notices = [TrainingNotice(message=f"skipped a damaged checkpoint: {damage}") for damage in restored.damaged]
         check_layout(restored.state["layout"], self._layout)
         # Older checkpoints hold neither of the two that follow: nothing is compared, and nothing was kept.
         self._parts.rates.check(restored.state.get("started"))
@@ -97,12 +97,14 @@ class Recorder:
         check_kept(kept, self._settings.state)
         load_kept(kept, self._settings.state)  # first, because it is the last that may refuse
         self._restore(restored.tensors, restored.state)
-        notices += [Notice(message=message) for message in self._parts.rates.load(restored.state.get("started"))]
+        notices += [
+            TrainingNotice(message=message) for message in self._parts.rates.load(restored.state.get("started"))
+        ]
         window = f"window {restored.window} of epoch {restored.epoch + 1}"
         place = f"after {window if restored.window else f'epoch {restored.epoch}'}"
-        return [*notices, Notice(message=f"goes on {place}, from {restored.folder}")]
+        return [*notices, TrainingNotice(message=f"goes on {place}, from {restored.folder}")]
 
-    def outgrown(self) -> list[Notice]:
+    def outgrown(self) -> list[TrainingNotice]:
         """What of the caller's state a resumed training would refuse; reported once, and early enough to mend it."""
         if self._begun is None:
             return []
@@ -111,7 +113,7 @@ class Recorder:
             return []
         self._begun = None
         return [
-            Notice(
+            TrainingNotice(
                 message="no training can resume from these checkpoints, because the structure of the state "
                 f"has changed since the start: {listed(differences)}; let it begin empty or as None, or keep its shape"
             )

@@ -52,7 +52,7 @@ class Snapshot:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Saved:
+class SavedCheckpoint:
     """A checkpoint that was written.
 
     Attributes:
@@ -67,7 +67,7 @@ class Saved:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Restored:
+class LoadedCheckpoint:
     """A checkpoint that was read; all tensors are on the CPU and share no memory with its files.
 
     Attributes:
@@ -92,7 +92,7 @@ class Restored:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Meta:
+class CheckpointMetadata:
     """The content of `meta.json`.
 
     Attributes:
@@ -173,7 +173,7 @@ def write_checkpoint(folder: Path, snapshot: Snapshot, settings: Mapping[str, Js
         write_state(sink, snapshot.state)
     files[STATE] = sink.mark()
     with new_file(folder / META) as sink:
-        meta = Meta(
+        meta = CheckpointMetadata(
             epoch=snapshot.epoch,
             window=snapshot.window,
             windows=snapshot.windows,
@@ -186,7 +186,7 @@ def write_checkpoint(folder: Path, snapshot: Snapshot, settings: Mapping[str, Js
     return sum(mark.bytes for mark in (*files.values(), sink.mark()))
 
 
-def read_checkpoint(folder: Path) -> Restored:
+def read_checkpoint(folder: Path) -> LoadedCheckpoint:
     """Verify and read a checkpoint.
 
     Raises:
@@ -196,7 +196,7 @@ def read_checkpoint(folder: Path) -> Restored:
         meta = read_meta(folder)
         _verify(folder, meta.files)
         groups = [name for name in meta.files if name.endswith(SUFFIX)]
-        return Restored(
+        return LoadedCheckpoint(
             tensors={name.removesuffix(SUFFIX): read_group(folder / name) for name in groups},
             state=read_state(folder / STATE),
             settings=meta.settings,
@@ -223,7 +223,7 @@ def read_tensors(folder: Path, group: str) -> dict[str, Tensor] | None:
         raise DamagedError(f"it cannot be read: {reason(error)}") from error
 
 
-def read_meta(folder: Path) -> Meta:
+def read_meta(folder: Path) -> CheckpointMetadata:
     """What a checkpoint says of itself.
 
     Raises:
@@ -231,7 +231,7 @@ def read_meta(folder: Path) -> Meta:
         OSError: It cannot be read.
     """
     try:
-        return Meta.parse((folder / META).read_bytes())
+        return CheckpointMetadata.parse((folder / META).read_bytes())
     except FileNotFoundError as error:
         raise DamagedError(f"{META} is missing") from error
 

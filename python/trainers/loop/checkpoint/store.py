@@ -14,8 +14,8 @@ from torch import Tensor
 
 from trainers.loop.checkpoint.compatibility import Json, differences, plain
 from trainers.loop.checkpoint.folder import (
+    CheckpointEntry,
     DamagedError,
-    Entry,
     check_space,
     draft,
     entries,
@@ -29,8 +29,8 @@ from trainers.loop.checkpoint.folder import (
     sweep,
 )
 from trainers.loop.checkpoint.snapshot import (
-    Restored,
-    Saved,
+    LoadedCheckpoint,
+    SavedCheckpoint,
     Snapshot,
     check_snapshot,
     read_checkpoint,
@@ -123,7 +123,7 @@ class Checkpoints:
         """Whether the folder holds a checkpoint, damaged or not."""
         return bool(self._entries())
 
-    def load(self) -> Restored | None:
+    def load(self) -> LoadedCheckpoint | None:
         """The newest checkpoint that is undamaged; None if there is none at all.
 
         Raises:
@@ -182,7 +182,7 @@ class Checkpoints:
             )
         return tensors
 
-    def _newest(self) -> Entry:
+    def _newest(self) -> CheckpointEntry:
         entries = self._entries()
         if not entries:
             raise CheckpointError(f"{self.folder} holds no checkpoint; name the folder that a training wrote them to")
@@ -194,7 +194,7 @@ class Checkpoints:
             return True
         return self._every_seconds is not None and self._clock() - self._since >= self._every_seconds
 
-    def save(self, snapshot: Snapshot) -> Saved:
+    def save(self, snapshot: Snapshot) -> SavedCheckpoint:
         """Write a checkpoint to the disk whole, then remove those that are not kept.
 
         Raises:
@@ -207,7 +207,7 @@ class Checkpoints:
         check_snapshot(snapshot)
         entry, size = _write(self.folder, snapshot, self._settings)
         _prune(self.folder, entry, self._keep)
-        return Saved(folder=entry.path, bytes=size, seconds=perf_counter() - started)
+        return SavedCheckpoint(folder=entry.path, bytes=size, seconds=perf_counter() - started)
 
     def clear(self) -> None:
         """Remove all checkpoints, oldest first, when the training has succeeded.
@@ -226,14 +226,14 @@ class Checkpoints:
         if not self._is_open:
             raise CheckpointError(f"{self.folder} is not held by this training: write `with checkpoints.open():` first")
 
-    def _entries(self) -> list[Entry]:
+    def _entries(self) -> list[CheckpointEntry]:
         try:
             return entries(self.folder)
         except OSError as error:
             raise CheckpointError(f"{self.folder} cannot be read: {reason(error)}") from error
 
 
-def unwanted(present: Sequence[Entry], newest: Entry, keep: int) -> list[Entry]:
+def unwanted(present: Sequence[CheckpointEntry], newest: CheckpointEntry, keep: int) -> list[CheckpointEntry]:
     """The checkpoints to remove, oldest first, once `newest` stands.
 
     Kept are the `keep` newest, and the newest that was the best. Those with a greater number than `newest` were damaged
@@ -246,7 +246,7 @@ def unwanted(present: Sequence[Entry], newest: Entry, keep: int) -> list[Entry]:
     return [entry for entry in present if entry not in kept]
 
 
-def _write(folder: Path, snapshot: Snapshot, settings: Mapping[str, Json]) -> tuple[Entry, int]:
+def _write(folder: Path, snapshot: Snapshot, settings: Mapping[str, Json]) -> tuple[CheckpointEntry, int]:
     needed = snapshot_bytes(snapshot)
     try:
         check_space(folder, needed)
@@ -264,7 +264,7 @@ def _write(folder: Path, snapshot: Snapshot, settings: Mapping[str, Json]) -> tu
     return entry, size
 
 
-def _prune(folder: Path, newest: Entry, keep: int) -> None:
+def _prune(folder: Path, newest: CheckpointEntry, keep: int) -> None:
     try:
         for entry in unwanted(entries(folder), newest, keep):
             remove(entry)
@@ -274,14 +274,14 @@ def _prune(folder: Path, newest: Entry, keep: int) -> None:
         ) from error
 
 
-def _was_best(entry: Entry) -> bool:
+def _was_best(entry: CheckpointEntry) -> bool:
     try:
         return read_meta(entry.path).best
     except DamagedError:
         return False
 
 
-def _check_settings(entry: Entry, saved: Mapping[str, Json], wanted: Mapping[str, Json]) -> None:
+def _check_settings(entry: CheckpointEntry, saved: Mapping[str, Json], wanted: Mapping[str, Json]) -> None:
     different = differences(saved, wanted)
     if different:
         raise ResumeMismatchError(

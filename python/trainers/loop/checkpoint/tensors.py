@@ -74,7 +74,7 @@ class FileDigest:
 
 
 @final
-class Sink:
+class HashedFile:
     """Takes the content of one file and hashes it on the way.
 
     Attributes:
@@ -110,14 +110,14 @@ class Sink:
 
 
 @contextmanager
-def new_file(path: Path) -> Generator[Sink]:
+def new_file(path: Path) -> Generator[HashedFile]:
     """A sink for a file that does not exist yet; at the end the file is on the disk and readable for everybody.
 
     Raises:
         OSError: It cannot be written.
     """
     with path.open("xb") as file:
-        yield Sink(file)
+        yield HashedFile(file)
         file.flush()
         os.fsync(file.fileno())
     path.chmod(READABLE)
@@ -165,7 +165,7 @@ def state_bytes(state: Mapping[str, Any]) -> int:
     )
 
 
-def write_state(sink: Sink, state: Mapping[str, Any]) -> None:
+def write_state(sink: HashedFile, state: Mapping[str, Any]) -> None:
     """Write the state as one archive.
 
     Raises:
@@ -281,7 +281,7 @@ def group_bytes(tensors: Mapping[str, Tensor]) -> int:
     return len(_header(tensors)) + sum(tensor.nbytes for tensor in tensors.values())
 
 
-def write_group(sink: Sink, tensors: Mapping[str, Tensor]) -> None:
+def write_group(sink: HashedFile, tensors: Mapping[str, Tensor]) -> None:
     """Write every tensor, of any shape, out in full, those that share memory too.
 
     Raises:

@@ -12,11 +12,11 @@ from trainers.loop.errors import OutOfMemoryError
 Batch = TypeVar("Batch")
 
 
-class Cutting(Protocol[Batch]):
+class BatchSplitter(Protocol[Batch]):
     """What the loop must know of a batch to cut it.
 
     The mean loss of a batch must be the mean of its pieces' losses, weighted by their counts. Where it is not, because
-    the loss compares samples with each other, the batch is one sample: `Whole`.
+    the loss compares samples with each other, the batch is one sample: `IndivisibleBatch`.
     """
 
     def samples(self, batch: Batch) -> int:
@@ -33,7 +33,7 @@ class Cutting(Protocol[Batch]):
 
 
 @final
-class BySamples:
+class SampleSplitter:
     """Cuts every tensor along its first dimension, which must be that of the samples; scalars go to every piece.
 
     A batch whose tensors have different first dimensions is not cut, nor is one with something else of that length,
@@ -66,7 +66,7 @@ def _has_length(value: object, length: int) -> bool:
 
 
 @final
-class Whole:
+class IndivisibleBatch:
     """For batches that must not be cut, such as one graph, or a loss that ranks the samples of a batch."""
 
     def samples(self, batch: object) -> int:  # noqa: ARG002  whatever it holds
@@ -83,7 +83,7 @@ class Whole:
 
 
 @dataclass(slots=True)
-class Piece(Generic[Batch]):
+class MicroBatch(Generic[Batch]):
     """Some samples of a batch.
 
     Attributes:
@@ -116,7 +116,7 @@ class Piece(Generic[Batch]):
 
 
 @final
-class Cutter(Generic[Batch]):
+class BatchCutter(Generic[Batch]):
     """Cuts batches so that no piece costs more than what is known to fit.
 
     Args:
@@ -129,29 +129,29 @@ class Cutter(Generic[Batch]):
     """
 
     def __init__(
-        self, cutting: Cutting[Batch], *, refusal: str | None = None, spare: Callable[[], bool] = lambda: False
+        self, cutting: BatchSplitter[Batch], *, refusal: str | None = None, spare: Callable[[], bool] = lambda: False
     ) -> None:
         self._cutting = cutting
         self._refusal = refusal
         self._spare = spare
         self.limit: int | None = None
 
-    def piece(self, batch: Batch, start: int) -> Piece[Batch]:
+    def piece(self, batch: Batch, start: int) -> MicroBatch[Batch]:
         """The piece that begins at a sample."""
         if self.limit is None:
-            return Piece(batch)
+            return MicroBatch(batch)
         samples = self._cutting.samples(batch)
         unit = self._cutting.cost(batch)
         stop = min(samples, start + max(1, self.limit // unit))
         if stop - start == samples:
-            return Piece(batch)
-        return Piece(self._cutting.piece(batch, start, stop), start, stop, samples, unit)
+            return MicroBatch(batch)
+        return MicroBatch(self._cutting.piece(batch, start, stop), start, stop, samples, unit)
 
-    def would_cut(self, piece: Piece[Batch]) -> bool:
+    def would_cut(self, piece: MicroBatch[Batch]) -> bool:
         """Whether a piece from before the limit was lowered is larger than pieces are now."""
         return self.limit is not None and self._size(piece) > 1 and self._cost(piece) > self.limit
 
-    def lower(self, piece: Piece[Batch], problem: str) -> None:
+    def lower(self, piece: MicroBatch[Batch], problem: str) -> None:
         """Halve the limit after memory ran out in a piece, unless there is memory to spare for a try with the same.
 
         Raises:
@@ -169,9 +169,9 @@ class Cutter(Generic[Batch]):
             )
         self.limit = max(1, self._cost(piece) // 2)
 
-    def _size(self, piece: Piece[Batch]) -> int:
+    def _size(self, piece: MicroBatch[Batch]) -> int:
         return self._cutting.samples(piece.batch) if piece.stop is None else piece.stop - piece.start
 
-    def _cost(self, piece: Piece[Batch]) -> int:
+    def _cost(self, piece: MicroBatch[Batch]) -> int:
         """What it costs; of a batch that was cut, every sample costs the same, even if a piece has less padding."""
         return self._size(piece) * (self._cutting.cost(piece.batch) if piece.stop is None else piece.unit)

@@ -54,7 +54,7 @@ class Feeder(Protocol):
         ...
 
 
-class Carrier(Protocol):
+class DeviceTransfer(Protocol):
     """Copies batches to a device."""
 
     @property
@@ -97,7 +97,7 @@ def feeder_for(device: torch.device, *, phases: int) -> Feeder:
     """
     if device.type == "cpu":
         return DirectFeeder(device)
-    carrier = SideStream(device) if device.type == "cuda" else PlainCarrier(device)
+    carrier = StreamTransfer(device) if device.type == "cuda" else DirectTransfer(device)
     memory = total_bytes(device)
     return Prefetcher(carrier, most=0 if memory is None else memory // SHARE, shared=phases > 1)
 
@@ -146,7 +146,7 @@ class Prefetcher:
         shared: Whether several phases use the same batches.
     """
 
-    def __init__(self, carrier: Carrier, *, most: int, shared: bool) -> None:
+    def __init__(self, carrier: DeviceTransfer, *, most: int, shared: bool) -> None:
         self._carrier = carrier
         self._most = most
         self._shared = shared
@@ -229,7 +229,7 @@ class Prefetcher:
 
 
 @final
-class PlainCarrier:
+class DirectTransfer:
     """Copies to a device whose copies do not run beside its computation, as far as this loop knows."""
 
     overlaps = False
@@ -254,7 +254,7 @@ class PlainCarrier:
 
 
 @final
-class SideStream:
+class StreamTransfer:
     """Copies to a CUDA device on a stream of its own.
 
     Args:

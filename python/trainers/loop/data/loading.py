@@ -7,7 +7,7 @@ from typing import Any, Protocol, final, runtime_checkable
 import torch
 from torch.utils.data import DataLoader, Dataset, IterableDataset, get_worker_info
 
-from trainers.loop.data.order import BatchRange, Epochal, Order, Pick, Samplers
+from trainers.loop.data.order import BatchRange, EpochAware, Order, Pick, Samplers
 from trainers.loop.device import LighterGenerators, mixed, seed_host
 from trainers.loop.errors import ContractError
 
@@ -20,7 +20,7 @@ def taken_apart(loader: DataLoader[Any]) -> bool:
 
 
 @runtime_checkable
-class Bulk(Protocol):
+class BatchedDataset(Protocol):
     """A dataset that fetches the samples of a batch at once."""
 
     def __getitems__(self, index: list[Any], /) -> Any:
@@ -115,7 +115,7 @@ class PickedSamples(Dataset[Any]):
     def __init__(self, dataset: Dataset[Any], *, listed: bool) -> None:
         self.dataset = dataset
         self._listed = listed
-        self._bulk = dataset if isinstance(dataset, Bulk) else None
+        self._bulk = dataset if isinstance(dataset, BatchedDataset) else None
 
     def __getitem__(self, pick: Pick) -> Any:
         """What the loader's `collate_fn` makes a batch of."""
@@ -179,7 +179,7 @@ class StreamLoader:
         with generators:
             if self._samplers is not None:
                 self._samplers.begin(epoch, seed)
-            if isinstance(loader.dataset, Epochal):
+            if isinstance(loader.dataset, EpochAware):
                 loader.dataset.set_epoch(epoch)
             if loader.generator is not None and self._own_seed is not None:
                 loader.generator.manual_seed(mixed(self._own_seed, epoch))

@@ -58,7 +58,7 @@ class BatchRange(NamedTuple):
 
 
 @runtime_checkable
-class Epochal(Protocol):
+class EpochAware(Protocol):
     """A sampler or a dataset that must be told the epoch, as `DistributedSampler` made usual."""
 
     def set_epoch(self, epoch: int, /) -> object:
@@ -105,7 +105,7 @@ class Samplers:
         theirs, get one of `seed`.
         """
         for sampler in self._all:
-            if isinstance(sampler, Epochal):
+            if isinstance(sampler, EpochAware):
                 sampler.set_epoch(epoch)
         for place, (generator, own) in enumerate(zip(self._generators, self._seeds, strict=True)):
             _set(generator, own=mixed(own, epoch), drawn=mixed(seed, place))

@@ -16,14 +16,14 @@ from torch import Tensor
 from torch.nn import Parameter
 
 from trainers.loop.errors import ContractError, ParallelismError
-from trainers.loop.group.group import LocalTotals, Requests, WindowTotals, check_targets
+from trainers.loop.group.group import LocalTotals, WindowRequests, WindowTotals, check_targets
 from trainers.loop.loss import Loss, WeightedMean
 
 LIMB = 2**20  # float32 holds integers up to 2**24, so two of these hold counts up to 2**44
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
+class ExchangeRow:
     """The content of a row.
 
     Attributes:
@@ -36,7 +36,7 @@ class Row:
     means: Sequence[float]
     counts: Sequence[int]
     weights: Sequence[float]
-    requests: Requests
+    requests: WindowRequests
 
 
 @final
@@ -79,7 +79,7 @@ class RowFormat:
         numbers = [*limbs, *(_weight(name, local.losses) for name in self.parts if self.terms)]
         row[self._columns : -2].copy_(torch.tensor(numbers, dtype=row.dtype), non_blocking=True)
 
-    def write_requests(self, requests: Requests, row: Tensor) -> None:
+    def write_requests(self, requests: WindowRequests, row: Tensor) -> None:
         """Write the requests into a row of zeros [width]; mostly there are none."""
         if requests.stop:
             row[-2] = requests.stop
@@ -91,13 +91,13 @@ class RowFormat:
         high, low = rows[:, self._columns : self._columns + 2].sum(0)
         return high * LIMB + low
 
-    def read(self, values: Iterator[float]) -> Row:
+    def read(self, values: Iterator[float]) -> ExchangeRow:
         """Take one row off the values."""
         means = list(islice(values, self._columns))
         counts = [int(high) * LIMB + int(low) for high, low in (islice(values, 2) for _ in range(self._columns))]
         weights = list(islice(values, self._weights))
-        requests = Requests(stop=int(next(values)), save=bool(next(values)))
-        return Row(means=means, counts=counts, weights=weights, requests=requests)
+        requests = WindowRequests(stop=int(next(values)), save=bool(next(values)))
+        return ExchangeRow(means=means, counts=counts, weights=weights, requests=requests)
 
     def _column(self, name: str, losses: Sequence[Loss]) -> list[tuple[Tensor, int]]:
         """The means and counts of a part or term in all pieces."""
@@ -180,13 +180,13 @@ class GroupTotals:
         for row in rows:
             self._add(row, loss)
         check_targets(loss.count)
-        requests = Requests(
+        requests = WindowRequests(
             stop=max(row.requests.stop for row in rows),
             save=any(row.requests.save for row in rows),
         )
         return WindowTotals(loss=loss, correction=1.0 if self.rows.terms else self.unit / loss.count, requests=requests)
 
-    def _check_weights(self, rows: Sequence[Row]) -> None:
+    def _check_weights(self, rows: Sequence[ExchangeRow]) -> None:
         for place, name in enumerate(self.rows.parts if self.rows.terms else ()):
             weights = {row.weights[place] for row in rows if row.counts[place + 1]}
             if len(weights) > 1:
@@ -195,7 +195,7 @@ class GroupTotals:
                     "make it a function of what all of them know, such as the number of windows done"
                 )
 
-    def _add(self, row: Row, loss: WeightedMean) -> None:
+    def _add(self, row: ExchangeRow, loss: WeightedMean) -> None:
         """Count one process's row in."""
         if self.rows.terms:
             for place, name in enumerate(self.rows.parts):

@@ -14,7 +14,7 @@ Value = TypeVar("Value")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Requests:
+class WindowRequests:
     """What a process asks for at the end of a window; in a group, one that asks is enough.
 
     Attributes:
@@ -30,9 +30,9 @@ class Requests:
         """Whether anything is requested."""
         return self.save or self.stop != 0
 
-    def and_those(self, others: "Requests") -> "Requests":
+    def and_those(self, others: "WindowRequests") -> "WindowRequests":
         """These and others."""
-        return Requests(stop=self.stop or others.stop, save=self.save or others.save) if others.any else self
+        return WindowRequests(stop=self.stop or others.stop, save=self.save or others.save) if others.any else self
 
 
 class WindowTotals(NamedTuple):
@@ -46,7 +46,7 @@ class WindowTotals(NamedTuple):
 
     loss: WeightedMean
     correction: float
-    requests: Requests
+    requests: WindowRequests
 
 
 class Totals(Protocol):
@@ -89,7 +89,7 @@ class LocalTotals:
 
     losses: Sequence[Loss]
     expected: float
-    requests: Requests
+    requests: WindowRequests
     targets: Mapping[str, int] | None = None
 
     @property

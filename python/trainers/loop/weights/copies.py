@@ -44,7 +44,7 @@ def to_host(tensor: Tensor) -> Tensor:
 
 
 @final
-class Best:
+class BestWeights:
     """Keeps the weights of the lowest value in memory: on the device they are on, or on the host where they are large.
 
     Args:
@@ -121,7 +121,7 @@ class Best:
 
 
 @final
-class Average:
+class AveragedWeights:
     """An exponential moving average of parameters, on their device, however large: it moves in every step.
 
     Polyak and Juditsky, "Acceleration of stochastic approximation by averaging" (1992), with exponential weights. The

@@ -8,14 +8,14 @@ from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
 from trainers.loop.errors import WeightsMismatchError
-from trainers.loop.phase import Frozen
+from trainers.loop.phase import FrozenModule
 from trainers.loop.weights.named import digest_of, named_tensors
 
-Modules = nn.Module | Mapping[str, nn.Module | Frozen]
+Modules = nn.Module | Mapping[str, nn.Module | FrozenModule]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Taken:
+class InitialWeights:
     """What modules start from.
 
     Attributes:
@@ -43,7 +43,7 @@ def take_weights(
     *,
     new: str | Iterable[str] = (),
     dropped: str | Iterable[str] = (),
-) -> Taken:
+) -> InitialWeights:
     """Fill modules from tensors by name: all of one from all of the other, but for what is declared.
 
     Call it before the modules train. In a group every process does, with the same tensors.
@@ -82,7 +82,7 @@ def take_weights(
         taken = [next(iter(offered[name].values())).clone() for name in wanted]
         for tensor, values in zip(wanted.values(), taken, strict=True):
             tensor.copy_(values)
-    return Taken(reused=tuple(wanted), new=fresh, dropped=unwanted, digest=digest_of(wanted.items()))
+    return InitialWeights(reused=tuple(wanted), new=fresh, dropped=unwanted, digest=digest_of(wanted.items()))
 
 
 def _names(given: str | Iterable[str]) -> tuple[str, ...]:
@@ -96,7 +96,7 @@ def _matches(name: str, beginnings: Iterable[str]) -> bool:
 def _tensors_of(modules: Modules) -> tuple[dict[str, Tensor], dict[str, str]]:
     """The modules' weights by name, and the first name of those that stand at several places."""
     given = {"": modules} if isinstance(modules, nn.Module) else modules
-    plain = {name: part.module if isinstance(part, Frozen) else part for name, part in given.items()}
+    plain = {name: part.module if isinstance(part, FrozenModule) else part for name, part in given.items()}
     here = {name.removeprefix("."): tensor for name, tensor in named_tensors(plain).items()}
     first = {id(tensor): name for name, tensor in here.items()}
     places = {

@@ -21,17 +21,17 @@ from torch import Tensor
 from torch.autograd import Variable
 from torch.nn import Parameter
 
-from trainers.loop.data.cutting import Cutter, Piece
+from trainers.loop.data.cutting import BatchCutter, MicroBatch
 from trainers.loop.data.tree import mover
 from trainers.loop.device import LossScaler, Precision, cause_of, is_out_of_memory, release, usage
-from trainers.loop.group.group import LocalTotals, Requests
+from trainers.loop.group.group import LocalTotals, WindowRequests
 from trainers.loop.loss import Loss, check_loss, check_width
-from trainers.loop.phase import Phase, Withheld
+from trainers.loop.phase import FrozenParameters, Phase
 from trainers.loop.window.guards import detached
 from trainers.loop.window.position import Position
-from trainers.loop.window.rewind import Mark, Rewind
+from trainers.loop.window.rewind import ForwardState, Rewind
 from trainers.loop.window.sharing import SharedForward
-from trainers.loop.window.targets import Targets, TermWeights, uncounted
+from trainers.loop.window.targets import Targets, TermTargets, uncounted
 
 Batch = TypeVar("Batch")
 
@@ -48,7 +48,7 @@ def windows(batches: Iterator[Batch], size: int, count: int | None = None) -> It
 
 
 @dataclass(slots=True)
-class Attempt:
+class WindowAttempt:
     """An attempt at a window.
 
     Attributes:
@@ -63,13 +63,13 @@ class Attempt:
     batches: int
     losses: list[Loss] = field(default_factory=list[Loss])
     expected: float = 0.0
-    start: Mark | None = None
-    done: list[Piece[Any]] = field(default_factory=list[Piece[Any]])
-    weighing: TermWeights[Any] | None = None
+    start: ForwardState | None = None
+    done: list[MicroBatch[Any]] = field(default_factory=list[MicroBatch[Any]])
+    weighing: TermTargets[Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Shortage:
+class MemoryShortage:
     """Memory that ran out.
 
     Attributes:
@@ -108,7 +108,7 @@ class Accumulator(Generic[Batch]):
         precision: Precision,
         *,
         scaler: LossScaler | None,
-        cutter: Cutter[Batch],
+        cutter: BatchCutter[Batch],
         rewind: Rewind,
         shared: SharedForward[Batch] | None = None,
         move: Callable[[Any], Any] | None = None,
@@ -116,7 +116,7 @@ class Accumulator(Generic[Batch]):
         self._phase = phase.name
         self._loss: Callable[..., Loss] = phase.loss
         self._parameters = tuple(phase.parameters)
-        self._foreign = Withheld(tuple(foreign))
+        self._foreign = FrozenParameters(tuple(foreign))
         self._device = device
         self._move = mover(device) if move is None else move
         self._dtype = precision.dtype
@@ -126,14 +126,14 @@ class Accumulator(Generic[Batch]):
         self._shared = shared
         self._seeds: dict[tuple[float, torch.dtype], Tensor] = {}
         self._starved = False
-        self._begun: Mark | None = None
+        self._begun: ForwardState | None = None
         self.shortages = 0
 
     def run(
         self,
         window: Sequence[Batch],
         position: Position,
-        requests: Callable[[], Requests],
+        requests: Callable[[], WindowRequests],
         targets: Targets[Batch] | None = None,
     ) -> LocalTotals:
         """Forward and backward of every batch; the parameters' gradients are the window's, up to the correction.
@@ -170,20 +170,22 @@ class Accumulator(Generic[Batch]):
         if self._shared is not None and self._shared.owner == self._phase:
             self._shared.put_buffers_back()
 
-    def _attempt(self, window: Sequence[Batch], position: Position, targets: Targets[Batch] | None) -> Attempt | None:
+    def _attempt(
+        self, window: Sequence[Batch], position: Position, targets: Targets[Batch] | None
+    ) -> WindowAttempt | None:
         """The whole window; None if it must be repeated from its start, to which everything was put back."""
         for parameter in self._parameters:
             parameter.grad = None
-        attempt = Attempt(len(window))
+        attempt = WindowAttempt(len(window))
         if targets is not None:
-            attempt.weighing = TermWeights(targets)
+            attempt.weighing = TermTargets(targets)
         for number, batch in enumerate(window):
             position.at(number)
             if not self._batch(number, batch, attempt):
                 return None
         return attempt
 
-    def _batch(self, number: int, batch: Batch, attempt: Attempt) -> bool:
+    def _batch(self, number: int, batch: Batch, attempt: WindowAttempt) -> bool:
         """All pieces of a batch; False if the window must be repeated."""
         start: int | None = 0
         while start is not None:
@@ -199,7 +201,7 @@ class Accumulator(Generic[Batch]):
                 return False
         return True
 
-    def _piece(self, number: int, piece: Piece[Batch], attempt: Attempt) -> Shortage | None:
+    def _piece(self, number: int, piece: MicroBatch[Batch], attempt: WindowAttempt) -> MemoryShortage | None:
         """Forward and backward of a piece, or how memory ran out: a value, because an error would keep its frames."""
         stage: Literal["forward", "backward"] = "forward"
         try:
@@ -218,10 +220,17 @@ class Accumulator(Generic[Batch]):
         except (RuntimeError, MemoryError) as error:
             if not is_out_of_memory(error):
                 raise
-            return Shortage(stage, cause_of(error))
+            return MemoryShortage(stage, cause_of(error))
         return None
 
-    def _recover(self, number: int, piece: Piece[Batch], mark: Mark, attempt: Attempt, shortage: Shortage) -> bool:
+    def _recover(
+        self,
+        number: int,
+        piece: MicroBatch[Batch],
+        mark: ForwardState,
+        attempt: WindowAttempt,
+        shortage: MemoryShortage,
+    ) -> bool:
         """Cut smaller and go back to the start of the piece; False if it was to the start of the window."""
         self.shortages += 1
         burden = "" if self._shared is None else self._shared.burden()
@@ -238,7 +247,7 @@ class Accumulator(Generic[Batch]):
             self._shared.again()
         return not repeat
 
-    def _forward(self, number: int, piece: Piece[Batch]) -> Loss:
+    def _forward(self, number: int, piece: MicroBatch[Batch]) -> Loss:
         batch = self._move(piece.batch)
         given: tuple[Any, ...] = (batch,)
         if self._shared is not None:
@@ -248,14 +257,14 @@ class Accumulator(Generic[Batch]):
         with torch.autocast(self._device.type, dtype=self._dtype):
             return check_loss(self._loss(*given))
 
-    def _backward_of_one(self, loss: Loss, piece: Piece[Batch], attempt: Attempt) -> None:
+    def _backward_of_one(self, loss: Loss, piece: MicroBatch[Batch], attempt: WindowAttempt) -> None:
         """That of a loss with one count, weighted by the forecast of the window's."""
         attempt.expected = attempt.expected or loss.count / piece.share * attempt.batches
         self._check_attached(loss.mean, loss)
         seed = self._seed(loss.count / attempt.expected, loss.mean, loss)
         backward((loss.mean,), (seed if self._scaler is None else self._scaler.scale(seed),))
 
-    def _backward_of_terms(self, loss: Loss, number: int, piece: Piece[Batch], attempt: Attempt) -> None:
+    def _backward_of_terms(self, loss: Loss, number: int, piece: MicroBatch[Batch], attempt: WindowAttempt) -> None:
         """That of a loss of several terms, each weighted by its share of the window's targets."""
         if attempt.weighing is None:
             if len(loss.terms) > 1:

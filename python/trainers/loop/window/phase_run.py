@@ -6,17 +6,17 @@ from typing import Any, Generic, TypeVar
 
 from torch.nn import Parameter
 
-from trainers.loop.data.cutting import Cutter
+from trainers.loop.data.cutting import BatchCutter
 from trainers.loop.errors import UncoveredParameterError, listed
-from trainers.loop.group.group import Group, Requests
+from trainers.loop.group.group import Group, WindowRequests
 from trainers.loop.phase import Phase
 from trainers.loop.reports import WindowReport
-from trainers.loop.weights.copies import Average
+from trainers.loop.weights.copies import AveragedWeights
 from trainers.loop.window.accumulation import Accumulator
 from trainers.loop.window.guards import GradientGuard
 from trainers.loop.window.position import Position
 from trainers.loop.window.targets import Targets, added, counted
-from trainers.loop.window.update import Outcome, Update
+from trainers.loop.window.update import GradientUpdate, StepOutcome
 
 Batch = TypeVar("Batch")
 
@@ -42,16 +42,18 @@ class PhaseRun(Generic[Batch]):
     phase: Phase[Batch]
     parameters: Sequence[Parameter]
     accumulator: Accumulator[Batch]
-    cutter: Cutter[Batch]
+    cutter: BatchCutter[Batch]
     group: Group
-    update: Update
+    update: GradientUpdate
     guard: GradientGuard
-    averages: Sequence[Average]
+    averages: Sequence[AveragedWeights]
     groups: int
     names: Mapping[Parameter, str]
     steps: int = 0
 
-    def step(self, window: tuple[Batch, ...], position: Position, requests: Callable[[], Requests]) -> Outcome:
+    def step(
+        self, window: tuple[Batch, ...], position: Position, requests: Callable[[], WindowRequests]
+    ) -> StepOutcome:
         """Train on one window; a skipped step moves nothing on. `requests` is asked when the gradients are there."""
         with position:  # an error says where it happened
             self._check_groups()
@@ -69,7 +71,7 @@ class PhaseRun(Generic[Batch]):
 
     def report(
         self,
-        outcome: Outcome,
+        outcome: StepOutcome,
         position: Position,
         *,
         epochs: int,

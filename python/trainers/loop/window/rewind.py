@@ -53,7 +53,7 @@ class Buffers:
                     tensor.copy_(self.contents[name])
 
 
-class Mark(NamedTuple):
+class ForwardState(NamedTuple):
     """What a forward may change: the generators of the CPU and of the device, and the buffers of the modules."""
 
     host: Tensor
@@ -77,24 +77,24 @@ class Rewind:
         self._generator = device_generator(device)
         self._kept = tuple(Buffers.of(part) for part in holders)
 
-    def mark(self) -> Mark:
+    def mark(self) -> ForwardState:
         """Note the state as it is now; buffers that have not changed since the last mark are not copied again."""
         if self._kept:
             self._kept = tuple(kept if kept.current() else Buffers.of(kept.module) for kept in self._kept)
-        return Mark(
+        return ForwardState(
             torch.default_generator.get_state(),
             None if self._generator is None else self._generator.get_state(),
             self._kept,
         )
 
-    def back(self, mark: Mark) -> None:
+    def back(self, mark: ForwardState) -> None:
         """Make the state what it was."""
         torch.default_generator.set_state(mark.host)
         if self._generator is not None and mark.device is not None:
             self._generator.set_state(mark.device)
         self.put_buffers_back(mark)
 
-    def put_buffers_back(self, mark: Mark, *, but: Collection[nn.Module] = ()) -> None:
+    def put_buffers_back(self, mark: ForwardState, *, but: Collection[nn.Module] = ()) -> None:
         """Make only the buffers what they were, but for those of some modules."""
         for buffers in mark.buffers:
             if buffers.module not in but:

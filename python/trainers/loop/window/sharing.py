@@ -16,12 +16,12 @@ from typing import Any, Generic, Self, TypeVar, final
 import torch
 from torch import Tensor, nn
 
-from trainers.loop.data.cutting import Piece
+from trainers.loop.data.cutting import MicroBatch
 from trainers.loop.data.tree import check_tree, indivisible, leaves, leaves_and_others, map_tensors
 from trainers.loop.device import Precision
 from trainers.loop.errors import ContractError, SettingsError, listed
-from trainers.loop.phase import Phase, Withheld
-from trainers.loop.window.rewind import Mark, Rewind
+from trainers.loop.phase import FrozenParameters, Phase
+from trainers.loop.window.rewind import ForwardState, Rewind
 
 Batch = TypeVar("Batch")
 
@@ -95,7 +95,7 @@ class SharedForward(Generic[Batch]):
         phase: Phase[Batch],
         *,
         users: Sequence[str],
-        withheld: Withheld,
+        withheld: FrozenParameters,
         modules: Collection[nn.Module],
         device: torch.device,
         precision: Precision,
@@ -118,7 +118,7 @@ class SharedForward(Generic[Batch]):
             for tensor in (*part.parameters(recurse=False), *part.buffers(recurse=False))
         }
         self._kept: dict[tuple[int, int], ForwardResult] = {}
-        self._start: Mark | None = None
+        self._start: ForwardState | None = None
         self._first: str | None = None
 
     def begin(self, due: Sequence[str]) -> None:
@@ -130,7 +130,7 @@ class SharedForward(Generic[Batch]):
         """End a window: drop what an error may have left."""
         self._kept.clear()
 
-    def made(self, phase: str, number: int, piece: Piece[Batch], batch: Batch, withheld: Withheld) -> Any:
+    def made(self, phase: str, number: int, piece: MicroBatch[Batch], batch: Batch, withheld: FrozenParameters) -> Any:
         """What the forward made of a piece: for the owner with its graph, for a user detached.
 
         Args:
@@ -153,7 +153,7 @@ class SharedForward(Generic[Batch]):
             del self._kept[key]
         return kept.tree
 
-    def check_unchanged(self, phase: str, number: int, piece: Piece[Batch]) -> None:
+    def check_unchanged(self, phase: str, number: int, piece: MicroBatch[Batch]) -> None:
         """Check that a phase has left what was made as it was, and drop it if no phase waits for it.
 
         Raises:
@@ -191,7 +191,7 @@ class SharedForward(Generic[Batch]):
         if self._start is not None:
             self._rewind.back(self._start)
 
-    def forget(self, number: int, piece: Piece[Batch]) -> None:
+    def forget(self, number: int, piece: MicroBatch[Batch]) -> None:
         """Drop one piece, which will be cut smaller."""
         self._kept.pop((number, piece.start), None)
 
@@ -208,7 +208,7 @@ class SharedForward(Generic[Batch]):
         """Whether a phase after this one is due in this window."""
         return self._due[-1] != phase
 
-    def _make(self, phase: str, batch: Batch, withheld: Withheld) -> ForwardResult:
+    def _make(self, phase: str, batch: Batch, withheld: FrozenParameters) -> ForwardResult:
         if self._start is None:
             self._start, self._first = self._rewind.mark(), phase
         if phase == self.owner:

@@ -11,7 +11,7 @@ from typing import Any, Generic, TypeVar, final
 
 from torch import Tensor
 
-from trainers.loop.data.cutting import Piece
+from trainers.loop.data.cutting import MicroBatch
 from trainers.loop.errors import ContractError, listed
 from trainers.loop.loss import Loss
 
@@ -80,7 +80,7 @@ def added(batches: Sequence[Counts]) -> Counts:
 
 @final
 @dataclass(slots=True)
-class TermWeights(Generic[Batch]):
+class TermTargets(Generic[Batch]):
     """Weighs the terms of the pieces of one attempt at a window, and checks that they are what was counted.
 
     Attributes:
@@ -91,7 +91,7 @@ class TermWeights(Generic[Batch]):
     _weights: dict[str, float] = field(default_factory=dict[str, float])
     _seen: Counter[str] = field(default_factory=Counter[str])
 
-    def weigh(self, loss: Loss, piece: Piece[Batch], number: int) -> list[tuple[Tensor, float]]:
+    def weigh(self, loss: Loss, piece: MicroBatch[Batch], number: int) -> list[tuple[Tensor, float]]:
         """The means, scalars, to start the backward from, each with what it is multiplied by.
 
         Args:
@@ -117,7 +117,7 @@ class TermWeights(Generic[Batch]):
             if term.count and term.weight
         ]
 
-    def note(self, piece: Piece[Batch], number: int) -> None:
+    def note(self, piece: MicroBatch[Batch], number: int) -> None:
         """Count a piece that is done, and at the batch's end check that the pieces add up to it.
 
         Raises:

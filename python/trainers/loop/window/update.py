@@ -17,7 +17,7 @@ from torch.optim.optimizer import (
 
 from trainers.loop.device import LossScaler, is_out_of_memory, release
 from trainers.loop.errors import ContractError, EmptyTargetError, OutOfMemoryError
-from trainers.loop.group.group import Requests, Totals
+from trainers.loop.group.group import Totals, WindowRequests
 from trainers.loop.loss import WeightedMean, read
 from trainers.loop.phase import Phase
 from trainers.loop.window.guards import GradientGuard
@@ -29,7 +29,7 @@ ADDED_AT_ONCE = 2**20
 Step = Callable[[Optimizer], object]
 
 
-class Outcome(NamedTuple):
+class StepOutcome(NamedTuple):
     """What came of a window.
 
     Attributes:
@@ -48,7 +48,7 @@ class Outcome(NamedTuple):
     zero_gradient: bool
     learning_rate: float
     loss_scale: float | None
-    requests: Requests
+    requests: WindowRequests
 
 
 def drops_on_device(optimizer: Optimizer, device: torch.device) -> bool:
@@ -61,7 +61,7 @@ def drops_on_device(optimizer: Optimizer, device: torch.device) -> bool:
 
 
 @final
-class Update:
+class GradientUpdate:
     """Corrects, unscales, measures and clips a phase's gradient, then steps optimizer and scheduler.
 
     Args:
@@ -85,7 +85,7 @@ class Update:
         self._stepper = Stepper(phase.optimizer, tuple(phase.parameters))
         self._take = DirectStep(phase.optimizer) if scaler is None else partial(scaler.step, phase.optimizer)
 
-    def apply(self, totals: Totals, window: Sequence[object]) -> Outcome:
+    def apply(self, totals: Totals, window: Sequence[object]) -> StepOutcome:
         """Take the step, or skip it and leave weights, optimizer and scheduler as they are.
 
         Raises:
@@ -121,7 +121,7 @@ class Update:
         elif not zero:
             overflow = self._scaler is not None and math.isfinite(loss)
             self._guard.note_skipped(loss, length, window, overflow=overflow)
-        return Outcome(
+        return StepOutcome(
             loss=result.loss,
             norm=length,
             stepped=stepped,

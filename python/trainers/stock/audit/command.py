@@ -15,7 +15,7 @@ from predictor.cli.next_steps import given, quantra, tell_next
 from predictor.cli.options import BarsFlags, CovariateFlags, Report
 from predictor.cli.output import audit_table
 from predictor.errors import ConfigurationError
-from predictor.flags import Given, Only
+from predictor.flags import FlagSubset, ParsedFlags
 from predictor.replacement import check_file
 from predictor.report.templates import artifact_name
 from trainers.loop import LoopError
@@ -23,23 +23,23 @@ from trainers.options import RunOptions
 from trainers.progress import progress_for, unwatched, watched_on
 from trainers.stock.announcing import announcer, warner
 from trainers.stock.audit.page import write_audit_page
-from trainers.stock.audit.run import Depth, audit
-from trainers.stock.backtest.command import Subject
+from trainers.stock.audit.run import AuditBudget, audit
+from trainers.stock.backtest.command import BacktestSubject
 from trainers.stock.backtest.run import chosen_terms
-from trainers.stock.backtest.strategies import Tactic, Terms
+from trainers.stock.backtest.strategies import StrategySettings, TradingTerms
 
 
 @with_flags
 def audit_command(
     *,
-    subject: Subject,
+    subject: BacktestSubject,
     bars: BarsFlags,
     files: CovariateFlags,
-    terms: Annotated[Given[Terms], Only("horizon", "cost_bps", "borrow_bps", "delisting_return")],
-    tactic: Tactic,
-    depth: Depth,
+    terms: Annotated[ParsedFlags[TradingTerms], FlagSubset("horizon", "cost_bps", "borrow_bps", "delisting_return")],
+    tactic: StrategySettings,
+    depth: AuditBudget,
     report: Report = None,
-    run: Annotated[RunOptions, Only("as_json")],
+    run: Annotated[RunOptions, FlagSubset("as_json")],
 ) -> None:
     """Check whether a leak, the lag, costs or luck explain a model's skill; writes a record next to the artifact."""
     torch.set_num_threads(1)

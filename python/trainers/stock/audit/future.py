@@ -13,8 +13,8 @@ from predictor.bars import BarPanel
 from predictor.covariates import CovariateSource
 from predictor.errors import shown_date
 from predictor.model import Model
-from trainers.progress import Stepwise, unwatched
-from trainers.stock.data import History, Windows
+from trainers.progress import StepProgress, unwatched
+from trainers.stock.data import History, TrainingWindows
 from trainers.stock.forecasting import forecast_values
 
 Stages = Mapping[str, NDArray[Any]]
@@ -64,7 +64,7 @@ class ModelStages:
     def at(self, position: int) -> Stages:
         """Inputs [S, ...] and forecasts [S, H, Q] of the S stocks with a forecast."""
         symbols = np.flatnonzero(self._usable[:, position])
-        windows = Windows(symbols=symbols, positions=np.full(len(symbols), position))
+        windows = TrainingWindows(symbols=symbols, positions=np.full(len(symbols), position))
         inputs = self._history.gather(windows).inputs
         forecast = forecast_values(self._model.engine, self._history, windows, self._model.manifest.universe)
         return {name: group.numpy() for name, group in inputs._asdict().items()} | {FORECAST: forecast}
@@ -135,7 +135,7 @@ def with_noise(bars: BarPanel, position: int) -> BarPanel:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Fitting:
+class FittedNumbers:
     """Numbers that are fitted on bars, such as the features' scaling."""
 
     fit: Callable[[BarPanel], bytes]
@@ -144,7 +144,11 @@ class Fitting:
 
 
 def check_future(
-    bars: BarPanel, staging: Staging, positions: Sequence[int], fitting: Fitting, stepwise: Stepwise = unwatched
+    bars: BarPanel,
+    staging: Staging,
+    positions: Sequence[int],
+    fitting: FittedNumbers,
+    stepwise: StepProgress = unwatched,
 ) -> FutureCheck:
     """Compare all stages at some sessions, bit by bit, with and without noise after them.
 

@@ -6,11 +6,11 @@ import numpy as np
 
 from predictor.arrays import FloatArray
 from predictor.audit_record import AuditVerdict, LagCheck, LagRow
-from trainers.stock.audit.skill import Estimate, daily_losses, estimate, rank_ic, relative_gain
+from trainers.stock.audit.skill import SkillEstimate, daily_losses, estimate, rank_ic, relative_gain
 from trainers.stock.backtest.book import run_book
 from trainers.stock.backtest.forecasts import DailyForecasts
 from trainers.stock.backtest.performance import sharpe
-from trainers.stock.backtest.strategies import Tactic, Terms, weights_of
+from trainers.stock.backtest.strategies import StrategySettings, TradingTerms, weights_of
 
 LAGS = (0, 1, 2)
 
@@ -30,9 +30,9 @@ class AuditedForecasts:
     """[D, S] adjusted."""
     spread: FloatArray
     """[H] growth of the target's scale with the horizon."""
-    terms: Terms
+    terms: TradingTerms
     """Trading terms; the lag replaces their delay."""
-    tactic: Tactic
+    tactic: StrategySettings
 
     @property
     def horizon(self) -> int:
@@ -65,13 +65,13 @@ def check_lags(judged: AuditedForecasts) -> LagCheck:
     )
 
 
-def _verdict(now: Estimate, later: Estimate, lost: Estimate) -> AuditVerdict:
+def _verdict(now: SkillEstimate, later: SkillEstimate, lost: SkillEstimate) -> AuditVerdict:
     if later.positive:
         return AuditVerdict.PASS
     return AuditVerdict.FAIL if now.positive and lost.positive else AuditVerdict.UNDECIDED
 
 
-def _row(judged: AuditedForecasts, lag: int, skill: Estimate) -> LagRow:
+def _row(judged: AuditedForecasts, lag: int, skill: SkillEstimate) -> LagRow:
     ratio, ratio_error = _sharpe(judged, lag)
     ic = _ic(judged, lag)
     return LagRow(
@@ -85,7 +85,7 @@ def _row(judged: AuditedForecasts, lag: int, skill: Estimate) -> LagRow:
     )
 
 
-def _ic(judged: AuditedForecasts, lag: int) -> Estimate | None:
+def _ic(judged: AuditedForecasts, lag: int) -> SkillEstimate | None:
     place = judged.forecasts.place(judged.horizon)
     outcome = judged.outcomes[LAGS.index(lag)][..., place]
     daily = rank_ic(judged.forecasts.ranking[..., place], outcome)

@@ -5,7 +5,7 @@ from typing import Final
 
 from predictor.audit_record import AuditRecord, AuditVerdict
 from predictor.replacement import replace_file
-from predictor.report import Cell, Grid, GridLine, PageBuilder, number_cell
+from predictor.report import PageBuilder, ReportTable, TableCell, TableRow, number_cell
 from predictor.skill import Verdict
 from trainers.stock.audit.findings import findings
 from trainers.stock.audit.permutation import leak_that_shows
@@ -48,26 +48,26 @@ def render_audit(name: str, record: AuditRecord) -> str:
     )
 
 
-def permutation_grid(record: AuditRecord) -> Grid:
+def permutation_grid(record: AuditRecord) -> ReportTable:
     """Skill of the model and of each model trained on shuffled labels."""
     check = record.permutation
     shuffled = (
-        GridLine(name=f"shuffled labels {k}", cells=(_percent(skill),))
+        TableRow(name=f"shuffled labels {k}", cells=(_percent(skill),))
         for k, skill in enumerate(check.permuted, start=1)
     )
-    mean = GridLine(name="their mean", cells=(_percent(check.mean, check.error),))
-    return Grid(
+    mean = TableRow(name="their mean", cells=(_percent(check.mean, check.error),))
+    return ReportTable(
         columns=("skill",),
-        lines=(GridLine(name="true labels", cells=(_percent(check.skill),), is_model=True), *shuffled, mean),
+        lines=(TableRow(name="true labels", cells=(_percent(check.skill),), is_model=True), *shuffled, mean),
     )
 
 
-def lag_grid(record: AuditRecord) -> Grid:
+def lag_grid(record: AuditRecord) -> ReportTable:
     """Skill, rank correlation and Sharpe ratio, one line per lag."""
-    return Grid(
+    return ReportTable(
         columns=("skill", "IC", "Sharpe before costs"),
         lines=tuple(
-            GridLine(
+            TableRow(
                 name=f"lag {row.lag}",
                 cells=(
                     _percent(row.skill, row.skill_error),
@@ -80,7 +80,7 @@ def lag_grid(record: AuditRecord) -> Grid:
     )
 
 
-def trial_grid(record: AuditRecord) -> Grid:
+def trial_grid(record: AuditRecord) -> ReportTable:
     """The Sharpe ratio, that of the luckiest trial, and the probabilities to exceed them."""
     check = record.trials
     cells = (
@@ -91,14 +91,14 @@ def trial_grid(record: AuditRecord) -> Grid:
         number_cell(check.deflated, "{:.2f}".format),
     )
     columns = ("trials", "Sharpe after costs", "luckiest trial's", "above 0", "above the luckiest")
-    return Grid(columns=columns, lines=(GridLine(name="strategy", cells=cells),))
+    return ReportTable(columns=columns, lines=(TableRow(name="strategy", cells=cells),))
 
 
-def _percent(share: float, error: float | None = None) -> Cell:
+def _percent(share: float, error: float | None = None) -> TableCell:
     beside = "" if error is None else f"± {100 * error:.2f} %"
     return number_cell(share, lambda share: f"{100 * share:+.2f} %", beside=beside)
 
 
-def _ratio(value: float | None, error: float | None = None, *, digits: int = 2) -> Cell:
+def _ratio(value: float | None, error: float | None = None, *, digits: int = 2) -> TableCell:
     beside = "" if error is None else f"± {error:.{digits}f}"
     return number_cell(value, f"{{:+.{digits}f}}".format, beside=beside)

@@ -17,10 +17,10 @@ from predictor.covariates import CovariateSource
 from predictor.networks import normalise, restore
 from predictor.windows import Pipeline
 from trainers.stock.audit.lags import AuditedForecasts, gains
-from trainers.stock.audit.skill import Estimate, estimate
+from trainers.stock.audit.skill import SkillEstimate, estimate
 from trainers.stock.backtest.forecasts import DailyForecasts
 from trainers.stock.data import History
-from trainers.stock.splits import Splits, decisions
+from trainers.stock.splits import DataSplits, decisions
 
 Retrain = Callable[[int], DailyForecasts]
 """From the seed of a shuffle to the forecasts of a model trained on the shuffled labels."""
@@ -42,7 +42,7 @@ class ShuffledHistory(History):
     """
 
     def __init__(
-        self, bars: BarPanel, pipeline: Pipeline, covariates: CovariateSource, *, splits: Splits, seed: int
+        self, bars: BarPanel, pipeline: Pipeline, covariates: CovariateSource, *, splits: DataSplits, seed: int
     ) -> None:
         super().__init__(bars, pipeline, covariates)
         random, spread = np.random.default_rng(seed), torch.from_numpy(pipeline.target.spread)
@@ -82,7 +82,7 @@ def check_permutations(
     )
 
 
-def _verdict(left: Estimate) -> AuditVerdict:
+def _verdict(left: SkillEstimate) -> AuditVerdict:
     if left.value > leak_that_shows(left.error):
         return AuditVerdict.FAIL
     return AuditVerdict.PASS if leak_that_shows(left.error) <= BLIND else AuditVerdict.UNDECIDED

@@ -13,8 +13,8 @@ from predictor.bars import BarPanel
 from predictor.errors import ConfigurationError, shown_date
 from predictor.flags import Flag
 from predictor.model import Model
-from trainers.progress import Consumer, Stepwise, unwatched
-from trainers.stock.audit.future import Fitting, ModelStages, check_future
+from trainers.progress import ReportConsumer, StepProgress, unwatched
+from trainers.stock.audit.future import FittedNumbers, ModelStages, check_future
 from trainers.stock.audit.lags import LAGS, AuditedForecasts, check_lags
 from trainers.stock.audit.permutation import ShuffledHistory, check_permutations
 from trainers.stock.audit.sharpe import check_costs, check_trials, counted_trials
@@ -24,14 +24,14 @@ from trainers.stock.backtest.forecasts import DailyForecasts, daily_forecasts
 from trainers.stock.backtest.refits import assembled, refit
 from trainers.stock.backtest.run import closing_note
 from trainers.stock.backtest.source import ModelSource
-from trainers.stock.backtest.strategies import Tactic, Terms, weights_of
+from trainers.stock.backtest.strategies import StrategySettings, TradingTerms, weights_of
 from trainers.stock.card import bars_hash
 from trainers.stock.data import History
 from trainers.stock.doubts import Warn, heard, to_nobody
 from trainers.stock.evaluation.seen import origin_notes, seen_until
 from trainers.stock.fitting import fit_pipeline
-from trainers.stock.recipe import Recipe
-from trainers.stock.splits import Splits
+from trainers.stock.recipe import StockRecipe
+from trainers.stock.splits import DataSplits
 
 Announce = Callable[[str], None]
 
@@ -40,7 +40,7 @@ FEWEST_DAYS = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Depth:
+class AuditBudget:
     """Effort of an audit."""
 
     sessions: Annotated[int, Flag("Sessions at which later bars are replaced by noise.", minimum=1)] = 12
@@ -58,22 +58,22 @@ class Depth:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Shown:
+class _AuditProgress:
     """Progress output."""
 
     announce: Announce
-    stepwise: Stepwise
-    consume: Consumer | None
+    stepwise: StepProgress
+    consume: ReportConsumer | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class _Subject:
+class _AuditedModel:
     """The audited model with its recipe and data."""
 
     model: Model
-    recipe: Recipe
+    recipe: StockRecipe
     """With the dates of the model's splits."""
-    splits: Splits
+    splits: DataSplits
     source: ModelSource
     bars: BarPanel
     """From the first training session on."""
@@ -93,13 +93,13 @@ def audit(
     source: ModelSource,
     bars: BarPanel,
     *,
-    terms: Terms,
-    tactic: Tactic,
-    depth: Depth,
+    terms: TradingTerms,
+    tactic: StrategySettings,
+    depth: AuditBudget,
     announce: Announce,
     warn: Warn = to_nobody,
-    stepwise: Stepwise = unwatched,
-    consume: Consumer | None = None,
+    stepwise: StepProgress = unwatched,
+    consume: ReportConsumer | None = None,
 ) -> AuditRecord:
     """Check whether a leak, the lag, costs or luck explain a model's skill.
 
@@ -120,7 +120,7 @@ def audit(
     """
     doubts = heard(source.doubts(bars), warn)
     terms = replace(terms, sessions_a_year=source.sessions_a_year)
-    shown = _Shown(announce=announce, stepwise=stepwise, consume=consume)
+    shown = _AuditProgress(announce=announce, stepwise=stepwise, consume=consume)
     subject = _subject(source, bars, shown)
     positions = _days(subject)
     first, last = (int(subject.bars.sessions[positions[place]]) for place in (0, -1))
@@ -145,7 +145,7 @@ def audit(
     )
 
 
-def _subject(source: ModelSource, bars: BarPanel, shown: _Shown) -> _Subject:
+def _subject(source: ModelSource, bars: BarPanel, shown: _AuditProgress) -> _AuditedModel:
     recipe = source.known_recipe()
     if source.standing is None:
         splits = recipe.splits(bars.sessions)
@@ -159,10 +159,10 @@ def _subject(source: ModelSource, bars: BarPanel, shown: _Shown) -> _Subject:
         raise ConfigurationError("an ensemble cannot be audited; audit a member from its folder members")
     _check_reach(bars, splits)
     known = bars.between(splits.train.first, int(bars.sessions[-1]))
-    return _Subject(model=model, recipe=replace(recipe, parts=splits), splits=splits, source=source, bars=known)
+    return _AuditedModel(model=model, recipe=replace(recipe, parts=splits), splits=splits, source=source, bars=known)
 
 
-def _check_reach(bars: BarPanel, splits: Splits) -> None:
+def _check_reach(bars: BarPanel, splits: DataSplits) -> None:
     if bars.sessions[0] > splits.train.first:
         raise ConfigurationError(
             f"the bars begin on {shown_date(int(bars.sessions[0]))}, but the training starts on "
@@ -170,7 +170,7 @@ def _check_reach(bars: BarPanel, splits: Splits) -> None:
         )
 
 
-def _days(subject: _Subject) -> NDArray[np.int64]:
+def _days(subject: _AuditedModel) -> NDArray[np.int64]:
     """Positions of the decision days after the last label seen whose outcomes are known at every lag.
 
     Raises:
@@ -188,7 +188,11 @@ def _days(subject: _Subject) -> NDArray[np.int64]:
 
 
 def _judged(
-    subject: _Subject, positions: NDArray[np.int64], terms: Terms, tactic: Tactic, stepwise: Stepwise
+    subject: _AuditedModel,
+    positions: NDArray[np.int64],
+    terms: TradingTerms,
+    tactic: StrategySettings,
+    stepwise: StepProgress,
 ) -> AuditedForecasts:
     bars, target = subject.bars, subject.recipe.target
     history = History(bars, subject.model.pipeline, subject.source.covariates)
@@ -228,7 +232,9 @@ def _book(judged: AuditedForecasts) -> Book:
     return run_book(wanted, judged.closes, judged.terms).since(judged.terms.delay)
 
 
-def _future(subject: _Subject, positions: NDArray[np.int64], depth: Depth, shown: _Shown) -> FutureCheck:
+def _future(
+    subject: _AuditedModel, positions: NDArray[np.int64], depth: AuditBudget, shown: _AuditProgress
+) -> FutureCheck:
     """Run the leak check at some of these positions [D]."""
     shown.announce(f"replacing the future with noise at {depth.sessions} sessions")
     staging = partial(ModelStages, subject.model, subject.source.covariates)
@@ -241,7 +247,7 @@ def _spread(positions: NDArray[np.int64], count: int) -> list[int]:
     return [int(position) for position in positions[chosen]]
 
 
-def _fitting(subject: _Subject) -> Fitting:
+def _fitting(subject: _AuditedModel) -> FittedNumbers:
     """The scaling of the features, fitted on the training part."""
     last = int(np.searchsorted(subject.bars.sessions, subject.splits.train.last, side="right")) - 1
 
@@ -251,10 +257,12 @@ def _fitting(subject: _Subject) -> Fitting:
         )
         return pipeline.features.to_json()
 
-    return Fitting(fit=fit, last=last)
+    return FittedNumbers(fit=fit, last=last)
 
 
-def _permutation(subject: _Subject, judged: AuditedForecasts, depth: Depth, shown: _Shown) -> PermutationCheck:
+def _permutation(
+    subject: _AuditedModel, judged: AuditedForecasts, depth: AuditBudget, shown: _AuditProgress
+) -> PermutationCheck:
     return check_permutations(
         judged,
         lambda seed: _shuffled(subject, judged, depth, seed, shown),
@@ -264,7 +272,9 @@ def _permutation(subject: _Subject, judged: AuditedForecasts, depth: Depth, show
     )
 
 
-def _shuffled(subject: _Subject, judged: AuditedForecasts, depth: Depth, seed: int, shown: _Shown) -> DailyForecasts:
+def _shuffled(
+    subject: _AuditedModel, judged: AuditedForecasts, depth: AuditBudget, seed: int, shown: _AuditProgress
+) -> DailyForecasts:
     """Forecasts of a model trained on shuffled labels."""
     shown.announce(f"training on shuffled labels, {seed + 1} of {depth.permutations}")
     source, optimisation = subject.source, subject.recipe.optimisation
@@ -284,12 +294,12 @@ def _shuffled(subject: _Subject, judged: AuditedForecasts, depth: Depth, seed: i
     )
 
 
-def _closings(book: Book, terms: Terms, tactic: Tactic) -> tuple[str, ...]:
+def _closings(book: Book, terms: TradingTerms, tactic: StrategySettings) -> tuple[str, ...]:
     closed = int(book.closed.sum())
     return (closing_note(f"strategy {tactic.strategy}", closed, terms),) if closed else ()
 
 
-def _notes(subject: _Subject, depth: Depth) -> tuple[str, ...]:
+def _notes(subject: _AuditedModel, depth: AuditBudget) -> tuple[str, ...]:
     lag = subject.recipe.target.lag
     least = 1 / (depth.permutations + 1)
     count = (

@@ -18,7 +18,7 @@ from predictor.errors import ConfigurationError
 from trainers.stock.backtest.book import Book
 from trainers.stock.backtest.performance import break_even, sharpe
 from trainers.stock.backtest.result import STANDARD_ERRORS_95
-from trainers.stock.backtest.strategies import SESSIONS_A_YEAR, Terms
+from trainers.stock.backtest.strategies import SESSIONS_A_YEAR, TradingTerms
 
 SURE = 0.95
 """Probability needed for a pass; its complement leads to a fail."""
@@ -26,7 +26,7 @@ SURE = 0.95
 EULER_MASCHERONI = 0.5772156649015329
 
 
-def check_costs(book: Book, terms: Terms, strategy: str) -> CostCheck:
+def check_costs(book: Book, terms: TradingTerms, strategy: str) -> CostCheck:
     """Pass if the 95 % interval of the Sharpe ratio after costs is above 0, fail if below."""
     ratio, error = sharpe(book.net, terms.sessions_a_year)
     return CostCheck(
@@ -46,7 +46,7 @@ def _cost_verdict(ratio: float, error: float) -> AuditVerdict:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Trials:
+class TrialCount:
     """Number of configurations that were tried before this one was chosen."""
 
     count: int
@@ -60,16 +60,16 @@ class Trials:
             raise ConfigurationError(f"trials is {self.count}, but must be at least 1: this model was tried")
 
 
-def counted_trials(given: int | None, card: Mapping[str, Json]) -> Trials:
+def counted_trials(given: int | None, card: Mapping[str, Json]) -> TrialCount:
     """The given count, else that of the tuning in the card, else 1."""
     if given is not None:
-        return Trials(count=given, counted_by="as given")
+        return TrialCount(count=given, counted_by="as given")
     if "tuning" in card:
-        return Trials(count=Record(card, "card").record("tuning").integer("trials"), counted_by="from the card")
-    return Trials(count=1, counted_by="not counted: give --trials", known=False)
+        return TrialCount(count=Record(card, "card").record("tuning").integer("trials"), counted_by="from the card")
+    return TrialCount(count=1, counted_by="not counted: give --trials", known=False)
 
 
-def check_trials(returns: FloatArray, trials: Trials, a_year: int = SESSIONS_A_YEAR) -> TrialsCheck:
+def check_trials(returns: FloatArray, trials: TrialCount, a_year: int = SESSIONS_A_YEAR) -> TrialsCheck:
     """Pass if the deflated Sharpe ratio is at least 0.95, fail if it is at most 0.05.
 
     Without a count of trials the check does not pass.
@@ -80,7 +80,7 @@ def check_trials(returns: FloatArray, trials: Trials, a_year: int = SESSIONS_A_Y
         a_year: Sessions per year.
     """
     best = expected_best(trials.count, len(returns))
-    moments = Moments.of(returns) if np.ptp(returns) > 0 else None
+    moments = ReturnMoments.of(returns) if np.ptp(returns) > 0 else None
     deflated = None if moments is None else probabilistic_sharpe(moments, best)
     return TrialsCheck(
         verdict=_trials_verdict(deflated, trials),
@@ -95,7 +95,7 @@ def check_trials(returns: FloatArray, trials: Trials, a_year: int = SESSIONS_A_Y
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Moments:
+class ReturnMoments:
     """Moments of daily returns, on which the error of a Sharpe ratio depends."""
 
     ratio: float
@@ -106,7 +106,7 @@ class Moments:
     sessions: int
 
     @classmethod
-    def of(cls, returns: FloatArray) -> "Moments":
+    def of(cls, returns: FloatArray) -> "ReturnMoments":
         """Moments of daily returns [T], which must vary."""
         standard = (returns - returns.mean()) / returns.std()
         return cls(
@@ -117,7 +117,7 @@ class Moments:
         )
 
 
-def probabilistic_sharpe(moments: Moments, benchmark: float) -> float:
+def probabilistic_sharpe(moments: ReturnMoments, benchmark: float) -> float:
     """Probability that the true daily ratio is above a benchmark.
 
     Phi((s - benchmark) sqrt(T - 1) / sqrt(1 - skewness s + (kurtosis - 1) / 4 s^2)).
@@ -140,7 +140,7 @@ def expected_best(trials: int, sessions: int) -> float:
     return highest / sqrt(sessions - 1)
 
 
-def _trials_verdict(deflated: float | None, trials: Trials) -> AuditVerdict:
+def _trials_verdict(deflated: float | None, trials: TrialCount) -> AuditVerdict:
     if deflated is not None and deflated <= 1 - SURE:
         return AuditVerdict.FAIL
     if deflated is None or deflated < SURE or not trials.known:

@@ -10,25 +10,25 @@ from predictor.arrays import FloatArray
 from predictor.bars import AdjustedBars
 from predictor.networks import Target
 from trainers.stock.backtest.forecasts import DailyForecasts
-from trainers.stock.data import History, Windows
-from trainers.stock.evaluation.baselines import OWN_SCALE, Fit, InformationSet, MeasuredWindows
+from trainers.stock.data import History, TrainingWindows
+from trainers.stock.evaluation.baselines import OWN_SCALE, FitScope, InformationSet, MeasuredWindows
 from trainers.stock.evaluation.correlation import ranks
 from trainers.stock.evaluation.seen import seen_until
 from trainers.stock.evaluation.standard_errors import mean_error, stretch
-from trainers.stock.splits import Splits
+from trainers.stock.splits import DataSplits
 
 FEWEST_STOCKS = 3
 """Minimum of stocks for a day's rank correlation."""
 
 YARDSTICK: Final = OWN_SCALE
-YARDSTICK_FIT: Final = Fit.CALIBRATED
+YARDSTICK_FIT: Final = FitScope.CALIBRATED
 YARDSTICK_NAME: Final = YARDSTICK.named(YARDSTICK_FIT)
 """The baseline for an audit's skill, which shows whether skill comes from inputs. The scores of a training compare with
 the best of all baselines."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Estimate:
+class SkillEstimate:
     """A mean over days and its standard error (Newey & West 1987), widened for few days."""
 
     value: float
@@ -49,7 +49,7 @@ def outcomes(target: Target, bars: AdjustedBars, lag: int) -> FloatArray:
 
 
 def plain_quantiles(
-    history: History, splits: Splits, levels: tuple[float, ...], positions: NDArray[np.int64]
+    history: History, splits: DataSplits, levels: tuple[float, ...], positions: NDArray[np.int64]
 ) -> FloatArray:
     """[D, S, H, Q] forecasts of the yardstick; NaN for windows without volatility.
 
@@ -58,7 +58,7 @@ def plain_quantiles(
     """
     fitted = InformationSet.of(history, splits, seen_until(splits), levels).fitted(YARDSTICK, YARDSTICK_FIT)
     stocks = len(history.bars.symbols)
-    cells = Windows(symbols=np.tile(np.arange(stocks), len(positions)), positions=np.repeat(positions, stocks))
+    cells = TrainingWindows(symbols=np.tile(np.arange(stocks), len(positions)), positions=np.repeat(positions, stocks))
     forecasts = MeasuredWindows.of(history, cells).in_blocks(fitted.quantiles)
     return forecasts.reshape(len(positions), stocks, *forecasts.shape[1:])
 
@@ -87,10 +87,10 @@ def relative_gain(ours: FloatArray, plain: FloatArray) -> FloatArray:
     return (plain[known] - ours[known]) / plain[known].mean()
 
 
-def estimate(daily: FloatArray, horizon: int) -> Estimate:
+def estimate(daily: FloatArray, horizon: int) -> SkillEstimate:
     """Estimate the mean of a daily series [D] whose outcomes overlap over `horizon` sessions."""
     lag = min(2 * horizon, len(daily))
-    return Estimate(value=float(daily.mean()), error=mean_error(daily, lag) * stretch(lag / len(daily)))
+    return SkillEstimate(value=float(daily.mean()), error=mean_error(daily, lag) * stretch(lag / len(daily)))
 
 
 def rank_ic(scores: FloatArray, outcome: FloatArray) -> FloatArray:

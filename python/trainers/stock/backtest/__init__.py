@@ -1,21 +1,21 @@
 """Walk-forward backtests: forecasts from models that see only the past, traded with delay and costs."""
 
 from trainers.stock.backtest.folds import Fold, WalkForwardPlan
-from trainers.stock.backtest.result import Backtest, Figures, Track, backtest_json, summary_json
-from trainers.stock.backtest.run import Folder, backtest
+from trainers.stock.backtest.result import Backtest, BookFigures, BookTrack, backtest_json, summary_json
+from trainers.stock.backtest.run import BacktestFolder, backtest
 from trainers.stock.backtest.source import ModelSource, artifact_source, recipe_source
-from trainers.stock.backtest.strategies import Strategy, Tactic, Terms
+from trainers.stock.backtest.strategies import Strategy, StrategySettings, TradingTerms
 
 __all__ = [
     "Backtest",
-    "Figures",
+    "BacktestFolder",
+    "BookFigures",
+    "BookTrack",
     "Fold",
-    "Folder",
     "ModelSource",
     "Strategy",
-    "Tactic",
-    "Terms",
-    "Track",
+    "StrategySettings",
+    "TradingTerms",
     "WalkForwardPlan",
     "artifact_source",
     "backtest",

@@ -35,7 +35,7 @@ from numpy.typing import NDArray
 
 from predictor.arrays import BoolArray, FloatArray
 from predictor.errors import ConfigurationError
-from trainers.stock.backtest.strategies import LONGEST_HALT, Terms
+from trainers.stock.backtest.strategies import LONGEST_HALT, TradingTerms
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -70,7 +70,7 @@ class Book:
         )
 
 
-def run_book(wanted: FloatArray, closes: FloatArray, terms: Terms) -> Book:
+def run_book(wanted: FloatArray, closes: FloatArray, terms: TradingTerms) -> Book:
     """Trade the weights that a strategy decides.
 
     Args:

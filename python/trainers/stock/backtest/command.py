@@ -19,7 +19,7 @@ from predictor.cli.next_steps import given, quantra, tell_next
 from predictor.cli.options import BarsFlags, CovariateFlags, Report
 from predictor.covariates import CovariateSource
 from predictor.errors import InSampleError
-from predictor.flags import Flag, Given, Only
+from predictor.flags import Flag, FlagSubset, ParsedFlags
 from predictor.replacement import check_folder, replace_file
 from predictor.report.templates import artifact_name
 from trainers.options import AnsweringDevice, RunOptions
@@ -28,19 +28,19 @@ from trainers.stock.announcing import warner
 from trainers.stock.backtest.folds import Fold, WalkForwardPlan, decision_span, told_fold
 from trainers.stock.backtest.page import write_backtest
 from trainers.stock.backtest.result import Backtest, backtest_json, summary_json
-from trainers.stock.backtest.run import Folder, Watch, backtest, chosen_terms
+from trainers.stock.backtest.run import BacktestFolder, Watch, backtest, chosen_terms
 from trainers.stock.backtest.source import ModelSource, artifact_source, recipe_source, refuse_in_sample
-from trainers.stock.backtest.strategies import Tactic, Terms
+from trainers.stock.backtest.strategies import StrategySettings, TradingTerms
 from trainers.stock.backtest.terminal import backtest_tables, watched
 from trainers.stock.doubts import heard
-from trainers.stock.reads import Known, Reads
+from trainers.stock.reads import FeatureSelection, Known
 from trainers.stock.recipes import read_recipe_file
 
 RESULT: Final = "backtest.json"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Subject:
+class BacktestSubject:
     """The artifact or the recipe to backtest."""
 
     artifact: Annotated[
@@ -63,9 +63,9 @@ class Subject:
         Raises:
             typer.BadParameter: Neither or both of artifact and recipe are given, or an artifact with flags of a recipe.
         """
-        reads = Reads(features=self.features, known=self.known)
+        reads = FeatureSelection(features=self.features, known=self.known)
         if self.artifact is not None and self.recipe is None:
-            if reads != Reads():
+            if reads != FeatureSelection():
                 raise typer.BadParameter("--features and --known need --recipe; an artifact has its own")
             return artifact_source(self.artifact, self.device, covariates)
         if self.recipe is None or self.artifact is not None:
@@ -93,20 +93,20 @@ class Subject:
 @with_flags
 def backtest_command(
     *,
-    subject: Subject,
+    subject: BacktestSubject,
     bars: BarsFlags,
     files: CovariateFlags,
     plan: WalkForwardPlan,
-    terms: Given[Terms],
-    tactic: Tactic,
+    terms: ParsedFlags[TradingTerms],
+    tactic: StrategySettings,
     workers: Annotated[int, Flag("Processes that refit folds in parallel.", minimum=1)] = 1,
     out: Annotated[Path | None, Flag("Run folder; if left out, NAME.backtest next to the artifact or recipe.")] = None,
-    run: Annotated[RunOptions, Only("resume", "as_json")],
+    run: Annotated[RunOptions, FlagSubset("resume", "as_json")],
     report: Report = None,
 ) -> None:
     """Walk forward over past days: forecast with the data known then, trade at the next close, charge costs."""
     torch.set_num_threads(1)
-    folder = Folder(path=out or subject.beside(".backtest"), resume=run.resume)
+    folder = BacktestFolder(path=out or subject.beside(".backtest"), resume=run.resume)
     check_folder(folder.path)
     source = subject.source(files.read())
     panel = bars.read()

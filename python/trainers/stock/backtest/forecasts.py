@@ -14,9 +14,9 @@ from predictor.errors import ConfigurationError, NoUsableSymbolError, QuantraErr
 from predictor.forecast import Forecast
 from predictor.golden import LONG_AFTER
 from predictor.instance import Deadline, GapPolicy, Instance
-from predictor.model import Answering
+from predictor.model import Predictor
 from predictor.networks import TargetKind, anchor_index
-from trainers.progress import Stepwise, unwatched
+from trainers.progress import StepProgress, unwatched
 from trainers.stock.data import NO_SOURCE
 
 DAYS_AT_ONCE = 64
@@ -75,12 +75,12 @@ def joined_folds(parts: Sequence[DailyForecasts]) -> DailyForecasts:
 
 
 def daily_forecasts(
-    model: Answering,
+    model: Predictor,
     bars: BarPanel,
     sessions: NDArray[np.int32],
     covariates: CovariateSource = NO_SOURCE,
     *,
-    stepwise: Stepwise = unwatched,
+    stepwise: StepProgress = unwatched,
 ) -> DailyForecasts:
     """Forecast after the close of each of the sessions [D], from bars up to that session.
 
@@ -91,7 +91,7 @@ def daily_forecasts(
         QuantraError: The model cannot read these bars; see predictor.errors.
     """
     info = model.info((), is_default=False)
-    asking = _Questions(info=info, bars=bars, covariates=covariates)
+    asking = _DailyRequests(info=info, bars=bars, covariates=covariates)
     shape = (len(sessions), len(bars.symbols), len(info.horizons))
     values = np.full((*shape, len(info.quantiles)), np.nan)
     scores = np.full(shape, np.nan)
@@ -112,7 +112,7 @@ def daily_forecasts(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class _Questions:
+class _DailyRequests:
     """The requests to a model, one per session."""
 
     info: ModelInfo
@@ -130,7 +130,7 @@ class _Questions:
         )
 
 
-def _answers(model: Answering, asking: _Questions, sessions: NDArray[np.int32]) -> tuple[Forecast | None, ...]:
+def _answers(model: Predictor, asking: _DailyRequests, sessions: NDArray[np.int32]) -> tuple[Forecast | None, ...]:
     asked = [asking.at(int(session)) for session in sessions]
     return tuple(_forecast_or_none(outcome) for outcome in model.predict(asked, LONG_AFTER, Deadline()))
 

@@ -10,10 +10,10 @@ from predictor import charts
 from predictor.arrays import FloatArray
 from predictor.charts import BookCurve
 from predictor.replacement import replace_file
-from predictor.report import NOTHING, Cell, Grid, GridLine, PageBuilder, number_cell
+from predictor.report import NOTHING, PageBuilder, ReportTable, TableCell, TableRow, number_cell
 from trainers.stock.backtest.performance import Performance, bill, break_even, sharpe_at, sharpe_formula
-from trainers.stock.backtest.result import Backtest, Track, lead_over, sentence_of, verdict_of
-from trainers.stock.backtest.strategies import LONGEST_HALT, Strategy, Tactic, Terms
+from trainers.stock.backtest.result import Backtest, BookTrack, lead_over, sentence_of, verdict_of
+from trainers.stock.backtest.strategies import LONGEST_HALT, Strategy, StrategySettings, TradingTerms
 
 SMOOTHED: Final = 21
 """Sessions of the rolling mean of turnover, about a month."""
@@ -63,7 +63,7 @@ def render_backtest(name: str, backtest: Backtest) -> str:
     )
 
 
-def _strategy(tactic: Tactic) -> str:
+def _strategy(tactic: StrategySettings) -> str:
     """The strategy with its settings, as text."""
     settings = {
         Strategy.RANK: f"the best and the worst {100 * tactic.share:g} % of the stocks, at least one each",
@@ -112,7 +112,7 @@ def turnover_chart(backtest: Backtest, page: PageBuilder) -> str:
 
 
 def _share_chart(
-    backtest: Backtest, page: PageBuilder, shares: Callable[[Track], FloatArray], axis: str, what: str
+    backtest: Backtest, page: PageBuilder, shares: Callable[[BookTrack], FloatArray], axis: str, what: str
 ) -> str:
     """One curve per book, of shares [T]."""
     curves = [BookCurve(name=track.name, values=shares(track), book=k) for k, track in enumerate(backtest.tracks)]
@@ -141,7 +141,7 @@ def smoothed(daily: FloatArray) -> FloatArray:
 # --- books in numbers
 
 
-def figure_grid(backtest: Backtest) -> Grid:
+def figure_grid(backtest: Backtest) -> ReportTable:
     """Figures of all books, the strategy first."""
     columns = (
         "annual return",
@@ -157,7 +157,7 @@ def figure_grid(backtest: Backtest) -> Grid:
     return _grid(backtest, columns, lambda track: _figures(backtest, track))
 
 
-def _figures(backtest: Backtest, track: Track) -> tuple[Cell, ...]:
+def _figures(backtest: Backtest, track: BookTrack) -> tuple[TableCell, ...]:
     figures = track.figures
     return (
         number_cell(figures.net.annual_return, _percent),
@@ -172,46 +172,48 @@ def _figures(backtest: Backtest, track: Track) -> tuple[Cell, ...]:
     )
 
 
-def cost_grid(backtest: Backtest) -> Grid:
+def cost_grid(backtest: Backtest) -> ReportTable:
     """Yearly returns and costs of all books."""
     columns = ("before costs", "trading", "borrowing", "after costs", "break-even cost")
     return _grid(backtest, columns, lambda track: _bill(track, backtest.terms))
 
 
-def _bill(track: Track, terms: Terms) -> tuple[Cell, ...]:
+def _bill(track: BookTrack, terms: TradingTerms) -> tuple[TableCell, ...]:
     paid = bill(track.book, terms)
     parts = (paid.gross, -paid.trading, -paid.borrowing, paid.net)
     even = number_cell(break_even(track.book, terms), "{:.1f} bp".format)
     return (*(number_cell(part, _signed) for part in parts), even)
 
 
-def sensitivity_grid(backtest: Backtest) -> Grid:
+def sensitivity_grid(backtest: Backtest) -> ReportTable:
     """Sharpe ratios at other trading costs."""
     costs = sorted({*COSTS_BPS, backtest.terms.cost_bps})
 
-    def cells(track: Track) -> tuple[Cell, ...]:
+    def cells(track: BookTrack) -> tuple[TableCell, ...]:
         return tuple(_ratio(*sharpe_at(track.book, backtest.terms, cost)) for cost in costs)
 
     return _grid(backtest, tuple(f"{cost:g} bp" for cost in costs), cells)
 
 
-def _grid(backtest: Backtest, columns: tuple[str, ...], cells: Callable[[Track], tuple[Cell, ...]]) -> Grid:
+def _grid(
+    backtest: Backtest, columns: tuple[str, ...], cells: Callable[[BookTrack], tuple[TableCell, ...]]
+) -> ReportTable:
     lines = (
-        GridLine(name=track.name, cells=cells(track), is_model=track is backtest.strategy) for track in backtest.tracks
+        TableRow(name=track.name, cells=cells(track), is_model=track is backtest.strategy) for track in backtest.tracks
     )
-    return Grid(columns=columns, lines=tuple(lines))
+    return ReportTable(columns=columns, lines=tuple(lines))
 
 
-def _sharpe(performance: Performance) -> Cell:
+def _sharpe(performance: Performance) -> TableCell:
     return _ratio(performance.sharpe, performance.sharpe_error)
 
 
-def _lead(backtest: Backtest, track: Track) -> Cell:
+def _lead(backtest: Backtest, track: BookTrack) -> TableCell:
     """Lead of the strategy's Sharpe ratio over a benchmark; a dash for the strategy."""
-    return Cell(value=None, text=NOTHING) if track is backtest.strategy else _ratio(*lead_over(backtest, track))
+    return TableCell(value=None, text=NOTHING) if track is backtest.strategy else _ratio(*lead_over(backtest, track))
 
 
-def _ratio(ratio: float, error: float) -> Cell:
+def _ratio(ratio: float, error: float) -> TableCell:
     return number_cell(ratio, "{:+.2f}".format, beside=f"± {error:.2f}")
 
 

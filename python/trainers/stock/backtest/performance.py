@@ -9,7 +9,7 @@ import numpy as np
 
 from predictor.arrays import FloatArray
 from trainers.stock.backtest.book import Book
-from trainers.stock.backtest.strategies import BASIS_POINT, SESSIONS_A_YEAR, Terms
+from trainers.stock.backtest.strategies import BASIS_POINT, SESSIONS_A_YEAR, TradingTerms
 from trainers.stock.evaluation.standard_errors import mean_error
 
 
@@ -105,7 +105,7 @@ def drawdown(returns: FloatArray) -> Drawdown:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Bill:
+class AnnualReturns:
     """Mean yearly returns, not compounded: gross minus trading and borrowing is net."""
 
     gross: float
@@ -114,21 +114,21 @@ class Bill:
     net: float
 
 
-def bill(book: Book, terms: Terms) -> Bill:
+def bill(book: Book, terms: TradingTerms) -> AnnualReturns:
     """Yearly returns and costs of a book."""
     gross, net, trading = (
         terms.sessions_a_year * float(daily.mean()) for daily in (book.gross, book.net, terms.cost * book.traded)
     )
-    return Bill(gross=gross, trading=trading, borrowing=gross - net - trading, net=net)
+    return AnnualReturns(gross=gross, trading=trading, borrowing=gross - net - trading, net=net)
 
 
-def sharpe_at(book: Book, terms: Terms, cost_bps: float) -> tuple[float, float]:
+def sharpe_at(book: Book, terms: TradingTerms, cost_bps: float) -> tuple[float, float]:
     """Annualised Sharpe ratio and its standard error at another trading cost in basis points."""
     other = replace(terms, cost_bps=cost_bps)
     return sharpe(book.net + (terms.cost - other.cost) * book.traded, terms.sessions_a_year)
 
 
-def break_even(book: Book, terms: Terms) -> float | None:
+def break_even(book: Book, terms: TradingTerms) -> float | None:
     """Trading cost in basis points at which the mean return after borrowing is zero; None without trades."""
     traded = float(book.traded.mean())
     if traded == 0:

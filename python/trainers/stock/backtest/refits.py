@@ -16,19 +16,19 @@ from predictor.bars import BarPanel
 from predictor.covariates import CovariateSource
 from predictor.errors import ConfigurationError, QuantraError, shown_date
 from predictor.features import CovariateFields, FeatureDefinition, FeatureSet
-from predictor.model import Answering, Identity, Model
+from predictor.model import Model, ModelIdentity, Predictor
 from predictor.networks import Edges
 from predictor.sessions.dates import as_date
 from predictor.windows import Pipeline
 from trainers.loop import LoopError
-from trainers.progress import Chain, Consumer, Stepwise, unwatched
+from trainers.progress import ConsumerChain, ReportConsumer, StepProgress, unwatched
 from trainers.stock.backtest.folds import Fold
 from trainers.stock.backtest.forecasts import DailyForecasts, daily_forecasts
 from trainers.stock.backtest.store import ForecastStore
 from trainers.stock.data import NO_SOURCE, History
 from trainers.stock.fitting import fit_artifact, fit_pipeline
-from trainers.stock.recipe import Recipe
-from trainers.stock.splits import Part, Splits
+from trainers.stock.recipe import StockRecipe
+from trainers.stock.splits import DataSplits, SplitPart
 
 Labelled = Callable[[BarPanel, Pipeline, CovariateSource], History]
 """Creates a history from bars."""
@@ -40,12 +40,12 @@ MAX_ROWS = 256
 """Windows per forward pass."""
 
 
-def traded_recipe(recipe: Recipe) -> Recipe:
+def traded_recipe(recipe: StockRecipe) -> StockRecipe:
     """The recipe with labels that can be traded: lag 1, from the next close."""
     return replace(recipe, target=replace(recipe.target, lag=1))
 
 
-def refit_splits(bars: BarPanel, recipe: Recipe) -> Splits:
+def refit_splits(bars: BarPanel, recipe: StockRecipe) -> DataSplits:
     """Split all bars into training, selection and calibration in the recipe's proportions, without a test part.
 
     Raises:
@@ -56,30 +56,30 @@ def refit_splits(bars: BarPanel, recipe: Recipe) -> Splits:
     if any(b <= a for a, b in pairwise(cuts)):
         raise ConfigurationError(f"{count} sessions are too few to be split into training, selection and calibration")
     bounds = [(int(bars.sessions[a]), int(bars.sessions[b - 1])) for a, b in pairwise(cuts)]
-    return Splits.by_dates([*bounds, (NEVER, NEVER)])
+    return DataSplits.by_dates([*bounds, (NEVER, NEVER)])
 
 
-def _lengths(recipe: Recipe) -> tuple[float, ...]:
+def _lengths(recipe: StockRecipe) -> tuple[float, ...]:
     """Relative lengths of training, selection and calibration."""
     if recipe.parts is None:
         return recipe.shares.train, recipe.shares.selection, recipe.shares.calibration
     return tuple(map(_days, recipe.parts.parts[:3]))
 
 
-def _days(part: Part) -> float:
+def _days(part: SplitPart) -> float:
     return (as_date(part.last) - as_date(part.first)).days + 1
 
 
 def refit(
     bars: BarPanel,
     features: FeatureSet,
-    recipe: Recipe,
-    splits: Splits,
+    recipe: StockRecipe,
+    splits: DataSplits,
     *,
     covariates: CovariateSource = NO_SOURCE,
     edges: Edges | None = None,
     labelled: Labelled = History,
-    consume: Consumer | None = None,
+    consume: ReportConsumer | None = None,
 ) -> Artifact:
     """Train and calibrate a model without saving or scoring it.
 
@@ -98,17 +98,19 @@ def refit(
         LoopError: The training failed.
     """
     pipeline = fit_pipeline(bars, features, recipe, splits, covariates)
-    return fit_artifact(labelled(bars, pipeline, covariates), splits, recipe, consume=consume or Chain(), edges=edges)
+    return fit_artifact(
+        labelled(bars, pipeline, covariates), splits, recipe, consume=consume or ConsumerChain(), edges=edges
+    )
 
 
 def assembled(made: Artifact) -> Model:
     """Assemble a refit into a model on the CPU."""
-    identity = Identity(name="refit", version=0, weights_hash="")
+    identity = ModelIdentity(name="refit", version=0, weights_hash="")
     return Model.assemble(identity, made, device=torch.device("cpu"), max_rows=MAX_ROWS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Definitions:
+class FeatureDefinitions:
     """Definitions of a feature set, which can be pickled, unlike the set."""
 
     observed: tuple[FeatureDefinition, ...]
@@ -116,7 +118,7 @@ class Definitions:
     covariates: CovariateFields
 
     @classmethod
-    def of(cls, features: FeatureSet) -> "Definitions":
+    def of(cls, features: FeatureSet) -> "FeatureDefinitions":
         """Take them from a set."""
         return cls(observed=features.observed, known=features.known, covariates=features.covariates)
 
@@ -133,8 +135,8 @@ class RefitJob:
     bars: BarPanel
     """From the first training session to the fold's last session."""
     covariates: CovariateSource
-    recipe: Recipe
-    definitions: Definitions
+    recipe: StockRecipe
+    definitions: FeatureDefinitions
     edges: Edges | None
     """Edges of a graph; None derives them from the training part."""
 
@@ -143,7 +145,7 @@ def refit_job(
     fold: Fold,
     bars: BarPanel,
     features: FeatureSet,
-    recipe: Recipe,
+    recipe: StockRecipe,
     covariates: CovariateSource = NO_SOURCE,
     *,
     edges: Edges | None = None,
@@ -154,7 +156,7 @@ def refit_job(
         bars=bars.between(fold.learn_first, fold.last),
         covariates=covariates,
         recipe=traded_recipe(recipe),
-        definitions=Definitions.of(features),
+        definitions=FeatureDefinitions.of(features),
         edges=edges,
     )
 
@@ -173,7 +175,7 @@ def forecast_refit(job: RefitJob) -> DailyForecasts:
 
 
 def forecast_standing(
-    model: Answering, fold: Fold, bars: BarPanel, covariates: CovariateSource, stepwise: Stepwise = unwatched
+    model: Predictor, fold: Fold, bars: BarPanel, covariates: CovariateSource, stepwise: StepProgress = unwatched
 ) -> DailyForecasts:
     """Forecast the fold's days with a trained model."""
     return daily_forecasts(model, bars, fold_sessions(bars, fold), covariates, stepwise=stepwise)

@@ -14,14 +14,14 @@ from predictor.skill import Verdict
 from trainers.stock.backtest.book import Book
 from trainers.stock.backtest.folds import Fold
 from trainers.stock.backtest.performance import Performance, equity, performance, sharpe_formula, sharpe_lead
-from trainers.stock.backtest.strategies import LONGEST_HALT, SESSIONS_A_YEAR, Tactic, Terms
+from trainers.stock.backtest.strategies import LONGEST_HALT, SESSIONS_A_YEAR, StrategySettings, TradingTerms
 
 STANDARD_ERRORS_95: Final = 1.96
 """Half width of a 95 % interval, in standard errors."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Figures:
+class BookFigures:
     """Figures of one book."""
 
     gross: Performance
@@ -41,14 +41,14 @@ class Figures:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Track:
+class BookTrack:
     """A book over T sessions of S stocks from its first trade on, with its figures."""
 
     name: str
     sessions: NDArray[np.int32]
     """[T] yyyymmdd."""
     book: Book
-    figures: Figures
+    figures: BookFigures
 
     @property
     def gross_equity(self) -> FloatArray:
@@ -71,11 +71,11 @@ class Backtest:
     """Source of the forecasts, as text."""
     digest: str
     """SHA-256 of the settings and bars behind the forecasts."""
-    terms: Terms
-    tactic: Tactic
+    terms: TradingTerms
+    tactic: StrategySettings
     folds: tuple[Fold, ...]
-    strategy: Track
-    benchmarks: tuple[Track, ...]
+    strategy: BookTrack
+    benchmarks: tuple[BookTrack, ...]
     notes: tuple[str, ...]
     """Notes for the reader."""
     warnings: tuple[str, ...] = ()
@@ -90,23 +90,23 @@ class Backtest:
         return backtest_json(self)
 
     @property
-    def tracks(self) -> tuple[Track, ...]:
+    def tracks(self) -> tuple[BookTrack, ...]:
         """The strategy, then the benchmarks."""
         return (self.strategy, *self.benchmarks)
 
 
-def track_of(name: str, sessions: NDArray[np.int32], book: Book, terms: Terms) -> Track:
+def track_of(name: str, sessions: NDArray[np.int32], book: Book, terms: TradingTerms) -> BookTrack:
     """Create a track over sessions [T], without the sessions before the first trade, which would dilute the figures."""
     traded = book.since(terms.delay)
-    return Track(
+    return BookTrack(
         name=name, sessions=sessions[terms.delay :], book=traded, figures=figures_of(traded, terms.sessions_a_year)
     )
 
 
-def figures_of(book: Book, a_year: int = SESSIONS_A_YEAR) -> Figures:
+def figures_of(book: Book, a_year: int = SESSIONS_A_YEAR) -> BookFigures:
     """Figures of a book, annualised with `a_year` sessions."""
     held = book.weights[:-1].any(axis=1)
-    return Figures(
+    return BookFigures(
         gross=performance(book.gross, a_year),
         net=performance(book.net, a_year),
         turnover=float(book.traded.mean()),
@@ -143,12 +143,12 @@ def backtest_json(backtest: Backtest) -> dict[str, Json]:
     return summary_json(backtest) | {"tracks": [_track_json(track) for track in backtest.tracks]}
 
 
-def _lead_json(backtest: Backtest, benchmark: Track) -> Json:
+def _lead_json(backtest: Backtest, benchmark: BookTrack) -> Json:
     lead, error = map(_json_number, lead_over(backtest, benchmark))
     return {"over": benchmark.name, "sharpe": lead, "sharpe_error": error}
 
 
-def _track_json(track: Track) -> Json:
+def _track_json(track: BookTrack) -> Json:
     book = track.book
     return {
         "name": track.name,
@@ -163,7 +163,7 @@ def _track_json(track: Track) -> Json:
     }
 
 
-def _figures_json(track: Track, terms: Terms) -> dict[str, Json]:
+def _figures_json(track: BookTrack, terms: TradingTerms) -> dict[str, Json]:
     figures = track.figures
     return {
         "gross": _performance_json(figures.gross, track.sessions),
@@ -218,7 +218,7 @@ def leads_of(backtest: Backtest) -> str:
     return f"Sharpe after costs minus that of {', of '.join(leads)}; paired by day, ± one standard error."
 
 
-def lead_over(backtest: Backtest, benchmark: Track) -> tuple[float, float]:
+def lead_over(backtest: Backtest, benchmark: BookTrack) -> tuple[float, float]:
     """Sharpe ratio after costs minus that of a benchmark, and its standard error; NaN if either is undefined."""
     return sharpe_lead(backtest.strategy.book.net, benchmark.book.net, backtest.terms.sessions_a_year)
 

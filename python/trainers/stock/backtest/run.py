@@ -11,16 +11,16 @@ from predictor.bars import BarPanel
 from predictor.canonical import Json
 from predictor.card import ancestors_of
 from predictor.errors import ConfigurationError
-from predictor.flags import Given
-from trainers.progress import Stepwise, unwatched
+from predictor.flags import ParsedFlags
+from trainers.progress import StepProgress, unwatched
 from trainers.stock.backtest.book import run_book
 from trainers.stock.backtest.folds import Fold, WalkForwardPlan, decision_span, folds_of
 from trainers.stock.backtest.forecasts import DailyForecasts, joined_folds
 from trainers.stock.backtest.refits import forecast_standing, refit_job, walk_refits
-from trainers.stock.backtest.result import Backtest, Track, track_of
+from trainers.stock.backtest.result import Backtest, BookTrack, track_of
 from trainers.stock.backtest.source import ModelSource, TrainedModel, refuse_in_sample
 from trainers.stock.backtest.store import ForecastStore
-from trainers.stock.backtest.strategies import MOMENTUM, Tactic, Terms, benchmark_weights, weights_of
+from trainers.stock.backtest.strategies import MOMENTUM, StrategySettings, TradingTerms, benchmark_weights, weights_of
 from trainers.stock.card import bars_hash, features_identity
 from trainers.stock.evaluation.bound_model import origins
 
@@ -38,7 +38,7 @@ GIVEN_EDGES = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Folder:
+class BacktestFolder:
     """The run folder of a backtest."""
 
     path: Path
@@ -58,10 +58,10 @@ def chosen_horizon(horizons: tuple[int, ...], wanted: int | None) -> int:
     return DEFAULT_HORIZON if DEFAULT_HORIZON in horizons else horizons[0]
 
 
-def chosen_terms(terms: Given[Terms], source: ModelSource) -> Terms:
+def chosen_terms(terms: ParsedFlags[TradingTerms], source: ModelSource) -> TradingTerms:
     """The requested terms, with a horizon that the source forecasts."""
     asked: int | None = terms.value("horizon", None)
-    return terms.over(Terms(horizon=chosen_horizon(source.horizons, asked)))
+    return terms.over(TradingTerms(horizon=chosen_horizon(source.horizons, asked)))
 
 
 def backtest(
@@ -69,12 +69,12 @@ def backtest(
     bars: BarPanel,
     plan: WalkForwardPlan,
     *,
-    terms: Terms,
-    tactic: Tactic,
-    folder: Folder,
+    terms: TradingTerms,
+    tactic: StrategySettings,
+    folder: BacktestFolder,
     workers: int = 1,
     watch: Watch = in_silence,
-    stepwise: Stepwise = unwatched,
+    stepwise: StepProgress = unwatched,
 ) -> Backtest:
     """Walk forward and trade the forecasts.
 
@@ -145,7 +145,7 @@ def _forecast(
     folds: tuple[Fold, ...],
     store: ForecastStore,
     workers: int,
-    stepwise: Stepwise,
+    stepwise: StepProgress,
 ) -> Iterator[Fold]:
     if source.standing is not None and plan.refit is None:
         return _stand(source, source.standing, bars, folds[0], store, stepwise)
@@ -155,7 +155,12 @@ def _forecast(
 
 
 def _stand(
-    source: ModelSource, standing: TrainedModel, bars: BarPanel, fold: Fold, store: ForecastStore, stepwise: Stepwise
+    source: ModelSource,
+    standing: TrainedModel,
+    bars: BarPanel,
+    fold: Fold,
+    store: ForecastStore,
+    stepwise: StepProgress,
 ) -> Iterator[Fold]:
     if not store.holds(fold):
         store.keep(fold, forecast_standing(standing.model, fold, bars, source.covariates, stepwise))
@@ -180,8 +185,8 @@ def traded(
     forecasts: DailyForecasts,
     folds: tuple[Fold, ...],
     *,
-    terms: Terms,
-    tactic: Tactic,
+    terms: TradingTerms,
+    tactic: StrategySettings,
     digest: str,
 ) -> Backtest:
     """Trade existing forecasts; the calendar of the model determines the sessions per year."""
@@ -190,7 +195,7 @@ def traded(
     first = int(np.searchsorted(bars.sessions, forecasts.sessions[0]))
     period = slice(first, first + len(forecasts.sessions))
 
-    def track(name: str, wanted: FloatArray) -> Track:
+    def track(name: str, wanted: FloatArray) -> BookTrack:
         return track_of(name, forecasts.sessions, run_book(wanted, closes[period], terms), terms)
 
     strategy = track(f"model, {tactic.strategy}", weights_of(forecasts, terms.horizon, tactic, terms.sessions_a_year))
@@ -215,7 +220,7 @@ def traded(
     )
 
 
-def closing_note(name: str, closed: int, terms: Terms) -> str:
+def closing_note(name: str, closed: int, terms: TradingTerms) -> str:
     """A note on the positions of a book that were closed as delisted."""
     return (
         f"halted positions of {name} closed as delisted: {closed}; their return of "
@@ -223,7 +228,7 @@ def closing_note(name: str, closed: int, terms: Terms) -> str:
     )
 
 
-def _notes(tracks: tuple[Track, ...], first: int, terms: Terms) -> tuple[str, ...]:
+def _notes(tracks: tuple[BookTrack, ...], first: int, terms: TradingTerms) -> tuple[str, ...]:
     closed = [closing_note(t.name, t.figures.closed, terms) for t in tracks if t.figures.closed]
     year = terms.sessions_a_year
     young = [f"{MOMENTUM} starts late: it looks back {year} sessions, but only {first} are before the start"]

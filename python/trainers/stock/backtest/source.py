@@ -15,7 +15,7 @@ from predictor.covariates import CovariateSource
 from predictor.errors import ArtifactError, ConfigurationError, InSampleError, shown_date
 from predictor.features import FeatureSet, default_features
 from predictor.inference import choose_device
-from predictor.model import Answering, Model
+from predictor.model import Model, Predictor
 from predictor.networks import Edges
 from predictor.registry import Runtime, load_model
 from trainers.stock.backtest.refits import MAX_ROWS
@@ -26,9 +26,9 @@ from trainers.stock.doubts import networks_of, of_models, of_recipe
 from trainers.stock.edges import given_edges
 from trainers.stock.evaluation.bound_model import Judgeable, calendar_of, last_seen
 from trainers.stock.evaluation.seen import splits_of
-from trainers.stock.recipe import Recipe
+from trainers.stock.recipe import StockRecipe
 from trainers.stock.recipes import read_recipe, read_recipe_file
-from trainers.stock.splits import Splits
+from trainers.stock.splits import DataSplits
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -36,7 +36,7 @@ class TrainedModel:
     """A trained model and the data that it has seen."""
 
     model: Judgeable
-    splits: Splits
+    splits: DataSplits
     """Splits in its card."""
     last_seen: int
     """Last session of any label in training, selection or calibration, including members; yyyymmdd."""
@@ -57,7 +57,7 @@ class ModelSource:
     """SHA-256 of the manifest, or of a recipe's settings and features."""
     horizons: tuple[int, ...]
     """[H] forecast horizons in sessions."""
-    recipe: Recipe | None
+    recipe: StockRecipe | None
     """None for an ensemble."""
     features: FeatureSet
     """Features of the recipe's network; unused without a recipe."""
@@ -68,7 +68,7 @@ class ModelSource:
     card: Mapping[str, Json]
     """The artifact's card; empty for a recipe."""
 
-    def known_recipe(self) -> Recipe:
+    def known_recipe(self) -> StockRecipe:
         """The recipe.
 
         Raises:
@@ -137,7 +137,7 @@ def standing_source(model: Judgeable, digest: str, covariates: CovariateSource =
     )
 
 
-def _judgeable(model: Answering) -> Judgeable:
+def _judgeable(model: Predictor) -> Judgeable:
     if isinstance(model, Judgeable):
         return model
     raise ConfigurationError(f"a {type(model).__name__} has no manifest")

@@ -39,7 +39,7 @@ REVERSAL = "reversal 5"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Terms:
+class TradingTerms:
     """Trading terms of a book."""
 
     horizon: Annotated[
@@ -106,7 +106,7 @@ class Strategy(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tactic:
+class StrategySettings:
     """A strategy and its settings."""
 
     strategy: Annotated[
@@ -133,7 +133,9 @@ def sessions_a_year(calendar: str) -> int:
     return DAYS_A_YEAR if calendar == EVERY_DAY else SESSIONS_A_YEAR
 
 
-def weights_of(forecasts: DailyForecasts, horizon: int, tactic: Tactic, a_year: int = SESSIONS_A_YEAR) -> FloatArray:
+def weights_of(
+    forecasts: DailyForecasts, horizon: int, tactic: StrategySettings, a_year: int = SESSIONS_A_YEAR
+) -> FloatArray:
     """[D, S] weights that the strategy decides after each session's close.
 
     Raises:
@@ -172,13 +174,13 @@ def equal_long(known: BoolArray) -> FloatArray:
     return known / np.maximum(known.sum(axis=1, keepdims=True), 1)
 
 
-def _rank(forecasts: DailyForecasts, place: int, tactic: Tactic) -> FloatArray:
+def _rank(forecasts: DailyForecasts, place: int, tactic: StrategySettings) -> FloatArray:
     if forecasts.scores is None:
         _require_returns(forecasts, Strategy.RANK)
     return long_short(forecasts.ranking[..., place], tactic.share)
 
 
-def _sign(forecasts: DailyForecasts, place: int, tactic: Tactic) -> FloatArray:
+def _sign(forecasts: DailyForecasts, place: int, tactic: StrategySettings) -> FloatArray:
     _require_returns(forecasts, Strategy.SIGN)
     median = forecasts.median[..., place]
     known = np.isfinite(median)
@@ -186,7 +188,7 @@ def _sign(forecasts: DailyForecasts, place: int, tactic: Tactic) -> FloatArray:
     return np.where(moved, np.sign(np.where(known, median, 0.0)), 0.0) * equal_long(known)
 
 
-def _vol_target(forecasts: DailyForecasts, place: int, tactic: Tactic, a_year: int) -> FloatArray:
+def _vol_target(forecasts: DailyForecasts, place: int, tactic: StrategySettings, a_year: int) -> FloatArray:
     expected = expected_volatility(forecasts, place, a_year)
     known = np.isfinite(expected)
     scaled = np.minimum(1.0, tactic.volatility / np.where(known, expected, np.inf))

@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from predictor.errors import shown_date
-from trainers.stock.backtest.result import Backtest, Track, leads_of, sentence_of, sharpe_text, verdict_of
+from trainers.stock.backtest.result import Backtest, BookTrack, leads_of, sentence_of, sharpe_text, verdict_of
 from trainers.stock.backtest.strategies import LONGEST_HALT
 from trainers.stock.evaluation.tables import VERDICT_COLOURS, plain_table
 
@@ -39,7 +39,7 @@ def _table(backtest: Backtest) -> Table:
     return table
 
 
-def _cells(track: Track) -> tuple[str, ...]:
+def _cells(track: BookTrack) -> tuple[str, ...]:
     figures = track.figures
     return (
         _percent(figures.net.annual_return),
@@ -78,7 +78,7 @@ def _lines(backtest: Backtest) -> Iterator[str]:
     yield from backtest.notes
 
 
-def _fall(track: Track) -> str:
+def _fall(track: BookTrack) -> str:
     """Dates of the largest drawdown, as text."""
     fall = track.figures.net.drawdown
     if fall.trough < 0:

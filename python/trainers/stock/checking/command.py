@@ -21,7 +21,7 @@ from predictor.cli.output import write_json
 from predictor.errors import ConfigurationError, shown_date
 from predictor.replacement import replace_file
 from predictor.sessions import EVERY_DAY, SessionCalendar
-from trainers.stock.checking.findings import MOST_SHOWN, Needs, SymbolFindings, findings_of, needs_of
+from trainers.stock.checking.findings import MOST_SHOWN, BarRequirement, SymbolFindings, findings_of, needs_of
 from trainers.stock.checking.page import sparkline, write_bars_page
 
 CHANGES: Final = ".changes.txt"
@@ -31,7 +31,7 @@ MOST_SYMBOLS: Final = 40
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Checked:
+class BarsReport:
     """What is known of a file of bars.
 
     Attributes:
@@ -44,7 +44,7 @@ class Checked:
     reading: BarReading
     calendar: SessionCalendar
     findings: tuple[SymbolFindings, ...]
-    needs: Needs
+    needs: BarRequirement
 
 
 @with_flags
@@ -87,11 +87,11 @@ def check(
     console.print(_next(checked, fix or file, calendar), markup=False, soft_wrap=True)
 
 
-def checked_bars(read: BarReading, calendar: str) -> Checked:
+def checked_bars(read: BarReading, calendar: str) -> BarsReport:
     """The bars compared with an exchange's calendar; empty: Monday to Friday."""
     sessions = _calendar(calendar, read.panel)
     findings = findings_of(read.panel, sessions)
-    return Checked(reading=read, calendar=sessions, findings=findings, needs=needs_of(read.panel, calendar))
+    return BarsReport(reading=read, calendar=sessions, findings=findings, needs=needs_of(read.panel, calendar))
 
 
 def _calendar(name: str, bars: BarPanel) -> SessionCalendar:
@@ -110,7 +110,7 @@ def _fixed(read: BarReading, out: Path) -> tuple[str, ...]:
     return changes
 
 
-def _next(checked: Checked, file: Path, calendar: str) -> str:
+def _next(checked: BarsReport, file: Path, calendar: str) -> str:
     """The command that makes sense now."""
     if any(len(one.strangers) for one in checked.findings):
         return f"Next: quantra check {file} --calendar {EVERY_DAY if not calendar else 'NAME'}"
@@ -120,7 +120,7 @@ def _next(checked: Checked, file: Path, calendar: str) -> str:
     return f"Next: quantra train stock --bars {file}{name} --model lstm --out models/mine/1"
 
 
-def checked_table(checked: Checked) -> RenderableType:
+def checked_table(checked: BarsReport) -> RenderableType:
     """A row for each symbol, and a line for each doubt."""
     table = Table(box=SIMPLE_HEAD, pad_edge=False)
     for name in ("symbol", "first", "last"):
@@ -141,7 +141,7 @@ def checked_table(checked: Checked) -> RenderableType:
     return Group(table, *(Text(line) for line in doubts(checked)))
 
 
-def doubts(checked: Checked) -> Iterator[str]:
+def doubts(checked: BarsReport) -> Iterator[str]:
     """What a person should look at, one line each; first what a forecast needs."""
     more = len(checked.findings) - MOST_SYMBOLS
     if more > 0:
@@ -172,7 +172,7 @@ def _days(days: NDArray[np.int32]) -> str:
     return ", ".join(shown_date(int(day)) for day in days[:MOST_SHOWN]) + (f" and {more} more" if more > 0 else "")
 
 
-def checked_json(checked: Checked, changes: Sequence[str]) -> dict[str, Json]:
+def checked_json(checked: BarsReport, changes: Sequence[str]) -> dict[str, Json]:
     """All of it for programs."""
     read = checked.reading
     return {
@@ -190,7 +190,7 @@ def checked_json(checked: Checked, changes: Sequence[str]) -> dict[str, Json]:
     }
 
 
-def _symbol_json(one: SymbolFindings, checked: Checked) -> Json:
+def _symbol_json(one: SymbolFindings, checked: BarsReport) -> Json:
     return {
         "symbol": one.symbol,
         "bars": one.bars,

@@ -7,12 +7,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from predictor.arrays import BoolArray
-from predictor.bars import BarPanel, Jumps
+from predictor.bars import BarPanel, PriceJumps
 from predictor.errors import ConfigurationError
 from predictor.sessions import SessionCalendar
 from trainers.stock.enough_bars import bars_of_a_window, check_enough
 from trainers.stock.reads import features_named
-from trainers.stock.recipe import Recipe
+from trainers.stock.recipe import StockRecipe
 
 MOST_SHOWN: Final = 3
 """Days of one kind that are named; the others are counted."""
@@ -43,16 +43,16 @@ class SymbolFindings:
     strangers: NDArray[np.int32]
     stale: NDArray[np.int32]
     without_volume: NDArray[np.int32]
-    jumps: Jumps
+    jumps: PriceJumps
 
-    def windows(self, needs: "Needs") -> int:
+    def windows(self, needs: "BarRequirement") -> int:
         """Windows with a known outcome that it gives a model."""
         return max(0, self.bars - needs.bars + 1 - needs.reach)
 
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Needs:
+class BarRequirement:
     """What a model of default settings needs of bars.
 
     Attributes:
@@ -102,12 +102,12 @@ def _repeats(bars: BarPanel, row: int, present: BoolArray) -> BoolArray:
     return again
 
 
-def needs_of(bars: BarPanel, calendar: str) -> Needs:
+def needs_of(bars: BarPanel, calendar: str) -> BarRequirement:
     """What a training with the defaults of `quantra train stock` and this calendar needs of bars."""
-    recipe, features = Recipe(calendar=calendar), features_named("default", calendar)
+    recipe, features = StockRecipe(calendar=calendar), features_named("default", calendar)
     try:
         check_enough(bars.sessions, len(bars.symbols), features, recipe, recipe.splits(bars.sessions))
         refusal = ""
     except ConfigurationError as error:
         refusal = error.message
-    return Needs(bars=bars_of_a_window(features, recipe), reach=recipe.target.reach, refusal=refusal)
+    return BarRequirement(bars=bars_of_a_window(features, recipe), reach=recipe.target.reach, refusal=refusal)

@@ -10,7 +10,7 @@ from predictor.arrays import FloatArray
 from predictor.bars import BarReading
 from predictor.charts import closes_lines
 from predictor.replacement import replace_file
-from predictor.report import Grid, GridLine, PageBuilder, number_cell
+from predictor.report import PageBuilder, ReportTable, TableRow, number_cell
 from predictor.report.templates import iso
 from trainers.stock.checking.findings import SymbolFindings
 
@@ -62,14 +62,14 @@ def closes_chart(reading: BarReading, findings: Sequence[SymbolFindings], page: 
     return page.chart(closes_lines(names, bars.sessions, bars.close[: len(names)], marked), label)
 
 
-def symbol_grid(findings: Sequence[SymbolFindings]) -> Grid:
+def symbol_grid(findings: Sequence[SymbolFindings]) -> ReportTable:
     """One line a symbol: its days, and how many of them are doubtful in which way."""
     columns = ("bars", "days missing", "days too many", "same as before", "no volume", "splits?")
-    return Grid(corner="symbol", columns=columns, lines=tuple(map(_line, findings)))
+    return ReportTable(corner="symbol", columns=columns, lines=tuple(map(_line, findings)))
 
 
-def _line(one: SymbolFindings) -> GridLine:
+def _line(one: SymbolFindings) -> TableRow:
     days = f"{iso(one.first)} to {iso(one.last)}"
     doubtful = (*map(len, (one.gaps, one.strangers, one.stale, one.without_volume)), one.jumps.count)
     counts = (number_cell(count, "{:,.0f}".format) for count in doubtful)
-    return GridLine(name=one.symbol, cells=(number_cell(one.bars, "{:,.0f}".format, beside=days), *counts))
+    return TableRow(name=one.symbol, cells=(number_cell(one.bars, "{:,.0f}".format, beside=days), *counts))

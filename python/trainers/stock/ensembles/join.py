@@ -15,9 +15,9 @@ from predictor.canonical import Json
 from predictor.card import Card
 from predictor.covariates import CovariateSource
 from predictor.errors import ConfigurationError, shown_date
-from predictor.model import UNITS, Ensemble, Identity
+from predictor.model import UNITS, Ensemble, ModelIdentity
 from predictor.registry import Runtime, load_single
-from trainers.progress import Stepwise, unwatched
+from trainers.progress import StepProgress, unwatched
 from trainers.stock import card
 from trainers.stock.conformal import calibrate
 from trainers.stock.data import NO_SOURCE, ROWS
@@ -25,17 +25,17 @@ from trainers.stock.doubts import Warn, heard, of_models, to_nobody
 from trainers.stock.evaluation.bar_checks import check_bars, presence_notes, refuse_flat
 from trainers.stock.evaluation.baselines import InformationSet, quick_baselines
 from trainers.stock.evaluation.benchmarking import benchmark
-from trainers.stock.evaluation.bound_model import Members
-from trainers.stock.evaluation.comparison import Contest, pinball
+from trainers.stock.evaluation.bound_model import EnsembleMembers
+from trainers.stock.evaluation.comparison import ModelComparison, pinball
 from trainers.stock.evaluation.evaluation_set import EvaluationSet
-from trainers.stock.evaluation.scores import Role, score
+from trainers.stock.evaluation.scores import ScoreRole, score
 from trainers.stock.evaluation.seen import ever_seen, origin_notes, splits_of
-from trainers.stock.splits import Part, Splits
+from trainers.stock.splits import DataSplits, SplitPart
 
 OURS = "this ensemble"
 
 
-def common_splits(members: Mapping[str, Splits]) -> Splits:
+def common_splits(members: Mapping[str, DataSplits]) -> DataSplits:
     """What an ensemble may be calibrated on and judged by.
 
     Its calibration and test part are those days that lie in every member's own. So each of them lies after all labels
@@ -48,9 +48,9 @@ def common_splits(members: Mapping[str, Splits]) -> Splits:
     Raises:
         ConfigurationError: they have no calibration or test days in common.
     """
-    return Splits(
+    return DataSplits(
         train=_shared("train", members, lambda splits: splits.train),
-        selection=Part(
+        selection=SplitPart(
             "selection",
             min(splits.selection.first for splits in members.values()),
             max(splits.selection.last for splits in members.values()),
@@ -60,17 +60,17 @@ def common_splits(members: Mapping[str, Splits]) -> Splits:
     )
 
 
-def _shared(name: str, members: Mapping[str, Splits], part_of: Callable[[Splits], Part]) -> Part:
+def _shared(name: str, members: Mapping[str, DataSplits], part_of: Callable[[DataSplits], SplitPart]) -> SplitPart:
     """The days that lie in this part of every member."""
     parts = {member: part_of(splits) for member, splits in members.items()}
     latest = max(parts, key=lambda member: parts[member].first)
     earliest = min(parts, key=lambda member: parts[member].last)
     if parts[latest].first > parts[earliest].last:
         _refuse(name, earliest, parts[earliest], latest, parts[latest])
-    return Part(name, parts[latest].first, parts[earliest].last)
+    return SplitPart(name, parts[latest].first, parts[earliest].last)
 
 
-def _refuse(name: str, a: str, one: Part, b: str, other: Part) -> NoReturn:
+def _refuse(name: str, a: str, one: SplitPart, b: str, other: SplitPart) -> NoReturn:
     raise ConfigurationError(
         f"the {name} parts of {a}, {_range(one)}, and {b}, {_range(other)}, share no day; an ensemble is calibrated "
         "and judged on days after all that any member was trained and selected on: train the members on the same "
@@ -78,7 +78,7 @@ def _refuse(name: str, a: str, one: Part, b: str, other: Part) -> NoReturn:
     )
 
 
-def _range(part: Part) -> str:
+def _range(part: SplitPart) -> str:
     return f"{shown_date(part.first)} to {shown_date(part.last)}"
 
 
@@ -106,7 +106,7 @@ def join(
     covariates: CovariateSource = NO_SOURCE,
     announce: Callable[[str], None] = to_nobody,
     warn: Warn = to_nobody,
-    stepwise: Stepwise = unwatched,
+    stepwise: StepProgress = unwatched,
 ) -> JoinedEnsemble:
     """Combine artifacts, calibrate them as one model, score it against its members, and save it.
 
@@ -137,12 +137,12 @@ def join(
     check_bars(bars, next(iter(models.values())).pipeline.calendar, splits)
     doubts = heard(of_models([*models.values()], bars, covariates), warn)
     announce("computing features")
-    members = Members.over(bars, models, covariates)
+    members = EnsembleMembers.over(bars, models, covariates)
     announce("calibrating, and scoring against the members and the baselines")
     manifest = replace(manifest, conformal=_conformal(members, manifest, splits.calibration))
     manifest = replace(manifest, card=_card(members, manifest, splits, cards, doubts, stepwise))
     announce("recording the golden instance, and saving")
-    ensemble = Ensemble(Identity(name="new", version=0, weights_hash=""), manifest, models)
+    ensemble = Ensemble(ModelIdentity(name="new", version=0, weights_hash=""), manifest, models)
     artifact.save_ensemble(out, manifest, folders, golden.record_ensemble(ensemble))
     return JoinedEnsemble(folder=out, members=tuple(folders), card=dict(manifest.card))
 
@@ -183,7 +183,7 @@ def _manifest(members: Mapping[str, StoredArtifact]) -> EnsembleManifest:
     )
 
 
-def _conformal(members: Members, manifest: EnsembleManifest, part: Part) -> Conformal:
+def _conformal(members: EnsembleMembers, manifest: EnsembleManifest, part: SplitPart) -> Conformal:
     """Offsets of the ensemble's own: the mean of calibrated bands is mostly too wide or too narrow."""
     windows = members.windows(part)
     unit = members.scale(windows) * manifest.target.spread
@@ -198,12 +198,12 @@ def _conformal(members: Members, manifest: EnsembleManifest, part: Part) -> Conf
 
 
 def _card(
-    members: Members,
+    members: EnsembleMembers,
     manifest: EnsembleManifest,
-    splits: Splits,
+    splits: DataSplits,
     cards: Mapping[str, Mapping[str, Json]],
     doubts: tuple[str, ...],
-    stepwise: Stepwise,
+    stepwise: StepProgress,
 ) -> dict[str, Json]:
     history, windows = members.first, members.windows(splits.test)
     test = EvaluationSet.of(history, windows, manifest.quantiles)
@@ -216,10 +216,10 @@ def _card(
     result = benchmark(test, OURS, ours, known, plan, stepwise=stepwise)
     origins = [f"member {name}: {note}" for name, one in cards.items() for note in origin_notes(one)]
     rows = [
-        score(test, one.calibrated, name=f"member {name}", role=Role.VARIANT, ranking=one.scores)
+        score(test, one.calibrated, name=f"member {name}", role=ScoreRole.VARIANT, ranking=one.scores)
         for name, one in forecasts.items()
     ]
-    contest = Contest(test, pinball(test, ours.calibrated), among="members")
+    contest = ModelComparison(test, pinball(test, ours.calibrated), among="members")
     for name, one in forecasts.items():
         contest.add(name, pinball(test, one.calibrated))
     return {

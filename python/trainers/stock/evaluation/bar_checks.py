@@ -8,9 +8,9 @@ from predictor.bars import BarPanel
 from predictor.errors import ConfigurationError, shown_date
 from predictor.sessions import SessionCalendar
 from trainers.stock.calendars import check_sessions
-from trainers.stock.data import History, Windows
+from trainers.stock.data import History, TrainingWindows
 from trainers.stock.evaluation.evaluation_set import EvaluationSet
-from trainers.stock.splits import Splits
+from trainers.stock.splits import DataSplits
 
 
 def since_calendar(bars: BarPanel, calendar: SessionCalendar) -> BarPanel:
@@ -20,7 +20,7 @@ def since_calendar(bars: BarPanel, calendar: SessionCalendar) -> BarPanel:
     return bars.between(calendar.first, int(bars.sessions[-1]))
 
 
-def check_bars(bars: BarPanel, calendar: SessionCalendar, splits: Splits) -> None:
+def check_bars(bars: BarPanel, calendar: SessionCalendar, splits: DataSplits) -> None:
     """Check that the bars fit the calendar and reach into the training part.
 
     Raises:
@@ -54,12 +54,12 @@ def refuse_flat(test: EvaluationSet) -> None:
             )
 
 
-def presence_notes(history: History, windows: Windows, splits: Splits) -> tuple[str, ...]:
+def presence_notes(history: History, windows: TrainingWindows, splits: DataSplits) -> tuple[str, ...]:
     """Notes on missing bars of the training part, and on symbols with gaps, an early end or constant prices."""
     return (*_late_start(history.bars, splits), *_of_symbols(history, windows))
 
 
-def _late_start(bars: BarPanel, splits: Splits) -> Iterator[str]:
+def _late_start(bars: BarPanel, splits: DataSplits) -> Iterator[str]:
     first = int(bars.sessions[0])
     if first > splits.train.first:
         yield (
@@ -68,7 +68,7 @@ def _late_start(bars: BarPanel, splits: Splits) -> Iterator[str]:
         )
 
 
-def _of_symbols(history: History, windows: Windows) -> Iterator[str]:
+def _of_symbols(history: History, windows: TrainingWindows) -> Iterator[str]:
     bars = history.bars
     days = np.unique(windows.positions)
     reached = slice(days[0], days[-1] + 1 + history.pipeline.target.reach)

@@ -7,20 +7,20 @@ from typing import Final
 import numpy as np
 
 from predictor.arrays import FloatArray
-from trainers.progress import Stepwise, unwatched
+from trainers.progress import StepProgress, unwatched
 from trainers.stock.evaluation.baselines import (
     BaselineModel,
     BaselinePlan,
-    Fit,
+    FitScope,
     InformationSet,
     MeasuredWindows,
     NoForecastError,
-    Replaced,
+    ReplacedSymbols,
 )
-from trainers.stock.evaluation.comparison import Contest, SkillScore, pinball
+from trainers.stock.evaluation.comparison import ModelComparison, SkillScore, pinball
 from trainers.stock.evaluation.evaluation_set import EvaluationSet
-from trainers.stock.evaluation.forecasts import Forecasts
-from trainers.stock.evaluation.scores import ModelScores, Role, score
+from trainers.stock.evaluation.forecasts import ModelForecasts
+from trainers.stock.evaluation.scores import ModelScores, ScoreRole, score
 
 MOST_NAMED: Final = 5
 """A note names so many symbols, and counts the others."""
@@ -46,12 +46,12 @@ def _unheard(_name: str, _losses: FloatArray) -> None:
 def benchmark(
     test: EvaluationSet,
     name: str,
-    ours: Forecasts,
+    ours: ModelForecasts,
     case: InformationSet,
     plan: BaselinePlan,
     *,
     hear: Callable[[str, FloatArray], None] = _unheard,
-    stepwise: Stepwise = unwatched,
+    stepwise: StepProgress = unwatched,
 ) -> BenchmarkResult:
     """Score a model's forecasts and the baselines; only one baseline's forecasts are in memory at a time.
 
@@ -66,8 +66,8 @@ def benchmark(
         hear: Called with the name and the losses [N, H] of each baseline, which are dropped afterwards.
         stepwise: Shows which baseline is being fitted and scored.
     """
-    rows = [score(test, ours.calibrated, name=name, role=Role.MODEL, ranking=ours.scores)]
-    contest = Contest(test, pinball(test, ours.calibrated), among="baselines")
+    rows = [score(test, ours.calibrated, name=name, role=ScoreRole.MODEL, ranking=ours.scores)]
+    contest = ModelComparison(test, pinball(test, ours.calibrated), among="baselines")
     asked, notes = MeasuredWindows.of(case.history, test.windows), list[str]()
     for baseline, fit in stepwise(tuple(plan.rows), title="scoring", tell=lambda row: row[0].named(row[1])):
         try:
@@ -83,16 +83,18 @@ def benchmark(
 
 
 def _row(
-    test: EvaluationSet, asked: MeasuredWindows, case: InformationSet, baseline: BaselineModel, fit: Fit
-) -> tuple[ModelScores, FloatArray, Replaced | None]:
+    test: EvaluationSet, asked: MeasuredWindows, case: InformationSet, baseline: BaselineModel, fit: FitScope
+) -> tuple[ModelScores, FloatArray, ReplacedSymbols | None]:
     """Scores and losses [N, H] of a baseline, and the symbols with substitutes."""
     fitted = case.fitted(baseline, fit)
     forecasts = fitted.forecasts(asked)
-    row = score(test, forecasts, name=baseline.named(fit), role=Role.BASELINE, fit=fit)
+    row = score(test, forecasts, name=baseline.named(fit), role=ScoreRole.BASELINE, fit=fit)
     return row, pinball(test, forecasts), fitted.replaced
 
 
-def _replaced_note(name: str, replaced: Replaced | None, test: EvaluationSet, symbols: tuple[str, ...]) -> list[str]:
+def _replaced_note(
+    name: str, replaced: ReplacedSymbols | None, test: EvaluationSet, symbols: tuple[str, ...]
+) -> list[str]:
     """At most one note, on the symbols whose forecasts come from another baseline."""
     if replaced is None:
         return []

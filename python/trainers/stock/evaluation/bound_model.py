@@ -14,17 +14,17 @@ from predictor.canonical import Json
 from predictor.covariates import CovariateSource
 from predictor.model import Ensemble, Model, joint_quantiles, output_map, ranks_of
 from predictor.sessions import SessionCalendar
-from trainers.stock.data import NO_SOURCE, History, Windows
-from trainers.stock.evaluation.forecasts import Forecasts, forecasts_of
+from trainers.stock.data import NO_SOURCE, History, TrainingWindows
+from trainers.stock.evaluation.forecasts import ModelForecasts, forecasts_of
 from trainers.stock.evaluation.seen import ever_seen, origin_notes
-from trainers.stock.splits import Part
+from trainers.stock.splits import SplitPart
 
 Judgeable = Model | Ensemble
 """A model or an ensemble that can be evaluated."""
 
 
 @final
-class Members:
+class EnsembleMembers:
     """The members of an ensemble, each with the history that its pipeline has encoded.
 
     Args:
@@ -51,7 +51,7 @@ class Members:
         """A history for the bars, labels and outcomes, which all members share."""
         return next(iter(self.histories.values()))
 
-    def windows(self, part: Part) -> Windows:
+    def windows(self, part: SplitPart) -> TrainingWindows:
         """The windows of a part that every member can forecast, by date, then symbol.
 
         Raises:
@@ -60,9 +60,9 @@ class Members:
         stocks = len(self.first.bars.symbols)
         each = [history.windows(part) for history in self.histories.values()]
         keys = reduce(np.intersect1d, [windows.positions * stocks + windows.symbols for windows in each])
-        return Windows(symbols=keys % stocks, positions=keys // stocks)
+        return TrainingWindows(symbols=keys % stocks, positions=keys // stocks)
 
-    def forecasts(self, windows: Windows) -> dict[str, Forecasts]:
+    def forecasts(self, windows: TrainingWindows) -> dict[str, ModelForecasts]:
         """Each member's forecasts of the windows."""
         return {
             name: forecasts_of(
@@ -71,21 +71,23 @@ class Members:
             for name, model in self.models.items()
         }
 
-    def scale(self, windows: Windows) -> FloatArray:
+    def scale(self, windows: TrainingWindows) -> FloatArray:
         """[N, H] mean of the members' window volatilities."""
         return np.mean([history.level(windows)[1].numpy() for history in self.histories.values()], axis=0)
 
-    def joined(self, manifest: EnsembleManifest, windows: Windows, forecasts: Mapping[str, Forecasts]) -> Forecasts:
+    def joined(
+        self, manifest: EnsembleManifest, windows: TrainingWindows, forecasts: Mapping[str, ModelForecasts]
+    ) -> ModelForecasts:
         """Forecasts of the ensemble, before and after its offsets."""
         each = [one.calibrated for one in forecasts.values()]
-        return Forecasts(
+        return ModelForecasts(
             raw=np.mean(each, axis=0),
             calibrated=joint_quantiles(manifest, each, self.scale(windows)),
             scores=_joint_scores(windows, [one.scores for one in forecasts.values()]),
         )
 
 
-def _joint_scores(windows: Windows, members: Sequence[FloatArray | None]) -> FloatArray | None:
+def _joint_scores(windows: TrainingWindows, members: Sequence[FloatArray | None]) -> FloatArray | None:
     """[N, H] negative mean of the members' ranks within each day; None if a member has no scores."""
     given = [scores for scores in members if scores is not None]
     if len(given) < len(members):
@@ -103,11 +105,11 @@ class BoundModel(Protocol):
         """Inputs and labels, for the model and the baselines."""
         ...
 
-    def windows(self, part: Part) -> Windows:
+    def windows(self, part: SplitPart) -> TrainingWindows:
         """The windows of a part that the model can forecast, by date."""
         ...
 
-    def forecasts(self, windows: Windows) -> Forecasts:
+    def forecasts(self, windows: TrainingWindows) -> ModelForecasts:
         """The model's forecasts of these windows."""
         ...
 
@@ -119,7 +121,7 @@ def bind_model(model: Judgeable, bars: BarPanel, covariates: CovariateSource = N
         CovariateMissingError: No file has a covariate that the model reads.
     """
     if isinstance(model, Ensemble):
-        return _BoundEnsemble(manifest=model.manifest, members=Members.over(bars, model.members, covariates))
+        return _BoundEnsemble(manifest=model.manifest, members=EnsembleMembers.over(bars, model.members, covariates))
     return _BoundNetwork(model=model, history=History(bars, model.pipeline, covariates))
 
 
@@ -160,10 +162,10 @@ class _BoundNetwork:
     model: Model
     history: History
 
-    def windows(self, part: Part) -> Windows:
+    def windows(self, part: SplitPart) -> TrainingWindows:
         return self.history.windows(part)
 
-    def forecasts(self, windows: Windows) -> Forecasts:
+    def forecasts(self, windows: TrainingWindows) -> ModelForecasts:
         manifest = self.model.manifest
         return forecasts_of(self.model.engine, output_map(manifest), self.history, windows, manifest.universe)
 
@@ -173,14 +175,14 @@ class _BoundEnsemble:
     """An ensemble of several networks."""
 
     manifest: EnsembleManifest
-    members: Members
+    members: EnsembleMembers
 
     @property
     def history(self) -> History:
         return self.members.first
 
-    def windows(self, part: Part) -> Windows:
+    def windows(self, part: SplitPart) -> TrainingWindows:
         return self.members.windows(part)
 
-    def forecasts(self, windows: Windows) -> Forecasts:
+    def forecasts(self, windows: TrainingWindows) -> ModelForecasts:
         return self.members.joined(self.manifest, windows, self.members.forecasts(windows))

@@ -16,18 +16,18 @@ import torch
 from predictor.arrays import FloatArray, PositionArray
 from predictor.networks import anchor_index, uncrossed
 from trainers.stock.conformal import MEDIAN
-from trainers.stock.data import History, Windows
+from trainers.stock.data import History, TrainingWindows
 from trainers.stock.evaluation.comparison import improvement, winkler
 from trainers.stock.evaluation.evaluation_set import EvaluationSet, Interval
-from trainers.stock.evaluation.forecasts import Forecasts, units_of
-from trainers.stock.evaluation.scores import ModelScores, Role, score
+from trainers.stock.evaluation.forecasts import ModelForecasts, units_of
+from trainers.stock.evaluation.scores import ModelScores, ScoreRole, score
 
 GAMMA: Final = 0.005
 """Step size of the level; the paper's choice for daily volatility (section 3)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Residuals:
+class QuantileResiduals:
     """Outcomes minus quantiles of N decisions, in units of the window's volatility at the horizon."""
 
     positions: PositionArray
@@ -37,7 +37,7 @@ class Residuals:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Delay:
+class OutcomeDelay:
     """Delay of outcomes: they are known `lag` + horizon sessions after the decision."""
 
     lag: int
@@ -45,7 +45,12 @@ class Delay:
 
 
 def adaptive_offsets(
-    seen: Residuals, test: Residuals, levels: tuple[float, ...], delay: Delay, *, gamma: float = GAMMA
+    seen: QuantileResiduals,
+    test: QuantileResiduals,
+    levels: tuple[float, ...],
+    delay: OutcomeDelay,
+    *,
+    gamma: float = GAMMA,
 ) -> FloatArray:
     """[N, H, Q] offsets of the test decisions, in units of each window's volatility; 0 at the median.
 
@@ -60,7 +65,7 @@ def adaptive_offsets(
     for h, horizon in enumerate(delay.horizons):
         for q, level in enumerate(levels):
             if level != MEDIAN:
-                walk = _Walk(seen.values[:, h, q], level, gamma / horizon)
+                walk = _AdaptiveLevel(seen.values[:, h, q], level, gamma / horizon)
                 daily = _daily_offsets(walk, test.positions, test.values[:, h, q], delay.lag + horizon)
                 offsets[:, h, q] = np.concatenate(list(daily))
     return offsets
@@ -71,7 +76,7 @@ def shifted(quantiles: FloatArray, offsets: FloatArray, levels: tuple[float, ...
     return uncrossed(torch.from_numpy(quantiles + offsets), anchor_index(levels)).numpy()
 
 
-class _Walk:
+class _AdaptiveLevel:
     """The adaptive level of one quantile at one horizon.
 
     Args:
@@ -102,7 +107,9 @@ class _Walk:
             self._known = np.insert(self._known, np.searchsorted(self._known, known), known)
 
 
-def _daily_offsets(walk: _Walk, positions: PositionArray, residuals: FloatArray, delay: int) -> Iterator[FloatArray]:
+def _daily_offsets(
+    walk: _AdaptiveLevel, positions: PositionArray, residuals: FloatArray, delay: int
+) -> Iterator[FloatArray]:
     """Offsets of each decision day's rows, updated by all days whose outcomes are known by then."""
     days, starts = np.unique(positions, return_index=True)
     rows = np.split(residuals, starts[1:])
@@ -138,19 +145,19 @@ class CalibrationEffect:
 class ForecastWindows:
     """Windows and their forecasts."""
 
-    windows: Windows
-    forecasts: Forecasts
+    windows: TrainingWindows
+    forecasts: ModelForecasts
 
 
 def calibration(
-    test: EvaluationSet, ours: Forecasts, adaptive: FloatArray | None, effective_blocks: Sequence[float]
+    test: EvaluationSet, ours: ModelForecasts, adaptive: FloatArray | None, effective_blocks: Sequence[float]
 ) -> CalibrationEffect:
     """Compare the model without offsets, with its offsets, and optionally with adaptive forecasts [N, H, Q]."""
     return CalibrationEffect(
         effective_blocks=tuple(effective_blocks),
-        before=score(test, ours.raw, name="without offsets", role=Role.VARIANT),
-        after=score(test, ours.calibrated, name="with its offsets", role=Role.VARIANT),
-        adaptive=None if adaptive is None else score(test, adaptive, name="adaptive", role=Role.VARIANT),
+        before=score(test, ours.raw, name="without offsets", role=ScoreRole.VARIANT),
+        after=score(test, ours.calibrated, name="with its offsets", role=ScoreRole.VARIANT),
+        adaptive=None if adaptive is None else score(test, adaptive, name="adaptive", role=ScoreRole.VARIANT),
         gain=_gain(test, ours.raw, ours.calibrated),
         adaptive_gain=None if adaptive is None else _gain(test, ours.raw, adaptive),
     )
@@ -166,14 +173,14 @@ def adaptive_forecasts(
         _residuals(history, seen),
         _residuals(history, test),
         levels,
-        Delay(lag=target.lag, horizons=target.horizons),
+        OutcomeDelay(lag=target.lag, horizons=target.horizons),
     )
     return shifted(test.forecasts.raw, offsets * scale, levels)
 
 
-def _residuals(history: History, part: ForecastWindows) -> Residuals:
+def _residuals(history: History, part: ForecastWindows) -> QuantileResiduals:
     missed = history.outcomes(part.windows)[..., None] - part.forecasts.raw
-    return Residuals(positions=part.windows.positions, values=missed / units_of(history, part.windows).scale)
+    return QuantileResiduals(positions=part.windows.positions, values=missed / units_of(history, part.windows).scale)
 
 
 def _gain(test: EvaluationSet, before: FloatArray, after: FloatArray) -> tuple[Interval, ...]:

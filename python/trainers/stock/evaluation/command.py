@@ -24,7 +24,7 @@ from trainers.stock.announcing import announce_beside, warn_beside
 from trainers.stock.data import ROWS
 from trainers.stock.evaluation.bound_model import Judgeable
 from trainers.stock.evaluation.evaluate import EvaluationSettings, evaluate
-from trainers.stock.evaluation.evaluation import Evaluation
+from trainers.stock.evaluation.evaluation import ModelEvaluation
 from trainers.stock.evaluation.page import write_evaluation
 from trainers.stock.evaluation.tables import evaluation_tables
 
@@ -70,7 +70,7 @@ def evaluate_command(
         tell_next(*_after(artifact, bars, files, evaluation))
 
 
-def _after(artifact: Path, bars: BarsFlags, files: CovariateFlags, evaluation: Evaluation) -> Iterator[str]:
+def _after(artifact: Path, bars: BarsFlags, files: CovariateFlags, evaluation: ModelEvaluation) -> Iterator[str]:
     days = ("--start", shown_date(evaluation.days.first), "--end", shown_date(evaluation.days.last))
     yield quantra("backtest", artifact, *given(bars, files), *days)
     yield quantra("audit", artifact, *given(bars, files))
@@ -85,7 +85,7 @@ def _model(folder: Path, device: str) -> Judgeable:
     return model
 
 
-def _show(evaluation: Evaluation) -> None:
+def _show(evaluation: ModelEvaluation) -> None:
     console = Console(highlight=False)
     for part in evaluation_tables(evaluation):
         console.print(part)

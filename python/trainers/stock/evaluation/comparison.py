@@ -179,7 +179,7 @@ class SkillScore:
 
 
 @final
-class Contest:
+class ModelComparison:
     """Compares a model with rivals on the same windows and keeps only the losses of the best rival.
 
     Args:

@@ -14,7 +14,7 @@ from predictor.errors import ConfigurationError
 from predictor.flags import Flag
 from predictor.model import UNITS, Ensemble
 from trainers.options import AnsweringDevice
-from trainers.progress import Consumer, Stepwise, unwatched
+from trainers.progress import ReportConsumer, StepProgress, unwatched
 from trainers.stock.data import NO_SOURCE
 from trainers.stock.doubts import Warn, heard, networks_of, of_models, to_nobody
 from trainers.stock.edges import given_edges
@@ -25,13 +25,13 @@ from trainers.stock.evaluation.bound_model import BoundModel, Judgeable, bind_mo
 from trainers.stock.evaluation.calibration import CalibrationEffect, ForecastWindows, adaptive_forecasts, calibration
 from trainers.stock.evaluation.comparison import LossComparison, compare, pinball
 from trainers.stock.evaluation.correlation import way
-from trainers.stock.evaluation.evaluation import Evaluation, EvaluationPeriod
+from trainers.stock.evaluation.evaluation import EvaluationPeriod, ModelEvaluation
 from trainers.stock.evaluation.evaluation_set import LEVEL, RESAMPLES, EvaluationSet
-from trainers.stock.evaluation.scores import ModelScores, Role, by_symbol, pit
-from trainers.stock.evaluation.seeds import Refitting, Seeds, other_seeds, over_seeds, refitted_forecasts
+from trainers.stock.evaluation.scores import ModelScores, ScoreRole, by_symbol, pit
+from trainers.stock.evaluation.seeds import SeedRefits, SeedScores, other_seeds, over_seeds, refitted_forecasts
 from trainers.stock.evaluation.seen import splits_of, unseen_part
 from trainers.stock.recipes import read_recipe
-from trainers.stock.splits import Part, Splits, day_of
+from trainers.stock.splits import DataSplits, SplitPart, day_of
 
 OURS = "this model"
 
@@ -73,12 +73,12 @@ class EvaluationSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Exam:
+class EvaluationSetup:
     """A model and the windows that it is evaluated on."""
 
     model: Judgeable
     bound: BoundModel
-    splits: Splits
+    splits: DataSplits
     covariates: CovariateSource
     """Covariate files of the model."""
     calibration: ForecastWindows
@@ -97,12 +97,12 @@ def evaluate(
     bars: BarPanel,
     wanted: EvaluationSettings,
     *,
-    consume: Consumer,
+    consume: ReportConsumer,
     announce: Callable[[str], None],
     warn: Warn = to_nobody,
-    stepwise: Stepwise = unwatched,
+    stepwise: StepProgress = unwatched,
     covariates: CovariateSource = NO_SOURCE,
-) -> Evaluation:
+) -> ModelEvaluation:
     """Evaluate a model against the baselines, on decision days after all data that it has seen.
 
     Args:
@@ -126,7 +126,7 @@ def evaluate(
     test, ours = exam.test_set, exam.tested.forecasts
     result, compared = _beside_baselines(exam, announce, stepwise)
     seeds, unseeded = _seeds(exam, result, wanted, consume, announce)
-    return Evaluation(
+    return ModelEvaluation(
         unit=UNITS[test.target.kind],
         target=test.target,
         levels=test.levels,
@@ -146,12 +146,12 @@ def evaluate(
     )
 
 
-def _notes(exam: Exam) -> tuple[str, ...]:
+def _notes(exam: EvaluationSetup) -> tuple[str, ...]:
     """Notes on the model's ancestors and on missing bars."""
     return (*origins(exam.model), *presence_notes(exam.bound.history, exam.tested.windows, exam.splits))
 
 
-def _calibration(exam: Exam, wanted: EvaluationSettings) -> CalibrationEffect:
+def _calibration(exam: EvaluationSetup, wanted: EvaluationSettings) -> CalibrationEffect:
     history, tested = exam.bound.history, exam.tested
     adaptive = None
     if wanted.adaptive:
@@ -173,7 +173,7 @@ def _exam(
     wanted: EvaluationSettings,
     announce: Callable[[str], None],
     covariates: CovariateSource,
-) -> Exam:
+) -> EvaluationSetup:
     splits, calendar = splits_of(model.manifest.card), calendar_of(model)
     test = unseen_part(
         bars.sessions, last_seen(model), model.manifest.target, calendar, start=wanted.start, end=wanted.end
@@ -185,16 +185,18 @@ def _exam(
     refuse_flat(EvaluationSet.of(bound.history, bound.windows(test), model.manifest.quantiles))
     announce("forecasting")
     calibration, tested = (_forecast_part(bound, part) for part in (splits.calibration, test))
-    return Exam(model=model, bound=bound, splits=splits, covariates=covariates, calibration=calibration, tested=tested)
+    return EvaluationSetup(
+        model=model, bound=bound, splits=splits, covariates=covariates, calibration=calibration, tested=tested
+    )
 
 
-def _forecast_part(bound: BoundModel, part: Part) -> ForecastWindows:
+def _forecast_part(bound: BoundModel, part: SplitPart) -> ForecastWindows:
     windows = bound.windows(part)
     return ForecastWindows(windows=windows, forecasts=bound.forecasts(windows))
 
 
 def _beside_baselines(
-    exam: Exam, announce: Callable[[str], None], stepwise: Stepwise
+    exam: EvaluationSetup, announce: Callable[[str], None], stepwise: StepProgress
 ) -> tuple[BenchmarkResult, tuple[LossComparison, ...]]:
     """Compare the model with the best baseline, and with every baseline, best first."""
     announce(f"scoring {len(exam.tested.windows)} windows against the baselines")
@@ -206,7 +208,7 @@ def _beside_baselines(
 
     case = InformationSet.of(exam.bound.history, exam.splits, last_seen(exam.model), test.levels)
     result = benchmark(test, OURS, forecasts, case, all_baselines(test.target.kind), hear=hear, stepwise=stepwise)
-    return result, tuple(compared[row.name] for row in _best_first(result.rows) if row.role is Role.BASELINE)
+    return result, tuple(compared[row.name] for row in _best_first(result.rows) if row.role is ScoreRole.BASELINE)
 
 
 def _best_first(rows: tuple[ModelScores, ...]) -> tuple[ModelScores, ...]:
@@ -214,8 +216,12 @@ def _best_first(rows: tuple[ModelScores, ...]) -> tuple[ModelScores, ...]:
 
 
 def _seeds(
-    exam: Exam, result: BenchmarkResult, wanted: EvaluationSettings, consume: Consumer, announce: Callable[[str], None]
-) -> tuple[Seeds | None, tuple[str, ...]]:
+    exam: EvaluationSetup,
+    result: BenchmarkResult,
+    wanted: EvaluationSettings,
+    consume: ReportConsumer,
+    announce: Callable[[str], None],
+) -> tuple[SeedScores | None, tuple[str, ...]]:
     """Scores over the artifact's seed and other seeds, or a note why there are none."""
     model, more = exam.model, wanted.seeds - 1
     if more == 0:
@@ -225,7 +231,7 @@ def _seeds(
     if ancestors_of(model.manifest.card):
         return None, ("a fine-tuned artifact lacks its parent's weights, so it is not trained from other seeds",)
     recipe = read_recipe(model.manifest.card["recipe"], "the artifact's recipe")
-    refitting = Refitting(
+    refitting = SeedRefits(
         bars=exam.bound.history.bars,
         features=model.pipeline.features.features,
         recipe=replace(recipe, optimisation=replace(recipe.optimisation, device=wanted.device)),

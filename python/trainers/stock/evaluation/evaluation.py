@@ -10,11 +10,11 @@ import numpy as np
 from predictor.canonical import Json
 from predictor.errors import shown_date
 from predictor.networks import Target
-from trainers.stock.data import History, Windows
+from trainers.stock.data import History, TrainingWindows
 from trainers.stock.evaluation.calibration import CalibrationEffect
 from trainers.stock.evaluation.comparison import LossComparison, SkillScore
-from trainers.stock.evaluation.scores import ModelScores, Pit, SymbolScores
-from trainers.stock.evaluation.seeds import Seeds
+from trainers.stock.evaluation.scores import ModelScores, PitHistogram, SymbolScores
+from trainers.stock.evaluation.seeds import SeedScores
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,7 +31,7 @@ class EvaluationPeriod:
     symbols: int
 
     @classmethod
-    def of(cls, history: History, windows: Windows, seen: int) -> "EvaluationPeriod":
+    def of(cls, history: History, windows: TrainingWindows, seen: int) -> "EvaluationPeriod":
         """The decision days of these windows."""
         positions = np.unique(windows.positions)
         return cls(
@@ -45,7 +45,7 @@ class EvaluationPeriod:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Evaluation:
+class ModelEvaluation:
     """Scores of an artifact on held-out days."""
 
     unit: str
@@ -65,10 +65,10 @@ class Evaluation:
     comparisons: tuple[LossComparison, ...]
     """The model against each baseline, best baseline first."""
     calibration: CalibrationEffect
-    pit: tuple[Pit, ...]
+    pit: tuple[PitHistogram, ...]
     """[H]"""
     by_symbol: tuple[SymbolScores, ...]
-    seeds: Seeds | None
+    seeds: SeedScores | None
     """None if no other seed was requested."""
     notes: tuple[str, ...]
     warnings: tuple[str, ...] = ()

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from predictor.arrays import BoolArray, FloatArray
 from predictor.networks import Target
-from trainers.stock.data import History, Windows
+from trainers.stock.data import History, TrainingWindows
 from trainers.stock.evaluation.standard_errors import stretch
 
 FEWEST_BLOCKS = 5
@@ -41,7 +41,7 @@ class EvaluationSet:
     levels: tuple[float, ...]
 
     @classmethod
-    def of(cls, history: History, windows: Windows, levels: tuple[float, ...]) -> "EvaluationSet":
+    def of(cls, history: History, windows: TrainingWindows, levels: tuple[float, ...]) -> "EvaluationSet":
         """The set of these windows."""
         return cls(
             outcomes=history.outcomes(windows),
@@ -53,9 +53,9 @@ class EvaluationSet:
         )
 
     @property
-    def windows(self) -> Windows:
+    def windows(self) -> TrainingWindows:
         """The windows."""
-        return Windows(symbols=self.symbols, positions=self.positions)
+        return TrainingWindows(symbols=self.symbols, positions=self.positions)
 
     @property
     def span(self) -> tuple[int, int]:

@@ -4,17 +4,17 @@ from math import isfinite
 
 from predictor.report.templates import level
 from predictor.skill import Verdict
-from trainers.stock.evaluation.evaluation import Evaluation
+from trainers.stock.evaluation.evaluation import ModelEvaluation
 from trainers.stock.evaluation.evaluation_set import Interval
-from trainers.stock.evaluation.scores import ModelScores, Role
+from trainers.stock.evaluation.scores import ModelScores, ScoreRole
 
 
-def findings(evaluation: Evaluation) -> tuple[str, str, str]:
+def findings(evaluation: ModelEvaluation) -> tuple[str, str, str]:
     """Sentences on accuracy, on coverage of the bands, and on the role of luck."""
     return _accuracy(evaluation), _honesty(evaluation), _luck(evaluation)
 
 
-def _accuracy(evaluation: Evaluation) -> str:
+def _accuracy(evaluation: ModelEvaluation) -> str:
     skill = evaluation.skill
     rival = skill.baseline if len(skill.rivals) == 1 else f"the best of {len(skill.rivals)} {skill.among}"
     error = f"its error was {_smaller(skill.improvement.value)} than that of {skill.baseline}{_reach(evaluation)}"
@@ -29,7 +29,7 @@ def _accuracy(evaluation: Evaluation) -> str:
     return said[skill.verdict]
 
 
-def _reach(evaluation: Evaluation) -> str:
+def _reach(evaluation: ModelEvaluation) -> str:
     """The interval of the improvement as text; empty if unknown."""
     i = evaluation.skill.improvement
     if not (isfinite(i.lower) and isfinite(i.upper)):
@@ -43,7 +43,7 @@ def _smaller(share: float) -> str:
     return f"{abs(rounded):.1f} % {'larger' if rounded < 0 else 'smaller'}"
 
 
-def _honesty(evaluation: Evaluation) -> str:
+def _honesty(evaluation: ModelEvaluation) -> str:
     """Share of outcomes between the outermost quantiles, or below a single one, against its nominal value."""
     lowest, highest = evaluation.levels[0], evaluation.levels[-1]
     is_band = lowest < highest
@@ -68,7 +68,7 @@ def _off(shares: list[Interval], nominal: float) -> str:
     return f"more than luck explains: {' and '.join(filter(None, parts))} of {len(shares)} horizons"
 
 
-def _luck(evaluation: Evaluation) -> str:
+def _luck(evaluation: ModelEvaluation) -> str:
     """The spread over seeds if several were trained, else the number of symbols with a smaller error."""
     seeds = evaluation.seeds
     if seeds is not None and len(seeds.seeds) > 1 and seeds.mean.mean:
@@ -85,5 +85,5 @@ def _luck(evaluation: Evaluation) -> str:
     )
 
 
-def _model(evaluation: Evaluation) -> ModelScores:
-    return next(row for row in evaluation.rows if row.role is Role.MODEL)
+def _model(evaluation: ModelEvaluation) -> ModelScores:
+    return next(row for row in evaluation.rows if row.role is ScoreRole.MODEL)

@@ -9,12 +9,12 @@ from torch import Tensor
 from predictor.arrays import FloatArray
 from predictor.inference import Engine
 from predictor.networks import OutputMap
-from trainers.stock.data import ROWS, History, Windows
+from trainers.stock.data import ROWS, History, TrainingWindows
 from trainers.stock.forecasting import joined, network_forecasts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Units:
+class ForecastUnits:
     """Location and scale of N windows, in which networks forecast and conformal offsets are measured."""
 
     location: FloatArray
@@ -22,9 +22,9 @@ class Units:
     scale: FloatArray
     """[N, H, 1] volatility over each horizon."""
 
-    def rows(self, chosen: slice) -> "Units":
+    def rows(self, chosen: slice) -> "ForecastUnits":
         """Select some of the windows."""
-        return Units(location=self.location[chosen], scale=self.scale[chosen])
+        return ForecastUnits(location=self.location[chosen], scale=self.scale[chosen])
 
     def normalise(self, values: FloatArray) -> FloatArray:
         """Convert values [N, H, Q] of the target to these units."""
@@ -35,14 +35,14 @@ class Units:
         return self.location + self.scale * normalised
 
 
-def units_of(history: History, windows: Windows) -> Units:
+def units_of(history: History, windows: TrainingWindows) -> ForecastUnits:
     """The units of these windows."""
     location, scale = (level.numpy() for level in history.level(windows))
-    return Units(location=location[..., None], scale=(scale * history.pipeline.target.spread)[..., None])
+    return ForecastUnits(location=location[..., None], scale=(scale * history.pipeline.target.spread)[..., None])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Forecasts:
+class ModelForecasts:
     """A model's forecasts of N windows."""
 
     raw: FloatArray
@@ -54,8 +54,8 @@ class Forecasts:
 
 
 def forecasts_of(
-    engine: Engine, output: OutputMap, history: History, windows: Windows, universe: Sequence[str] = ()
-) -> Forecasts:
+    engine: Engine, output: OutputMap, history: History, windows: TrainingWindows, universe: Sequence[str] = ()
+) -> ModelForecasts:
     """Forecast windows of a history that the model's pipeline has encoded.
 
     Args:
@@ -67,7 +67,7 @@ def forecasts_of(
     """
     forecasts = network_forecasts(engine, history, windows, universe)
     levels = (forecasts.units, *history.level(windows))
-    return Forecasts(
+    return ModelForecasts(
         raw=_mapped(output, *levels, torch.zeros_like(output.offsets)),
         calibrated=_mapped(output, *levels, output.offsets),
         scores=None if forecasts.scores is None else forecasts.scores.double().numpy(),

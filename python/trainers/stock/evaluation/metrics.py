@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 
 from predictor.report import NOTHING
-from trainers.stock.evaluation.evaluation import Evaluation
+from trainers.stock.evaluation.evaluation import ModelEvaluation
 from trainers.stock.evaluation.evaluation_set import Interval
 from trainers.stock.evaluation.scores import HorizonScores, ModelScores
 
@@ -46,7 +46,7 @@ def span_text(interval: Interval, show: Callable[[float], str]) -> str:
     return f"{show(interval.lower).removesuffix(' %')} to {show(interval.upper)}" if isfinite(interval.lower) else ""
 
 
-def band_text(evaluation: Evaluation) -> str:
+def band_text(evaluation: ModelEvaluation) -> str:
     """The band from the lowest to the highest quantile, as text."""
     return f"in {100 * evaluation.levels[0]:g}–{100 * evaluation.levels[-1]:g} %"  # noqa: RUF001 - a range
 
@@ -76,7 +76,7 @@ class Metric:
         """The value as text; a dash if undefined."""
         return NOTHING if value is None or not isfinite(value) else self.show(value)
 
-    def mean(self, evaluation: Evaluation, row: ModelScores) -> float | None:
+    def mean(self, evaluation: ModelEvaluation, row: ModelScores) -> float | None:
         """Mean over horizons, divided by their spread first if it grows with them; None if undefined at all."""
         spread = evaluation.target.spread if self.grows else np.ones(len(row.horizons))
         values = [self.of(h) for h in row.horizons]
@@ -84,12 +84,12 @@ class Metric:
         return float(np.mean(known)) if known else None
 
 
-def metrics_of(evaluation: Evaluation, rows: tuple[ModelScores, ...]) -> tuple[Metric, ...]:
+def metrics_of(evaluation: ModelEvaluation, rows: tuple[ModelScores, ...]) -> tuple[Metric, ...]:
     """The metrics that at least one row has."""
     return tuple(one for one in _all(evaluation) if any(one.of(h) is not None for row in rows for h in row.horizons))
 
 
-def _all(evaluation: Evaluation) -> tuple[Metric, ...]:
+def _all(evaluation: ModelEvaluation) -> tuple[Metric, ...]:
     return (
         Metric(name="CRPS", score=lambda h: h.crps, show=loss_text, grows=True),
         *(_risk(evaluation, place) for place, level in enumerate(evaluation.levels) if level in _RISKS),
@@ -103,5 +103,5 @@ def _all(evaluation: Evaluation) -> tuple[Metric, ...]:
     )
 
 
-def _risk(evaluation: Evaluation, place: int) -> Metric:
+def _risk(evaluation: ModelEvaluation, place: int) -> Metric:
     return Metric(name=f"P{100 * evaluation.levels[place]:.0f} risk", score=lambda h: h.risk[place], show=plain_text)

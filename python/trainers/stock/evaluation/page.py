@@ -11,12 +11,12 @@ from predictor import charts
 from predictor.arrays import FloatArray
 from predictor.card import FITS_EXPLAINED, MEAN_EXPLAINED
 from predictor.replacement import replace_file
-from predictor.report import Cell, Grid, GridLine, PageBuilder, number_cell
+from predictor.report import PageBuilder, ReportTable, TableCell, TableRow, number_cell
 from predictor.report.templates import level, sessions
 from trainers.stock.evaluation.baselines import NAIVE
 from trainers.stock.evaluation.calibration import CalibrationEffect
 from trainers.stock.evaluation.comparison import LossComparison
-from trainers.stock.evaluation.evaluation import Evaluation
+from trainers.stock.evaluation.evaluation import ModelEvaluation
 from trainers.stock.evaluation.evaluation_set import Interval
 from trainers.stock.evaluation.findings import findings
 from trainers.stock.evaluation.metrics import (
@@ -29,11 +29,11 @@ from trainers.stock.evaluation.metrics import (
     share_text,
     span_text,
 )
-from trainers.stock.evaluation.scores import HorizonScores, ModelScores, Role
-from trainers.stock.evaluation.seeds import Seeds, Spread
+from trainers.stock.evaluation.scores import HorizonScores, ModelScores, ScoreRole
+from trainers.stock.evaluation.seeds import SeedScores, SeedSpread
 
 
-def write_evaluation(path: Path, name: str, evaluation: Evaluation) -> None:
+def write_evaluation(path: Path, name: str, evaluation: ModelEvaluation) -> None:
     """Write the page atomically.
 
     Args:
@@ -48,7 +48,7 @@ def write_evaluation(path: Path, name: str, evaluation: Evaluation) -> None:
     replace_file(path, render_evaluation(name, evaluation).encode())
 
 
-def render_evaluation(name: str, evaluation: Evaluation) -> str:
+def render_evaluation(name: str, evaluation: ModelEvaluation) -> str:
     """The page as deterministic HTML."""
     page = PageBuilder("trainers.stock.evaluation")
     return page.render(
@@ -80,35 +80,35 @@ def render_evaluation(name: str, evaluation: Evaluation) -> str:
 # --- losses
 
 
-def loss_grid(evaluation: Evaluation) -> Grid:
+def loss_grid(evaluation: ModelEvaluation) -> ReportTable:
     """Losses of all rows, best first: one column per horizon, then the mean; the last line is the spread over seeds."""
     rows = [_losses(row) for row in evaluation.rows]
     best = [min(one.value for one in column) for column in zip(*rows, strict=True)]
     lines = [
-        GridLine(
+        TableRow(
             name=row.name,
             cells=tuple(
                 _interval_cell(one, loss_text, is_best=one.value == b) for one, b in zip(losses, best, strict=True)
             ),
-            is_model=row.role is Role.MODEL,
+            is_model=row.role is ScoreRole.MODEL,
         )
         for row, losses in zip(evaluation.rows, rows, strict=True)
     ]
-    return Grid(columns=(*_horizons(evaluation), "mean"), lines=(*lines, *_seed_lines(evaluation)))
+    return ReportTable(columns=(*_horizons(evaluation), "mean"), lines=(*lines, *_seed_lines(evaluation)))
 
 
 def _losses(row: ModelScores) -> list[Interval]:
     return [*(h.pinball for h in row.horizons), row.mean]
 
 
-def _seed_lines(evaluation: Evaluation) -> tuple[GridLine, ...]:
+def _seed_lines(evaluation: ModelEvaluation) -> tuple[TableRow, ...]:
     if evaluation.seeds is None:
         return ()
     cells = tuple(_spread_cell(one, loss_text) for one in (*evaluation.seeds.pinball, evaluation.seeds.mean))
-    return (GridLine(name=f"{len(evaluation.seeds.seeds)} seeds, ± sd", cells=cells, is_model=True),)
+    return (TableRow(name=f"{len(evaluation.seeds.seeds)} seeds, ± sd", cells=cells, is_model=True),)
 
 
-def loss_chart(evaluation: Evaluation, page: PageBuilder) -> str:
+def loss_chart(evaluation: ModelEvaluation, page: PageBuilder) -> str:
     """Losses with intervals, each divided by the spread of outcomes at its horizon."""
     rows = [row for row in evaluation.rows if row.name != _point(evaluation)]
     by = [[h.pinball for h in row.horizons] for row in rows]
@@ -121,21 +121,21 @@ def loss_chart(evaluation: Evaluation, page: PageBuilder) -> str:
     )
 
 
-def gain_grid(evaluation: Evaluation) -> Grid:
+def gain_grid(evaluation: ModelEvaluation) -> ReportTable:
     """Improvement of the model over each baseline, and of the mean over seeds over the best baseline."""
     lines = [_gain_line(row, row.baseline) for row in evaluation.comparisons]
     if evaluation.seeds is not None:
         row = evaluation.seeds.comparison
         lines.append(_gain_line(row, f"{row.baseline}, by {len(evaluation.seeds.seeds)} seeds", is_model=True))
-    return Grid(columns=(*_horizons(evaluation), "all", "t"), lines=tuple(lines))
+    return ReportTable(columns=(*_horizons(evaluation), "all", "t"), lines=tuple(lines))
 
 
-def _gain_line(row: LossComparison, name: str, *, is_model: bool = False) -> GridLine:
-    gains: tuple[Cell, ...] = tuple(_interval_cell(one, gain_text) for one in (*row.by_horizon, row.improvement))
-    return GridLine(name=name, cells=(*gains, number_cell(row.t, lambda t: f"{t:+.1f}")), is_model=is_model)
+def _gain_line(row: LossComparison, name: str, *, is_model: bool = False) -> TableRow:
+    gains: tuple[TableCell, ...] = tuple(_interval_cell(one, gain_text) for one in (*row.by_horizon, row.improvement))
+    return TableRow(name=name, cells=(*gains, number_cell(row.t, lambda t: f"{t:+.1f}")), is_model=is_model)
 
 
-def gain_chart(evaluation: Evaluation, page: PageBuilder) -> str:
+def gain_chart(evaluation: ModelEvaluation, page: PageBuilder) -> str:
     """The improvements with intervals."""
     rows = [row for row in evaluation.comparisons if row.baseline != _point(evaluation)]
     by = [[*row.by_horizon, row.improvement] for row in rows]
@@ -148,7 +148,7 @@ def gain_chart(evaluation: Evaluation, page: PageBuilder) -> str:
     )
 
 
-def _point(evaluation: Evaluation) -> str:
+def _point(evaluation: ModelEvaluation) -> str:
     """Name of the single-value forecast, whose large loss would dominate a chart."""
     return NAIVE[evaluation.target.kind]
 
@@ -159,7 +159,7 @@ def _columns(rows: Sequence[Sequence[Interval]]) -> tuple[FloatArray, FloatArray
     return value, lower, upper
 
 
-def _horizons(evaluation: Evaluation) -> tuple[str, ...]:
+def _horizons(evaluation: ModelEvaluation) -> tuple[str, ...]:
     return tuple(map(sessions, evaluation.target.horizons))
 
 
@@ -167,18 +167,18 @@ def _horizons(evaluation: Evaluation) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Chart:
+class NamedFigure:
     """A figure with its name."""
 
     name: str
     html: str
 
 
-def coverage_charts(evaluation: Evaluation, page: PageBuilder) -> tuple[Chart, ...]:
+def coverage_charts(evaluation: ModelEvaluation, page: PageBuilder) -> tuple[NamedFigure, ...]:
     """Coverage errors of the quantiles, one figure per calibration variant on a common axis."""
     rows = _variants(evaluation.calibration)
     reach = 1.05 * max(_farthest(row, evaluation.levels) for row in rows)
-    return tuple(Chart(name=row.name, html=_coverage_chart(row, evaluation, reach, page)) for row in rows)
+    return tuple(NamedFigure(name=row.name, html=_coverage_chart(row, evaluation, reach, page)) for row in rows)
 
 
 def _variants(made: CalibrationEffect) -> tuple[ModelScores, ...]:
@@ -190,7 +190,7 @@ def _farthest(row: ModelScores, levels: tuple[float, ...]) -> float:
     return float(np.nanmax(np.abs([lower - levels, upper - levels])))
 
 
-def _coverage_chart(row: ModelScores, evaluation: Evaluation, reach: float, page: PageBuilder) -> str:
+def _coverage_chart(row: ModelScores, evaluation: ModelEvaluation, reach: float, page: PageBuilder) -> str:
     series = [sessions(h) for h in evaluation.target.horizons]
     label = f"{row.name}: observed minus nominal share of outcomes below each quantile; numbers in the table"
     return page.chart(charts.calibration(evaluation.levels, series, *_below(row), reach=reach), label)
@@ -201,12 +201,12 @@ def _below(row: ModelScores) -> FloatArray:
     return np.moveaxis(np.array([[(i.value, i.lower, i.upper) for i in h.below] for h in row.horizons]), -1, 0)
 
 
-def coverage_grid(evaluation: Evaluation) -> Grid:
+def coverage_grid(evaluation: ModelEvaluation) -> ReportTable:
     """Coverage as numbers: one line per calibration variant and horizon."""
-    return Grid(
+    return ReportTable(
         columns=tuple(f"below {level(one)}" for one in evaluation.levels),
         lines=tuple(
-            GridLine(
+            TableRow(
                 name=f"{sessions(h.horizon)}, {row.name}",
                 cells=tuple(_interval_cell(share, share_text) for share in h.below),
                 is_model=row is evaluation.calibration.after,
@@ -217,16 +217,16 @@ def coverage_grid(evaluation: Evaluation) -> Grid:
     )
 
 
-def winkler_grid(evaluation: Evaluation) -> Grid:
+def winkler_grid(evaluation: ModelEvaluation) -> ReportTable:
     """Coverage of the band and Winkler score before and after, one line per horizon and variant."""
     band = band_text(evaluation)
-    return Grid(
+    return ReportTable(
         columns=("blocks", f"{band}, before", "after", "Winkler, before", "after", "gain"),
         lines=tuple(_winkler_lines(evaluation.calibration)),
     )
 
 
-def _winkler_lines(made: CalibrationEffect) -> Iterator[GridLine]:
+def _winkler_lines(made: CalibrationEffect) -> Iterator[TableRow]:
     for h, before in enumerate(made.before.horizons):
         blocks = made.effective_blocks[h]
         yield _winkler_line(sessions(before.horizon), blocks, before, made.after.horizons[h], made.gain[h])
@@ -237,7 +237,7 @@ def _winkler_lines(made: CalibrationEffect) -> Iterator[GridLine]:
 
 def _winkler_line(
     name: str, blocks: float | None, before: HorizonScores, after: HorizonScores, gain: Interval
-) -> GridLine:
+) -> TableRow:
     cells = (
         number_cell(blocks, lambda count: f"{count:.0f}"),
         _interval_cell(before.band, share_text),
@@ -246,86 +246,86 @@ def _winkler_line(
         _interval_cell(after.winkler, loss_text),
         _interval_cell(gain, gain_text),
     )
-    return GridLine(name=name, cells=cells)
+    return TableRow(name=name, cells=cells)
 
 
-def pit_charts(evaluation: Evaluation, page: PageBuilder) -> tuple[Chart, ...]:
+def pit_charts(evaluation: ModelEvaluation, page: PageBuilder) -> tuple[NamedFigure, ...]:
     """PIT histogram of each horizon."""
-    charted: list[Chart] = []
+    charted: list[NamedFigure] = []
     for one in evaluation.pit:
         name = sessions(one.horizon)
         shares = np.array([(i.value, i.lower, i.upper) for i in one.shares]).T
         label = f"Where outcomes fell between the quantiles, {name} ahead; numbers in the table"
-        charted.append(Chart(name=name, html=page.chart(charts.pit_histogram(name, one.edges, *shares), label)))
+        charted.append(NamedFigure(name=name, html=page.chart(charts.pit_histogram(name, one.edges, *shares), label)))
     return tuple(charted)
 
 
-def pit_grid(evaluation: Evaluation) -> Grid:
+def pit_grid(evaluation: ModelEvaluation) -> ReportTable:
     """PIT histograms as numbers, and the expected shares."""
     first = evaluation.pit[0]
     edges = [f"{100 * edge:g}" for edge in first.edges]
-    calibrated = GridLine(name="calibrated", cells=tuple(number_cell(one, share_text) for one in first.expected))
+    calibrated = TableRow(name="calibrated", cells=tuple(number_cell(one, share_text) for one in first.expected))
     lines = (
-        GridLine(name=sessions(one.horizon), cells=tuple(_interval_cell(share, share_text) for share in one.shares))
+        TableRow(name=sessions(one.horizon), cells=tuple(_interval_cell(share, share_text) for share in one.shares))
         for one in evaluation.pit
     )
     columns = tuple(f"{a}–{b} %" for a, b in pairwise(edges))  # noqa: RUF001 - a range
-    return Grid(columns=columns, lines=(calibrated, *lines))
+    return ReportTable(columns=columns, lines=(calibrated, *lines))
 
 
 # --- other scores
 
 
-def score_grid(evaluation: Evaluation) -> Grid:
+def score_grid(evaluation: ModelEvaluation) -> ReportTable:
     """One line per row of scores: means over horizons."""
     metrics = metrics_of(evaluation, evaluation.rows)
-    return Grid(
+    return ReportTable(
         columns=tuple(metric.name for metric in metrics),
         lines=tuple(
-            GridLine(
+            TableRow(
                 name=row.name,
                 cells=tuple(number_cell(metric.mean(evaluation, row), metric.show) for metric in metrics),
-                is_model=row.role is Role.MODEL,
+                is_model=row.role is ScoreRole.MODEL,
             )
             for row in evaluation.rows
         ),
     )
 
 
-def horizon_grid(evaluation: Evaluation) -> Grid:
+def horizon_grid(evaluation: ModelEvaluation) -> ReportTable:
     """The model: one line per score, one column per horizon; the last line is the naive forecast's error."""
-    ours = next(row for row in evaluation.rows if row.role is Role.MODEL)
+    ours = next(row for row in evaluation.rows if row.role is ScoreRole.MODEL)
     naive = next(row for row in evaluation.rows if row.name == NAIVE[evaluation.target.kind])
     lines = (
-        GridLine(name=metric.name, cells=tuple(_metric_cell(metric, own) for own in ours.horizons))
+        TableRow(name=metric.name, cells=tuple(_metric_cell(metric, own) for own in ours.horizons))
         for metric in metrics_of(evaluation, (ours,))
     )
-    error = GridLine(name=f"MAE {naive.name}", cells=tuple(_interval_cell(h.mae, loss_text) for h in naive.horizons))
-    return Grid(columns=tuple(map(sessions, evaluation.target.horizons)), lines=(*lines, error))
+    error = TableRow(name=f"MAE {naive.name}", cells=tuple(_interval_cell(h.mae, loss_text) for h in naive.horizons))
+    return ReportTable(columns=tuple(map(sessions, evaluation.target.horizons)), lines=(*lines, error))
 
 
-def seed_grid(evaluation: Evaluation, seeds: Seeds) -> Grid:
+def seed_grid(evaluation: ModelEvaluation, seeds: SeedScores) -> ReportTable:
     """Mean and standard deviation over trainings, one column per horizon."""
     kinds = (
         ("pinball loss", seeds.pinball, loss_text),
         (band_text(evaluation), seeds.band, share_text),
         ("Winkler", seeds.winkler, loss_text),
     )
-    return Grid(
+    return ReportTable(
         columns=tuple(map(sessions, evaluation.target.horizons)),
         lines=tuple(
-            GridLine(name=name, cells=tuple(_spread_cell(one, show) for one in spreads))
+            TableRow(name=name, cells=tuple(_spread_cell(one, show) for one in spreads))
             for name, spreads, show in kinds
         ),
     )
 
 
-def symbol_grid(evaluation: Evaluation) -> Grid:
+def symbol_grid(evaluation: ModelEvaluation) -> ReportTable:
     """The model's scores by symbol."""
-    return Grid(
+    return ReportTable(
         columns=("forecasts", "pinball loss", band_text(evaluation), f"below {evaluation.skill.baseline}"),
         lines=tuple(
-            GridLine(
+            TableRow(
                 name=row.symbol,
                 cells=(
                     number_cell(row.windows, lambda count: f"{count:,.0f}"),
@@ -342,17 +342,17 @@ def symbol_grid(evaluation: Evaluation) -> Grid:
 # --- cells
 
 
-def _interval_cell(estimate: Interval, show: Callable[[float], str], *, is_best: bool = False) -> Cell:
+def _interval_cell(estimate: Interval, show: Callable[[float], str], *, is_best: bool = False) -> TableCell:
     """An estimate with its interval below."""
     return number_cell(estimate.value, show, beside=span_text(estimate, show), is_best=is_best)
 
 
-def _spread_cell(spread: Spread, show: Callable[[float], str]) -> Cell:
+def _spread_cell(spread: SeedSpread, show: Callable[[float], str]) -> TableCell:
     """A mean over trainings with its standard deviation below."""
     return number_cell(spread.mean, show, beside=f"± {show(spread.sd)}")
 
 
-def _metric_cell(metric: Metric, horizon: HorizonScores) -> Cell:
+def _metric_cell(metric: Metric, horizon: HorizonScores) -> TableCell:
     """The score of one horizon, with its interval below if available."""
     interval = metric.interval(horizon)
     beside = "" if interval is None else span_text(interval, metric.show)

@@ -8,7 +8,7 @@ import numpy as np
 
 from predictor.arrays import BoolArray, FloatArray
 from predictor.networks import TargetKind
-from trainers.stock.evaluation.baselines import Fit
+from trainers.stock.evaluation.baselines import FitScope
 from trainers.stock.evaluation.comparison import (
     absolute_error,
     below,
@@ -34,7 +34,7 @@ from trainers.stock.evaluation.evaluation_set import (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pit:
+class PitHistogram:
     """PIT histogram of one horizon (Dawid 1984), with one bin between two quantiles.
 
     Calibrated forecasts fill each bin with its expected share.
@@ -51,7 +51,7 @@ class Pit:
     """[B] share of the outcomes."""
 
 
-def pit(test: EvaluationSet, forecasts: FloatArray) -> tuple[Pit, ...]:
+def pit(test: EvaluationSet, forecasts: FloatArray) -> tuple[PitHistogram, ...]:
     """One histogram per horizon, from forecasts [N, H, Q]."""
     fell = below(test, forecasts)
     whole = np.where(np.isnan(fell[..., :1]), np.nan, 1.0)
@@ -59,7 +59,7 @@ def pit(test: EvaluationSet, forecasts: FloatArray) -> tuple[Pit, ...]:
     means, resamples = resampled_mean(test, bins)
     edges = (0.0, *test.levels, 1.0)
     return tuple(
-        Pit(
+        PitHistogram(
             horizon=horizon,
             edges=edges,
             expected=tuple(b - a for a, b in pairwise(edges)),
@@ -121,7 +121,7 @@ def _mean(test: EvaluationSet, values: FloatArray) -> Interval:
     return interval(float(mean), resamples)
 
 
-class Role(StrEnum):
+class ScoreRole(StrEnum):
     """The kind of a row of scores."""
 
     MODEL = "model"
@@ -161,8 +161,8 @@ class ModelScores:
     """One row of scores."""
 
     name: str
-    role: Role
-    fit: Fit | None
+    role: ScoreRole
+    fit: FitScope | None
     """How a baseline was fitted; None for the model."""
     mean: Interval
     """Pinball loss over all horizons, each divided by its spread so that they have equal weight."""
@@ -174,8 +174,8 @@ def score(
     forecasts: FloatArray,
     *,
     name: str,
-    role: Role,
-    fit: Fit | None = None,
+    role: ScoreRole,
+    fit: FitScope | None = None,
     ranking: FloatArray | None = None,
 ) -> ModelScores:
     """Compute all scores of forecasts.

@@ -11,24 +11,24 @@ from predictor.covariates import CovariateSource
 from predictor.features import FeatureSet
 from predictor.model import output_map
 from predictor.networks import Edges
-from trainers.progress import Consumer
-from trainers.stock.data import History, Windows
+from trainers.progress import ReportConsumer
+from trainers.stock.data import History, TrainingWindows
 from trainers.stock.evaluation.comparison import LossComparison, compare, inside, overall, pinball, winkler
 from trainers.stock.evaluation.evaluation_set import EvaluationSet
 from trainers.stock.evaluation.forecasts import forecasts_of
 from trainers.stock.fitting import engine_of, fit_artifact, fit_pipeline
-from trainers.stock.recipe import Recipe
-from trainers.stock.splits import Splits
+from trainers.stock.recipe import StockRecipe
+from trainers.stock.splits import DataSplits
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Refitting:
+class SeedRefits:
     """Recipe and data for trainings from other seeds."""
 
     bars: BarPanel
     features: FeatureSet
-    recipe: Recipe
-    splits: Splits
+    recipe: StockRecipe
+    splits: DataSplits
     """Splits of the artifact."""
     covariates: CovariateSource
     """Files of covariates."""
@@ -41,7 +41,9 @@ def other_seeds(own: int, count: int) -> tuple[int, ...]:
     return tuple((own + k) % 2**32 for k in range(1, count + 1))
 
 
-def refitted_forecasts(refitting: Refitting, seed: int, windows: Windows, consume: Consumer) -> FloatArray:
+def refitted_forecasts(
+    refitting: SeedRefits, seed: int, windows: TrainingWindows, consume: ReportConsumer
+) -> FloatArray:
     """[N, H, Q] calibrated forecasts of the windows by a model trained from this seed."""
     recipe = replace(refitting.recipe, optimisation=replace(refitting.recipe.optimisation, seed=seed))
     bars, beside = refitting.bars, refitting.covariates
@@ -52,7 +54,7 @@ def refitted_forecasts(refitting: Refitting, seed: int, windows: Windows, consum
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Spread:
+class SeedSpread:
     """Mean and standard deviation (n - 1) over several trainings."""
 
     mean: float
@@ -60,17 +62,17 @@ class Spread:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Seeds:
+class SeedScores:
     """Scores over several seeds; fields as in `ModelScores`."""
 
     seeds: tuple[int, ...]
     """The artifact's own first."""
-    mean: Spread
-    pinball: tuple[Spread, ...]
+    mean: SeedSpread
+    pinball: tuple[SeedSpread, ...]
     """[H]"""
-    band: tuple[Spread, ...]
+    band: tuple[SeedSpread, ...]
     """[H]"""
-    winkler: tuple[Spread, ...]
+    winkler: tuple[SeedSpread, ...]
     """[H]"""
     comparison: LossComparison
     """Losses averaged over seeds, against the best baseline."""
@@ -78,7 +80,7 @@ class Seeds:
 
 def over_seeds(
     test: EvaluationSet, runs: Iterable[tuple[int, FloatArray]], baseline: FloatArray, baseline_name: str
-) -> Seeds:
+) -> SeedScores:
     """Score several trainings; only one's forecasts are in memory at a time.
 
     Args:
@@ -88,14 +90,14 @@ def over_seeds(
         baseline_name: Its name.
     """
     seeds: list[int] = []
-    rows: list[_Run] = []
+    rows: list[_SeedRun] = []
     total = np.zeros_like(test.outcomes)
     for seed, forecasts in runs:
         losses = pinball(test, forecasts)
         seeds.append(seed)
         rows.append(_run(test, forecasts, losses))
         total += losses
-    return Seeds(
+    return SeedScores(
         seeds=tuple(seeds),
         mean=_spread([row.mean for row in rows]),
         pinball=_spreads([row.pinball for row in rows]),
@@ -106,7 +108,7 @@ def over_seeds(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class _Run:
+class _SeedRun:
     """The scores of one training; arrays are [H]."""
 
     mean: float
@@ -115,8 +117,8 @@ class _Run:
     winkler: FloatArray
 
 
-def _run(test: EvaluationSet, forecasts: FloatArray, losses: FloatArray) -> _Run:
-    return _Run(
+def _run(test: EvaluationSet, forecasts: FloatArray, losses: FloatArray) -> _SeedRun:
+    return _SeedRun(
         mean=float(np.nanmean(overall(test, losses))),
         pinball=np.nanmean(losses, axis=0),
         band=np.nanmean(inside(test, forecasts), axis=0),
@@ -124,9 +126,9 @@ def _run(test: EvaluationSet, forecasts: FloatArray, losses: FloatArray) -> _Run
     )
 
 
-def _spreads(rows: Sequence[FloatArray]) -> tuple[Spread, ...]:
+def _spreads(rows: Sequence[FloatArray]) -> tuple[SeedSpread, ...]:
     return tuple(_spread(column) for column in np.array(rows).T)
 
 
-def _spread(values: Sequence[float] | FloatArray) -> Spread:
-    return Spread(mean=float(np.mean(values)), sd=float(np.std(values, ddof=1)))
+def _spread(values: Sequence[float] | FloatArray) -> SeedSpread:
+    return SeedSpread(mean=float(np.mean(values)), sd=float(np.std(values, ddof=1)))

@@ -10,10 +10,10 @@ from predictor.card import SOURCE, ancestors_of
 from predictor.errors import ConfigurationError, InSampleError, listed, shown_date
 from predictor.networks import Target
 from predictor.sessions import SessionCalendar
-from trainers.stock.splits import Part, Splits
+from trainers.stock.splits import DataSplits, SplitPart
 
 
-def splits_of(card: Mapping[str, Json]) -> Splits:
+def splits_of(card: Mapping[str, Json]) -> DataSplits:
     """Read the splits from an artifact's card.
 
     Raises:
@@ -23,10 +23,10 @@ def splits_of(card: Mapping[str, Json]) -> Splits:
     train, selection, calibration, test = (
         _part(name, record.record(name)) for name in ("train", "selection", "calibration", "test")
     )
-    return Splits(train=train, selection=selection, calibration=calibration, test=test)
+    return DataSplits(train=train, selection=selection, calibration=calibration, test=test)
 
 
-def seen_until(splits: Splits) -> int:
+def seen_until(splits: DataSplits) -> int:
     """The last session, yyyymmdd, of any label in training, selection or calibration."""
     return max(part.last for part in (splits.train, splits.selection, splits.calibration))
 
@@ -66,7 +66,7 @@ def unseen_part(
     *,
     start: int | None = None,
     end: int | None = None,
-) -> Part:
+) -> SplitPart:
     """The part with the targets of all decision days after the last session seen.
 
     Args:
@@ -102,7 +102,7 @@ def unseen_part(
             f"the bars, which end on {shown_date(int(sessions[-1]))}, have no outcome of a decision after "
             f"{shown_date(allowed if start is None else start)}; give later bars"
         )
-    return Part("test", int(sessions[begin]), int(sessions[last]))
+    return SplitPart("test", int(sessions[begin]), int(sessions[last]))
 
 
 def _refusal(asked: str, seen: int, allowed: int) -> InSampleError:
@@ -112,5 +112,5 @@ def _refusal(asked: str, seen: int, allowed: int) -> InSampleError:
     )
 
 
-def _part(name: str, record: Record) -> Part:
-    return Part(name, record.integer("first"), record.integer("last"))
+def _part(name: str, record: Record) -> SplitPart:
+    return SplitPart(name, record.integer("first"), record.integer("last"))

@@ -16,7 +16,7 @@ from predictor.errors import shown_date
 from predictor.skill import Verdict
 from trainers.stock.evaluation.baselines import NAIVE
 from trainers.stock.evaluation.comparison import LossComparison
-from trainers.stock.evaluation.evaluation import Evaluation
+from trainers.stock.evaluation.evaluation import ModelEvaluation
 from trainers.stock.evaluation.evaluation_set import Interval
 from trainers.stock.evaluation.metrics import (
     SCALE,
@@ -28,7 +28,7 @@ from trainers.stock.evaluation.metrics import (
     share_text,
     span_text,
 )
-from trainers.stock.evaluation.scores import HorizonScores, ModelScores, Role
+from trainers.stock.evaluation.scores import HorizonScores, ModelScores, ScoreRole
 
 VERDICT_COLOURS: Final = {Verdict.BETTER: "green", Verdict.UNDECIDED: "yellow", Verdict.WORSE: "red"}
 _MOST_SYMBOLS: Final = 20
@@ -36,7 +36,7 @@ _MOST_SCORES: Final = 7
 """Columns per table, which leaves room for names."""
 
 
-def evaluation_tables(evaluation: Evaluation) -> Iterator[RenderableType]:
+def evaluation_tables(evaluation: ModelEvaluation) -> Iterator[RenderableType]:
     """All tables of an evaluation, the verdict first."""
     days = evaluation.days
     yield (
@@ -59,12 +59,12 @@ def evaluation_tables(evaluation: Evaluation) -> Iterator[RenderableType]:
     yield from shown_notes(evaluation.notes)
 
 
-def _verdict(evaluation: Evaluation) -> Panel:
+def _verdict(evaluation: ModelEvaluation) -> Panel:
     colour = VERDICT_COLOURS[evaluation.skill.verdict]
     return Panel(Text(evaluation.skill.sentence), title="skill", title_align="left", border_style=colour)
 
 
-def _losses(evaluation: Evaluation) -> Table:
+def _losses(evaluation: ModelEvaluation) -> Table:
     """Pinball loss by horizon and over all horizons with its interval; the lowest of each column is bold."""
     title = f"pinball loss of {evaluation.unit}, x {SCALE}; lower is better"
     table = plain_table(title, *_horizons(evaluation), "mean", "interval")
@@ -81,7 +81,7 @@ def _losses(evaluation: Evaluation) -> Table:
     return table
 
 
-def _comparisons(evaluation: Evaluation) -> Table:
+def _comparisons(evaluation: ModelEvaluation) -> Table:
     """Improvement of the model's loss over each baseline's, paired by day."""
     title = "improvement of the model's loss over the baseline's, paired by day"
     table = plain_table(title, *_horizons(evaluation), "all", "interval", "t")
@@ -100,7 +100,7 @@ def _add_comparison(table: Table, row: LossComparison, name: str, style: str) ->
     table.add_row(Text(name), *gains, span_text(row.improvement, gain_text), t, style=style)
 
 
-def _by_model(evaluation: Evaluation) -> Iterator[Table]:
+def _by_model(evaluation: ModelEvaluation) -> Iterator[Table]:
     """All other scores, mean over horizons; losses are divided by their spread first."""
     metrics = metrics_of(evaluation, evaluation.rows)
     for first in range(0, len(metrics), _MOST_SCORES):
@@ -112,9 +112,9 @@ def _by_model(evaluation: Evaluation) -> Iterator[Table]:
         yield table
 
 
-def _by_horizon(evaluation: Evaluation) -> Table:
+def _by_horizon(evaluation: ModelEvaluation) -> Table:
     """The model's scores at each horizon, and the error of the naive forecast."""
-    ours = next(row for row in evaluation.rows if row.role is Role.MODEL)
+    ours = next(row for row in evaluation.rows if row.role is ScoreRole.MODEL)
     naive = next(row for row in evaluation.rows if row.name == NAIVE[evaluation.target.kind])
     metrics = metrics_of(evaluation, (ours,))
     table = plain_table("this model by horizon", *_horizons(evaluation))
@@ -132,7 +132,7 @@ def _span(metric: Metric, horizon: HorizonScores) -> str:
     return "" if interval is None else span_text(interval, metric.show)
 
 
-def _calibration(evaluation: Evaluation) -> Table:
+def _calibration(evaluation: ModelEvaluation) -> Table:
     """Coverage of the band and Winkler scores before and after calibration."""
     made = evaluation.calibration
     table = plain_table(
@@ -163,7 +163,7 @@ def _add_calibration(
     )
 
 
-def _pit(evaluation: Evaluation) -> Table:
+def _pit(evaluation: ModelEvaluation) -> Table:
     """Share of outcomes in each bin, and the expected share."""
     first = evaluation.pit[0]
     edges = [f"{100 * edge:g}" for edge in first.edges]
@@ -176,7 +176,7 @@ def _pit(evaluation: Evaluation) -> Table:
     return table
 
 
-def _symbols(evaluation: Evaluation) -> Table:
+def _symbols(evaluation: ModelEvaluation) -> Table:
     """The model's scores by symbol."""
     baseline = evaluation.skill.baseline
     table = plain_table("by symbol", "forecasts", "pinball", band_text(evaluation), f"below {baseline}", "interval")
@@ -211,9 +211,9 @@ def plain_table(title: str, *columns: str) -> Table:
     return table
 
 
-def _horizons(evaluation: Evaluation) -> Sequence[str]:
+def _horizons(evaluation: ModelEvaluation) -> Sequence[str]:
     return [f"{horizon} d" for horizon in evaluation.target.horizons]
 
 
 def _style(row: ModelScores) -> str:
-    return "blue" if row.role is Role.MODEL else ""
+    return "blue" if row.role is ScoreRole.MODEL else ""

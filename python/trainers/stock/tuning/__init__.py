@@ -1,6 +1,6 @@
 """Search for hyper-parameters: trials on the selection part, and the best one refitted from several seeds."""
 
 from trainers.stock.tuning.search import Search, SearchResult, search
-from trainers.stock.tuning.storage import Storage
+from trainers.stock.tuning.storage import StudyStorage
 
-__all__ = ["Search", "SearchResult", "Storage", "search"]
+__all__ = ["Search", "SearchResult", "StudyStorage", "search"]

@@ -14,36 +14,36 @@ from predictor.cli.flags import with_flags
 from predictor.cli.options import BarsFlags, CovariateFlags
 from predictor.cli.output import judgement
 from predictor.errors import ConfigurationError, shown_date
-from predictor.flags import Flag, Given, Only
+from predictor.flags import Flag, FlagSubset, ParsedFlags
 from predictor.networks import Target, kind_named
 from trainers.loop import LoopError
 from trainers.options import RunOptions
-from trainers.progress import Consumer, JsonLines, progress_for, unwatched, watched_on
+from trainers.progress import JsonLines, ReportConsumer, progress_for, unwatched, watched_on
 from trainers.stock.announcing import announcer, warner
 from trainers.stock.data import History
 from trainers.stock.doubts import heard, of_recipe, of_steps
 from trainers.stock.fitting import fit_pipeline
 from trainers.stock.flags import tell_use_of
-from trainers.stock.reads import Reads
-from trainers.stock.recipe import Optimisation, Recipe, RecipeChanges, recipe_of
-from trainers.stock.training import Trained, train
-from trainers.stock.training_data import Material
+from trainers.stock.reads import FeatureSelection
+from trainers.stock.recipe import Optimisation, RecipeChanges, StockRecipe, recipe_of
+from trainers.stock.training import TrainingResult, train
+from trainers.stock.training_data import TrainingMaterial
 from trainers.stock.tuning.search import Search, SearchResult, search
-from trainers.stock.tuning.storage import Storage, require_optuna
+from trainers.stock.tuning.storage import StudyStorage, require_optuna
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Effort:
+class SearchBudget:
     """How long the search is, and where its trials are kept."""
 
     trials: Annotated[int, Flag("Trials in total, those of earlier runs included.", minimum=1)] = 30
     seeds: Annotated[int, Flag("Seeds that the best trial's settings are refitted from.", minimum=2)] = 5
     storage: Annotated[str, Flag("Database of the trials; empty: SQLite, in OUT.tune.db next to the artifact.")] = ""
 
-    def kept(self, out: Path, kind: str) -> Storage:
+    def kept(self, out: Path, kind: str) -> StudyStorage:
         """The study in the database."""
         uri = self.storage or f"sqlite:///{out.parent / f'{out.name}.tune.db'}"
-        return Storage(uri=uri, name=f"quantra-{kind}")
+        return StudyStorage(uri=uri, name=f"quantra-{kind}")
 
 
 @with_flags
@@ -51,13 +51,15 @@ def tune_stock(
     *,
     bars: BarsFlags,
     out: Annotated[Path, Flag("Folder of the best model's artifact; it must not exist.")],
-    recipe: Given[Recipe],
-    effort: Effort,
-    target: Given[Target],
-    reads: Reads,
+    recipe: ParsedFlags[StockRecipe],
+    effort: SearchBudget,
+    target: ParsedFlags[Target],
+    reads: FeatureSelection,
     files: CovariateFlags,
-    optimisation: Annotated[Given[Optimisation], Only("max_epochs", "patience", "precision", "device", "seed")],
-    run: Annotated[RunOptions, Only("threads", "as_json")],
+    optimisation: Annotated[
+        ParsedFlags[Optimisation], FlagSubset("max_epochs", "patience", "precision", "device", "seed")
+    ],
+    run: Annotated[RunOptions, FlagSubset("threads", "as_json")],
 ) -> None:
     """Tune the settings of a stock model, refit the best from fresh seeds, and save it as an artifact.
 
@@ -74,7 +76,7 @@ def tune_stock(
     torch.set_num_threads(run.threads)
     whole = asked.over(recipe_of(asked.kind))
     covariates = files.read()
-    material = Material(bars.read(), reads.beside(covariates, whole.calendar), covariates)
+    material = TrainingMaterial(bars.read(), reads.beside(covariates, whole.calendar), covariates)
     out.parent.mkdir(parents=True, exist_ok=True)
     result, trained = _searched(material, whole, effort, out, as_json=run.as_json)
     _tell(result, trained, as_json=run.as_json)
@@ -83,8 +85,8 @@ def tune_stock(
 
 
 def _searched(
-    material: Material, recipe: Recipe, effort: Effort, out: Path, *, as_json: bool
-) -> tuple[SearchResult, Trained]:
+    material: TrainingMaterial, recipe: StockRecipe, effort: SearchBudget, out: Path, *, as_json: bool
+) -> tuple[SearchResult, TrainingResult]:
     """The result, and the artifact of the best recipe."""
     announce, warn, consume = announcer(as_json=as_json), warner(as_json=as_json), _consumer(as_json=as_json)
     heard(of_recipe(material.bars, material.features, material.covariates, recipe), warn)
@@ -99,7 +101,7 @@ def _searched(
         raise ConfigurationError(str(error)) from error
 
 
-def _search_of(material: Material, recipe: Recipe, *, trials: int, seeds: int) -> Search:
+def _search_of(material: TrainingMaterial, recipe: StockRecipe, *, trials: int, seeds: int) -> Search:
     """What is searched; everything but the trials' own settings is fitted once."""
     bars, beside = material.bars, material.covariates
     parts = recipe.splits(bars.sessions)
@@ -113,11 +115,11 @@ def _search_of(material: Material, recipe: Recipe, *, trials: int, seeds: int) -
     )
 
 
-def _consumer(*, as_json: bool) -> Consumer:
+def _consumer(*, as_json: bool) -> ReportConsumer:
     return JsonLines(sys.stdout) if as_json else progress_for(sys.stdout)
 
 
-def _tell(result: SearchResult, trained: Trained, *, as_json: bool) -> None:
+def _tell(result: SearchResult, trained: TrainingResult, *, as_json: bool) -> None:
     if as_json:
         sys.stdout.write(json.dumps({"kind": "tuned", "artifact": str(trained.folder), "tuning": result.card()}) + "\n")
         return

@@ -14,12 +14,12 @@ from predictor.canonical import Json
 from predictor.errors import ConfigurationError
 from predictor.networks import Setting, configured, kind_named, write_config
 from trainers.loop import EpochReport, LoopError, Report
-from trainers.progress import Consumer
+from trainers.progress import ReportConsumer
 from trainers.stock.data import History
 from trainers.stock.fitting import FittedNetwork, fit, prepare
-from trainers.stock.recipe import Recipe
-from trainers.stock.splits import Part, Splits
-from trainers.stock.tuning.storage import Storage, open_study
+from trainers.stock.recipe import StockRecipe
+from trainers.stock.splits import DataSplits, SplitPart
+from trainers.stock.tuning.storage import StudyStorage, open_study
 
 if TYPE_CHECKING:
     from optuna import Study, Trial
@@ -42,7 +42,7 @@ WEIGHT_DECAY: Final = (1e-5, 1.0)
 BATCH_SIZES: Final = (32, 64, 128, 256)
 
 
-class Suggesting(Protocol):
+class ValueSuggester(Protocol):
     """What is asked for values: a trial of the study, or one that repeats chosen values."""
 
     def suggest_float(self, name: str, low: float, high: float, *, log: bool = False) -> float:
@@ -54,7 +54,7 @@ class Suggesting(Protocol):
         ...
 
 
-def suggested(trial: Suggesting, recipe: Recipe) -> Recipe:
+def suggested(trial: ValueSuggester, recipe: StockRecipe) -> StockRecipe:
     """The recipe with a trial's values in place of its own."""
     return replace(
         recipe,
@@ -68,7 +68,7 @@ def suggested(trial: Suggesting, recipe: Recipe) -> Recipe:
     )
 
 
-def _network(trial: Suggesting, recipe: Recipe) -> dict[str, Setting]:
+def _network(trial: ValueSuggester, recipe: StockRecipe) -> dict[str, Setting]:
     settings = write_config(recipe.config)
     sizes = {name: trial.suggest_categorical(name, choices) for name, choices in CHOICES.items() if name in settings}
     return {**settings, **sizes, "dropout": trial.suggest_float("dropout", *DROPOUT)}
@@ -88,8 +88,8 @@ class Search:
     """
 
     history: History
-    splits: Splits
-    recipe: Recipe
+    splits: DataSplits
+    recipe: StockRecipe
     settings: Mapping[str, Json]
     trials: int
     seeds: int = 5
@@ -110,8 +110,8 @@ class SearchResult:
             the days that it was chosen by.
     """
 
-    recipe: Recipe
-    selection: Part
+    recipe: StockRecipe
+    selection: SplitPart
     trials: int
     pruned: int
     failed: int
@@ -143,7 +143,11 @@ class SearchResult:
 
 
 def search(
-    asked: Search, storage: Storage, *, consume: Consumer, announce: Callable[[str], None] = lambda _said: None
+    asked: Search,
+    storage: StudyStorage,
+    *,
+    consume: ReportConsumer,
+    announce: Callable[[str], None] = lambda _said: None,
 ) -> SearchResult:
     """Run the trials that are missing, then fit the best recipe again from fresh seeds.
 
@@ -162,7 +166,7 @@ def search(
         return _searched(asked, study, consume, announce)
 
 
-def _searched(asked: Search, study: "Study", consume: Consumer, announce: Callable[[str], None]) -> SearchResult:
+def _searched(asked: Search, study: "Study", consume: ReportConsumer, announce: Callable[[str], None]) -> SearchResult:
     from optuna.trial import TrialState
 
     complete, pruned, failed = TrialState.COMPLETE, TrialState.PRUNED, TrialState.FAIL
@@ -198,14 +202,16 @@ def _told(done: int, trials: int, complete: "Sequence[FrozenTrial]") -> str:
     return f"trial {done + 1} of {trials}{best}"
 
 
-def _loss_of_trial(asked: Search, consume: Consumer, trial: "Trial") -> float:
+def _loss_of_trial(asked: Search, consume: ReportConsumer, trial: "Trial") -> float:
     """The best selection loss of one trial."""
     recipe = suggested(trial, asked.recipe)
-    fitted = _fitted(asked, recipe, _Pruning(trial, consume))
+    fitted = _fitted(asked, recipe, _TrialPruner(trial, consume))
     return fitted.best_loss
 
 
-def _seed_losses(asked: Search, recipe: Recipe, consume: Consumer, announce: Callable[[str], None]) -> Iterator[float]:
+def _seed_losses(
+    asked: Search, recipe: StockRecipe, consume: ReportConsumer, announce: Callable[[str], None]
+) -> Iterator[float]:
     """Of seeds that no trial had."""
     for k in range(1, asked.seeds + 1):
         announce(f"fitting the best recipe from seed {k} of {asked.seeds}")
@@ -214,16 +220,16 @@ def _seed_losses(asked: Search, recipe: Recipe, consume: Consumer, announce: Cal
         yield _fitted(asked, again, consume).best_loss
 
 
-def _fitted(asked: Search, recipe: Recipe, consume: Consumer) -> FittedNetwork:
+def _fitted(asked: Search, recipe: StockRecipe, consume: ReportConsumer) -> FittedNetwork:
     prepared = prepare(asked.history, asked.splits, recipe, None)
     return fit(prepared, recipe.optimisation, None, consume)
 
 
 @final
-class _Pruning:
+class _TrialPruner:
     """Tells the study every epoch's selection loss, and ends a trial that has fallen behind."""
 
-    def __init__(self, trial: "Trial", consume: Consumer) -> None:
+    def __init__(self, trial: "Trial", consume: ReportConsumer) -> None:
         self._trial = trial
         self._consume = consume
 

@@ -25,7 +25,7 @@ _SECRET: Final = re.compile(r"passw|pwd|secret|token", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Storage:
+class StudyStorage:
     """A study in a database.
 
     Attributes:
@@ -50,7 +50,7 @@ def require_optuna() -> None:
 
 
 @contextmanager
-def open_study(storage: Storage, settings: Mapping[str, Json], seed: int) -> "Generator[Study]":
+def open_study(storage: StudyStorage, settings: Mapping[str, Json], seed: int) -> "Generator[Study]":
     """The study, made if it is not there; its database is closed at the end.
 
     Args:

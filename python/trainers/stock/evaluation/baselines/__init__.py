@@ -7,12 +7,12 @@ that it has seen.
 
 from trainers.stock.evaluation.baselines.baseline import (
     BaselineModel,
-    Fit,
+    FitScope,
     FittedBaseline,
     InformationSet,
     MeasuredWindows,
     NoForecastError,
-    Replaced,
+    ReplacedSymbols,
 )
 from trainers.stock.evaluation.baselines.quantiles import NAIVE, OWN_SCALE, SCALED
 from trainers.stock.evaluation.baselines.table import BaselinePlan, all_baselines, quick_baselines
@@ -23,12 +23,12 @@ __all__ = [
     "SCALED",
     "BaselineModel",
     "BaselinePlan",
-    "Fit",
+    "FitScope",
     "FittedBaseline",
     "InformationSet",
     "MeasuredWindows",
     "NoForecastError",
-    "Replaced",
+    "ReplacedSymbols",
     "all_baselines",
     "quick_baselines",
 ]

@@ -14,21 +14,21 @@ from predictor.errors import ConfigurationError
 from predictor.networks import Target, TargetKind, anchor_index, uncrossed
 from predictor.windows import back_from
 from trainers.stock.conformal import calibrate
-from trainers.stock.data import ROWS, History, Windows
-from trainers.stock.evaluation.forecasts import Units, units_of
+from trainers.stock.data import ROWS, History, TrainingWindows
+from trainers.stock.evaluation.forecasts import ForecastUnits, units_of
 from trainers.stock.forecasting import joined
-from trainers.stock.splits import Part, Splits
+from trainers.stock.splits import DataSplits, SplitPart
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class MeasuredWindows:
     """N windows with their units, which are computed once because that is slow."""
 
-    windows: Windows
-    units: Units
+    windows: TrainingWindows
+    units: ForecastUnits
 
     @classmethod
-    def of(cls, history: History, windows: Windows) -> Self:
+    def of(cls, history: History, windows: TrainingWindows) -> Self:
         """Compute the units of windows of a history."""
         return cls(windows=windows, units=units_of(history, windows))
 
@@ -44,13 +44,13 @@ class MeasuredWindows:
         return joined(map(torch.from_numpy, parts), len(self)).numpy()
 
 
-def in_blocks(windows: Windows, compute: Callable[[Windows], FloatArray]) -> FloatArray:
+def in_blocks(windows: TrainingWindows, compute: Callable[[TrainingWindows], FloatArray]) -> FloatArray:
     """[N, …] result of a function of windows without units, computed in blocks."""
     return joined((torch.from_numpy(compute(few)) for _, few in windows.blocks(ROWS)), len(windows)).numpy()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Sample:
+class BaselineSample:
     """The windows of one part of the history, on which a baseline is fitted.
 
     Raises:
@@ -59,10 +59,10 @@ class Sample:
 
     history: History
     """Inputs and labels."""
-    part: Part
+    part: SplitPart
     levels: tuple[float, ...]
     """[Q] quantiles that are forecast."""
-    windows: Windows = field(init=False)
+    windows: TrainingWindows = field(init=False)
     """Windows whose targets are inside the part."""
     learnt: BoolArray = field(init=False)
     """[S, T] mask of these windows."""
@@ -85,12 +85,12 @@ class Sample:
         """The forecast quantity."""
         return self.history.pipeline.target
 
-    def at_most(self, count: int) -> Windows:
+    def at_most(self, count: int) -> TrainingWindows:
         """At most `count` evenly spaced windows, which bounds time and memory of a fit."""
         return self.windows.thinned(count)
 
 
-def recent(history: History, windows: Windows, sessions: int) -> FloatArray:
+def recent(history: History, windows: TrainingWindows, sessions: int) -> FloatArray:
     """[N, sessions] the target's daily series up to each window's day; NaN where unknown or before the first bar."""
     return back_from(history.daily, windows.symbols, windows.positions, sessions)
 
@@ -99,7 +99,7 @@ class NoForecastError(Exception):
     """A baseline cannot be fitted or lacks forecasts of some windows; it is left out with a note."""
 
 
-class Fit(StrEnum):
+class FitScope(StrEnum):
     """How a baseline is fitted."""
 
     AS_IS = "as it is"
@@ -111,7 +111,7 @@ class Fit(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Replaced:
+class ReplacedSymbols:
     """Symbols on which a baseline could not be fitted."""
 
     by: str
@@ -126,7 +126,7 @@ class FittedBaseline:
 
     quantiles: Callable[[MeasuredWindows], FloatArray]
     """Quantiles [n, H, Q] in the target's unit for n windows, from data known on the day of each."""
-    replaced: Replaced | None = None
+    replaced: ReplacedSymbols | None = None
 
     def forecasts(self, asked: MeasuredWindows) -> FloatArray:
         """[N, H, Q] quantiles, computed in blocks of windows.
@@ -141,7 +141,7 @@ class FittedBaseline:
         return quantiles
 
 
-Estimator = Callable[[Sample], FittedBaseline]
+Estimator = Callable[[BaselineSample], FittedBaseline]
 """Fits a baseline.
 
 Raises:
@@ -150,7 +150,7 @@ Raises:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Package:
+class BaselinePackage:
     """A package of the extra `baselines`."""
 
     name: str
@@ -165,18 +165,18 @@ class BaselineModel:
 
     name: str
     estimator: Estimator
-    fits: tuple[Fit, ...] = (Fit.CALIBRATED, Fit.REFITTED)
+    fits: tuple[FitScope, ...] = (FitScope.CALIBRATED, FitScope.REFITTED)
     """How it is fitted for comparisons with a model."""
     kinds: tuple[TargetKind, ...] = tuple(TargetKind)
     """Targets that it can forecast."""
-    package: Package | None = None
+    package: BaselinePackage | None = None
     """Package that it requires."""
     most_quick_symbols: float = inf
     """With more symbols, the fit takes too long for the scores at the end of a training."""
 
-    def named(self, fit: Fit) -> str:
+    def named(self, fit: FitScope) -> str:
         """Name of its row of scores."""
-        return self.name if fit is Fit.AS_IS else f"{self.name}, {fit}"
+        return self.name if fit is FitScope.AS_IS else f"{self.name}, {fit}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -185,16 +185,16 @@ class InformationSet:
 
     history: History
     """Inputs and labels."""
-    train: Part
+    train: SplitPart
     calibration: MeasuredWindows
     """The windows of the calibration part."""
-    seen: Part
+    seen: SplitPart
     """Training, selection and calibration part as one, with the windows whose targets straddle two of them."""
     levels: tuple[float, ...]
     """[Q] quantiles that are forecast."""
 
     @classmethod
-    def of(cls, history: History, splits: Splits, seen_until: int, levels: tuple[float, ...]) -> Self:
+    def of(cls, history: History, splits: DataSplits, seen_until: int, levels: tuple[float, ...]) -> Self:
         """The information of a model with these splits.
 
         Args:
@@ -207,11 +207,11 @@ class InformationSet:
             history=history,
             train=splits.train,
             calibration=MeasuredWindows.of(history, history.windows(splits.calibration)),
-            seen=Part("seen", splits.train.first, seen_until),
+            seen=SplitPart("seen", splits.train.first, seen_until),
             levels=levels,
         )
 
-    def fitted(self, baseline: BaselineModel, fit: Fit) -> FittedBaseline:
+    def fitted(self, baseline: BaselineModel, fit: FitScope) -> FittedBaseline:
         """Fit a baseline.
 
         Raises:
@@ -219,17 +219,17 @@ class InformationSet:
             ConfigurationError: A part has no window, or no known outcome of a horizon.
         """
         match fit:
-            case Fit.AS_IS:
+            case FitScope.AS_IS:
                 return baseline.estimator(self._sample(self.train))
-            case Fit.CALIBRATED:
+            case FitScope.CALIBRATED:
                 return self._moved(baseline.estimator(self._sample(self.train)))
-            case Fit.REFITTED:
+            case FitScope.REFITTED:
                 return baseline.estimator(self._sample(self.seen))
             case _:
                 assert_never(fit)
 
-    def _sample(self, part: Part) -> Sample:
-        return Sample(history=self.history, part=part, levels=self.levels)
+    def _sample(self, part: SplitPart) -> BaselineSample:
+        return BaselineSample(history=self.history, part=part, levels=self.levels)
 
     def _moved(self, plain: FittedBaseline) -> FittedBaseline:
         """Add conformal offsets, one per horizon and quantile, in units of the window."""

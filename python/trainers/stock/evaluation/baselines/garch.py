@@ -9,14 +9,14 @@ from numpy.typing import NDArray
 
 from predictor.arrays import BoolArray, FloatArray
 from predictor.networks import Target, TargetKind
-from trainers.stock.data import Windows
+from trainers.stock.data import TrainingWindows
 from trainers.stock.evaluation.baselines.baseline import (
     BaselineModel,
+    BaselinePackage,
+    BaselineSample,
     FittedBaseline,
     MeasuredWindows,
-    Package,
-    Replaced,
-    Sample,
+    ReplacedSymbols,
 )
 from trainers.stock.evaluation.baselines.quantiles import UNCONDITIONAL
 
@@ -32,7 +32,7 @@ Telling = Callable[[NDArray[np.int64], FloatArray], FloatArray]
 """From symbols [n] and variances [n, H] over the horizons to quantiles [n, H, Q]."""
 
 
-def garch(sample: Sample) -> FittedBaseline:
+def garch(sample: BaselineSample) -> FittedBaseline:
     """Quantiles of GARCH(1,1)-t.
 
     The variance of h days is the sum of h daily forecasts. Quantiles of returns are those of the daily t distribution
@@ -55,7 +55,7 @@ def garch(sample: Sample) -> FittedBaseline:
         return np.where(np.isnan(known), otherwise.quantiles(asked), known)
 
     why = {symbol: one for symbol, one in fits.items() if isinstance(one, str)}
-    return FittedBaseline(quantiles=quantiles, replaced=Replaced(by=UNCONDITIONAL.name, why=why))
+    return FittedBaseline(quantiles=quantiles, replaced=ReplacedSymbols(by=UNCONDITIONAL.name, why=why))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -73,7 +73,7 @@ class _Model:
     """[T] forecast variance of the next day; NaN before the first return."""
 
 
-def _fitted(returns: FloatArray, symbol: int, sample: Sample) -> _Model | str:
+def _fitted(returns: FloatArray, symbol: int, sample: BaselineSample) -> _Model | str:
     """The model of a symbol with daily returns [T], or the reason why it cannot be fitted."""
     known = np.isfinite(returns)
     count = int((sample.history.bars.sessions[known] <= sample.part.last).sum())
@@ -87,7 +87,7 @@ def _fitted(returns: FloatArray, symbol: int, sample: Sample) -> _Model | str:
     return "its fit did not converge" if fit is None else _model(fit, known)
 
 
-def _windows(sample: Sample, symbol: int) -> int:
+def _windows(sample: BaselineSample, symbol: int) -> int:
     """Number of a symbol's windows with all outcomes known."""
     return int(np.isfinite(sample.history.labels[symbol, sample.learnt[symbol]]).all(axis=1).sum())
 
@@ -129,7 +129,7 @@ class _Filters:
     """[S, H] factor of the next day's variance in the sum."""
 
     @classmethod
-    def of(cls, models: Mapping[int, _Model], sample: Sample) -> Self:
+    def of(cls, models: Mapping[int, _Model], sample: BaselineSample) -> Self:
         """Compute them; the variance of day k is omega + persistence times that of day k - 1."""
         symbols, sessions = sample.history.bars.close.shape
         ahead = np.full((symbols, sessions), np.nan)
@@ -139,7 +139,7 @@ class _Filters:
             fixed[symbol], share[symbol] = _sums(model, sample.target)
         return cls(ahead=ahead, fixed=fixed, share=share)
 
-    def variances(self, asked: Windows) -> FloatArray:
+    def variances(self, asked: TrainingWindows) -> FloatArray:
         """[n, H] variance of the sum of the horizon's days."""
         ahead = self.ahead[asked.symbols, asked.positions, None]
         return self.fixed[asked.symbols] + self.share[asked.symbols] * ahead
@@ -155,7 +155,7 @@ def _sums(model: _Model, target: Target) -> tuple[FloatArray, FloatArray]:
     return fixed, share
 
 
-def _of_returns(models: Mapping[int, _Model], sample: Sample) -> Telling:
+def _of_returns(models: Mapping[int, _Model], sample: BaselineSample) -> Telling:
     from arch.univariate import StudentsT
 
     symbols, levels = len(sample.history.bars.symbols), np.array(sample.levels)
@@ -172,7 +172,7 @@ def _of_returns(models: Mapping[int, _Model], sample: Sample) -> Telling:
     return tell
 
 
-def _of_volatility(models: Mapping[int, _Model], sample: Sample) -> Telling:
+def _of_volatility(models: Mapping[int, _Model], sample: BaselineSample) -> Telling:
     history, filters = sample.history, _Filters.of(models, sample)
     symbols, days = len(history.bars.symbols), np.array(sample.target.horizons)
     lines = np.full((symbols, len(days), 2), np.nan)
@@ -183,7 +183,7 @@ def _of_volatility(models: Mapping[int, _Model], sample: Sample) -> Telling:
 
     for symbol in models:
         positions = np.flatnonzero(sample.learnt[symbol])
-        own = Windows(symbols=np.full(len(positions), symbol), positions=positions)
+        own = TrainingWindows(symbols=np.full(len(positions), symbol), positions=positions)
         known, outcomes = logs(filters.variances(own)), history.outcomes(own)
         for h in range(len(days)):
             rows = np.isfinite(known[:, h]) & np.isfinite(outcomes[:, h])
@@ -201,6 +201,6 @@ def _of_volatility(models: Mapping[int, _Model], sample: Sample) -> Telling:
 GARCH: Final = BaselineModel(
     name="GARCH(1,1)-t",
     estimator=garch,
-    package=Package(name="arch", module="arch"),
+    package=BaselinePackage(name="arch", module="arch"),
     most_quick_symbols=20,  # one model is fitted per symbol
 )

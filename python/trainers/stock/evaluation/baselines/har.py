@@ -11,13 +11,13 @@ import numpy as np
 from predictor.arrays import FloatArray
 from predictor.networks import TargetKind, window_mean
 from predictor.windows import back_from
-from trainers.stock.data import History, Windows, adjusted_blocks
+from trainers.stock.data import History, TrainingWindows, adjusted_blocks
 from trainers.stock.evaluation.baselines.baseline import (
     BaselineModel,
+    BaselineSample,
     FittedBaseline,
     MeasuredWindows,
     NoForecastError,
-    Sample,
     in_blocks,
 )
 from trainers.stock.scale import NO_RANGE
@@ -27,7 +27,7 @@ LEARNT_FROM: Final = 200_000
 """Limit on windows, which saves memory; more do not change four weights."""
 
 
-def har(sample: Sample) -> FittedBaseline:
+def har(sample: BaselineSample) -> FittedBaseline:
     """Forecast log volatility by least squares on its three averages.
 
     Quantiles of volatility come from the residuals. Quantiles of returns come from past outcomes divided by the
@@ -52,7 +52,7 @@ def har(sample: Sample) -> FittedBaseline:
     return FittedBaseline(quantiles=quantiles)
 
 
-def _volatility(history: History, windows: Windows) -> tuple[FloatArray, FloatArray]:
+def _volatility(history: History, windows: TrainingWindows) -> tuple[FloatArray, FloatArray]:
     """Daily log volatility [S, T] and outcomes of the windows [N, H], adjusting a few symbols at a time."""
     target = replace(history.pipeline.target, kind=TargetKind.LOG_VOLATILITY)
     bars = history.bars
@@ -65,7 +65,7 @@ def _volatility(history: History, windows: Windows) -> tuple[FloatArray, FloatAr
     return daily, labels
 
 
-def _averages(daily: FloatArray, windows: Windows) -> FloatArray:
+def _averages(daily: FloatArray, windows: TrainingWindows) -> FloatArray:
     """[N, 4] one, and the means of log volatility over the last 1, 5 and 22 days, ignoring missing days.
 
     A mean without days is replaced by that of 22 days, or by the smallest value.

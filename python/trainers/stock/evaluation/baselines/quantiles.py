@@ -9,18 +9,18 @@ from predictor.arrays import FloatArray
 from predictor.errors import ConfigurationError
 from predictor.networks import Normaliser, TargetKind
 from predictor.windows import back_from
-from trainers.stock.data import History, Windows
+from trainers.stock.data import History, TrainingWindows
 from trainers.stock.evaluation.baselines.baseline import (
     BaselineModel,
-    Fit,
+    BaselineSample,
+    FitScope,
     FittedBaseline,
     MeasuredWindows,
     NoForecastError,
-    Sample,
     in_blocks,
     recent,
 )
-from trainers.stock.evaluation.forecasts import Units, units_of
+from trainers.stock.evaluation.forecasts import ForecastUnits, units_of
 from trainers.stock.recipe import window_normaliser
 from trainers.stock.scale import fit_normaliser, learnt_of
 
@@ -28,16 +28,16 @@ SESSIONS: Final = 60
 LEARNT_FROM: Final = 200_000
 """Limit on windows; more would change a quantile by less than a hundredth of its unit."""
 
-UnitsOf = Callable[[Windows], Units]
+UnitsOf = Callable[[TrainingWindows], ForecastUnits]
 
 
-def zero_return(sample: Sample) -> FittedBaseline:
+def zero_return(sample: BaselineSample) -> FittedBaseline:
     """No change of the price, at every level."""
     shape = len(sample.target.horizons), len(sample.levels)
     return FittedBaseline(quantiles=lambda asked: np.zeros((len(asked), *shape)))
 
 
-def last_value(sample: Sample) -> FittedBaseline:
+def last_value(sample: BaselineSample) -> FittedBaseline:
     """The last session's volatility, at every level."""
     shape = len(sample.target.horizons), len(sample.levels)
 
@@ -49,22 +49,22 @@ def last_value(sample: Sample) -> FittedBaseline:
 
 
 ZERO_RETURN: Final = BaselineModel(
-    name="zero return", estimator=zero_return, fits=(Fit.AS_IS,), kinds=(TargetKind.LOG_RETURN,)
+    name="zero return", estimator=zero_return, fits=(FitScope.AS_IS,), kinds=(TargetKind.LOG_RETURN,)
 )
 LAST_VALUE: Final = BaselineModel(
-    name="last value", estimator=last_value, fits=(Fit.AS_IS,), kinds=(TargetKind.LOG_VOLATILITY,)
+    name="last value", estimator=last_value, fits=(FitScope.AS_IS,), kinds=(TargetKind.LOG_VOLATILITY,)
 )
 NAIVE: Final = {kind: naive.name for naive in (ZERO_RETURN, LAST_VALUE) for kind in naive.kinds}
 """Name of the point forecast of each target kind. It is not calibrated, because it forecasts no spread."""
 
 
-def unconditional(sample: Sample) -> FittedBaseline:
+def unconditional(sample: BaselineSample) -> FittedBaseline:
     """Quantiles of the symbol's outcomes; of all symbols' if it has none."""
     by_symbol = np.stack([_of_horizon(sample, h) for h in range(len(sample.target.horizons))], axis=1)
     return FittedBaseline(quantiles=lambda asked: by_symbol[asked.windows.symbols])
 
 
-def _of_horizon(sample: Sample, h: int) -> FloatArray:
+def _of_horizon(sample: BaselineSample, h: int) -> FloatArray:
     """[S, Q] of the outcomes of one horizon."""
     labels = sample.history.labels[..., h]
     quantiles = np.tile(np.nanquantile(labels[sample.learnt], sample.levels), (len(labels), 1))
@@ -79,7 +79,7 @@ def _of_horizon(sample: Sample, h: int) -> FloatArray:
 UNCONDITIONAL: Final = BaselineModel(name="unconditional quantiles", estimator=unconditional)
 
 
-def empirical(sample: Sample) -> FittedBaseline:
+def empirical(sample: BaselineSample) -> FittedBaseline:
     """Quantiles of the last 60 values of the daily series; for returns, times the square root of the horizon.
 
     A window without values uses the quantiles of the sample's outcomes.
@@ -106,7 +106,7 @@ def _of_known(values: FloatArray, levels: FloatArray) -> FloatArray:
 
 
 EMPIRICAL: Final = BaselineModel(
-    name=f"{SESSIONS}-day empirical quantiles", estimator=empirical, fits=(Fit.AS_IS, Fit.CALIBRATED)
+    name=f"{SESSIONS}-day empirical quantiles", estimator=empirical, fits=(FitScope.AS_IS, FitScope.CALIBRATED)
 )
 """It always uses the last days, so it is never refitted."""
 
@@ -114,12 +114,12 @@ EMPIRICAL: Final = BaselineModel(
 # --- quantiles in units of a volatility forecast: filtered historical simulation (Barone-Adesi et al. 1999)
 
 
-def scaled(sample: Sample) -> FittedBaseline:
+def scaled(sample: BaselineSample) -> FittedBaseline:
     """In units of the window's volatility (RiskMetrics 1996), or of its level and deviation."""
     return _in_units(sample, _units_by(sample.history, window_normaliser(sample.target.kind)))
 
 
-def relative_har(sample: Sample) -> FittedBaseline:
+def relative_har(sample: BaselineSample) -> FittedBaseline:
     """In units of a HAR forecast relative to the window's level: the start of a model with scale `har`."""
     try:
         learnt = learnt_of(sample.history.bars, sample.history.pipeline, sample.part, sample.levels)
@@ -129,12 +129,12 @@ def relative_har(sample: Sample) -> FittedBaseline:
     return _in_units(sample, _units_by(sample.history, normaliser))
 
 
-def own_scale(sample: Sample) -> FittedBaseline:
+def own_scale(sample: BaselineSample) -> FittedBaseline:
     """In the model's own units: what a network knows that has learned nothing from its inputs."""
     return _in_units(sample, lambda windows: units_of(sample.history, windows))
 
 
-def _in_units(sample: Sample, units: UnitsOf) -> FittedBaseline:
+def _in_units(sample: BaselineSample, units: UnitsOf) -> FittedBaseline:
     outcomes, learnt = sample.history.outcomes, sample.at_most(LEARNT_FROM)
     normalised = in_blocks(learnt, lambda few: units(few).normalise(outcomes(few)[..., None])[..., 0])
     quantiles = np.nanquantile(normalised, sample.levels, axis=0).T
@@ -146,10 +146,10 @@ def _units_by(history: History, normaliser: Normaliser) -> UnitsOf:
     stacked = history.of_adjusted(lambda few: np.stack(normaliser.series(target, few), axis=1))
     series = [stacked[:, k] for k in range(stacked.shape[1])]
 
-    def units(windows: Windows) -> Units:
+    def units(windows: TrainingWindows) -> ForecastUnits:
         parts = tuple(back_from(one, windows.symbols, windows.positions, normaliser.window) for one in series)
         location, scale = normaliser.levels(parts)
-        return Units(location=location[..., None], scale=(scale * target.spread)[..., None])
+        return ForecastUnits(location=location[..., None], scale=(scale * target.spread)[..., None])
 
     return units
 

@@ -9,13 +9,13 @@ from predictor.networks import TargetKind
 from trainers.stock.data import History
 from trainers.stock.evaluation.baselines.baseline import (
     BaselineModel,
+    BaselinePackage,
+    BaselineSample,
     FittedBaseline,
     MeasuredWindows,
-    Package,
-    Sample,
     recent,
 )
-from trainers.stock.evaluation.forecasts import Units
+from trainers.stock.evaluation.forecasts import ForecastUnits
 
 if TYPE_CHECKING:
     from sklearn.pipeline import Pipeline
@@ -72,7 +72,7 @@ def learnt_outcomes(history: History, asked: MeasuredWindows) -> FloatArray:
     return learnt_units(history, asked).normalise(history.outcomes(asked.windows)[..., None])[..., 0]
 
 
-def learnt_units(history: History, asked: MeasuredWindows) -> Units:
+def learnt_units(history: History, asked: MeasuredWindows) -> ForecastUnits:
     """The units of the regression.
 
     Returns are in units of the window's volatility, which gives calm and wild days the same weight. Log volatility is
@@ -80,11 +80,11 @@ def learnt_units(history: History, asked: MeasuredWindows) -> Units:
     """
     units = asked.units
     if history.pipeline.target.kind is TargetKind.LOG_VOLATILITY:
-        return Units(location=units.location, scale=np.ones_like(units.scale))
+        return ForecastUnits(location=units.location, scale=np.ones_like(units.scale))
     return units
 
 
-def ridge(sample: Sample) -> FittedBaseline:
+def ridge(sample: BaselineSample) -> FittedBaseline:
     """Ridge regression of the mean and quantiles of its residuals, per horizon."""
     history = sample.history
     fits, spreads = _fitted_ridge(sample)
@@ -97,7 +97,7 @@ def ridge(sample: Sample) -> FittedBaseline:
     return FittedBaseline(quantiles=quantiles)
 
 
-def _fitted_ridge(sample: Sample) -> "tuple[list[Pipeline], FloatArray]":
+def _fitted_ridge(sample: BaselineSample) -> "tuple[list[Pipeline], FloatArray]":
     """A regression per horizon, and quantiles of its residuals [H, Q]."""
     from sklearn.linear_model import Ridge
     from sklearn.pipeline import make_pipeline
@@ -116,10 +116,12 @@ def _fitted_ridge(sample: Sample) -> "tuple[list[Pipeline], FloatArray]":
     return fits, np.stack(spreads)
 
 
-RIDGE: Final = BaselineModel(name="ridge", estimator=ridge, package=Package(name="scikit-learn", module="sklearn"))
+RIDGE: Final = BaselineModel(
+    name="ridge", estimator=ridge, package=BaselinePackage(name="scikit-learn", module="sklearn")
+)
 
 
-def boosted(sample: Sample) -> FittedBaseline:
+def boosted(sample: BaselineSample) -> FittedBaseline:
     """LightGBM (Ke et al. 2017), one deterministic model per horizon and quantile; crossings are sorted."""
     import lightgbm
 
@@ -145,6 +147,6 @@ def boosted(sample: Sample) -> FittedBaseline:
 BOOSTED: Final = BaselineModel(
     name="LightGBM quantiles",
     estimator=boosted,
-    package=Package(name="lightgbm", module="lightgbm"),
+    package=BaselinePackage(name="lightgbm", module="lightgbm"),
     most_quick_symbols=0,
 )

@@ -6,7 +6,7 @@ from importlib.util import find_spec
 from typing import Final
 
 from predictor.networks import TargetKind
-from trainers.stock.evaluation.baselines.baseline import BaselineModel, Fit
+from trainers.stock.evaluation.baselines.baseline import BaselineModel, FitScope
 from trainers.stock.evaluation.baselines.garch import GARCH
 from trainers.stock.evaluation.baselines.har import HAR
 from trainers.stock.evaluation.baselines.quantiles import (
@@ -43,7 +43,7 @@ class BaselinePlan:
     """Which baselines are left out, and why."""
 
     @property
-    def rows(self) -> Iterator[tuple[BaselineModel, Fit]]:
+    def rows(self) -> Iterator[tuple[BaselineModel, FitScope]]:
         """Each baseline with each of its fits."""
         return ((baseline, fit) for baseline in self.baselines for fit in baseline.fits)
 
