@@ -70,45 +70,45 @@ class PredictionServiceServicer(object):
     """Missing associated documentation comment in .proto file."""
 
     def ListModels(self, request, context):
-        """Every model that is served, with its versions.
+        """Lists all served models and versions.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def GetModel(self, request, context):
-        """One model: what it reads, what it forecasts, how it was made and how well it did.
+        """Describes one model: inputs, outputs, training and scores.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Predict(self, request, context):
-        """Forecasts for many instances. Each instance gets its own result or its own error, in the order of the request.
+        """Forecasts many instances. Each instance gets a result or an error, in the order of the request.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def PredictStream(self, request_iterator, context):
-        """Many requests on one call, answered as they are ready, in any order, and sessions to which bars are pushed. Each
-        request gets exactly one response, with its request_id; what is wrong with one is its own answer. The call ends
-        when the caller has ended its side and all is answered.
+        """Many requests over one call, answered in any order as they are ready, and sessions that receive pushed bars. Each
+        request gets exactly one response, a result or an error, with its request_id. The call ends when the client has
+        closed its side and all requests are answered.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Explain(self, request, context):
-        """How much each input moved the forecast away from the baseline's forecast, in the forecast's own unit.
+        """Explains a forecast: the contribution of each input to the difference from the baseline's forecast, in its unit.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ExplainGlobal(self, request, context):
-        """How much each input moves the forecasts of many instances: a report after each of them, or about a hundred in all
-        where there are more, each over all so far. An instance that cannot be explained is counted with its reason.
+        """Averages the contributions over many instances. The server reports progress after each instance, at most about a
+        hundred times. Instances that cannot be explained are counted with their reason.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -322,8 +322,8 @@ class PredictionService(object):
 
 
 class ModelAdminServiceStub(object):
-    """Which models are served, on an address of its own. References are "NAME" or "NAME@VERSION", as in the server's folder
-    of models; never a path. Each call answers when the change is in force, and changes nothing where it fails.
+    """Changes the served models, on a separate address. References are "NAME" or "NAME@VERSION" in the server's folder of
+    models, never paths. A call returns when the change is in force. A call that fails changes nothing.
     """
 
     def __init__(self, channel):
@@ -350,26 +350,26 @@ class ModelAdminServiceStub(object):
 
 
 class ModelAdminServiceServicer(object):
-    """Which models are served, on an address of its own. References are "NAME" or "NAME@VERSION", as in the server's folder
-    of models; never a path. Each call answers when the change is in force, and changes nothing where it fails.
+    """Changes the served models, on a separate address. References are "NAME" or "NAME@VERSION" in the server's folder of
+    models, never paths. A call returns when the change is in force. A call that fails changes nothing.
     """
 
     def LoadModel(self, request, context):
-        """Serve what the folder has under this reference and is not served yet.
+        """Serves the versions in the folder that are not served yet.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def UnloadModel(self, request, context):
-        """Serve it no more; calls that wait for it are still answered.
+        """Stops serving a model; waiting requests are still answered.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ReloadModel(self, request, context):
-        """Read it again from the folder, and let it take the place of what is served; a bad one leaves that serving.
+        """Reads a model again from the folder and replaces the served one; if it is invalid, the old one stays.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -402,8 +402,8 @@ def add_ModelAdminServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class ModelAdminService(object):
-    """Which models are served, on an address of its own. References are "NAME" or "NAME@VERSION", as in the server's folder
-    of models; never a path. Each call answers when the change is in force, and changes nothing where it fails.
+    """Changes the served models, on a separate address. References are "NAME" or "NAME@VERSION" in the server's folder of
+    models, never paths. A call returns when the change is in force. A call that fails changes nothing.
     """
 
     @staticmethod

@@ -4,12 +4,12 @@ isort:skip_file
 Quantra's forecasting service: daily bars in, quantile forecasts and feature importance out.
 
 Conventions
-  - Arrays travel as raw little-endian bytes, row-major, in the shape that the field's comment names.
+  - Arrays are raw little-endian bytes, row-major, in the shape given in the field's comment.
   - S symbols, T sessions, H horizons, Q quantiles, F observed features, K known features, N = S rows.
   - A session is the trading day's date as yyyymmdd, without a time zone.
-  - NaN means "no bar that day" in bars, and "no forecast for this symbol" in answers (see `warnings`).
-  - Errors of a call are a status with google.rpc.Status details: google.rpc.ErrorInfo (reason, domain "quantra",
-    metadata). Errors of one instance are an `Error` with the same fields.
+  - NaN means "no bar that day" in bars, and "no forecast for this symbol" in responses (see `warnings`).
+  - A failed call has a status with google.rpc.Status details: google.rpc.ErrorInfo (reason, domain "quantra",
+    metadata). A failed instance has an `Error` with the same fields.
 """
 
 from collections import abc as _abc
@@ -41,42 +41,42 @@ class PredictionServiceStub:
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> PredictionServiceAsyncStub: ...
     ListModels: _grpc.UnaryUnaryMultiCallable[_prediction_pb2.ListModelsRequest, _prediction_pb2.ListModelsResponse]
-    """Every model that is served, with its versions."""
+    """Lists all served models and versions."""
     GetModel: _grpc.UnaryUnaryMultiCallable[_prediction_pb2.GetModelRequest, _prediction_pb2.GetModelResponse]
-    """One model: what it reads, what it forecasts, how it was made and how well it did."""
+    """Describes one model: inputs, outputs, training and scores."""
     Predict: _grpc.UnaryUnaryMultiCallable[_prediction_pb2.PredictRequest, _prediction_pb2.PredictResponse]
-    """Forecasts for many instances. Each instance gets its own result or its own error, in the order of the request."""
+    """Forecasts many instances. Each instance gets a result or an error, in the order of the request."""
     PredictStream: _grpc.StreamStreamMultiCallable[_prediction_pb2.PredictStreamRequest, _prediction_pb2.PredictStreamResponse]
-    """Many requests on one call, answered as they are ready, in any order, and sessions to which bars are pushed. Each
-    request gets exactly one response, with its request_id; what is wrong with one is its own answer. The call ends
-    when the caller has ended its side and all is answered.
+    """Many requests over one call, answered in any order as they are ready, and sessions that receive pushed bars. Each
+    request gets exactly one response, a result or an error, with its request_id. The call ends when the client has
+    closed its side and all requests are answered.
     """
     Explain: _grpc.UnaryUnaryMultiCallable[_prediction_pb2.ExplainRequest, _prediction_pb2.ExplainResponse]
-    """How much each input moved the forecast away from the baseline's forecast, in the forecast's own unit."""
+    """Explains a forecast: the contribution of each input to the difference from the baseline's forecast, in its unit."""
     ExplainGlobal: _grpc.UnaryStreamMultiCallable[_prediction_pb2.ExplainGlobalRequest, _prediction_pb2.ExplainGlobalProgress]
-    """How much each input moves the forecasts of many instances: a report after each of them, or about a hundred in all
-    where there are more, each over all so far. An instance that cannot be explained is counted with its reason.
+    """Averages the contributions over many instances. The server reports progress after each instance, at most about a
+    hundred times. Instances that cannot be explained are counted with their reason.
     """
 
 @_typing.type_check_only
 class PredictionServiceAsyncStub(PredictionServiceStub):
     def __init__(self, channel: _aio.Channel) -> None: ...
     ListModels: _aio.UnaryUnaryMultiCallable[_prediction_pb2.ListModelsRequest, _prediction_pb2.ListModelsResponse]  # type: ignore[assignment]
-    """Every model that is served, with its versions."""
+    """Lists all served models and versions."""
     GetModel: _aio.UnaryUnaryMultiCallable[_prediction_pb2.GetModelRequest, _prediction_pb2.GetModelResponse]  # type: ignore[assignment]
-    """One model: what it reads, what it forecasts, how it was made and how well it did."""
+    """Describes one model: inputs, outputs, training and scores."""
     Predict: _aio.UnaryUnaryMultiCallable[_prediction_pb2.PredictRequest, _prediction_pb2.PredictResponse]  # type: ignore[assignment]
-    """Forecasts for many instances. Each instance gets its own result or its own error, in the order of the request."""
+    """Forecasts many instances. Each instance gets a result or an error, in the order of the request."""
     PredictStream: _aio.StreamStreamMultiCallable[_prediction_pb2.PredictStreamRequest, _prediction_pb2.PredictStreamResponse]  # type: ignore[assignment]
-    """Many requests on one call, answered as they are ready, in any order, and sessions to which bars are pushed. Each
-    request gets exactly one response, with its request_id; what is wrong with one is its own answer. The call ends
-    when the caller has ended its side and all is answered.
+    """Many requests over one call, answered in any order as they are ready, and sessions that receive pushed bars. Each
+    request gets exactly one response, a result or an error, with its request_id. The call ends when the client has
+    closed its side and all requests are answered.
     """
     Explain: _aio.UnaryUnaryMultiCallable[_prediction_pb2.ExplainRequest, _prediction_pb2.ExplainResponse]  # type: ignore[assignment]
-    """How much each input moved the forecast away from the baseline's forecast, in the forecast's own unit."""
+    """Explains a forecast: the contribution of each input to the difference from the baseline's forecast, in its unit."""
     ExplainGlobal: _aio.UnaryStreamMultiCallable[_prediction_pb2.ExplainGlobalRequest, _prediction_pb2.ExplainGlobalProgress]  # type: ignore[assignment]
-    """How much each input moves the forecasts of many instances: a report after each of them, or about a hundred in all
-    where there are more, each over all so far. An instance that cannot be explained is counted with its reason.
+    """Averages the contributions over many instances. The server reports progress after each instance, at most about a
+    hundred times. Instances that cannot be explained are counted with their reason.
     """
 
 class PredictionServiceServicer(metaclass=_abc_1.ABCMeta):
@@ -86,7 +86,7 @@ class PredictionServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _prediction_pb2.ListModelsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_prediction_pb2.ListModelsResponse, _abc.Awaitable[_prediction_pb2.ListModelsResponse]]:
-        """Every model that is served, with its versions."""
+        """Lists all served models and versions."""
 
     @_abc_1.abstractmethod
     def GetModel(
@@ -94,7 +94,7 @@ class PredictionServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _prediction_pb2.GetModelRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_prediction_pb2.GetModelResponse, _abc.Awaitable[_prediction_pb2.GetModelResponse]]:
-        """One model: what it reads, what it forecasts, how it was made and how well it did."""
+        """Describes one model: inputs, outputs, training and scores."""
 
     @_abc_1.abstractmethod
     def Predict(
@@ -102,7 +102,7 @@ class PredictionServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _prediction_pb2.PredictRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_prediction_pb2.PredictResponse, _abc.Awaitable[_prediction_pb2.PredictResponse]]:
-        """Forecasts for many instances. Each instance gets its own result or its own error, in the order of the request."""
+        """Forecasts many instances. Each instance gets a result or an error, in the order of the request."""
 
     @_abc_1.abstractmethod
     def PredictStream(
@@ -110,9 +110,9 @@ class PredictionServiceServicer(metaclass=_abc_1.ABCMeta):
         request_iterator: _MaybeAsyncIterator[_prediction_pb2.PredictStreamRequest],
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_prediction_pb2.PredictStreamResponse], _abc.AsyncIterator[_prediction_pb2.PredictStreamResponse]]:
-        """Many requests on one call, answered as they are ready, in any order, and sessions to which bars are pushed. Each
-        request gets exactly one response, with its request_id; what is wrong with one is its own answer. The call ends
-        when the caller has ended its side and all is answered.
+        """Many requests over one call, answered in any order as they are ready, and sessions that receive pushed bars. Each
+        request gets exactly one response, a result or an error, with its request_id. The call ends when the client has
+        closed its side and all requests are answered.
         """
 
     @_abc_1.abstractmethod
@@ -121,7 +121,7 @@ class PredictionServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _prediction_pb2.ExplainRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_prediction_pb2.ExplainResponse, _abc.Awaitable[_prediction_pb2.ExplainResponse]]:
-        """How much each input moved the forecast away from the baseline's forecast, in the forecast's own unit."""
+        """Explains a forecast: the contribution of each input to the difference from the baseline's forecast, in its unit."""
 
     @_abc_1.abstractmethod
     def ExplainGlobal(
@@ -129,15 +129,15 @@ class PredictionServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _prediction_pb2.ExplainGlobalRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_prediction_pb2.ExplainGlobalProgress], _abc.AsyncIterator[_prediction_pb2.ExplainGlobalProgress]]:
-        """How much each input moves the forecasts of many instances: a report after each of them, or about a hundred in all
-        where there are more, each over all so far. An instance that cannot be explained is counted with its reason.
+        """Averages the contributions over many instances. The server reports progress after each instance, at most about a
+        hundred times. Instances that cannot be explained are counted with their reason.
         """
 
 def add_PredictionServiceServicer_to_server(servicer: PredictionServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...
 
 class ModelAdminServiceStub:
-    """Which models are served, on an address of its own. References are "NAME" or "NAME@VERSION", as in the server's folder
-    of models; never a path. Each call answers when the change is in force, and changes nothing where it fails.
+    """Changes the served models, on a separate address. References are "NAME" or "NAME@VERSION" in the server's folder of
+    models, never paths. A call returns when the change is in force. A call that fails changes nothing.
     """
 
     @_typing.overload
@@ -145,29 +145,29 @@ class ModelAdminServiceStub:
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> ModelAdminServiceAsyncStub: ...
     LoadModel: _grpc.UnaryUnaryMultiCallable[_prediction_pb2.LoadModelRequest, _prediction_pb2.LoadModelResponse]
-    """Serve what the folder has under this reference and is not served yet."""
+    """Serves the versions in the folder that are not served yet."""
     UnloadModel: _grpc.UnaryUnaryMultiCallable[_prediction_pb2.UnloadModelRequest, _prediction_pb2.UnloadModelResponse]
-    """Serve it no more; calls that wait for it are still answered."""
+    """Stops serving a model; waiting requests are still answered."""
     ReloadModel: _grpc.UnaryUnaryMultiCallable[_prediction_pb2.ReloadModelRequest, _prediction_pb2.ReloadModelResponse]
-    """Read it again from the folder, and let it take the place of what is served; a bad one leaves that serving."""
+    """Reads a model again from the folder and replaces the served one; if it is invalid, the old one stays."""
 
 @_typing.type_check_only
 class ModelAdminServiceAsyncStub(ModelAdminServiceStub):
-    """Which models are served, on an address of its own. References are "NAME" or "NAME@VERSION", as in the server's folder
-    of models; never a path. Each call answers when the change is in force, and changes nothing where it fails.
+    """Changes the served models, on a separate address. References are "NAME" or "NAME@VERSION" in the server's folder of
+    models, never paths. A call returns when the change is in force. A call that fails changes nothing.
     """
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     LoadModel: _aio.UnaryUnaryMultiCallable[_prediction_pb2.LoadModelRequest, _prediction_pb2.LoadModelResponse]  # type: ignore[assignment]
-    """Serve what the folder has under this reference and is not served yet."""
+    """Serves the versions in the folder that are not served yet."""
     UnloadModel: _aio.UnaryUnaryMultiCallable[_prediction_pb2.UnloadModelRequest, _prediction_pb2.UnloadModelResponse]  # type: ignore[assignment]
-    """Serve it no more; calls that wait for it are still answered."""
+    """Stops serving a model; waiting requests are still answered."""
     ReloadModel: _aio.UnaryUnaryMultiCallable[_prediction_pb2.ReloadModelRequest, _prediction_pb2.ReloadModelResponse]  # type: ignore[assignment]
-    """Read it again from the folder, and let it take the place of what is served; a bad one leaves that serving."""
+    """Reads a model again from the folder and replaces the served one; if it is invalid, the old one stays."""
 
 class ModelAdminServiceServicer(metaclass=_abc_1.ABCMeta):
-    """Which models are served, on an address of its own. References are "NAME" or "NAME@VERSION", as in the server's folder
-    of models; never a path. Each call answers when the change is in force, and changes nothing where it fails.
+    """Changes the served models, on a separate address. References are "NAME" or "NAME@VERSION" in the server's folder of
+    models, never paths. A call returns when the change is in force. A call that fails changes nothing.
     """
 
     @_abc_1.abstractmethod
@@ -176,7 +176,7 @@ class ModelAdminServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _prediction_pb2.LoadModelRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_prediction_pb2.LoadModelResponse, _abc.Awaitable[_prediction_pb2.LoadModelResponse]]:
-        """Serve what the folder has under this reference and is not served yet."""
+        """Serves the versions in the folder that are not served yet."""
 
     @_abc_1.abstractmethod
     def UnloadModel(
@@ -184,7 +184,7 @@ class ModelAdminServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _prediction_pb2.UnloadModelRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_prediction_pb2.UnloadModelResponse, _abc.Awaitable[_prediction_pb2.UnloadModelResponse]]:
-        """Serve it no more; calls that wait for it are still answered."""
+        """Stops serving a model; waiting requests are still answered."""
 
     @_abc_1.abstractmethod
     def ReloadModel(
@@ -192,6 +192,6 @@ class ModelAdminServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _prediction_pb2.ReloadModelRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_prediction_pb2.ReloadModelResponse, _abc.Awaitable[_prediction_pb2.ReloadModelResponse]]:
-        """Read it again from the folder, and let it take the place of what is served; a bad one leaves that serving."""
+        """Reads a model again from the folder and replaces the served one; if it is invalid, the old one stays."""
 
 def add_ModelAdminServiceServicer_to_server(servicer: ModelAdminServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...
