@@ -26,6 +26,7 @@ def test_the_table_of_folders_names_every_package() -> None:
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
 def test_what_a_page_names_of_ours_by_its_dots_exists(path: Path) -> None:
-    dotted = re.findall(r"`((?:predictor|trainers)(?:\.[a-z_]+)+)`", path.read_text(encoding="utf-8"))
+    text = path.read_text(encoding="utf-8")
+    dotted = re.findall(r"(?:`|^)((?:predictor|trainers)(?:\.[a-z_]+)+)(?:`|: )", text, re.MULTILINE)
     places = {name: PYTHON / name.replace(".", "/") for name in dotted}
     assert [name for name, place in places.items() if not (place.is_dir() or place.with_suffix(".py").is_file())] == []
