@@ -355,7 +355,7 @@ class ModelAdminServiceServicer(object):
     """
 
     def LoadModel(self, request, context):
-        """Serves the versions in the folder that are not served yet.
+        """Serves the versions of this reference that are in the folder and not served yet.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -145,7 +145,7 @@ class ModelAdminServiceStub:
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> ModelAdminServiceAsyncStub: ...
     LoadModel: _grpc.UnaryUnaryMultiCallable[_prediction_pb2.LoadModelRequest, _prediction_pb2.LoadModelResponse]
-    """Serves the versions in the folder that are not served yet."""
+    """Serves the versions of this reference that are in the folder and not served yet."""
     UnloadModel: _grpc.UnaryUnaryMultiCallable[_prediction_pb2.UnloadModelRequest, _prediction_pb2.UnloadModelResponse]
     """Stops serving a model; waiting requests are still answered."""
     ReloadModel: _grpc.UnaryUnaryMultiCallable[_prediction_pb2.ReloadModelRequest, _prediction_pb2.ReloadModelResponse]
@@ -159,7 +159,7 @@ class ModelAdminServiceAsyncStub(ModelAdminServiceStub):
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     LoadModel: _aio.UnaryUnaryMultiCallable[_prediction_pb2.LoadModelRequest, _prediction_pb2.LoadModelResponse]  # type: ignore[assignment]
-    """Serves the versions in the folder that are not served yet."""
+    """Serves the versions of this reference that are in the folder and not served yet."""
     UnloadModel: _aio.UnaryUnaryMultiCallable[_prediction_pb2.UnloadModelRequest, _prediction_pb2.UnloadModelResponse]  # type: ignore[assignment]
     """Stops serving a model; waiting requests are still answered."""
     ReloadModel: _aio.UnaryUnaryMultiCallable[_prediction_pb2.ReloadModelRequest, _prediction_pb2.ReloadModelResponse]  # type: ignore[assignment]
@@ -176,7 +176,7 @@ class ModelAdminServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _prediction_pb2.LoadModelRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_prediction_pb2.LoadModelResponse, _abc.Awaitable[_prediction_pb2.LoadModelResponse]]:
-        """Serves the versions in the folder that are not served yet."""
+        """Serves the versions of this reference that are in the folder and not served yet."""
 
     @_abc_1.abstractmethod
     def UnloadModel(
