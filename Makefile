@@ -1,4 +1,4 @@
-# The targets of everyday work. The README gives the plain commands behind each, for systems without make.
+# Everyday targets. The README has the plain commands for systems without make.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -15,11 +15,11 @@ test: $(VENV)/dev.stamp
 	@command -v dotnet > /dev/null || echo "There is no dotnet on the PATH: the C# tests are left out."
 	$(BIN)/python -m pytest -m "not minutes" -n auto
 
-# What trains for minutes before it judges.
+# Tests that train for minutes.
 test-slow: $(VENV)/dev.stamp
 	$(BIN)/python -m pytest -m minutes
 
-# The lowest versions that are allowed must do. One of them is protobuf 6, beside which tritonclient works.
+# Tests with the lowest supported versions, including protobuf 6, which tritonclient needs.
 test-lowest: .venv-lowest/stamp
 	.venv-lowest/bin/python -m pytest -n auto tests/predictor/test_wire.py tests/predictor/test_server.py tests/predictor/test_client.py \
 	  tests/predictor/test_kserve.py tests/predictor/test_kserve_server.py tests/predictor/test_kserve_tritonclient.py \
@@ -61,7 +61,7 @@ $(VENV)/dev.stamp: pyproject.toml constraints.txt | $(VENV)/bin/python
 	$(PIP) --editable '.[dev]'
 	touch $@ $(VENV)/demo.stamp
 
-# Torch is the tested one, for its lowest version fetches gigabytes; pip has no --resolution.
+# Torch stays at the tested version, because its lowest one downloads gigabytes. uv provides --resolution, pip does not.
 .venv-lowest/stamp: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv-lowest
 	.venv-lowest/bin/python -m pip install --disable-pip-version-check --constraint constraints.txt torch 'uv<1'
