@@ -1,6 +1,6 @@
 """Draw the picture in the README: python examples/draw_fan.py docs/fan.png.
 
-Run `quantra demo` first. The chart becomes a PNG in headless Chromium, which must be on the PATH.
+Run `quantra demo` first. Headless Chromium, which must be on the PATH, renders the chart as PNG.
 """
 
 import subprocess
@@ -15,7 +15,7 @@ WIDTH, HEIGHT = 1000, 480
 
 
 def main() -> None:
-    """Forecast AAPL from the demo's bars, and save the fan."""
+    """Forecast AAPL from the demo's bars and save the chart."""
     picture = Path(sys.argv[1]).absolute()
     bars = BarPanel.read("demo/bars.csv").select(["AAPL"])
     with Forecaster.load("demo/models/demo/1") as forecaster:

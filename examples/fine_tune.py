@@ -1,7 +1,7 @@
-"""Fine-tune: python examples/fine_tune.py.
+"""Fine-tune a network: python examples/fine_tune.py.
 
-A small network learns a sine. Another training starts from its weights, with a head of its own for two waves: first the
-head alone learns, then all of it.
+A small network learns a sine. A second training starts from its weights with a new head for two waves. It trains the
+head first, then the whole network.
 """
 
 from collections.abc import Callable
@@ -27,12 +27,12 @@ Waves = Callable[[Tensor], Tensor]
 
 
 def body() -> nn.Module:
-    """What both trainings have."""
+    """The part of the network that both trainings share."""
     return nn.Sequential(nn.Linear(1, 32), nn.Tanh(), nn.Linear(32, 32), nn.Tanh())
 
 
 def trained(body: nn.Module | FrozenModule, head: nn.Module, waves: Waves, folder: Path, *, lr: float) -> float:
-    """Train the head, and the body if it is not frozen; leave the best weights in them, and return their loss."""
+    """Train the head, and the body unless it is frozen; restore the best weights and return their loss."""
     network = nn.Sequential(body.module if isinstance(body, FrozenModule) else body, head)
     learning = [parameter for parameter in network.parameters() if parameter.requires_grad]
 
@@ -51,11 +51,11 @@ def trained(body: nn.Module | FrozenModule, head: nn.Module, waves: Waves, folde
 
 
 def main() -> None:
-    """Train, take the weights, train again."""
+    """Train, take over the weights, and train again."""
     torch.manual_seed(0)
     with TemporaryDirectory() as place:
         loss = trained(body(), nn.Linear(32, 1), torch.sin, Path(place, "sine"), lr=1e-2)
-        print(f"a sine, from nothing: {loss:.5f}")
+        print(f"a sine, from scratch: {loss:.5f}")
 
         shared, head = body(), nn.Linear(32, 2)
         weights = Checkpoints(Path(place, "sine")).weights("best")

@@ -1,9 +1,8 @@
 """Make images of digits with prompts, and a small model to train on them: python examples/make_digits.py digits.
 
-Writes FOLDER/images with metadata.csv, `file|prompt` a line, from scikit-learn's digits of 8x8 pixels; FOLDER/held, the
-same of digits that are left to judge by; and FOLDER/base, a model in diffusers' layout whose VAE has been trained on
-FOLDER/images for half a minute, whose text encoder is random and knows the words of the prompts, and whose transformer
-has learnt nothing. Then:
+Writes scikit-learn's digits of 8x8 pixels to FOLDER/images and held-out ones to FOLDER/held, each with a metadata.csv
+of `file|prompt` lines. FOLDER/base is a model in diffusers' layout: a VAE that is trained on FOLDER/images for half a
+minute, a random text encoder that knows the words of the prompts, and an untrained transformer. Then:
 
     quantra train dit cache digits/images --model digits/base --out digits/cache
     quantra train dit train digits/cache --model digits/base --out digits/model
@@ -32,20 +31,20 @@ from trainers.dit.models import ImageModel
 DIGITS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
 WORDS = ("a", "handwritten", "digit", *DIGITS)
 LONGEST = 12
-"""Tokens of a prompt at most."""
+"""Maximum number of tokens in a prompt."""
 TRAIN = 1400
-"""Images to learn from; the others are left to judge by."""
+"""Number of training images; the others are held out."""
 VAE_STEPS, VAE_BATCH, VAE_RATE, DIVERGENCE = 400, 64, 2e-3, 1e-4
 
 
 def prompt_of(digit: int) -> str:
-    """As in: a handwritten digit seven."""
+    """The prompt of a digit, such as "a handwritten digit seven"."""
     return f"a handwritten digit {DIGITS[digit]}"
 
 
 def digits() -> tuple[Tensor, Tensor]:
-    """All images in an order of their own: uint8 [1797, 8, 8], and which digits they are, int64 [1797]."""
-    from sklearn.datasets import load_digits  # the rest of this file needs none
+    """All images in a fixed random order, uint8 [1797, 8, 8], and their digits, int64 [1797]."""
+    from sklearn.datasets import load_digits  # only needed here
 
     found: Any = load_digits()
     order = torch.randperm(len(found.target), generator=torch.Generator().manual_seed(0))
@@ -54,7 +53,7 @@ def digits() -> tuple[Tensor, Tensor]:
 
 
 def write_images(folder: Path, pixels: Tensor, targets: Tensor) -> None:
-    """metadata.csv and a PNG for each image, uint8 [N, 8, 8], of a digit, int64 [N]."""
+    """Write metadata.csv and one PNG per image; images are uint8 [N, 8, 8] and digits int64 [N]."""
     folder.mkdir(parents=True)
     lines = ["file|prompt"]
     for number, (image, target) in enumerate(zip(pixels, targets.tolist(), strict=True)):
@@ -64,7 +63,7 @@ def write_images(folder: Path, pixels: Tensor, targets: Tensor) -> None:
 
 
 def tokenizer_of(words: Sequence[str]) -> CLIPTokenizer:
-    """A tokenizer that has a token for each of some words, and spells others by their letters."""
+    """A tokenizer with one token per given word; it spells other words letter by letter."""
     vocabulary = {"<|startoftext|>": 0, "<|endoftext|>": 1}
     for sign in "abcdefghijklmnopqrstuvwxyz":
         vocabulary[sign] = len(vocabulary)
@@ -81,7 +80,7 @@ def tokenizer_of(words: Sequence[str]) -> CLIPTokenizer:
 
 
 def encoder_of(tokenizer: CLIPTokenizer) -> CLIPTextModel:
-    """A random text encoder, which tells prompts apart all the same."""
+    """A random text encoder; even untrained, it gives different prompts different embeddings."""
     torch.manual_seed(3)
     config = CLIPTextConfig(
         vocab_size=len(tokenizer),
@@ -98,7 +97,7 @@ def encoder_of(tokenizer: CLIPTokenizer) -> CLIPTextModel:
 
 
 def vae_of(pixels: Tensor, steps: int) -> AutoencoderKL:
-    """A VAE of images, float [N, 1, 8, 8] in -1 to 1, with latents of mean 0 and deviation 1 in each channel."""
+    """A VAE for images, float [N, 1, 8, 8] in -1 to 1, whose latents have mean 0 and deviation 1 in each channel."""
     torch.manual_seed(0)
     settings: dict[str, Any] = {
         "down_block_types": ("DownEncoderBlock2D",) * 2,
@@ -131,10 +130,10 @@ def vae_of(pixels: Tensor, steps: int) -> AutoencoderKL:
 
 @torch.no_grad()
 def standardize(vae: Any, pixels: Tensor) -> None:
-    """Give the latents of images, float [N, 1, 8, 8], mean 0 and deviation 1 in each channel, and draw the same.
+    """Scale the latents of images, float [N, 1, 8, 8], to mean 0 and deviation 1 in each channel.
 
-    The two convolutions of 1x1 around the latents take up the change; a pipeline that knows one number for all
-    channels, as PixArt's does, then needs none.
+    The two 1x1 convolutions around the latents absorb the change, so the decoded images stay the same. PixArt's
+    pipeline has one scale for all channels and then needs none.
     """
     found = vae.encode(pixels).latent_dist.mean
     mean, deviation = found.mean((0, 2, 3)), found.std((0, 2, 3))
@@ -148,7 +147,7 @@ def standardize(vae: Any, pixels: Tensor) -> None:
 
 
 def transformer_of(encoder: CLIPTextModel, seed: int) -> PixArtTransformer2DModel:
-    """A transformer of 300,000 weights that has learnt nothing."""
+    """An untrained transformer with 300,000 weights."""
     torch.manual_seed(seed)
     return PixArtTransformer2DModel(
         num_attention_heads=4,
@@ -164,10 +163,10 @@ def transformer_of(encoder: CLIPTextModel, seed: int) -> PixArtTransformer2DMode
 
 
 def make(folder: Path, *, steps: int = VAE_STEPS, seed: int = 0) -> None:
-    """Write images, held and base.
+    """Write the folders images, held and base.
 
     Raises:
-        SystemExit: The folder holds something.
+        SystemExit: The folder is not empty.
     """
     if folder.exists() and any(folder.iterdir()):
         raise SystemExit(f"{folder} is not empty; name a new folder")
@@ -181,16 +180,16 @@ def make(folder: Path, *, steps: int = VAE_STEPS, seed: int = 0) -> None:
 
 
 def main() -> None:
-    """Make them, and say where they are."""
+    """Create the folders and print where they are."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition(":")[0])
-    parser.add_argument("folder", type=Path, help="new, or empty")
-    parser.add_argument("--vae-steps", type=int, default=VAE_STEPS, help=f"of its VAE (default: {VAE_STEPS})")
-    parser.add_argument("--seed", type=int, default=0, help="of the transformer's first weights (default: 0)")
+    parser.add_argument("folder", type=Path, help="new or empty folder")
+    parser.add_argument("--vae-steps", type=int, default=VAE_STEPS, help=f"steps of the VAE (default: {VAE_STEPS})")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the transformer's initial weights (default: 0)")
     options = parser.parse_args()
     torch.set_num_threads(1)
     make(options.folder, steps=options.vae_steps, seed=options.seed)
     folder = options.folder
-    print(f"{TRAIN} images in {folder / 'images'}, others in {folder / 'held'}, a model in {folder / 'base'}")
+    print(f"{TRAIN} images in {folder / 'images'}, held-out ones in {folder / 'held'}, a model in {folder / 'base'}")
 
 
 if __name__ == "__main__":

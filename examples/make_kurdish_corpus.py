@@ -1,8 +1,8 @@
 """Make a Kurmanji corpus with espeak-ng: python examples/make_kurdish_corpus.py recordings --clips 60.
 
-Writes FOLDER/metadata.csv, `id|text` a line, and FOLDER/wavs/ID.flac at 16 kHz, as `quantra train vits prepare` reads
-them. Sentences of three to five words are drawn by a seed; no text stands twice. With `--changed WORD=SPELLING` the
-recordings say another word than the text, as a correction of the pronunciation would.
+Writes FOLDER/metadata.csv with `id|text` lines and FOLDER/wavs/ID.flac at 16 kHz, for `quantra train vits prepare`. The
+texts are random sentences of three to five words, without duplicates. With `--changed WORD=SPELLING` the recordings
+pronounce a word differently, like a correction of the pronunciation.
 Needs espeak-ng (on Debian: apt install espeak-ng) and the extra `tts`.
 """
 
@@ -26,13 +26,13 @@ WORDS = VOCABULARY.split()
 RATE = 16_000
 VOICE, WORDS_PER_MINUTE = "ku", "165"
 QUIET, MARGIN = 0.005, 400
-"""Below this loudness (0 to 1) is silence, of which so many samples stay before and after the words."""
+"""Loudness (0 to 1) below which samples are silence, and samples of silence kept before and after the words."""
 DRAWS = 100_000
-"""Sentences drawn at most."""
+"""Maximum number of sentences drawn."""
 
 
 def sentences(seed: int, changed: Mapping[str, str]) -> Iterator[str]:
-    """Texts, each once; with changed words only such as contain one of them."""
+    """Unique texts; if words are changed, only texts that contain one of them."""
     draw, seen = random.Random(seed), set[str]()  # noqa: S311  nothing secret
     for _ in range(DRAWS):
         words = [draw.choice(WORDS) for _ in range(draw.randint(3, 5))]
@@ -43,15 +43,15 @@ def sentences(seed: int, changed: Mapping[str, str]) -> Iterator[str]:
 
 
 def spelled(text: str, changed: Mapping[str, str]) -> str:
-    """What espeak-ng is given to read for a text."""
+    """The text as espeak-ng reads it, with changed spellings."""
     return " ".join(changed.get(word, word) for word in text.split())
 
 
 def recording(spelling: str) -> np.ndarray[Any, np.dtype[np.float32]]:
-    """espeak-ng's reading: float32 [T] at 16 kHz, with little silence around it, and its peak at 0.9.
+    """A recording by espeak-ng: float32 [T] at 16 kHz, with short silence around it and a peak of 0.9.
 
     Raises:
-        SystemExit: espeak-ng failed, or said nothing.
+        SystemExit: espeak-ng failed or produced silence.
     """
     import soundfile
     from scipy.signal import resample_poly
@@ -64,16 +64,16 @@ def recording(spelling: str) -> np.ndarray[Any, np.dtype[np.float32]]:
     wave = resample_poly(samples, RATE, rate)
     loud = np.flatnonzero(np.abs(wave) > QUIET)
     if not len(loud):
-        raise SystemExit(f"espeak-ng says nothing for {spelling!r}; choose another spelling")
+        raise SystemExit(f"espeak-ng produces silence for {spelling!r}; choose another spelling")
     wave = wave[max(0, loud[0] - MARGIN) : loud[-1] + MARGIN]
     return (0.9 * wave / np.abs(wave).max()).astype(np.float32)
 
 
 def make(folder: Path, clips: int, seed: int, changed: Mapping[str, str]) -> None:
-    """Write a corpus into a new folder; its list of texts comes last.
+    """Write a corpus into a new folder; the list of texts is written last.
 
     Raises:
-        SystemExit: espeak-ng is missing, the folder holds something, or there are not so many sentences.
+        SystemExit: espeak-ng is missing, the folder is not empty, or there are too few sentences.
     """
     import soundfile
 
@@ -92,10 +92,10 @@ def make(folder: Path, clips: int, seed: int, changed: Mapping[str, str]) -> Non
 
 
 def change(pair: str) -> tuple[str, str]:
-    """A word and another spelling, as in nav=name.
+    """Parse a word and its new spelling, such as nav=name.
 
     Raises:
-        ArgumentTypeError: It is no such pair, or the word never occurs.
+        ArgumentTypeError: It is not such a pair, or the word does not occur.
     """
     word, equals, spelling = pair.partition("=")
     if not equals or not spelling.strip():
@@ -106,10 +106,10 @@ def change(pair: str) -> tuple[str, str]:
 
 
 def positive(text: str) -> int:
-    """A whole number of 1 or more.
+    """Parse a whole number of 1 or more.
 
     Raises:
-        ArgumentTypeError: It is none.
+        ArgumentTypeError: It is something else.
     """
     if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of 1 or more")
@@ -117,18 +117,18 @@ def positive(text: str) -> int:
 
 
 def main() -> None:
-    """Make a corpus, and say how large it is."""
+    """Create a corpus and print its size."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition(":")[0])
-    parser.add_argument("folder", type=Path, help="new, or empty")
+    parser.add_argument("folder", type=Path, help="new or empty folder")
     parser.add_argument("--clips", type=positive, default=240, help="sentences to record (default: 240)")
-    parser.add_argument("--seed", type=int, default=7, help="another one gives other sentences (default: 7)")
+    parser.add_argument("--seed", type=int, default=7, help="seed of the sentences (default: 7)")
     parser.add_argument(
         "--changed",
         type=change,
         action="append",
         default=[],
         metavar="WORD=SPELLING",
-        help="record this word from another spelling, in sentences that contain it; the text stays; may be repeated",
+        help="record a word with another spelling, in sentences that contain it; the text stays; repeatable",
     )
     options = parser.parse_args()
     make(options.folder, options.clips, options.seed, dict(options.changed))

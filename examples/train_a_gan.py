@@ -1,7 +1,7 @@
 """Train two networks against each other with the loop: python examples/train_a_gan.py.
 
-Two phases, each with an optimizer of its own, share the generator's forward: it runs once per batch. The discriminator
-works first and is given what was made, detached; the generator's own loss is given the same with its graph.
+Two phases with an optimizer each share the generator's forward pass, which runs once per batch. The discriminator
+trains first, on detached samples; the generator's loss receives the same samples with their graph.
 """
 
 import torch
@@ -14,35 +14,42 @@ NOISE = 4
 
 
 def real_samples(samples: int) -> Tensor:
-    """Two heaps, around -2 and 1: [N, 1]."""
+    """Samples of two clusters, around -2 and 1: [N, 1]."""
     return 3.0 * torch.randint(2, (samples, 1)) - 2.0 + 0.3 * torch.randn(samples, 1)
 
 
 def distance(one: Tensor, other: Tensor) -> float:
-    """The Wasserstein-1 distance of as many samples of each."""
+    """The Wasserstein-1 distance between two sets of equal size."""
     return float((one.flatten().sort().values - other.flatten().sort().values).abs().mean())
 
 
 def main() -> None:
-    """Learn to draw samples, and show how far they are from real ones."""
+    """Train the generator, and print the distance of its samples from real ones."""
     seed_everything(0)
     generator = nn.Sequential(nn.Linear(NOISE, 32), nn.Tanh(), nn.Linear(32, 1))
     discriminator = nn.Sequential(nn.Linear(1, 32), nn.Tanh(), nn.Linear(32, 1))
 
-    def made(real: Tensor) -> Tensor:
+    def generate(real: Tensor) -> Tensor:
         return generator(torch.randn(len(real), NOISE, device=real.device))
 
-    def told_apart(real: Tensor, samples: Tensor) -> Loss:
+    def discriminator_loss(real: Tensor, samples: Tensor) -> Loss:
         mean = softplus(-discriminator(real)).mean() + softplus(discriminator(samples)).mean()
         return Loss(mean, count=len(real))
 
-    def taken_for_real(real: Tensor, samples: Tensor) -> Loss:
+    def generator_loss(real: Tensor, samples: Tensor) -> Loss:
         return Loss(softplus(-discriminator(samples)).mean(), count=len(real))
 
-    judged, drawn = (adamw(module.parameters(), lr=5e-3, betas=(0.5, 0.9)) for module in (discriminator, generator))
+    discriminator_optimizer = adamw(discriminator.parameters(), lr=5e-3, betas=(0.5, 0.9))
+    generator_optimizer = adamw(generator.parameters(), lr=5e-3, betas=(0.5, 0.9))
     phases = [
-        Phase("discriminator", told_apart, discriminator.parameters(), judged, uses="generator"),
-        Phase("generator", taken_for_real, generator.parameters(), drawn, forward=made),
+        Phase(
+            "discriminator",
+            discriminator_loss,
+            discriminator.parameters(),
+            discriminator_optimizer,
+            uses="generator",
+        ),
+        Phase("generator", generator_loss, generator.parameters(), generator_optimizer, forward=generate),
     ]
     modules = {"generator": generator, "discriminator": discriminator}
     loop = Loop(phases, modules=modules, ema={"generator": 0.99})
@@ -54,7 +61,7 @@ def main() -> None:
                 print(f"epoch {report.epoch + 1}: {losses}")
         run.use_average()
         with torch.inference_mode():
-            samples = made(held_out.to(loop.device.device)).cpu()
+            samples = generate(held_out.to(loop.device.device)).cpu()
     print(f"distance {distance(samples, held_out):.2f}; of zeros {distance(torch.zeros(2000), held_out):.2f}")
 
 

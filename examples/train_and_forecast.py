@@ -1,6 +1,6 @@
-"""From a table of daily bars to a forecast: python examples/train_and_forecast.py BARS.csv.
+"""Train on a file of daily bars and forecast: python examples/train_and_forecast.py BARS.csv.
 
-Any file of bars that Quantra reads will do; `quantra demo` leaves one, demo/bars.csv.
+`quantra demo` creates a file that you can use, demo/bars.csv.
 """
 
 import sys
@@ -10,7 +10,7 @@ from trainers import StockTrainer
 
 
 def main() -> None:
-    """Train on a file of bars, forecast what comes after it, and tell how far the forecast can be trusted."""
+    """Train on a file of bars, forecast from its end, and print the skill of the model."""
     bars = BarPanel.read(sys.argv[1])
     trainer = StockTrainer(model="gru", horizons=[1, 5], epochs=5, quiet=True)
     with trainer.fit(bars) as forecaster:

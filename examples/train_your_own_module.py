@@ -1,6 +1,6 @@
-"""Train a module of your own with the loop: python examples/train_your_own_module.py.
+"""Train your own module with the loop: python examples/train_your_own_module.py.
 
-The loop knows no task. It needs a function from a batch to a `Loss`, the parameters that this trains, and an optimizer.
+The loop works for any task. It needs a function from a batch to a `Loss`, the parameters to train, and an optimizer.
 """
 
 from typing import NamedTuple
@@ -19,13 +19,13 @@ class Points(NamedTuple):
 
 
 def noisy_sine(samples: int) -> Points:
-    """Points of a sine, with noise of 0.1."""
+    """Points of a sine with noise of 0.1."""
     x = 6 * torch.rand(samples, 1) - 3
     return Points(x, x.sin() + 0.1 * torch.randn(samples, 1))
 
 
 def main() -> None:
-    """Fit a sine, stop when it no longer gets better, and keep the best weights."""
+    """Fit a sine, stop early, and keep the best weights."""
     seed_everything(0)
     network = nn.Sequential(nn.Linear(1, 32), nn.Tanh(), nn.Linear(32, 1))
 
@@ -37,7 +37,7 @@ def main() -> None:
     print(f"device {loop.device.device} ({loop.device.reason}), precision {loop.precision.name}")
     train = ResidentSource.of(noisy_sine(2000), batch_size=64)
     held_out = Validation(squared_error, ResidentSource.of(noisy_sine(500), batch_size=500, shuffle=False))
-    with loop.running() as run:  # running(Checkpoints(Path("sine.run"))) goes on where a stopped training was
+    with loop.running() as run:  # running(Checkpoints(Path("sine.run"))) can resume
         for report in run.epochs(train, max_epochs=40, validation=held_out):
             if isinstance(report, EpochReport):
                 print(f"epoch {report.epoch + 1}: train {report.loss:.4f}, held out {report.monitored:.4f}")

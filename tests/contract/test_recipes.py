@@ -46,23 +46,23 @@ def adversaries(folder: Path) -> Names:
     torch.manual_seed(1)
     generator, discriminator = nn.Linear(1, 1), nn.Linear(1, 1)
 
-    def made(real: Tensor) -> Tensor:
+    def generate(real: Tensor) -> Tensor:
         return generator(torch.randn_like(real))
 
-    def told_apart(real: Tensor, samples: Tensor) -> Loss:
+    def discriminator_loss(real: Tensor, samples: Tensor) -> Loss:
         return Loss(softplus(-discriminator(real)).mean() + softplus(discriminator(samples)).mean(), len(real))
 
-    def taken_for_real(_: Tensor, samples: Tensor) -> Loss:
+    def generator_loss(_: Tensor, samples: Tensor) -> Loss:
         return Loss(softplus(-discriminator(samples)).mean(), len(samples))
 
     return {
         "generator": generator,
         "discriminator": discriminator,
-        "judging": adamw(discriminator.parameters(), lr=0.01),
-        "drawing": adamw(generator.parameters(), lr=0.01),
-        "made": made,
-        "told_apart": told_apart,
-        "taken_for_real": taken_for_real,
+        "d_optimizer": adamw(discriminator.parameters(), lr=0.01),
+        "g_optimizer": adamw(generator.parameters(), lr=0.01),
+        "generate": generate,
+        "discriminator_loss": discriminator_loss,
+        "generator_loss": generator_loss,
         "train": IterableSource([torch.randn(4, 1), torch.randn(3, 1), torch.randn(4, 1)]),
         "checkpoints": Checkpoints(folder),
     }
@@ -78,8 +78,8 @@ def discriminator_was_late(names: Names) -> None:
     run: TrainingRun[Tensor] = names["run"]
     assert {phase.phase.name: phase.steps for phase in run._phases} == {"discriminator": 4, "generator": 6}
     first, second = (report.phases["generator"] for report in run.history)
-    assert first.loss < 45 * first.parts["distance"] + first.parts["judged"]
-    assert second.loss == pytest.approx(45 * second.parts["distance"] + second.parts["judged"])
+    assert first.loss < 45 * first.parts["reconstruction"] + first.parts["adversarial"]
+    assert second.loss == pytest.approx(45 * second.parts["reconstruction"] + second.parts["adversarial"])
 
 
 # --- speech
@@ -160,7 +160,7 @@ def body_came_later(names: Names) -> None:
 # --- rewards
 
 
-class Played(NamedTuple):
+class Rollout(NamedTuple):
     x: Tensor
     advantage: Tensor
 
@@ -169,15 +169,15 @@ def rewards(_: Path) -> Names:
     torch.manual_seed(1)
     network = nn.Linear(1, 1)
     return {
-        "Played": Played,
+        "Rollout": Rollout,
         "network": network,
         "optimizer": adamw(network.parameters(), lr=0.1),
-        "log_probability": lambda played: nn.functional.logsigmoid(network(played.x)[:, 0]),  # pyright: ignore[reportUnknownLambdaType]
+        "log_probability": lambda rollout: nn.functional.logsigmoid(network(rollout.x)[:, 0]),  # pyright: ignore[reportUnknownLambdaType]
     }
 
 
 def zero_advantages_move_nothing(names: Names) -> None:
-    batches = [Played(torch.ones(4, 1), torch.full((4,), value)) for value in (0.0, 1.0, 0.0)]
+    batches = [Rollout(torch.ones(4, 1), torch.full((4,), value)) for value in (0.0, 1.0, 0.0)]
     with Loop([names["phase"]], modules={"network": names["network"]}).running() as run:
         *_, epoch = run.epochs(IterableSource(batches), max_epochs=1)
         assert epoch.phases["policy"].zero_gradients == 2  # pyright: ignore[reportAttributeAccessIssue]  as above
@@ -196,13 +196,13 @@ def workers(folder: Path) -> Names:
     )
     return {
         "DataLoader": DataLoader,
-        "pictures": [torch.full((3,), float(number)) for number in range(130)],
+        "images": [torch.full((3,), float(number)) for number in range(130)],
         "loop": Loop([phase], modules={"network": network}),
         "checkpoints": Checkpoints(folder),
     }
 
 
-def all_pictures_were_seen(names: Names) -> None:
+def all_images_were_seen(names: Names) -> None:
     assert [epoch.phases["fit"].count for epoch in names["run"].history] == [130] * 3
 
 
@@ -276,7 +276,7 @@ GIVEN: Mapping[str, Given] = {
     "A late discriminator": Given(adversaries, discriminator_was_late),
     "Several denominators": Given(speech, speech_trains),
     "Unfreezing by schedule": Given(unfreezing, body_came_later),
-    "IterableDataset and workers": Given(workers, all_pictures_were_seen),
+    "IterableDataset and workers": Given(workers, all_images_were_seen),
     "Rewards without gradient": Given(rewards, zero_advantages_move_nothing),
     "Starting from weights": Given(weights, the_body_is_the_learnt_one_and_the_head_has_learnt),
     "State of your own": Given(stateful, state_is_in_the_checkpoint),
