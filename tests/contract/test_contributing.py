@@ -18,7 +18,7 @@ LINES = {
     "ANSWERS": "python/predictor/errors.py",
     "BASELINES": "python/trainers/stock/evaluation/baselines/table.py",
 }
-"""The tables of the recipes, and where each of them is."""
+"""The file of each table that a recipe names."""
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""The code of docs/training-loop.md: it runs as it stands, given what the text says is there."""
+"""The recipes of docs/training-loop.md run unchanged, with the names that their text assumes."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -23,7 +23,7 @@ PUBLIC: Mapping[str, Any] = {name: getattr(trainers.loop, name) for name in trai
 
 
 def recipes() -> dict[str, str]:
-    """The Python of every recipe by its title; several blocks of one go on in each other's names."""
+    """The Python code of each recipe by title; the blocks of a recipe share their names."""
     sections = re.split(r"^### ", PAGE.partition("\n## Recipes\n")[2], flags=re.MULTILINE)[1:]
     found = {
         section.partition("\n")[0]: re.findall(r"```python\n(.*?)```", section, flags=re.DOTALL) for section in sections
@@ -32,8 +32,8 @@ def recipes() -> dict[str, str]:
 
 
 @dataclass(frozen=True)
-class Given:
-    """What a recipe finds when it begins, and what must come of it."""
+class RecipeCase:
+    """The names that a recipe assumes, and the check of its result."""
 
     names: Callable[[Path], Names]
     check: Callable[[Names], None]
@@ -271,26 +271,26 @@ def state_is_in_the_checkpoint(names: Names) -> None:
     assert kept["plateau"]["last_epoch"] == restored.epoch
 
 
-GIVEN: Mapping[str, Given] = {
-    "Two optimizers": Given(adversaries, both_train),
-    "A late discriminator": Given(adversaries, discriminator_was_late),
-    "Several denominators": Given(speech, speech_trains),
-    "Unfreezing by schedule": Given(unfreezing, body_came_later),
-    "IterableDataset and workers": Given(workers, all_images_were_seen),
-    "Rewards without gradient": Given(rewards, zero_advantages_move_nothing),
-    "Starting from weights": Given(weights, the_body_is_the_learnt_one_and_the_head_has_learnt),
-    "State of your own": Given(stateful, state_is_in_the_checkpoint),
+CASES: Mapping[str, RecipeCase] = {
+    "Two optimizers": RecipeCase(adversaries, both_train),
+    "A late discriminator": RecipeCase(adversaries, discriminator_was_late),
+    "Several denominators": RecipeCase(speech, speech_trains),
+    "Unfreezing by schedule": RecipeCase(unfreezing, body_came_later),
+    "IterableDataset and workers": RecipeCase(workers, all_images_were_seen),
+    "Rewards without gradient": RecipeCase(rewards, zero_advantages_move_nothing),
+    "Starting from weights": RecipeCase(weights, the_body_is_the_learnt_one_and_the_head_has_learnt),
+    "State of your own": RecipeCase(stateful, state_is_in_the_checkpoint),
 }
 
 
 @pytest.mark.parametrize("title", list(recipes()))
-def test_the_recipe_runs_as_it_stands(title: str, tmp_path: Path) -> None:
-    given = GIVEN[title]
+def test_a_recipe_runs_unchanged(title: str, tmp_path: Path) -> None:
+    case = CASES[title]
     names: Names = {**PUBLIC, "Tensor": Tensor, "torch": torch, "nn": nn, "softplus": softplus, "Path": Path}
-    names |= given.names(tmp_path)
+    names |= case.names(tmp_path)
     exec(compile(recipes()[title], f"recipe: {title}", "exec"), names)  # noqa: S102  our own page
-    given.check(names)
+    case.check(names)
 
 
 def test_the_page_has_every_recipe() -> None:
-    assert set(GIVEN) == set(recipes())
+    assert set(CASES) == set(recipes())

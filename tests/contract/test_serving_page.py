@@ -36,17 +36,17 @@ UNITS = {"": 1, "s": 1, "symbols": 1, "KiB": 1024, "MiB": 1024**2}
 
 
 def rows(page: str, head: str) -> list[list[str]]:
-    """The cells of the table whose first column is named so."""
+    """The cells of the table whose first column has this heading."""
     lines = page.partition(f"| {head} |")[2].partition("\n\n")[0].splitlines()[2:]
     return [[cell.strip() for cell in line.strip("|").split(" | ")] for line in lines]
 
 
-# --- what is shown
+# --- examples
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Two versions of a model, and bars, where the page has them."""
+    """A folder with two versions of a model and bars, at the paths of the page."""
     for version in (1, 2):
         save_small_artifact(tmp_path / "models" / "mine" / str(version), seed=version)
     (tmp_path / "demo").mkdir()
@@ -55,7 +55,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.mark.slow
-def test_the_pages_blocks_run_in_order(folder: Path) -> None:
+def test_the_blocks_of_the_pages_run_in_order(folder: Path) -> None:
     free = dict(zip(PORTS, map(str, free_ports(len(PORTS))), strict=True))
     answers: list[object] = []
     with ExitStack() as servers:
@@ -71,7 +71,7 @@ def test_the_pages_blocks_run_in_order(folder: Path) -> None:
 
 
 def run_line(line: str, folder: Path, servers: ExitStack) -> list[object]:
-    """Run one line, and tell what a call by hand answered; a server stays until the end."""
+    """Run one line and return the response of a grpcurl call; servers run until the end."""
     if line.startswith(("quantra serve", "python -m predictor.server")):
         assert '"ready": true' in servers.enter_context(running(line, folder))
     elif line.startswith("grpcurl"):
@@ -84,7 +84,7 @@ def run_line(line: str, folder: Path, servers: ExitStack) -> list[object]:
 
 
 def grpcurl(words: list[str]) -> object:
-    """What the program of this name does with these words: it asks by reflection."""
+    """Do what grpcurl does with these arguments, by reflection."""
     plaintext, data, request, target, path = words
     assert (plaintext, data) == ("-plaintext", "-d")
     service, method = path.split("/")
@@ -102,7 +102,7 @@ def grpcurl(words: list[str]) -> object:
 # --- tables
 
 
-def test_the_table_of_flags_has_those_of_serve_with_their_defaults() -> None:
+def test_the_table_of_flags_matches_serve_and_its_defaults() -> None:
     group: Any = typer.main.get_command(app)
     _, serve, _ = group.resolve_command(typer.Context(group), ["serve"])
     told = {flag.strip("`"): default.strip("`") for flag, default, _ in rows(SERVING, "flag")}
@@ -111,13 +111,13 @@ def test_the_table_of_flags_has_those_of_serve_with_their_defaults() -> None:
 
 
 def shown(default: object) -> set[str]:
-    """How a default is told."""
+    """How the table shows a default."""
     if default is None:
         return {"required", "none", "nowhere"}
     return {"off"} if default is False else {str(default)}
 
 
-def test_the_table_of_refusals_has_every_status_and_reasons_that_there_are() -> None:
+def test_the_table_of_errors_has_every_status_and_valid_reasons() -> None:
     table = [
         (status.strip("`"), reason)
         for status, reasons, *_ in rows(CLIENT, "status")
@@ -128,7 +128,7 @@ def test_the_table_of_refusals_has_every_status_and_reasons_that_there_are() -> 
 
 
 def limit(name: str) -> float:
-    """What the code says of a limit, by the name that the table gives it."""
+    """The value in the code of a limit in the table."""
     owner, _, path = name.partition(".")
     if owner == "wire":
         return getattr(of_requests, name.rpartition(".")[2])
@@ -138,13 +138,13 @@ def limit(name: str) -> float:
     return attrgetter(path)(limits if owner == "ServerLimits" else limits.service)
 
 
-def test_the_table_of_limits_tells_each_default() -> None:
+def test_the_table_of_limits_matches_the_defaults() -> None:
     for name, default, *_ in rows(SECURITY, "limit"):
         number, _, unit = default.partition(" ")
         assert float(number.replace(",", "")) * UNITS[unit] == limit(name.strip("`")), name
 
 
-def test_the_table_of_limits_has_all_of_the_server_and_the_service() -> None:
+def test_the_table_of_limits_has_every_limit_of_server_and_service() -> None:
     named = {name.strip("`") for name, *_ in rows(SECURITY, "limit")}
     limits = ServerLimits()
     queues = ("predictions", "explanations", "uncounted")
