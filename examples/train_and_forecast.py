@@ -5,8 +5,7 @@
 
 import sys
 
-from predictor import BarPanel
-from trainers import StockTrainer
+from quantra import BarPanel, StockTrainer
 
 
 def main() -> None:
