@@ -178,7 +178,7 @@ def test_a_parent_may_go_when_the_server_has_gone_before() -> None:
     os.close(here)
 
 
-def test_the_connections_to_one_port_are_cut_and_no_others() -> None:
+def test_one_port_takes_no_connection_more_and_those_to_it_are_cut_and_no_others() -> None:
     with (
         socket.create_server(("127.0.0.1", 0)) as listening,
         socket.create_server(("127.0.0.1", 0)) as other,
@@ -187,15 +187,18 @@ def test_the_connections_to_one_port_are_cut_and_no_others() -> None:
         listening.accept()[0],
         other.accept()[0] as beyond,
     ):
-        cut(listening.getsockname()[1])
+        address = listening.getsockname()
+        cut(address[1])
         assert cut_off.recv(1) == b""
         beyond.sendall(b"x")
         assert kept.recv(1) == b"x"
-        with socket.create_connection(listening.getsockname()), listening.accept()[0]:
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection(address)
+        with socket.create_connection(other.getsockname()):
             pass
 
 
-def test_the_connections_to_a_socket_in_a_folder_are_cut(tmp_path: Path) -> None:
+def test_a_socket_in_a_folder_takes_no_connection_more_and_those_to_it_are_cut(tmp_path: Path) -> None:
     place = tmp_path / "socket"
     with socket.socket(socket.AF_UNIX) as listening, socket.socket(socket.AF_UNIX) as client:
         listening.bind(str(place))
@@ -204,3 +207,4 @@ def test_the_connections_to_a_socket_in_a_folder_are_cut(tmp_path: Path) -> None
         with listening.accept()[0]:
             cut(str(place))
             assert client.recv(1) == b""
+        assert not place.exists()

@@ -8,6 +8,7 @@ import os
 import socket
 import stat
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -16,33 +17,48 @@ _DESCRIPTORS: Final = Path("/dev/fd")
 
 
 def cut(place: int | str) -> None:
-    """End the connections that were made to this process there, in both directions, without a word.
+    """Stop listening there, and end the connections that were made to this process there, without a word.
+
+    It listens no longer before connections end: a caller that connected again would be cancelled as the server stops.
 
     Args:
         place: a port of the network, or the path of a Unix socket.
     """
-    for descriptor in _sockets():
-        try:
-            with socket.socket(fileno=os.dup(descriptor)) as one:
-                if _is_of(one, place):
-                    one.shutdown(socket.SHUT_RDWR)
-        except OSError:  # it listens, or has ended meanwhile
-            continue
+    for descriptor, one in _sockets(place):
+        if _is_listening(one):
+            # gRPC goes on to use the descriptor, and would log an error if the socket were shut down.
+            with socket.socket(one.family) as unused:
+                os.dup2(unused.fileno(), descriptor, inheritable=False)
+            if isinstance(place, str):
+                Path(place).unlink(missing_ok=True)
+    for _, one in _sockets(place):
+        with suppress(OSError):  # it has ended meanwhile
+            one.shutdown(socket.SHUT_RDWR)
 
 
-def _sockets() -> Iterator[int]:
+def _sockets(place: int | str) -> Iterator[tuple[int, socket.socket]]:
+    """The sockets of this process with that address, each with its descriptor; each may be used until the next."""
     if not _DESCRIPTORS.is_dir():
         return
     for name in os.listdir(_DESCRIPTORS):  # noqa: PTH208 - the folder changes while it is read
         try:
-            if stat.S_ISSOCK(os.fstat(int(name)).st_mode):
-                yield int(name)
-        except OSError:
+            if not stat.S_ISSOCK(os.fstat(int(name)).st_mode):
+                continue
+            one = socket.socket(fileno=os.dup(int(name)))
+        except OSError:  # it is not open any more
             continue
+        with one:
+            if _is_of(one, place):
+                yield int(name), one
+
+
+def _is_listening(one: socket.socket) -> bool:
+    return bool(one.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN))
 
 
 def _is_of(one: socket.socket, place: int | str) -> bool:
-    """Whether it is a connection that was made there; raises OSError where it is none."""
-    one.getpeername()
-    here = one.getsockname()
+    try:
+        here = one.getsockname()
+    except OSError:
+        return False
     return here == place if isinstance(place, str) else isinstance(here, tuple) and here[1] == place
