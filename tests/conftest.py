@@ -19,23 +19,29 @@ if importlib.util.find_spec("torch") is not None:
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-TOGETHER = {
-    "test_demo.py",
+TOGETHER = {"test_demo.py": "demo", "test_readme.py": "demo"}
+"""Files whose tests share what takes long to make: one process runs both."""
+
+LONGEST = (
     "test_dotnet.py",
-    "test_dotnet_page.py",
-    "test_packages.py",
+    "test_demo.py",
     "test_readme.py",
+    "test_dotnet_hosting.py",
+    "test_packages.py",
+    "test_dotnet_terminal.py",
     "test_serving_page.py",
-}
-"""Files whose tests build the same C# projects, or need the same demo: two processes would be in each other's way."""
+    "test_stock_command.py",
+)
+"""Files that take about a minute each: they begin first, so that the processes end at about the same time."""
 
 
 @pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Of several processes that test, one takes all tests of a file, which share what they start."""
     for item in items:
-        group = "contract" if item.path.name in TOGETHER else item.location[0]
+        group = TOGETHER.get(item.path.name, item.location[0])
         item.add_marker(pytest.mark.xdist_group(group))
+    items.sort(key=lambda item: LONGEST.index(item.path.name) if item.path.name in LONGEST else len(LONGEST))
 
 
 @pytest.fixture(scope="session", autouse=True)

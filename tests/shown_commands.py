@@ -9,6 +9,8 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
+from csharp import build_program
+
 from trainers.demo.dotnet import CLIENT, PROJECT
 
 ROOT = Path(__file__).parents[1]
@@ -28,11 +30,8 @@ def run_python(program: str, folder: Path) -> str:
 
 def run_csharp(program: str, folder: Path, project: Path) -> str:
     """Build a C# program in `project`, run it in `folder`; its output."""
-    project.mkdir(exist_ok=True)
-    (project / "Ask.csproj").write_text(PROJECT.format(client=CLIENT), encoding="utf-8")
-    (project / "Program.cs").write_text(program, encoding="utf-8")
-    _run(["dotnet", "build", "--output", "out", "--verbosity", "quiet"], project)
-    return _run(["dotnet", str(project / "out" / "Ask.dll")], folder)
+    built = build_program(project, PROJECT.format(client=CLIENT), {"Program.cs": program})
+    return _run(["dotnet", str(built)], folder)
 
 
 @contextmanager

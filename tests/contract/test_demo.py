@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 from rich.console import Console
-from shown_commands import run_csharp, run_python, running
+from shown_commands import run_command, run_python, running
 
 from predictor import BarPanel, Forecaster
 from predictor.errors import UnavailableError
 from predictor.instance import Instance, Query
 from trainers.demo import command
-from trainers.demo.dotnet import DotnetProgram, reason_to_skip
+from trainers.demo.dotnet import PROGRAM, DotnetProgram, reason_to_skip
 from trainers.demo.walk import DemoPrograms, ask_csharp
 
 if TYPE_CHECKING:
@@ -56,8 +56,10 @@ def test_the_printed_python_program_asks_the_printed_server(demo: "Demo") -> Non
 
 @pytest.mark.skipif(shutil.which("dotnet") is None, reason="there is no dotnet on the PATH")
 def test_the_printed_csharp_program_asks_the_printed_server(demo: "Demo") -> None:
+    program = demo.folder / "demo" / "csharp"
+    assert (program / "Program.cs").read_text(encoding="utf-8") == demo.said["csharp"]
     with running(demo.said["serve"], demo.folder):
-        answer = run_csharp(demo.said["csharp"], demo.folder, demo.folder / "csharp")
+        answer = run_command(f"dotnet {program / PROGRAM}", demo.folder)
     for price in _in_process(demo.folder):
         assert f"{price:.4f}" in answer
 

@@ -1,34 +1,13 @@
-"""The C# packages against this Python: `dotnet test` compares numbers and errors at both of their doors.
+"""The C# client and the embedded predictor against this Python: numbers and errors are compared at both of them."""
 
-What a process can try only once, Python's start, is tried by the terminal sample, in a process for each try.
-"""
-
-import contextlib
 import ctypes.util
-import os
-import re
-import shutil
-import signal
 import subprocess
 import sys
-import venv
-from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
-from artifacts import recent_bars, small_models
-from serving import server_process
+from csharp import OLDER, assembly, built_solution, run_program
 
-from predictor.bars import BarPanel
-from predictor.forecaster import Forecaster
-
-if sys.platform != "win32":
-    import termios
-
-DOTNET = Path(__file__).resolve().parents[2] / "dotnet"
-QUIET = ("-nologo", "-nodeReuse:false", "-p:UseSharedCompilation=false")
-SAMPLE = "samples/Quantra.Terminal"
-OLDER = "net8.0"
 HAS_CULTURES = sys.platform != "linux" or ctypes.util.find_library("icuuc") is not None
 CULTURE_CLASSES = (
     "BarPanelTests",
@@ -41,63 +20,15 @@ CULTURE_CLASSES = (
     "RecordTests",
 )
 """C# test classes that depend on culture or framework: they read or write numbers and dates, or call a predictor."""
-ENDING = """
-using Quantra.Client;
-using Quantra.Client.Embedded;
-
-// Ends while Python works: while it opens a predictor, or calls it.
-var opening = EmbeddedPredictor.OpenAsync(new EmbeddedPredictorOptions { Models = args[1], Device = "cpu" });
-if (args[0] == "opening")
-{
-    while (!File.Exists(Path.Combine(args[1], "began")))
-        await Task.Yield();
-    return;
-}
-
-var predictor = await opening;
-var one = new PredictionRequest("small", BarPanel.ReadCsv(Path.Combine(args[1], "bars.csv")));
-PredictionRequest[] many = [.. Enumerable.Repeat(one, 500)];
-var calls = Enumerable.Range(0, 4).Select(_ => predictor.PredictManyAsync(many)).ToArray();
-await calls[0];
-"""
-ENDING_PROJECT = """<Project Sdk="Microsoft.NET.Sdk">
-  <PropertyGroup>
-    <OutputType>Exe</OutputType>
-    <TargetFramework>net10.0</TargetFramework>
-    <ImplicitUsings>enable</ImplicitUsings>
-  </PropertyGroup>
-  <ItemGroup>
-    <ProjectReference Include="{dotnet}/Quantra.Client.Embedded/Quantra.Client.Embedded.csproj" />
-  </ItemGroup>
-</Project>
-"""
+CULTURE = "tr-TR"
+"""It has a decimal comma and a dotted capital i."""
 
 pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
 def dotnet() -> str:
-    found = shutil.which("dotnet")
-    if found is None:
-        pytest.skip("there is no dotnet on the PATH")
-    return found
-
-
-def run(
-    *command: str, environment: Path = Path(sys.prefix), more: Mapping[str, str] | None = None
-) -> subprocess.CompletedProcess[str]:
-    """Run with the Python of an environment, and more variables."""
-    variables = (
-        os.environ
-        | dict(more or {})
-        | {
-            "QUANTRA_PYTHON": sys.executable,
-            "QUANTRA_VENV": str(environment),
-            "OMP_NUM_THREADS": "1",
-            "PYTHONPATH": "",
-        }
-    )
-    return subprocess.run(command, cwd=DOTNET, env=variables, capture_output=True, text=True, check=False)
+    return built_solution()
 
 
 @pytest.fixture(scope="module")
@@ -111,191 +42,14 @@ def fixture(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 def test_csharp_answers_as_python_does(dotnet: str, fixture: str) -> None:
     variables = {"QUANTRA_TEST_FIXTURE": fixture, "DOTNET_SYSTEM_GLOBALIZATION_INVARIANT": "1"}
-    done = run(dotnet, "test", "Quantra.Client.Tests", *QUIET, more=variables)
+    done = run_program(dotnet, str(assembly("Quantra.Client.Tests")), more=variables)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_servers_clients_and_trainings_of_a_host_do_as_they_promise(dotnet: str) -> None:
-    done = run(dotnet, "test", "Quantra.Client.Hosting.Tests", *QUIET)
-    assert done.returncode == 0, done.stdout + done.stderr
-
-
-@pytest.fixture(scope="module")
-def older_build(dotnet: str) -> tuple[str, str]:
-    """The command that runs the C# tests on the libraries' build for the older framework."""
-    once = "-p:RunAnalyzers=false"  # the other build has had them
-    done = run(dotnet, "build", "Quantra.Client.Tests", f"-p:LibraryFramework={OLDER}", once, *QUIET)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return dotnet, str(DOTNET / "Quantra.Client.Tests" / "bin" / "Debug" / f"with-{OLDER}" / "Quantra.Client.Tests.dll")
-
-
-@pytest.mark.parametrize("culture", ["tr-TR", "de-DE"], ids=["dotted-i", "decimal-comma"])
 @pytest.mark.skipif(not HAS_CULTURES, reason="this machine has no ICU (on Debian: libicu72), so .NET has no cultures")
-def test_csharp_answers_alike_on_the_older_framework_in_other_cultures(
-    older_build: tuple[str, str], fixture: str, culture: str
-) -> None:
+def test_csharp_answers_alike_on_the_older_framework_in_another_culture(dotnet: str, fixture: str) -> None:
     classes = [part for name in CULTURE_CLASSES for part in ("-class", f"Quantra.Client.Tests.{name}")]
-    variables = {"QUANTRA_TEST_FIXTURE": fixture, "QUANTRA_TEST_CULTURE": culture}
-    done = run(*older_build, *classes, "-trait-", "Category=Slow", more=variables)
+    variables = {"QUANTRA_TEST_FIXTURE": fixture, "QUANTRA_TEST_CULTURE": CULTURE}
+    older = str(assembly("Quantra.Client.Tests", f"with-{OLDER}"))
+    done = run_program(dotnet, older, *classes, "-trait-", "Category=Slow", more=variables)
     assert done.returncode == 0, done.stdout + done.stderr
-
-
-@pytest.fixture(scope="module")
-def terminal(dotnet: str) -> tuple[str, str]:
-    """The command that runs the terminal sample."""
-    done = run(dotnet, "build", SAMPLE, *QUIET)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return dotnet, str(DOTNET / SAMPLE / "bin" / "Debug" / "net10.0" / "Quantra.Terminal.dll")
-
-
-@pytest.fixture(scope="module")
-def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = small_models(tmp_path_factory.mktemp("models"))
-    recent_bars("AAPL", "IBM").write_csv(folder / "bars.csv")
-    return folder
-
-
-@pytest.fixture(params=["server", "embedded"])
-def door(request: pytest.FixtureRequest, models: Path) -> Iterator[tuple[str, ...]]:
-    """The options that lead to the models."""
-    if request.param == "embedded":
-        yield "--embedded", "--models", str(models)
-        return
-    with (models / "server.log").open("w") as log, server_process(models, log) as process:
-        yield "--server", process.target
-
-
-def test_the_terminal_draws_forecast_and_reasons(
-    terminal: tuple[str, str], models: Path, door: tuple[str, ...]
-) -> None:
-    done = run(*terminal, *door, "--bars", str(models / "bars.csv"), "--symbol", "IBM")
-    assert (done.returncode, done.stderr) == (0, "")
-    for drawn in (
-        "IBM",
-        "small@1",
-        "as of 2013-03-01",
-        "median",
-        "10% to 90%",
-        "why q0.5 in 5 days",
-        "baseline train_mean",
-    ):
-        assert drawn in done.stdout
-
-
-LIVE = ("--symbol", "IBM", "--live", "20", "--pace", "0.05")
-
-
-def test_the_terminal_prints_the_last_days_beside_what_had_been_forecast_for_them(
-    terminal: tuple[str, str], models: Path, door: tuple[str, ...]
-) -> None:
-    done = run(*terminal, *door, "--bars", str(models / "bars.csv"), *LIVE)
-    assert (done.returncode, done.stderr) == (0, "")
-    *days, summary = done.stdout.splitlines()
-    bars = BarPanel.read(models / "bars.csv", calendar="XNYS").select(["IBM"])
-    closes = bars.close[0, -20:]
-    assert re.findall(r"close ([\d.]+)", "\n".join(days)) == [f"{close:.2f}" for close in closes]
-    with Forecaster.load(models / "small" / "1") as forecaster:
-        prices = forecaster.predict(bars.until(bars.sessions[-2])).prices
-    assert prices is not None
-    low, median, high = prices[0, 0]
-    assert days[-1].endswith(f"forecast {median:.2f} ({low:.2f} to {high:.2f}) outside")
-    inside = sum(day.endswith("inside") for day in days)
-    assert summary == f"{inside} of 20 days ended inside 10% to 90%; a calibrated model has 80% there"
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no pseudo-terminals of this kind")
-def test_the_live_view_goes_on_when_its_server_is_killed(terminal: tuple[str, str], models: Path) -> None:
-    ours, theirs = os.openpty()
-    termios.tcsetwinsize(theirs, (24, 80))
-    command = (*terminal, "--own-server", "--models", str(models), "--bars", str(models / "bars.csv"), *LIVE)
-    variables = os.environ | {"QUANTRA_VENV": sys.prefix, "TERM": "xterm-256color", "PYTHONPATH": ""}
-    with subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, env=variables) as process:
-        os.close(theirs)
-        screen, killed = "", False
-        for part in drawn(ours):
-            screen += part
-            if not killed and (server := re.search(r"process (\d+)", screen)):
-                os.kill(int(server[1]), signal.SIGKILL)
-                killed = True
-    assert process.returncode == 0, screen
-    for shown in (
-        "last 60 closes",
-        "as of 2013-03-01",
-        "restarts: 1",
-        "session opened again once",
-        "of 20 days ended inside",
-    ):
-        assert shown in screen
-
-
-def drawn(terminal: int) -> Iterator[str]:
-    """What a program draws, until it ends."""
-    # Linux tells by an error that nobody writes any more.
-    with open(terminal, "rb", buffering=0) as screen, contextlib.suppress(OSError):
-        while part := screen.read(65536):
-            yield part.decode("utf-8", "replace")
-
-
-def refused(terminal: tuple[str, str], models: Path, environment: Path) -> str:
-    """The one line with which the sample ends in an environment that does not do."""
-    embedded = ("--embedded", "--models", str(models), "--bars", str(models / "bars.csv"), "--symbol", "AAPL")
-    done = run(*terminal, *embedded, environment=environment)
-    assert (done.returncode, done.stdout) == (1, "")
-    (line,) = done.stderr.splitlines()
-    return line
-
-
-def test_an_environment_without_a_python_library_is_told(
-    terminal: tuple[str, str], models: Path, tmp_path: Path
-) -> None:
-    (tmp_path / "pyvenv.cfg").write_text(f"home = {tmp_path / 'nowhere'}\nversion = 3.11.0\n")
-    line = refused(terminal, models, tmp_path)
-    assert line.startswith(f"CONFIGURATION_INVALID: the Python of {tmp_path} does not start: ")
-    assert "shared library" in line
-
-
-def test_an_environment_without_quantra_is_told(terminal: tuple[str, str], models: Path, tmp_path: Path) -> None:
-    venv.create(tmp_path, with_pip=False)
-    line = refused(terminal, models, tmp_path)
-    assert line.startswith(f"PACKAGE_MISSING: the Python of {tmp_path} cannot import quantra: ")
-    assert "pip install 'quantra[dotnet]'" in line
-
-
-@pytest.fixture(scope="module")
-def ending(dotnet: str, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
-    """The command that runs a program which ends while Python works."""
-    folder = tmp_path_factory.mktemp("ending")
-    (folder / "Ending.csproj").write_text(ENDING_PROJECT.format(dotnet=DOTNET))
-    (folder / "Program.cs").write_text(ENDING)
-    done = run(dotnet, "build", str(folder), "-o", str(folder / "out"), *QUIET)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return dotnet, str(folder / "out" / "Ending.dll")
-
-
-def test_a_program_may_end_while_python_forecasts(ending: tuple[str, str], models: Path) -> None:
-    done = run(*ending, "calling", str(models))
-    assert (done.returncode, done.stderr) == (0, "")
-
-
-def test_a_program_may_end_while_a_predictor_opens(ending: tuple[str, str], tmp_path: Path) -> None:
-    venv.create(tmp_path, with_pip=False)
-    package = next(tmp_path.rglob("site-packages")) / "predictor"
-    package.mkdir()
-    (package / "__init__.py").touch()
-    (package / "embed.py").write_text(f"open({str(tmp_path / 'began')!r}, 'w').close()\nwhile True:\n    pass\n")
-    done = run(*ending, "opening", str(tmp_path), environment=tmp_path)
-    assert (done.returncode, done.stderr) == (0, "")
-
-
-def test_an_exception_of_pythons_own_is_internal_and_shows_no_trace(
-    terminal: tuple[str, str], models: Path, tmp_path: Path
-) -> None:
-    venv.create(tmp_path, with_pip=False)
-    package = next(tmp_path.rglob("site-packages")) / "predictor"
-    package.mkdir()
-    (package / "__init__.py").touch()
-    (package / "embed.py").write_text("def open_door(*_):\n    raise ZeroDivisionError('a secret')\n")
-    line = refused(terminal, models, tmp_path)
-    assert (
-        line == "INTERNAL: the predictor failed on this call, which is a bug of Quantra; the inner exception tells more"
-    )

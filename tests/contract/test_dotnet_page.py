@@ -1,15 +1,11 @@
 """The C# on the pages of the packages: all of it compiles, without a warning, against this checkout."""
 
 import re
-import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
-from shown_commands import ENVIRONMENT, ROOT
+from csharp import DOTNET, build_program
 
-DOTNET = ROOT / "dotnet"
 RECIPES = DOTNET / "README.md"
 """Each of its blocks is a program of its own; those of another page go on from one another."""
 HOSTED = DOTNET / "Quantra.Client.Hosting" / "README.md"
@@ -79,14 +75,6 @@ def test_every_page_that_shows_csharp_is_read() -> None:
 
 @pytest.mark.slow
 def test_the_pages_csharp_compiles(tmp_path: Path) -> None:
-    if shutil.which("dotnet") is None:
-        pytest.skip("there is no dotnet on the PATH")
     references = "\n".join(f'    <ProjectReference Include="{project}" />' for project in PROJECTS)
-    (tmp_path / "Page.csproj").write_text(PROJECT.format(references=references), encoding="utf-8")
-    (tmp_path / "Watchlist.cs").write_text(WATCHLIST, encoding="utf-8")
-    for name, block in snippets():
-        (tmp_path / f"{name}.cs").write_text(program(name, block), encoding="utf-8")
-    command = ["dotnet", "build", "-nologo", "-nodeReuse:false", "-p:UseSharedCompilation=false", "-v:quiet"]
-    environment = ENVIRONMENT | {"QUANTRA_PYTHON": sys.executable}
-    built = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
-    assert built.returncode == 0, built.stdout + built.stderr
+    programs = {f"{name}.cs": program(name, block) for name, block in snippets()}
+    build_program(tmp_path, PROJECT.format(references=references), {"Watchlist.cs": WATCHLIST, **programs})

@@ -7,7 +7,6 @@ nothing is fetched; the C# programs are those of the packages' own pages.
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
 import sysconfig
@@ -15,7 +14,7 @@ import tarfile
 import tomllib
 import venv
 import zipfile
-from collections.abc import Generator, Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterable, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.metadata import distribution
@@ -23,6 +22,8 @@ from pathlib import Path
 
 import pytest
 from artifacts import recent_bars, small_models
+from csharp import CONFIGURATION, QUIET, built_solution
+from free_ports import free_port
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
@@ -39,10 +40,14 @@ INTERNAL = r'name=".:Quantra\.(?:V1|Rpc|Client\.(?:Wire|Transport|Hosting\.(?:He
 HOSTING = "Quantra.Client.Hosting"
 PACKAGES = ("Quantra.Client.Abstractions", HOSTING, TESTING, *DOORS)
 FRAMEWORKS = ("net8.0", "net10.0")
+PROGRAMS = {
+    **dict.fromkeys((*DOORS, TESTING), (None, "")),
+    HOSTING: (1, '    <PackageReference Include="Microsoft.Extensions.Hosting" Version="10.*" />'),
+}
+"""How many of a page's blocks are its program, each going on from the one before (None: all); its other packages."""
 REPOSITORY = "https://example.org/quantra"
 MOST_CORE_PACKAGES = 22
 """Of an installation without extras, quantra itself among them."""
-QUIET = ("-nologo", "-nodeReuse:false", "-p:UseSharedCompilation=false", "-p:RunAnalyzers=false", "-v:quiet")
 HIDDEN = ("PYTHONPATH", "VIRTUAL_ENV", "QUANTRA_PYTHON", "QUANTRA_VENV")
 """What would lead a program back to this checkout or this environment."""
 PROJECT = """<Project Sdk="Microsoft.NET.Sdk">
@@ -81,15 +86,16 @@ class Place:
         return _run(*command, folder=self.folder, variables=variables)
 
     @contextmanager
-    def serving(self) -> Generator[str]:
-        """The address of its own server."""
-        command = [self.program("quantra"), "serve", "--models", "models", "--listen", "127.0.0.1:0"]
+    def serving(self, address: str) -> Generator[None]:
+        """A server of its own, from when it is ready."""
+        command = [self.program("quantra"), "serve", "--models", "models", "--listen", address]
         with subprocess.Popen(
             command, cwd=self.folder, env=_environment({}), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
         ) as server:
             assert server.stdout is not None
             try:
-                yield f"127.0.0.1:{json.loads(server.stdout.readline())['port']}"
+                assert json.loads(server.stdout.readline())["ready"]
+                yield
             finally:
                 server.terminate()
 
@@ -236,21 +242,11 @@ def closure(requirements: Iterable[str]) -> set[str]:
 @pytest.fixture(scope="module")
 def feed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder of the C# packages."""
-    if shutil.which("dotnet") is None:
-        pytest.skip("there is no dotnet on the PATH")
     folder = tmp_path_factory.mktemp("feed")
-    pack = (
-        "dotnet",
-        "pack",
-        "Quantra.slnx",
-        "-c",
-        "Release",
-        "-o",
-        folder,
-        f"-p:QuantraRepository={REPOSITORY}",
-        *QUIET,
+    pack = (built_solution(), "pack", "Quantra.slnx", "--no-build", "-c", CONFIGURATION, "-o", folder)
+    _run(
+        *pack, f"-p:QuantraRepository={REPOSITORY}", *QUIET, folder=DOTNET, variables={"QUANTRA_PYTHON": sys.executable}
     )
-    _run(*pack, folder=DOTNET, variables={"QUANTRA_PYTHON": sys.executable})
     return folder
 
 
@@ -303,53 +299,55 @@ def test_the_package_carries_python_net_and_its_licence(feed: Path) -> None:
     assert "Copyright (c) 2006-2021 the contributors of the Python.NET project" in notice
 
 
-@pytest.fixture
-def address(places: dict[str, Place]) -> Iterator[str]:
-    with places["checkout"].serving() as served:
-        yield served
+@pytest.fixture(scope="module")
+def address() -> str:
+    """Where the programs find a server."""
+    return f"127.0.0.1:{free_port()}"
 
 
-@pytest.mark.parametrize("package", DOORS)
-def test_the_program_of_a_packages_page_forecasts(
-    package: str, feed: Path, places: dict[str, Place], address: str
-) -> None:
+@pytest.fixture(scope="module")
+def programs(feed: Path, places: dict[str, Place], address: str) -> Path:
+    """The programs of the packages' pages, built together, each from its package alone."""
+    folder = places["checkout"].folder / "programs"
+    for package, (blocks, more) in PROGRAMS.items():
+        project = folder / package
+        project.mkdir(parents=True)
+        page = (DOTNET / package / "README.md").read_text("utf-8")
+        program = "".join(re.findall(r"^```csharp\n(.*?)^```", page, re.MULTILINE | re.DOTALL)[:blocks])
+        (project / "Program.cs").write_text(program.replace("127.0.0.1:50051", address))
+        (project / f"Ask.{package}.csproj").write_text(
+            PROJECT.format(feed=feed, cache=folder / "cache", package=package, more=more)
+        )
+    paths = "".join(f'<Project Path="{package}/Ask.{package}.csproj" />' for package in PROGRAMS)
+    (folder / "Programs.slnx").write_text(f"<Solution>{paths}</Solution>")
+    places["checkout"].run("dotnet", "build", *QUIET, folder / "Programs.slnx")
+    return folder
+
+
+def ask(package: str, programs: Path, place: Place) -> str:
+    """The output of the program of a package's page."""
+    program = programs / package / "bin" / "Debug" / "net10.0" / f"Ask.{package}.dll"
+    return place.run("dotnet", program, QUANTRA_VENV=str(place.folder / ".venv"))
+
+
+def test_the_programs_of_the_pages_forecast(programs: Path, places: dict[str, Place], address: str) -> None:
     place = places["checkout"]
-    said = ask(package, feed, place, address)
-    assert said.startswith("demo@1 as of 2013-03-01")
     prices = _forecast(place).prices
     assert prices is not None
-    assert re.findall(r" ([0-9]+\.[0-9]{4})", said) == [f"{price:.4f}" for price in prices.flat]
+    with place.serving(address):
+        for package in DOORS:
+            said = ask(package, programs, place)
+            assert said.startswith("demo@1 as of 2013-03-01")
+            assert re.findall(r" ([0-9]+\.[0-9]{4})", said) == [f"{price:.4f}" for price in prices.flat]
 
 
-def test_the_program_of_the_page_for_tests_gives_what_it_says(feed: Path, places: dict[str, Place]) -> None:
-    said = ask(TESTING, feed, places["checkout"], "nowhere")
+def test_the_program_of_the_page_for_tests_gives_what_it_says(programs: Path, places: dict[str, Place]) -> None:
+    said = ask(TESTING, programs, places["checkout"])
     assert said.startswith("stock@1 as of 2024-06-28")
     assert "forecast by demo of bars of AAPL" in said
 
 
-def test_the_program_of_the_page_on_hosts_has_a_server_of_its_own(feed: Path, places: dict[str, Place]) -> None:
-    host = '    <PackageReference Include="Microsoft.Extensions.Hosting" Version="10.*" />'
-    said = ask(HOSTING, feed, places["checkout"], "nowhere", blocks=1, more=host)
+def test_the_program_of_the_page_on_hosts_has_a_server_of_its_own(programs: Path, places: dict[str, Place]) -> None:
+    said = ask(HOSTING, programs, places["checkout"])
     assert "demo@1 as of 2013-03-01" in said
     assert "the server was stopped" in said
-
-
-def ask(package: str, feed: Path, place: Place, address: str, *, blocks: int | None = None, more: str = "") -> str:
-    """What the program of a package's page says, built from the packages alone.
-
-    Args:
-        package: whose page.
-        feed: of the packages.
-        place: where it runs.
-        address: of the server that it asks.
-        blocks: how many of the page's are the program; None: all, each of which goes on from the one before.
-        more: what else its project needs.
-    """
-    project, cache = place.folder / package, place.folder / "cache"
-    project.mkdir()
-    page = (DOTNET / package / "README.md").read_text("utf-8")
-    program = "".join(re.findall(r"^```csharp\n(.*?)^```", page, re.MULTILINE | re.DOTALL)[:blocks])
-    (project / "Ask.csproj").write_text(PROJECT.format(feed=feed, cache=cache, package=package, more=more))
-    (project / "Program.cs").write_text(program.replace("127.0.0.1:50051", address))
-    place.run("dotnet", "build", "-o", project / "out", *QUIET, project / "Ask.csproj")
-    return place.run("dotnet", project / "out" / "Ask.dll", QUANTRA_VENV=str(place.folder / ".venv"))

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 import torch
 
-from benchmarks.drawing.control import noising, same_schedule
 from benchmarks.drawing.digits import seconds_of
 from benchmarks.drawing.resampling import paired_difference
 from benchmarks.report import above
@@ -68,4 +67,6 @@ def test_a_round_that_was_repeated_after_a_stop_counts_once(tmp_path: Path) -> N
 
 
 def test_the_control_has_the_schedule_of_its_sampler() -> None:
+    from benchmarks.drawing.control import noising, same_schedule  # it imports much
+
     torch.testing.assert_close(same_schedule().alphas_cumprod, noising().kept, atol=1e-5, rtol=0)
