@@ -5,6 +5,7 @@ in the background. And every line of a log that the suite makes is looked at.
 """
 
 import importlib.util
+import os
 import signal
 from collections.abc import Iterator
 
@@ -33,6 +34,14 @@ LONGEST = (
     "test_stock_command.py",
 )
 """Files that take about a minute each: they begin first, so that the processes end at about the same time."""
+
+
+def pytest_xdist_auto_num_workers() -> int | None:
+    """Half as many processes again as there are cores for `-n auto`: many tests wait for servers that start or end."""
+    if "PYTEST_XDIST_AUTO_NUM_WORKERS" in os.environ:
+        return None
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return cores + cores // 2
 
 
 @pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the groups

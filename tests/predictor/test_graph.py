@@ -2,9 +2,7 @@
 
 from copy import deepcopy
 from dataclasses import replace
-from pathlib import Path
 
-import onnxruntime
 import pytest
 import torch
 from torch import Tensor, nn
@@ -203,32 +201,3 @@ def test_edges_that_lead_nowhere_or_to_the_stock_itself_are_refused() -> None:
 def test_settings_out_of_range_are_refused(wrong: dict[str, int]) -> None:
     with pytest.raises(ConfigurationError):
         replace(GraphConfig(), **wrong)  # pyright: ignore[reportArgumentType] - the values are wrong on purpose
-
-
-class _Exported(nn.Module):
-    """The network over plain tensors, as an exporter wants it."""
-
-    def __init__(self, inner: GraphForecaster) -> None:
-        super().__init__()
-        self.inner = inner
-
-    def forward(self, observed: Tensor, known: Tensor, static: Tensor, mask: Tensor, nodes: Tensor) -> PanelOutput:
-        level = torch.zeros(1, dtype=torch.float64)
-        return self.inner(Inputs(observed, known, static, mask, level, level), nodes)
-
-
-@pytest.mark.slow
-@pytest.mark.filterwarnings("ignore")  # the exporter's own
-def test_the_exported_graph_answers_alike_for_any_number_of_stocks(tmp_path: Path) -> None:
-    model, path = network(), tmp_path / "graph.onnx"
-    one = panel()
-    example = (one.observed, one.known.contiguous(), one.static, one.mask, nodes())
-    rows = {0: torch.export.Dim("rows", min=2, max=64)}
-    torch.onnx.export(_Exported(model), example, path, dynamo=True, dynamic_shapes=(rows,) * 5, optimize=False)
-    session = onnxruntime.InferenceSession(path)
-    some = torch.tensor([0, 3, 4, 5])
-    given = [*(group[some] for group in example[:4]), nodes()[some]]
-    names = [argument.name for argument in session.get_inputs()]
-    found = session.run(None, {name: tensor.numpy() for name, tensor in zip(names, given, strict=True)})
-    expected = model(picked(panel(), some), some)
-    assert_same(PanelOutput(*(torch.from_numpy(value) for value in found)), expected, atol=1e-5)

@@ -18,7 +18,7 @@ from predictor.wire import instances
 
 MODEL = "small"
 CALLERS = 4
-LASTING_S = 5.0
+LASTING_S = 2.5
 """Of each half."""
 MOST_KEPT = 24 << 20
 """Bytes that the second half may add: a few KiB a call, where a request has ten."""

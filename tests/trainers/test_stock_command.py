@@ -297,7 +297,7 @@ def files_of(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-LONGER = ("--epochs", "12", "--patience", "12", "--hidden", "4", "--horizons", "1,3", "--encoder-length", "10")
+LONGER = ("--epochs", "8", "--patience", "8", "--hidden", "4", "--horizons", "1,3", "--encoder-length", "10")
 
 
 @pytest.fixture(scope="module")
@@ -328,14 +328,14 @@ def test_a_training_killed_half_way_and_resumed_gives_the_uninterrupted_artifact
     bars_file: Path, tmp_path: Path, uninterrupted: dict[str, bytes], capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "1"
-    assert stopped_in_epoch(6, signal.SIGKILL, bars_file, out).returncode == -signal.SIGKILL
+    assert stopped_in_epoch(4, signal.SIGKILL, bars_file, out).returncode == -signal.SIGKILL
     assert call("--bars", bars_file, "--out", out, "--resume", *LONGER) == 0
     assert "goes on after" in capsys.readouterr().out
     assert files_of(out) == uninterrupted
     windows = [json.loads(line) for line in (tmp_path / "1.run" / "reports.jsonl").read_text().splitlines()]
     places = [(line["epoch"], line["window"]) for line in windows if line["kind"] == "window"]
     assert places == sorted(set(places))
-    assert {epoch for epoch, _ in places} == set(range(12))
+    assert {epoch for epoch, _ in places} == set(range(8))
 
 
 @pytest.mark.slow
@@ -344,7 +344,7 @@ def test_a_training_stopped_by_a_signal_writes_a_checkpoint_and_says_how_to_go_o
     bars_file: Path, tmp_path: Path, uninterrupted: dict[str, bytes]
 ) -> None:
     out = tmp_path / "1"
-    ended = stopped_in_epoch(6, signal.SIGTERM, bars_file, out)
+    ended = stopped_in_epoch(4, signal.SIGTERM, bars_file, out)
     assert ended.returncode == 128 + signal.SIGTERM
     assert "stopped by SIGTERM after " in ended.stderr
     assert "--resume" in ended.stderr
