@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from predictor.networks.gating import GatedAddNorm, GatedResidual, GatedResiduals
+from predictor.networks.gated_residuals import GatedAddNorm, GatedResidual, GatedResiduals
 from predictor.networks.inputs import Inputs
 from predictor.networks.tft import TFTForecaster, VariableSelection
 

@@ -12,7 +12,7 @@ from predictor._pb import prediction_pb2 as pb
 from predictor.calls import Calls
 from predictor.calls.calls import CallService
 from predictor.calls.sessions import Sessions
-from predictor.client.failures import error_of
+from predictor.client.calls import error_of
 from predictor.embed import EmbeddedStream
 from predictor.errors import QuantraError
 from predictor.instance import Deadline

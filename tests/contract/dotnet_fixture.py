@@ -39,9 +39,8 @@ from universes import universe, with_events, with_holes
 
 from predictor.bars import BarPanel
 from predictor.bars.layouts import REQUIRED, SYNONYMS
-from predictor.client.joining import PartResponse, joined
-from predictor.client.parts import CallPlan
-from predictor.client.served import ServedModel
+from predictor.client.panel_calls import CallPlan, ServedModel
+from predictor.client.panels import PartResponse, joined
 from predictor.covariates import Covariates, CovariateSource
 from predictor.errors import ANSWERS, QuantraError
 from predictor.forecast import Attribution, Detail, Forecast, TargetPoint, forecast_or_raise

@@ -18,8 +18,8 @@ from serving import serving
 
 from predictor.artifact import MANIFEST
 from predictor.cli import run
-from predictor.cli.next_steps import given, quantra
 from predictor.cli.options import BarsFlags, CovariateFlags
+from predictor.cli.output import given, quantra
 from predictor.inference import choose_device
 from predictor.registry import Registry, Runtime, set_alias
 from predictor.service import PredictionService

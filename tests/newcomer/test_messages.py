@@ -13,7 +13,7 @@ from serving import serving
 from predictor import Forecaster
 from predictor.artifact import MANIFEST, check_fit
 from predictor.client import AsyncQuantraClient, ClientCredentials, QuantraClient
-from predictor.client.address import target_of
+from predictor.client.connection import target_of
 from predictor.errors import ArtifactError, ConfigurationError, UnavailableError
 from predictor.features import FittedFeatures, default_features
 from predictor.global_importance import GlobalQuery

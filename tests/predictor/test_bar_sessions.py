@@ -442,7 +442,7 @@ def test_a_server_that_falls_silent_is_a_deadline_and_the_session_goes_on(monkey
     with serving(service) as running, QuantraClient(running.target, "canned", timeout_s=30.0) as client:
         session = client.open_session(BEFORE)
         service.predictions_released.clear()
-        monkeypatch.setattr("predictor.client.session_streams.GRACE_S", -29.9)
+        monkeypatch.setattr("predictor.client.sessions.GRACE_S", -29.9)
         with pytest.raises(DeadlineExceededError, match="gave no answer"):
             session.push(day_of(PANEL, DAYS[-AHEAD]))
         assert session._stream._asked._answers == {}
@@ -458,7 +458,7 @@ def test_a_silent_server_is_a_deadline_of_asyncio_too(monkeypatch: pytest.Monkey
         async with AsyncQuantraClient(target, "canned", timeout_s=30.0) as client:
             session = await client.open_session(BEFORE)
             service.predictions_released.clear()
-            monkeypatch.setattr("predictor.client.session_streams.GRACE_S", -29.9)
+            monkeypatch.setattr("predictor.client.sessions.GRACE_S", -29.9)
             with pytest.raises(DeadlineExceededError, match="gave no answer"):
                 await session.push(day_of(PANEL, DAYS[-AHEAD]))
             assert session._stream._asked._answers == {}

@@ -104,7 +104,7 @@ def service_of(model: Predictor) -> PredictionService:
 
 
 def count_preparations(steps: Steps, monkeypatch: pytest.MonkeyPatch) -> None:
-    module = import_module("predictor.model.prepare")
+    module = import_module("predictor.model.preparation")
     read_bars = module.read_bars
 
     def counted(*arguments: object) -> object:

@@ -54,11 +54,11 @@ from predictor.instance import Deadline, FeatureWindow, GapPolicy, Instance
 from predictor.networks import Target, TargetKind
 from predictor.registry import set_alias
 from predictor.service import PredictionService
-from predictor.wire import counting, forecasts, instances
+from predictor.wire import forecasts, instances, request_counts
 from predictor.wire.kserve.requests import read_request
 from predictor.wire.kserve.tensors import InputTensor, epoch_day, varints
 from predictor.wire.limits import MAX_CELLS, MAX_HEAD, MAX_INPUTS, MAX_ROWS, MAX_SESSIONS
-from predictor.wire.tags import TooManyPartsError
+from predictor.wire.request_counts import TooManyPartsError
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
@@ -71,7 +71,7 @@ NAT = np.iinfo(np.int64).min
 def reading(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever holds of a small request holds of the same one read as a large one is."""
     if request.param == "taken apart":
-        monkeypatch.setattr(counting, "SMALL", 0)
+        monkeypatch.setattr(request_counts, "SMALL", 0)
 
 
 @pytest.fixture(scope="module")
@@ -626,7 +626,7 @@ def test_raw_texts_that_do_not_fit_their_lengths_are_refused(calls: Calls) -> No
 
 
 def test_a_large_request_is_taken_apart_without_reading_a_value(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(counting, "SMALL", 0)
+    monkeypatch.setattr(request_counts, "SMALL", 0)
     typed = infer_request(a_window(), is_raw=False).SerializeToString()
     found = read_request(typed, AT_ONCE)
     assert {one.body is typed for one in found.tensors.values()} == {True}

@@ -11,7 +11,7 @@ from predictor.calls.inference_stream import InferStream
 from predictor.errors import ModelNotFoundError, UnavailableError
 from predictor.instance import Deadline
 from predictor.wire.errors import MAX_INSTANCE_MESSAGE
-from predictor.wire.kserve.streams import encode_error, encode_response, request_id_of
+from predictor.wire.kserve.models import encode_error, encode_response, request_id_of
 
 MOST = 3
 

@@ -27,7 +27,7 @@ from predictor.golden import LONG_AFTER
 from predictor.instance import NEVER, Cancellation, FeatureWindow, GapPolicy, Instance
 from predictor.model import Ensemble, Model, PreparedInstance
 from predictor.model.ensemble import JointlyPrepared
-from predictor.model.prepare import ROWS_AT_ONCE
+from predictor.model.preparation import ROWS_AT_ONCE
 
 FloatArray = NDArray[np.float64]
 PRICES = ("open", "high", "low", "close")
@@ -327,7 +327,7 @@ def test_covariates_of_several_dates_are_read_as_alone() -> None:
 
 def count_rows(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The symbols of each computation from here on."""
-    module, rows = import_module("predictor.model.prepare"), list[int]()
+    module, rows = import_module("predictor.model.preparation"), list[int]()
     adjust_each = module.adjust_each
 
     def counted(stack: Any) -> object:

@@ -16,7 +16,7 @@ from predictor.errors import ArtifactError
 from predictor.forecast import Forecast
 from predictor.instance import NEVER, Instance, Query
 from predictor.model import Predictor
-from predictor.registry import LazyModel, Registry, lazy, load_model, set_alias
+from predictor.registry import LazyModel, Registry, load_model, loading, set_alias
 from predictor.registry.loading import Stored
 
 NOW = datetime(2020, 1, 1, tzinfo=UTC)
@@ -43,13 +43,13 @@ def models(saved: Path, tmp_path: Path) -> Path:
 def builds(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
     """Every version that is built, in order."""
     built: list[tuple[str, int]] = []
-    build = lazy.built
+    build = loading.built
 
-    def counted(stored: Stored, identity: tuple[str, int], runtime: lazy.Runtime) -> Predictor:
+    def counted(stored: Stored, identity: tuple[str, int], runtime: loading.Runtime) -> Predictor:
         built.append(identity)
         return build(stored, identity, runtime)
 
-    monkeypatch.setattr(lazy, "built", counted)
+    monkeypatch.setattr(loading, "built", counted)
     return built
 
 

@@ -28,8 +28,8 @@ from predictor.errors import ArtifactError, ConfigurationError, MissingPackageEr
 from predictor.forecast import Attribution, Forecast, RowKind
 from predictor.internals import INTERNALS_NOTE, Internal, InternalAxis
 from predictor.report import PageBuilder, ReportContent, check_report, render_report, write_report
-from predictor.report.figures import PageFigures
 from predictor.report.reasons import ROW_MEANINGS
+from predictor.report.templates import PageFigures
 
 QUANTILES = (0.1, 0.5, 0.9)
 PUBLISHED = "vIX4rQ+27IY/I5C9WYr+3fkZ5p4dTqc6SMIR9HtgBQSgSywAzzRCB9gUJ+JHP2UoeHpGPHRg5QC4STUJVJVafA=="

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from predictor.cli import commands, serving
+from predictor.cli import commands, server_commands
 from predictor.server import Address, ServerSettings, TlsFiles, logs
 from predictor.server import __main__ as program
 
@@ -56,7 +56,7 @@ def served(monkeypatch: pytest.MonkeyPatch) -> list[tuple[ServerSettings, logs.L
         return 0
 
     monkeypatch.setattr(program, "serve", serve)
-    monkeypatch.setattr(serving, "serve_models", serve)
+    monkeypatch.setattr(server_commands, "serve_models", serve)
     monkeypatch.setattr(logs, "set_up", nothing)
     return found
 

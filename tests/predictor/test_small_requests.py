@@ -28,9 +28,8 @@ from predictor.instance import NEVER, Deadline, GapPolicy, Instance, Query
 from predictor.model import Predictor
 from predictor.service import PredictionService
 from predictor.wire import instances
-from predictor.wire.counting import MOST, SMALL, count_parts, parsed_if_plain
 from predictor.wire.limits import MAX_INSTANCES, MAX_ROWS
-from predictor.wire.tags import TooManyPartsError
+from predictor.wire.request_counts import MOST, SMALL, TooManyPartsError, count_parts, parsed_if_plain
 
 LARGEST = 16 << 20
 """Bytes of a request."""
@@ -215,7 +214,7 @@ def test_an_instance_of_the_emptiest_content_is_refused_alone_and_before_it_is_p
 
 def test_counting_stops_at_the_first_instance_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
     """Four million took seconds in which nothing else was answered."""
-    monkeypatch.setattr("predictor.wire.counting.MAX_PARTS", MAX_INSTANCES + 2)
+    monkeypatch.setattr("predictor.wire.request_counts.MAX_PARTS", MAX_INSTANCES + 2)
     with pytest.raises(RequestTooLargeError, match=f"instances: have more than {MAX_INSTANCES}"):
         count_parts(EMPTIEST["instances"], pb.PredictRequest, MAX_INSTANCES + 1)
 
@@ -304,7 +303,7 @@ def plain_and_counted(body: bytes, monkeypatch: pytest.MonkeyPatch, folder: Path
         calls = Calls(service)
         plain = calls.call("Predict", body, Deadline()).result(SOON_S)
         with monkeypatch.context() as patched:
-            patched.setattr("predictor.wire.counting.SMALL", 0)
+            patched.setattr("predictor.wire.request_counts.SMALL", 0)
             counted = calls.call("Predict", body, Deadline()).result(SOON_S)
         calls.close()
     return plain, counted

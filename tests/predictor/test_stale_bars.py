@@ -9,7 +9,7 @@ from artifacts import recent_bars, save_artifact, small_artifact, small_model
 from serving import serving
 
 from predictor.cli import app, run
-from predictor.cli import serving as serve_command
+from predictor.cli import server_commands as serve_command
 from predictor.client import QuantraClient
 from predictor.errors import BarsStaleError, CalendarEndedError, ConfigurationError, InvalidInputError, QuantraError
 from predictor.forecast import Forecast, TargetPoint

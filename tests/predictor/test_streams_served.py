@@ -22,7 +22,7 @@ from predictor._pb import prediction_pb2 as pb
 from predictor.bars import BarPanel
 from predictor.calls import Calls
 from predictor.cli import app, run
-from predictor.cli import serving as serve_command
+from predictor.cli import server_commands as serve_command
 from predictor.client import AsyncQuantraClient, QuantraClient, StreamResponse
 from predictor.client.streams import RequestSender, RequestStream
 from predictor.errors import (

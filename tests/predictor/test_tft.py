@@ -11,7 +11,7 @@ from torch.nn import functional
 from predictor.errors import ConfigurationError
 from predictor.explain import attribution_view
 from predictor.networks import Inputs, InputSizes, Target, pinball_loss
-from predictor.networks.gated_sum import GatedSumWeights, gated_sum
+from predictor.networks.gated_residuals import GatedSumWeights, gated_sum
 from predictor.networks.layers import Dropout
 from predictor.networks.tft import TFTConfig, TFTForecaster
 
@@ -28,7 +28,7 @@ SMALL_BLOCK = 100
 def blocks(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Both ways through the sum over variables."""
     if request.param:
-        monkeypatch.setattr("predictor.networks.gated_sum.CELLS", SMALL_BLOCK)
+        monkeypatch.setattr("predictor.networks.gated_residuals.CELLS", SMALL_BLOCK)
 
 
 # --- against the literal implementation
@@ -252,7 +252,7 @@ def test_blocks_give_the_sum_and_the_gradients_of_plain_operations(
     x = functional.pad(columns, (0, 1), value=1.0)
     plain = gated_sum(x, shares, keep, weights)
     expected = torch.autograd.grad(plain.square().sum(), sources)
-    monkeypatch.setattr("predictor.networks.gated_sum.CELLS", SMALL_BLOCK)
+    monkeypatch.setattr("predictor.networks.gated_residuals.CELLS", SMALL_BLOCK)
     blocks = gated_sum(x, shares, keep, weights)
     torch.testing.assert_close(blocks, plain, atol=1e-12, rtol=0)
     for ours, theirs in zip(torch.autograd.grad(blocks.square().sum(), sources), expected, strict=True):
@@ -263,7 +263,7 @@ def test_the_fast_path_rounds_no_worse_than_float32(monkeypatch: pytest.MonkeyPa
     columns, shares, _, weights = _sum_arguments(dropping=False)
     x = functional.pad(columns, (0, 1), value=1.0)
     exact = gated_sum(x, shares, None, weights)
-    monkeypatch.setattr("predictor.networks.gated_sum.CELLS", SMALL_BLOCK)
+    monkeypatch.setattr("predictor.networks.gated_residuals.CELLS", SMALL_BLOCK)
     rounded = gated_sum(x.float(), shares.float(), None, GatedSumWeights(*(w.float() for w in weights)))
     torch.testing.assert_close(rounded.double(), exact, atol=1e-5, rtol=1e-5)
 

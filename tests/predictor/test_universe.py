@@ -36,7 +36,7 @@ from predictor.calls import Calls
 from predictor.cli import app, run
 from predictor.client import AsyncQuantraClient, QuantraClient
 from predictor.client import calls as client_calls
-from predictor.client.parts import InstanceSizes
+from predictor.client.panel_calls import InstanceSizes
 from predictor.covariates import Covariates
 from predictor.errors import (
     BarsError,

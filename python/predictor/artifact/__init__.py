@@ -14,6 +14,7 @@ Nothing in it can execute. Loading verifies every digest first, then reads stric
 that names file and cause, and there is no fallback.
 """
 
+from predictor.artifact.artifact import Artifact, Golden, StoredArtifact
 from predictor.artifact.ensemble import (
     COMBINATION,
     EnsembleManifest,
@@ -31,6 +32,7 @@ from predictor.artifact.folder import (
     check_place,
     is_artifact,
     load,
+    named,
     packed,
     save,
     unpacked,
@@ -48,8 +50,6 @@ from predictor.artifact.manifest import (
     Manifest,
     write_manifest,
 )
-from predictor.artifact.named import named
-from predictor.artifact.parts import Artifact, Golden, StoredArtifact
 
 __all__ = [
     "AGAIN",

@@ -17,6 +17,7 @@ from typing import Final
 
 import numpy as np
 
+from predictor.artifact.artifact import Artifact, Golden, StoredArtifact
 from predictor.artifact.folder import (
     check_absent,
     check_format,
@@ -47,7 +48,6 @@ from predictor.artifact.manifest import (
     write_conformal,
     write_target,
 )
-from predictor.artifact.parts import Artifact, Golden, StoredArtifact
 from predictor.canonical import Json, Record
 from predictor.covariates import sent_as
 from predictor.errors import ArtifactError, ConfigurationError

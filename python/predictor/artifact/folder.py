@@ -4,11 +4,21 @@ import hashlib
 import os
 import shutil
 import tempfile
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Generator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from predictor import canonical
+from predictor.artifact.artifact import (
+    Artifact,
+    Golden,
+    StoredArtifact,
+    read_arrays,
+    read_tensors,
+    write_arrays,
+    write_tensors,
+)
 from predictor.artifact.manifest import (
     CALENDAR,
     CONTENTS,
@@ -25,15 +35,6 @@ from predictor.artifact.manifest import (
     read_manifest,
     write_manifest,
 )
-from predictor.artifact.parts import (
-    Artifact,
-    Golden,
-    StoredArtifact,
-    read_arrays,
-    read_tensors,
-    write_arrays,
-    write_tensors,
-)
 from predictor.canonical import Json, Record
 from predictor.errors import ArtifactError, ConfigurationError
 from predictor.features import FittedFeatures
@@ -42,9 +43,13 @@ from predictor.sessions import SessionCalendar
 from predictor.windows import Pipeline
 
 MAX_TENSOR_BYTES = 2 << 30
+
 MAX_TEXT_BYTES = 16 << 20
+
 MAX_DIGEST_BYTES = 1024
+
 AGAIN = "copy the artifact again from where it was trained, or train it again"
+
 """What helps where an artifact is not whole: nothing can mend it in its place."""
 
 
@@ -389,3 +394,53 @@ def _object(data: bytes, source: str) -> Mapping[str, Json]:
     if not isinstance(value, Mapping):
         raise ArtifactError.of(source, "must be an object")
     return value
+
+
+_MOST_MEANT: Final = 3
+
+
+@contextmanager
+def named(folder: Path) -> Generator[None]:
+    """While an artifact is read whose path a person wrote: errors begin with the path.
+
+    A server's messages name models, never paths, so its own reading is without this.
+
+    Raises:
+        ArtifactError: the folder holds no artifact; or what the block raises, after the folder's path.
+    """
+    _check(folder)
+    try:
+        yield
+    except ArtifactError as error:
+        joint = "/" if "file" in error.metadata else ": "
+        raise ArtifactError(f"{folder}{joint}{error.message}", metadata=error.metadata) from error
+
+
+def _check(folder: Path) -> None:
+    if not folder.is_dir():
+        raise ArtifactError(f"{folder} is not a folder, and so not an artifact{_question(folder.parent)}")
+    if is_artifact(folder):
+        return
+    advice = _question(folder) or f"; {AGAIN}"
+    raise ArtifactError(f"{folder} holds no {MANIFEST}, and so is not an artifact{advice}", metadata={"file": MANIFEST})
+
+
+def _question(folder: Path) -> str:
+    """Which artifacts may be meant, the newest first: versions in the folder, or in those inside; empty for none."""
+    meant = _versions(folder) or [version for line in _folders(folder) for version in _versions(line)[:1]]
+    shown = [str(version) for version in meant[:_MOST_MEANT]]
+    return f"; did you mean {' or '.join(shown)}?" if shown else ""
+
+
+def _versions(line: Path) -> list[Path]:
+    """Artifacts `line/1`, `line/2` and so on, the newest first."""
+    numbered = [path for path in _folders(line) if path.name.isdecimal() and is_artifact(path)]
+    return sorted(numbered, key=lambda path: int(path.name), reverse=True)
+
+
+def _folders(folder: Path) -> list[Path]:
+    """Those inside a folder, by name; none where it cannot be read."""
+    try:
+        return sorted(path for path in folder.iterdir() if path.is_dir())
+    except OSError:
+        return []

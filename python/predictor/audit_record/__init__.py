@@ -4,8 +4,9 @@ A JSON file next to the artifact's folder, `NAME.audit.json`. It holds the SHA-2
 next to another artifact it is refused.
 """
 
-from predictor.audit_record.checks import (
+from predictor.audit_record.record import (
     AuditCheck,
+    AuditRecord,
     AuditVerdict,
     CostCheck,
     FutureCheck,
@@ -13,8 +14,10 @@ from predictor.audit_record.checks import (
     LagRow,
     PermutationCheck,
     TrialsCheck,
+    audit_path,
+    read_audit,
+    write_audit,
 )
-from predictor.audit_record.record import AuditRecord, audit_path, read_audit, write_audit
 
 __all__ = [
     "AuditCheck",

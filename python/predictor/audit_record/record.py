@@ -5,30 +5,254 @@ It lies beside the artifact's folder, so that the folder stays as it was hashed.
 
 import hashlib
 from dataclasses import asdict, dataclass
+from enum import StrEnum
 from pathlib import Path
-from typing import Final, Self
+from typing import Final, Protocol, Self
 
 from predictor import canonical
-from predictor.audit_record.checks import (
-    AuditCheck,
-    AuditVerdict,
-    CostCheck,
-    FutureCheck,
-    LagCheck,
-    PermutationCheck,
-    TrialsCheck,
-)
 from predictor.canonical import Json, Record, read_as
 from predictor.errors import ArtifactError, shown_date
 from predictor.replacement import replace_file
 
+
+class AuditVerdict(StrEnum):
+    """The result of one check."""
+
+    PASS = "pass"  # noqa: S105 - not that kind of pass
+    """The attempts to refute the skill failed."""
+    FAIL = "fail"
+    """The skill is refuted, or a leak was detected."""
+    UNDECIDED = "undecided"
+    """The data cannot tell."""
+
+
+class AuditCheck(Protocol):
+    """One check of an audit."""
+
+    @property
+    def name(self) -> str:
+        """What is checked, in words."""
+        ...
+
+    @property
+    def verdict(self) -> AuditVerdict:
+        """The result."""
+        ...
+
+    @property
+    def sentence(self) -> str:
+        """The numbers in words."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FutureCheck:
+    """Bars after a session replaced by noise, or deleted: nothing at that session may change."""
+
+    verdict: AuditVerdict
+    sessions: tuple[int, ...]
+    """yyyymmdd, the sessions at which it was tried."""
+    stages: tuple[str, ...]
+    """What was compared bit for bit, such as observed features, scale and forecast."""
+    changed: tuple[str, ...]
+    """Stages that changed; empty where none did."""
+    first_changed: int | None
+    """The earliest session at which one did."""
+    deletion_gap: float | None
+    """Largest change of a forecast where the bars are deleted instead, relative to the largest forecast of the day;
+    None where it cannot be compared, because another set of stocks is forecast."""
+
+    @property
+    def name(self) -> str:
+        """What is checked."""
+        return "future bars replaced by noise"
+
+    @property
+    def sentence(self) -> str:
+        """The numbers in words."""
+        tried = f"at {_count(len(self.sessions), 'session')}"
+        if not self.changed:
+            gap = "unknown" if self.deletion_gap is None else f"{self.deletion_gap:.1e}"
+            return f"nothing changed, bit for bit, {tried} ({', '.join(self.stages)}); bars deleted: gap {gap}"
+        when = "" if self.first_changed is None else f", first at {shown_date(self.first_changed)}"
+        return f"a leak: {', '.join(self.changed)} changed with bars of later sessions{when}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PermutationCheck:
+    """Labels shuffled over days and the model trained on them: its skill on true days must vanish."""
+
+    verdict: AuditVerdict
+    epochs: int
+    """Of each training, at most."""
+    yardstick: str
+    """Name of the one baseline that skill is measured against."""
+    skill: float
+    """Of the model itself: how much smaller its pinball loss is than the yardstick's, as a share."""
+    permuted: tuple[float, ...]
+    """The same of each model that was trained on shuffled labels; at least one."""
+    error: float
+    """Standard error of the mean of `permuted`, by days."""
+
+    @property
+    def name(self) -> str:
+        """What is checked."""
+        return "labels permuted and retrained"
+
+    @property
+    def mean(self) -> float:
+        """Mean skill of the models trained on shuffled labels."""
+        return sum(self.permuted) / len(self.permuted)
+
+    @property
+    def p_value(self) -> float:
+        """Share of models at least as good as the model itself, itself among them; never below 1 / (n + 1)."""
+        return (1 + sum(permuted >= self.skill for permuted in self.permuted)) / (1 + len(self.permuted))
+
+    @property
+    def sentence(self) -> str:
+        """The numbers in words."""
+        trained = f"{_count(len(self.permuted), 'training')} of at most {_count(self.epochs, 'epoch')}"
+        return (
+            f"against {self.yardstick}: skill {100 * self.mean:+.2f} % ± {100 * self.error:.2f} % after {trained} on "
+            f"shuffled labels, {100 * self.skill:+.2f} % on true ones"
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LagRow:
+    """The same forecasts against outcomes that begin `lag` closes after them."""
+
+    lag: int
+    skill: float
+    """How much smaller the pinball loss is than the yardstick's, as a share."""
+    skill_error: float
+    ic: float | None
+    """Mean daily rank correlation of median forecasts with returns across stocks; None with fewer than three."""
+    ic_error: float | None
+    sharpe: float | None
+    """Sharpe ratio of the strategy traded at that close, per year and before costs; None where it never moves."""
+    sharpe_error: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LagCheck:
+    """Whether the skill is still there when a trader can act."""
+
+    verdict: AuditVerdict
+    horizon: int
+    """Horizon of IC and strategy, in sessions."""
+    yardstick: str
+    """Name of the one baseline that skill is measured against."""
+    rows: tuple[LagRow, ...]
+
+    @property
+    def name(self) -> str:
+        """What is checked."""
+        return "skill by lag"
+
+    @property
+    def sentence(self) -> str:
+        """The numbers in words."""
+        return f"against {self.yardstick}: {'; '.join(_lag_words(row) for row in self.rows)}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CostCheck:
+    """What trading may cost before nothing is left."""
+
+    verdict: AuditVerdict
+    strategy: str
+    charged_bps: float
+    """Basis points charged on every unit traded before the Sharpe ratio is computed."""
+    break_even_bps: float | None
+    """Cost at which the mean return is zero; below 0 where it loses without costs; None where nothing is traded."""
+    sharpe: float | None
+    """Sharpe ratio per year, after costs."""
+    sharpe_error: float | None
+
+    @property
+    def name(self) -> str:
+        """What is checked."""
+        return "cost at which it breaks even"
+
+    @property
+    def sentence(self) -> str:
+        """The numbers in words."""
+        if self.break_even_bps is None:
+            return f"strategy {self.strategy} never trades"
+        after = _pair(self.sharpe, self.sharpe_error)
+        return (
+            f"strategy {self.strategy} breaks even at {self.break_even_bps:.1f} bp; Sharpe {after} at "
+            f"{self.charged_bps:g} bp"
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrialsCheck:
+    """The Sharpe ratio against what the best of so many skill-less trials would show (Bailey & Lopez de Prado 2014)."""
+
+    verdict: AuditVerdict
+    trials: int
+    counted_by: str
+    """Who counted them."""
+    sessions: int
+    sharpe: float | None
+    """Sharpe ratio per year, after costs."""
+    expected_best: float
+    """Sharpe ratio per year to be expected of the best of the trials if none had skill."""
+    probabilistic: float | None
+    """Probability that the true Sharpe ratio is above 0."""
+    deflated: float | None
+    """Probability that it is above `expected_best`."""
+
+    @property
+    def name(self) -> str:
+        """What is checked."""
+        return "trials counted, Sharpe deflated"
+
+    @property
+    def sentence(self) -> str:
+        """The numbers in words."""
+        tried = f"{_count(self.trials, 'trial')} ({self.counted_by})"
+        if self.sharpe is None or self.deflated is None or self.probabilistic is None:
+            return f"{tried}; the strategy never moves, so there is no Sharpe ratio"
+        return (
+            f"{tried}: Sharpe {self.sharpe:+.2f} where the luckiest of them would show {self.expected_best:.2f}; it is "
+            f"above that with probability {self.deflated:.2f}, above 0 with {self.probabilistic:.2f}"
+        )
+
+
+def _lag_words(row: LagRow) -> str:
+    words = f"lag {row.lag}: skill {100 * row.skill:+.2f} % ± {100 * row.skill_error:.2f} %"
+    if row.ic is not None:
+        words += f", IC {_pair(row.ic, row.ic_error, 3)}"
+    return words if row.sharpe is None else f"{words}, Sharpe {_pair(row.sharpe, row.sharpe_error)}"
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def _pair(value: float | None, error: float | None, digits: int = 2) -> str:
+    if value is None or error is None:
+        return "unknown"
+    return f"{value:+.{digits}f} ± {error:.{digits}f}"
+
+
 FORMAT: Final = "quantra-audit"
+
 FORMAT_VERSION: Final = 1
+
 FIRST_YARDSTICK: Final = "volatility-scaled quantiles, calibrated"
+
 """What all audits measured skill against before their records named it."""
+
 _EARLIER: Final = {"yardstick": FIRST_YARDSTICK}
 
+
 SUFFIX: Final = ".audit.json"
+
 _MANIFEST: Final = "manifest.json"
 
 

@@ -4,8 +4,7 @@ from predictor.bars.adjustment import AdjustedBars, PriceJump, PriceJumps
 from predictor.bars.frames import Frame
 from predictor.bars.layouts import DateOrder, DecimalSign
 from predictor.bars.panel import BarPanel
-from predictor.bars.reading import BarReading, read_file
-from predictor.bars.source import read_bars, read_source
+from predictor.bars.source import BarReading, read_bars, read_file, read_source
 from predictor.bars.tables import ReadingOptions
 
 __all__ = [

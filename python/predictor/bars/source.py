@@ -17,26 +17,88 @@ from urllib.parse import parse_qsl, unquote
 from predictor.bars.columns import plainly_named
 from predictor.bars.files import TableCells
 from predictor.bars.panel import BarPanel
-from predictor.bars.reading import BarReading, read_file
-from predictor.bars.tables import BarTable, ReadingOptions, TableSource, table_of, warn_of
-from predictor.errors import BarsError, ConfigurationError, MissingPackageError
+from predictor.bars.tables import BarTable, ReadingOptions, TableSource, read_table, table_of, warn_of
+from predictor.errors import BarsError, ConfigurationError, MissingPackageError, shown_date
 
 if TYPE_CHECKING:
     import polars as pl
 
+
+MOST_NAMED: Final = 3
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class BarReading:
+    """Bars, and what their file was read as.
+
+    Attributes:
+        panel: The bars.
+        name: Of the file, as messages call it.
+        layout: Name of the file's layout.
+        prices: What the file says of splits and dividends.
+        remarks: What was settled about it.
+        warnings: What its reader should look at.
+    """
+
+    panel: BarPanel
+    name: str
+    layout: str
+    prices: str
+    remarks: tuple[str, ...]
+    warnings: tuple[str, ...]
+
+    @classmethod
+    def of(cls, table: BarTable, name: str, *, calendar: str = "", currency: str = "") -> Self:
+        """The bars of a table; see `BarPanel.of_table`."""
+        return cls(
+            panel=BarPanel.of_table(table, calendar=calendar, currency=currency),
+            name=name,
+            layout=table.layout,
+            prices=str(table.prices),
+            remarks=table.remarks,
+            warnings=table.warnings,
+        )
+
+    def __str__(self) -> str:
+        """One line, such as: bars.csv read as yfinance, 4 symbols, 2010-01-04 to 2026-11-20, with adjusted closes."""
+        symbols, sessions = self.panel.symbols, self.panel.sessions
+        whose = ", ".join(symbols) if len(symbols) <= MOST_NAMED else f"{len(symbols)} symbols"
+        span = f"{shown_date(int(sessions[0]))} to {shown_date(int(sessions[-1]))}"
+        parts = [f"{self.name} read as {self.layout}", whose, span, self.prices]
+        jumps = self.panel.suspicious_jumps().count
+        if jumps:
+            parts.append(f"{jumps} split{'s' if jumps > 1 else ''} suspected")
+        return "; ".join([", ".join(parts), *self.remarks, *self.warnings])
+
+
+def read_file(
+    path: str | Path, options: ReadingOptions | None = None, *, calendar: str = "", currency: str = ""
+) -> BarReading:
+    """Read a file of bars, and say what it was read as; see `BarPanel.read`."""
+    return BarReading.of(read_table(Path(path), options), Path(path).name, calendar=calendar, currency=currency)
+
+
 SCHEMES: Final = ("postgresql", "sqlite", "mssql")
+
 MASK: Final = "***"
 
+
 _ALIASES: Final = {"postgres": "postgresql"}
+
 _URI: Final = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]+):/(?P<rest>/.*)?", re.DOTALL)
+
 _SERVER: Final = re.compile(
     r"/(?:[^\s:/?#@\[\]]*(?::(?P<password>[^\s:/?#@\[\]]*))?@)?"  # the user and the password
     r"(?:\[[0-9A-Fa-f:.]+\]|[^\s:/?#@\[\]]*)(?::[0-9]+)?"  # the host and the port
     r"(?:/(?P<database>[^\s/?#@]*))?"
     r"(?:\?(?P<settings>[^\s#@]*))?"
 )
+
 _HALF_ENCODED: Final = re.compile(r"%(?![0-9A-Fa-f]{2})")
+
 _SECRET: Final = re.compile(r"passw|pwd|secret|token", re.IGNORECASE)
+
 
 SOURCE_NAME: Final = "the query's answer"
 

@@ -18,7 +18,7 @@ from predictor.instance import Cancellation, Deadline
 from predictor.limits import QueueLimits
 from predictor.service import ExplanationWorker, QueuedRequest, RequestQueue
 from predictor.wire import models
-from predictor.wire.counting import count_parts
+from predictor.wire.request_counts import count_parts
 
 _WAITING: Final = QueueLimits(calls=16)
 

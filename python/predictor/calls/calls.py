@@ -38,8 +38,8 @@ from predictor.instance import Deadline
 from predictor.limits import ServiceLimits
 from predictor.service import ExplanationRequest, GlobalExplanationRequest, PredictionRequest
 from predictor.wire import attributions, errors, forecasts, global_importance, models
-from predictor.wire.counting import RequestCounts, parsed_if_plain
 from predictor.wire.limits import MAX_ROWS, RequestLimits
+from predictor.wire.request_counts import RequestCounts, parsed_if_plain
 
 SERVICE_NAME: Final = pb.DESCRIPTOR.services_by_name["PredictionService"].full_name
 

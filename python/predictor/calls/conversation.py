@@ -26,9 +26,16 @@ from predictor.forecast import Forecast, Outcome
 from predictor.instance import Deadline
 from predictor.service import PredictionRequest
 from predictor.wire import errors, forecasts
-from predictor.wire.counting import RequestCounts, TooManyPartsError, count_parts, no_message
 from predictor.wire.limits import MAX_TEXT, check_text
-from predictor.wire.stream_requests import StreamRequest, instance_of, read_request
+from predictor.wire.request_counts import (
+    RequestCounts,
+    StreamRequest,
+    TooManyPartsError,
+    count_parts,
+    instance_of,
+    no_message,
+    read_request,
+)
 
 CALL: Final = "PredictStream"
 

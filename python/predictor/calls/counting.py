@@ -11,7 +11,7 @@ from predictor.instance import Cancellation, Deadline
 from predictor.limits import QueueLimits
 from predictor.service import ExplanationWorker, QueuedRequest, RequestQueue
 from predictor.service.lanes import SteppedJob
-from predictor.wire.counting import RequestCounts, TooManyPartsError, count_parts
+from predictor.wire.request_counts import RequestCounts, TooManyPartsError, count_parts
 
 if TYPE_CHECKING:
     from concurrent.futures import Future

@@ -18,12 +18,11 @@ from predictor.errors import MalformedRequestError, ModelNotFoundError, Permissi
 from predictor.forecast import Outcome
 from predictor.instance import Cancellation, Deadline, ReadInstance
 from predictor.service import PredictionRequest
-from predictor.wire.kserve import bars, models, windows
+from predictor.wire.kserve import inputs, models
 from predictor.wire.kserve.answers import encode_answer, wanted_outputs
-from predictor.wire.kserve.choices import RequestParameters, choices_of
-from predictor.wire.kserve.requests import InferRequest, read_request, reference_of
+from predictor.wire.kserve.requests import InferRequest, RequestParameters, choices_of, read_request, reference_of
 from predictor.wire.limits import MAX_HEAD, check_count, check_text
-from predictor.wire.tags import TooManyPartsError
+from predictor.wire.request_counts import TooManyPartsError
 
 if TYPE_CHECKING:
     from predictor.arrays import PositionArray
@@ -96,10 +95,10 @@ class EncodedRows:
         assert request is not None  # noqa: S101 - it is called once
         if self._info is not None:
             self.places = [_ONLY] * request.count
-            return [*windows.read_windows(request.tensors, self._info, self._choices)]
-        arrays = bars.read_bars(request.tensors)
-        self.places = bars.places_of(arrays)
-        return [bars.instance_of(arrays, row, places, self._choices) for row, places in enumerate(self.places)]
+            return [*inputs.read_windows(request.tensors, self._info, self._choices)]
+        arrays = inputs.read_bars(request.tensors)
+        self.places = inputs.places_of(arrays)
+        return [inputs.instance_of(arrays, row, places, self._choices) for row, places in enumerate(self.places)]
 
 
 @final

@@ -10,7 +10,7 @@ from predictor.calls.flow import StreamWindow
 from predictor.calls.streams import Emit
 from predictor.errors import CallCancelledError, QuantraError, RequestTooLargeError
 from predictor.instance import Deadline
-from predictor.wire.kserve import streams
+from predictor.wire.kserve import models
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,7 +23,7 @@ class PendingInference:
     """A request whose answer was not emitted yet."""
 
     def __init__(self, request: bytes) -> None:
-        self.request_id = streams.request_id_of(request)
+        self.request_id = models.request_id_of(request)
         self.size = len(request)
         self.answer: Future[bytes] | None = None
         """None while it is being begun."""
@@ -131,16 +131,16 @@ class InferStream:
 
     def _response(self, one: PendingInference) -> bytes:
         try:
-            message = streams.encode_response(one.result())
+            message = models.encode_response(one.result())
         except CancelledError:
-            return streams.encode_error(
+            return models.encode_error(
                 one.request_id, CallCancelledError("the request was cancelled before its answer was there")
             )
         except QuantraError as error:
-            return streams.encode_error(one.request_id, error)
+            return models.encode_error(one.request_id, error)
         if self._most_bytes is None or len(message) <= self._most_bytes:
             return message
-        return streams.encode_error(
+        return models.encode_error(
             one.request_id,
             RequestTooLargeError(
                 f"the answer has {len(message)} bytes, at most {self._most_bytes}; ask for fewer rows or outputs",

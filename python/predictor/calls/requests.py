@@ -11,8 +11,8 @@ from predictor.errors import MalformedRequestError, QuantraError
 from predictor.global_importance import GlobalQuery
 from predictor.instance import Query, ReadInstance
 from predictor.wire import attributions, global_importance, instances
-from predictor.wire.counting import RequestCounts, no_message
 from predictor.wire.limits import check_text
+from predictor.wire.request_counts import RequestCounts, no_message
 
 MessageT = TypeVar("MessageT", bound=Message)
 

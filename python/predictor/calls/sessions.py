@@ -11,8 +11,8 @@ from predictor.calls.requests import parsed
 from predictor.forecast import Outcome
 from predictor.instance import Cancellation
 from predictor.service import PredictionRequest
-from predictor.wire.counting import count_parts
 from predictor.wire.limits import MAX_PARTS, check_text
+from predictor.wire.request_counts import count_parts
 
 RequestT = TypeVar("RequestT", pb.OpenSession, pb.PushBars, pb.CloseSession)
 

@@ -5,15 +5,10 @@ Colours are those of Okabe and Ito, which people with any kind of colour blindne
 would carry a meaning, the sign, a symbol or a line style carries it too.
 """
 
-from predictor.charts.books import BookCurve, book_curves
-from predictor.charts.closes import closes_lines
-from predictor.charts.coverage import calibration, pit_histogram
-from predictor.charts.forecast import SESSIONS_SHOWN, Candles, fan, quantile_lines
-from predictor.charts.importance import importance_bars, importance_heatmap
-from predictor.charts.internals import attention_line, selection_bars
-from predictor.charts.intervals import interval_rows
+from predictor.charts.evaluation import BookCurve, book_curves, calibration, interval_rows, loss_curve, pit_histogram
+from predictor.charts.explanations import attention_line, importance_bars, importance_heatmap, selection_bars
+from predictor.charts.forecasts import SESSIONS_SHOWN, Candles, closes_lines, fan, quantile_lines
 from predictor.charts.svg import fan_svg
-from predictor.charts.training import loss_curve
 
 __all__ = [
     "SESSIONS_SHOWN",

@@ -8,7 +8,7 @@ TEXT: Final = "Stock forecasts with quantiles and feature importance."
 COMMANDS: Final = (
     Command(
         "serve",
-        "predictor.cli.serving:serve",
+        "predictor.cli.server_commands:serve",
         "Serve models over gRPC until Ctrl+C or SIGTERM.",
         "Example: quantra serve --models models --listen 127.0.0.1:50051",
     ),
@@ -56,7 +56,7 @@ COMMANDS: Final = (
     ),
     Command(
         "certs",
-        "predictor.cli.certs:certs",
+        "predictor.cli.server_commands:certs",
         "Make certificates for development: an authority, a server's and a client's.",
         "Example: quantra certs certs --host server.example.com",
     ),

@@ -16,9 +16,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from predictor.cli.next_steps import quantra, tell_next
 from predictor.cli.options import AsJson, Device
-from predictor.cli.output import write_json
+from predictor.cli.output import quantra, tell_next, write_json
 from predictor.errors import QuantraError
 
 REQUIRED: Final = {

@@ -12,9 +12,8 @@ from rich.text import Text
 from predictor.canonical import Json
 from predictor.card import Card
 from predictor.catalog import ModelInfo, ModelListing
-from predictor.cli.next_steps import quantra, tell_next
 from predictor.cli.options import AsJson
-from predictor.cli.output import write_json
+from predictor.cli.output import quantra, tell_next, write_json
 from predictor.client import ClientCredentials, QuantraClient
 from predictor.interruption import loading
 from predictor.report.templates import iso

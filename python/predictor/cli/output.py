@@ -1,17 +1,19 @@
 """What commands show: tables for a terminal, JSON for programs, and charts as one HTML file that loads nothing."""
 
 import json
+import re
+import shlex
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import Field, asdict, fields
 from math import isfinite
-from typing import Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 from rich.bar import Bar
 from rich.box import SIMPLE_HEAD
-from rich.console import Group, RenderableType
+from rich.console import Console, Group, RenderableType
 from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
@@ -27,14 +29,24 @@ from predictor.internals import INTERNALS_NOTE, Internal, baseline_in_words, lar
 from predictor.report.templates import iso, level
 from predictor.skill import Skill, Verdict
 
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+
 BASIS_POINTS: Final = 10_000.0
 
+
 _TOP: Final = 15
+
 _RANKING: Final = ("score", "rank")
+
 _BAND_WIDTH: Final = 28
+
 """At most; the band shrinks in a narrow terminal."""
 
+
 _BAR_WIDTHS: Final = (6, 20)
+
 """Minimum and maximum; bars shrink too, so that names are shown in full."""
 
 
@@ -152,6 +164,7 @@ def _bars(row: Contribution, reach: float) -> tuple[RenderableType, RenderableTy
 
 
 _MOST_NOTES: Final = 12
+
 _SKILLED: Final = {Verdict.BETTER: "green", Verdict.UNDECIDED: "yellow", Verdict.WORSE: "red"}
 
 
@@ -336,3 +349,46 @@ def _finite(value: Json) -> Json:
     if isinstance(value, Mapping):
         return {key: _finite(item) for key, item in value.items()}
     return value
+
+
+_BEGINNING: Final = "Next: "
+
+_SECRET: Final = re.compile(r"\w[\w+]*://[^/]*@.*")
+
+"""An address with a user's name, and so perhaps a password."""
+
+
+def given(*groups: "DataclassInstance") -> tuple[str, ...]:
+    """The flags of these groups as they were given, to name them in another command; an address with a password is not.
+
+    Args:
+        groups: such as `BarsFlags`: each field is the flag of its name.
+    """
+    return tuple(
+        word for group in groups for field in fields(group) for word in _words(field, asdict(group)[field.name])
+    )
+
+
+def _words(field: Field[Any], value: Any) -> tuple[str, ...]:
+    """One flag with its value; nothing where it has its default."""
+    flag = f"--{field.name.replace('_', '-')}"
+    if value is None or value == field.default:
+        return ()
+    if value is True:
+        return (flag,)
+    values = value if isinstance(value, list) else [value]
+    return tuple(word for one in values for word in (flag, _SECRET.sub("BARS", str(one))))
+
+
+def quantra(*words: object) -> str:
+    """A command of this program as it is typed: words that a shell would take apart are quoted."""
+    return "quantra " + shlex.join(map(str, words))
+
+
+def tell_next(*commands: str) -> None:
+    """Show commands on standard output, one a line and none folded, so that each can be copied."""
+    console = Console(highlight=False)
+    for place, command in enumerate(commands):
+        beginning = " " * len(_BEGINNING) if place else _BEGINNING
+        # Plain, because a path may hold brackets.
+        console.print(beginning + command, soft_wrap=True, markup=False)

@@ -13,14 +13,16 @@ from rich.console import Console
 from predictor.bars import BarPanel
 from predictor.catalog import ModelInfo
 from predictor.cli.flags import with_flags
-from predictor.cli.next_steps import given, quantra, tell_next
 from predictor.cli.options import AsJson, BarsFlags, CovariateFlags, Device, InputFlags, Plot, named_symbols
 from predictor.cli.output import (
     contributions_table,
     explanation_json,
     forecast_json,
     forecast_table,
+    given,
     internals_table,
+    quantra,
+    tell_next,
     write_json,
 )
 from predictor.client import ClientCredentials, QuantraClient

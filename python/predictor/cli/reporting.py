@@ -9,7 +9,6 @@ import typer
 
 from predictor.audit_record import AuditRecord, read_audit
 from predictor.cli.flags import with_flags
-from predictor.cli.next_steps import given, quantra, tell_next
 from predictor.cli.options import (
     ArtifactArgument,
     AsJson,
@@ -19,7 +18,7 @@ from predictor.cli.options import (
     InputFlags,
     named_symbols,
 )
-from predictor.cli.output import write_json
+from predictor.cli.output import given, quantra, tell_next, write_json
 from predictor.cli.predict import SourceFlags, model_input
 from predictor.forecast import Detail, TargetPoint
 from predictor.instance import Query

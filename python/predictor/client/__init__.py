@@ -9,7 +9,7 @@ Errors are the same exceptions as in-process ones. UnavailableError means that n
 from predictor.client.asynchronous import AsyncQuantraClient
 from predictor.client.blocking import QuantraClient
 from predictor.client.calls import DEFAULT_TIMEOUT_S, LONGEST_TIMEOUT_S
-from predictor.client.credentials import ClientCredentials
+from predictor.client.connection import ClientCredentials
 from predictor.client.sessions import AsyncBarSession, BarSession, PushAccepted
 from predictor.client.streams import DEFAULT_IN_FLIGHT, StreamResponse
 

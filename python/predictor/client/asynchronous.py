@@ -10,13 +10,20 @@ import grpc.aio
 from predictor._pb.prediction_pb2_grpc import PredictionServiceStub
 from predictor.bars import BarPanel
 from predictor.catalog import ModelInfo
-from predictor.client.address import target_of
-from predictor.client.calls import DEFAULT_TIMEOUT_S, CallTimeout, Steps, UnaryCall, checked_timeout, read
-from predictor.client.credentials import ChannelOptions, ClientCredentials, connecting
-from predictor.client.failures import cancelled, closed, error_of
-from predictor.client.planning import PanelPlanner
-from predictor.client.session_streams import AsyncSessionStream
-from predictor.client.sessions import AsyncBarSession, SessionRequests, forecast_of
+from predictor.client.calls import (
+    DEFAULT_TIMEOUT_S,
+    CallTimeout,
+    Steps,
+    UnaryCall,
+    cancelled,
+    checked_timeout,
+    closed,
+    error_of,
+    read,
+)
+from predictor.client.connection import ChannelOptions, ClientCredentials, connecting, target_of
+from predictor.client.panels import PanelPlanner
+from predictor.client.sessions import AsyncBarSession, AsyncSessionStream, SessionRequests, forecast_of
 from predictor.client.streams import DEFAULT_IN_FLIGHT, WATCH_S, AsyncRequestSender, RequestStream, StreamResponse
 from predictor.covariates import Covariates
 from predictor.errors import QuantraError

@@ -9,13 +9,19 @@ import grpc
 from predictor._pb.prediction_pb2_grpc import PredictionServiceStub
 from predictor.bars import BarPanel
 from predictor.catalog import ModelInfo
-from predictor.client.address import target_of
-from predictor.client.calls import DEFAULT_TIMEOUT_S, CallTimeout, Steps, UnaryCall, checked_timeout, read
-from predictor.client.credentials import ChannelOptions, ClientCredentials, connecting
-from predictor.client.failures import closed, error_of
-from predictor.client.planning import PanelPlanner
-from predictor.client.session_streams import SessionStream
-from predictor.client.sessions import BarSession, SessionRequests, forecast_of
+from predictor.client.calls import (
+    DEFAULT_TIMEOUT_S,
+    CallTimeout,
+    Steps,
+    UnaryCall,
+    checked_timeout,
+    closed,
+    error_of,
+    read,
+)
+from predictor.client.connection import ChannelOptions, ClientCredentials, connecting, target_of
+from predictor.client.panels import PanelPlanner
+from predictor.client.sessions import BarSession, SessionRequests, SessionStream, forecast_of
 from predictor.client.streams import DEFAULT_IN_FLIGHT, RequestSender, RequestStream, SilenceMonitor, StreamResponse
 from predictor.covariates import Covariates
 from predictor.errors import QuantraError, UnavailableError

@@ -1,35 +1,51 @@
 """The calls of both clients: what each sends, and how its answer is read."""
 
+import re
 import time
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Generic, Self, TypeVar, final
+from typing import TYPE_CHECKING, Any, Final, Generic, Self, TypeVar, cast, final
 
+import grpc
 from google.protobuf.message import Message
 
 from predictor._pb import prediction_pb2 as pb
 from predictor._pb.prediction_pb2_grpc import PredictionServiceStub
-from predictor.client.served import ServedModel
+from predictor.client.panel_calls import ServedModel
 from predictor.errors import (
+    CallCancelledError,
     ConfigurationError,
     DeadlineExceededError,
     ExplainUnsupportedError,
     InternalError,
     MalformedRequestError,
+    PermissionDeniedError,
+    QuantraError,
+    QueueFullError,
+    RequestTooLargeError,
+    UnauthenticatedError,
+    UnavailableError,
 )
 from predictor.forecast import Explanation, Outcome
 from predictor.instance import Query, Question, instance_of
 from predictor.wire import attributions, errors, forecasts, instances, models
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from predictor.catalog import ModelInfo
 
+
 DEFAULT_TIMEOUT_S: Final = 30.0
+
 LONGEST_TIMEOUT_S: Final = 86_400.0
+
 """A day, as in the .NET client. Centuries overflow gRPC's clock, and such a call ends before it begins."""
+
 
 # No bounds of our own: the server's hold.
 OPTIONS: Final = (("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1))
+
 
 ValueT = TypeVar("ValueT")
 
@@ -102,6 +118,7 @@ class UnaryCall(Generic[ValueT]):
 
 
 Steps = Generator[UnaryCall[Any], Any, ValueT]
+
 """Calls, one after the other, each once the answer to the one before is there; then what they give together."""
 
 
@@ -135,3 +152,80 @@ def read(target: str, call: UnaryCall[ValueT], answer: Message) -> ValueT:
         raise InternalError(
             f"the answer of {target} cannot be read: {error.message}; use the same version of client and server"
         ) from error
+
+
+_HUNG_UP: Final = re.compile(r"Socket closed|Connection reset|Broken pipe")
+
+
+_REFUSALS: Final[Mapping[grpc.StatusCode, tuple[type[QuantraError], str]]] = {
+    grpc.StatusCode.RESOURCE_EXHAUSTED: (QueueFullError, "ask again in a moment"),
+    grpc.StatusCode.UNAUTHENTICATED: (UnauthenticatedError, "give a token that it knows"),
+    grpc.StatusCode.PERMISSION_DENIED: (PermissionDeniedError, "give a token that is good for it"),
+}
+
+"""By status, where the answer says nothing more: the error, and what to do."""
+
+
+_ENDED_WHILE_WRITING: Final = "Internal error from Core"
+
+"""What grpc.aio says instead of the server's status, where a stream ends just while a message is written to it."""
+
+
+def error_of(failure: grpc.RpcError, target: str, timeout_s: float) -> QuantraError:
+    """The error that the server meant, or the network's."""
+    trailers = cast("Iterable[tuple[str, str | bytes]]", failure.trailing_metadata() or ())  # the stubs lack __iter__
+    for key, value in trailers:
+        if key == errors.DETAILS_KEY and isinstance(value, bytes):
+            meant = errors.decode_details(value)
+            if meant is not None:
+                return meant
+    return _network_error(failure, target, timeout_s)
+
+
+def closed(target: str) -> UnavailableError:
+    """The error of a call on a client that was closed."""
+    return UnavailableError(f"this client of {target} is closed; make another one")
+
+
+def cancelled(target: str) -> CallCancelledError:
+    """The error of a call that its caller, or the end of its client, cut off."""
+    return CallCancelledError(f"the call to {target} was cancelled before its answer was there")
+
+
+def _network_error(failure: grpc.RpcError, target: str, timeout_s: float) -> QuantraError:
+    code, details = failure.code(), failure.details() or ""
+    match code:
+        case grpc.StatusCode.UNAVAILABLE:
+            problem = f"no server answers at {target} ({details}); {_advice(target, details)}"
+        case grpc.StatusCode.INTERNAL if details == _ENDED_WHILE_WRITING:
+            problem = f"{target} ended the stream while a request was being sent; open another one"
+        case grpc.StatusCode.DEADLINE_EXCEEDED:
+            return DeadlineExceededError(f"{target} gave no answer within {timeout_s:g} seconds; allow more time")
+        case grpc.StatusCode.CANCELLED:
+            return cancelled(target)
+        case grpc.StatusCode.RESOURCE_EXHAUSTED if "larger than max" in details:
+            return RequestTooLargeError(f"{target} refused the call: {details}; send less at once")
+        case _ if code in _REFUSALS:
+            kind, advice = _REFUSALS[code]
+            return kind(f"{target} refused the call: {details}; {advice}")
+        case _:
+            return QuantraError(f"{target} answered {code.name}: {details}; is it a Quantra server of this version?")
+    return UnavailableError(problem)
+
+
+def _advice(target: str, details: str) -> str:
+    """What is probably wrong where nobody answers, from what gRPC says of it."""
+    if "Hostname Verification" in details:
+        return "its certificate is for other names: connect by one of those, or have one made for this one"
+    if "certificate has expired" in details:
+        return "its certificate has expired: have whoever runs it put another in its place"
+    if "CERTIFICATE_VERIFY_FAILED" in details:
+        return "no authority in ca= (--tls-ca) vouches for its certificate: give the file of the one that does"
+    if "WRONG_VERSION_NUMBER" in details:
+        return "a server is there, but speaks plain text: take ca= (--tls-ca) away, or start it with --tls-cert"
+    if "failed to connect" in details and _HUNG_UP.search(details):
+        return (
+            "somebody is there and hung up: a server with TLS does so unless there is ca= (--tls-ca), and one with "
+            "--tls-client-ca unless its authorities vouch for cert= and key= (--tls-cert, --tls-key)"
+        )
+    return f"start a server there (quantra serve --models DIR --listen {target}), or check the address"

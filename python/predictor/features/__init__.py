@@ -2,8 +2,8 @@
 
 from predictor.features.alpha158 import alpha158_features
 from predictor.features.defaults import default_features, every_day_features
+from predictor.features.expression import KNOWN, OBSERVED, CovariateFields, FieldSet
 from predictor.features.feature_set import FeatureDefinition, FeatureSet
-from predictor.features.fields import KNOWN, OBSERVED, CovariateFields, FieldSet
 from predictor.features.fitted import FittedFeatures, Scaling
 from predictor.features.operators import OPERATOR_SET, OPERATORS
 from predictor.features.parser import parse

@@ -14,12 +14,12 @@ from predictor.bars.columns import repeated
 from predictor.canonical import Record
 from predictor.errors import ArtifactError, ConfigurationError, ExpressionError
 from predictor.features.evaluator import EvaluationPlan
-from predictor.features.expression import Expression
-from predictor.features.fields import (
+from predictor.features.expression import (
     KNOWN,
     NO_COLUMNS,
     Columns,
     CovariateFields,
+    Expression,
     FieldSet,
     check_given,
     observed_columns,

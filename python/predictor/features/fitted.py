@@ -13,8 +13,8 @@ from predictor.arrays import FloatArray
 from predictor.bars import AdjustedBars
 from predictor.canonical import Json, Record, to_bytes
 from predictor.errors import ArtifactError, ConfigurationError, ExpressionError
+from predictor.features.expression import FORMULAS, NO_COLUMNS, Columns, CovariateFields
 from predictor.features.feature_set import FeatureDefinition, FeatureSet, read_features
-from predictor.features.fields import FORMULAS, NO_COLUMNS, Columns, CovariateFields
 from predictor.features.statics import DEFAULT_CLIP, StaticFeatures
 
 NORMAL_QUARTILE_RANGE: Final = 1.3489795003921634

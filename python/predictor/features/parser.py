@@ -14,8 +14,7 @@ from typing import Final, cast, final
 
 from predictor.errors import ExpressionError
 from predictor.features import operators
-from predictor.features.expression import Binary, BinaryOperator, Call, Expression, Field, Negative, Number
-from predictor.features.fields import FieldSet
+from predictor.features.expression import Binary, BinaryOperator, Call, Expression, Field, FieldSet, Negative, Number
 from predictor.features.operators import LONGEST_WINDOW, OPERATORS, Constant, Flatness, Operator, Window
 
 LONGEST_TEXT: Final = 2000

@@ -3,7 +3,7 @@
 from predictor.model.answers import UNITS, ModelIdentity, Predictor, PreparedBatch, default_targets, ranks_of
 from predictor.model.ensemble import Ensemble, ensemble_info, member_identities
 from predictor.model.ensemble_outputs import joint_quantiles
-from predictor.model.explaining import explain_each
+from predictor.model.explanations import explain_each
 from predictor.model.model import Model, model_info, output_map
 from predictor.model.prepared import PreparedInstance, bars_doubts, bounded
 

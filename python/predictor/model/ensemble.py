@@ -25,10 +25,10 @@ from predictor.instance import INTEGRATED_GRADIENTS, NEVER, Cancellation, Instan
 from predictor.model.answers import ModelIdentity, PreparedBatch, batch_of, default_targets, prices_of
 from predictor.model.dates import DateReader
 from predictor.model.ensemble_outputs import JointPrediction, joint_attribution, joint_quantiles, joint_ranking
+from predictor.model.explanations import points_of, work_of
 from predictor.model.model import Model
-from predictor.model.prepare import prepare_each
+from predictor.model.preparation import prepare_each
 from predictor.model.prepared import PreparedInstance, bounded, doubts, nothing_usable, places_of
-from predictor.model.questions import points_of, work_of
 from predictor.windows import Pipeline
 
 NamedT = TypeVar("NamedT", CovariateInfo, FeatureInfo)

@@ -32,9 +32,9 @@ from predictor.model.answers import (
     summed,
 )
 from predictor.model.dates import DateReader
-from predictor.model.prepare import prepare_each
+from predictor.model.explanations import check_tolerance, points_of, work_of
+from predictor.model.preparation import prepare_each
 from predictor.model.prepared import PreparedInstance, TrainingSummary, bounded, doubts, nothing_usable
-from predictor.model.questions import check_tolerance, points_of, work_of
 from predictor.model.runner import PanelRunner, RowRunner, Runner
 from predictor.networks import Internals, OutputMap, PanelForecastNetwork, Target
 from predictor.windows import Pipeline

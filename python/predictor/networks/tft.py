@@ -9,8 +9,15 @@ import torch
 from torch import Tensor, nn
 
 from predictor.errors import ConfigurationError
-from predictor.networks.gated_sum import GatedSumWeights, gated_sum
-from predictor.networks.gating import NORM_EPSILON, GatedAddNorm, GatedResidual, GatedResiduals, GatedRest
+from predictor.networks.gated_residuals import (
+    NORM_EPSILON,
+    GatedAddNorm,
+    GatedResidual,
+    GatedResiduals,
+    GatedRest,
+    GatedSumWeights,
+    gated_sum,
+)
 from predictor.networks.inputs import ROW_ARITHMETIC, Inputs, InputSizes, row_width, session_rows
 from predictor.networks.kind import Internals, NetworkKind, TrainingDefaults
 from predictor.networks.layers import (

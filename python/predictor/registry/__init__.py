@@ -5,14 +5,11 @@ again, and `FolderWatcher` when something in the folder has changed. Each versio
 plain name means is built at once, the others at their first call.
 """
 
-from predictor.registry.contents import contents
-from predictor.registry.folder import ModelsFolder
-from predictor.registry.layout import ALIASES, CHAMPION, read_aliases, set_alias
-from predictor.registry.lazy import LazyModel
+from predictor.registry.layout import ALIASES, CHAMPION, contents, read_aliases, set_alias
 from predictor.registry.line import ModelVersions, alias_problems
-from predictor.registry.loading import Runtime, built_single, load_model, load_single
+from predictor.registry.loading import LazyModel, Runtime, built_single, load_model, load_single
 from predictor.registry.lock import VersionLock
-from predictor.registry.registry import Registry
+from predictor.registry.registry import ModelsFolder, Registry
 from predictor.registry.watch import FolderState, FolderWatcher, RegistryChange
 
 __all__ = [

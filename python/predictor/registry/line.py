@@ -8,8 +8,7 @@ from typing import Final, final
 from predictor.errors import ArtifactError
 from predictor.model import Predictor
 from predictor.registry.layout import ALIASES, CHAMPION, read_aliases, versions_in
-from predictor.registry.lazy import LazyModel, of_version
-from predictor.registry.loading import Runtime, load_model
+from predictor.registry.loading import LazyModel, Runtime, load_model, of_version
 from predictor.registry.lock import VersionLock
 
 

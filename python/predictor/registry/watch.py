@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import Self, final
 
 from predictor.errors import ArtifactError
-from predictor.registry.folder import ModelsFolder
 from predictor.registry.layout import ALIASES, names_in, versions_in
-from predictor.registry.registry import Registry
+from predictor.registry.registry import ModelsFolder, Registry
 
 Signature = frozenset[tuple[str, int, int, int]]
 """Name, size, modification time in ns and inode of each file below a version's folder: cheap, and changes with them."""

@@ -5,9 +5,8 @@ Other packages' pages use the same parts: `PageBuilder` fills their templates, w
 Texts and tables need no JavaScript; the charts do. Rounded numbers have their full value in `<data>`.
 """
 
-from predictor.report.chart import write_forecast_chart, write_reason_chart
 from predictor.report.forecast import ReportContent, forecast_chart
-from predictor.report.page import render_report, write_report
+from predictor.report.page import render_report, write_forecast_chart, write_reason_chart, write_report
 from predictor.report.templates import NOTHING, PageBuilder, ReportTable, TableCell, TableRow, check_report, number_cell
 
 __all__ = [

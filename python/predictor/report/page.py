@@ -2,6 +2,7 @@
 
 import json
 import shlex
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
@@ -9,14 +10,19 @@ from typing import Final
 import numpy as np
 
 from predictor import charts
+from predictor.bars import BarPanel
 from predictor.card import FITS_EXPLAINED, MEAN_EXPLAINED, CalibrationFacts, Card, ScoreTable, TrainingFacts
+from predictor.catalog import ModelInfo
+from predictor.forecast import Attribution, Forecast
 from predictor.internals import INTERNALS_NOTE
 from predictor.replacement import replace_file
 from predictor.report.forecast import ForecastView, ReportContent, forecast_view
 from predictor.report.reasons import ReasonView, is_nearest_to_median, nearest_to_median, reason_view
-from predictor.report.templates import PageBuilder, sessions
+from predictor.report.templates import PageBuilder, iso, level, sessions
+from predictor.skill import line_of
 
 _MOST_WITH_ALL_REASONS: Final = 4
+
 """Symbols of a page that tells the reasons of every quantile; with more it would weigh over 2 MB."""
 
 
@@ -152,3 +158,64 @@ def _symbol_view(content: ReportContent, symbol: str, page: PageBuilder) -> Symb
             for one in told
         ),
     )
+
+
+_TEMPLATE = "chart.html.j2"
+
+
+def write_forecast_chart(path: Path, bars: BarPanel, forecast: Forecast, symbols: Sequence[str]) -> None:
+    """Write the forecast of each symbol, whole or not at all: chart and table.
+
+    Args:
+        path: the HTML file.
+        bars: that the forecast was made from, raw.
+        forecast: of a panel that holds the symbols.
+        symbols: whose forecasts are shown, in this order; at least one.
+
+    Raises:
+        ConfigurationError: a symbol has no forecast.
+        MissingPackageError: plotly or jinja2 is not installed.
+        OSError: the file cannot be written.
+    """
+    page = PageBuilder("predictor.report", _TEMPLATE)
+    parts = {
+        "title": f"Forecast of {', '.join(symbols)}",
+        "subtitle": _subtitle(forecast.model, forecast.version, forecast.as_of_session),
+        "notes": forecast.notes,
+        "forecasts": [forecast_view(bars, forecast, symbol, page) for symbol in symbols],
+        "reasons": (),
+        "internals_note": INTERNALS_NOTE,
+    }
+    replace_file(path, page.render(parts).encode())
+
+
+def write_reason_chart(path: Path, info: ModelInfo, attribution: Attribution, symbols: Sequence[str]) -> None:
+    """Write what moved one forecast of each symbol, whole or not at all: bars, what their names mean, and a table.
+
+    Args:
+        path: the HTML file.
+        info: the model, whose definitions explain the names.
+        attribution: of one horizon and quantile.
+        symbols: that it explains, in this order; at least one.
+
+    Raises:
+        ConfigurationError: the attribution has no such symbol.
+        MissingPackageError: plotly or jinja2 is not installed.
+        OSError: the file cannot be written.
+    """
+    page = PageBuilder("predictor.report", _TEMPLATE)
+    asked = f"{sessions(attribution.horizon)} ahead, {level(attribution.quantile)}"
+    parts = {
+        "title": f"What moved the forecast of {', '.join(symbols)}",
+        "subtitle": f"{_subtitle(attribution.model, attribution.version, attribution.as_of_session)} · {asked}",
+        "notes": (*attribution.warnings, line_of(attribution.skill)),
+        "forecasts": (),
+        "reasons": [(symbol, reason_view(attribution, symbol, info, page)) for symbol in symbols],
+        "internals_note": INTERNALS_NOTE,
+    }
+    replace_file(path, page.render(parts).encode())
+
+
+def _subtitle(model: str, version: int, as_of: int) -> str:
+    """The model and the day of the last bar, yyyymmdd; 0 where it is unknown."""
+    return f"Model {model}, version {version}" + (f" · as of {iso(as_of)}" if as_of else "")

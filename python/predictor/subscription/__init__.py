@@ -8,7 +8,6 @@ No model, no thread and no wire: whoever holds a subscription asks a model about
 subscription after the push if the answer allows it.
 """
 
-from predictor.subscription.day import Push
-from predictor.subscription.subscription import AcceptedPush, Subscription, panel_of
+from predictor.subscription.subscription import AcceptedPush, Push, Subscription, panel_of
 
 __all__ = ["AcceptedPush", "Push", "Subscription", "panel_of"]

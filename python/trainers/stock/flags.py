@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
-from predictor.cli.next_steps import given, quantra, tell_next
 from predictor.cli.options import BarsFlags, CovariateFlags
+from predictor.cli.output import given, quantra, tell_next
 from predictor.flags import ParsedFlags
 from trainers.stock.contradictions import contradictions, needless_learning, other_features
 from trainers.stock.reads import FeatureSelection

@@ -7,17 +7,26 @@ from typing import Final, final
 
 from predictor._pb import inference_pb2 as pb
 from predictor.catalog import CovariateGroup, CovariateInfo, ModelInfo
+from predictor.errors import QuantraError, answer_of
 from predictor.forecast import LOG_RETURN
-from predictor.wire.kserve import bars
+from predictor.wire.errors import MAX_INSTANCE_MESSAGE, shortened
+from predictor.wire.kserve import inputs
 from predictor.wire.kserve.answers import outputs_of
 from predictor.wire.kserve.requests import WINDOWS
+from predictor.wire.limits import MAX_TEXT
+from predictor.wire.request_counts import BYTES, LONG, FieldReader, TooManyPartsError
 
 PLATFORM: Final = "quantra"
+
 EXTENSIONS: Final = ("model_configuration", "model_repository")
+
 READY: Final = "READY"
 
+
 ANY: Final = -1
+
 """A length that differs from request to request."""
+
 _DATA_TYPES: Final[Mapping[str, pb.DataType]] = {
     "BOOL": pb.TYPE_BOOL,
     "INT32": pb.TYPE_INT32,
@@ -62,23 +71,23 @@ def _windows(info: ModelInfo) -> Iterator[TensorMetadata]:
 
 
 def _bars() -> Iterator[TensorMetadata]:
-    for name in bars.REQUIRED:
+    for name in inputs.REQUIRED:
         yield TensorMetadata(name, "FP64", (ANY, ANY, ANY), with_bars=True)
-    for name in bars.OPTIONAL:
+    for name in inputs.OPTIONAL:
         yield TensorMetadata(name, "FP64", (ANY, ANY, ANY), with_bars=False)
-    yield TensorMetadata(bars.FUTURE_DATE, "INT64", (ANY, ANY), with_bars=False)
+    yield TensorMetadata(inputs.FUTURE_DATE, "INT64", (ANY, ANY), with_bars=False)
 
 
 def _of_both() -> Iterator[TensorMetadata]:
-    yield TensorMetadata(bars.SYMBOL, "BYTES", (ANY, ANY), with_bars=True, with_windows=False)
-    yield TensorMetadata(bars.DATE, "INT64", (ANY, ANY), with_bars=True, with_windows=False)
+    yield TensorMetadata(inputs.SYMBOL, "BYTES", (ANY, ANY), with_bars=True, with_windows=False)
+    yield TensorMetadata(inputs.DATE, "INT64", (ANY, ANY), with_bars=True, with_windows=False)
 
 
 def _covariate(info: CovariateInfo) -> TensorMetadata:
     if info.group is not CovariateGroup.STATIC:
-        prefix = bars.OBSERVED if info.group is CovariateGroup.OBSERVED else bars.KNOWN
+        prefix = inputs.OBSERVED if info.group is CovariateGroup.OBSERVED else inputs.KNOWN
         return TensorMetadata(prefix + info.name, "FP64", (ANY, ANY, ANY), with_bars=True)
-    return TensorMetadata(bars.STATIC + info.name, "BYTES" if info.categories else "FP64", (ANY, ANY), with_bars=True)
+    return TensorMetadata(inputs.STATIC + info.name, "BYTES" if info.categories else "FP64", (ANY, ANY), with_bars=True)
 
 
 _CELLS: Final = frozenset({"values", "returns", "prices"})
@@ -172,3 +181,49 @@ def index(infos: Iterable[ModelInfo]) -> pb.RepositoryIndexResponse:
             for info in infos
         ]
     )
+
+
+_ID: Final = pb.ModelInferRequest.ID_FIELD_NUMBER
+
+_AROUND: Final = bytes([pb.ModelStreamInferResponse.INFER_RESPONSE_FIELD_NUMBER << 3 | BYTES])
+
+"""The tag of the answer within the response."""
+
+_LOOKED_AT: Final = 64
+
+"""Fields within which a request says its id; encoders write it among the first."""
+
+
+def request_id_of(request: bytes) -> str:
+    """The id of a ModelInferRequest; empty where it has none, or is no request."""
+    try:
+        for _, number, form, at, end in FieldReader(request, _LOOKED_AT).between(0, len(request)):
+            if number == _ID and form == BYTES:
+                return request[at:end][: 4 * MAX_TEXT].decode("utf-8", "replace")[:MAX_TEXT]
+            if number > _ID:
+                return ""
+    except (IndexError, TooManyPartsError):
+        return ""
+    return ""
+
+
+def encode_response(answer: bytes) -> bytes:
+    """The ModelStreamInferResponse around the bytes of a ModelInferResponse."""
+    length, size = bytearray(), len(answer)
+    while size >= LONG:
+        length.append(size & (LONG - 1) | LONG)
+        size >>= 7
+    length.append(size)
+    return b"".join((_AROUND, length, answer))
+
+
+def encode_error(request_id: str, error: QuantraError) -> bytes:
+    """The ModelStreamInferResponse that says why a request has no answer; its parameters are for programs."""
+    answer = answer_of(error)
+    told = {"status": answer.status.value, "reason": answer.reason}
+    return pb.ModelStreamInferResponse(
+        error_message=shortened(error.message, MAX_INSTANCE_MESSAGE),
+        infer_response=pb.ModelInferResponse(
+            id=request_id, parameters={name: pb.InferParameter(string_param=text) for name, text in told.items()}
+        ),
+    ).SerializeToString()

@@ -19,9 +19,8 @@ from predictor.arrays import BoolArray, FloatArray
 from predictor.errors import MalformedRequestError
 from predictor.wire import arrays
 from predictor.wire.arrays import Shape
-from predictor.wire.counting import no_message
 from predictor.wire.limits import MAX_CELLS, MAX_PARTS, check_count, check_text
-from predictor.wire.tags import BYTES, FIXED32, FIXED64, LONG, LONGEST_VARINT, VARINT, FieldReader
+from predictor.wire.request_counts import BYTES, FIXED32, FIXED64, LONG, LONGEST_VARINT, VARINT, FieldReader, no_message
 
 CONTENTS: Final[Mapping[str, str]] = {
     "BOOL": "bool_contents",

@@ -11,9 +11,8 @@ from rich.console import Console
 
 from predictor.audit_record import AuditRecord, audit_path, write_audit
 from predictor.cli.flags import with_flags
-from predictor.cli.next_steps import given, quantra, tell_next
 from predictor.cli.options import BarsFlags, CovariateFlags, Report
-from predictor.cli.output import audit_table
+from predictor.cli.output import audit_table, given, quantra, tell_next
 from predictor.errors import ConfigurationError
 from predictor.flags import FlagSubset, ParsedFlags
 from predictor.replacement import check_file

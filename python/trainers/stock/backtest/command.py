@@ -15,8 +15,8 @@ from predictor import canonical
 from predictor.bars import BarPanel
 from predictor.canonical import Json
 from predictor.cli.flags import with_flags
-from predictor.cli.next_steps import given, quantra, tell_next
 from predictor.cli.options import BarsFlags, CovariateFlags, Report
+from predictor.cli.output import given, quantra, tell_next
 from predictor.covariates import CovariateSource
 from predictor.errors import InSampleError
 from predictor.flags import Flag, FlagSubset, ParsedFlags

@@ -14,7 +14,7 @@ from typing import Final, final
 import numpy as np
 
 from predictor import canonical
-from predictor.artifact.parts import read_arrays, write_arrays
+from predictor.artifact.artifact import read_arrays, write_arrays
 from predictor.canonical import Json, Record
 from predictor.errors import ArtifactError, ConfigurationError
 from predictor.networks import TargetKind

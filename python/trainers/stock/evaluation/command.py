@@ -10,9 +10,8 @@ from rich.console import Console
 
 from predictor.artifact import named
 from predictor.cli.flags import with_flags
-from predictor.cli.next_steps import given, quantra, tell_next
 from predictor.cli.options import ArtifactArgument, AsJson, BarsFlags, CovariateFlags, Report
-from predictor.cli.output import write_json
+from predictor.cli.output import given, quantra, tell_next, write_json
 from predictor.errors import ConfigurationError, InSampleError, shown_date
 from predictor.inference import choose_device
 from predictor.registry import Runtime, load_model

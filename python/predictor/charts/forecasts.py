@@ -1,6 +1,6 @@
 """A forecast: the fan after the bars, and quantiles alone."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from typing import TYPE_CHECKING, Any
@@ -18,6 +18,7 @@ from predictor.charts.theme import (
     iso_dates,
     new_figure,
     require_shape,
+    series_look,
     with_unit,
 )
 from predictor.errors import ConfigurationError
@@ -25,10 +26,14 @@ from predictor.errors import ConfigurationError
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
 
+
 SATURDAY = 5
+
 """As Python counts from Monday, 0."""
 
+
 SESSIONS_SHOWN = 252
+
 """Daily bars before the forecast, one trading year of an exchange."""
 
 
@@ -191,3 +196,49 @@ def _add_bands(
 def _level(level: float) -> str:
     """A quantile for people."""
     return "median" if level == 0.5 else f"{100 * level:g} % quantile"  # noqa: PLR2004 - the definition of the median
+
+
+def closes_lines(
+    symbols: Sequence[str],
+    sessions: NDArray[np.int32],
+    close: FloatArray,
+    marked: Mapping[str, Sequence[int]],
+    *,
+    notes: Sequence[str] = (),
+) -> "Figure":
+    """A line for each stock, 100 on its first day with a bar, broken where it has none.
+
+    Args:
+        symbols: S names.
+        sessions: [T] yyyymmdd.
+        close: [S, T] raw closes, NaN = no bar.
+        marked: sessions of a symbol at which a split is suspected.
+        notes: small lines below the title.
+
+    Raises:
+        ConfigurationError: shapes that do not fit.
+        MissingPackageError: plotly is not installed.
+    """
+    require_shape("close", close, (len(symbols), len(sessions)))
+    scatter = graph_objects().Scatter
+    figure = new_figure("Closes, first bar = 100", "session", "close, first bar = 100", notes)
+    days = iso_dates(sessions)
+    for row, symbol in enumerate(symbols):
+        known = np.flatnonzero(np.isfinite(close[row]))
+        if not known.size:
+            continue
+        scaled = 100 * close[row] / close[row, known[0]]
+        line = {"color": series_look(row)[0], "width": 1.8}
+        figure.add_trace(scatter(x=days, y=scaled, name=symbol, mode="lines", line=line))
+        places = np.flatnonzero(np.isin(sessions, list(marked.get(symbol, ()))))
+        if places.size:
+            figure.add_trace(
+                scatter(
+                    x=[days[place] for place in places],
+                    y=scaled[places],
+                    name=f"{symbol}: split?",
+                    mode="markers",
+                    marker={"color": ORANGE, "size": 10, "symbol": "x"},
+                )
+            )
+    return figure

@@ -7,33 +7,109 @@ are bounds from above that need no encoding, the same in the .NET client, so tha
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Final, final
+from typing import Final, Self, final
 
 import numpy as np
 
+from predictor._pb import prediction_pb2 as pb
 from predictor.arrays import IndexArray
 from predictor.bars import BarPanel
-from predictor.client.served import ServedModel
 from predictor.covariates import Covariates
-from predictor.errors import QuantraError, RequestTooLargeError
+from predictor.errors import CovariatesError, QuantraError, RequestTooLargeError
+from predictor.forecast import Attribution, Forecast
 from predictor.instance import FeatureWindow, Instance, ReadInstance
-from predictor.wire import instances
+from predictor.wire import instances, models
 from predictor.wire.limits import RequestLimits
 
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServedModel:
+    """One version of a model, as its server told of it."""
+
+    name: str
+    version: int
+    weights_hash: str
+    bars_needed: int
+    """Sessions that a forecast depends on; those before them change nothing."""
+    is_panel_model: bool
+    """Whether the forecast of a symbol depends on the others of its panel."""
+    limits: RequestLimits
+    """How large one request may be."""
+
+    @classmethod
+    def of(cls, answer: pb.GetModelResponse) -> Self:
+        """What the answer to GetModel says."""
+        info = answer.model
+        return cls(
+            name=info.name,
+            version=info.version,
+            weights_hash=info.weights_hash,
+            bars_needed=info.bars_needed,
+            is_panel_model=info.is_panel_model,
+            limits=models.decode_limits(answer.limits),
+        )
+
+    @property
+    def reference(self) -> str:
+        """This version and no other, as "NAME@VERSION"."""
+        return f"{self.name}@{self.version}"
+
+    def cut(self, instance: Instance) -> Instance:
+        """The instance with the sessions that its forecast depends on, and no others.
+
+        A model reads the last `bars_needed` sessions of the panel's own axis: it takes them before it adjusts prices or
+        computes a feature, so the forecast of these is that of the whole panel, to the last bit. What does not fit
+        together is left as it is, for the server to say so.
+        """
+        bars, most = instance.input, self.bars_needed
+        if not isinstance(bars, BarPanel) or not 0 < most < len(bars.sessions) or not _fits(instance.covariates, bars):
+            return instance
+        return replace(instance, input=bars.last(most), covariates=instance.covariates.last(most))
+
+    def has_made(self, answer: Forecast | Attribution) -> bool:
+        """Whether an answer is this version's."""
+        return (answer.version, answer.weights_hash) == (self.version, self.weights_hash)
+
+    def is_content_with(self, cut: Self) -> bool:
+        """Whether panels that were cut and split for another version suffice for this one too."""
+        return self.bars_needed <= cut.bars_needed and self.is_panel_model == cut.is_panel_model
+
+
+def _fits(covariates: Covariates, bars: BarPanel) -> bool:
+    try:
+        covariates.check(len(bars.symbols), bars.sessions)
+    except CovariatesError:
+        return False
+    return True
+
+
 SMALL: Final = 16 * 1024
+
 """Bytes of a request that is sent as it is: to learn what could be left out of it would cost more."""
+
 FORWARD: Final = 256
+
 """Symbols of one forward pass of a server that was told nothing else: parts end where these end, so that a network
 multiplies the same matrices as in one call, whose last digits depend on their size."""
 
+
 _NUMBER: Final = 8
+
 _DATE: Final = 4
+
 _TEXT_HEAD: Final = 4
+
 _NAME_HEAD: Final = 16
+
 _INSTANCE_HEAD: Final = 1024
+
 _CALL_HEAD: Final = 64
+
 _FIELD_HEAD: Final = 8
+
 _DOUBT: Final = 64 * 1024
+
 """Bytes by which a bound from above may be wrong; an instance so little too large is encoded to know."""
 
 

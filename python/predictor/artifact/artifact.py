@@ -24,6 +24,7 @@ from predictor.networks import Edges, InputSizes, PanelForecastNetwork, build_ne
 from predictor.windows import Pipeline
 
 MAX_HEADER_BYTES = 1 << 20
+
 MAX_ENTRIES = 10_000
 
 

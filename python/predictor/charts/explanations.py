@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from predictor.arrays import FloatArray
 from predictor.charts.theme import (
     BLUE,
+    BLUE_FILL,
     GREY,
     NOTE_HEIGHT,
     ORANGE,
@@ -23,7 +24,9 @@ from predictor.charts.theme import (
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
 
+
 _DIVERGING = ((0.0, ORANGE), (0.5, "#FFFFFF"), (1.0, BLUE))
+
 _COLORBAR = {
     "orientation": "h",
     "thickness": 10,
@@ -35,7 +38,9 @@ _COLORBAR = {
     "y": 1.01,
     "yanchor": "bottom",
 }
+
 _DATES_NAMED = 4
+
 """Of a heat map, at most: on a phone no more stand side by side."""
 
 
@@ -153,3 +158,57 @@ def _heat_row(row: int, name: str, days: list[str], values: FloatArray, unit: st
         marker={"color": values.astype(np.float32), "coloraxis": "coloraxis", "line": {"width": 0}},
         hovertemplate=f"%{{fullData.name}}, %{{x}}: %{{marker.color:+.4g}} {unit}<extra></extra>",
     )
+
+
+def selection_bars(names: Sequence[str], shares: FloatArray, *, top: int = 15) -> "Figure":
+    """Shares as horizontal bars, the largest on top, and all that is left as one bar "others".
+
+    Args:
+        names: [L], the inputs.
+        shares: [L], at least 0.
+        top: how many inputs get a bar of their own.
+
+    Raises:
+        ConfigurationError: shapes that do not fit.
+        MissingPackageError: plotly is not installed.
+    """
+    require_shape("shares", shares, (len(names),))
+    labels, widths = largest(names, shares, top)
+    figure = new_figure("", "share", "")
+    bars = graph_objects().Bar(
+        x=widths, y=labels, orientation="h", marker={"color": BLUE}, hovertemplate="%{y}: %{x:.1%}<extra></extra>"
+    )
+    figure.add_trace(bars)
+    figure.update_layout(height=110 + 24 * len(labels), showlegend=False, bargap=0.35)
+    figure.update_xaxes(tickformat=".0%", rangemode="tozero")
+    figure.update_yaxes(autorange="reversed", type="category", showgrid=False)
+    return figure
+
+
+def attention_line(labels: Sequence[str], shares: FloatArray) -> "Figure":
+    """Shares as a line over sessions, oldest first.
+
+    Args:
+        labels: [L], the sessions, such as `-59`, `0` and `+5`.
+        shares: [L], at least 0.
+
+    Raises:
+        ConfigurationError: shapes that do not fit.
+        MissingPackageError: plotly is not installed.
+    """
+    require_shape("shares", shares, (len(labels),))
+    figure = new_figure("", "session, counted from the last bar", "share")
+    line = graph_objects().Scatter(
+        x=list(map(plain, labels)),
+        y=shares,
+        mode="lines",
+        line={"color": BLUE, "width": 2},
+        fill="tozeroy",
+        fillcolor=BLUE_FILL,
+        hovertemplate="%{x}: %{y:.2%}<extra></extra>",
+    )
+    figure.add_trace(line)
+    figure.update_layout(height=300, showlegend=False)
+    figure.update_xaxes(type="category", nticks=8, showgrid=False)
+    figure.update_yaxes(tickformat=".1%", rangemode="tozero")
+    return figure

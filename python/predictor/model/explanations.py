@@ -1,6 +1,6 @@
 """Explanations of many instances, one after the other, and what they tell together."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import Final
 
@@ -13,10 +13,41 @@ from predictor.errors import (
     UnknownHorizonError,
     UnknownQuantileError,
 )
+from predictor.explain import ExplanationCost
+from predictor.explain.integration import Point
+from predictor.forecast import TargetPoint
 from predictor.global_importance import GlobalImportance, GlobalQuery, ImportanceTally
-from predictor.instance import Cancellation, Query
+from predictor.instance import LEAST_TOLERANCE, Cancellation, Query
 from predictor.model.answers import Predictor
-from predictor.model.questions import check_tolerance
+from predictor.networks import Target
+
+
+def check_tolerance(tolerance: float) -> None:
+    """Refuse what is no relative gap, or finer than float32 can tell.
+
+    Raises:
+        InvalidInputError: naming the least.
+    """
+    if not LEAST_TOLERANCE <= tolerance < 1:
+        raise InvalidInputError(
+            f"tolerance is {tolerance:g}, but must be from {LEAST_TOLERANCE:g} to below 1: float32 tells no finer gap"
+        )
+
+
+def points_of(targets: Sequence[TargetPoint], target: Target, levels: Sequence[float]) -> list[Point]:
+    """Places (h, q) of the targets in a forecast.
+
+    Raises:
+        UnknownHorizonError, UnknownQuantileError: a target that the model does not forecast.
+    """
+    return [one.index_in(target.horizons, levels) for one in targets]
+
+
+def work_of(query: Query, points: Sequence[Point], rows_per_window: int) -> ExplanationCost:
+    """What a query asks for; equal points count once."""
+    symbols = query.symbols or query.instance.input.symbols
+    return ExplanationCost(symbols=len(symbols), targets=len(set(points)), rows_per_window=rows_per_window)
+
 
 _OF_THE_QUERY: Final = (
     CallCancelledError,
@@ -25,6 +56,7 @@ _OF_THE_QUERY: Final = (
     UnknownHorizonError,
     UnknownQuantileError,
 )
+
 """Errors that the next instance would have too."""
 
 

@@ -6,7 +6,7 @@ stops at the first limit, and finds where each instance lies, so that each is pa
 is parsed without: that takes less time than to count it.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import Final, TypeVar, cast, final
@@ -27,7 +27,102 @@ from predictor.wire.limits import (
     MAX_TARGETS,
     too_many,
 )
-from predictor.wire.tags import BYTES, LONG, LONGEST_VARINT, WHOLE, FieldReader, TooManyPartsError
+
+VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
+
+"""Forms of a field on the wire; the others are groups, which no message of ours has."""
+
+
+WHOLE: Final = "request"
+
+"""What too many fields are told of."""
+
+
+LONG: Final = 0x80
+
+"""A byte of this value or above is followed by another of the same number. Most fit one: they are read in place."""
+
+LONGEST_VARINT: Final = 10
+
+_FIXED: Final = {FIXED64: 8, FIXED32: 4}
+
+_LAST_FIELD: Final = (1 << 29) - 1
+
+
+Field = tuple[int, int, int, int, int]
+
+"""Where its tag is, its number, its form, where its content begins, and where it ends."""
+
+
+class TooManyPartsError(Exception):
+    """The request has more parts than were to be counted at once."""
+
+
+@final
+class FieldReader:
+    """The fields of one request, counted at every depth; IndexError means that the bytes end within one.
+
+    Args:
+        body: the request.
+        most_parts: fields after which it is given up.
+    """
+
+    def __init__(self, body: bytes, most_parts: int) -> None:
+        self._body = body
+        self._most_parts = most_parts
+        self.parts = 0
+        """Fields so far."""
+
+    def between(self, at: int, end: int) -> Iterator[Field]:
+        """Each field of the message that lies there.
+
+        Raises:
+            IndexError: the bytes end within a field, or none may look so.
+            RequestTooLargeError: more fields than a request may have.
+            TooManyPartsError: more than `most_parts`, where that is less.
+        """
+        body = self._body
+        while at < end:
+            self.parts += 1
+            if self.parts > self._most_parts:
+                raise _too_many_parts(self._most_parts)
+            start = at
+            tag, at = (body[at], at + 1) if body[at] < LONG else _varint(body, at)
+            form = tag & 7
+            if form == BYTES:
+                length, at = (body[at], at + 1) if body[at] < LONG else _varint(body, at)
+                stop = at + length
+            elif form == VARINT:
+                stop = at + 1 if body[at] < LONG else _varint(body, at)[1]
+            elif form in _FIXED:
+                stop = at + _FIXED[form]
+            else:
+                raise IndexError  # groups: no field of ours is one, and what is within would go uncounted
+            if stop > end or not 0 < tag >> 3 <= _LAST_FIELD:
+                raise IndexError
+            yield start, tag >> 3, form, at, stop
+            at = stop
+
+
+def _too_many_parts(most: int) -> Exception:
+    if most < MAX_PARTS:
+        return TooManyPartsError()
+    return RequestTooLargeError(
+        f"the request holds more than {MAX_PARTS} fields; send several requests",
+        metadata={"field": WHOLE, "most": str(MAX_PARTS)},
+    )
+
+
+def _varint(body: bytes, at: int) -> tuple[int, int]:
+    """The number at this place, and the place behind it."""
+    value = 0
+    for k in range(LONGEST_VARINT):
+        byte = body[at + k]
+        value |= (byte & 0x7F) << (7 * k)
+        if byte < LONG:
+            return value, at + k + 1
+    raise IndexError
+
 
 MOST: Final[Mapping[str, int]] = {
     "PredictRequest.instances": MAX_INSTANCES,
@@ -48,23 +143,31 @@ MOST: Final[Mapping[str, int]] = {
     "Covariates.categories": MAX_FEATURES,
     "CovariateTexts.values": MAX_SYMBOLS,
 }
+
 """How many elements each repeated field of a request may have; a test holds that every one has a row."""
 
+
 _ROWS: Final = frozenset({"BarPanel.symbols", "FeatureWindow.symbols"})
+
 """Fields whose elements are rows."""
+
 _INSTANCES: Final = {
     "PredictRequest": "instances",
     "ExplainGlobalRequest": "instances",
     "StreamPredict": "instance",
 }
+
 """The field whose elements are parsed one by one, in their turn."""
+
 
 _CONTINUED: Final = bytes(range(LONG, 256))
 
 
 SMALL: Final = 16 * 1024
+
 """Bytes of a request that need not be counted: the emptiest of so many is parsed in a fifth of a millisecond, into a
 megabyte that is free again at once. It may hold too many instances, or axes of a tensor: whoever reads it looks."""
+
 
 MessageT = TypeVar("MessageT", bound=Message)
 
@@ -273,4 +376,68 @@ _ELEMENT_BYTES: Final[Mapping[int, int | None]] = {
     FieldDescriptor.TYPE_SFIXED64: 8,
     FieldDescriptor.TYPE_SFIXED32: 4,
 }
+
 """All others are varints."""
+
+
+_MOST_FIELDS: Final = 64
+
+"""Three are ours; a newer client may send a few more."""
+
+_ACTIONS: Final = {
+    field.number: field.name for field in pb.PredictStreamRequest.DESCRIPTOR.oneofs_by_name["action"].fields
+}
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class StreamRequest:
+    """One request; what it asks is not read yet."""
+
+    request_id: str
+    timeout_s: float
+    """0 = as long as the call lasts."""
+    actions: tuple[tuple[str, slice], ...]
+    """What it asks, such as `predict`, and where that lies; one in a request that is right."""
+    plain: pb.StreamPredict | None = None
+    """All that it asks, if it is a small request for a prediction."""
+
+    def action(self) -> tuple[str, slice]:
+        """The one action.
+
+        Raises:
+            MalformedRequestError: there is none, or several.
+        """
+        if len(self.actions) != 1:
+            raise MalformedRequestError(
+                f"a request has one action ({', '.join(_ACTIONS.values())}), this one has {len(self.actions)}",
+                metadata={"field": "action", "have": str(len(self.actions))},
+            )
+        return self.actions[0]
+
+
+def instance_of(body: bytes) -> tuple[pb.Instance]:
+    """The instance of a small request for a prediction, once more."""
+    return (pb.PredictStreamRequest.FromString(body).predict.instance,)
+
+
+def read_request(body: bytes) -> StreamRequest:
+    """Read all of a request but its action, unless it is small.
+
+    Raises:
+        MalformedRequestError: the bytes are no request, so that nobody can be told by id.
+    """
+    plain = parsed_if_plain(body, pb.PredictStreamRequest)
+    if plain is not None and plain.predict.HasField("instance"):
+        return StreamRequest(plain.request_id, plain.timeout_s, (), plain.predict)
+    actions, pieces = list[tuple[str, slice]](), list[bytes]()
+    for field in top_fields(body, pb.PredictStreamRequest, _MOST_FIELDS):
+        if field.number in _ACTIONS and field.content is not None:
+            actions.append((_ACTIONS[field.number], field.content))
+        else:
+            pieces.append(body[field.whole])
+    try:
+        head = pb.PredictStreamRequest.FromString(b"".join(pieces))
+    except DecodeError:
+        raise no_message(pb.PredictStreamRequest, len(body)) from None
+    return StreamRequest(head.request_id, head.timeout_s, tuple(actions))

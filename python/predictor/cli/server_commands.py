@@ -1,4 +1,4 @@
-"""`quantra certs`."""
+"""`quantra serve` and `quantra certs`."""
 
 import shlex
 from pathlib import Path
@@ -6,9 +6,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from predictor.cli.flags import with_flags
 from predictor.cli.options import AsJson
 from predictor.cli.output import write_json
-from predictor.errors import MissingPackageError
+from predictor.errors import ConfigurationError, MissingPackageError
+from predictor.server import ServeFlags, logs
+from predictor.server import serve as serve_models
 
 if TYPE_CHECKING:
     from predictor.server.issuing import IssuedCertificates
@@ -59,3 +62,17 @@ Ask from Python:
     shown = ClientCredentials(ca=ca, cert=cert, key=key)
     with QuantraClient("127.0.0.1:50051", credentials=shown) as client:
         print(client.predict(BarPanel.read("bars.csv")))"""
+
+
+@with_flags
+def serve(*, flags: ServeFlags) -> None:
+    """Serve models over gRPC until Ctrl+C or SIGTERM.
+
+    Once calls are answered, one line of JSON with the port appears on standard output. The log goes to stderr.
+    """
+    try:
+        settings = flags.settings()
+    except ConfigurationError as error:
+        raise typer.BadParameter(error.message) from error
+    logs.set_up(flags.log)
+    raise typer.Exit(serve_models(settings, flags.log))

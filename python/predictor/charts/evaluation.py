@@ -1,0 +1,366 @@
+"""How often outcomes fell where a forecast said."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from textwrap import wrap
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from predictor.arrays import FloatArray
+from predictor.charts.theme import (
+    BLUE,
+    BLUE_FILL,
+    GREY,
+    ORANGE,
+    SERIES,
+    graph_objects,
+    iso_dates,
+    new_figure,
+    plain,
+    require_shape,
+    series_look,
+)
+from predictor.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from plotly.graph_objects import Figure, Scatter
+
+
+_SIDE_BY_SIDE = 0.14
+
+_BAND = "rgba(107, 114, 128, 0.3)"
+
+
+def calibration(
+    levels: Sequence[float],
+    series: Sequence[str],
+    observed: FloatArray,
+    lower: FloatArray,
+    upper: FloatArray,
+    *,
+    reach: float | None = None,
+) -> "Figure":
+    """How far observed coverage lies from nominal; a calibrated forecast lies on the line at 0.
+
+    The series stand side by side at each level, so that their error bars do not hide each other.
+
+    Args:
+        levels: [L], nominal levels between 0 and 1.
+        series: [S], one name a series, such as "5 sessions".
+        observed: [S, L], the share of outcomes at or below each level's forecast.
+        lower: [S, L], lower end of the confidence interval of `observed`.
+        upper: [S, L], upper end.
+        reach: where the axis ends, above and below 0, so that two figures can be compared; None: by the data.
+
+    Raises:
+        ConfigurationError: shapes that do not fit.
+        MissingPackageError: plotly is not installed.
+    """
+    for name, values in (("observed", observed), ("lower", lower), ("upper", upper)):
+        require_shape(name, values, (len(series), len(levels)))
+    figure = new_figure("Calibration", "nominal level", "observed minus nominal (points)")
+    figure.add_hline(y=0, line={"color": GREY, "width": 1.5, "dash": "dash"})
+    nominal = np.asarray(levels)
+    for row, name in enumerate(series):
+        places = np.arange(nominal.size, dtype=np.float64) + (row - (len(series) - 1) / 2) * _SIDE_BY_SIDE
+        figure.add_trace(_coverage(name, row, places, nominal, (observed[row], lower[row], upper[row])))
+    labels = [f"{100 * level:g} %" for level in levels]
+    figure.update_xaxes(
+        range=[-0.5, nominal.size - 0.5], tickvals=list(range(nominal.size)), ticktext=labels, showgrid=False
+    )
+    if reach is not None:
+        figure.update_yaxes(range=[-100 * reach, 100 * reach])
+    return figure
+
+
+def _coverage(
+    name: str,
+    row: int,
+    places: FloatArray,
+    levels: FloatArray,
+    interval: tuple[FloatArray, FloatArray, FloatArray],
+) -> Any:
+    """One series of `calibration`: its points, and their confidence intervals as error bars."""
+    observed, lower, upper = interval
+    colour, symbol = series_look(row)
+    return graph_objects().Scatter(
+        x=places,
+        y=100 * (observed - levels),
+        name=plain(name),
+        mode="markers",
+        marker={"symbol": symbol, "size": 10, "color": colour},
+        error_y={
+            "type": "data",
+            "symmetric": False,
+            "array": 100 * (upper - observed),
+            "arrayminus": 100 * (observed - lower),
+            "width": 5,
+        },
+        customdata=np.stack([levels, observed, lower, upper], axis=1),
+        hovertemplate=f"{name}: nominal %{{customdata[0]:.1%}}, observed %{{customdata[1]:.1%}} "
+        "(%{customdata[2]:.1%} to %{customdata[3]:.1%})<extra></extra>",
+    )
+
+
+def pit_histogram(
+    title: str,
+    edges: Sequence[float],
+    shares: FloatArray,
+    lower: FloatArray,
+    upper: FloatArray,
+) -> "Figure":
+    """Where in its forecast distribution each outcome fell; a calibrated forecast has bars of height 1 (Dawid 1984).
+
+    The band is where its bars would fall by luck alone: as wide as the interval of each share, around the height 1.
+
+    Args:
+        title: such as "5 sessions".
+        edges: [B + 1], levels from 0 to 1, ascending.
+        shares: [B], share of the outcomes between two levels.
+        lower: [B], lower end of the confidence interval of each share.
+        upper: [B], upper end.
+
+    Raises:
+        ConfigurationError: shapes that do not fit.
+        MissingPackageError: plotly is not installed.
+    """
+    for name, values in (("shares", shares), ("lower", lower), ("upper", upper)):
+        require_shape(name, values, (len(edges) - 1,))
+    widths = np.diff(np.asarray(edges, np.float64))
+    centres = np.asarray(edges[:-1], np.float64) + widths / 2
+    figure = new_figure(title, "level (%)", "outcomes / calibrated")
+    figure.add_trace(
+        graph_objects().Bar(
+            x=centres,
+            y=shares / widths,
+            width=widths,
+            name="outcomes",
+            marker={"color": BLUE_FILL, "line": {"color": BLUE, "width": 2}},
+            customdata=np.stack([edges[:-1], edges[1:], shares, lower, upper], axis=1),
+            hovertemplate="%{customdata[0]:.0%} to %{customdata[1]:.0%}: %{customdata[2]:.1%} of the outcomes "
+            "(%{customdata[3]:.1%} to %{customdata[4]:.1%})<extra></extra>",
+        )
+    )
+    figure.add_trace(_luck(centres, widths, (upper - lower) / widths, 1 + (lower - shares) / widths))
+    figure.add_hline(y=1, line={"color": GREY, "width": 1.5, "dash": "dash"})
+    figure.update_layout(barmode="overlay", height=300)
+    labels = [f"{100 * edge:g}" for edge in edges]
+    figure.update_xaxes(tickvals=list(edges), ticktext=labels, range=[0, 1], showgrid=False)
+    return figure
+
+
+def _luck(centres: FloatArray, widths: FloatArray, heights: FloatArray, bases: FloatArray) -> Any:
+    """The band of `pit_histogram`: for each of the B bins, where a calibrated forecast's bar would end by luck."""
+    return graph_objects().Bar(
+        x=centres,
+        y=heights,
+        base=bases,
+        width=widths,
+        name="calibrated, by luck",
+        marker={"color": _BAND, "line": {"color": GREY, "width": 0}},
+        hoverinfo="skip",
+    )
+
+
+_LONGEST = 17
+
+"""Characters of a line of a name, so that narrow screens keep room for the figure."""
+
+_APART = 0.16
+
+_MOST_APART = 0.7
+
+"""Of the room of a name that its series take together, at most."""
+
+
+def interval_rows(
+    names: Sequence[str],
+    series: Sequence[str],
+    values: FloatArray,
+    lower: FloatArray,
+    upper: FloatArray,
+    *,
+    axis: str,
+    zero: bool = False,
+) -> "Figure":
+    """Points with error bars, from top to bottom in the order given; what is NaN is left out.
+
+    Args:
+        names: [R], one line each.
+        series: [S], such as "5 sessions"; each has a colour and a symbol of its own.
+        values: [S, R], in the axis's unit.
+        lower: [S, R], lower end of the confidence interval of each value.
+        upper: [S, R], upper end.
+        axis: title of the axis, with its unit.
+        zero: whether zero means something: a line is drawn there.
+
+    Raises:
+        ConfigurationError: shapes that do not fit.
+        MissingPackageError: plotly is not installed.
+    """
+    for name, array in (("values", values), ("lower", lower), ("upper", upper)):
+        require_shape(name, array, (len(series), len(names)))
+    figure = new_figure("", axis, "")
+    if zero:
+        figure.add_vline(x=0, line={"color": GREY, "width": 1.5, "dash": "dash"})
+    labels = ["<br>".join(map(plain, wrap(name, _LONGEST))) for name in names]
+    step = min(_APART, _MOST_APART / len(series))
+    for row, name in enumerate(series):
+        shift = (row - (len(series) - 1) / 2) * step
+        figure.add_trace(_points(names, name, series_look(row), shift, values[row], lower[row], upper[row]))
+    room = 18 + 12 * min(len(series), 4)
+    figure.update_layout(height=130 + room * len(names), showlegend=len(series) > 1)
+    figure.update_yaxes(
+        range=[len(names) - 0.5, -0.5], tickvals=list(range(len(names))), ticktext=labels, showgrid=False
+    )
+    return figure
+
+
+def _points(
+    names: Sequence[str],
+    series: str,
+    look: tuple[str, str],
+    shift: float,
+    values: FloatArray,
+    lower: FloatArray,
+    upper: FloatArray,
+) -> "Scatter":
+    """One series: a point a name with its error bar, so far below the name's middle."""
+    colour, symbol = look
+    return graph_objects().Scatter(
+        x=values,
+        y=np.arange(len(names)) + shift,
+        name=plain(series),
+        mode="markers",
+        marker={"symbol": symbol, "size": 8, "color": colour},
+        error_x={
+            "type": "data",
+            "symmetric": False,
+            "array": upper - values,
+            "arrayminus": values - lower,
+            "width": 3,
+            "thickness": 1.5,
+        },
+        text=list(map(plain, names)),
+        customdata=np.stack([lower, upper], axis=1),
+        hovertemplate="%{text}, %{fullData.name}: %{x:.4~g} (%{customdata[0]:.4~g} to %{customdata[1]:.4~g})"
+        "<extra></extra>",
+    )
+
+
+_DASHES = ("solid", "dash", "dot", "dashdot", "longdash")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class BookCurve:
+    """One line of a book.
+
+    Attributes:
+        name: in the legend.
+        values: [T].
+        book: which book it is of, from 0; curves of one book share a colour, and the first is drawn thick.
+        is_gross: before costs; such a line is thin.
+    """
+
+    name: str
+    values: FloatArray
+    book: int
+    is_gross: bool = False
+
+
+def book_curves(dates: NDArray[np.int32], curves: Sequence[BookCurve], *, axis: str, percent: bool = False) -> "Figure":
+    """Curves over the same sessions.
+
+    Args:
+        dates: int32 [T], yyyymmdd.
+        curves: each of T values.
+        axis: title of the axis, with its unit.
+        percent: values are shares, shown in percent.
+
+    Raises:
+        ConfigurationError: shapes that do not fit.
+        MissingPackageError: plotly is not installed.
+    """
+    figure = new_figure("", "", axis)
+    days = iso_dates(dates)
+    number = ".1%" if percent else ".3f"
+    for curve in curves:
+        require_shape(curve.name, curve.values, (len(dates),))
+        figure.add_trace(
+            graph_objects().Scatter(
+                x=days,
+                y=curve.values,
+                name=plain(curve.name),
+                mode="lines",
+                line=_line(curve),
+                hovertemplate=f"%{{fullData.name}}: %{{y:{number}}}<extra></extra>",
+            )
+        )
+    figure.update_layout(hovermode="x unified", margin_b=36)
+    figure.update_yaxes(tickformat=".0%" if percent else ".2f")
+    return figure
+
+
+def _line(curve: BookCurve) -> dict[str, str | float]:
+    colour = SERIES[curve.book % len(SERIES)]
+    if curve.is_gross:
+        return {"color": colour, "width": 1.2}
+    return {"color": colour, "width": 2.5 if curve.book == 0 else 1.6, "dash": _DASHES[curve.book % len(_DASHES)]}
+
+
+_TICKS = 12
+
+"""Epochs that are named on the axis, at most; no half ones."""
+
+
+def loss_curve(
+    epochs: Sequence[int],
+    train: Sequence[float],
+    selection: Sequence[float],
+    best: tuple[int, float],
+    *,
+    unit: str = "pinball loss",
+) -> "Figure":
+    """Loss per epoch on the training and the selection split, and the epoch whose weights were kept.
+
+    Args:
+        epochs: [E].
+        train: [E], mean loss on the training split.
+        selection: [E], mean loss on the selection split.
+        best: what was kept: its epoch, 0 for the start before the first one, and its selection loss.
+        unit: what the loss is.
+
+    Raises:
+        ConfigurationError: shapes that do not fit, or a best epoch that is not among the epochs.
+        MissingPackageError: plotly is not installed.
+    """
+    require_shape("train", np.asarray(train), (len(epochs),))
+    require_shape("selection", np.asarray(selection), (len(epochs),))
+    best_epoch, best_loss = best
+    if best_epoch and best_epoch not in epochs:
+        raise ConfigurationError(f"the best epoch, {best_epoch}, is not among the epochs {list(epochs)}")
+    scatter = graph_objects().Scatter
+    figure = new_figure("Loss", "epoch", unit)
+    for name, losses, line in (
+        ("train", train, {"color": GREY, "width": 2, "dash": "dot"}),
+        ("selection", selection, {"color": BLUE, "width": 2.5}),
+    ):
+        hover = f"{name}: %{{y:.5g}} {unit}<extra></extra>"
+        figure.add_trace(
+            scatter(x=list(epochs), y=list(losses), name=name, mode="lines", line=line, hovertemplate=hover)
+        )
+    figure.add_trace(
+        scatter(
+            x=[best_epoch],
+            y=[best_loss],
+            name=f"kept: epoch {best_epoch}" if best_epoch else "kept: the start",
+            mode="markers",
+            marker={"color": ORANGE, "size": 11, "symbol": "star"},
+            hoverinfo="skip",
+        )
+    )
+    figure.update_layout(hovermode="x unified")
+    figure.update_xaxes(dtick=1 + len(epochs) // _TICKS)
+    return figure
