@@ -16,7 +16,7 @@ from predictor.artifact import Artifact, BaselineSpec, Conformal, Manifest
 from predictor.bars import BarPanel
 from predictor.features import FittedFeatures, default_features
 from predictor.model import Model, ModelIdentity
-from predictor.model.prepared import PreparedInstance
+from predictor.model.prepared_instance import PreparedInstance
 from predictor.networks import (
     FittedLevel,
     FittedNormaliser,

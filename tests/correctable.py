@@ -12,8 +12,8 @@ from typer.testing import CliRunner
 
 from trainers.cli.commands import app
 from trainers.vits.corpus import SpeechCorpus
-from trainers.vits.judge import FOLDER, train_judge
 from trainers.vits.preparation import CorpusSettings, RecordingEntry, prepare_clips
+from trainers.vits.speech_recogniser import FOLDER, train_judge
 from trainers.vits.versions import VoiceVersions
 from trainers.vits.voice import Voice
 

@@ -7,10 +7,16 @@ from predictor.networks import Target, TargetKind
 from trainers.stock.evaluation.baselines import NAIVE, FitScope
 from trainers.stock.evaluation.calibration import CalibrationEffect
 from trainers.stock.evaluation.comparison import LossComparison, SkillScore
-from trainers.stock.evaluation.correlation import Correlation
 from trainers.stock.evaluation.evaluation import EvaluationPeriod, ModelEvaluation
 from trainers.stock.evaluation.evaluation_set import Interval
-from trainers.stock.evaluation.scores import HorizonScores, ModelScores, PitHistogram, ScoreRole, SymbolScores
+from trainers.stock.evaluation.scores import (
+    Correlation,
+    HorizonScores,
+    ModelScores,
+    PitHistogram,
+    ScoreRole,
+    SymbolScores,
+)
 from trainers.stock.evaluation.seeds import SeedScores, SeedSpread
 
 HORIZONS: Final = (1, 5)

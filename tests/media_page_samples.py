@@ -11,8 +11,7 @@ from torch import Tensor
 from trainers.dit.evaluation import ClassifierAccuracy, RewardScore
 from trainers.dit.evaluation import ImageEvaluation as Drawing
 from trainers.dit.page import drawn_sheet, judged_sheet, render_sheet
-from trainers.media.curves import TrainingCurve
-from trainers.media.page import write_page
+from trainers.media.page import TrainingCurve, write_page
 from trainers.vits.page import FailedClip, TranscribedClip, VoiceEvaluation, render_page
 from trainers.vits.spectrum import FrameSettings
 

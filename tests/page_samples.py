@@ -23,8 +23,7 @@ from predictor.internals import Internal, InternalAxis
 from predictor.report import ReportContent, write_forecast_chart, write_reason_chart, write_report
 from trainers.stock.audit.page import write_audit_page
 from trainers.stock.backtest.page import write_backtest
-from trainers.stock.checking.command import checked_bars, doubts
-from trainers.stock.checking.page import write_bars_page
+from trainers.stock.bars_report import checked_bars, doubts, write_bars_page
 from trainers.stock.evaluation.page import write_evaluation
 
 NAME: Final = "demo/1"

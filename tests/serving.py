@@ -17,11 +17,11 @@ import grpc
 from watched_logs import SUITE
 
 from predictor.calls import Calls
-from predictor.calls.calls import CallService
+from predictor.calls.unary import CallService
 from predictor.server import Address, Listening, ServerLimits
-from predictor.server.guard import TokenGuard
 from predictor.server.listener import Listener
-from predictor.server.watching import CallObservers
+from predictor.server.monitoring import CallObservers
+from predictor.server.token_guard import TokenGuard
 
 ANY_PORT = Address("127.0.0.1", 0)
 

@@ -14,8 +14,8 @@ from predictor._pb import prediction_pb2 as pb
 from predictor.bars import BarPanel
 from predictor.client import QuantraClient
 from predictor.forecast import Forecast
+from predictor.server.process_tuning import run, tuned
 from predictor.server.servicer import PREDICTION
-from predictor.server.tuning import run, tuned
 from predictor.wire import forecasts
 
 

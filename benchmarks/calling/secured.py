@@ -9,7 +9,7 @@ from benchmarks.calling.load import Access, Load, Turn, load
 from benchmarks.calling.rates import IN_FLIGHT, WINDOWS, Round, middle, ratio
 from benchmarks.calling.subject import Subject, server
 from benchmarks.report import Row, at_least
-from predictor.server.issuing import issue
+from predictor.server.issued_certificates import issue
 
 REACH: Final = 0.85
 PLAIN, SECURED = "plain", "TLS and token"

@@ -19,8 +19,7 @@ from benchmarks.drawing.digits import Workplace
 from trainers.dit.cache import LatentCache
 from trainers.dit.models import ImageModel
 from trainers.dit.networks import PixArtNetwork
-from trainers.dit.objective import DiffusionObjective, objective_of
-from trainers.dit.processes import DiffusionProcess
+from trainers.dit.objective import DiffusionObjective, DiffusionProcess, objective_of
 from trainers.dit.recipe import ImageRecipe
 from trainers.dit.training import fit
 from trainers.loop import Checkpoints, seed_everything

@@ -15,9 +15,8 @@ import torch
 from torch import Tensor
 
 from benchmarks.drawing.digits import Workplace
-from trainers.dit.judge import PromptClassifier, judge_of, pixels_of
 from trainers.dit.models import ImageModel
-from trainers.dit.rewards import FrechetDistance, PromptProbability
+from trainers.dit.rewards import FrechetDistance, PromptClassifier, PromptProbability, judge_of, pixels_of
 from trainers.dit.sampling import SamplingSettings, draw_images
 
 NOISE: Final = 1000

@@ -13,10 +13,10 @@ from benchmarks.drawing.digits import Workplace, seconds_of
 from benchmarks.drawing.judging import Figures, Judging
 from benchmarks.report import Row, at_least, at_most, shown
 from trainers.dit.cache import LatentCache
-from trainers.dit.denoising import DenoisingLoss, NoiseSource
 from trainers.dit.models import ImageModel
 from trainers.dit.objective import DiffusionObjective, objective_of
 from trainers.dit.recipe import ImageRecipe
+from trainers.dit.training import DenoisingLoss, NoiseSource
 
 STEPS: Final = 1500
 SEEDS: Final = (0, 1, 2)

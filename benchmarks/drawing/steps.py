@@ -19,11 +19,10 @@ from benchmarks.drawing.digits import Workplace
 from benchmarks.report import Row, at_most, shown
 from trainers.dit.batches import EncodedImages, ImageSource, RawImageFiles, RawImages
 from trainers.dit.cache import LatentCache
-from trainers.dit.denoising import DenoisingLoss, NoiseSource
 from trainers.dit.models import ImageModel
 from trainers.dit.objective import objective_of
 from trainers.dit.recipe import ImageRecipe
-from trainers.dit.training import loop_of, warmed_up
+from trainers.dit.training import DenoisingLoss, NoiseSource, loop_of, warmed_up
 from trainers.loop import IterableSource, WindowReport, adamw, seed_everything
 
 WARM, BATCHES = 5, 20

@@ -19,13 +19,12 @@ from benchmarks.drawing.judging import NOISE, Figures, Judging
 from benchmarks.drawing.learning import SEEDS
 from benchmarks.drawing.resampling import paired_difference
 from benchmarks.report import Row, above, at_most, shown
-from trainers.dit.gate import RewardGate
 from trainers.dit.grpo import tune
 from trainers.dit.models import ImageModel
+from trainers.dit.monitoring import RewardGate, SampleWatch
 from trainers.dit.recipe import GrpoRecipe
 from trainers.dit.rewards import RewardInputs, rewards_of
 from trainers.dit.sampling import SamplingSettings
-from trainers.dit.watching import SampleWatch
 from trainers.loop import EpochReport, Report, TrainingNotice, seed_everything
 
 BOUND: Final = 1.3

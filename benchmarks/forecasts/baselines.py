@@ -14,9 +14,9 @@ from sklearn.linear_model import Ridge
 from benchmarks.forecasts.scales import forecast_levels, har_levels
 from benchmarks.forecasts.task import LEVELS, Task, Windows
 from predictor.networks import anchor_index, uncrossed
-from trainers.stock.conformal import calibrate
 from trainers.stock.evaluation.baselines import FitScope
-from trainers.stock.evaluation.forecasts import ForecastUnits
+from trainers.stock.evaluation.evaluation_set import ForecastUnits
+from trainers.stock.network_forecasts import calibrate
 
 Array = NDArray[np.float64]
 

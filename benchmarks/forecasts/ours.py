@@ -38,7 +38,7 @@ from predictor.networks import (
     kind_named,
     normalise,
 )
-from predictor.networks.kind import Setting, configured
+from predictor.networks.network_kind import Setting, configured
 from trainers.loop import (
     EpochReport,
     Loop,
@@ -51,10 +51,10 @@ from trainers.loop import (
     cosine,
     seed_everything,
 )
-from trainers.stock.conformal import calibrate
 from trainers.stock.data import WindowBatch
 from trainers.stock.evaluation.calibration import OutcomeDelay, QuantileResiduals, adaptive_offsets
 from trainers.stock.initialization import initialize
+from trainers.stock.network_forecasts import calibrate
 from trainers.stock.objectives import QuantileTask
 from trainers.stock.recipe import WARMUP, Optimisation, optimisation_of
 

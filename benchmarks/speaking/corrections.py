@@ -20,9 +20,9 @@ from numpy.typing import NDArray
 from benchmarks.report import Row, at_least, at_most, shown
 from benchmarks.speaking.voices import FIXTURE, RATE, Workplace, run
 from trainers.vits.corpus import SpeechCorpus
-from trainers.vits.judge import judge_of
 from trainers.vits.recipe import FeedbackRecipe
 from trainers.vits.scoring import score
+from trainers.vits.speech_recogniser import judge_of
 from trainers.vits.versions import VoiceVersions
 from trainers.vits.voice import Voice
 

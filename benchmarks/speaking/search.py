@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from benchmarks.report import Row, at_most, interleaved_medians, shown
-from trainers.vits.alignment import monotonic_path
+from trainers.vits.objective import monotonic_path
 
 UTTERANCES, FRAMES, TOKENS = 16, 600, 200
 REACH: Final = 0.15

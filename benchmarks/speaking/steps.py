@@ -18,14 +18,19 @@ from benchmarks.report import Row, at_most, shown
 from benchmarks.speaking.voices import Workplace, first_voice
 from trainers.loop import IterableSource
 from trainers.vits import objective as objectives
-from trainers.vits.alignment import monotonic_path
 from trainers.vits.batches import CorpusDataset, UtteranceBatch, UtteranceCollator
 from trainers.vits.corpus import SpeechCorpus
-from trainers.vits.discriminators import Discriminators
-from trainers.vits.objective import GeneratorOutput, LossWeights, VoiceGenerator, VoiceObjective
+from trainers.vits.objective import (
+    Discriminators,
+    GeneratorOutput,
+    LossWeights,
+    VoiceGenerator,
+    VoiceObjective,
+    monotonic_path,
+)
 from trainers.vits.recipe import SpeechRecipe
-from trainers.vits.sizes import discriminator_channels
 from trainers.vits.training import BETAS, loop_of
+from trainers.vits.voice import discriminator_channels
 
 WARM: Final = 2
 SHARED_REACH, LOOP_REACH, SEARCH_REACH = 0.85, 1.02, 0.02

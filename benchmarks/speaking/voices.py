@@ -15,9 +15,8 @@ from typing import Any, Final, final
 from benchmarks.environments import ROOT
 from trainers.loop import seed_everything
 from trainers.vits.corpus import SpeechCorpus
-from trainers.vits.sizes import config_of
 from trainers.vits.versions import VoiceVersions
-from trainers.vits.voice import Voice
+from trainers.vits.voice import Voice, config_of
 
 RECORDER: Final = ROOT / "examples" / "make_kurdish_corpus.py"
 FIXTURE: Final = ROOT / "tests" / "fixtures" / "kurdish"

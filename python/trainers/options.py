@@ -16,8 +16,8 @@ from typing import IO, Annotated
 
 from predictor.flags import Flag
 from trainers.loop.device import PrecisionName
-from trainers.loop.parts import OomChoice
-from trainers.loop.profiling import profiled
+from trainers.loop.profiler import profiled
+from trainers.loop.run_parts import OomChoice
 from trainers.loop.window.guards import Nonfinite
 from trainers.progress import ConsumerChain, JsonLines, JsonlLog, ReportConsumer, TensorBoardLog, progress_for
 

@@ -10,8 +10,8 @@ import pytest
 import yaml
 
 from predictor.observation import OK, Observation
-from predictor.server.watching import ArrivedCall, EndedCall, ServerGauges
-from predictor.server.watching.metrics import Metrics
+from predictor.server.monitoring import ArrivedCall, EndedCall, ServerGauges
+from predictor.server.monitoring.metrics import Metrics
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 DASHBOARD: Any = json.loads((DEPLOY / "grafana" / "quantra.json").read_text("utf-8"))

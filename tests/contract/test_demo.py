@@ -21,7 +21,7 @@ from predictor.errors import UnavailableError
 from predictor.instance import Instance, Query
 from trainers.demo import command
 from trainers.demo.dotnet import PROGRAM, DotnetProgram, reason_to_skip
-from trainers.demo.walk import DemoPrograms, ask_csharp
+from trainers.demo.steps import DemoPrograms, ask_csharp
 
 if TYPE_CHECKING:
     from contract.conftest import Demo

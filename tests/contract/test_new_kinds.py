@@ -60,7 +60,7 @@ from trainers.loop import Report
 from trainers.stock import Optimisation, StockRecipe, TrainingResult, train
 from trainers.stock.evaluation.baselines import BaselineModel, FitScope, FittedBaseline, table
 from trainers.stock.evaluation.baselines.baseline import BaselineSample
-from trainers.stock.recipes import read_recipe
+from trainers.stock.recipe import read_recipe
 from trainers.stock.training_data import TrainingMaterial
 
 FloatArray = NDArray[np.float64]

@@ -11,7 +11,7 @@ from benchmarks.calling.load import Calls, together
 from benchmarks.calling.processes import Work, cpu_s_of
 from benchmarks.calling.rates import BARS, WINDOWS, ratio
 from benchmarks.calling.stages import batches_of
-from predictor.service.observing import StageTimes
+from predictor.service.request_record import StageTimes
 
 
 def calls(*took_ms: float, seconds: float = 1.0) -> Calls:
@@ -20,7 +20,7 @@ def calls(*took_ms: float, seconds: float = 1.0) -> Calls:
 
 def test_the_servers_own_line_about_a_batch_is_read() -> None:
     times = StageTimes(0.0, 0.001, 0.003, 0.006, 0.010, 0.015)
-    line = f"DEBUG predictor.service.lanes: stock: 3 calls, 3 instances, {times}\n"
+    line = f"DEBUG predictor.service.workers: stock: 3 calls, 3 instances, {times}\n"
     assert batches_of("DEBUG other: Predict: 1.0 ms\n" + line) == [(3.0, 1.0, 2.0, 3.0, 4.0, 5.0)]
 
 

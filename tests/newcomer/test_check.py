@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from predictor.bars import BarPanel, read_file
 from predictor.sessions import SessionCalendar
 from trainers.cli.commands import app
-from trainers.stock.checking.findings import BarRequirement, findings_of
+from trainers.stock.bars_report import BarRequirement, findings_of
 
 HEADER = "symbol,date,open,high,low,close,volume\n"
 

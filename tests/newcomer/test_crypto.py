@@ -21,7 +21,7 @@ from predictor.service import PredictionService
 from predictor.sessions import SessionCalendar, is_weekend
 from trainers.cli.commands import app
 from trainers.stock import fitting
-from trainers.stock.calendars import check_sessions
+from trainers.stock.bar_requirements import check_sessions
 
 # exchange-calendars still uses what newer releases of pandas deprecate
 pytestmark = pytest.mark.filterwarnings("ignore:Series.values:DeprecationWarning")

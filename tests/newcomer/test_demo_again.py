@@ -14,10 +14,9 @@ from rich.console import Console
 
 from predictor.features import default_features
 from predictor.networks import LSTMConfig, Target
-from trainers.demo import record
+from trainers.demo import steps
 from trainers.demo.dotnet import BUILT, DotnetProgram
-from trainers.demo.record import DemoInputs
-from trainers.demo.walk import DemoTraining, free_port
+from trainers.demo.steps import DemoInputs, DemoTraining, free_port
 from trainers.stock import Optimisation, StockRecipe
 
 QUICK = StockRecipe(
@@ -99,7 +98,7 @@ def test_other_versions_of_packages_python_or_this_program_train_again(
         return "another"
 
     assert as_made()
-    monkeypatch.setattr(record, changed, another)
+    monkeypatch.setattr(steps, changed, another)
     assert not as_made()
 
 
@@ -114,11 +113,11 @@ def test_every_module_of_the_program_counts(tmp_path: Path, monkeypatch: pytest.
     for module in modules:
         module.parent.mkdir(parents=True)
         module.write_text("1")
-    monkeypatch.setattr(record, "_PACKAGES", tmp_path)
-    seen = {record.program_hash()}
+    monkeypatch.setattr(steps, "_PACKAGES", tmp_path)
+    seen = {steps.program_hash()}
     for module in modules:
         module.write_text("2")
-        seen.add(record.program_hash())
+        seen.add(steps.program_hash())
     assert len(seen) == 3
 
 

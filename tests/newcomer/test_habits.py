@@ -24,7 +24,7 @@ from predictor.inference import choose_device
 from predictor.registry import Registry, Runtime, set_alias
 from predictor.service import PredictionService
 from trainers.cli.commands import app
-from trainers.progress.steps import MOST_LINES, unwatched, watched_on
+from trainers.progress.screen import MOST_LINES, unwatched, watched_on
 
 Capture = pytest.CaptureFixture[str]
 TINY = "--model lstm --calendar XNYS --horizons 1 --encoder-length 10 --scale window --epochs 1"

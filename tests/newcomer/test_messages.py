@@ -23,7 +23,7 @@ from predictor.networks import Target
 from predictor.registry import Registry, Runtime
 from predictor.service import PredictionService
 from trainers.stock import StockRecipe
-from trainers.stock.enough_bars import check_enough
+from trainers.stock.bar_requirements import check_enough
 from trainers.stock.recipe import recipe_of
 
 

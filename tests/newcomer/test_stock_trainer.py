@@ -29,14 +29,14 @@ from predictor.networks import KINDS
 from trainers import StockTrainer
 from trainers.loop import Report, TrainingNotice
 from trainers.stock import SplitShares, trainer
-from trainers.stock.arguments import bars_of
-from trainers.stock.audience import audience
 from trainers.stock.backtest.command import backtest_command
 from trainers.stock.card import bars_hash
 from trainers.stock.command import stock
 from trainers.stock.evaluation.command import evaluate_command
-from trainers.stock.fitted import FittedArtifact
+from trainers.stock.fitted_artifact import FittedArtifact
+from trainers.stock.progress_output import audience
 from trainers.stock.recipe import recipe_of
+from trainers.stock.training_plan import bars_of
 
 NOT_FROM_PYTHON: Final = {
     *("bars", "bars_env", "query", "covariates", "static"),  # which `fit` takes
@@ -499,7 +499,7 @@ import trainers
 assert "torch" not in sys.modules and "numpy" not in sys.modules
 sys.modules |= {name: None for name in ("rich", "typer", "polars", "plotly")}
 from trainers import StockTrainer
-from trainers.stock.audience import audience
+from trainers.stock.progress_output import audience
 with audience(quiet=False) as heard:
     heard.announce("training")
     list(heard.consume([]))

@@ -12,7 +12,7 @@ from free_ports import free_port
 from shown_commands import run_command, run_python, running
 
 from predictor.cli import app, run
-from predictor.server.issuing import IssuedCertificates
+from predictor.server.issued_certificates import IssuedCertificates
 
 Capture = pytest.CaptureFixture[str]
 
@@ -62,7 +62,7 @@ def test_without_its_package_the_command_says_what_to_install(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:
     monkeypatch.setitem(sys.modules, "cryptography", None)
-    monkeypatch.delitem(sys.modules, "predictor.server.issuing", raising=False)
+    monkeypatch.delitem(sys.modules, "predictor.server.issued_certificates", raising=False)
     assert exit_code("certs", tmp_path / "certs") == 1
     assert "needs the package cryptography: pip install 'quantra[tls]'" in capsys.readouterr().err
 

@@ -21,7 +21,7 @@ from predictor.forecast import Forecast, TargetPoint
 from predictor.golden import LONG_AFTER
 from predictor.instance import Deadline, Instance, Query
 from predictor.model import Model, Predictor
-from predictor.model.prepared import LONGEST_WARNING, MOST_WARNINGS, bounded
+from predictor.model.prepared_instance import LONGEST_WARNING, MOST_WARNINGS, bounded
 from predictor.service import PredictionService
 
 VOLUME = "every volume that the model reads is 0"

@@ -17,7 +17,7 @@ from predictor.errors import InvalidInputError, NoUsableSymbolError, QuantraErro
 from predictor.forecast import Attribution, Forecast, RowKind, TargetPoint
 from predictor.forecaster import Forecaster
 from predictor.instance import Instance, Query
-from predictor.model.answers import ranks_of
+from predictor.model.predictor import ranks_of
 from predictor.networks import GraphConfig
 from predictor.service import PredictionService
 

@@ -11,7 +11,7 @@ from typing import final
 import pytest
 
 from predictor.errors import UnavailableError
-from predictor.server.handover import LoopBridge
+from predictor.server.loop_bridge import LoopBridge
 
 
 class CountingLoop(asyncio.SelectorEventLoop):

@@ -11,7 +11,7 @@ from predictor.catalog import CovariateGroup, CovariateInfo
 from predictor.covariates import Covariates, CovariateSource, StaticTable, check_sent
 from predictor.errors import QuantraError
 from predictor.features import FeatureDefinition, FeatureSet
-from predictor.model.prepared import places_of
+from predictor.model.prepared_instance import places_of
 
 MANY = 10_000
 

@@ -35,7 +35,7 @@ from predictor.forecast import Detail, Forecast, TargetPoint
 from predictor.golden import LONG_AFTER
 from predictor.instance import Deadline, FeatureWindow, GapPolicy, Instance, Query
 from predictor.model import Model
-from predictor.model.prepared import PreparedInstance
+from predictor.model.prepared_instance import PreparedInstance
 from predictor.model.window_inputs import LARGEST
 from predictor.networks import PanelForecastNetwork, Target, TargetKind
 from predictor.sessions import SessionCalendar

@@ -28,7 +28,7 @@ from predictor.errors import ArtifactError, ConfigurationError, MissingPackageEr
 from predictor.forecast import Attribution, Forecast, RowKind
 from predictor.internals import INTERNALS_NOTE, Internal, InternalAxis
 from predictor.report import PageBuilder, ReportContent, check_report, render_report, write_report
-from predictor.report.reasons import ROW_MEANINGS
+from predictor.report.explanation import ROW_MEANINGS
 from predictor.report.templates import PageFigures
 
 QUANTILES = (0.1, 0.5, 0.9)

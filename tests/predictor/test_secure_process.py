@@ -19,7 +19,7 @@ from predictor._pb.prediction_pb2_grpc import ModelAdminServiceStub
 from predictor.client import ClientCredentials, QuantraClient
 from predictor.errors import PermissionDeniedError, QuantraError, UnauthenticatedError
 from predictor.instance import Instance, Query
-from predictor.server.issuing import IssuedCertificates, issue
+from predictor.server.issued_certificates import IssuedCertificates, issue
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="Unix sockets")
 FIRST, SECOND, OPERATOR, OWN = map(token, ("first", "second", "operator", "own"))

@@ -39,11 +39,11 @@ from predictor.errors import (
 from predictor.forecast import Forecast
 from predictor.instance import Instance, Query
 from predictor.server import Address, ServerLimits, ServerSettings, SocketAddress, TlsFiles, parse_listening, serve
-from predictor.server import rotation as rotation_module
-from predictor.server.guard import TokenGuard
-from predictor.server.issuing import IssuedCertificates, issue
-from predictor.server.rotation import CredentialRotation
+from predictor.server import credential_rotation as rotation_module
+from predictor.server.credential_rotation import CredentialRotation
+from predictor.server.issued_certificates import IssuedCertificates, issue
 from predictor.server.servicer import PREDICTION
+from predictor.server.token_guard import TokenGuard
 from predictor.server.tokens import Tokens
 from predictor.wire import instances
 

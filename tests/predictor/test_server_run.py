@@ -13,7 +13,7 @@ import pytest
 from artifacts import small_models
 
 from predictor.model import Model
-from predictor.server import Address, ServerSettings, run, serve, tuning
+from predictor.server import Address, ServerSettings, main, process_tuning, serve
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
 OURS = 0.00314
@@ -59,7 +59,7 @@ def stop_when_ready(monkeypatch: pytest.MonkeyPatch, number: signal.Signals) -> 
         seen.append(sys.getswitchinterval())
         signal.raise_signal(number)
 
-    monkeypatch.setattr(run, "announce", announce)
+    monkeypatch.setattr(main, "announce", announce)
     return seen
 
 
@@ -70,7 +70,7 @@ def test_a_server_that_was_stopped_leaves_signals_and_switch_interval_as_they_we
 ) -> None:
     seen = stop_when_ready(monkeypatch, number)
     assert serve(settings(models)) == 0
-    assert seen == [pytest.approx(tuning.SWITCH_INTERVAL_S)]
+    assert seen == [pytest.approx(process_tuning.SWITCH_INTERVAL_S)]
     check_as_before()
 
 
@@ -92,7 +92,7 @@ def test_a_server_that_breaks_leaves_them_as_they_were(models: Path, monkeypatch
     def broken(_: int) -> None:
         raise ZeroDivisionError
 
-    monkeypatch.setattr(run, "announce", broken)
+    monkeypatch.setattr(main, "announce", broken)
     with pytest.raises(ZeroDivisionError):
         serve(settings(models))
     check_as_before()
@@ -108,7 +108,7 @@ def test_the_collector_passes_over_what_is_imported_but_not_over_models(
         seen.append((gc.get_freeze_count(), is_looked_at))
         signal.raise_signal(signal.SIGTERM)
 
-    monkeypatch.setattr(run, "announce", announce)
+    monkeypatch.setattr(main, "announce", announce)
     assert serve(settings(models)) == 0
     ((frozen, is_looked_at),) = seen
     assert frozen > 0
@@ -140,22 +140,22 @@ async def name_of_the_loop() -> str:
 
 def test_a_server_runs_on_uvloop_where_it_is_installed() -> None:
     pytest.importorskip("uvloop", reason="the extra fast is not installed", exc_type=ModuleNotFoundError)
-    assert tuning.run(name_of_the_loop()) == "uvloop"
+    assert process_tuning.run(name_of_the_loop()) == "uvloop"
 
 
 def test_a_server_runs_without_uvloop(monkeypatch: pytest.MonkeyPatch) -> None:
     def nowhere(_: str) -> None:
         return None
 
-    monkeypatch.setattr(tuning, "find_spec", nowhere)
-    assert tuning.run(name_of_the_loop()) == "asyncio"
+    monkeypatch.setattr(process_tuning, "find_spec", nowhere)
+    assert process_tuning.run(name_of_the_loop()) == "asyncio"
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such limit")
 def test_a_server_takes_as_many_descriptors_as_it_may_have() -> None:
     program = """
 import resource
-from predictor.server import tuning
+from predictor.server import process_tuning
 _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
 resource.setrlimit(resource.RLIMIT_NOFILE, (64, most))
 tuning._allow_connections()

@@ -19,9 +19,9 @@ from serving import lines_of
 from predictor.client import QuantraClient
 from predictor.forecast import Explanation
 from predictor.instance import Instance, Query
-from predictor.server import stopping
-from predictor.server.cutting import cut
-from predictor.server.stopping import ShutdownSignal, end_with_parent
+from predictor.server import shutdown_signal
+from predictor.server.connection_shutdown import cut
+from predictor.server.shutdown_signal import ShutdownSignal, end_with_parent
 
 
 @pytest.fixture(scope="module")
@@ -121,7 +121,7 @@ def test_without_standard_input_there_is_no_parent_to_watch(models: Path) -> Non
 
 
 def test_calls_have_little_time_once_the_parent_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stopping, "ORPHAN_DRAIN_S", 0.01)
+    monkeypatch.setattr(shutdown_signal, "ORPHAN_DRAIN_S", 0.01)
 
     async def orphaned_while_draining() -> bool:
         ended, told = False, ShutdownSignal()

@@ -39,7 +39,13 @@ from predictor.instance import Deadline, Instance, Query
 from predictor.model import Model
 from predictor.registry import ModelVersions, Registry
 from predictor.service import PredictionService
-from predictor.service.traffic import LONGEST_PAUSE_S, QUIET_S, BoundedDeadline, PredictionActivity, PreemptibleDeadline
+from predictor.service.preemption import (
+    LONGEST_PAUSE_S,
+    QUIET_S,
+    BoundedDeadline,
+    PredictionActivity,
+    PreemptibleDeadline,
+)
 
 SOON_S = 30
 """A test that fails must not hold its process."""
@@ -255,7 +261,7 @@ def test_explanations_pause_between_their_steps_and_predictions_never(
 
 def test_a_limit_of_the_servers_own_ends_an_explanation_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     now_s = [50.0]
-    monkeypatch.setattr("predictor.service.traffic.time.monotonic", lambda: now_s[0])
+    monkeypatch.setattr("predictor.service.preemption.time.monotonic", lambda: now_s[0])
     limited = BoundedDeadline(Deadline(), 30)
     now_s[0] += 29
     limited.check()

@@ -31,9 +31,9 @@ from predictor.errors import (
 from predictor.forecast import Forecast, Outcome
 from predictor.instance import Deadline, Instance
 from predictor.limits import QueueLimits, ServiceLimits
-from predictor.server.watching import ArrivedCall, ObservedCall
+from predictor.server.monitoring import ArrivedCall, ObservedCall
 from predictor.service import PredictionService
-from predictor.service.lanes import DecodedInstances
+from predictor.service.workers import DecodedInstances
 from predictor.wire import forecasts, instances
 
 DOORS = ("grpc", "embedded")

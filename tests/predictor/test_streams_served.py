@@ -40,9 +40,9 @@ from predictor.instance import Deadline, Instance, Question
 from predictor.limits import ServiceLimits
 from predictor.server import ServerLimits, ServerSettings
 from predictor.server import __main__ as plain
-from predictor.server.handover import LoopBridge
-from predictor.server.messages import CallMessages
-from predictor.server.watching import CallObservers, EndedCall
+from predictor.server.call_messages import CallMessages
+from predictor.server.loop_bridge import LoopBridge
+from predictor.server.monitoring import CallObservers, EndedCall
 from predictor.wire import instances
 
 BARS = bokeh_panel("AAPL").last(3)
@@ -532,7 +532,7 @@ def test_a_silent_server_is_a_deadline_of_the_asynchronous_client(
     canned: CannedService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("predictor.client.streams.GRACE_S", 0.1)
-    monkeypatch.setattr("predictor.client.asynchronous.WATCH_S", 0.05)
+    monkeypatch.setattr("predictor.client.async_client.WATCH_S", 0.05)
     canned.predictions_released.clear()
 
     async def ask(target: str) -> None:

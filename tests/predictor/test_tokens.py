@@ -8,7 +8,7 @@ from watched_logs import token
 
 from predictor._pb import prediction_pb2 as pb
 from predictor.errors import ConfigurationError, PermissionDeniedError, UnauthenticatedError
-from predictor.server.guard import NEEDS, TokenGuard
+from predictor.server.token_guard import NEEDS, TokenGuard
 from predictor.server.tokens import MOST, Role, Token, Tokens
 
 A, B, C = map(token, "abc")

@@ -15,7 +15,7 @@ from predictor.errors import CallCancelledError, DeadlineExceededError, QueueFul
 from predictor.instance import Cancellation, Deadline
 from predictor.limits import QueueLimits
 from predictor.service import ExplanationWorker, QueuedRequest, RequestQueue
-from predictor.service.waiting import AnyItem, ModelQueue, ModelQueueClosedError, QueuedRequests
+from predictor.service.request_queue import AnyItem, ModelQueue, ModelQueueClosedError, QueuedRequests
 
 SOON_S = 30
 """A test that fails must not hold its process."""

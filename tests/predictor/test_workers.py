@@ -24,9 +24,9 @@ from predictor.limits import QueueLimits, ServiceLimits
 from predictor.server import Address, ServerLimits, ServerSettings, TlsFiles
 from predictor.server.binding import reserved
 from predictor.server.logs import LogSettings
-from predictor.server.stopping import ShutdownSignal
+from predictor.server.shutdown_signal import ShutdownSignal
 from predictor.server.workers import process
-from predictor.server.workers.changes import AdminBroadcast
+from predictor.server.workers.broadcast import AdminBroadcast
 from predictor.server.workers.channel import Channel
 from predictor.server.workers.messages import (
     AdminRequest,
@@ -37,9 +37,9 @@ from predictor.server.workers.messages import (
     read,
     text_of,
 )
+from predictor.server.workers.metric_totals import MetricTotals
+from predictor.server.workers.pool import RestartBackoff, WorkerPool
 from predictor.server.workers.process import Worker
-from predictor.server.workers.sums import MetricTotals
-from predictor.server.workers.team import RestartBackoff, WorkerPool
 from predictor.server.workers.worker import WorkerControl
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="several processes on one port need Linux")

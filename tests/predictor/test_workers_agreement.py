@@ -11,7 +11,7 @@ from model_folders import replace_version, save_seeds
 from predictor.registry import set_alias
 from predictor.server.workers.agreement import agree, told
 from predictor.service import PredictionService
-from predictor.service.served import ServedModels
+from predictor.service.served_models import ServedModels
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from trainers.progress.json_log import KINDS
-from trainers.stock.announcing import announcer, warner
+from trainers.stock.progress_output import announcer, warner
 
 PAGE = (Path(__file__).parents[2] / "docs" / "training-loop.md").read_text(encoding="utf-8")
 OF_COMMANDS = {"trained": {"artifact", "card"}, "finished": {"artifact"}, "stopped": {"message", "signal"}}

@@ -26,7 +26,7 @@ print(type(progress_for(kept)).__name__)
 """
 LINE = "[a] line " * 30
 TOLD = f"""
-from trainers.stock.announcing import tell
+from trainers.stock.progress_output import tell
 tell({LINE!r})
 """
 

@@ -26,7 +26,29 @@ from predictor.networks import LSTMConfig, Target, TargetKind, WindowNormaliser
 from trainers.progress import ConsumerChain
 from trainers.stock import DataSplits, Optimisation, StockRecipe, train
 from trainers.stock.audit import AuditBudget, audit, command
-from trainers.stock.audit.future import (
+from trainers.stock.audit.checks import (
+    YARDSTICK,
+    YARDSTICK_FIT,
+    YARDSTICK_NAME,
+    AuditedForecasts,
+    ReturnMoments,
+    ShuffledHistory,
+    TrialCount,
+    check_costs,
+    check_lags,
+    check_permutations,
+    check_trials,
+    counted_trials,
+    daily_losses,
+    estimate,
+    expected_best,
+    outcomes,
+    plain_quantiles,
+    probabilistic_sharpe,
+    rank_ic,
+    relative_gain,
+)
+from trainers.stock.audit.leak_check import (
     FORECAST,
     FittedNumbers,
     ModelStages,
@@ -36,33 +58,11 @@ from trainers.stock.audit.future import (
     check_future,
     with_noise,
 )
-from trainers.stock.audit.lags import AuditedForecasts, check_lags
-from trainers.stock.audit.permutation import ShuffledHistory, check_permutations
-from trainers.stock.audit.sharpe import (
-    ReturnMoments,
-    TrialCount,
-    check_costs,
-    check_trials,
-    counted_trials,
-    expected_best,
-    probabilistic_sharpe,
-)
-from trainers.stock.audit.skill import (
-    YARDSTICK,
-    YARDSTICK_FIT,
-    YARDSTICK_NAME,
-    daily_losses,
-    estimate,
-    outcomes,
-    plain_quantiles,
-    rank_ic,
-    relative_gain,
-)
 from trainers.stock.backtest import Strategy, StrategySettings, TradingTerms, artifact_source
 from trainers.stock.backtest.book import run_book
 from trainers.stock.backtest.forecasts import DailyForecasts
-from trainers.stock.backtest.performance import break_even, sharpe
 from trainers.stock.backtest.refits import assembled
+from trainers.stock.backtest.result import break_even, sharpe
 from trainers.stock.data import History
 from trainers.stock.evaluation.baselines import InformationSet, MeasuredWindows
 from trainers.stock.splits import decisions

@@ -35,14 +35,13 @@ from trainers.stock.backtest import (
     recipe_source,
     refits,
 )
+from trainers.stock.backtest.backtest import settings_of, traded
 from trainers.stock.backtest.book import run_book
 from trainers.stock.backtest.folds import folds_of
 from trainers.stock.backtest.forecasts import DailyForecasts
-from trainers.stock.backtest.refits import forecast_refit, refit_job, refit_splits
-from trainers.stock.backtest.run import settings_of, traded
-from trainers.stock.backtest.store import ForecastStore
+from trainers.stock.backtest.refits import ForecastStore, forecast_refit, refit_job, refit_splits
 from trainers.stock.backtest.strategies import benchmark_weights, weights_of
-from trainers.stock.recipes import read_recipe
+from trainers.stock.recipe import read_recipe
 from trainers.stock.splits import decisions
 from trainers.stock.training_data import TrainingMaterial
 

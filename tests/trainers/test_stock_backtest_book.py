@@ -10,8 +10,7 @@ from predictor.errors import ConfigurationError
 from predictor.networks import TargetKind
 from trainers.stock.backtest.book import run_book
 from trainers.stock.backtest.forecasts import DailyForecasts, joined_folds
-from trainers.stock.backtest.performance import drawdown, equity, performance, sharpe, sharpe_lead
-from trainers.stock.backtest.result import figures_of
+from trainers.stock.backtest.result import drawdown, equity, figures_of, performance, sharpe, sharpe_lead
 from trainers.stock.backtest.strategies import (
     EQUAL_WEIGHT,
     MOMENTUM,
@@ -25,7 +24,7 @@ from trainers.stock.backtest.strategies import (
     sessions_a_year,
     weights_of,
 )
-from trainers.stock.evaluation.standard_errors import mean_error
+from trainers.stock.evaluation.evaluation_set import mean_error
 
 FloatArray = NDArray[np.float64]
 FREE = TradingTerms(horizon=1, cost_bps=0, borrow_bps=0)

@@ -42,11 +42,10 @@ from trainers.stock.evaluation.baselines import (
 )
 from trainers.stock.evaluation.baselines.baseline import BaselineSample
 from trainers.stock.evaluation.baselines.garch import GARCH
-from trainers.stock.evaluation.baselines.har import HAR
 from trainers.stock.evaluation.baselines.quantiles import OWN_SCALE, RELATIVE_HAR, UNCONDITIONAL, ZERO_RETURN
-from trainers.stock.evaluation.benchmarking import BenchmarkResult, benchmark
-from trainers.stock.evaluation.evaluation_set import EvaluationSet
-from trainers.stock.evaluation.forecasts import ModelForecasts
+from trainers.stock.evaluation.baselines.regression import HAR
+from trainers.stock.evaluation.evaluation_set import EvaluationSet, ModelForecasts
+from trainers.stock.evaluation.scores import BenchmarkResult, benchmark
 from trainers.stock.fitting import fit_pipeline
 from trainers.stock.recipe import StockRecipe
 from trainers.stock.splits import SplitPart

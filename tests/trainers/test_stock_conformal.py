@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from predictor.artifact import Conformal
 from predictor.errors import ConfigurationError
 from predictor.networks import OutputMap
-from trainers.stock.conformal import calibrate
+from trainers.stock.network_forecasts import calibrate
 
 FloatArray = NDArray[np.float64]
 

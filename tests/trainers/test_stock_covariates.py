@@ -42,9 +42,9 @@ from predictor.networks import Inputs
 from predictor.windows import Pipeline
 from trainers.cli.commands import app
 from trainers.stock.data import History, TrainingWindows, WindowBatch
+from trainers.stock.feature_selection import covariate_fields
 from trainers.stock.fitting import fit_pipeline
 from trainers.stock.objectives import SHARE, StaticDropout, by_windows
-from trainers.stock.reads import covariate_fields
 
 LAST_LEARNT = SPLITS.train.last
 

@@ -24,7 +24,7 @@ from trainers.stock.audit.command import audit_command
 from trainers.stock.backtest.command import backtest_command
 from trainers.stock.command import stock
 from trainers.stock.data import History
-from trainers.stock.doubts import of_recipe, of_steps
+from trainers.stock.data_warnings import of_recipe, of_steps
 from trainers.stock.ensembles.command import ensemble
 from trainers.stock.evaluation.baselines.quantiles import SCALED, ZERO_RETURN
 from trainers.stock.evaluation.baselines.table import BaselinePlan
@@ -213,7 +213,7 @@ def test_an_evaluation_tells_of_doubts_before_its_work_and_holds_them(
     def few(_kind: TargetKind) -> BaselinePlan:
         return FEW
 
-    monkeypatch.setattr("trainers.stock.evaluation.evaluate.all_baselines", few)
+    monkeypatch.setattr("trainers.stock.evaluation.evaluation.all_baselines", few)
     page = tmp_path / "page.html"
     flags = ("--seeds", "1", "--device", "cpu", "--json", "--report", page)
     assert call(evaluate_command, doubtful.artifact, *doubtful.flags, *flags) == 0

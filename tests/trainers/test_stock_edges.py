@@ -27,10 +27,9 @@ from trainers.stock.backtest import (
     artifact_source,
     backtest,
 )
+from trainers.stock.backtest.backtest import GIVEN_EDGES, settings_of
 from trainers.stock.backtest.folds import folds_of
-from trainers.stock.backtest.refits import forecast_refit, refit_job
-from trainers.stock.backtest.run import GIVEN_EDGES, settings_of
-from trainers.stock.backtest.store import ForecastStore
+from trainers.stock.backtest.refits import ForecastStore, forecast_refit, refit_job
 from trainers.stock.data import NO_SOURCE
 from trainers.stock.edges import (
     among,
@@ -43,10 +42,10 @@ from trainers.stock.edges import (
 )
 from trainers.stock.evaluation.bound_model import bind_model, calendar_of, last_seen
 from trainers.stock.evaluation.comparison import overall, pinball
-from trainers.stock.evaluation.evaluate import OURS, EvaluationSettings, evaluate
+from trainers.stock.evaluation.evaluated_days import unseen_part
+from trainers.stock.evaluation.evaluation import OURS, EvaluationSettings, evaluate
 from trainers.stock.evaluation.evaluation_set import EvaluationSet
 from trainers.stock.evaluation.seeds import SeedRefits, refitted_forecasts
-from trainers.stock.evaluation.seen import unseen_part
 from trainers.stock.training_data import TrainingMaterial
 
 FloatArray = NDArray[np.float64]

@@ -26,7 +26,7 @@ from predictor.networks import Target
 from trainers.stock.data import NO_SOURCE, TrainingWindows
 from trainers.stock.ensembles import JoinedEnsemble, join
 from trainers.stock.ensembles.command import ensemble, named
-from trainers.stock.ensembles.join import common_splits
+from trainers.stock.ensembles.ensemble import common_splits
 from trainers.stock.evaluation.baselines import SCALED, BaselineModel, BaselinePlan, FittedBaseline
 from trainers.stock.evaluation.baselines.baseline import BaselineSample
 from trainers.stock.evaluation.bound_model import EnsembleMembers
@@ -141,7 +141,7 @@ def test_its_baselines_know_all_that_any_member_has_seen(
     def plan(*_args: object) -> BaselinePlan:
         return BaselinePlan(baselines=(BaselineModel(name="noting", estimator=noting),), notes=())
 
-    monkeypatch.setattr(import_module("trainers.stock.ensembles.join"), "quick_baselines", plan)
+    monkeypatch.setattr(import_module("trainers.stock.ensembles.ensemble"), "quick_baselines", plan)
     join(bars, folders | {"short": short}, tmp_path / "joint" / "1")
     assert fitted_on == [splits.train.last, later.calibration.last]
 

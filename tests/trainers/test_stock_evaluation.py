@@ -36,12 +36,10 @@ from trainers.stock.evaluation.baselines.quantiles import ZERO_RETURN
 from trainers.stock.evaluation.bound_model import bind_model
 from trainers.stock.evaluation.calibration import ForecastWindows, adaptive_forecasts
 from trainers.stock.evaluation.command import evaluate_command
-from trainers.stock.evaluation.evaluate import OURS, EvaluationSettings, evaluate
-from trainers.stock.evaluation.evaluation import ModelEvaluation
-from trainers.stock.evaluation.evaluation_set import EvaluationSet
-from trainers.stock.evaluation.forecasts import forecasts_of
+from trainers.stock.evaluation.evaluated_days import splits_of, unseen_part
+from trainers.stock.evaluation.evaluation import OURS, EvaluationSettings, ModelEvaluation, evaluate
+from trainers.stock.evaluation.evaluation_set import EvaluationSet, forecasts_of
 from trainers.stock.evaluation.scores import ScoreRole, score
-from trainers.stock.evaluation.seen import splits_of, unseen_part
 from trainers.stock.splits import SplitPart
 from trainers.stock.training_data import TrainingMaterial
 
@@ -116,7 +114,7 @@ def few_baselines(monkeypatch: pytest.MonkeyPatch) -> None:
     def few(_kind: TargetKind) -> BaselinePlan:
         return FEW
 
-    monkeypatch.setattr("trainers.stock.evaluation.evaluate.all_baselines", few)
+    monkeypatch.setattr("trainers.stock.evaluation.evaluation.all_baselines", few)
 
 
 def changed(panel: BarPanel, symbol: int, days: slice, value: float) -> BarPanel:
@@ -363,7 +361,7 @@ class Watched:
 @pytest.fixture
 def watched(monkeypatch: pytest.MonkeyPatch) -> Watched:
     found = Watched()
-    monkeypatch.setattr("trainers.stock.evaluation.evaluate.all_baselines", found.plan)
+    monkeypatch.setattr("trainers.stock.evaluation.evaluation.all_baselines", found.plan)
     monkeypatch.setattr("trainers.stock.training.quick_baselines", found.plan)
     return found
 

@@ -20,7 +20,7 @@ from trainers.stock.evaluation.calibration import (
     adaptive_offsets,
     shifted,
 )
-from trainers.stock.evaluation.forecasts import ModelForecasts
+from trainers.stock.evaluation.evaluation_set import ModelForecasts
 from trainers.stock.fitting import fit_pipeline
 from trainers.stock.recipe import StockRecipe
 from trainers.stock.splits import DataSplits, SplitPart

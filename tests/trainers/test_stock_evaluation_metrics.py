@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from scipy.stats import pearsonr, spearmanr
 
 from predictor.networks import Target, TargetKind
-from trainers.stock.evaluation import standard_errors
+from trainers.stock.evaluation import evaluation_set
 from trainers.stock.evaluation.comparison import (
     absolute_error,
     compare,
@@ -22,12 +22,20 @@ from trainers.stock.evaluation.comparison import (
     qlike,
     winkler,
 )
-from trainers.stock.evaluation.correlation import ACROSS_DAYS, ACROSS_SYMBOLS, correlations, ranks, way
-from trainers.stock.evaluation.evaluation_set import EvaluationSet, interval, resampled_mean
-from trainers.stock.evaluation.metrics import metrics_of
-from trainers.stock.evaluation.scores import ScoreRole, by_symbol, pit, score
+from trainers.stock.evaluation.evaluation_set import EvaluationSet, interval, newey_west, resampled_mean, stretch
+from trainers.stock.evaluation.scores import (
+    ACROSS_DAYS,
+    ACROSS_SYMBOLS,
+    ScoreRole,
+    by_symbol,
+    correlations,
+    pit,
+    ranks,
+    score,
+    way,
+)
 from trainers.stock.evaluation.seeds import over_seeds
-from trainers.stock.evaluation.standard_errors import newey_west, stretch
+from trainers.stock.evaluation.summary import metrics_of
 
 FloatArray = NDArray[np.float64]
 
@@ -307,7 +315,7 @@ def test_without_statsmodels_a_comparison_has_no_t_statistic(monkeypatch: pytest
     def nothing(_name: str) -> None:
         return None
 
-    monkeypatch.setattr(standard_errors, "find_spec", nothing)
+    monkeypatch.setattr(evaluation_set, "find_spec", nothing)
     losses = np.random.default_rng(7).exponential(size=(200, 1))
     assert compare(judged(losses), losses, 1.1 * losses, "x").t is None
 

@@ -9,8 +9,8 @@ from scipy.stats import rankdata
 
 from predictor.networks import Target
 from trainers.stock.evaluation.comparison import below
-from trainers.stock.evaluation.correlation import correlations
 from trainers.stock.evaluation.evaluation_set import EvaluationSet, block_weights, interval, resampled_mean
+from trainers.stock.evaluation.scores import correlations
 
 FloatArray = NDArray[np.float64]
 

@@ -8,10 +8,9 @@ from evaluations import estimate, evaluation, model_scores
 from rich.console import Console
 
 from predictor.networks import Target
-from trainers.stock.evaluation.correlation import Correlation
 from trainers.stock.evaluation.evaluation import ModelEvaluation
 from trainers.stock.evaluation.evaluation_set import Interval
-from trainers.stock.evaluation.scores import HorizonScores, ScoreRole
+from trainers.stock.evaluation.scores import Correlation, HorizonScores, ScoreRole
 from trainers.stock.evaluation.tables import evaluation_tables
 
 LONGEST = (

@@ -2,7 +2,7 @@
 
 import torch
 
-from trainers.stock.forecasting import joined
+from trainers.stock.network_forecasts import joined
 
 
 def test_parts_stand_one_after_the_other() -> None:

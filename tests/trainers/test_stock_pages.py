@@ -17,13 +17,21 @@ from predictor.skill import Verdict
 from trainers.stock.audit.page import render_audit, write_audit_page
 from trainers.stock.backtest import summary_json
 from trainers.stock.backtest.book import Book, run_book
+from trainers.stock.backtest.command import backtest_tables
 from trainers.stock.backtest.page import cost_grid, fallen, render_backtest, smoothed, write_backtest
-from trainers.stock.backtest.performance import bill, break_even, sharpe_at
-from trainers.stock.backtest.result import lead_over, leads_of, sentence_of, track_of, verdict_of
-from trainers.stock.backtest.terminal import backtest_tables
+from trainers.stock.backtest.result import (
+    bill,
+    break_even,
+    lead_over,
+    leads_of,
+    sentence_of,
+    sharpe_at,
+    track_of,
+    verdict_of,
+)
 from trainers.stock.evaluation.evaluation_set import Interval
-from trainers.stock.evaluation.metrics import plain_text, span_text
 from trainers.stock.evaluation.page import horizon_grid, loss_grid, render_evaluation, winkler_grid, write_evaluation
+from trainers.stock.evaluation.summary import plain_text, span_text
 
 NAME = "demo/1"
 

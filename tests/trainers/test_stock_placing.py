@@ -13,9 +13,8 @@ from one_device import META, OneDevice
 from torch import Tensor
 
 from trainers.loop.data.tree import leaves, move
-from trainers.stock.data import History, PanelDays
+from trainers.stock.data import SHARE, DeviceHistory, History, PanelDays, placed, size_of
 from trainers.stock.objectives import StaticDropout
-from trainers.stock.placing import SHARE, DeviceHistory, placed, size_of
 
 CPU = torch.device("cpu")
 
@@ -103,7 +102,7 @@ def test_a_history_goes_to_a_device_that_has_room_for_it(
     def free(_device: torch.device) -> int:
         return SHARE * size_of(history().stored) + spare
 
-    monkeypatch.setattr("trainers.stock.placing.free_bytes", free)
+    monkeypatch.setattr("trainers.stock.data.free_bytes", free)
     assert isinstance(placed(history(), CPU), DeviceHistory) is goes
 
 

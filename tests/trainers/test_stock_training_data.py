@@ -61,9 +61,9 @@ from trainers.stock.ensembles import join
 from trainers.stock.evaluation.baselines import SCALED, BaselinePlan
 from trainers.stock.evaluation.baselines.quantiles import ZERO_RETURN
 from trainers.stock.evaluation.bound_model import last_seen
-from trainers.stock.evaluation.evaluate import EvaluationSettings, evaluate
+from trainers.stock.evaluation.evaluation import EvaluationSettings, evaluate
+from trainers.stock.feature_selection import covariate_fields
 from trainers.stock.fitting import fit_pipeline, prepare
-from trainers.stock.reads import covariate_fields
 
 FEATURES = FeatureSet(
     observed=(

@@ -21,10 +21,9 @@ from trainers.stock.fitting import fit_pipeline, prepare
 from trainers.stock.recipe import Optimisation, StockRecipe
 from trainers.stock.splits import SplitPart
 from trainers.stock.training_data import TrainingMaterial
-from trainers.stock.tuning import Search, SearchResult, StudyStorage, search, storage
+from trainers.stock.tuning import Search, SearchResult, StudyStorage, search
 from trainers.stock.tuning.command import tune_stock
-from trainers.stock.tuning.search import BATCH_SIZES, suggested
-from trainers.stock.tuning.storage import open_study
+from trainers.stock.tuning.search import BATCH_SIZES, open_study, suggested
 
 FEATURES = FeatureSet(
     observed=(
@@ -259,7 +258,7 @@ def test_without_optuna_the_extra_is_named_before_anything_is_read(
     def missing(_name: str) -> None:
         """No package."""
 
-    monkeypatch.setattr(storage, "find_spec", missing)
+    monkeypatch.setattr(search, "find_spec", missing)
     app = typer.Typer(add_completion=False)
     app.command()(tune_stock)
     with pytest.raises(SystemExit) as ended:

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from predictor.arrays import BoolArray, FloatArray, IndexArray
+from predictor.bars.bar_rows import BarRows, check_daily, in_order, repeated_rows
 from predictor.bars.columns import SYMBOL, texts_of
 from predictor.bars.dates import DateForm, SessionColumn, days_of
 from predictor.bars.files import TableCells, read_cells, stem_of
@@ -31,8 +32,7 @@ from predictor.bars.layouts import (
     named_layout,
     symbol_of,
 )
-from predictor.bars.numbers import NumberColumns, table_numbers
-from predictor.bars.rows import BarRows, check_daily, in_order, repeated_rows
+from predictor.bars.number_columns import NumberColumns, table_numbers
 from predictor.errors import BarsError, BarsWarning, shown_date
 from predictor.replacement import replace_file
 

@@ -20,8 +20,8 @@ QuantraError. Nothing here waits: what takes time is done on threads of the serv
 """
 
 from predictor.calls.admin import AdminCalls
-from predictor.calls.calls import Calls
 from predictor.calls.sessions import SessionRequest, Sessions
 from predictor.calls.streams import OpenCall
+from predictor.calls.unary import Calls
 
 __all__ = ["AdminCalls", "Calls", "OpenCall", "SessionRequest", "Sessions"]

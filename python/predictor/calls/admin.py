@@ -9,7 +9,7 @@ from typing import Final, Protocol, final
 from predictor._pb import inference_pb2 as inference_pb
 from predictor._pb import prediction_pb2 as pb
 from predictor.calls import inference
-from predictor.calls.chaining import chain, fail, settle
+from predictor.calls.futures import chain, fail, settle
 from predictor.calls.requests import checked_reference, parsed
 from predictor.calls.streams import Emit, OneRequestCall, OpenCall
 from predictor.catalog import ModelInfo

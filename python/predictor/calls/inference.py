@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Final, Protocol, final
 import numpy as np
 
 from predictor._pb import inference_pb2 as pb
-from predictor.calls.chaining import chain, follow, settle
-from predictor.calls.counting import AT_ONCE, RequestCounter
+from predictor.calls.futures import chain, follow, settle
+from predictor.calls.request_counter import AT_ONCE, RequestCounter
 from predictor.calls.requests import MessageT, parsed
 from predictor.catalog import ModelInfo
 from predictor.errors import MalformedRequestError, ModelNotFoundError, PermissionDeniedError, VersionNotFoundError

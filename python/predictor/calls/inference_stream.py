@@ -5,8 +5,8 @@ from collections import deque
 from concurrent.futures import CancelledError, Future
 from typing import TYPE_CHECKING, Final, final
 
-from predictor.calls.chaining import fail, settle
-from predictor.calls.flow import StreamWindow
+from predictor.calls.flow_control import StreamWindow
+from predictor.calls.futures import fail, settle
 from predictor.calls.streams import Emit
 from predictor.errors import CallCancelledError, QuantraError, RequestTooLargeError
 from predictor.instance import Deadline

@@ -7,9 +7,9 @@ from typing import Final, Protocol, final
 
 from predictor._pb import prediction_pb2 as pb
 from predictor.calls.requests import checked_reference
+from predictor.calls.sequencing import RequestSequencer
 from predictor.calls.session_room import SessionRoom
 from predictor.calls.sessions import Said, SessionRequest
-from predictor.calls.turns import RequestSequencer
 from predictor.catalog import ModelInfo
 from predictor.errors import DuplicateIdError, MalformedRequestError, QuantraError, UnknownSessionError
 from predictor.forecast import Forecast, Outcome

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Protocol, final
 
-from predictor.calls.chaining import fail, follow, settle
+from predictor.calls.futures import fail, follow, settle
 from predictor.errors import MalformedRequestError, QuantraError
 from predictor.instance import Deadline
 

@@ -38,7 +38,7 @@ COMMANDS: Final = (
     ),
     Command(
         "report",
-        "predictor.cli.reporting:report",
+        "predictor.cli.report:report",
         "Write a page with a forecast, its explanation, and the model's scores and newest audit.",
         "Example: quantra report models/demo/1 --bars bars.csv --symbol AAPL --output report.html",
     ),

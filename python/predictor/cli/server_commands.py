@@ -14,7 +14,7 @@ from predictor.server import ServeFlags, logs
 from predictor.server import serve as serve_models
 
 if TYPE_CHECKING:
-    from predictor.server.issuing import IssuedCertificates
+    from predictor.server.issued_certificates import IssuedCertificates
 
 
 def certs(
@@ -31,7 +31,7 @@ def certs(
     They are good for a year, for localhost, 127.0.0.1 and ::1. Nothing that is there is overwritten.
     """
     try:
-        from predictor.server.issuing import issue
+        from predictor.server.issued_certificates import issue
     except ModuleNotFoundError:
         raise MissingPackageError.of("cryptography", "tls", "making certificates") from None
     issued = issue(folder, host or ())

@@ -9,7 +9,7 @@ An observed covariate is read up to the last bar. A known one is read of the ses
 must be known before the model first looks at it.
 """
 
-from predictor.covariates.aligned import NO_COVARIATES, Covariates, check_sent, sent_as
+from predictor.covariates.covariates import NO_COVARIATES, Covariates, check_sent, sent_as
 from predictor.covariates.source import CovariateSource
 from predictor.covariates.tables import Series, StaticTable, check_name
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from predictor.arrays import FloatArray
 from predictor.bars import BarPanel
 from predictor.catalog import CovariateGroup, CovariateInfo, ModelInfo
-from predictor.covariates.aligned import Covariates
+from predictor.covariates.covariates import Covariates
 from predictor.covariates.tables import Series, StaticTable, read_series, read_statics
 from predictor.errors import CovariatesError, listed
 from predictor.sessions import EVERY_DAY, dates_of, days_of

@@ -14,7 +14,7 @@ from predictor.arrays import FloatArray
 from predictor.bars.columns import SYMBOL, named_texts, renaming, texts_of
 from predictor.bars.dates import sessions_of
 from predictor.bars.files import read_cells
-from predictor.bars.numbers import numbers_of
+from predictor.bars.number_columns import numbers_of
 from predictor.errors import BarsError, ConfigurationError, CovariatesError, shown_date
 
 if TYPE_CHECKING:

@@ -6,6 +6,6 @@ messages in the same way. What a host and a server
 do with the same bytes is the same code, `predictor.calls`.
 """
 
-from predictor.embed.door import EmbeddedCall, EmbeddedServer, EmbeddedStream, open_door
+from predictor.embed.embedded_server import EmbeddedCall, EmbeddedServer, EmbeddedStream, open_door
 
 __all__ = ["EmbeddedCall", "EmbeddedServer", "EmbeddedStream", "open_door"]

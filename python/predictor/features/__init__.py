@@ -4,7 +4,7 @@ from predictor.features.alpha158 import alpha158_features
 from predictor.features.defaults import default_features, every_day_features
 from predictor.features.expression import KNOWN, OBSERVED, CovariateFields, FieldSet
 from predictor.features.feature_set import FeatureDefinition, FeatureSet
-from predictor.features.fitted import FittedFeatures, Scaling
+from predictor.features.fitted_features import FittedFeatures, Scaling
 from predictor.features.operators import OPERATOR_SET, OPERATORS
 from predictor.features.parser import parse
 from predictor.features.statics import StaticCategory, StaticFeatures, StaticNumber

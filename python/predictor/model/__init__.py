@@ -1,11 +1,11 @@
 """A loaded model: an immutable handle that turns instances into forecasts and queries into attributions."""
 
-from predictor.model.answers import UNITS, ModelIdentity, Predictor, PreparedBatch, default_targets, ranks_of
 from predictor.model.ensemble import Ensemble, ensemble_info, member_identities
 from predictor.model.ensemble_outputs import joint_quantiles
 from predictor.model.explanations import explain_each
 from predictor.model.model import Model, model_info, output_map
-from predictor.model.prepared import PreparedInstance, bars_doubts, bounded
+from predictor.model.predictor import UNITS, ModelIdentity, Predictor, PreparedBatch, default_targets, ranks_of
+from predictor.model.prepared_instance import PreparedInstance, bars_doubts, bounded
 
 __all__ = [
     "UNITS",

@@ -13,7 +13,7 @@ from predictor.bars import BarPanel
 from predictor.covariates import NO_COVARIATES
 from predictor.errors import BarIncompleteError, BarsError, BarsStaleError, SessionGapError, shown_date
 from predictor.instance import GapPolicy, Instance
-from predictor.model.prepared import check_length
+from predictor.model.prepared_instance import check_length
 from predictor.sessions import SessionCalendar, is_weekend
 from predictor.windows import Pipeline
 

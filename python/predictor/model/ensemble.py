@@ -22,13 +22,13 @@ from predictor.explain import ExplanationCost
 from predictor.explain.integrated_gradients import FLOOR
 from predictor.forecast import Attribution, Forecast, Outcome, TargetPoint
 from predictor.instance import INTEGRATED_GRADIENTS, NEVER, Cancellation, Instance, Query, ReadInstance
-from predictor.model.answers import ModelIdentity, PreparedBatch, batch_of, default_targets, prices_of
 from predictor.model.dates import DateReader
 from predictor.model.ensemble_outputs import JointPrediction, joint_attribution, joint_quantiles, joint_ranking
 from predictor.model.explanations import points_of, work_of
 from predictor.model.model import Model
+from predictor.model.predictor import ModelIdentity, PreparedBatch, batch_of, default_targets, prices_of
 from predictor.model.preparation import prepare_each
-from predictor.model.prepared import PreparedInstance, bounded, doubts, nothing_usable, places_of
+from predictor.model.prepared_instance import PreparedInstance, bounded, doubts, nothing_usable, places_of
 from predictor.windows import Pipeline
 
 NamedT = TypeVar("NamedT", CovariateInfo, FeatureInfo)

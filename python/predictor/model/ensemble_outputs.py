@@ -12,7 +12,7 @@ from predictor.artifact import EnsembleManifest
 from predictor.errors import QuantraError
 from predictor.forecast import Attribution, Forecast, RowKind
 from predictor.internals import Internal
-from predictor.model.answers import ModelIdentity, ranks_of, universe_hash
+from predictor.model.predictor import ModelIdentity, ranks_of, universe_hash
 from predictor.networks import anchor_index, uncrossed
 from predictor.skill import Skill
 

@@ -18,7 +18,7 @@ from predictor.explain.integration import Point
 from predictor.forecast import TargetPoint
 from predictor.global_importance import GlobalImportance, GlobalQuery, ImportanceTally
 from predictor.instance import LEAST_TOLERANCE, Cancellation, Query
-from predictor.model.answers import Predictor
+from predictor.model.predictor import Predictor
 from predictor.networks import Target
 
 

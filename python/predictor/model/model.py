@@ -21,7 +21,9 @@ from predictor.forecast import Attribution, Forecast, Outcome, TargetPoint
 from predictor.inference import Engine, freeze
 from predictor.instance import INTEGRATED_GRADIENTS, NEVER, Cancellation, Instance, Query, ReadInstance
 from predictor.internals import Internal, InternalAxis
-from predictor.model.answers import (
+from predictor.model.dates import DateReader
+from predictor.model.explanations import check_tolerance, points_of, work_of
+from predictor.model.predictor import (
     ForecastSource,
     ModelIdentity,
     PreparedBatch,
@@ -31,10 +33,8 @@ from predictor.model.answers import (
     forecast_of,
     summed,
 )
-from predictor.model.dates import DateReader
-from predictor.model.explanations import check_tolerance, points_of, work_of
 from predictor.model.preparation import prepare_each
-from predictor.model.prepared import PreparedInstance, TrainingSummary, bounded, doubts, nothing_usable
+from predictor.model.prepared_instance import PreparedInstance, TrainingSummary, bounded, doubts, nothing_usable
 from predictor.model.runner import PanelRunner, RowRunner, Runner
 from predictor.networks import Internals, OutputMap, PanelForecastNetwork, Target
 from predictor.windows import Pipeline

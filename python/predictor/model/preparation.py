@@ -18,7 +18,7 @@ from predictor.covariates import NO_COVARIATES, Covariates, check_sent
 from predictor.errors import QuantraError
 from predictor.instance import Cancellation, FeatureWindow, Instance
 from predictor.model.dates import DateReader, ForecastDates, check_age
-from predictor.model.prepared import (
+from predictor.model.prepared_instance import (
     PanelState,
     PreparedInstance,
     SymbolStates,

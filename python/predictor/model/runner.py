@@ -13,7 +13,7 @@ from predictor.errors import listed
 from predictor.explain import NODE_COUNTS, Contributions, Explainer
 from predictor.inference import Engine
 from predictor.instance import Cancellation
-from predictor.model.prepared import PreparedInstance, places_of
+from predictor.model.prepared_instance import PreparedInstance, places_of
 from predictor.networks import Inputs
 
 Point = tuple[int, int]

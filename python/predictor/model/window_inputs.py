@@ -23,7 +23,7 @@ from predictor.errors import (
     WindowShapeError,
 )
 from predictor.instance import FeatureWindow
-from predictor.model.prepared import LARGEST_PRICE, LARGEST_SCALE, PreparedInstance, can_anchor
+from predictor.model.prepared_instance import LARGEST_PRICE, LARGEST_SCALE, PreparedInstance, can_anchor
 from predictor.networks import Inputs
 from predictor.windows import Pipeline
 

@@ -1,5 +1,6 @@
 """Networks and what stands around them: inputs, target, normaliser, quantile head, and the kinds there are."""
 
+from predictor.networks.baseline import UnconditionalConfig, UnconditionalForecaster
 from predictor.networks.econometric import (
     HAR_SESSIONS,
     TAPS,
@@ -12,7 +13,9 @@ from predictor.networks.econometric import (
 )
 from predictor.networks.graph import GraphConfig, GraphForecaster
 from predictor.networks.inputs import Edges, Inputs, InputSizes
-from predictor.networks.kind import (
+from predictor.networks.kinds import KINDS, NORMALISERS, kind_named, read_normaliser, write_normaliser
+from predictor.networks.layers import Highway
+from predictor.networks.network_kind import (
     ForecastNetwork,
     Internals,
     IntrospectiveNetwork,
@@ -27,8 +30,6 @@ from predictor.networks.kind import (
     read_config,
     write_config,
 )
-from predictor.networks.kinds import KINDS, NORMALISERS, kind_named, read_normaliser, write_normaliser
-from predictor.networks.layers import Highway
 from predictor.networks.normaliser import (
     WINDOW,
     DailySeries,
@@ -59,7 +60,6 @@ from predictor.networks.recurrent import (
 )
 from predictor.networks.target import SMALLEST_RANGE_VOLATILITY, Target, TargetKind
 from predictor.networks.tft import TFTConfig, TFTForecaster
-from predictor.networks.unconditional import UnconditionalConfig, UnconditionalForecaster
 
 __all__ = [
     "HAR_SESSIONS",

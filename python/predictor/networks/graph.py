@@ -10,7 +10,6 @@ from torch.nn import functional
 
 from predictor.errors import ConfigurationError
 from predictor.networks.inputs import ROW_ARITHMETIC, Edges, Inputs, InputSizes, row_width, session_rows
-from predictor.networks.kind import NetworkKind, TrainingDefaults
 from predictor.networks.layers import (
     CONTEXT_ARITHMETIC,
     MOST_HIDDEN,
@@ -24,6 +23,7 @@ from predictor.networks.layers import (
     check_heads,
     check_whole,
 )
+from predictor.networks.network_kind import NetworkKind, TrainingDefaults
 from predictor.networks.output import HEAD_ARITHMETIC, PanelOutput, QuantileHead
 from predictor.networks.target import Target
 

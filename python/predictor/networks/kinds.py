@@ -4,14 +4,14 @@ from collections.abc import Mapping
 
 from predictor.canonical import Json, Record
 from predictor.errors import ConfigurationError
+from predictor.networks.baseline import GARCH, HAR
 from predictor.networks.econometric import FITTED
 from predictor.networks.graph import GRAPH
-from predictor.networks.kind import NetworkKind
+from predictor.networks.network_kind import NetworkKind
 from predictor.networks.normaliser import WINDOW, Normaliser, NormaliserKind
 from predictor.networks.recurrent import GRU, HYBRID, LSTM
 from predictor.networks.target import Target
 from predictor.networks.tft import TFT
-from predictor.networks.unconditional import GARCH, HAR
 
 _NETWORKS = (
     LSTM,

@@ -7,7 +7,6 @@ from typing import Final
 from torch import Tensor, nn
 
 from predictor.networks.inputs import ROW_ARITHMETIC, Inputs, InputSizes, row_width, session_rows
-from predictor.networks.kind import NetworkKind
 from predictor.networks.layers import (
     CONTEXT_ARITHMETIC,
     MOST_HIDDEN,
@@ -23,6 +22,7 @@ from predictor.networks.layers import (
     check_heads,
     check_whole,
 )
+from predictor.networks.network_kind import NetworkKind
 from predictor.networks.output import HEAD_ARITHMETIC, QuantileHead
 from predictor.networks.target import Target
 

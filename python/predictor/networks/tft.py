@@ -19,7 +19,6 @@ from predictor.networks.gated_residuals import (
     gated_sum,
 )
 from predictor.networks.inputs import ROW_ARITHMETIC, Inputs, InputSizes, row_width, session_rows
-from predictor.networks.kind import Internals, NetworkKind, TrainingDefaults
 from predictor.networks.layers import (
     HIGHWAY_ARITHMETIC,
     MOST_HIDDEN,
@@ -32,6 +31,7 @@ from predictor.networks.layers import (
     check_whole,
     is_traced,
 )
+from predictor.networks.network_kind import Internals, NetworkKind, TrainingDefaults
 from predictor.networks.output import HEAD_ARITHMETIC, QuantileHead
 from predictor.networks.target import Target
 

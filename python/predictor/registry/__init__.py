@@ -5,12 +5,12 @@ again, and `FolderWatcher` when something in the folder has changed. Each versio
 plain name means is built at once, the others at their first call.
 """
 
+from predictor.registry.folder_watcher import FolderState, FolderWatcher, RegistryChange
 from predictor.registry.layout import ALIASES, CHAMPION, contents, read_aliases, set_alias
-from predictor.registry.line import ModelVersions, alias_problems
 from predictor.registry.loading import LazyModel, Runtime, built_single, load_model, load_single
 from predictor.registry.lock import VersionLock
 from predictor.registry.registry import ModelsFolder, Registry
-from predictor.registry.watch import FolderState, FolderWatcher, RegistryChange
+from predictor.registry.versions import ModelVersions, alias_problems
 
 __all__ = [
     "ALIASES",

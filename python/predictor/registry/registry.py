@@ -9,9 +9,9 @@ from predictor.catalog import ModelInfo
 from predictor.errors import ArtifactError, ConfigurationError, ModelNotFoundError, VersionNotFoundError
 from predictor.model import Predictor
 from predictor.registry.layout import CHAMPION, SHOWN, meant_by, names_in, version_number, versions_in
-from predictor.registry.line import NOTHING, ModelReader, ModelReload, ModelVersions, unreadable
 from predictor.registry.loading import Runtime
 from predictor.registry.lock import VersionLock
+from predictor.registry.versions import NOTHING, ModelReader, ModelReload, ModelVersions, unreadable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,8 +16,8 @@ from predictor.catalog import ModelInfo
 from predictor.forecast import Attribution, Forecast
 from predictor.internals import INTERNALS_NOTE
 from predictor.replacement import replace_file
+from predictor.report.explanation import ReasonView, is_nearest_to_median, nearest_to_median, reason_view
 from predictor.report.forecast import ForecastView, ReportContent, forecast_view
-from predictor.report.reasons import ReasonView, is_nearest_to_median, nearest_to_median, reason_view
 from predictor.report.templates import PageBuilder, iso, level, sessions
 from predictor.skill import line_of
 

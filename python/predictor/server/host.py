@@ -13,17 +13,17 @@ from predictor.errors import InternalError, QuantraError
 from predictor.instance import NEVER
 from predictor.observation import Observer
 from predictor.server.address import Address, Listening
+from predictor.server.credential_rotation import CredentialRotation
+from predictor.server.listen_addresses import ListenAddresses, ports_of
 from predictor.server.listener import Listener
-from predictor.server.ports import ListenAddresses, ports_of
-from predictor.server.rotation import CredentialRotation
+from predictor.server.monitoring import Instruments, ServerGauges
 from predictor.server.servicer import CALLS, CHANGES, ServiceEndpoint
 from predictor.server.settings import ServerSettings
-from predictor.server.watching import Instruments, ServerGauges
 
 if TYPE_CHECKING:
     from predictor.calls import AdminCalls, Calls
     from predictor.service import ModelWorkers, PredictionService
-    from predictor.service.served import ServedModels
+    from predictor.service.served_models import ServedModels
 
 WATCH_S: Final = 2.0
 """Seconds between two looks at the folder of models."""

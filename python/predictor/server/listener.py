@@ -11,13 +11,13 @@ from grpc_reflection.v1alpha import reflection, reflection_pb2_grpc
 
 from predictor.server.address import Listening, SocketAddress
 from predictor.server.admission import Admission, IncomingRequests
-from predictor.server.adopted import ServiceRegistrar, described
 from predictor.server.binding import bind
-from predictor.server.cutting import cut
-from predictor.server.guard import TokenGuard
+from predictor.server.connection_shutdown import cut
+from predictor.server.health_service import ServiceRegistrar, described
+from predictor.server.monitoring import AccessLog, CallObservers
 from predictor.server.servicer import CALLS, CallHandler, ServiceEndpoint, Servicer
 from predictor.server.settings import ServerLimits
-from predictor.server.watching import AccessLog, CallObservers
+from predictor.server.token_guard import TokenGuard
 
 _CLOSE_S: Final = 0.2
 """How long answers may take to be sent, and health watchers to hang up, once no call is in flight."""

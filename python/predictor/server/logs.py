@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Final, final
 
-from predictor.server.watching.access import FIELDS
+from predictor.server.monitoring.access_log import FIELDS
 
 _LINE: Final = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 _OURS: Final = "predictor"

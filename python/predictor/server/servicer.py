@@ -26,11 +26,11 @@ from predictor.errors import (
 from predictor.instance import Deadline
 from predictor.memory import error_of
 from predictor.server.admission import Admission, Context, IncomingRequests, PeerConnection
-from predictor.server.guard import TokenGuard
-from predictor.server.handover import LoopBridge
-from predictor.server.messages import CallMessages
+from predictor.server.call_messages import CallMessages
+from predictor.server.loop_bridge import LoopBridge
+from predictor.server.monitoring import CallObservers, ObservedCall
 from predictor.server.settings import ServerLimits
-from predictor.server.watching import CallObservers, ObservedCall
+from predictor.server.token_guard import TokenGuard
 from predictor.wire import errors
 
 if TYPE_CHECKING:

@@ -16,10 +16,10 @@ interpreter hold each other up.
 
 from predictor.observation import Observation, Observer
 from predictor.service.explanations import ExplanationRequest, GlobalExplanationRequest
-from predictor.service.lanes import ExplanationWorker, PredictionRequest
-from predictor.service.served import ModelWorkers
+from predictor.service.request_queue import QueuedRequest, RequestQueue
+from predictor.service.served_models import ModelWorkers
 from predictor.service.service import PredictionService
-from predictor.service.waiting import QueuedRequest, RequestQueue
+from predictor.service.workers import ExplanationWorker, PredictionRequest
 
 __all__ = [
     "ExplanationRequest",

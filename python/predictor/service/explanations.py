@@ -11,7 +11,7 @@ from predictor.forecast import Explanation
 from predictor.global_importance import GlobalImportance, GlobalQuery
 from predictor.instance import NEVER, Cancellation, Query
 from predictor.model import Predictor, explain_each
-from predictor.service.lanes import rows_of
+from predictor.service.workers import rows_of
 
 MOST_REPORTS: Final = 100
 """Reports of one global explanation, about; they hold the same rows each time."""

@@ -28,11 +28,18 @@ from predictor.service.explanations import (
     Report,
     SingleExplanation,
 )
-from predictor.service.lanes import DecodedInstances, ExplanationWorker, ModelWorker, Prediction, PredictionRequest, now
-from predictor.service.observing import RequestRecord
-from predictor.service.served import ServedModels
-from predictor.service.traffic import BoundedDeadline, PredictionActivity, PreemptibleDeadline
-from predictor.service.waiting import ModelQueueClosedError, QueuedRequest, RequestQueue, SizedRequest
+from predictor.service.preemption import BoundedDeadline, PredictionActivity, PreemptibleDeadline
+from predictor.service.request_queue import ModelQueueClosedError, QueuedRequest, RequestQueue, SizedRequest
+from predictor.service.request_record import RequestRecord
+from predictor.service.served_models import ServedModels
+from predictor.service.workers import (
+    DecodedInstances,
+    ExplanationWorker,
+    ModelWorker,
+    Prediction,
+    PredictionRequest,
+    now,
+)
 
 ResultT = TypeVar("ResultT")
 

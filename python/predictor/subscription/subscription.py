@@ -21,7 +21,7 @@ from predictor.errors import (
 )
 from predictor.forecast import Forecast, Outcome
 from predictor.instance import GapPolicy, Instance
-from predictor.subscription import beside
+from predictor.subscription import day_covariates
 
 
 @final
@@ -96,7 +96,7 @@ class PartialDay:
         has_come[rows] = True
         return PartialDay(
             bars=self.bars.with_bars(bars, rows),
-            covariates=beside.with_rows(self._ahead(covariates, rows), covariates, rows),
+            covariates=day_covariates.with_rows(self._ahead(covariates, rows), covariates, rows),
             has_come=has_come,
             is_answered=self.is_answered or bool(has_come.all()),
         )
@@ -120,7 +120,7 @@ class PartialDay:
 
     def _moved(self, session: int, pushed: Covariates) -> Covariates:
         have = np.concatenate([self.bars.sessions, self.covariates.future_sessions])
-        return beside.moved(self.covariates, have, session, pushed.future_sessions)
+        return day_covariates.moved(self.covariates, have, session, pushed.future_sessions)
 
     def _names(self, these: BoolArray) -> Sequence[str]:
         return [self.bars.symbols[row] for row in np.flatnonzero(these)]
@@ -169,7 +169,7 @@ class Subscription:
         most = max(bars_needed, 2)
         kept = bars.last(most)
         count = len(kept.sessions)
-        history, ahead = beside.split(instance.covariates.last(count), count)
+        history, ahead = day_covariates.split(instance.covariates.last(count), count)
         last = replace(kept.last(1))
         day = PartialDay(bars=last, covariates=ahead, has_come=np.ones(len(bars.symbols), np.bool_), is_answered=True)
         return cls(
@@ -201,7 +201,7 @@ class Subscription:
     def size(self) -> int:
         """Bytes that it holds, about."""
         count = sum(getattr(self.history, name).nbytes for name in self.history.columns)
-        columns = count + beside.size_of(self.covariates) + beside.size_of(self.day.covariates)
+        columns = count + day_covariates.size_of(self.covariates) + day_covariates.size_of(self.day.covariates)
         day = len(self.symbols) * (8 * len(self.history.columns) + _BYTES_OF_A_NAME)
         return columns + self.history.sessions.nbytes + 2 * day
 
@@ -210,7 +210,7 @@ class Subscription:
         return replace(
             self.asked,
             input=self.history.followed_by(self.day.bars),
-            covariates=beside.joined(self.covariates, self.day.covariates),
+            covariates=day_covariates.joined(self.covariates, self.day.covariates),
         )
 
     def pushed(self, push: Push, bars_needed: int) -> "AcceptedPush":
@@ -233,7 +233,7 @@ class Subscription:
         _check_columns(self.history, push.bars)
         self._check_reading(push)
         push.covariates.check(len(rows), push.bars.sessions)
-        beside.check_pushed(self.covariates, push.covariates, push.bars.symbols, rows)
+        day_covariates.check_pushed(self.covariates, push.covariates, push.bars.symbols, rows)
         begun = self._on(int(push.bars.sessions[0]), push.covariates, max(self.most, bars_needed))
         _check_jumps(begun.history, push.bars)
         day = begun.day.with_rows(push.bars, push.covariates, rows)
@@ -303,7 +303,7 @@ class Subscription:
             self,
             most=most,
             history=kept,
-            covariates=beside.joined_past(self.covariates, self.day.covariates).last(len(kept.sessions)),
+            covariates=day_covariates.joined_past(self.covariates, self.day.covariates).last(len(kept.sessions)),
             day=self.day.next(session, covariates),
             has_dropped=self.has_dropped or len(kept.sessions) < len(bars.sessions),
         )

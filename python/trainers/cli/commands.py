@@ -10,7 +10,7 @@ __all__ = ["app"]
 OURS: Final = (
     Command(
         "check",
-        "trainers.stock.checking.command:check",
+        "trainers.stock.bars_report:check",
         "Say what a file of bars is read as, and what is doubtful in it.",
         "Example: quantra check bars.csv --fix clean.csv",
     ),
@@ -106,13 +106,13 @@ DIT: Final = (
     ),
     Command(
         "sample",
-        "trainers.dit.drawing_command:sample",
+        "trainers.dit.sample_command:sample",
         "Draw images of a prompt, and save them.",
         'Example: quantra train dit sample drawings/mine --prompt "a handwritten digit seven" --out seven.png',
     ),
     Command(
         "evaluate",
-        "trainers.dit.drawing_command:evaluate",
+        "trainers.dit.sample_command:evaluate",
         "Judge what a model draws of held-out prompts, beside real images, and show it on a page.",
         "Example: quantra train dit evaluate drawings/mine --images images --held-out held",
     ),

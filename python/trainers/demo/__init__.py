@@ -1,5 +1,5 @@
 """The demo: everything once, for real, on bars that come with a package."""
 
-from trainers.demo.walk import DemoResult, DemoSettings, walk
+from trainers.demo.steps import DemoResult, DemoSettings, walk
 
 __all__ = ["DemoResult", "DemoSettings", "walk"]

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.syntax import Syntax
 from rich.text import Text
 
-from trainers.demo.walk import DemoResult, DemoSettings, walk
+from trainers.demo.steps import DemoResult, DemoSettings, walk
 
 
 def demo(

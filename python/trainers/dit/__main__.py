@@ -9,7 +9,7 @@ with loading():
     import typer
 
     from trainers.dit.command import cache, grpo, train
-    from trainers.dit.drawing_command import evaluate, sample
+    from trainers.dit.sample_command import evaluate, sample
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, help="Train a model on images, and let it draw.")
 app.command(epilog="Example: python -m trainers.dit cache images --model base --out cached")(cache)

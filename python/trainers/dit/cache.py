@@ -24,9 +24,9 @@ from trainers.dit.errors import CacheError
 from trainers.dit.images import ImageFolder, PromptedImage
 from trainers.dit.models import ImageModel
 from trainers.dit.networks import PromptCondition
-from trainers.dit.priors import gathered_priors
-from trainers.media.folders import appearing, check_free, own_draft
+from trainers.dit.prompts import gathered_priors
 from trainers.media.metadata import RejectedFile
+from trainers.media.run_directory import appearing, check_free, own_draft
 
 FILE: Final = "cache.json"
 ENCODED: Final = "encoded.safetensors"

@@ -16,14 +16,13 @@ from predictor.cli.flags import with_flags
 from predictor.flags import Flag, ParsedFlags
 from predictor.parent import stop_with_parent
 from trainers.dit.errors import IMAGES, CacheError, ModelError
-from trainers.dit.notes import TRAINING, TUNING, WORDS, read_notes, trained_words
+from trainers.dit.inputs import gate_of, monitor_of, pictures_of, source_of
+from trainers.dit.models import TRAINING, TUNING, WORDS, read_notes, trained_words
+from trainers.dit.prompts import words_after
 from trainers.dit.recipe import GrpoRecipe, ImageRecipe, ModelSizes, MonitorSettings
-from trainers.dit.sources import gate_of, monitor_of, pictures_of, source_of
-from trainers.dit.words import words_after
 from trainers.loop import Hardware, choose_device, launched_rank, seed_everything
 from trainers.media.console import AsJson, counter, failing, say, write
-from trainers.media.course import as_settings, checkpoints_in, run_folder
-from trainers.media.folders import check_free
+from trainers.media.run_directory import as_settings, check_free, checkpoints_in, run_folder
 from trainers.options import Device, RunOptions, Threads, consumer
 
 if TYPE_CHECKING:
@@ -60,7 +59,7 @@ def cache(
     with failing(IMAGES):
         from trainers.dit.cache import write_cache
         from trainers.dit.models import ImageModel
-        from trainers.dit.priors import read_priors
+        from trainers.dit.prompts import read_priors
 
         torch.set_num_threads(threads)
         check_free(out, CacheError)

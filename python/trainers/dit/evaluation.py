@@ -8,11 +8,17 @@ import torch
 from torch import Tensor
 
 from trainers.dit.errors import RewardError
-from trainers.dit.judge import PromptClassifier, pixels_of
 from trainers.dit.models import ImageModel
-from trainers.dit.priors import gathered_priors
+from trainers.dit.prompts import gathered_priors
 from trainers.dit.recipe import SamplingSettings
-from trainers.dit.rewards import FrechetDistance, PromptProbability, RewardInputs, ValidatedReward
+from trainers.dit.rewards import (
+    FrechetDistance,
+    PromptClassifier,
+    PromptProbability,
+    RewardInputs,
+    ValidatedReward,
+    pixels_of,
+)
 from trainers.dit.sampling import draw_images
 from trainers.dit.statistics import wilson_interval
 

@@ -20,8 +20,7 @@ from trainers.dit.encoders import LatentUnits, PromptTokens, digest_of, padded
 from trainers.dit.errors import DataError, ModelError, SchedulerError
 from trainers.dit.images import ImageFormat
 from trainers.dit.networks import PromptCondition
-from trainers.dit.objective import DiffusionObjective, settings_of
-from trainers.dit.processes import FlowMatching
+from trainers.dit.objective import DiffusionObjective, FlowMatching, settings_of
 
 QUOTES: Final = tuple(re.compile(quoted) for quoted in (r"'([^']*)'", r"“([^“”]*)”", r'"([^"]*)"', r"「([^「」]*)」"))
 MOST_GLYPHS: Final = 2048

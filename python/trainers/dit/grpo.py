@@ -7,15 +7,22 @@ from typing import Final, final
 import torch
 from torch import nn
 
-from trainers.dit.gate import RewardGate
 from trainers.dit.images import ImageFolder
 from trainers.dit.models import ImageModel
+from trainers.dit.monitoring import EvaluationSnapshot, RewardGate
 from trainers.dit.networks import ImageNetwork
-from trainers.dit.policy import clipped_gain, divergence, log_probability
 from trainers.dit.recipe import GrpoRecipe
 from trainers.dit.rewards import ValidatedReward
-from trainers.dit.rollouts import PolicySampler, PolicySteps, RolloutRound, Rollouts, RolloutSettings
-from trainers.dit.watching import EvaluationSnapshot
+from trainers.dit.rollouts import (
+    PolicySampler,
+    PolicySteps,
+    RolloutRound,
+    Rollouts,
+    RolloutSettings,
+    clipped_gain,
+    divergence,
+    log_probability,
+)
 from trainers.loop import (
     Checkpoints,
     FrozenModule,

@@ -31,11 +31,14 @@ from trainers.dit.images import ImageFormat
 from trainers.dit.networks import ImageNetwork, PixArtNetwork, PromptCondition
 from trainers.dit.objective import DiffusionObjective, objective_for, objective_of
 from trainers.dit.recipe import ObjectiveName
-from trainers.media.folders import appearing, check_free, next_draft
+from trainers.media.run_directory import appearing, check_free, next_draft
 
 INDEX: Final = "model_index.json"
+
 PARTS: Final = ("transformer", "vae", "text_encoder")
+
 """The networks of a folder."""
+
 
 PIPELINES: Final[Mapping[str, Mapping[str, Mapping[str, Any]]]] = MappingProxyType(
     {
@@ -51,14 +54,19 @@ PIPELINES: Final[Mapping[str, Mapping[str, Mapping[str, Any]]]] = MappingProxyTy
         },
     }
 )
+
 """The pipelines whose transformers can be trained, and the classes that each network may be of."""
 
+
 CARRIED: Final = ("processor", "vision_language_encoder")
+
 """What GLM-Image plans images with: neither read nor trained, but saved with the rest."""
+
 
 SCHEDULERS: Final[Mapping[str, Any]] = MappingProxyType(
     {kind.__name__: kind for kind in (DPMSolverMultistepScheduler, DDIMScheduler, FlowMatchEulerDiscreteScheduler)}
 )
+
 """Those that can be read; whether an objective has one is asked of `objective_for`."""
 
 
@@ -315,3 +323,48 @@ def _scheduler(folder: Path, index: Mapping[str, Any]) -> Any:
         return kind.from_pretrained(place, local_files_only=True)
     except (OSError, ValueError, TypeError) as error:
         raise ModelError(f"{place} cannot be read as a {kind.__name__}: {error}") from error
+
+
+TRAINING: Final = "training.json"
+
+"""How a model was trained."""
+
+
+TUNING: Final = "tuning.json"
+
+"""How a model was tuned."""
+
+
+WORDS: Final = "words"
+
+"""In both: what the prompts were made of; null where the model had learnt before from others that are not known."""
+
+
+Notes = Mapping[str, Mapping[str, Any]]
+
+"""What a file says, by its name."""
+
+
+def read_notes(model: Path) -> Notes:
+    """The notes in a model's folder; none where it was made elsewhere.
+
+    Raises:
+        ModelError: one of them is damaged.
+    """
+    return {name: _read(model / name) for name in (TRAINING, TUNING) if (model / name).is_file()}
+
+
+def trained_words(notes: Notes) -> frozenset[str] | None:
+    """The words that a model was trained on; None where its notes do not say."""
+    told = next(iter(notes.values()), {}).get(WORDS)
+    return None if told is None else frozenset(map(str, told))
+
+
+def _read(path: Path) -> Mapping[str, Any]:
+    try:
+        told = json.loads(path.read_text("utf-8"))
+    except (OSError, ValueError) as error:
+        raise ModelError(f"{path} is damaged ({error}); restore it, or remove it") from error
+    if not isinstance(told, dict) or not isinstance(told.get(WORDS, []), list | None):
+        raise ModelError(f"{path} is damaged (it is not as a training writes it); restore it, or remove it")
+    return told

@@ -1,42 +1,62 @@
 """What a model draws as a page to look at: one HTML file that loads nothing from anywhere."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from types import MappingProxyType
+from typing import Any, Final
 
 import torch
 from PIL import Image
 from torch import Tensor
 
+from trainers.dit.errors import ModelError
 from trainers.dit.evaluation import ImageEvaluation, RewardScore
+from trainers.dit.models import TRAINING, TUNING, Notes
+from trainers.dit.rewards import KINDS
 from trainers.dit.sampling import as_image
 from trainers.dit.statistics import wilson_interval
-from trainers.media.curves import TrainingCurve, plots
-from trainers.media.page import LabelledFigure, as_light, figure, percent, plain, png_uri, render
+from trainers.media.page import LabelledFigure, TrainingCurve, as_light, figure, percent, plain, plots, png_uri, render
+from trainers.media.run_directory import pace_of
 
 MOST_PROMPTS: Final = 24
+
 """Prompts whose images are shown."""
 
+
 MOST_IMAGES: Final = 8
+
 """Images of a prompt that are shown."""
 
+
 MOST_DRAWN: Final = 100
+
 """Images of a single prompt that are shown."""
 
+
 MOST_MISTAKEN: Final = 24
+
 """Images that were taken for something else that are shown."""
 
+
 SHOWN_AT: Final = 64
+
 """Pixels of the page across an image that is no larger than that."""
 
+
 HEAVIEST: Final = 1_300_000
+
 """Characters of the images of all prompts, which phones have to load."""
 
+
 HEAVIEST_MISTAKEN: Final = 400_000
+
 """Characters of the images that were taken for something else."""
 
+
 LARGEST: Final = 160
+
 """Pixels of the longer edge of an image on the page; larger ones are made smaller."""
+
 
 LIMITS: Final = (
     "The classifier has learnt from the images that were given to learn from, and from nothing else: it tells whether "
@@ -233,3 +253,68 @@ def _wrong(found: ImageEvaluation) -> list[tuple[int, str]]:
     """Places of images that were taken for something else, and for what."""
     told = () if found.telling is None else found.telling.drawn
     return [(place, taken) for place, taken in enumerate(told) if taken != found.prompts[place]]
+
+
+def curves_of(notes: Notes) -> list[TrainingCurve]:
+    """What changed while a model learnt, in the order in which it is looked at; none where there are no notes.
+
+    Raises:
+        ModelError: the notes are not as this program writes them.
+    """
+    try:
+        return [curve for name, read in READERS.items() if name in notes for curve in read(notes[name])]
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
+        raise ModelError(
+            f"what {' and '.join(notes)} in the model's folder say is not as a training writes it ({error!r}); restore "
+            "them, or remove them, and no curves are shown"
+        ) from error
+
+
+def _trained(told: Mapping[str, Any]) -> Iterator[TrainingCurve]:
+    each = pace_of(told["recipe"]["steps"]).round_steps
+    losses: Sequence[float] = told["curves"]["loss"]
+    yield TrainingCurve(
+        name="Loss",
+        over="steps",
+        points=tuple((each * (number + 1), float(loss)) for number, loss in enumerate(losses)),
+        note="Mean of each round. Much of it is noise that cannot be foretold; images improve where it hardly falls.",
+    )
+    yield from _looked(told["curves"]["looks"], told["facts"], "steps of the training")
+
+
+def _tuned(told: Mapping[str, Any]) -> Iterator[TrainingCurve]:
+    """Rewards of a tuning: of what was drawn to learn from, then of held-out prompts."""
+    recipe, rounds = told["recipe"], told["tuned"]["rounds"]
+    yield TrainingCurve(
+        name=f"{_title(recipe['reward'])}, drawn to learn from",
+        over="iterations of the tuning",
+        points=tuple((number + 1, float(one["reward"])) for number, one in enumerate(rounds)),
+        note="By chance, so lower than what the model draws without.",
+    )
+    yield from _looked(told["tuned"]["looks"], told["facts"], "steps of the tuning")
+
+
+def _looked(looks: Sequence[Mapping[str, Any]], facts: Notes, over: str) -> Iterator[TrainingCurve]:
+    """A curve for each reward that looks at held-out prompts asked; a distance is shown as one, without its minus."""
+    for name in looks[0]["rewards"] if looks else ():
+        known = facts[name] if name in facts else None  # noqa: SIM401
+        sign = 1 if known is None else -1
+        points = tuple((float(look["window"]), sign * float(look["rewards"][name])) for look in looks)
+        if known is None:
+            yield TrainingCurve(name=f"{_title(name)}, held-out prompts", over=over, points=points)
+            continue
+        yield TrainingCurve(
+            name=f"{_title(name)}, held-out prompts",
+            over=over,
+            points=points,
+            level=float(known["floor"]),
+            level_name=f"the distance that {known['images']:,} real images have",
+            note=f"Of {known['images']:,} images and {known['against']:,} real ones; less is better.",
+        )
+
+
+def _title(name: str) -> str:
+    return KINDS[name].title if name in KINDS else name
+
+
+READERS: Final = MappingProxyType({TRAINING: _trained, TUNING: _tuned})

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Annotated, Final, Literal, cast, get_args
 
 from predictor.flags import Flag
-from trainers.media.course import pace_of
+from trainers.media.run_directory import pace_of
 from trainers.options import Computation
 
 ObjectiveName = Literal["flow", "epsilon", "velocity"]

@@ -9,16 +9,181 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from types import MappingProxyType
-from typing import Final, Protocol, final
+from typing import Any, Final, Protocol, Self, final
 
 import torch
-from torch import Tensor
+from safetensors import SafetensorError
+from torch import Tensor, nn
+from torch.nn import functional
+from transformers import AutoTokenizer, CLIPModel
 
 from trainers.dit.errors import RewardError
 from trainers.dit.images import ImageFolder
-from trainers.dit.judge import PromptClassifier, judge_of, pixels_of
-from trainers.dit.resemblance import ClipSimilarity
 from trainers.dit.statistics import frechet_distance, psnr, ssim
+
+WIDTH: Final = 64
+
+"""Features of an image."""
+
+EACH: Final = 8
+
+"""Images of a prompt that are enough to know it by, on average."""
+
+EPOCHS, BATCH, RATE, DECAY = 300, 200, 1e-3, 1e-4
+
+ENOUGH: Final = 1e-3
+
+"""A loss at which there is nothing left to learn."""
+
+
+@final
+class PromptClassifier(nn.Module):
+    """Tells of images which of some prompts they belong to, by one hidden layer.
+
+    Args:
+        prompts: the classes, in their order.
+        pixels: of an image, all channels together.
+
+    Attributes:
+        prompts: as given.
+    """
+
+    def __init__(self, prompts: Sequence[str], pixels: int) -> None:
+        super().__init__()
+        self.prompts = tuple(prompts)
+        self._places = {prompt: place for place, prompt in enumerate(self.prompts)}
+        self._seeing = nn.Linear(pixels, WIDTH)
+        self._telling = nn.Linear(WIDTH, len(self.prompts))
+
+    def features(self, images: Tensor) -> Tensor:
+        """Of images, float [N, channels, height, width], 0 to 1: float [N, 64], 0 or more."""
+        return self._seeing(images.flatten(1) * 2 - 1).relu()
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Logits of the prompts, [N, prompts], for such images."""
+        return self._telling(self.features(images))
+
+    def classes(self, prompts: Sequence[str]) -> Tensor:
+        """The places of prompts among its own, int64 [N].
+
+        Raises:
+            RewardError: it does not know one of them.
+        """
+        unknown = sorted({prompt for prompt in prompts if prompt not in self._places})
+        if unknown:
+            more = f", nor of {len(unknown) - 1} other prompts" if unknown[1:] else ""
+            raise RewardError(
+                f"the classifier has seen no image of {unknown[0]!r}{more}; hold out images whose prompts the "
+                "training has, or choose another reward"
+            )
+        return torch.tensor([self._places[prompt] for prompt in prompts])
+
+    @torch.no_grad()
+    def accuracy(self, images: Tensor, prompts: Sequence[str]) -> float:
+        """The share of such images that it takes for what their prompts say."""
+        return float((self(images).argmax(1).cpu() == self.classes(prompts)).float().mean())
+
+
+def judge_of(pictures: ImageFolder, *, seed: int = 0) -> PromptClassifier:
+    """A classifier trained on images; the same for the same images, and no random stream is touched.
+
+    Raises:
+        RewardError: the images have one prompt, or hardly any image for each.
+    """
+    count, known = len(pictures.pictures), pictures.prompts
+    if len(known) < 2 or count < EACH * len(known):  # noqa: PLR2004  one class is none
+        raise RewardError(
+            f"{pictures.folder} has {count} images of {len(known)} prompts; a classifier needs 2 prompts or more, and "
+            f"{EACH} images of each on average. Choose another reward, such as clip"
+        )
+    images = pixels_of(pictures)
+    judge_prompts = [picture.prompt for picture in pictures.pictures]
+    with torch.random.fork_rng(devices=[]), torch.enable_grad():
+        torch.manual_seed(seed)
+        judge = PromptClassifier(known, images[0].numel())
+        _train(judge, images, judge.classes(judge_prompts))
+    return judge.requires_grad_(False).eval()
+
+
+def pixels_of(pictures: ImageFolder) -> Tensor:
+    """All images: float32 [N, channels, height, width], 0 to 1."""
+    return pictures.pixels(range(len(pictures.pictures))) / 2 + 0.5
+
+
+def _train(judge: PromptClassifier, images: Tensor, classes: Tensor) -> None:
+    optimizer = torch.optim.Adam(judge.parameters(), RATE, weight_decay=DECAY)
+    for _ in range(EPOCHS):
+        total = 0.0
+        for places in torch.randperm(len(images)).split(BATCH):
+            loss = functional.cross_entropy(judge(images[places]), classes[places])
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            total += loss.item() * len(places)
+        if total < ENOUGH * len(images):
+            return
+
+
+MEAN: Final = (0.48145466, 0.4578275, 0.40821073)
+
+DEVIATION: Final = (0.26862954, 0.26130258, 0.27577711)
+
+"""Of the pixels that CLIP was trained on, by colour."""
+
+
+TOGETHER: Final = 32
+
+"""Images that are looked at at once; a model of usual size needs a hundred megabytes for them."""
+
+
+@final
+class ClipSimilarity:
+    """The cosine between a CLIP model's embeddings of an image and of its prompt, -1 to 1.
+
+    Args:
+        model: of both.
+        tokenizer: of the prompts.
+    """
+
+    def __init__(self, model: CLIPModel, tokenizer: Any) -> None:
+        self._model: Any = model.requires_grad_(False).eval()
+        self._tokenizer = tokenizer
+
+    @classmethod
+    def load(cls, folder: Path) -> Self:
+        """The model of a folder; nothing is downloaded.
+
+        Raises:
+            RewardError: it holds none, or not all of its weights.
+        """
+        kind: Any = CLIPModel
+        try:
+            model, told = kind.from_pretrained(
+                folder, local_files_only=True, use_safetensors=True, output_loading_info=True
+            )
+            tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
+        except (OSError, ValueError, RuntimeError, KeyError, SafetensorError) as error:
+            raise RewardError(f"{folder} cannot be read as a CLIP model with its tokenizer: {error}") from error
+        missing = sorted(told["missing_keys"])
+        if missing:
+            raise RewardError(f"{folder} lacks {len(missing)} weights of its CLIP model, {missing[0]} the first")
+        return cls(model, tokenizer)
+
+    def __call__(self, images: Tensor, prompts: Sequence[str], targets: Tensor) -> Tensor:  # noqa: ARG002
+        """float32 [N]."""
+        looked = [self._model.vision_model(pixel_values=self._prepared(some)) for some in images.cpu().split(TOGETHER)]
+        seen = torch.cat([one.pooler_output for one in looked])
+        tokens = self._tokenizer(list(prompts), padding=True, return_tensors="pt")
+        read = self._model.text_model(input_ids=tokens.input_ids, attention_mask=tokens.attention_mask).pooler_output
+        return functional.cosine_similarity(self._model.visual_projection(seen), self._model.text_projection(read))
+
+    def _prepared(self, images: Tensor) -> Tensor:
+        """Images, float [N, channels, height, width], 0 to 1, as it reads them: [N, 3, side, side]."""
+        side: int = self._model.config.vision_config.image_size
+        coloured = images.expand(-1, 3, -1, -1)
+        sized = functional.interpolate(coloured, (side, side), mode="bicubic", antialias=True).clamp(0, 1)
+        mean, deviation = torch.tensor(MEAN)[:, None, None], torch.tensor(DEVIATION)[:, None, None]
+        return (sized - mean) / deviation
 
 
 class Reward(Protocol):
@@ -183,6 +348,7 @@ KINDS: Final[Mapping[str, RewardKind]] = MappingProxyType(
         "clip": RewardKind(resemblance_of, ("transformers",), weighs=True, title="CLIP similarity"),
     }
 )
+
 """The rewards by name. Others come with a mapping of their own: `{**KINDS, "mine": Kind(…)}`."""
 
 

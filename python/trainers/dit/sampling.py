@@ -11,7 +11,7 @@ from torch import Tensor
 from trainers.dit.errors import SchedulerError
 from trainers.dit.models import ImageModel
 from trainers.dit.networks import ImageNetwork, PromptCondition
-from trainers.dit.priors import priors_of
+from trainers.dit.prompts import priors_of
 from trainers.dit.recipe import SamplingSettings
 from trainers.loop.validation import evaluating
 

@@ -6,8 +6,8 @@ reports; logging, stopping early and choosing the best weights are the caller's 
 
 from trainers.loop.checkpoint.caller_state import Stateful
 from trainers.loop.checkpoint.store import Checkpoints
-from trainers.loop.data.cutting import BatchSplitter, IndivisibleBatch, SampleSplitter
 from trainers.loop.data.sources import IterableSource, LiveSource, ResidentSource, Source, permutation
+from trainers.loop.data.splitting import BatchSplitter, IndivisibleBatch, SampleSplitter
 from trainers.loop.device import (
     DeviceChoice,
     Hardware,
@@ -50,7 +50,7 @@ from trainers.loop.loss import Loss, Term
 from trainers.loop.named_outputs import OutputContract, summed_loss
 from trainers.loop.optimizers import adamw, cosine, warmup_cosine
 from trainers.loop.phase import FrozenModule, Phase
-from trainers.loop.profiling import profiled
+from trainers.loop.profiler import profiled
 from trainers.loop.reports import (
     CheckpointReport,
     EpochReport,
@@ -60,10 +60,10 @@ from trainers.loop.reports import (
     ValidationReport,
     WindowReport,
 )
-from trainers.loop.run import TrainingRun
+from trainers.loop.training_run import TrainingRun
 from trainers.loop.validation import Validation
-from trainers.loop.weights.copies import BestWeights
-from trainers.loop.weights.taking import InitialWeights, take_weights
+from trainers.loop.weights.initial_weights import InitialWeights, take_weights
+from trainers.loop.weights.weight_copies import BestWeights
 
 __all__ = [
     "BatchCoupledError",

@@ -10,25 +10,24 @@ from torch.nn import Parameter
 
 from trainers.loop.checkpoint.compatibility import LearningRates
 from trainers.loop.checkpoint.recorder import Recorder
-from trainers.loop.checkpoint.stop import StopSignals
-from trainers.loop.checkpoint.store import Checkpoints
-from trainers.loop.data.cutting import BatchCutter
-from trainers.loop.data.feeding import feeder_for
+from trainers.loop.checkpoint.store import Checkpoints, StopSignals
+from trainers.loop.data.splitting import BatchCutter
+from trainers.loop.data.transfer import feeder_for
 from trainers.loop.errors import listed
-from trainers.loop.group.ddp_checks import check_phases
 from trainers.loop.group.group import Group
-from trainers.loop.parts import LoopSettings, RunParts
+from trainers.loop.group.processes import check_phases
 from trainers.loop.phase import FrozenParameters, Phase
 from trainers.loop.reports import kept_graphs
-from trainers.loop.run import TrainingRun
+from trainers.loop.run_parts import LoopSettings, RunParts
+from trainers.loop.training_run import TrainingRun
 from trainers.loop.training_state import TrainingState
 from trainers.loop.validation import ScoreGuard, Scorer
-from trainers.loop.weights.copies import AveragedWeights, BestWeights
+from trainers.loop.weights.weight_copies import AveragedWeights, BestWeights
 from trainers.loop.window.accumulation import Accumulator
+from trainers.loop.window.forward_state import Rewind
 from trainers.loop.window.guards import GradientGuard, coupled_layers
 from trainers.loop.window.phase_run import PhaseRun
-from trainers.loop.window.rewind import Rewind
-from trainers.loop.window.sharing import SharedForward
+from trainers.loop.window.shared_forward import SharedForward
 from trainers.loop.window.update import GradientUpdate, drops_on_device
 
 Batch = TypeVar("Batch")

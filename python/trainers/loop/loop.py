@@ -11,9 +11,8 @@ from torch.nn import Parameter
 from trainers.loop.assembly import Assembly
 from trainers.loop.checkpoint.caller_state import Stateful
 from trainers.loop.checkpoint.compatibility import LearningRates, ResumeRates, Started, started_with
-from trainers.loop.checkpoint.stop import StopSignals
-from trainers.loop.checkpoint.store import Checkpoints
-from trainers.loop.data.cutting import BatchSplitter, SampleSplitter
+from trainers.loop.checkpoint.store import Checkpoints, StopSignals
+from trainers.loop.data.splitting import BatchSplitter, SampleSplitter
 from trainers.loop.device import (
     Hardware,
     Precision,
@@ -29,13 +28,12 @@ from trainers.loop.device import (
     seed_everything,
 )
 from trainers.loop.errors import SettingsError, listed
-from trainers.loop.group.ddp_checks import check_modules
 from trainers.loop.group.group import Group
-from trainers.loop.group.processes import joined, local_rank
-from trainers.loop.parts import CoupledChoice, LoopSettings, OomChoice
+from trainers.loop.group.processes import check_modules, joined, local_rank
 from trainers.loop.phase import FrozenModule, Phase
-from trainers.loop.run import TrainingRun
-from trainers.loop.weights.named import check_coverage, named_tensors, parameter_names
+from trainers.loop.run_parts import CoupledChoice, LoopSettings, OomChoice
+from trainers.loop.training_run import TrainingRun
+from trainers.loop.weights.initial_weights import check_coverage, named_tensors, parameter_names
 from trainers.loop.window.guards import Nonfinite, check_uncoupled
 
 Batch = TypeVar("Batch")

@@ -9,8 +9,8 @@ from typing import Any, Generic, TypeVar, final
 import torch
 from torch import nn
 
-from trainers.loop.data.cutting import BatchCutter, MicroBatch
 from trainers.loop.data.sources import Source
+from trainers.loop.data.splitting import BatchCutter, MicroBatch
 from trainers.loop.data.tree import mover
 from trainers.loop.device import (
     Precision,

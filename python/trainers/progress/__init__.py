@@ -6,8 +6,15 @@ for report in JsonlLog(path)(RichProgress(console)(run.epochs(train, max_epochs=
 
 from trainers.progress.consumer import ConsumerChain, PlainProgress, ReportConsumer
 from trainers.progress.json_log import JsonLines, JsonlLog, as_json
-from trainers.progress.screen import NotebookProgress, RichProgress, is_cell, progress_for
-from trainers.progress.steps import StepProgress, unwatched, watched_on
+from trainers.progress.screen import (
+    NotebookProgress,
+    RichProgress,
+    StepProgress,
+    is_cell,
+    progress_for,
+    unwatched,
+    watched_on,
+)
 from trainers.progress.tensorboard import TensorBoardLog
 
 __all__ = [

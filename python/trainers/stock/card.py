@@ -17,8 +17,7 @@ from predictor.card import UNADJUSTED
 from predictor.features import FeatureSet
 from trainers.stock.data import History
 from trainers.stock.evaluation.comparison import SkillScore, inside, winkler
-from trainers.stock.evaluation.evaluation_set import LEVEL, EvaluationSet, resampled_mean
-from trainers.stock.evaluation.forecasts import ModelForecasts
+from trainers.stock.evaluation.evaluation_set import LEVEL, EvaluationSet, ModelForecasts, resampled_mean
 from trainers.stock.evaluation.scores import ModelScores, ScoreRole, below_by_level
 from trainers.stock.splits import DataSplits
 

@@ -23,12 +23,11 @@ from predictor.parent import stop_with_parent
 from trainers.loop import LoopError, StoppedError, launched_rank
 from trainers.options import RunOptions, consumer
 from trainers.progress import unwatched, watched_on
-from trainers.stock.announcing import announcer, warner
-from trainers.stock.contradictions import continued
-from trainers.stock.doubts import to_nobody
+from trainers.stock.data_warnings import to_nobody
 from trainers.stock.edges import read_edges
-from trainers.stock.flags import StartOption, chosen_parent, refuse_learning, tell_use_of
-from trainers.stock.reads import FeatureSelection
+from trainers.stock.feature_selection import FeatureSelection
+from trainers.stock.flags import StartOption, chosen_parent, continued, refuse_learning, tell_use_of
+from trainers.stock.progress_output import announcer, warner
 from trainers.stock.recipe import Optimisation, RecipeChanges, StockRecipe, recipe_of
 from trainers.stock.training import CheckpointSettings, TrainingResult, train
 from trainers.stock.training_data import ParentArtifact, TrainingMaterial

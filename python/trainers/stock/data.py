@@ -16,16 +16,22 @@ from predictor.covariates import CovariateSource, check_sent
 from predictor.errors import ConfigurationError
 from predictor.networks import Inputs, normalise
 from predictor.windows import EncodedPanel, Pipeline
-from trainers.loop import ResidentSource
+from trainers.loop import ResidentSource, free_bytes
 from trainers.stock.splits import SplitPart, decisions
 
 NO_SOURCE = CovariateSource()
 
+
 ROWS = 1024
+
 """Windows gathered at once where the whole of a part is wanted; bounds the memory of a long history."""
+
 MEASURED: Final = 8192
+
 """Windows whose levels are measured at once."""
+
 SYMBOLS_AT_ONCE: Final = 64
+
 """Whose bars are adjusted at once: those of all symbols take as much memory as the bars themselves."""
 
 
@@ -364,3 +370,73 @@ class PanelSplitter:
             target=batch.target[first:last],
             panels=stop - start,
         )
+
+
+SHARE: Final = 4
+
+"""A history goes to the device if its inputs take at most this part of the memory that is free there: network,
+optimizer and activations need the rest. From the host every window would be transferred again in every epoch."""
+
+
+class TrainingHistory(Protocol):
+    """What objectives are made from, such as a `History`."""
+
+    bars: BarPanel
+    pipeline: Pipeline
+
+    @property
+    def forecastable(self) -> BoolArray:
+        """[S, T] where a symbol has what it must have to be forecast."""
+        ...
+
+    def gather(self, windows: TrainingWindows) -> WindowBatch:
+        """Inputs and targets of these windows."""
+        ...
+
+
+def placed(history: History, device: torch.device) -> TrainingHistory:
+    """The history, with its inputs on the device if that is a GPU and has room for them."""
+    free = free_bytes(device)
+    if free is None or size_of(history.stored) > free // SHARE:
+        return history
+    return DeviceHistory(history, device)
+
+
+def size_of(stored: StoredInputs) -> int:
+    """Bytes of the inputs, rows that symbols share counted once."""
+    return sum(_own(tensor).numel() * tensor.element_size() for tensor in stored)
+
+
+@final
+class DeviceHistory:
+    """A history whose inputs are gathered on a device; levels and targets are measured on the host, in float64."""
+
+    def __init__(self, history: History, device: torch.device) -> None:
+        self.bars = history.bars
+        self.pipeline = history.pipeline
+        self._history = history
+        self._device = device
+        self._stored = StoredInputs(*(_moved(tensor, device) for tensor in history.stored))
+
+    @property
+    def forecastable(self) -> BoolArray:
+        """As `History.forecastable`."""
+        return self._history.forecastable
+
+    def gather(self, windows: TrainingWindows) -> WindowBatch:
+        """As `History.gather`, the same bits on the device."""
+        location, scale = self._history.level(windows)
+        target = self._history.normalised(windows, location, scale)
+        small = (*places(windows), location, scale, target)
+        symbols, positions, location, scale, target = (tensor.to(self._device, non_blocking=True) for tensor in small)
+        return WindowBatch(inputs=self._stored.gather(symbols, positions, location, scale), target=target)
+
+
+def _own(tensor: Tensor) -> Tensor:
+    """One of the rows, where all share its memory."""
+    return tensor[:1] if tensor.ndim and tensor.stride(0) == 0 else tensor
+
+
+def _moved(tensor: Tensor, device: torch.device) -> Tensor:
+    """On the device, where rows share their memory as they did."""
+    return _own(tensor).to(device).expand(tensor.shape)

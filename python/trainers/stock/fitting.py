@@ -37,16 +37,13 @@ from trainers.loop import (
     seed_everything,
 )
 from trainers.progress import ReportConsumer
-from trainers.stock.calendars import check_sessions
-from trainers.stock.conformal import calibrate
-from trainers.stock.covariates import fit_features
-from trainers.stock.data import NO_SOURCE, ROWS, History, TrainingWindows
+from trainers.stock.bar_requirements import check_enough, check_sessions
+from trainers.stock.data import NO_SOURCE, ROWS, History, TrainingWindows, placed
 from trainers.stock.edges import training_edges
-from trainers.stock.enough_bars import check_enough
-from trainers.stock.forecasting import network_forecasts
+from trainers.stock.feature_selection import fit_features
 from trainers.stock.initialization import initialize, initialize_from
+from trainers.stock.network_forecasts import calibrate, network_forecasts
 from trainers.stock.objectives import StockObjective, objective_of
-from trainers.stock.placing import placed
 from trainers.stock.recipe import WARMUP, Optimisation, StockRecipe
 from trainers.stock.scale import fit_normaliser, learnt_of
 from trainers.stock.splits import DataSplits

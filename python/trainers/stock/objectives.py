@@ -25,11 +25,11 @@ from trainers.stock.data import (
     PanelBatch,
     PanelDays,
     PanelSplitter,
+    TrainingHistory,
     TrainingWindows,
     WindowBatch,
     WindowSource,
 )
-from trainers.stock.placing import TrainingHistory
 from trainers.stock.recipe import StockRecipe
 
 TINY = 1e-12

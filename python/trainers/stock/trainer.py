@@ -22,11 +22,9 @@ from predictor.forecaster import Forecaster
 from predictor.networks import TargetKind
 from trainers.loop import LoopError
 from trainers.loop.device import HostGenerators, PrecisionName
-from trainers.loop.parts import OomChoice
+from trainers.loop.run_parts import OomChoice
 from trainers.loop.window.guards import Nonfinite
-from trainers.stock import doubts
-from trainers.stock.arguments import Bars, CovariateFiles, Day, bars_of, covariates_of, day_number
-from trainers.stock.audience import ProgressOutput, audience
+from trainers.stock import data_warnings
 from trainers.stock.backtest import (
     Backtest,
     BacktestFolder,
@@ -36,18 +34,27 @@ from trainers.stock.backtest import (
     WalkForwardPlan,
     backtest,
 )
+from trainers.stock.backtest.backtest import chosen_terms
 from trainers.stock.backtest.refits import MAX_ROWS
-from trainers.stock.backtest.run import chosen_terms
 from trainers.stock.backtest.source import standing_source
 from trainers.stock.data import ROWS
-from trainers.stock.evaluation.evaluate import EvaluationSettings, evaluate
-from trainers.stock.evaluation.evaluation import ModelEvaluation
-from trainers.stock.fitted import FittedArtifact
-from trainers.stock.plan import TrainingPlan
+from trainers.stock.evaluation.evaluation import EvaluationSettings, ModelEvaluation, evaluate
+from trainers.stock.fitted_artifact import FittedArtifact
+from trainers.stock.progress_output import ProgressOutput, audience
 from trainers.stock.recipe import Scale, Schedule, StockRecipe
-from trainers.stock.settings import asked_for, telling_names
 from trainers.stock.splits import DataSplits
 from trainers.stock.training import train_in_memory
+from trainers.stock.training_plan import (
+    Bars,
+    CovariateFiles,
+    Day,
+    TrainingPlan,
+    asked_for,
+    bars_of,
+    covariates_of,
+    day_number,
+    telling_names,
+)
 
 ANSWERED_AT_ONCE: Final = 256
 """Rows of one forward of the forecaster that a fit gives, as of one that is loaded."""
@@ -339,7 +346,7 @@ class StockTrainer:
             model = fitted.model(self._answering, max_rows=MAX_ROWS)
             source = standing_source(model, fitted.stored.manifest_hash, covariates_of(covariates))
             panel = bars_of(bars)
-            doubts.heard(source.doubts(panel), heard.warn)
+            data_warnings.heard(source.doubts(panel), heard.warn)
             return backtest(
                 source,
                 panel,

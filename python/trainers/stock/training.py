@@ -18,15 +18,14 @@ from predictor.networks import PanelForecastNetwork
 from trainers.loop import Checkpoints, launched_rank
 from trainers.progress import ReportConsumer, StepProgress, unwatched
 from trainers.stock import card
-from trainers.stock.covariates import covariates_card
 from trainers.stock.data import History
-from trainers.stock.doubts import Warn, heard, of_material, of_steps, of_untaught, to_nobody, untaught
+from trainers.stock.data_warnings import Warn, heard, of_material, of_steps, of_untaught, to_nobody, untaught
 from trainers.stock.edges import edges_card
 from trainers.stock.evaluation.baselines import InformationSet, quick_baselines
-from trainers.stock.evaluation.benchmarking import benchmark
-from trainers.stock.evaluation.evaluation_set import EvaluationSet
-from trainers.stock.evaluation.forecasts import forecasts_of
-from trainers.stock.evaluation.seen import origin_notes, seen_until
+from trainers.stock.evaluation.evaluated_days import origin_notes, seen_until
+from trainers.stock.evaluation.evaluation_set import EvaluationSet, forecasts_of
+from trainers.stock.evaluation.scores import benchmark
+from trainers.stock.feature_selection import covariates_card
 from trainers.stock.fitting import (
     FittedNetwork,
     PreparedTraining,

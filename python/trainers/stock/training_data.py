@@ -25,9 +25,8 @@ from predictor.windows import Pipeline
 from trainers.stock.card import bars_hash, features_identity
 from trainers.stock.data import NO_SOURCE
 from trainers.stock.edges import RETURNS, edges_in
-from trainers.stock.evaluation.seen import seen_until, splits_of
-from trainers.stock.recipe import StockRecipe
-from trainers.stock.recipes import NETWORK, NORMALISER, read_recipe
+from trainers.stock.evaluation.evaluated_days import seen_until, splits_of
+from trainers.stock.recipe import NETWORK, NORMALISER, StockRecipe, read_recipe
 from trainers.stock.splits import DataSplits
 
 KEPT: Final = ("kind", "target", "horizons", "lag", "quantiles", "encoder_length", "scale")

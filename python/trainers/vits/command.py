@@ -18,7 +18,7 @@ from predictor.flags import Flag, ParsedFlags
 from predictor.parent import stop_with_parent
 from trainers.loop import Checkpoints, launched_rank, seed_everything
 from trainers.media.console import AsJson, counter, failing, say, write
-from trainers.media.course import as_settings, run_folder
+from trainers.media.run_directory import as_settings, run_folder
 from trainers.options import RunOptions, Threads, consumer
 from trainers.vits.errors import SPEECH
 from trainers.vits.recipe import FINE_TUNING, LEARNING_RATES, SpeechRecipe, VoiceSizes
@@ -91,7 +91,7 @@ def train(
     """Train a voice on a prepared corpus."""
     with failing(SPEECH):
         from trainers.vits.corpus import SpeechCorpus
-        from trainers.vits.course import begin, checkpoints_of, finished
+        from trainers.vits.training import begin, checkpoints_of, finished
         from trainers.vits.versions import VoiceVersions
 
         if start is not None and "durations" in build.flags:
@@ -179,9 +179,8 @@ def evaluate(
     with failing(SPEECH):
         from trainers.media.page import check_file, write_page
         from trainers.vits.corpus import SpeechCorpus
-        from trainers.vits.evaluation import page_of, scores_of
-        from trainers.vits.judge import judge_of
-        from trainers.vits.page import render_page
+        from trainers.vits.page import page_of, render_page, scores_of
+        from trainers.vits.speech_recogniser import judge_of
         from trainers.vits.versions import voice_folder
         from trainers.vits.voice import Voice
 
@@ -210,10 +209,9 @@ def evaluate(
 
 def _started(corpus: "SpeechCorpus", build: VoiceSizes, start: Path | None) -> "Voice":
     """A voice to train: a new one, or that of a folder."""
-    from trainers.vits.course import check_fits
-    from trainers.vits.sizes import config_of
+    from trainers.vits.training import check_fits
     from trainers.vits.versions import voice_folder
-    from trainers.vits.voice import Voice
+    from trainers.vits.voice import Voice, config_of
 
     if start is None:
         config = config_of(build.size, build.durations, corpus.framing, corpus.vocabulary)
@@ -233,9 +231,9 @@ def _fitted(
 ) -> Any:
     """Train the voice in place; how it went."""
     from trainers.vits.batches import CorpusDataset
-    from trainers.vits.discriminators import Discriminators
-    from trainers.vits.sizes import discriminator_channels
+    from trainers.vits.objective import Discriminators
     from trainers.vits.training import TrainingSetup, fit
+    from trainers.vits.voice import discriminator_channels
 
     clips = corpus.part("train")
     lesson = TrainingSetup(
@@ -262,8 +260,8 @@ def _settings(
 
 def _digest(voice: "Voice") -> str:
     """What names a voice by its weights, as they are saved."""
-    from trainers.vits.course import weights_digest
-    from trainers.vits.weights import plain_weights
+    from trainers.vits.training import weights_digest
+    from trainers.vits.voice import plain_weights
 
     return weights_digest(plain_weights(voice.model))
 
@@ -286,7 +284,7 @@ def _tell_finished(version: Path, following: str, *, as_json: bool) -> None:
 
 def _tell_prepared(corpus: "SpeechCorpus", out: Path, *, as_json: bool) -> None:
     """How large a corpus is, and what one should know of it."""
-    from trainers.vits.notices import notices
+    from trainers.vits.corpus import notices
 
     facts = _facts_of(corpus)
     if as_json:

@@ -15,16 +15,16 @@ from predictor.flags import Flag, FlagSubset
 from predictor.parent import stop_with_parent
 from trainers.loop import launched_size, seed_everything
 from trainers.media.console import counter, failing, say, write
-from trainers.media.course import run_folder
+from trainers.media.run_directory import run_folder
 from trainers.options import RunOptions, consumer
 from trainers.vits.command import VoiceArgument
 from trainers.vits.errors import SPEECH, FeedbackError
 from trainers.vits.recipe import FeedbackRecipe, VoiceSizes
 
 if TYPE_CHECKING:
-    from trainers.vits.correcting import CorrectionResult
-    from trainers.vits.feedback import CorrectionMaterial
+    from trainers.vits.corrections import CorrectionMaterial
     from trainers.vits.versions import VoiceVersions
+    from trainers.vits.voice_correction import CorrectionResult
 
 SHOWN: Final = 5
 """Clips of the base corpus that a refusal names."""
@@ -50,10 +50,10 @@ def feedback(
 ) -> None:
     """Correct a voice by recordings of how it should sound, and keep it if held-out ones show that it is better."""
     with failing(SPEECH):
-        from trainers.vits.correcting import VoiceCorrection
-        from trainers.vits.course import checkpoints_of, clear_finished
-        from trainers.vits.judge import judge_of
+        from trainers.vits.speech_recogniser import judge_of
+        from trainers.vits.training import checkpoints_of, clear_finished
         from trainers.vits.versions import VoiceVersions
+        from trainers.vits.voice_correction import VoiceCorrection
 
         _check_correctable(voice)
         torch.set_num_threads(run.threads)
@@ -100,10 +100,9 @@ def _material(
 ) -> "CorrectionMaterial | None":
     """What there is to learn; None if nothing is new."""
     from trainers.vits.corpus import SpeechCorpus
-    from trainers.vits.corrections import kept_of, news_of, prepared
-    from trainers.vits.course import CORRECTIONS, check_fits
-    from trainers.vits.feedback import CorrectionMaterial
+    from trainers.vits.corrections import CorrectionMaterial, kept_of, news_of, prepared
     from trainers.vits.manifest import read_manifest
+    from trainers.vits.training import CORRECTIONS, check_fits
     from trainers.vits.voice import Voice
 
     base, told = SpeechCorpus.open(corpus), read_manifest(manifest, complete=not skip_bad)
@@ -133,7 +132,7 @@ def _tell_nothing_new(manifest: Path, versions: "VoiceVersions", run: RunOptions
 
 def _tell_material(material: "CorrectionMaterial") -> None:
     """What is learnt from and what is not, for a person."""
-    from trainers.vits.notices import notices_of_corrections
+    from trainers.vits.corpus import notices_of_corrections
 
     for notice in notices_of_corrections(material.rated.corpus, material.news.idle):
         say(f"! {notice}")

@@ -6,20 +6,196 @@ decoded and compared with the same slice of the recording. Weights of the terms 
 """
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, final
+from typing import Final, NamedTuple, final
 
+import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional
+from torch.nn.utils.parametrizations import weight_norm
 from transformers import VitsModel
 
 from trainers.loop import Loss, Term, full_precision
-from trainers.vits.alignment import monotonic_path
 from trainers.vits.batches import UtteranceBatch
-from trainers.vits.discriminators import Discriminators, adversarial_loss, discrimination_loss, matching_loss
 from trainers.vits.spectrum import FrameSettings, log_mel_of
+
+PERIODS: Final = (2, 3, 5, 7, 11)
+
+SLOPE: Final = 0.1
+
+
+class DiscriminatorOutput(NamedTuple):
+    """What discriminators say of waves.
+
+    Attributes:
+        verdicts: of each discriminator, float [N, places]; 1 stands for recorded, 0 for synthesised.
+        features: of all layers of all discriminators, float [N, …].
+    """
+
+    verdicts: list[Tensor]
+    features: list[Tensor]
+
+
+@final
+class PeriodDiscriminator(nn.Module):
+    """Looks at every sample of one period together.
+
+    Args:
+        period: in samples.
+        channels: of its layers.
+    """
+
+    def __init__(self, period: int, channels: Sequence[int]) -> None:
+        super().__init__()
+        self._period = period
+        widths = [1, *channels]
+        strides = [3] * (len(channels) - 1) + [1]
+        self.layers = nn.ModuleList(
+            weight_norm(nn.Conv2d(before, after, (5, 1), (stride, 1), (2, 0)))
+            for before, after, stride in zip(widths, channels, strides, strict=False)
+        )
+        self.verdict = weight_norm(nn.Conv2d(channels[-1], 1, (3, 1), padding=(1, 0)))
+
+    def forward(self, waves: Tensor) -> tuple[Tensor, list[Tensor]]:
+        """Verdicts, float [N, places], and the features of each layer; waves are float [N, T]."""
+        missing = -waves.shape[-1] % self._period
+        padded = functional.pad(waves[:, None], (0, missing), mode="reflect")
+        return _through(self.layers, self.verdict, padded.unflatten(-1, (-1, self._period)))
+
+
+@final
+class ScaleDiscriminator(nn.Module):
+    """Looks at waves as they are, by grouped convolutions of growing stride.
+
+    Args:
+        channels: of its layers; the first is dense, the others have up to 16 groups.
+    """
+
+    def __init__(self, channels: Sequence[int]) -> None:
+        super().__init__()
+        first, *rest = channels
+        layers = [weight_norm(nn.Conv1d(1, first, 15, padding=7))]
+        for before, after in zip(channels, rest, strict=False):
+            layers.append(weight_norm(nn.Conv1d(before, after, 41, 4, padding=20, groups=min(16, before))))
+        layers.append(weight_norm(nn.Conv1d(channels[-1], channels[-1], 5, padding=2)))
+        self.layers = nn.ModuleList(layers)
+        self.verdict = weight_norm(nn.Conv1d(channels[-1], 1, 3, padding=1))
+
+    def forward(self, waves: Tensor) -> tuple[Tensor, list[Tensor]]:
+        """Verdicts, float [N, places], and the features of each layer; waves are float [N, T]."""
+        return _through(self.layers, self.verdict, waves[:, None])
+
+
+def _through(layers: nn.ModuleList, verdict: nn.Module, values: Tensor) -> tuple[Tensor, list[Tensor]]:
+    features: list[Tensor] = []
+    for layer in layers:
+        values = functional.leaky_relu(layer(values), SLOPE)
+        features.append(values)
+    values = verdict(values)
+    return values.flatten(1), [*features, values]
+
+
+@final
+class Discriminators(nn.Module):
+    """All of them together.
+
+    Args:
+        channels: of the layers of each; multiples of 16 but for the first.
+    """
+
+    def __init__(self, channels: Sequence[int]) -> None:
+        super().__init__()
+        self.each = nn.ModuleList(
+            [ScaleDiscriminator(channels), *(PeriodDiscriminator(period, channels) for period in PERIODS)]
+        )
+
+    def forward(self, waves: Tensor) -> DiscriminatorOutput:
+        """What each says of waves, float [N, T]."""
+        answers = [discriminator(waves) for discriminator in self.each]
+        return DiscriminatorOutput(
+            [verdicts for verdicts, _ in answers], [one for _, features in answers for one in features]
+        )
+
+
+def discrimination_loss(recorded: DiscriminatorOutput, synthesised: DiscriminatorOutput) -> Tensor:
+    """Least squares: recorded waves should be judged 1 and synthesised ones 0; a scalar, summed over discriminators."""
+    pairs = zip(recorded.verdicts, synthesised.verdicts, strict=True)
+    return _total([(1 - real).square().mean() + fake.square().mean() for real, fake in pairs])
+
+
+def adversarial_loss(synthesised: DiscriminatorOutput) -> Tensor:
+    """Least squares: synthesised waves should be judged 1; a scalar, summed over discriminators."""
+    return _total([(1 - fake).square().mean() for fake in synthesised.verdicts])
+
+
+def matching_loss(recorded: DiscriminatorOutput, synthesised: DiscriminatorOutput) -> Tensor:
+    """Distance of the features of recorded and synthesised waves; a scalar, summed over all layers."""
+    pairs = zip(recorded.features, synthesised.features, strict=True)
+    return _total([functional.l1_loss(fake, real) for real, fake in pairs])
+
+
+def _total(losses: list[Tensor]) -> Tensor:
+    return torch.stack([loss.float() for loss in losses]).sum()
+
+
+IMPOSSIBLE = np.float32(-1e30)
+
+
+@torch.no_grad()
+def monotonic_path(scores: Tensor, tokens: Tensor, frames: Tensor) -> Tensor:
+    """The path of the largest sum of scores that begins at the first token, ends at the last and skips none.
+
+    Args:
+        scores: log-likelihood of every frame under every token, float [N, frames, tokens].
+        tokens: how many each utterance has, int64 [N].
+        frames: how many each utterance has, at least as many as tokens, int64 [N].
+
+    Returns:
+        1 where a frame belongs to a token and 0 elsewhere, padding included: float32 [N, frames, tokens], on the
+        device of the scores.
+
+    Raises:
+        ValueError: an utterance has fewer frames than tokens, so that no path exists.
+    """
+    token_counts, frame_counts = tokens.cpu().numpy(), frames.cpu().numpy()
+    short = np.flatnonzero(frame_counts < token_counts)
+    if len(short):
+        first = short[0]
+        raise ValueError(
+            f"utterance {first} of the batch has {frame_counts[first]} frames for {token_counts[first]} tokens; each "
+            "token needs one: leave the clip out, or shorten its text"
+        )
+    values = scores.detach().float().cpu().numpy()
+    return torch.from_numpy(_traced(_advances(values), token_counts, frame_counts)).to(scores.device)
+
+
+def _advances(scores: np.ndarray) -> np.ndarray:
+    """Whether the best path that ends at a frame and token came from the token before: bool [frames, N, tokens]."""
+    count, frames, tokens = scores.shape
+    advances = np.zeros((frames, count, tokens), np.bool_)
+    best = np.full((count, tokens), IMPOSSIBLE, np.float32)
+    before = np.full((count, tokens), IMPOSSIBLE, np.float32)
+    best[:, 0] = scores[:, 0, 0]
+    for frame in range(1, frames):
+        before[:, 1:] = best[:, :-1]
+        np.greater(before, best, out=advances[frame])
+        np.maximum(before, best, out=best)
+        best += scores[:, frame]
+    return advances
+
+
+def _traced(advances: np.ndarray, tokens: np.ndarray, frames: np.ndarray) -> np.ndarray:
+    """The path back from each utterance's last frame and token: float32 [N, frames, tokens]."""
+    length, count, width = advances.shape
+    path = np.zeros((count, length, width), np.float32)
+    rows, token = np.arange(count), tokens - 1
+    for frame in range(length - 1, -1, -1):
+        within = frame < frames
+        path[rows, frame, token] = within
+        token = token - (within & advances[frame, rows, token])
+    return path
 
 
 class GeneratorOutput(NamedTuple):

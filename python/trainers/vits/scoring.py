@@ -10,11 +10,10 @@ from torch import Tensor
 from torch.nn import functional
 
 from trainers.vits.corpus import RecordedClip, SpeechCorpus
+from trainers.vits.distances import dtw_distance, edit_distance
 from trainers.vits.errors import CorpusError, JudgeError, VoiceError
-from trainers.vits.judge import SpeechRecogniser
-from trainers.vits.measures import dtw_distance, edit_distance
-from trainers.vits.recogniser import real_mel, spelling
 from trainers.vits.spectrum import FrameSettings, log_mel_of
+from trainers.vits.speech_recogniser import SpeechRecogniser, real_mel, spelling
 
 
 class ScoredVoice(Protocol):

@@ -14,7 +14,7 @@ from typing import Any, Final, Self, final
 
 from safetensors import SafetensorError
 
-from trainers.media.folders import appearing, next_draft
+from trainers.media.run_directory import appearing, next_draft
 from trainers.vits.errors import VoiceError
 from trainers.vits.vocabulary import shortened
 from trainers.vits.voice import Voice

@@ -1,24 +1,175 @@
 """A voice: a `VitsModel` and its tokenizer, as one folder that `from_pretrained` reads, and what it says."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
 from pathlib import Path
-from typing import Any, Final, Self, final
+from types import MappingProxyType
+from typing import Any, Final, Self, cast, final
 
 import numpy as np
 import torch
 from safetensors import SafetensorError
-from torch import Tensor
+from torch import Tensor, nn
+from torch.nn.utils import parametrize
 from transformers import VitsConfig, VitsModel, VitsTokenizer
+from transformers.models.vits.modeling_vits import VitsConvFlow, VitsHifiGan, VitsResidualCouplingLayer
 
 from trainers.vits.errors import VoiceError
-from trainers.vits.sizes import framing_of
+from trainers.vits.recipe import Durations, Size
+from trainers.vits.spectrum import FrameSettings
 from trainers.vits.vocabulary import shortened, tokenizer_in, tokenizer_of, tokens
-from trainers.vits.weights import draw_first, plain_weights
+
+
+@dataclass(frozen=True, slots=True)
+class VoiceSize:
+    """One size.
+
+    Attributes:
+        settings: of `VitsConfig`, beside those that follow from the corpus.
+        discriminators: channels of the layers of each.
+    """
+
+    settings: Mapping[str, Any]
+    discriminators: tuple[int, ...]
+
+
+_DECODER: Final = {
+    "upsample_rates": [8, 8, 2, 2],
+    "upsample_kernel_sizes": [16, 16, 4, 4],
+    "resblock_kernel_sizes": [3, 7],
+    "resblock_dilation_sizes": [[1, 3], [1, 3]],
+}
+
+_SIZINGS: Final[Mapping[Size, VoiceSize]] = MappingProxyType(
+    {
+        "fast": VoiceSize(
+            {
+                "hidden_size": 64,
+                "num_hidden_layers": 2,
+                "ffn_dim": 192,
+                "flow_size": 64,
+                "duration_predictor_filter_channels": 64,
+                "prior_encoder_num_flows": 2,
+                "prior_encoder_num_wavenet_layers": 2,
+                "posterior_encoder_num_wavenet_layers": 4,
+                "upsample_initial_channel": 96,
+                **_DECODER,
+            },
+            (16, 32, 64, 64),
+        ),
+        "small": VoiceSize(
+            {
+                "hidden_size": 96,
+                "num_hidden_layers": 3,
+                "ffn_dim": 256,
+                "flow_size": 96,
+                "duration_predictor_filter_channels": 96,
+                "prior_encoder_num_flows": 4,
+                "prior_encoder_num_wavenet_layers": 3,
+                "posterior_encoder_num_wavenet_layers": 6,
+                "upsample_initial_channel": 128,
+                **_DECODER,
+            },
+            (16, 64, 128, 256),
+        ),
+        "base": VoiceSize({}, (32, 128, 512, 1024, 1024)),  # the paper's, which are also the defaults of VitsConfig
+    }
+)
+
+
+def config_of(size: Size, durations: Durations, framing: FrameSettings, vocabulary: Mapping[str, int]) -> VitsConfig:
+    """The configuration of a new voice of one speaker.
+
+    Args:
+        size: how large its network is.
+        durations: which predictor it has; the stochastic one needs hours of recordings.
+        framing: of the recordings.
+        vocabulary: ids by character.
+
+    Raises:
+        VoiceError: the decoder of this size does not make as many samples a frame as the framing has.
+    """
+    settings = dict(_SIZINGS[size].settings)
+    config = VitsConfig(
+        vocab_size=len(vocabulary),
+        spectrogram_bins=framing.bins,
+        sampling_rate=framing.rate,
+        use_stochastic_duration_prediction=durations == "stochastic",
+        layerdrop=0.0,
+        **settings,
+    )
+    made = prod(config.upsample_rates)
+    if made != framing.hop:
+        raise VoiceError(f"a decoder of size {size} makes {made} samples a frame, and the corpus has {framing.hop}")
+    return config
+
+
+def discriminator_channels(size: Size) -> tuple[int, ...]:
+    """Channels of the layers of each discriminator."""
+    return _SIZINGS[size].discriminators
+
+
+def framing_of(config: VitsConfig) -> FrameSettings:
+    """How a voice frames its samples."""
+    return FrameSettings(
+        rate=config.sampling_rate, hop=prod(config.upsample_rates), fft=2 * (config.spectrogram_bins - 1)
+    )
+
+
+def draw_first(model: VitsModel) -> None:
+    """Draw the weights that a new model begins with, from torch's generator.
+
+    As the code of Kim, Kong & Son (2021) has it: convolutions uniform by their fan-in, embeddings of the scale of the
+    layers that follow, and flows that change nothing yet. Layers with weight norm keep what they are made with.
+    """
+    for module in model.modules():
+        if isinstance(module, nn.Conv1d | nn.ConvTranspose1d) and not parametrize.is_parametrized(module):
+            module.reset_parameters()
+    for module in model.modules():
+        if isinstance(module, VitsResidualCouplingLayer):
+            _zero(module.conv_post)
+        if isinstance(module, VitsConvFlow):
+            _zero(module.conv_proj)
+    embedding = model.text_encoder.embed_tokens
+    nn.init.normal_(embedding.weight, std=model.config.hidden_size**-0.5)
+
+
+def weight_normed(decoder: VitsHifiGan) -> None:
+    """Train the decoder's convolutions by direction and length, as the paper does."""
+    apply: Any = decoder.apply_weight_norm
+    apply()
+
+
+def plain_weights(model: VitsModel) -> dict[str, Tensor]:
+    """The weights as a new model of the same configuration has them, with none of the decoder's apart.
+
+    The model itself stays as it is: taking weight norm away from a copy would take it from the model's own layers too,
+    whose class the copy shares.
+    """
+    weights: dict[str, Tensor] = model.state_dict()
+    for name, module in model.decoder.named_modules():
+        if parametrize.is_parametrized(module):
+            place = f"decoder.{name}"
+            for part in ("original0", "original1"):
+                del weights[f"{place}.parametrizations.weight.{part}"]
+            weights[f"{place}.weight"] = cast("Tensor", module.weight).detach().contiguous()
+    return weights
+
+
+def _zero(layer: nn.Conv1d) -> None:
+    nn.init.zeros_(layer.weight)
+    if layer.bias is not None:
+        nn.init.zeros_(layer.bias)
+
 
 LONGEST_SECONDS: Final = 60.0
+
 """More than this for one sentence means a voice whose durations have not been learnt."""
 
+
 RATES: Final = np.exp(np.linspace(np.log(0.4), np.log(2.5), 401))
+
 """Speaking rates that are tried."""
 
 

@@ -25,11 +25,11 @@ from torch import Tensor
 from examples.make_digits import tokenizer_of
 from trainers.dit.batches import BatchRounds, EncodedImages, RawImageFiles
 from trainers.dit.cache import LatentCache, write_cache
-from trainers.dit.denoising import DenoisingLoss, NoiseSource
 from trainers.dit.errors import CacheError
 from trainers.dit.images import ImageFolder, read_pictures
 from trainers.dit.models import ImageModel
 from trainers.dit.objective import objective_of
+from trainers.dit.training import DenoisingLoss, NoiseSource
 
 
 def some_pictures(folder: Path, model: ImageModel, count: int = 12) -> ImageFolder:

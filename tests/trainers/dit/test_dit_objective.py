@@ -14,8 +14,16 @@ from diffusers.schedulers.scheduling_flow_match_euler_discrete import FlowMatchE
 from torch import Tensor
 
 from trainers.dit.errors import SchedulerError
-from trainers.dit.objective import DiffusionObjective, Predict, objective_for, objective_of, objectives
-from trainers.dit.processes import DiffusionProcess, FlowMatching, NoiseProcess
+from trainers.dit.objective import (
+    DiffusionObjective,
+    DiffusionProcess,
+    FlowMatching,
+    NoiseProcess,
+    Predict,
+    objective_for,
+    objective_of,
+    objectives,
+)
 from trainers.dit.recipe import ObjectiveName
 
 NAMES: tuple[ObjectiveName, ...] = ("flow", "epsilon", "velocity")

@@ -13,14 +13,23 @@ from torch import Tensor, nn
 
 from trainers.dit.batches import EncodedImages, RawImageFiles, RawImages
 from trainers.dit.cache import LatentCache, write_cache
-from trainers.dit.denoising import DenoisingLoss, NoiseDraw, NoiseSource
 from trainers.dit.encoders import Posterior
 from trainers.dit.images import read_pictures
 from trainers.dit.models import ImageModel
 from trainers.dit.networks import PromptCondition
 from trainers.dit.objective import objective_of
 from trainers.dit.recipe import ImageRecipe, ObjectiveName
-from trainers.dit.training import TRANSFORMER, fit, loop_of, phase_of, rounds_of, warmed_up
+from trainers.dit.training import (
+    TRANSFORMER,
+    DenoisingLoss,
+    NoiseDraw,
+    NoiseSource,
+    fit,
+    loop_of,
+    phase_of,
+    rounds_of,
+    warmed_up,
+)
 from trainers.loop import FrozenModule, IterableSource, Loop, Report, WindowReport, seed_everything
 from trainers.loop.validation import evaluating
 

@@ -14,13 +14,13 @@ from typer.testing import CliRunner
 from trainers.cli.commands import app
 from trainers.dit.grpo import TuningResult
 from trainers.dit.images import read_pictures
-from trainers.dit.judge import judge_of, pixels_of
 from trainers.dit.models import ImageModel
+from trainers.dit.monitoring import EvaluationSnapshot
 from trainers.dit.recipe import SamplingSettings
+from trainers.dit.rewards import judge_of, pixels_of
 from trainers.dit.rollouts import RolloutRound
 from trainers.dit.sampling import draw_images
 from trainers.dit.training import ImageTrainingResult
-from trainers.dit.watching import EvaluationSnapshot
 
 BRIEF = ("--steps", "4", "--device", "cpu")
 WATCHED = ("--monitor", "ssim,psnr", "--monitor-every", "2", "--monitor-images", "4", "--monitor-steps", "3")

@@ -13,14 +13,11 @@ from tiny_images import PROMPTS, tiny_model, write_images
 
 from trainers.dit.errors import ModelError, PriorError, RewardError
 from trainers.dit.evaluation import ClassifierAccuracy, ImageEvaluation, RewardScore, evaluate
-from trainers.dit.history import curves_of
 from trainers.dit.images import read_pictures
-from trainers.dit.judge import judge_of, pixels_of
-from trainers.dit.models import ImageModel
-from trainers.dit.notes import read_notes
-from trainers.dit.page import MOST_IMAGES, drawn_sheet, judged_sheet, render_sheet, strip_of
+from trainers.dit.models import ImageModel, read_notes
+from trainers.dit.page import MOST_IMAGES, curves_of, drawn_sheet, judged_sheet, render_sheet, strip_of
 from trainers.dit.recipe import SamplingSettings, reward_names
-from trainers.dit.rewards import RewardInputs, rewards_of
+from trainers.dit.rewards import RewardInputs, judge_of, pixels_of, rewards_of
 from trainers.dit.sampling import draw_images
 from trainers.dit.statistics import frechet_distance, wilson_interval
 

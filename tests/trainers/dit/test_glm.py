@@ -19,7 +19,6 @@ from typer.testing import CliRunner
 from trainers.cli.commands import app
 from trainers.dit.batches import RawImageFiles
 from trainers.dit.cache import write_cache
-from trainers.dit.denoising import DenoisingLoss, NoiseSource
 from trainers.dit.errors import DataError, ModelError, PriorError, SchedulerError
 from trainers.dit.glm import glm_objective, glyphs
 from trainers.dit.images import ImageFolder, read_pictures
@@ -27,7 +26,7 @@ from trainers.dit.models import ImageModel
 from trainers.dit.objective import objective_of
 from trainers.dit.recipe import ImageRecipe, SamplingSettings
 from trainers.dit.sampling import draw_images
-from trainers.dit.training import fit
+from trainers.dit.training import DenoisingLoss, NoiseSource, fit
 from trainers.loop import seed_everything
 
 PROMPTS = ["a shop with the sign 'open'", "a shop without one"]

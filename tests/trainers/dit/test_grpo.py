@@ -14,16 +14,14 @@ from tiny_images import tiny_model, write_images
 from torch import Tensor, nn
 
 from trainers.dit.errors import GateError, RewardError, SchedulerError
-from trainers.dit.gate import RewardGate
 from trainers.dit.grpo import PolicyLoss, TuningResult, play_of, tune
 from trainers.dit.images import ImageFolder, read_pictures
 from trainers.dit.models import ImageModel
-from trainers.dit.policy import log_probability
+from trainers.dit.monitoring import RewardGate, SampleWatch
 from trainers.dit.recipe import GrpoRecipe, ObjectiveName, SamplingSettings
 from trainers.dit.rewards import RewardInputs, RewardKind, ValidatedReward, reward_of
-from trainers.dit.rollouts import PolicySampler, Rollouts
+from trainers.dit.rollouts import PolicySampler, Rollouts, log_probability
 from trainers.dit.sampling import draw_images
-from trainers.dit.watching import SampleWatch
 from trainers.loop import (
     Checkpoints,
     OutOfMemoryError,

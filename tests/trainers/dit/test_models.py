@@ -23,7 +23,7 @@ from trainers.dit.networks import PixArtNetwork
 from trainers.dit.objective import objective_of
 from trainers.dit.recipe import ObjectiveName, SamplingSettings
 from trainers.dit.sampling import as_image, draw_images, grid
-from trainers.media.folders import next_draft
+from trainers.media.run_directory import next_draft
 
 NAMES: tuple[ObjectiveName, ...] = ("flow", "epsilon", "velocity")
 

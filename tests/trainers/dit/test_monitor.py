@@ -14,12 +14,11 @@ from trainers.dit.batches import RawImageFiles
 from trainers.dit.errors import RewardError
 from trainers.dit.images import ImageFolder, read_pictures
 from trainers.dit.models import ImageModel
-from trainers.dit.monitor import CollapseRule, RewardMonitor
+from trainers.dit.monitoring import CollapseRule, EvaluationSnapshot, RewardMonitor, SampleWatch
 from trainers.dit.recipe import ImageRecipe, SamplingSettings
 from trainers.dit.rewards import RewardInputs, RewardKind, reward_of
 from trainers.dit.sampling import draw_images
 from trainers.dit.training import ImageTrainingResult, fit
-from trainers.dit.watching import EvaluationSnapshot, SampleWatch
 from trainers.loop import Checkpoints, Report, StoppedError, TrainingNotice, seed_everything
 from trainers.progress import ReportConsumer
 
@@ -178,7 +177,7 @@ def test_many_images_begin_with_noise_of_their_own(folder: Path, monkeypatch: py
     model = tiny_model().learning("flow")
     material = RewardInputs(pictures_of(folder / "own", model), pictures_of(folder / "held", model), count=8)
     whole = SampleWatch(model, material, [], SAMPLING)._begun()
-    monkeypatch.setattr("trainers.dit.watching.TOGETHER", 3)
+    monkeypatch.setattr("trainers.dit.monitoring.TOGETHER", 3)
     parts = SampleWatch(model, material, [], SAMPLING)._begun()
     assert [len(part.places) for part in parts] == [3, 3, 2]
     assert torch.equal(torch.cat([part.noise for part in parts]), whole[0].noise)

@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from trainers.dit.policy import PolicyStep, advantages_of, clipped_gain, divergence, log_probability, step_of
+from trainers.dit.rollouts import PolicyStep, advantages_of, clipped_gain, divergence, log_probability, step_of
 
 
 def test_a_step_has_the_mean_and_deviation_of_the_formula() -> None:

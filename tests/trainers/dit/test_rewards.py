@@ -14,15 +14,16 @@ from transformers import CLIPConfig, CLIPModel
 
 from trainers.dit.errors import RewardError
 from trainers.dit.images import ImageFolder, ImageFormat, read_pictures
-from trainers.dit.judge import judge_of, pixels_of
-from trainers.dit.resemblance import ClipSimilarity
 from trainers.dit.rewards import (
     KINDS,
+    ClipSimilarity,
     FrechetDistance,
     PairwiseSimilarity,
     Reward,
     RewardInputs,
     RewardKind,
+    judge_of,
+    pixels_of,
     reward_of,
     rewards_of,
 )

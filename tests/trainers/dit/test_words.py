@@ -22,9 +22,8 @@ from typer.testing import CliRunner
 from trainers.cli.commands import app
 from trainers.dit.encoders import PixArtPromptEncoder
 from trainers.dit.errors import DataError, ModelError
-from trainers.dit.models import ImageModel
-from trainers.dit.notes import read_notes, trained_words
-from trainers.dit.words import doubts_of_all
+from trainers.dit.models import ImageModel, read_notes, trained_words
+from trainers.dit.prompts import doubts_of_all
 
 SHORT = ("--steps", "4", "--batch-size", "4", "--device", "cpu")
 TUNED = ("--reward", "ssim", "--gate", "psnr", "--iterations", "1", "--groups", "2", "--members", "3", "--draw-steps")

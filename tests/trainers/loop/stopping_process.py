@@ -4,7 +4,7 @@ import os
 import signal
 import sys
 
-from trainers.loop.checkpoint.stop import StopSignals
+from trainers.loop.checkpoint.store import StopSignals
 
 
 def say(text: str) -> None:

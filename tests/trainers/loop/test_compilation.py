@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from trainers.loop.device.compilation import compact, compiled
-from trainers.loop.weights.copies import AveragedWeights
+from trainers.loop.weights.weight_copies import AveragedWeights
 
 # torch's compiler itself looks at the gradient of its inputs.
 pytestmark = pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf Tensor:UserWarning")

@@ -22,7 +22,7 @@ from trainers.loop import (
     Validation,
     WindowReport,
 )
-from trainers.loop.data.cutting import BatchCutter
+from trainers.loop.data.splitting import BatchCutter
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from trainers.loop.device.seeding import deterministic
+from trainers.loop.device.random_state import deterministic
 from trainers.loop.errors import SettingsError
 
 CPU, CUDA = torch.device("cpu"), torch.device("cuda", 0)

@@ -27,7 +27,7 @@ from trainers.loop import (
     TrainingNotice,
     WindowReport,
 )
-from trainers.loop.data.feeding import DirectFeeder, Prefetcher, feeder_for, foreseeable
+from trainers.loop.data.transfer import DirectFeeder, Prefetcher, feeder_for, foreseeable
 from trainers.loop.data.tree import leaves, map_tensors
 
 Tree = TypeVar("Tree")

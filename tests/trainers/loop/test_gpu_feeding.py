@@ -8,8 +8,8 @@ import torch
 from torch import Tensor, nn
 
 from trainers.loop import BestWeights, IterableSource, Loop, Loss, Phase, ResidentSource, Source, WindowReport
-from trainers.loop.data.feeding import UNPINNED, DirectFeeder, StreamTransfer
-from trainers.loop.weights.copies import LARGE, AveragedWeights, copies_of
+from trainers.loop.data.transfer import UNPINNED, DirectFeeder, StreamTransfer
+from trainers.loop.weights.weight_copies import LARGE, AveragedWeights, copies_of
 
 pytestmark = [
     pytest.mark.gpu,

@@ -19,9 +19,8 @@ from torch.nn import Parameter
 
 from trainers.loop.errors import ContractError, EmptyTargetError, ParallelismError, PeerLostError
 from trainers.loop.group.bundle import check_one_vector
-from trainers.loop.group.ddp_checks import check_modules
 from trainers.loop.group.group import Group, LocalTotals, SingleProcess, Totals, WindowRequests, WindowTotals
-from trainers.loop.group.processes import Processes, answered, chunks, joined, local_rank, power_of_two
+from trainers.loop.group.processes import Processes, answered, check_modules, chunks, joined, local_rank, power_of_two
 from trainers.loop.loss import Loss, WeightedMean, read
 
 PROGRAM = Path(__file__).with_name("group_program.py")

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from trainers.loop.errors import SettingsError
-from trainers.loop.profiling import profiled
+from trainers.loop.profiler import profiled
 from trainers.loop.reports import Report, TrainingNotice, WindowReport
 
 

@@ -11,7 +11,7 @@ from types import FrameType
 
 import pytest
 
-from trainers.loop.checkpoint.stop import StopSignals
+from trainers.loop.checkpoint.store import StopSignals
 
 PROCESS = Path(__file__).with_name("stopping_process.py")
 BOTH = [signal.SIGTERM, signal.SIGINT]

@@ -10,9 +10,9 @@ from torch.nn import Parameter
 
 from trainers.loop import BestWeights
 from trainers.loop.errors import ResumeMismatchError, SettingsError
-from trainers.loop.weights import copies
-from trainers.loop.weights.copies import LARGE, AveragedWeights, copies_of, is_large
-from trainers.loop.weights.named import digest
+from trainers.loop.weights import weight_copies
+from trainers.loop.weights.initial_weights import digest
+from trainers.loop.weights.weight_copies import LARGE, AveragedWeights, copies_of, is_large
 
 
 def parameter(*values: float, dtype: torch.dtype = torch.float32) -> Parameter:
@@ -171,7 +171,7 @@ def test_small_copies_stay_on_the_device_and_large_ones_leave_it() -> None:
 def test_a_copy_has_neither_graph_nor_memory_of_the_weight(monkeypatch: pytest.MonkeyPatch) -> None:
     weight = nn.Parameter(torch.randn(4, 3).t())
     (beside,) = copies_of([weight])
-    monkeypatch.setattr(copies, "is_large", _always)
+    monkeypatch.setattr(weight_copies, "is_large", _always)
     (aside,) = copies_of([weight])
     for copy in (beside, aside):
         assert torch.equal(copy, weight)
@@ -181,7 +181,7 @@ def test_a_copy_has_neither_graph_nor_memory_of_the_weight(monkeypatch: pytest.M
 
 
 def test_weights_that_were_kept_on_the_host_come_back_to_the_bit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(copies, "is_large", _always)
+    monkeypatch.setattr(weight_copies, "is_large", _always)
     torch.manual_seed(1)
     net = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4))
     expected = {name: tensor.clone() for name, tensor in net.state_dict().items()}
@@ -198,7 +198,7 @@ def test_weights_that_were_kept_on_the_host_come_back_to_the_bit(monkeypatch: py
 
 
 def test_weights_that_gave_way_to_their_average_come_back_from_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(copies, "is_large", _always)
+    monkeypatch.setattr(weight_copies, "is_large", _always)
     weight = nn.Parameter(torch.tensor([0.1, 0.2]))
     average = AveragedWeights([weight], 0.5)
     with torch.no_grad():

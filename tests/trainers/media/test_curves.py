@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from trainers.media.curves import TrainingCurve, number, plot, plots, round_values
+from trainers.media.page import TrainingCurve, number, plot, plots, round_values
 
 
 def curve(*points: tuple[float, float], level: float | None = None) -> TrainingCurve:

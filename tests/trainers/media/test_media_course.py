@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from trainers.loop import Checkpoints
-from trainers.media.course import checkpoints_in, pace_of
 from trainers.media.errors import MediaError
+from trainers.media.run_directory import checkpoints_in, pace_of
 from trainers.options import RunOptions
 
 

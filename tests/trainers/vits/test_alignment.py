@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from trainers.vits.alignment import monotonic_path
+from trainers.vits.objective import monotonic_path
 
 
 def best_by_trying(scores: Tensor, tokens: int, frames: int) -> float:

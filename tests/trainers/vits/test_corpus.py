@@ -10,9 +10,8 @@ import pytest
 import torch
 from recordings import TEXTS, prepared, tones
 
-from trainers.vits.corpus import SpeechCorpus, clip_path
+from trainers.vits.corpus import SpeechCorpus, clip_path, notices
 from trainers.vits.errors import CorpusError
-from trainers.vits.notices import notices
 from trainers.vits.spectrum import log_mel, spectrogram
 from trainers.vits.vocabulary import characters
 

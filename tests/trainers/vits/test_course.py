@@ -10,10 +10,9 @@ import torch
 from typer.testing import CliRunner
 
 from trainers.cli.commands import app
-from trainers.vits.course import weights_digest
+from trainers.vits.training import weights_digest
 from trainers.vits.versions import VoiceVersions
-from trainers.vits.voice import Voice
-from trainers.vits.weights import plain_weights
+from trainers.vits.voice import Voice, plain_weights
 
 KURDISH = Path(__file__).parents[2] / "fixtures" / "kurdish"
 RUNNER = CliRunner()

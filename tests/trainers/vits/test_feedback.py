@@ -12,16 +12,18 @@ from correctable import BASE, LATER, TEXTS, base_corpus, correction, manifest, n
 from trainers.vits.batches import LengthBucketSampler
 from trainers.vits.corpus import RecordedClip, SpeechCorpus
 from trainers.vits.corrections import (
+    CorrectionMaterial,
     NewCorrections,
     PreviousCorrections,
     WeightedCorpus,
     kept_of,
+    mixture,
     news_of,
     prepared,
+    settle,
     taken,
 )
 from trainers.vits.errors import FeedbackError, VoiceError
-from trainers.vits.feedback import CorrectionMaterial, mixture, settle
 from trainers.vits.gate import FEWEST
 from trainers.vits.manifest import read_manifest
 from trainers.vits.versions import VoiceVersions

@@ -13,18 +13,23 @@ from torch import Tensor
 from trainers.progress import ReportConsumer
 from trainers.vits.corpus import RecordedClip, SpeechCorpus
 from trainers.vits.errors import JudgeError
-from trainers.vits.judge import FACTS, WEIGHTS, SpeechRecogniser, error_rate, judge_of, train_judge
 from trainers.vits.preparation import CorpusSettings, prepare
-from trainers.vits.recogniser import (
+from trainers.vits.spectrum import BANDS
+from trainers.vits.speech_recogniser import (
+    FACTS,
+    WEIGHTS,
     LetterNetwork,
+    SpeechRecogniser,
     TrainingBatches,
     TranscriptBatch,
+    error_rate,
     even_loss,
+    judge_of,
     real_mel,
     recognition_loss,
     spelling,
+    train_judge,
 )
-from trainers.vits.spectrum import BANDS
 
 KURDISH = Path(__file__).parents[2] / "fixtures" / "kurdish"
 
@@ -134,7 +139,7 @@ def test_the_judge_of_a_corpus_is_trained_once(
         trainings.append(corpus)
         return judge
 
-    monkeypatch.setattr("trainers.vits.judge.train_judge", train)
+    monkeypatch.setattr("trainers.vits.speech_recogniser.train_judge", train)
     for _ in range(2):
         assert judge_of(corpus, tmp_path / "judge").corpus == corpus.digest
     assert len(trainings) == 1
@@ -209,7 +214,7 @@ def test_a_place_that_cannot_be_written_is_named(judge: SpeechRecogniser, tmp_pa
 def test_a_place_that_cannot_be_written_is_named_before_the_training(
     corpus: SpeechCorpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.delattr("trainers.vits.judge.train_judge")
+    monkeypatch.delattr("trainers.vits.speech_recogniser.train_judge")
     (tmp_path / "file").touch()
     with pytest.raises(JudgeError, match="cannot be written"):
         judge_of(corpus, tmp_path / "file" / "judge")

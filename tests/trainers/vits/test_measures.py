@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from trainers.vits.measures import best_path_mean, dtw_distance, edit_distance
+from trainers.vits.distances import best_path_mean, dtw_distance, edit_distance
 
 
 def by_double_loop(costs: np.ndarray[tuple[int, int], np.dtype[np.float64]]) -> float:

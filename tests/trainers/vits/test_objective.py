@@ -13,8 +13,7 @@ from transformers import VitsModel
 
 from trainers.loop import IterableSource, Loop, Loss, Phase, Report, UnusedParameterError, WindowReport
 from trainers.vits.batches import FrameSplitter, UtteranceBatch
-from trainers.vits.discriminators import Discriminators
-from trainers.vits.objective import LossWeights, TokenPrior, VoiceGenerator, VoiceObjective
+from trainers.vits.objective import Discriminators, LossWeights, TokenPrior, VoiceGenerator, VoiceObjective
 from trainers.vits.spectrum import FrameSettings, log_mel_of
 
 FRAMING = FrameSettings(rate=16_000, hop=HOP, fft=2 * (BINS - 1))

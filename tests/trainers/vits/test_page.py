@@ -13,10 +13,17 @@ from pages import HOSTILE, assert_holds_all, page_of
 from PIL import Image
 from torch import Tensor
 
-from trainers.vits.differences import TextSpan, difference
-from trainers.vits.measures import edit_distance
-from trainers.vits.media import frames_of, marks, picture, sound
-from trainers.vits.page import FailedClip, TranscribedClip, VoiceEvaluation, render_page
+from trainers.vits.distances import TextSpan, difference, edit_distance
+from trainers.vits.page import (
+    FailedClip,
+    TranscribedClip,
+    VoiceEvaluation,
+    frames_of,
+    marks,
+    picture,
+    render_page,
+    sound,
+)
 from trainers.vits.spectrum import BANDS, FrameSettings
 
 FRAMING = FrameSettings()

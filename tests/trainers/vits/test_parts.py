@@ -5,7 +5,7 @@ from collections import Counter
 import pytest
 
 from trainers.vits.errors import CorpusError
-from trainers.vits.parts import parts_of
+from trainers.vits.metadata import parts_of
 
 TEXTS = [f"text {number}" for number in range(400)]
 

@@ -18,8 +18,7 @@ from training_results import comparable
 from trainers.loop import IterableSource, NonFiniteError, Precision, TrainingRun, WindowReport
 from trainers.vits import objective as objectives
 from trainers.vits.batches import FrameSplitter, UtteranceBatch
-from trainers.vits.discriminators import Discriminators
-from trainers.vits.objective import LossWeights, VoiceGenerator, VoiceObjective
+from trainers.vits.objective import Discriminators, LossWeights, VoiceGenerator, VoiceObjective
 from trainers.vits.recipe import SpeechRecipe
 from trainers.vits.spectrum import FrameSettings
 from trainers.vits.training import loop_of

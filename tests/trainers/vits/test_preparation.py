@@ -12,9 +12,8 @@ import pytest
 import soundfile
 from recordings import RATE, TEXTS, few, tones, write_clip_of, write_lines, write_recordings
 
-from trainers.vits.corpus import SpeechCorpus
+from trainers.vits.corpus import SpeechCorpus, notices
 from trainers.vits.errors import CorpusError
-from trainers.vits.notices import notices
 from trainers.vits.preparation import CorpusSettings, prepare
 from trainers.vits.spectrum import FrameSettings
 from trainers.vits.vocabulary import characters

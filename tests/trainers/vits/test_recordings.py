@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 from recordings import RATE, tones
 
 from trainers.vits.errors import CorpusError
-from trainers.vits.recordings import RecordingLimits, decode, find_recordings, the_recording
+from trainers.vits.preparation import RecordingLimits, decode, find_recordings, the_recording
 from trainers.vits.spectrum import FrameSettings
 
 TONE = tones("dengek")

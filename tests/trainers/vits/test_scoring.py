@@ -11,13 +11,12 @@ import torch
 from torch import Tensor
 
 from trainers.vits.corpus import SpeechCorpus
+from trainers.vits.distances import edit_distance
 from trainers.vits.errors import CorpusError, JudgeError, VoiceError
-from trainers.vits.judge import SpeechRecogniser, train_judge
-from trainers.vits.measures import edit_distance
 from trainers.vits.preparation import CorpusSettings, prepare
-from trainers.vits.recogniser import spelling
 from trainers.vits.scoring import ScoredVoice, SpeechEvaluation, score
 from trainers.vits.spectrum import FrameSettings, spectrogram
+from trainers.vits.speech_recogniser import SpeechRecogniser, spelling, train_judge
 from trainers.vits.voice import LONGEST_SECONDS, Voice
 
 KURDISH = Path(__file__).parents[2] / "fixtures" / "kurdish"

@@ -19,7 +19,7 @@ from typer.testing import CliRunner
 from trainers.cli.commands import app
 from trainers.vits.corpus import SpeechCorpus
 from trainers.vits.errors import SPEECH
-from trainers.vits.judge import FOLDER, train_judge
+from trainers.vits.speech_recogniser import FOLDER, train_judge
 from trainers.vits.versions import VoiceVersions
 from trainers.vits.voice import Voice
 

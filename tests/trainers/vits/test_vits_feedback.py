@@ -14,8 +14,8 @@ from correctable import LATER, RUNNER, base_corpus, copied, correction, feedback
 
 from trainers.cli.commands import app
 from trainers.vits.corpus import RecordedClip, SpeechCorpus
-from trainers.vits.feedback import length_error, settle
-from trainers.vits.judge import SpeechRecogniser, judge_of
+from trainers.vits.corrections import length_error, settle
+from trainers.vits.speech_recogniser import SpeechRecogniser, judge_of
 from trainers.vits.versions import VoiceVersions
 from trainers.vits.voice import Voice
 
@@ -85,7 +85,7 @@ def test_lengths_may_err_as_much_as_those_of_the_voice_before(
         allowed.append(most)
         return settle(voice, base, new, most)
 
-    monkeypatch.setattr("trainers.vits.correcting.settle", recorded)
+    monkeypatch.setattr("trainers.vits.voice_correction.settle", recorded)
     feedback(copied(fresh, tmp_path / "v"), corpus, manifest(tmp_path, TEN), *EAGER)
     clips = SpeechCorpus.open(corpus).part("selection")
     assert allowed == [pytest.approx(length_error(Voice.load(fresh / "1"), clips))]
@@ -276,7 +276,7 @@ def test_a_voice_that_got_another_version_meanwhile_is_not_corrected(
         VoiceVersions(voice).add(Voice.load(voice / "1"), {"steps": 1})
         return judge
 
-    monkeypatch.setattr("trainers.vits.judge.judge_of", slow)
+    monkeypatch.setattr("trainers.vits.speech_recogniser.judge_of", slow)
     done = feedback(voice, corpus, manifest(tmp_path, TEN), *EAGER)
     assert "has got another version, or another current one, in the meantime" in str(done.exception)
     assert VoiceVersions(voice).index.versions == 2

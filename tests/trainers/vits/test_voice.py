@@ -9,8 +9,7 @@ from torch.nn.utils import parametrize
 
 from trainers.vits.errors import VoiceError
 from trainers.vits.versions import VoiceVersions, voice_folder
-from trainers.vits.voice import Voice
-from trainers.vits.weights import weight_normed
+from trainers.vits.voice import Voice, weight_normed
 
 VOCABULARY = {"<pad>": 0, **{letter: number for number, letter in enumerate("abcdefghij", 1)}, "<unk>": 11}
 TEXT = "abc hij"

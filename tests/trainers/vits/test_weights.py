@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn.utils import parametrize
 from transformers import VitsModel
 
-from trainers.vits.weights import draw_first
+from trainers.vits.voice import draw_first
 
 
 def drawn(*, stochastic: bool = False, seed: int = 1) -> VitsModel:

@@ -5,13 +5,13 @@ from dataclasses import replace
 
 from predictor.server.address import Address
 from predictor.server.binding import reserved
+from predictor.server.listen_addresses import ListenAddresses, announce
 from predictor.server.logs import LogSettings
-from predictor.server.ports import ListenAddresses, announce
 from predictor.server.settings import ServerSettings
-from predictor.server.stopping import ShutdownSignal, end_with_parent, stop_signals
-from predictor.server.workers.front import SupervisorEndpoint
+from predictor.server.shutdown_signal import ShutdownSignal, end_with_parent, stop_signals
+from predictor.server.workers.endpoint import SupervisorEndpoint
 from predictor.server.workers.messages import LoadModels
-from predictor.server.workers.team import WorkerPool
+from predictor.server.workers.pool import WorkerPool
 
 _log = logging.getLogger(__name__)
 

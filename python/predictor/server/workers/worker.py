@@ -10,9 +10,9 @@ from predictor.errors import QuantraError
 from predictor.memory import error_of
 from predictor.server.host import Host, one_line
 from predictor.server.logs import set_up
-from predictor.server.run import end_at_once
-from predictor.server.stopping import ShutdownSignal, stop_signals
-from predictor.server.tuning import run, tuned
+from predictor.server.main import end_at_once
+from predictor.server.process_tuning import run, tuned
+from predictor.server.shutdown_signal import ShutdownSignal, stop_signals
 from predictor.server.workers.agreement import agree, told
 from predictor.server.workers.channel import Channel
 from predictor.server.workers.messages import (

@@ -14,7 +14,7 @@ from torch.optim.lr_scheduler import ChainedScheduler, LRScheduler, SequentialLR
 
 from trainers.loop.errors import ResumeMismatchError, SettingsError, listed
 from trainers.loop.phase import Phase
-from trainers.loop.weights.named import named_tensors, parameter_names
+from trainers.loop.weights.initial_weights import named_tensors, parameter_names
 from trainers.loop.window.phase_run import PhaseRun
 
 Json: TypeAlias = "bool | int | float | str | Sequence[Json] | Mapping[str, Json] | None"

@@ -15,9 +15,9 @@ from trainers.loop.checkpoint.snapshot import Snapshot
 from trainers.loop.checkpoint.store import Checkpoints
 from trainers.loop.device import captured, compact, restore
 from trainers.loop.errors import CheckpointError, listed
-from trainers.loop.parts import RunParts
 from trainers.loop.reports import CheckpointReport, TrainingNotice
-from trainers.loop.weights.named import digest, named_tensors
+from trainers.loop.run_parts import RunParts
+from trainers.loop.weights.initial_weights import digest, named_tensors
 
 SHARE = 0.05
 """How much of its time a training spends on the checkpoints of its epochs at most."""

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, IterableDataset
 
-from trainers.loop.data.loading import IndexedLoader, StreamLoader, taken_apart
+from trainers.loop.data.loader import IndexedLoader, StreamLoader, taken_apart
 from trainers.loop.data.tree import describe, leaves, map_tensors, of_one_piece
 from trainers.loop.device import mixed
 from trainers.loop.errors import ContractError, SettingsError

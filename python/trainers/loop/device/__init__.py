@@ -13,7 +13,7 @@ from trainers.loop.device.memory import (
     usage,
 )
 from trainers.loop.device.precision import LossScaler, Precision, PrecisionName, choose_precision, full_precision
-from trainers.loop.device.seeding import (
+from trainers.loop.device.random_state import (
     HostGenerators,
     LighterGenerators,
     TorchGenerator,

@@ -21,16 +21,16 @@ from torch import Tensor
 from torch.autograd import Variable
 from torch.nn import Parameter
 
-from trainers.loop.data.cutting import BatchCutter, MicroBatch
+from trainers.loop.data.splitting import BatchCutter, MicroBatch
 from trainers.loop.data.tree import mover
 from trainers.loop.device import LossScaler, Precision, cause_of, is_out_of_memory, release, usage
 from trainers.loop.group.group import LocalTotals, WindowRequests
 from trainers.loop.loss import Loss, check_loss, check_width
 from trainers.loop.phase import FrozenParameters, Phase
+from trainers.loop.window.forward_state import ForwardState, Rewind
 from trainers.loop.window.guards import detached
 from trainers.loop.window.position import Position
-from trainers.loop.window.rewind import ForwardState, Rewind
-from trainers.loop.window.sharing import SharedForward
+from trainers.loop.window.shared_forward import SharedForward
 from trainers.loop.window.targets import Targets, TermTargets, uncounted
 
 Batch = TypeVar("Batch")

@@ -6,12 +6,12 @@ from typing import Any, Generic, TypeVar
 
 from torch.nn import Parameter
 
-from trainers.loop.data.cutting import BatchCutter
+from trainers.loop.data.splitting import BatchCutter
 from trainers.loop.errors import UncoveredParameterError, listed
 from trainers.loop.group.group import Group, WindowRequests
 from trainers.loop.phase import Phase
 from trainers.loop.reports import WindowReport
-from trainers.loop.weights.copies import AveragedWeights
+from trainers.loop.weights.weight_copies import AveragedWeights
 from trainers.loop.window.accumulation import Accumulator
 from trainers.loop.window.guards import GradientGuard
 from trainers.loop.window.position import Position

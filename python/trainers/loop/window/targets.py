@@ -11,7 +11,7 @@ from typing import Any, Generic, TypeVar, final
 
 from torch import Tensor
 
-from trainers.loop.data.cutting import MicroBatch
+from trainers.loop.data.splitting import MicroBatch
 from trainers.loop.errors import ContractError, listed
 from trainers.loop.loss import Loss
 

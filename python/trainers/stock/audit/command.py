@@ -20,12 +20,12 @@ from predictor.report.templates import artifact_name
 from trainers.loop import LoopError
 from trainers.options import RunOptions
 from trainers.progress import progress_for, unwatched, watched_on
-from trainers.stock.announcing import announcer, warner
+from trainers.stock.audit.audit import AuditBudget, audit
 from trainers.stock.audit.page import write_audit_page
-from trainers.stock.audit.run import AuditBudget, audit
+from trainers.stock.backtest.backtest import chosen_terms
 from trainers.stock.backtest.command import BacktestSubject
-from trainers.stock.backtest.run import chosen_terms
 from trainers.stock.backtest.strategies import StrategySettings, TradingTerms
+from trainers.stock.progress_output import announcer, warner
 
 
 @with_flags

@@ -11,8 +11,18 @@ from predictor.arrays import FloatArray
 from predictor.charts import BookCurve
 from predictor.replacement import replace_file
 from predictor.report import NOTHING, PageBuilder, ReportTable, TableCell, TableRow, number_cell
-from trainers.stock.backtest.performance import Performance, bill, break_even, sharpe_at, sharpe_formula
-from trainers.stock.backtest.result import Backtest, BookTrack, lead_over, sentence_of, verdict_of
+from trainers.stock.backtest.result import (
+    Backtest,
+    BookTrack,
+    Performance,
+    bill,
+    break_even,
+    lead_over,
+    sentence_of,
+    sharpe_at,
+    sharpe_formula,
+    verdict_of,
+)
 from trainers.stock.backtest.strategies import LONGEST_HALT, Strategy, StrategySettings, TradingTerms
 
 SMOOTHED: Final = 21

@@ -22,12 +22,11 @@ from trainers.stock.backtest.refits import MAX_ROWS
 from trainers.stock.backtest.strategies import sessions_a_year
 from trainers.stock.card import features_identity
 from trainers.stock.data import NO_SOURCE
-from trainers.stock.doubts import networks_of, of_models, of_recipe
+from trainers.stock.data_warnings import networks_of, of_models, of_recipe
 from trainers.stock.edges import given_edges
 from trainers.stock.evaluation.bound_model import Judgeable, calendar_of, last_seen
-from trainers.stock.evaluation.seen import splits_of
-from trainers.stock.recipe import StockRecipe
-from trainers.stock.recipes import read_recipe, read_recipe_file
+from trainers.stock.evaluation.evaluated_days import splits_of
+from trainers.stock.recipe import StockRecipe, read_recipe, read_recipe_file
 from trainers.stock.splits import DataSplits
 
 

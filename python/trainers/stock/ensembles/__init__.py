@@ -1,5 +1,5 @@
 """Ensembles: trained artifacts combined, calibrated as one, and judged against each of them."""
 
-from trainers.stock.ensembles.join import JoinedEnsemble, join
+from trainers.stock.ensembles.ensemble import JoinedEnsemble, join
 
 __all__ = ["JoinedEnsemble", "join"]

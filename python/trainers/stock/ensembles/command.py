@@ -16,9 +16,9 @@ from predictor.cli.output import judgement, write_json
 from predictor.flags import Flag
 from trainers.options import Threads
 from trainers.progress import watched_on
-from trainers.stock.announcing import announce_beside, warn_beside
-from trainers.stock.ensembles.join import JoinedEnsemble, join
+from trainers.stock.ensembles.ensemble import JoinedEnsemble, join
 from trainers.stock.flags import tell_use_of
+from trainers.stock.progress_output import announce_beside, warn_beside
 
 
 @with_flags

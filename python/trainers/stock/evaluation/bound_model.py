@@ -15,8 +15,8 @@ from predictor.covariates import CovariateSource
 from predictor.model import Ensemble, Model, joint_quantiles, output_map, ranks_of
 from predictor.sessions import SessionCalendar
 from trainers.stock.data import NO_SOURCE, History, TrainingWindows
-from trainers.stock.evaluation.forecasts import ModelForecasts, forecasts_of
-from trainers.stock.evaluation.seen import ever_seen, origin_notes
+from trainers.stock.evaluation.evaluated_days import ever_seen, origin_notes
+from trainers.stock.evaluation.evaluation_set import ModelForecasts, forecasts_of
 from trainers.stock.splits import SplitPart
 
 Judgeable = Model | Ensemble

@@ -15,12 +15,11 @@ import torch
 
 from predictor.arrays import FloatArray, PositionArray
 from predictor.networks import anchor_index, uncrossed
-from trainers.stock.conformal import MEDIAN
 from trainers.stock.data import History, TrainingWindows
 from trainers.stock.evaluation.comparison import improvement, winkler
-from trainers.stock.evaluation.evaluation_set import EvaluationSet, Interval
-from trainers.stock.evaluation.forecasts import ModelForecasts, units_of
+from trainers.stock.evaluation.evaluation_set import EvaluationSet, Interval, ModelForecasts, units_of
 from trainers.stock.evaluation.scores import ModelScores, ScoreRole, score
+from trainers.stock.network_forecasts import MEDIAN
 
 GAMMA: Final = 0.005
 """Step size of the level; the paper's choice for daily volatility (section 3)."""

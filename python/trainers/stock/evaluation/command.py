@@ -19,13 +19,12 @@ from predictor.report.templates import artifact_name
 from trainers.loop import LoopError
 from trainers.options import Threads
 from trainers.progress import progress_for, watched_on
-from trainers.stock.announcing import announce_beside, warn_beside
 from trainers.stock.data import ROWS
 from trainers.stock.evaluation.bound_model import Judgeable
-from trainers.stock.evaluation.evaluate import EvaluationSettings, evaluate
-from trainers.stock.evaluation.evaluation import ModelEvaluation
+from trainers.stock.evaluation.evaluation import EvaluationSettings, ModelEvaluation, evaluate
 from trainers.stock.evaluation.page import write_evaluation
 from trainers.stock.evaluation.tables import evaluation_tables
+from trainers.stock.progress_output import announce_beside, warn_beside
 
 
 @with_flags

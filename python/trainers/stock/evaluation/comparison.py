@@ -21,10 +21,10 @@ from trainers.stock.evaluation.evaluation_set import (
     Interval,
     by_day,
     interval,
+    newey_west,
     quotient,
     resampled_mean,
 )
-from trainers.stock.evaluation.standard_errors import newey_west
 
 
 def pinball_at(test: EvaluationSet, forecasts: FloatArray, level: int) -> FloatArray:

@@ -1,20 +1,59 @@
 """The result of an evaluation."""
 
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, replace
 from enum import Enum
+from functools import partial
+from itertools import chain
 from math import isfinite
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 
+from predictor.arrays import FloatArray
+from predictor.bars import BarPanel
 from predictor.canonical import Json
-from predictor.errors import shown_date
+from predictor.card import ancestors_of
+from predictor.covariates import CovariateSource
+from predictor.errors import ConfigurationError, shown_date
+from predictor.flags import Flag
+from predictor.model import UNITS, Ensemble
 from predictor.networks import Target
-from trainers.stock.data import History, TrainingWindows
-from trainers.stock.evaluation.calibration import CalibrationEffect
-from trainers.stock.evaluation.comparison import LossComparison, SkillScore
-from trainers.stock.evaluation.scores import ModelScores, PitHistogram, SymbolScores
-from trainers.stock.evaluation.seeds import SeedScores
+from trainers.options import AnsweringDevice
+from trainers.progress import ReportConsumer, StepProgress, unwatched
+from trainers.stock.data import NO_SOURCE, History, TrainingWindows
+from trainers.stock.data_warnings import (
+    Warn,
+    check_bars,
+    heard,
+    networks_of,
+    of_models,
+    presence_notes,
+    refuse_flat,
+    since_calendar,
+    to_nobody,
+)
+from trainers.stock.edges import given_edges
+from trainers.stock.evaluation.baselines import InformationSet, all_baselines
+from trainers.stock.evaluation.bound_model import BoundModel, Judgeable, bind_model, calendar_of, last_seen, origins
+from trainers.stock.evaluation.calibration import CalibrationEffect, ForecastWindows, adaptive_forecasts, calibration
+from trainers.stock.evaluation.comparison import LossComparison, SkillScore, compare, pinball
+from trainers.stock.evaluation.evaluated_days import splits_of, unseen_part
+from trainers.stock.evaluation.evaluation_set import LEVEL, RESAMPLES, EvaluationSet
+from trainers.stock.evaluation.scores import (
+    BenchmarkResult,
+    ModelScores,
+    PitHistogram,
+    ScoreRole,
+    SymbolScores,
+    benchmark,
+    by_symbol,
+    pit,
+    way,
+)
+from trainers.stock.evaluation.seeds import SeedRefits, SeedScores, other_seeds, over_seeds, refitted_forecasts
+from trainers.stock.recipe import read_recipe
+from trainers.stock.splits import DataSplits, SplitPart, day_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,3 +134,220 @@ def _plain(value: Any) -> Any:
     if isinstance(value, float) and not isfinite(value):
         return None
     return value
+
+
+OURS = "this model"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EvaluationSettings:
+    """Settings of an evaluation."""
+
+    start: Annotated[
+        int | None,
+        Flag(
+            "First decision day; empty: the first that the artifact has not seen.",
+            metavar="DATE",
+            read=partial(day_of, "--start"),
+            none="",
+        ),
+    ] = None
+    """Yyyymmdd, as `end`."""
+    end: Annotated[
+        int | None,
+        Flag(
+            "Last decision day; empty: the last whose outcome is known.",
+            metavar="DATE",
+            read=partial(day_of, "--end"),
+            none="",
+        ),
+    ] = None
+    seeds: Annotated[
+        int,
+        Flag("Trainings from different seeds, the artifact's own included; 1 trains none.", minimum=1),
+    ] = 5
+    adaptive: Annotated[bool, Flag("Also score adaptive conformal offsets, walking forward.", spelling="--aci")] = False
+    device: AnsweringDevice = "auto"
+    """Device for training the other seeds."""
+
+    def __post_init__(self) -> None:
+        if self.seeds < 1:
+            raise ConfigurationError(f"seeds is {self.seeds}, but must be at least 1 (the artifact's own seed)")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class EvaluationSetup:
+    """A model and the windows that it is evaluated on."""
+
+    model: Judgeable
+    bound: BoundModel
+    splits: DataSplits
+    covariates: CovariateSource
+    """Covariate files of the model."""
+    calibration: ForecastWindows
+    """Of the calibration part."""
+    tested: ForecastWindows
+    """Of the evaluated days."""
+
+    @property
+    def test_set(self) -> EvaluationSet:
+        """The evaluated windows with their outcomes."""
+        return EvaluationSet.of(self.bound.history, self.tested.windows, self.model.manifest.quantiles)
+
+
+def evaluate(
+    model: Judgeable,
+    bars: BarPanel,
+    wanted: EvaluationSettings,
+    *,
+    consume: ReportConsumer,
+    announce: Callable[[str], None],
+    warn: Warn = to_nobody,
+    stepwise: StepProgress = unwatched,
+    covariates: CovariateSource = NO_SOURCE,
+) -> ModelEvaluation:
+    """Evaluate a model against the baselines, on decision days after all data that it has seen.
+
+    Args:
+        model: A model or an ensemble.
+        bars: From the training part on, on which baselines are fitted. Bars before the model's calendar are dropped.
+        wanted: Settings.
+        consume: Receives the reports of trainings with other seeds.
+        announce: Called with the name of each stage.
+        warn: Called first with warnings about bars and files, which the evaluation contains too.
+        stepwise: Shows the progress of scoring.
+        covariates: Covariate files of the model.
+
+    Raises:
+        InSampleError: The model has seen the days, or all of the bars.
+        ConfigurationError: The bars do not fit the calendar, have too few windows, or their outcomes are constant.
+        ArtifactError: The card does not record the model's splits.
+        CovariateMissingError: No file has a covariate that the model reads.
+    """
+    doubts = heard(of_models(networks_of(model), since_calendar(bars, calendar_of(model)), covariates), warn)
+    exam = _exam(model, bars, wanted, announce, covariates)
+    test, ours = exam.test_set, exam.tested.forecasts
+    result, compared = _beside_baselines(exam, announce, stepwise)
+    seeds, unseeded = _seeds(exam, result, wanted, consume, announce)
+    return ModelEvaluation(
+        unit=UNITS[test.target.kind],
+        target=test.target,
+        levels=test.levels,
+        days=EvaluationPeriod.of(exam.bound.history, exam.tested.windows, last_seen(model)),
+        level=LEVEL,
+        method=_method(test),
+        correlated=way(test),
+        rows=_best_first(result.rows),
+        skill=result.skill,
+        comparisons=compared,
+        calibration=_calibration(exam, wanted),
+        pit=pit(test, ours.calibrated),
+        by_symbol=by_symbol(test, bars.symbols, ours.calibrated, result.best),
+        seeds=seeds,
+        notes=(*_notes(exam), *result.notes, *unseeded),
+        warnings=doubts,
+    )
+
+
+def _notes(exam: EvaluationSetup) -> tuple[str, ...]:
+    """Notes on the model's ancestors and on missing bars."""
+    return (*origins(exam.model), *presence_notes(exam.bound.history, exam.tested.windows, exam.splits))
+
+
+def _calibration(exam: EvaluationSetup, wanted: EvaluationSettings) -> CalibrationEffect:
+    history, tested = exam.bound.history, exam.tested
+    adaptive = None
+    if wanted.adaptive:
+        adaptive = adaptive_forecasts(history, exam.calibration, tested, exam.test_set.levels)
+    return calibration(exam.test_set, tested.forecasts, adaptive, exam.model.manifest.conformal.effective_samples)
+
+
+def _method(test: EvaluationSet) -> str:
+    """The method of the intervals, as text."""
+    return (
+        f"circular block bootstrap, {RESAMPLES} resamples, blocks of {test.block} sessions, stretched by "
+        f"{100 * (test.stretch - 1):.0f} % because so few blocks scatter too little"
+    )
+
+
+def _exam(
+    model: Judgeable,
+    bars: BarPanel,
+    wanted: EvaluationSettings,
+    announce: Callable[[str], None],
+    covariates: CovariateSource,
+) -> EvaluationSetup:
+    splits, calendar = splits_of(model.manifest.card), calendar_of(model)
+    test = unseen_part(
+        bars.sessions, last_seen(model), model.manifest.target, calendar, start=wanted.start, end=wanted.end
+    )
+    recent = since_calendar(bars, calendar)
+    check_bars(recent, calendar, splits)
+    announce("computing features")
+    bound = bind_model(model, recent, covariates)
+    refuse_flat(EvaluationSet.of(bound.history, bound.windows(test), model.manifest.quantiles))
+    announce("forecasting")
+    calibration, tested = (_forecast_part(bound, part) for part in (splits.calibration, test))
+    return EvaluationSetup(
+        model=model, bound=bound, splits=splits, covariates=covariates, calibration=calibration, tested=tested
+    )
+
+
+def _forecast_part(bound: BoundModel, part: SplitPart) -> ForecastWindows:
+    windows = bound.windows(part)
+    return ForecastWindows(windows=windows, forecasts=bound.forecasts(windows))
+
+
+def _beside_baselines(
+    exam: EvaluationSetup, announce: Callable[[str], None], stepwise: StepProgress
+) -> tuple[BenchmarkResult, tuple[LossComparison, ...]]:
+    """Compare the model with the best baseline, and with every baseline, best first."""
+    announce(f"scoring {len(exam.tested.windows)} windows against the baselines")
+    test, forecasts = exam.test_set, exam.tested.forecasts
+    ours, compared = pinball(test, forecasts.calibrated), dict[str, LossComparison]()
+
+    def hear(name: str, theirs: FloatArray) -> None:
+        compared[name] = compare(test, ours, theirs, name)
+
+    case = InformationSet.of(exam.bound.history, exam.splits, last_seen(exam.model), test.levels)
+    result = benchmark(test, OURS, forecasts, case, all_baselines(test.target.kind), hear=hear, stepwise=stepwise)
+    return result, tuple(compared[row.name] for row in _best_first(result.rows) if row.role is ScoreRole.BASELINE)
+
+
+def _best_first(rows: tuple[ModelScores, ...]) -> tuple[ModelScores, ...]:
+    return tuple(sorted(rows, key=lambda row: row.mean.value))
+
+
+def _seeds(
+    exam: EvaluationSetup,
+    result: BenchmarkResult,
+    wanted: EvaluationSettings,
+    consume: ReportConsumer,
+    announce: Callable[[str], None],
+) -> tuple[SeedScores | None, tuple[str, ...]]:
+    """Scores over the artifact's seed and other seeds, or a note why there are none."""
+    model, more = exam.model, wanted.seeds - 1
+    if more == 0:
+        return None, ()
+    if isinstance(model, Ensemble):
+        return None, ("an ensemble has no recipe, so it is not trained from other seeds",)
+    if ancestors_of(model.manifest.card):
+        return None, ("a fine-tuned artifact lacks its parent's weights, so it is not trained from other seeds",)
+    recipe = read_recipe(model.manifest.card["recipe"], "the artifact's recipe")
+    refitting = SeedRefits(
+        bars=exam.bound.history.bars,
+        features=model.pipeline.features.features,
+        recipe=replace(recipe, optimisation=replace(recipe.optimisation, device=wanted.device)),
+        splits=exam.splits,
+        covariates=exam.covariates,
+        edges=given_edges(model, exam.bound.history.bars.symbols),
+    )
+    own = recipe.optimisation.seed
+
+    def trained() -> Iterator[tuple[int, FloatArray]]:
+        for k, seed in enumerate(other_seeds(own, more)):
+            announce(f"training with seed {seed}, {k + 1} of {more} more seeds (--seeds 1: none)")
+            yield seed, refitted_forecasts(refitting, seed, exam.tested.windows, consume)
+
+    runs = chain([(own, exam.tested.forecasts.calibrated)], trained())
+    return over_seeds(exam.test_set, runs, result.best, result.skill.baseline), ()

@@ -5,23 +5,77 @@ Windows overlap and symbols move together, so blocks of decision days are resamp
 (Kiefer & Vogelsang 2005).
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from importlib.util import find_spec
 from math import nan
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from predictor.arrays import BoolArray, FloatArray
-from predictor.networks import Target
-from trainers.stock.data import History, TrainingWindows
-from trainers.stock.evaluation.standard_errors import stretch
+from predictor.inference import Engine
+from predictor.networks import OutputMap, Target
+from trainers.stock.data import ROWS, History, TrainingWindows
+from trainers.stock.network_forecasts import joined, network_forecasts
+
+
+def newey_west(daily: FloatArray, lag: int) -> tuple[float, float] | None:
+    """Mean and standard error of a daily series [D]; None without the package statsmodels.
+
+    Args:
+        daily: One value per day, NaN where unknown.
+        lag: Days after which values are independent; at most the length of the series.
+    """
+    if find_spec("statsmodels") is None:
+        return None
+    from statsmodels.regression.linear_model import OLS
+
+    known = daily[np.isfinite(daily)]
+    fit = OLS(known, np.ones(len(known))).fit(cov_type="HAC", cov_kwds={"maxlags": min(lag, len(known) - 1)})
+    return float(fit.params[0]), float(fit.bse[0])
+
+
+def mean_error(series: FloatArray, lag: int | None = None) -> float:
+    """Standard error of the mean of an autocorrelated series [T] (Newey & West 1987).
+
+    Args:
+        series: Without NaN.
+        lag: Number of autocovariances; None for floor(4 (T / 100)^(2/9)) (Newey & West 1994).
+    """
+    count = len(series)
+    reach = int(4 * (count / 100) ** (2 / 9)) if lag is None else lag
+    left = series - series.mean()
+    variance = float(left @ left) / count
+    for k in range(1, min(reach, count - 1) + 1):
+        variance += 2 * (1 - k / (reach + 1)) * float(left[k:] @ left[:-k]) / count
+    return (max(variance, 0.0) / count) ** 0.5
+
+
+def stretch(share: float) -> float:
+    """Factor by which an error from few independent blocks of days must be widened.
+
+    The 95 % critical value for a Bartlett window or bootstrap block of this share of all days (Kiefer & Vogelsang 2005,
+    table 1; Shao & Politis 2013), divided by that of the normal distribution.
+
+    Args:
+        share: Lag or block length over the number of days, from 0 to 1.
+    """
+    return 1 + (2.1859 * share + 0.3142 * share**2 - 0.3427 * share**3) / 1.6449
+
 
 FEWEST_BLOCKS = 5
+
 """Blocks of days needed before an interval can tell skill from luck."""
 
+
 RESAMPLES = 1000
+
 LEVEL = 0.9
+
 """Share of resamples inside reported intervals."""
 
 
@@ -179,3 +233,70 @@ def block_weights(days: int, block: int) -> FloatArray:
     np.add.at(weights, (np.arange(RESAMPLES)[:, None], drawn), 1.0)
     weights.setflags(write=False)  # all callers share it
     return weights
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class ForecastUnits:
+    """Location and scale of N windows, in which networks forecast and conformal offsets are measured."""
+
+    location: FloatArray
+    """[N, H, 1] level at each horizon."""
+    scale: FloatArray
+    """[N, H, 1] volatility over each horizon."""
+
+    def rows(self, chosen: slice) -> "ForecastUnits":
+        """Select some of the windows."""
+        return ForecastUnits(location=self.location[chosen], scale=self.scale[chosen])
+
+    def normalise(self, values: FloatArray) -> FloatArray:
+        """Convert values [N, H, Q] of the target to these units."""
+        return (values - self.location) / self.scale
+
+    def restore(self, normalised: FloatArray) -> FloatArray:
+        """Convert values [N, H, Q] in these units to the target's unit."""
+        return self.location + self.scale * normalised
+
+
+def units_of(history: History, windows: TrainingWindows) -> ForecastUnits:
+    """The units of these windows."""
+    location, scale = (level.numpy() for level in history.level(windows))
+    return ForecastUnits(location=location[..., None], scale=(scale * history.pipeline.target.spread)[..., None])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class ModelForecasts:
+    """A model's forecasts of N windows."""
+
+    raw: FloatArray
+    """[N, H, Q] quantiles in the target's unit, before conformal offsets."""
+    calibrated: FloatArray
+    """[N, H, Q] quantiles after conformal offsets, as served."""
+    scores: FloatArray | None
+    """[N, H] scores of a ranking model."""
+
+
+def forecasts_of(
+    engine: Engine, output: OutputMap, history: History, windows: TrainingWindows, universe: Sequence[str] = ()
+) -> ModelForecasts:
+    """Forecast windows of a history that the model's pipeline has encoded.
+
+    Args:
+        engine: The network.
+        output: Map from the network's output to quantiles.
+        history: Encoded inputs.
+        windows: [N] by date.
+        universe: Symbols in the order of the network's nodes, for graph models.
+    """
+    forecasts = network_forecasts(engine, history, windows, universe)
+    levels = (forecasts.units, *history.level(windows))
+    return ModelForecasts(
+        raw=_mapped(output, *levels, torch.zeros_like(output.offsets)),
+        calibrated=_mapped(output, *levels, output.offsets),
+        scores=None if forecasts.scores is None else forecasts.scores.double().numpy(),
+    )
+
+
+def _mapped(output: OutputMap, units: Tensor, location: Tensor, scale: Tensor, offsets: Tensor) -> FloatArray:
+    """[N, H, Q] quantiles in the target's unit, computed in blocks of windows."""
+    parts = zip(units.split(ROWS), location.split(ROWS), scale.split(ROWS), strict=True)
+    return joined((output.values(*part, offsets) for part in parts), len(units)).numpy()

@@ -18,19 +18,19 @@ from trainers.stock.evaluation.calibration import CalibrationEffect
 from trainers.stock.evaluation.comparison import LossComparison
 from trainers.stock.evaluation.evaluation import ModelEvaluation
 from trainers.stock.evaluation.evaluation_set import Interval
-from trainers.stock.evaluation.findings import findings
-from trainers.stock.evaluation.metrics import (
+from trainers.stock.evaluation.scores import HorizonScores, ModelScores, ScoreRole
+from trainers.stock.evaluation.seeds import SeedScores, SeedSpread
+from trainers.stock.evaluation.summary import (
     SCALE,
     Metric,
     band_text,
+    findings,
     gain_text,
     loss_text,
     metrics_of,
     share_text,
     span_text,
 )
-from trainers.stock.evaluation.scores import HorizonScores, ModelScores, ScoreRole
-from trainers.stock.evaluation.seeds import SeedScores, SeedSpread
 
 
 def write_evaluation(path: Path, name: str, evaluation: ModelEvaluation) -> None:

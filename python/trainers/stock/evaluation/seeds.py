@@ -14,8 +14,7 @@ from predictor.networks import Edges
 from trainers.progress import ReportConsumer
 from trainers.stock.data import History, TrainingWindows
 from trainers.stock.evaluation.comparison import LossComparison, compare, inside, overall, pinball, winkler
-from trainers.stock.evaluation.evaluation_set import EvaluationSet
-from trainers.stock.evaluation.forecasts import forecasts_of
+from trainers.stock.evaluation.evaluation_set import EvaluationSet, forecasts_of
 from trainers.stock.fitting import engine_of, fit_artifact, fit_pipeline
 from trainers.stock.recipe import StockRecipe
 from trainers.stock.splits import DataSplits

@@ -18,7 +18,8 @@ from trainers.stock.evaluation.baselines import NAIVE
 from trainers.stock.evaluation.comparison import LossComparison
 from trainers.stock.evaluation.evaluation import ModelEvaluation
 from trainers.stock.evaluation.evaluation_set import Interval
-from trainers.stock.evaluation.metrics import (
+from trainers.stock.evaluation.scores import HorizonScores, ModelScores, ScoreRole
+from trainers.stock.evaluation.summary import (
     SCALE,
     Metric,
     band_text,
@@ -28,7 +29,6 @@ from trainers.stock.evaluation.metrics import (
     share_text,
     span_text,
 )
-from trainers.stock.evaluation.scores import HorizonScores, ModelScores, ScoreRole
 
 VERDICT_COLOURS: Final = {Verdict.BETTER: "green", Verdict.UNDECIDED: "yellow", Verdict.WORSE: "red"}
 _MOST_SYMBOLS: Final = 20

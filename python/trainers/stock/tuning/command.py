@@ -19,17 +19,16 @@ from predictor.networks import Target, kind_named
 from trainers.loop import LoopError
 from trainers.options import RunOptions
 from trainers.progress import JsonLines, ReportConsumer, progress_for, unwatched, watched_on
-from trainers.stock.announcing import announcer, warner
 from trainers.stock.data import History
-from trainers.stock.doubts import heard, of_recipe, of_steps
+from trainers.stock.data_warnings import heard, of_recipe, of_steps
+from trainers.stock.feature_selection import FeatureSelection
 from trainers.stock.fitting import fit_pipeline
 from trainers.stock.flags import tell_use_of
-from trainers.stock.reads import FeatureSelection
+from trainers.stock.progress_output import announcer, warner
 from trainers.stock.recipe import Optimisation, RecipeChanges, StockRecipe, recipe_of
 from trainers.stock.training import TrainingResult, train
 from trainers.stock.training_data import TrainingMaterial
-from trainers.stock.tuning.search import Search, SearchResult, search
-from trainers.stock.tuning.storage import StudyStorage, require_optuna
+from trainers.stock.tuning.search import Search, SearchResult, StudyStorage, require_optuna, search
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,15 +3,21 @@
 That is by their best loss on the selection part; the test part is never looked at.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import hashlib
+import re
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Final, Protocol, final
+from urllib.parse import parse_qsl, urlsplit
 
 import numpy as np
 
+from predictor import canonical
 from predictor.canonical import Json
-from predictor.errors import ConfigurationError
+from predictor.errors import ConfigurationError, MissingPackageError
 from predictor.networks import Setting, configured, kind_named, write_config
 from trainers.loop import EpochReport, LoopError, Report
 from trainers.progress import ReportConsumer
@@ -19,11 +25,103 @@ from trainers.stock.data import History
 from trainers.stock.fitting import FittedNetwork, fit, prepare
 from trainers.stock.recipe import StockRecipe
 from trainers.stock.splits import DataSplits, SplitPart
-from trainers.stock.tuning.storage import StudyStorage, open_study
 
 if TYPE_CHECKING:
     from optuna import Study, Trial
+    from optuna.storages import RDBStorage
     from optuna.trial import FrozenTrial
+
+
+SETTINGS: Final = "settings_sha256"
+
+STARTUP_TRIALS: Final = 5
+
+"""Trials that are drawn blindly and never pruned; later ones are compared with them."""
+
+WARMUP_EPOCHS: Final = 2
+
+_SECRET: Final = re.compile(r"passw|pwd|secret|token", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StudyStorage:
+    """A study in a database.
+
+    Attributes:
+        uri: As SQLAlchemy writes it, such as `sqlite:///tune.db`; a server's lets several machines search together.
+        name: Of the study in it.
+    """
+
+    uri: str
+    name: str
+
+    def __post_init__(self) -> None:
+        """Refuse a password, which the command line would show to every user of the machine."""
+        parts = urlsplit(self.uri)
+        if parts.password or any(_SECRET.search(name) for name, _ in parse_qsl(parts.query)):
+            raise ConfigurationError("the storage's address holds a password; put it into the database's password file")
+
+
+def require_optuna() -> None:
+    """Raise MissingPackageError, naming the extra, unless optuna is installed."""
+    if find_spec("optuna") is None:
+        raise MissingPackageError.of("optuna", "tune", "a search for settings")
+
+
+@contextmanager
+def open_study(storage: StudyStorage, settings: Mapping[str, Json], seed: int) -> "Generator[Study]":
+    """The study, made if it is not there; its database is closed at the end.
+
+    Args:
+        storage: where it is.
+        settings: everything that the trials share: bars, features, the recipe that they vary.
+        seed: of the values that are drawn.
+
+    Raises:
+        MissingPackageError: optuna is not installed.
+        ConfigurationError: the storage cannot be opened, or the study there searches something else.
+    """
+    require_optuna()
+    import optuna
+    from sqlalchemy.exc import SQLAlchemyError
+
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    with ExitStack() as ending:
+        try:
+            database = optuna.storages.RDBStorage(storage.uri)
+            ending.callback(_close, database)
+            study = optuna.create_study(
+                storage=database,
+                study_name=storage.name,
+                load_if_exists=True,
+                direction="minimize",
+                pruner=optuna.pruners.MedianPruner(n_startup_trials=STARTUP_TRIALS, n_warmup_steps=WARMUP_EPOCHS),
+            )
+        except (SQLAlchemyError, ImportError) as error:  # the second: no driver for such a database is installed
+            problem = f"the storage of study {storage.name!r} cannot be opened: {error.args[0]}"
+            raise ConfigurationError(problem) from error
+        # Another seed after each stop: the same one would draw the same first trials again.
+        study.sampler = optuna.samplers.TPESampler(seed=seed + len(study.trials), n_startup_trials=STARTUP_TRIALS)
+        _check_same(study, settings)
+        yield study
+
+
+def _close(database: "RDBStorage") -> None:
+    """Let go of the file or the server; optuna itself leaves that to the garbage collector."""
+    database.remove_session()
+    database.engine.dispose()
+
+
+def _check_same(study: "Study", settings: Mapping[str, Json]) -> None:
+    digest = hashlib.sha256(canonical.to_bytes(dict(settings))).hexdigest()
+    kept = study.user_attrs.get(SETTINGS)
+    if kept is None:
+        study.set_user_attr(SETTINGS, digest)
+    elif kept != digest:
+        raise ConfigurationError(
+            f"study {study.study_name!r} searched with other bars, features or settings; choose another --out or "
+            "--storage, or remove the old study to start over"
+        )
 
 
 CHOICES: Final[Mapping[str, tuple[int, ...]]] = {
@@ -34,11 +132,16 @@ CHOICES: Final[Mapping[str, tuple[int, ...]]] = {
     "neighbours": (5, 10, 20),
     "frequencies": (0, 2, 4, 8),
 }
+
 """Sizes of networks that are tried, where a kind has them; the widths are multiples of all heads."""
 
+
 DROPOUT: Final = (0.0, 0.6)
+
 LEARNING_RATE: Final = (1e-4, 1e-2)
+
 WEIGHT_DECAY: Final = (1e-5, 1.0)
+
 BATCH_SIZES: Final = (32, 64, 128, 256)
 
 

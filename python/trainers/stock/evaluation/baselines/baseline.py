@@ -13,10 +13,9 @@ from predictor.arrays import BoolArray, FloatArray
 from predictor.errors import ConfigurationError
 from predictor.networks import Target, TargetKind, anchor_index, uncrossed
 from predictor.windows import back_from
-from trainers.stock.conformal import calibrate
 from trainers.stock.data import ROWS, History, TrainingWindows
-from trainers.stock.evaluation.forecasts import ForecastUnits, units_of
-from trainers.stock.forecasting import joined
+from trainers.stock.evaluation.evaluation_set import ForecastUnits, units_of
+from trainers.stock.network_forecasts import calibrate, joined
 from trainers.stock.splits import DataSplits, SplitPart
 
 

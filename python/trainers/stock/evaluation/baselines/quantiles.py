@@ -20,7 +20,7 @@ from trainers.stock.evaluation.baselines.baseline import (
     in_blocks,
     recent,
 )
-from trainers.stock.evaluation.forecasts import ForecastUnits, units_of
+from trainers.stock.evaluation.evaluation_set import ForecastUnits, units_of
 from trainers.stock.recipe import window_normaliser
 from trainers.stock.scale import fit_normaliser, learnt_of
 

@@ -8,7 +8,6 @@ from typing import Final
 from predictor.networks import TargetKind
 from trainers.stock.evaluation.baselines.baseline import BaselineModel, FitScope
 from trainers.stock.evaluation.baselines.garch import GARCH
-from trainers.stock.evaluation.baselines.har import HAR
 from trainers.stock.evaluation.baselines.quantiles import (
     EMPIRICAL,
     LAST_VALUE,
@@ -17,7 +16,7 @@ from trainers.stock.evaluation.baselines.quantiles import (
     UNCONDITIONAL,
     ZERO_RETURN,
 )
-from trainers.stock.evaluation.baselines.regression import BOOSTED, RIDGE
+from trainers.stock.evaluation.baselines.regression import BOOSTED, HAR, RIDGE
 
 BASELINES: Final = (
     ZERO_RETURN,

@@ -1,0 +1,74 @@
+"""One line of the log a call: those that failed at level info, so many a second at most, and all at level debug."""
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from typing import Final, final
+
+from predictor.observation import OK
+from predictor.server.monitoring.observed_calls import EndedCall
+
+MOST_FAILURES: Final = 100
+"""Lines a second about calls that failed. What comes beyond it is counted, so that no caller fills a disk."""
+
+FIELDS: Final = "fields"
+"""The attribute of a record that holds the facts of its line by name, for logs that are JSON."""
+
+_log = logging.getLogger(__name__)
+
+
+@final
+class AccessLog:
+    """Tells the log of each call. Thread-safe.
+
+    Args:
+        clock: seconds.
+    """
+
+    def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._second = 0
+        self._told = 0
+        """Failures in this second."""
+
+    def ended(self, call: EndedCall) -> None:
+        """As `CallObserver.ended`."""
+        if call.code == OK:
+            if _log.isEnabledFor(logging.DEBUG):
+                _write(logging.DEBUG, call)
+        elif _log.isEnabledFor(logging.INFO) and self._has_room():
+            _write(logging.INFO, call)
+
+    def _has_room(self) -> bool:
+        """Whether another failure may be told in this second; tells how many were not in the one before."""
+        with self._lock:
+            second, left_out = int(self._clock()), 0
+            if second != self._second:
+                left_out = self._told - MOST_FAILURES
+                self._second, self._told = second, 0
+            self._told += 1
+            has_room = self._told <= MOST_FAILURES
+        if left_out > 0:
+            _log.info("%d more calls failed in one second, and have no line of their own", left_out)
+        return has_room
+
+
+def _write(level: int, call: EndedCall) -> None:
+    fields: dict[str, str | float] = {
+        "method": call.arrived.method,
+        "model": call.reference,
+        "code": call.code,
+        "reason": call.reason,
+        "incident": call.incident,
+        "ms": round(1e3 * call.took_s, 1),
+        "request_id": call.arrived.request_id,
+        "peer": call.arrived.peer,
+    }
+    outcome = " ".join(filter(None, (call.code, call.reason, call.incident)))
+    asked = " ".join(filter(None, (call.arrived.method, call.reference)))
+    line = "%s: %s, %.1f ms, request %s from %s"
+    _log.log(
+        level, line, asked, outcome, fields["ms"], call.arrived.request_id, call.arrived.peer, extra={FIELDS: fields}
+    )

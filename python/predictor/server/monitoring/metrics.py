@@ -1,0 +1,192 @@
+"""Numbers of a server for Prometheus.
+
+Labels are names of the protocol, of the table of errors, and of models that are loaded; what callers send is none. The
+series of a version go once it is served no more.
+"""
+
+import platform
+import threading
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from importlib.metadata import version
+from typing import Final, final
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
+from prometheus_client.exposition import choose_encoder
+from prometheus_client.metrics_core import GaugeMetricFamily, Metric
+
+from predictor.observation import Observation
+from predictor.server.monitoring.observed_calls import EndedCall
+
+SECONDS: Final = (
+    *(0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05),
+    *(0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0),
+)
+"""Bounds of the histograms of times."""
+ROWS: Final = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
+"""Bounds of the histogram of rows."""
+
+_MODEL: Final = ("model", "version")
+_CALL: Final = ("method", *_MODEL)
+
+Held = tuple[int, int, int]
+"""Calls, symbols and bytes of requests."""
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerGauges:
+    """What is read of a server at each scrape."""
+
+    versions: Callable[[], Collection[tuple[str, int]]]
+    """Name and version of each model that is served."""
+    queues: Mapping[str, Callable[[], Held]]
+    """What each queue holds, by its name."""
+    sessions: Callable[[], int]
+    """Sessions that are open on streams."""
+
+
+@final
+class Metrics:
+    """Counts what a server does, in a registry of its own. Thread-safe.
+
+    It is a watcher of the door, which has all calls, and an observer of the service, which knows where time goes.
+    """
+
+    def __init__(self) -> None:
+        self._registry = CollectorRegistry()
+        self._lock = threading.Lock()
+        self._known: set[tuple[str, int]] = set()
+        """Versions that have series."""
+        self._levels: ServerGauges | None = None
+        requests = "Calls, and requests of streams, by how they ended; model is empty where none was reached."
+        self._requests = Counter(
+            "quantra_requests", requests, (*_CALL, "code", "reason"), registry=self._registry
+        )  # exposed as quantra_requests_total
+        self._refused = Counter(
+            "quantra_refused_instances",
+            "Instances with an error of their own in requests that were answered.",
+            (*_MODEL, "reason"),
+            registry=self._registry,
+        )
+        self._request_s = self._histogram("request", "From a call's arrival to its answer.")
+        self._queue_s = self._histogram("queue", "How long a request waited for its turn.")
+        self._prepare_s = self._histogram("prepare", "A request's batch from instances to the network's inputs.")
+        self._forward_s = self._histogram("forward", "A request's batch in the network.")
+        self._batch_rows = Histogram(
+            "quantra_batch_rows", "Symbols of a request's batch.", _CALL, buckets=ROWS, registry=self._registry
+        )
+        self._of_versions = (
+            *(self._requests, self._refused, self._request_s),
+            *(self._queue_s, self._prepare_s, self._forward_s, self._batch_rows),
+        )
+        build = Gauge("quantra_build_info", "Always 1.", ("version", "python"), registry=self._registry)
+        build.labels(version("quantra"), platform.python_version()).set(1)
+        ProcessCollector(registry=self._registry)
+
+    def read(self, levels: ServerGauges) -> None:
+        """Read these from now on; called once, when models are loaded."""
+        self._levels = levels
+
+    def ended(self, call: EndedCall) -> None:
+        """As `CallObserver.ended`."""
+        self._know(call.model, call.version)
+        labels = (call.arrived.method, call.model, _shown(call.version))
+        self._requests.labels(*labels, call.code, call.reason).inc()
+        self._request_s.labels(*labels).observe(call.took_s)
+
+    def reached(self, model: str, version: int) -> None:
+        """As `Observer.reached`: the request counts when it has ended."""
+
+    def observed(self, observation: Observation) -> None:
+        """As `Observer.observed`."""
+        self._know(observation.model, observation.version)
+        labels = (observation.method, observation.model, _shown(observation.version))
+        for histogram, seconds in (
+            (self._queue_s, observation.queue_s),
+            (self._prepare_s, observation.prepare_s),
+            (self._forward_s, observation.forward_s),
+        ):
+            if seconds is not None:
+                histogram.labels(*labels).observe(seconds)
+        if observation.forward_s is not None:
+            self._batch_rows.labels(*labels).observe(observation.batch_rows)
+        for reason in observation.refused:
+            self._refused.labels(*labels[1:], reason).inc()
+
+    def page(self, accepted: str) -> tuple[bytes, str]:
+        """All of it, and its content type.
+
+        Args:
+            accepted: the content types that the reader takes, as HTTP's header Accept tells them.
+        """
+        self._forget_gone()
+        encode, content_type = choose_encoder(accepted)
+        return encode(_MetricsPage(self._registry, self._levels)), content_type
+
+    def _histogram(self, stage: str, what: str) -> Histogram:
+        return Histogram(f"quantra_{stage}_seconds", what, _CALL, buckets=SECONDS, registry=self._registry)
+
+    def _know(self, model: str, version: int) -> None:
+        """Remember a version that is about to have series, and let go of those that are gone."""
+        if model and (model, version) not in self._known:
+            self._forget_gone()
+            with self._lock:
+                self._known.add((model, version))
+
+    def _forget_gone(self) -> None:
+        """Take the series away of versions that are served no more."""
+        if self._levels is None:
+            return
+        served = set(self._levels.versions())
+        with self._lock:
+            gone = self._known - served
+            self._known -= gone
+        for model, number in gone:
+            for metric in self._of_versions:
+                metric.remove_by_labels({"model": model, "version": _shown(number)})
+
+
+@final
+class _MetricsPage:
+    """What a scrape is given: everything that was counted, and what is read now.
+
+    Args:
+        registry: what was counted.
+        levels: what to read; None while models are loading.
+    """
+
+    def __init__(self, registry: CollectorRegistry, levels: ServerGauges | None) -> None:
+        self._registry = registry
+        self._levels = levels
+
+    def collect(self) -> Iterator[Metric]:
+        """Every metric; without the times at which series began, which would double their number."""
+        for metric in self._registry.collect():
+            if not metric.name.endswith("_created"):
+                yield _without_created(metric)
+        if self._levels is not None:
+            yield from _queues(self._levels.queues)
+            yield GaugeMetricFamily("quantra_sessions", "Sessions that are open.", value=self._levels.sessions())
+
+
+def _without_created(metric: Metric) -> Metric:
+    kept = Metric(metric.name, metric.documentation, metric.type, metric.unit)
+    kept.samples = [sample for sample in metric.samples if not sample.name.endswith("_created")]
+    return kept
+
+
+def _queues(queues: Mapping[str, Callable[[], Held]]) -> Iterable[Metric]:
+    held = {name: read() for name, read in queues.items()}
+    for place, (unit, what) in enumerate(
+        (("calls", "Calls"), ("rows", "Symbols of calls"), ("bytes", "Bytes of requests"))
+    ):
+        family = GaugeMetricFamily(f"quantra_queue_{unit}", f"{what} without an answer yet.", labels=("queue",))
+        for name, counts in held.items():
+            family.add_metric((name,), counts[place])
+        yield family
+
+
+def _shown(version: int) -> str:
+    """The label of a version; empty where no model was reached."""
+    return str(version) if version else ""

@@ -1,0 +1,80 @@
+"""One span a call for OpenTelemetry, below the caller's own. Where spans go is told by the variables OTEL_*."""
+
+import threading
+import time
+from collections.abc import Iterator
+from typing import Final, final
+
+from predictor.errors import MissingPackageError
+from predictor.observation import OK
+from predictor.server.monitoring.observed_calls import EndedCall
+
+try:
+    from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+    from opentelemetry.sdk.trace import TracerProvider
+    from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter
+    from opentelemetry.trace import SpanKind, Status, StatusCode
+    from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+except ImportError:
+    raise MissingPackageError.of("opentelemetry-sdk", "otel", "--otel") from None
+
+_NS: Final = 1_000_000_000
+_SERVERS_FAULT: Final = frozenset({"INTERNAL", "DATA_LOSS", "UNAVAILABLE", "UNIMPLEMENTED", "DEADLINE_EXCEEDED"})
+"""Codes that make a span of a server one that failed, as OpenTelemetry's conventions have it."""
+_CLOSE_S: Final = 2.0
+"""How long the last spans may take to be sent; an exporter whose collector is gone would take many times as long."""
+
+
+@final
+class CallTracer:
+    """Makes a span of each call that has ended; spans are sent on a thread of their own, and dropped where it cannot.
+
+    Args:
+        exporter: where spans go; None = OTLP over HTTP, as OTEL_EXPORTER_OTLP_* say.
+    """
+
+    def __init__(self, exporter: "SpanExporter | None" = None) -> None:
+        self._provider = TracerProvider(shutdown_on_exit=False)
+        self._provider.add_span_processor(BatchSpanProcessor(exporter or OTLPSpanExporter()))
+        self._tracer = self._provider.get_tracer("quantra")
+        self._propagator = TraceContextTextMapPropagator()
+
+    def ended(self, call: EndedCall) -> None:
+        """As `CallObserver.ended`."""
+        ended_ns = time.time_ns()
+        span = self._tracer.start_span(
+            f"{call.arrived.service}/{call.arrived.method}",
+            context=self._propagator.extract(call.arrived.trace),
+            kind=SpanKind.SERVER,
+            attributes=dict(_attributes(call)),
+            start_time=ended_ns - int(_NS * call.took_s),
+        )
+        if call.code in _SERVERS_FAULT:
+            span.set_status(Status(StatusCode.ERROR, call.reason))
+        span.end(ended_ns)
+
+    def close(self) -> None:
+        """Send the last spans, if there is somebody who takes them."""
+        closing = threading.Thread(target=self._provider.shutdown, name="otel-close", daemon=True)
+        closing.start()
+        closing.join(_CLOSE_S)
+
+
+def _attributes(call: EndedCall) -> Iterator[tuple[str, str | int | float]]:
+    """Facts about the call; nothing of what was asked or answered."""
+    yield "rpc.system", "grpc"
+    yield "rpc.service", call.arrived.service
+    yield "rpc.method", call.arrived.method
+    yield "quantra.code", call.code
+    yield "quantra.request_id", call.arrived.request_id
+    if call.code != OK:
+        yield "quantra.reason", call.reason
+    if call.model:
+        yield "quantra.model", call.model
+        yield "quantra.version", call.version
+    observation = call.observation
+    if observation is not None:
+        yield "quantra.rows", observation.rows
+        yield "quantra.batch_rows", observation.batch_rows
+        stages = {"queue": observation.queue_s, "prepare": observation.prepare_s, "forward": observation.forward_s}
+        yield from ((f"quantra.{stage}_s", seconds) for stage, seconds in stages.items() if seconds is not None)

@@ -1,0 +1,75 @@
+"""What a supervisor answers itself: changes of the models, and Prometheus."""
+
+import asyncio
+from typing import final
+
+from predictor.server.address import Address, Listening
+from predictor.server.credential_rotation import CredentialRotation
+from predictor.server.listen_addresses import ListenAddresses, ports_of
+from predictor.server.listener import Listener
+from predictor.server.monitoring import MetricsPort
+from predictor.server.servicer import CHANGES
+from predictor.server.settings import ServerSettings
+from predictor.server.workers.broadcast import AdminBroadcast
+from predictor.server.workers.metric_totals import MetricTotals
+from predictor.server.workers.pool import WorkerPool
+
+
+@final
+class SupervisorEndpoint:
+    """The supervisor's own addresses, if it has any: `bind`, `start`, `serve` and `drain` in this order.
+
+    `close` ends it at any time. To be made on the running event loop.
+
+    Args:
+        settings: of the server, which say where, and who may call.
+        team: that carries out what is asked.
+
+    Raises:
+        ConfigurationError: certificates or tokens cannot be used.
+    """
+
+    def __init__(self, settings: ServerSettings, team: WorkerPool) -> None:
+        self._settings = settings
+        self._team = team
+        self._rotation = CredentialRotation(settings)
+        self._admin = None if settings.admin_listen is None else self._listening(settings.admin_listen)
+        sums = MetricTotals(team, asyncio.get_running_loop())
+        self._metrics = None if settings.metrics_port is None else MetricsPort(sums, settings.metrics_port)
+        self._following: asyncio.Task[None] | None = None
+
+    def _listening(self, address: Listening) -> Listener:
+        credentials = self._rotation.credentials() if isinstance(address, Address) else None
+        return Listener(address, self._settings.limits, CHANGES, self._rotation.guard, credentials)
+
+    def bind(self, port: int) -> ListenAddresses:
+        """Claim the addresses; those of the server, whose calls come to this port. Raises as `Host.bind`."""
+        admin = None if self._admin is None else self._admin.bind()
+        return ports_of(self._settings, port, admin, None if self._metrics is None else self._metrics.bind())
+
+    async def start(self) -> None:
+        """Answer that models are loading, and let the numbers be read."""
+        if self._metrics is not None:
+            await self._metrics.start()
+        if self._admin is not None:
+            await self._admin.start()
+            self._following = asyncio.create_task(self._rotation.follow())
+
+    async def serve(self) -> None:
+        """Have the team carry out what is asked."""
+        if self._admin is not None:
+            await self._admin.serve(AdminBroadcast(self._team), ())
+
+    async def drain(self) -> None:
+        """Let changes finish, and take no more."""
+        if self._admin is not None:
+            await self._admin.drain()
+
+    async def close(self) -> None:
+        """Give everything back at once."""
+        if self._following is not None:
+            self._following.cancel()
+        if self._admin is not None:
+            await self._admin.close()
+        if self._metrics is not None:
+            await self._metrics.close()

@@ -1,0 +1,255 @@
+"""The workers of one server: they begin together, one that dies is replaced, and a change is made in all or in none."""
+
+import asyncio
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, final
+
+from predictor._pb import inference_pb2 as inference_pb
+from predictor._pb import prediction_pb2 as pb
+from predictor.errors import ConfigurationError, QuantraError, UnavailableError, answer_of, from_reason
+from predictor.server.shutdown_signal import ORPHAN_DRAIN_S
+from predictor.server.workers.messages import LoadModels
+from predictor.server.workers.process import Worker
+
+CLOSE_S: Final = 5.0
+"""How long a worker may take to end once its calls have."""
+
+_log = logging.getLogger(__name__)
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class RestartBackoff:
+    """With workers that end before they serve."""
+
+    tries: int = 6
+    """In a row, for one worker."""
+    first_s: float = 1.0
+    """Between the first two, in seconds; twice as long each time. The last two are 16 seconds apart."""
+
+    def delay_s(self, failed: int) -> float:
+        """How long to wait after so many tries in a row; none after a worker that served."""
+        return 0.0 if failed == 0 else self.first_s * 2.0 ** (failed - 1)
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class BroadcastResult:
+    """A call of the admin service that every worker has answered."""
+
+    name: str
+    request: bytes
+
+    @property
+    def reference(self) -> str:
+        """What it is about."""
+        match self.name:
+            case "RepositoryModelLoad" | "RepositoryModelUnload":
+                return inference_pb.RepositoryModelLoadRequest.FromString(self.request).model_name
+            case _:
+                return pb.LoadModelRequest.FromString(self.request).model
+
+
+@final
+class WorkerPool:
+    """Workers on the running event loop: `start`, `keep` and `drain` in this order. `close` ends them at any time.
+
+    Args:
+        start: what each is told.
+        count: how many.
+        patience: with those that end before they serve.
+    """
+
+    def __init__(self, start: LoadModels, count: int, patience: RestartBackoff | None = None) -> None:
+        self._start = start
+        self._count = count
+        self._patience = patience or RestartBackoff()
+        self._alive = set[Worker]()
+        """Every process that has not been seen to end."""
+        self._serving: dict[int, Worker] = {}
+        """By its place."""
+        self._turn = asyncio.Lock()
+        """One change at a time, and nobody begins to serve meanwhile."""
+        self._changes: dict[str, BroadcastResult] = {}
+        """What a worker must do that begins when no other serves: the last change by its reference, oldest first."""
+
+    @property
+    def serving(self) -> Sequence[Worker]:
+        """Those that take calls now, by place."""
+        return [self._serving[place] for place in sorted(self._serving)]
+
+    async def start(self) -> None:
+        """Let all load, and then all serve.
+
+        Raises:
+            ConfigurationError: one could not.
+        """
+        places = range(1, self._count + 1)
+        begun = await asyncio.gather(*(self._begin(place) for place in places))
+        await asyncio.gather(*(worker.loaded() for worker in begun))
+        await asyncio.gather(*(self._join(worker) for worker in begun))
+
+    async def keep(self) -> None:
+        """Replace workers that end; runs until it is cancelled.
+
+        Raises:
+            ConfigurationError: as often as patience allows, none could begin to serve in one's place.
+        """
+        keeping = [asyncio.create_task(self._keep(worker)) for worker in self._serving.values()]
+        try:
+            done, _ = await asyncio.wait(keeping, return_when="FIRST_EXCEPTION")
+            for task in done:
+                await task
+        finally:
+            for task in keeping:
+                task.cancel()
+            await asyncio.gather(*keeping, return_exceptions=True)
+
+    async def change(self, name: str, request: bytes) -> bytes:
+        """Have every worker answer a call of the admin service that changes what is served.
+
+        Returns:
+            The answer, which is the same for all.
+
+        Raises:
+            QuantraError: one could not, and the message says which; the others have taken the change back.
+            UnavailableError: none serves.
+        """
+        async with self._turn:
+            workers = self._some()
+            asking = (worker.ask(name, request, is_change=True) for worker in workers)
+            answers = await asyncio.gather(*asking, return_exceptions=True)
+            made = {worker: one for worker, one in zip(workers, answers, strict=True) if isinstance(one, bytes)}
+            failed = [one for one in answers if isinstance(one, BaseException)]
+            settling = (worker.settle(stays=not failed) for worker in made)
+            await asyncio.gather(*settling, return_exceptions=True)  # those that end now begin again as the others are
+            if failed:
+                which = next(worker for worker in workers if worker not in made)
+                raise _named(which, failed[0]) if made else failed[0]
+            change = BroadcastResult(name, request)
+            self._changes.pop(change.reference, None)
+            self._changes[change.reference] = change
+            return next(iter(made.values()))
+
+    async def look(self, name: str, request: bytes) -> bytes:
+        """One worker's answer to a call of the admin service that changes nothing; raises as `change`."""
+        return await self._some()[0].ask(name, request, is_change=False)
+
+    async def numbers(self, within_s: float) -> Mapping[Worker, bytes | None]:
+        """What each worker that serves has counted for Prometheus; None if it did not tell in time."""
+
+        async def told(worker: Worker) -> bytes | None:
+            try:
+                return await asyncio.wait_for(worker.numbers(), within_s)
+            except (TimeoutError, UnavailableError):
+                return None
+
+        workers = self.serving
+        return dict(zip(workers, await asyncio.gather(*map(told, workers)), strict=True))
+
+    async def drain(self, orphaned: asyncio.Event) -> None:
+        """Have them all finish their calls and end: in their own time, or soon once this process is orphaned."""
+        for worker in self._alive:
+            worker.terminate()
+        ending, leaving = asyncio.create_task(self._ended()), asyncio.create_task(orphaned.wait())
+        longest_s = self._start.settings.limits.drain_s + CLOSE_S
+        await asyncio.wait({ending, leaving}, timeout=longest_s, return_when="FIRST_COMPLETED")
+        for worker in self._alive:
+            worker.leave()
+        await asyncio.wait({ending}, timeout=ORPHAN_DRAIN_S + CLOSE_S)
+        ending.cancel()
+        leaving.cancel()
+
+    async def close(self) -> None:
+        """End those that are left by force."""
+        for worker in self._alive.copy():
+            await worker.kill()
+        self._alive.clear()
+
+    async def _begin(self, place: int) -> Worker:
+        worker = await Worker.begin(place, self._start)
+        self._alive.add(worker)
+        return worker
+
+    async def _join(self, worker: Worker) -> None:
+        """Let a worker that has loaded serve, as the others do now."""
+        async with self._turn:
+            if not await self._agrees(worker):
+                for change in self._changes.values():
+                    await _repeat(worker, change)
+            await worker.listen()
+            self._serving[worker.place] = worker
+
+    async def _agrees(self, worker: Worker) -> bool:
+        """Have it serve what another does; whether there is another."""
+        for other in self.serving:
+            try:
+                await worker.served()  # it looks first: of what it has found by then, the other has found all
+                served = await other.served()
+                await worker.agree(served)
+            except QuantraError as error:
+                _log.warning("%s does not come to serve what %s does: %s", worker, other, error.message)
+            else:
+                return True
+        return False
+
+    def _some(self) -> Sequence[Worker]:
+        """The workers that serve; at least one."""
+        if not self._serving:
+            raise UnavailableError("no worker serves at the moment; another takes its place, so ask again")
+        return self.serving
+
+    async def _keep(self, worker: Worker) -> None:
+        while True:
+            told = await worker.ended()
+            self._alive.discard(worker)
+            del self._serving[worker.place]
+            _log.warning("%s ended with %s; another takes its place", worker, told)
+            worker = await self._again(worker.place)
+
+    async def _again(self, place: int) -> Worker:
+        for failed in range(self._patience.tries):
+            await asyncio.sleep(self._patience.delay_s(failed))
+            try:
+                worker = await self._another(place)
+            except ConfigurationError as error:
+                _log.warning("worker %d could not begin to serve: %s", place, error.message)
+            else:
+                _log.info("%s serves", worker)
+                return worker
+        raise ConfigurationError(
+            f"worker {place} could not be started again in {self._patience.tries} tries; the log says why"
+        )
+
+    async def _another(self, place: int) -> Worker:
+        worker = await self._begin(place)
+        try:
+            await worker.loaded()
+            await self._join(worker)
+        except ConfigurationError:
+            self._alive.discard(worker)
+            raise
+        return worker
+
+    async def _ended(self) -> None:
+        await asyncio.gather(*(worker.ended() for worker in self._alive))
+
+
+async def _repeat(worker: Worker, change: BroadcastResult) -> None:
+    try:
+        await worker.ask(change.name, change.request, is_change=True)
+    except QuantraError as error:
+        _log.warning("%s does not repeat %s: %s", worker, change.name, error.message)
+    else:
+        await worker.settle(stays=True)
+
+
+def _named(worker: Worker, error: BaseException) -> BaseException:
+    """The error of one worker beside others that had none."""
+    if not isinstance(error, QuantraError):
+        return error
+    said = error.message if str(worker) in error.message else f"{worker}: {error.message}"
+    message = f"{said}; every worker serves what it served before"
+    return from_reason(answer_of(error).reason, message, error.metadata)

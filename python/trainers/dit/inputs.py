@@ -1,0 +1,132 @@
+"""What the flags of commands name: images, caches and rewards, read and checked, and told of where that is due."""
+
+from collections.abc import Collection
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import typer
+
+from trainers.dit.errors import DataError
+from trainers.dit.prompts import doubts_of_all
+from trainers.dit.recipe import GrpoRecipe, ImageEvaluationSettings, MonitorSettings, SamplingSettings
+from trainers.media.console import counter, say
+
+if TYPE_CHECKING:
+    from trainers.dit.batches import RawImageFiles
+    from trainers.dit.cache import LatentCache
+    from trainers.dit.images import ImageFolder
+    from trainers.dit.models import ImageModel
+    from trainers.dit.monitoring import RewardGate, RewardMonitor
+    from trainers.dit.rewards import RewardInputs, ValidatedReward
+
+CACHE: Final = "cache.json"
+"""What tells a cache from a folder of images."""
+
+
+def pictures_of(
+    images: Path, model: "ImageModel", known: frozenset[str] | None = None, *, skip_bad: bool, silent: bool
+) -> "ImageFolder":
+    """The images of a folder, checked; what was left out is told, and what the model does not know of its prompts."""
+    from trainers.dit.images import read_pictures
+
+    tell = counter("checked", "images", silent=silent)
+    pictures = read_pictures(images, model.form, model.prompts.check, skip_bad=skip_bad, tell=tell)
+    for one in pictures.refused:
+        say(f"! {one.name} was left out: {one.reason}")
+    _tell_doubts(pictures.prompts, model, known, images)
+    return pictures
+
+
+def source_of(
+    images: Path, model: "ImageModel", made_of: Path | None, *, skip_bad: bool, silent: bool
+) -> "LatentCache | RawImageFiles":
+    """A cache, checked to be this model's, or images to encode in every step."""
+    from trainers.dit.batches import RawImageFiles
+    from trainers.dit.cache import LatentCache
+
+    if not (images / CACHE).exists() and (images / "metadata.csv").exists():
+        if made_of is not None:
+            raise typer.BadParameter(f"--made-of is for a cache, and {images} is a folder of images; leave it out")
+        if model.network.priors:
+            raise DataError(f"this model reads prior tokens, which {images} has not; make a cache with --priors")
+        return RawImageFiles(pictures_of(images, model, skip_bad=skip_bad, silent=silent), model.prompts)
+    opened = LatentCache.open(images)
+    opened.check_model(model)
+    left = len(opened.contents.refused)
+    if left:
+        say(f"! {left} image{'s were' if left > 1 else ' was'} left out of the cache; {CACHE} in it says why")
+    if made_of is None:
+        _tell_doubts(opened.prompts, model, None, images)
+    else:
+        opened.check_pictures(pictures_of(made_of, model, skip_bad=bool(opened.contents.refused), silent=silent))
+    return opened
+
+
+def monitor_of(
+    model: "ImageModel", watching: MonitorSettings, images: Path, *, skip_bad: bool, silent: bool
+) -> "RewardMonitor | None":
+    """What watches a training, if anything is to: made, and tried, before it starts."""
+    from trainers.dit.images import read_pictures
+    from trainers.dit.monitoring import CollapseRule, RewardMonitor, SampleWatch
+    from trainers.dit.rewards import RewardInputs, rewards_of
+
+    if watching.monitor is None:
+        if watching.held_out is not None:
+            raise typer.BadParameter("--held-out is for --monitor; name the rewards that watch, or leave it out")
+        return None
+    names = ",".join(watching.monitor)
+    if watching.held_out is None:
+        raise typer.BadParameter(f"--monitor {names} needs --held-out, a folder of images that are not trained on")
+    if not (images / "metadata.csv").exists():
+        raise typer.BadParameter(f"--monitor {names} learns from images, and {images} is a cache; add --made-of IMAGES")
+    own = read_pictures(images, model.form, model.prompts.check, skip_bad=True)  # what is left out was told before
+    held = pictures_of(watching.held_out, model, skip_bad=skip_bad, silent=silent)
+    _tell_shared(own, held)
+    material = RewardInputs(own, held, watching.reward_weights, watching.monitor_images)
+    sampling = SamplingSettings(steps=watching.monitor_steps, guidance=watching.monitor_guidance)
+    watch = SampleWatch(model, material, rewards_of(watching.monitor, material), sampling)
+    return RewardMonitor(
+        watch, watching.monitor[0], every=watching.monitor_every, collapse=CollapseRule(watching.patience)
+    )
+
+
+def gate_of(model: "ImageModel", material: "RewardInputs", recipe: GrpoRecipe) -> "tuple[ValidatedReward, RewardGate]":
+    """What is to be raised, and what must not get worse: made, and tried, before a tuning starts."""
+    from trainers.dit.monitoring import RewardGate, SampleWatch
+    from trainers.dit.rewards import rewards_of
+
+    _tell_shared(material.pictures, material.held_out)
+    rewards = rewards_of((recipe.reward, recipe.gate), material)
+    watch = SampleWatch(model, material, rewards, SamplingSettings(steps=recipe.gate_steps, guidance=recipe.guidance))
+    gate = RewardGate(watch, reward=recipe.reward, quality=recipe.gate, bound=recipe.bound, every=recipe.gate_every)
+    return rewards[0], gate
+
+
+def judging_of(
+    model: "ImageModel", judging: ImageEvaluationSettings, known: frozenset[str] | None, *, silent: bool
+) -> "RewardInputs":
+    """Both folders of a judgement, and how many images to draw: as many as there are in each, or as are asked for."""
+    from trainers.dit.rewards import RewardInputs
+
+    own = pictures_of(judging.images, model, skip_bad=judging.skip_bad, silent=silent)
+    held = pictures_of(judging.held_out, model, known, skip_bad=judging.skip_bad, silent=silent)
+    _tell_shared(own, held)
+    both = min(len(own.pictures), len(held.pictures))
+    return RewardInputs(own, held, judging.reward_weights, both if judging.count is None else judging.count)
+
+
+def _tell_shared(own: "ImageFolder", held: "ImageFolder") -> None:
+    """Which images are not held out at all, for they are learnt from: by prompt and pixels, whatever their names."""
+    known = {picture.digest for picture in own.pictures}
+    shared = sum(picture.digest in known for picture in held.pictures)
+    if shared:
+        say(
+            f"! {shared} of {len(held.pictures)} images of {held.folder} are in {own.folder} too; of images that were "
+            "learnt from, figures are better than of others: hold out others"
+        )
+
+
+def _tell_doubts(prompts: Collection[str], model: "ImageModel", known: frozenset[str] | None, source: Path) -> None:
+    notice = doubts_of_all(prompts, model.prompts, known, source)
+    if notice is not None:
+        say(notice)

@@ -1,0 +1,366 @@
+"""Rewards of held-out prompts during a training: snapshots, early stopping on collapse and the quality gate."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple, final
+
+import torch
+from torch import Tensor
+
+from trainers.dit.errors import GateError, RewardError
+from trainers.dit.models import ImageModel
+from trainers.dit.networks import PromptCondition
+from trainers.dit.recipe import SamplingSettings
+from trainers.dit.rewards import KINDS, RewardInputs, ValidatedReward, pixels_of
+from trainers.dit.sampling import draw_latents, noise_of
+from trainers.loop import EpochReport, IterableSource, Loss, Report, TrainingNotice, TrainingRun, WindowReport
+
+TOGETHER: Final = 128
+
+"""Images that are drawn at once."""
+
+
+class SampleRequest(NamedTuple):
+    """Images that are to be drawn.
+
+    Attributes:
+        places: their numbers, int64 [N].
+        condition: what they are to show.
+        noise: where they begin, float32 [N, channels, side, side].
+    """
+
+    places: Tensor
+    condition: PromptCondition
+    noise: Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class EvaluationSnapshot:
+    """What a look has found.
+
+    Attributes:
+        window: of the training after which it was.
+        rewards: the mean over the images, by name.
+    """
+
+    window: int
+    rewards: Mapping[str, float]
+
+    @property
+    def said(self) -> str:
+        """In words, with distances as such, which are rewards by their minus."""
+        return ", ".join(figure_of(name, value) for name, value in self.rewards.items())
+
+    @property
+    def told(self) -> str:
+        """With when it was."""
+        return f"after {self.window} steps: {self.said}"
+
+
+def figure_of(name: str, reward: float) -> str:
+    """What a reward says, in words."""
+    kind = KINDS.get(name)
+    return f"{kind.title} {-reward:.4g} (less is better)" if kind and kind.is_distance else f"{name} {reward:.4g}"
+
+
+@final
+class SampleWatch:
+    """Draws the same prompts from the same noise at every look.
+
+    Args:
+        model: that is trained; its objective samples.
+        material: of the held-out images, whose prompts are drawn and which are the targets.
+        rewards: asked at every look.
+        sampling: how images are drawn.
+
+    Attributes:
+        prompts: that are drawn, one for each image.
+        targets: real images of them, float32 [N, channels, height, width], 0 to 1.
+        digest: of all held-out images.
+
+    Raises:
+        RewardError: there are fewer held-out images than are to be drawn, or the model reads plans besides prompts.
+        DataError: a prompt is too long.
+    """
+
+    def __init__(
+        self, model: ImageModel, material: RewardInputs, rewards: Sequence[ValidatedReward], sampling: SamplingSettings
+    ) -> None:
+        held = material.held_out.some(material.count)
+        if len(held.pictures) < material.count:
+            raise RewardError(
+                f"{material.count} images are to be drawn at every look, and {material.held_out.folder} has prompts "
+                f"for {len(held.pictures)}; draw fewer, or hold out more"
+            )
+        check_unplanned(model)
+        self._model = model
+        self._rewards = tuple(rewards)
+        self._sampling = sampling
+        self.prompts = [picture.prompt for picture in held.pictures]
+        self.digest = material.held_out.digest
+        self.targets = pixels_of(held)
+        self._source = IterableSource(self._begun())
+
+    @property
+    def facts(self) -> Mapping[str, Mapping[str, float]]:
+        """What must be known to read the rewards' numbers, by name."""
+        return {one.name: one.facts for one in self._rewards if one.facts}
+
+    def look(self, run: TrainingRun[Any]) -> EvaluationSnapshot:
+        """What the rewards say of the model as it is now; in a group every process calls it and draws its share.
+
+        Raises:
+            RewardError: what one of them says is no number.
+        """
+        images = self.draw(run)
+        said = {one.name: float(one(images, self.prompts, self.targets).mean()) for one in self._rewards}
+        return EvaluationSnapshot(run.windows, said)
+
+    def draw(self, run: TrainingRun[Any]) -> Tensor:
+        """What the model draws now: float32 [N, channels, height, width], 0 to 1, on the CPU."""
+        drawn: dict[int, Tensor] = {}
+
+        def score(begun: SampleRequest) -> Loss:
+            latents = draw_latents(self._model, begun.condition, begun.noise, self._sampling)
+            images = self._model.latents.decode(latents).float().cpu()
+            drawn.update(zip(begun.places.tolist(), images, strict=True))
+            return Loss(images.mean(), len(images))  # the rewards want all images together; this is brightness
+
+        run.validate(score, self._source)
+        shares = run.group.gather({place: image.numpy() for place, image in drawn.items()})
+        everything = {place: image for share in shares for place, image in share.items()}
+        return torch.stack([torch.from_numpy(everything[place]) for place in range(len(self.prompts))])
+
+    def _begun(self) -> list[SampleRequest]:
+        """All images, on the CPU."""
+        count = len(self.prompts)
+        condition = self._model.prompts.embed(self._model.prompts.tokens(self.prompts)).on("cpu")
+        noise = noise_of(self._model, count, self._sampling.seed)
+        parts = torch.arange(count).split(TOGETHER)
+        return [SampleRequest(places, condition.rows(places), noise[places]) for places in parts]
+
+
+def check_unplanned(model: ImageModel) -> None:
+    """Check that a model draws from prompts alone.
+
+    Raises:
+        RewardError: it reads plans, which held-out prompts do not have.
+    """
+    if model.network.priors:
+        raise RewardError(
+            "this model reads prior tokens besides prompts, which the images that are held out do not have; train it "
+            "without rewards"
+        )
+
+
+LOST: Final = 0.5
+
+"""The share of what was gained, or was there at first, whose loss is a collapse."""
+
+
+@final
+class CollapseRule:
+    """The rule that ends a training.
+
+    Args:
+        patience: so many looks in a row must find it collapsed; 0 for no end.
+    """
+
+    def __init__(self, patience: int) -> None:
+        self._patience = patience
+
+    def __call__(self, rewards: list[float]) -> bool:
+        """Whether rewards, in the order of the looks, tell of a collapse."""
+        fallen = 0
+        for number, reward in enumerate(rewards):
+            best = max(rewards[: number + 1])
+            worth = max(best - rewards[0], abs(rewards[0]))
+            fallen = fallen + 1 if reward < best - LOST * worth else 0
+        return 0 < self._patience <= fallen
+
+
+@final
+class RewardMonitor:
+    """Looks at a model after every so many windows that took a step.
+
+    Its state belongs into the loop's, so that a training that goes on knows what was seen.
+
+    Args:
+        watch: draws and rewards; its first reward decides.
+        name: of the reward that decides.
+        every: stepped windows from one look to the next.
+        collapse: when to end.
+
+    Attributes:
+        looks: what was found.
+        collapsed: whether the training was ended.
+    """
+
+    def __init__(self, watch: SampleWatch, name: str, *, every: int, collapse: CollapseRule) -> None:
+        if every < 1:
+            raise RewardError(f"looks are {every} steps apart; it must be 1 or more")
+        self._watch = watch
+        self._name = name
+        self._every = every
+        self._collapse = collapse
+        self._stepped = 0
+        self.looks: list[EvaluationSnapshot] = []
+        self.collapsed = False
+
+    @property
+    def facts(self) -> Mapping[str, Mapping[str, float]]:
+        """What must be known to read the numbers, by the reward's name."""
+        return self._watch.facts
+
+    @property
+    def held_out(self) -> str:
+        """The digest of the held-out images."""
+        return self._watch.digest
+
+    def watched(self, run: TrainingRun[Any], reports: Iterable[Report]) -> Iterator[Report]:
+        """The reports of a training, and a notice after each look; they end where the training collapses.
+
+        Raises:
+            RewardError: what a reward says is no number.
+        """
+        for report in reports:
+            yield report
+            if not isinstance(report, WindowReport) or not report.stepped:
+                continue
+            self._stepped += 1
+            if self._stepped % self._every:
+                continue
+            yield TrainingNotice(message=self._looked(run))
+            self.collapsed = self._collapse([look.rewards[self._name] for look in self.looks])
+            if self.collapsed:
+                yield TrainingNotice(
+                    message=f"the reward has collapsed: {self._name} has lost more than {LOST:.0%} of what it had"
+                )
+                return
+
+    def keep_best(self, run: TrainingRun[Any]) -> None:
+        """Put the weights of the best reward into the model; without a look, their average where there is one."""
+        if self.looks:
+            run.restore_best()
+        else:
+            run.use_average()
+
+    def state_dict(self) -> dict[str, Any]:
+        """What was seen, for a checkpoint."""
+        return {
+            "stepped": self._stepped,
+            "looks": [{"window": look.window, "rewards": dict(look.rewards)} for look in self.looks],
+        }
+
+    def load_state_dict(self, state_dict: dict[str, Any], /) -> None:
+        """Go on from there."""
+        self._stepped = state_dict["stepped"]
+        self.looks = [EvaluationSnapshot(**look) for look in state_dict["looks"]]
+
+    def _looked(self, run: TrainingRun[Any]) -> str:
+        look = self._watch.look(run)
+        self.looks.append(look)
+        run.stalled(-look.rewards[self._name], patience=1)  # keeps the weights of the best
+        return f"after {self._stepped} steps: {look.said}"
+
+
+@final
+class RewardGate:
+    """Looks at reward and quality before a training, after every so many iterations, and after the last.
+
+    Its state belongs into the loop's.
+
+    Args:
+        watch: asks both.
+        reward: by name.
+        quality: by name; another one.
+        bound: how many times worse than at the start the quality may become: a distance so many times as large, or
+            another number divided by it.
+        every: iterations from one look to the next.
+
+    Attributes:
+        looks: what was found; the first is the start.
+
+    Raises:
+        GateError: the quality is the reward, or the bound is below 1.
+    """
+
+    def __init__(self, watch: SampleWatch, *, reward: str, quality: str, bound: float, every: int) -> None:
+        if reward == quality:
+            raise GateError(f"{reward} is the reward and cannot be the gate too: it would see no harm; choose another")
+        if bound < 1 or every < 1:
+            raise GateError(f"bound {bound:g} and every {every} must both be 1 or more")
+        self._watch = watch
+        self._reward = reward
+        self._quality = quality
+        self._bound = bound
+        self._every = every
+        self.looks: list[EvaluationSnapshot] = []
+
+    @property
+    def facts(self) -> Mapping[str, Mapping[str, float]]:
+        """What must be known to read the numbers, by the reward's name."""
+        return self._watch.facts
+
+    def accepts(self, look: EvaluationSnapshot) -> bool:
+        """Whether the quality is within the bound."""
+        now, start = look.rewards[self._quality], self.looks[0].rewards[self._quality]
+        return now >= (start * self._bound if start < 0 else start / self._bound)
+
+    @property
+    def refused(self) -> EvaluationSnapshot | None:
+        """The look that ended the training; None where none did."""
+        return next((look for look in self.looks if not self.accepts(look)), None)
+
+    @property
+    def kept(self) -> EvaluationSnapshot:
+        """The look whose weights stay: of those that are accepted, the first of the best reward."""
+        return max(filter(self.accepts, self.looks), key=lambda look: look.rewards[self._reward])
+
+    def watched(self, run: TrainingRun[Any], reports: Iterable[Report]) -> Iterator[Report]:
+        """The reports of a training, and a notice after each look; they end where one is refused.
+
+        Raises:
+            RewardError: what a reward says is no number.
+        """
+        if not self.looks:
+            yield self._looked(run)
+        if self.refused is not None:
+            return
+        for report in reports:
+            yield report
+            if isinstance(report, EpochReport) and self._is_due(report):
+                yield self._looked(run)
+                if self.refused is not None:
+                    return
+
+    @property
+    def verdict(self) -> str:
+        """What is kept and why, with its figures."""
+        start, kept = self.looks[0].told, self.kept.told
+        known = [f"; real images have {figure_of(name, -told['floor'])}" for name, told in self.facts.items()]
+        if self.refused is not None:
+            beyond = f"{self.refused.told} is more than {self._bound:g} times worse than {start}"
+            return f"{beyond}; the best accepted weights stay, {kept}{''.join(known)}"
+        if self.kept is self.looks[0]:
+            return f"{self._reward} has not risen: the weights of the start stay, {start}; last, {self.looks[-1].told}"
+        return f"{start}; kept {kept}{''.join(known)}"
+
+    def state_dict(self) -> dict[str, Any]:
+        """What was found, for a checkpoint."""
+        return {"looks": [{"window": look.window, "rewards": dict(look.rewards)} for look in self.looks]}
+
+    def load_state_dict(self, state_dict: dict[str, Any], /) -> None:
+        """Go on from there."""
+        self.looks = [EvaluationSnapshot(**look) for look in state_dict["looks"]]
+
+    def _is_due(self, report: EpochReport) -> bool:
+        done = report.epoch + 1
+        return done % self._every == 0 or done == report.epochs
+
+    def _looked(self, run: TrainingRun[Any]) -> TrainingNotice:
+        look = self._watch.look(run)
+        self.looks.append(look)
+        if self.accepts(look):
+            run.stalled(-look.rewards[self._reward], patience=1)  # keeps the weights of the best
+        return TrainingNotice(message=look.told)

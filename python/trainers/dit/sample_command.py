@@ -1,0 +1,185 @@
+"""`quantra train dit sample` and `… evaluate`: what a model draws, to be looked at and judged."""
+
+from math import ceil, sqrt
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import torch
+import typer
+
+from predictor.cli.flags import with_flags
+from predictor.flags import Flag
+from trainers.dit.errors import IMAGES, DataError
+from trainers.dit.inputs import judging_of
+from trainers.dit.models import Notes, read_notes, trained_words
+from trainers.dit.prompts import doubts
+from trainers.dit.recipe import ImageEvaluationSettings, SamplingSettings
+from trainers.loop import Hardware, choose_device
+from trainers.media.console import AsJson, counter, failing, say, write
+from trainers.options import Device, Threads
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from trainers.dit.images import ImageFormat
+    from trainers.dit.models import ImageModel
+    from trainers.dit.rewards import RewardInputs
+
+ModelArgument = Annotated[Path, typer.Argument(metavar="MODEL", help="Folder of a trained model.", show_default=False)]
+Page = Annotated[
+    Path | None, Flag("Also write a page with the images, and how the model came to draw.", metavar="FILE")
+]
+
+
+@with_flags
+def sample(
+    *,
+    model: ModelArgument,
+    prompt: Annotated[str, Flag("What is to be seen.")],
+    out: Annotated[Path, Flag("The picture's file: .png.", metavar="FILE")],
+    count: Annotated[int, Flag("Images, side by side in a square.", minimum=1)] = 1,
+    scale: Annotated[int, Flag("Pixels of the file per pixel of the image.", minimum=1)] = 1,
+    page: Annotated[
+        Path | None, Flag("Also write a page with the images and how the model came to draw.", metavar="FILE")
+    ] = None,
+    drawing: SamplingSettings,
+    priors: Annotated[
+        Path | None, Flag("Prior tokens for GLM-Image: a safetensors file, a tensor per image.", metavar="FILE")
+    ] = None,
+    device: Device = "auto",
+    threads: Threads = 1,
+) -> None:
+    """Draw images of a prompt, and save them."""
+    with failing(IMAGES):
+        from trainers.dit.page import curves_of, drawn_sheet, render_sheet
+        from trainers.dit.prompts import read_priors
+        from trainers.dit.sampling import draw_images
+        from trainers.media.page import check_file, write_page
+
+        if out.suffix.lower() != ".png":
+            raise typer.BadParameter(f"--out {out} must end in .png")
+        if page is not None and page.resolve() == out.resolve():
+            raise typer.BadParameter(f"--page {page} is the file of --out too; name another")
+        for place in (out, *([] if page is None else [page])):
+            check_file(place)
+        torch.set_num_threads(threads)
+        plans = None if priors is None else [*read_priors(priors).values()]
+        loaded, notes = _loaded(model, device)
+        _check_room(loaded.form, count, scale)
+        curves, doubt = curves_of(notes), doubts(prompt, loaded.prompts, trained_words(notes))
+        if doubt is not None:
+            say(doubt)
+        drawn = draw_images(loaded, [prompt] * count, drawing, plans, counter("drawn", "images", silent=False))
+        _save(drawn, out, scale)
+        if page is not None:
+            lines = (_drawn_by(loaded, drawing),)
+            write_page(
+                page, render_sheet(drawn_sheet(f"Drawn by {model.resolve().name}", lines, prompt, drawn, curves))
+            )
+    say(f"Saved {out}, {count} of {prompt!r}" + ("" if page is None else f", and {page}: open it to look"))
+
+
+@with_flags
+def evaluate(
+    *,
+    model: ModelArgument,
+    judging: ImageEvaluationSettings,
+    drawing: SamplingSettings,
+    priors: Annotated[
+        Path | None,
+        Flag("Prior tokens of the held-out images, for GLM-Image: a safetensors file.", metavar="FILE"),
+    ] = None,
+    page: Annotated[Path | None, Flag("The page to look at.", own="MODEL.html", metavar="FILE")] = None,
+    device: Device = "auto",
+    threads: Threads = 1,
+    as_json: AsJson = False,
+) -> None:
+    """Judge what a model draws of held-out prompts, beside real images, and show it on a page."""
+    with failing(IMAGES):
+        from trainers.dit.evaluation import evaluate as evaluated
+        from trainers.dit.page import curves_of, judged_sheet, render_sheet
+        from trainers.dit.prompts import read_priors
+        from trainers.dit.rewards import rewards_of
+        from trainers.media.page import check_file, write_page
+
+        torch.set_num_threads(threads)
+        name = model.resolve().name
+        place = beside(model) if page is None else page
+        check_file(place)
+        loaded, notes = _loaded(model, device)
+        curves = curves_of(notes)
+        material = judging_of(loaded, judging, trained_words(notes), silent=as_json)
+        plans = None if priors is None else read_priors(priors)
+        tell = counter("drawn", "images", silent=as_json)
+        found = evaluated(loaded, material, rewards_of(judging.rewards, material), drawing, plans, tell)
+        lines = _drawn_by(loaded, drawing), _judged_by(material)
+        write_page(place, render_sheet(judged_sheet(f"Evaluation of {name}", lines, found, curves)))
+    if as_json:
+        write({"kind": "evaluated", "page": str(place), **found.as_json()})
+        return
+    for line in found.said:
+        say(line)
+    say(f"Saved {place}: open it to look")
+
+
+def _loaded(model: Path, device: str) -> "tuple[ImageModel, Notes]":
+    from trainers.dit.models import ImageModel
+
+    return ImageModel.load(model).to(choose_device(device, Hardware.detect()).device), read_notes(model)
+
+
+def _save(drawn: "Tensor", out: Path, scale: int) -> None:
+    """Images, float [N, channels, height, width], as one picture in a square, each pixel so many wide and high."""
+    from trainers.dit.sampling import as_image, grid
+
+    picture = as_image(grid(drawn, _columns(len(drawn))))
+    picture = picture.resize((picture.width * scale, picture.height * scale), resample=0)  # nearest
+    try:
+        picture.save(out)
+    except OSError as error:
+        raise DataError(f"{out} cannot be written ({error.strerror}); name another file") from error
+
+
+def _columns(count: int) -> int:
+    """Of the square that so many images make, which may lack some in its last row."""
+    return ceil(sqrt(count))
+
+
+def _check_room(form: "ImageFormat", count: int, scale: int) -> None:
+    """Refuse a picture that programs would take for an attack, before it is drawn.
+
+    Raises:
+        DataError: it has more pixels than Pillow opens without a warning.
+    """
+    from PIL import Image
+
+    columns = _columns(count)
+    width, height = columns * form.width * scale, ceil(count / columns) * form.height * scale
+    if Image.MAX_IMAGE_PIXELS is not None and width * height > Image.MAX_IMAGE_PIXELS:
+        raise DataError(
+            f"the picture would be {width:,} by {height:,} pixels, more than most programs open; draw fewer, or choose "
+            "a smaller --scale"
+        )
+
+
+def beside(model: Path) -> Path:
+    """Where the page of a model is, if nobody says: in the folder that holds the model's, by its name."""
+    whole = model if model.name not in {"", ".."} else model.resolve()
+    return whole.with_name(f"{model.resolve().name}.html")
+
+
+def _drawn_by(model: "ImageModel", drawing: SamplingSettings) -> str:
+    """What drew, and how."""
+    weights = sum(weight.numel() for weight in model.network.module.parameters())
+    learnt = "nothing learnt" if model.objective is None else f"objective {model.objective.name}"
+    guided = f"{drawing.steps} steps, guidance {drawing.guidance:g}, seed {drawing.seed}"
+    return f"{model.network.pipeline}, {weights:,} weights, {learnt}; drawn with {guided}"
+
+
+def _judged_by(material: "RewardInputs") -> str:
+    """Which images judged."""
+    own, held = material.pictures, material.held_out
+    return (
+        f"Judged beside {material.count:,} images of {held.folder.resolve().name} (digest {held.digest[:12]}) by what "
+        f"was learnt from {len(own.pictures):,} of {own.folder.resolve().name} (digest {own.digest[:12]})"
+    )

@@ -1,0 +1,250 @@
+"""A forward that one phase owns and others use: it runs once per piece, whichever of the phases comes first.
+
+Where the owner comes after a user, the graphs of all pieces are kept until its own backward has gone through
+them, which takes the memory of a whole window. Where it comes first, only values are kept. Both use the same pieces.
+After memory ran out in a later phase of a window, what was kept is dropped, and the forward runs again from the
+generators and buffers at the window's start, in smaller pieces; the owner may have stepped by then, and then makes it
+with its new weights.
+"""
+
+from collections.abc import Collection, Sequence
+from collections.abc import Set as AbstractSet
+from contextlib import nullcontext
+from dataclasses import dataclass
+from typing import Any, Generic, Self, TypeVar, final
+
+import torch
+from torch import Tensor, nn
+
+from trainers.loop.data.splitting import MicroBatch
+from trainers.loop.data.tree import check_tree, indivisible, leaves, leaves_and_others, map_tensors
+from trainers.loop.device import Precision
+from trainers.loop.errors import ContractError, SettingsError, listed
+from trainers.loop.phase import FrozenParameters, Phase
+from trainers.loop.window.forward_state import ForwardState, Rewind
+
+Batch = TypeVar("Batch")
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class ForwardResult:
+    """What the forward made of a piece.
+
+    Attributes:
+        tree: The tensors, with their graph while the owner still needs it.
+        versions: How often each tensor had been changed in place when it was kept.
+    """
+
+    tree: Any
+    versions: tuple[int, ...]
+
+    @classmethod
+    def of(cls, tree: Any) -> Self:
+        """Keep a tree as it is now."""
+        return cls(tree, tuple(tensor._version for _, tensor in leaves(tree, "made")))  # noqa: SLF001  no public name
+
+    def detached(self) -> Any:
+        """The same tensors without a graph, in the same memory."""
+        return map_tensors(self.tree, Tensor.detach)
+
+    def values(self, weights: AbstractSet[int]) -> "ForwardResult":
+        """Those to keep once the owner has gone on: without a graph, and apart from the weights that it will move.
+
+        Args:
+            weights: The addresses of their memory.
+        """
+
+        def kept(tensor: Tensor) -> Tensor:
+            is_weight = tensor.untyped_storage().data_ptr() in weights
+            return tensor.detach().clone() if is_weight else tensor.detach()
+
+        return ForwardResult.of(map_tensors(self.tree, kept))
+
+    def changed(self) -> list[str]:
+        """The paths of the tensors that were changed in place since."""
+        return [
+            path
+            for (path, tensor), version in zip(leaves(self.tree, "made"), self.versions, strict=True)
+            if tensor._version != version  # noqa: SLF001  as above
+        ]
+
+
+@final
+class SharedForward(Generic[Batch]):
+    """The forward of a phase, in one window after the other.
+
+    Args:
+        phase: Owns the forward.
+        users: The phases that use it.
+        withheld: The parameters of all other phases.
+        modules: Those that hold the owner's parameters, with all their parts.
+        device: Computes.
+        precision: The owner's.
+
+    Attributes:
+        owner: The phase's name.
+        modules: As given.
+
+    Raises:
+        SettingsError: The phase has no forward.
+    """
+
+    def __init__(
+        self,
+        phase: Phase[Batch],
+        *,
+        users: Sequence[str],
+        withheld: FrozenParameters,
+        modules: Collection[nn.Module],
+        device: torch.device,
+        precision: Precision,
+    ) -> None:
+        if phase.forward is None:
+            raise SettingsError(f"phase {phase.name!r} has no forward to share")
+        self.owner = phase.name
+        self.modules = frozenset(modules)
+        self._forward = phase.forward
+        self._phases = frozenset((phase.name, *users))
+        self._withheld = withheld
+        self._device = device
+        self._dtype = precision.dtype
+        self._rewind = Rewind(modules, device)
+        self._due: Sequence[str] = ()
+        self._looked_at: set[tuple[tuple[str, type], ...]] = set()
+        self._weights = {
+            tensor.untyped_storage().data_ptr()
+            for part in modules
+            for tensor in (*part.parameters(recurse=False), *part.buffers(recurse=False))
+        }
+        self._kept: dict[tuple[int, int], ForwardResult] = {}
+        self._start: ForwardState | None = None
+        self._first: str | None = None
+
+    def begin(self, due: Sequence[str]) -> None:
+        """Begin a window with the phases that are due in it, in order."""
+        self._due = [name for name in due if name in self._phases]
+        self._start = self._first = None
+
+    def end(self) -> None:
+        """End a window: drop what an error may have left."""
+        self._kept.clear()
+
+    def made(self, phase: str, number: int, piece: MicroBatch[Batch], batch: Batch, withheld: FrozenParameters) -> Any:
+        """What the forward made of a piece: for the owner with its graph, for a user detached.
+
+        Args:
+            phase: The phase that is running.
+            number: The batch within the window.
+            piece: The piece of it.
+            batch: The piece on the device.
+            withheld: What that phase withholds.
+        """
+        key = (number, piece.start)
+        kept = self._kept.get(key)
+        if kept is None:
+            kept = self._make(phase, batch, withheld)
+            self._kept[key] = kept
+        if phase != self.owner:
+            return kept.detached()
+        if self._waits(phase):
+            self._kept[key] = kept.values(self._weights)
+        else:
+            del self._kept[key]
+        return kept.tree
+
+    def check_unchanged(self, phase: str, number: int, piece: MicroBatch[Batch]) -> None:
+        """Check that a phase has left what was made as it was, and drop it if no phase waits for it.
+
+        Raises:
+            ContractError: It has not.
+        """
+        key = (number, piece.start)
+        kept = self._kept.get(key)
+        changed = [] if kept is None else kept.changed()
+        if changed:
+            raise ContractError(
+                f"phase {phase!r} has written to {listed(changed)} in place, which is what the forward of phase "
+                f"{self.owner!r} made and another phase still needs; write to a copy: .clone(), or an operation "
+                "without a trailing underscore"
+            )
+        if not self._waits(phase):
+            self._kept.pop(key, None)
+
+    def began_before(self, phase: str) -> bool:
+        """Whether another phase than the running one has run the forward in this window."""
+        return self._first not in (None, phase)
+
+    def burden(self) -> str:
+        """What is kept with its graph, in words for a message; empty if nothing is."""
+        graphs = sum(any(tensor.requires_grad for _, tensor in leaves(made.tree)) for made in self._kept.values())
+        if not graphs:
+            return ""
+        return (
+            f", while the graphs of {graphs} forwards are kept for phase {self.owner!r}, which runs later in the "
+            "window: put it first, or take fewer batches into a window"
+        )
+
+    def again(self) -> None:
+        """Drop what was kept, to make it again in pieces of another size from the state at the window's start."""
+        self._kept.clear()
+        if self._start is not None:
+            self._rewind.back(self._start)
+
+    def forget(self, number: int, piece: MicroBatch[Batch]) -> None:
+        """Drop one piece, which will be cut smaller."""
+        self._kept.pop((number, piece.start), None)
+
+    def put_buffers_back(self) -> None:
+        """Undo what the forward did to the buffers of the owner's modules in this window."""
+        if self._start is not None:
+            self._rewind.put_buffers_back(self._start)
+
+    def spared(self, phase: str) -> Collection[nn.Module]:
+        """The modules whose buffers the owner itself puts back; none where it is the running phase or not due."""
+        return self.modules if phase != self.owner and self.owner in self._due else ()
+
+    def _waits(self, phase: str) -> bool:
+        """Whether a phase after this one is due in this window."""
+        return self._due[-1] != phase
+
+    def _make(self, phase: str, batch: Batch, withheld: FrozenParameters) -> ForwardResult:
+        if self._start is None:
+            self._start, self._first = self._rewind.mark(), phase
+        if phase == self.owner:
+            return self._run(batch)
+        if self.owner not in self._due[self._due.index(phase) :]:
+            with torch.no_grad():
+                return self._run(batch)
+        withheld.pause()
+        try:
+            with self._withheld:
+                return self._run(batch)
+        finally:
+            withheld.resume()
+
+    def _run(self, batch: Batch) -> ForwardResult:
+        with nullcontext() if self._dtype is None else torch.autocast(self._device.type, dtype=self._dtype):
+            tree = self._forward(batch)
+        self._check(tree)
+        return ForwardResult.of(tree)
+
+    def _check(self, tree: object) -> None:
+        """Check the first tree of its kind: every tensor must be reached, to be detached."""
+        kind = tuple([(path, type(thing)) for path, thing in leaves_and_others(tree, "made")])
+        if kind in self._looked_at:
+            return
+        check_tree(tree, "made")
+        hidden = indivisible(tree, "made")
+        if hidden:
+            raise ContractError(
+                f"the forward of phase {self.owner!r} made {listed(hidden)}, whose tensors cannot be detached for "
+                "other phases; return tensors in a dict, a tuple, a NamedTuple or a dataclass"
+            )
+        frozen = [path for path, tensor in leaves(tree, "made") if tensor.is_inference()]
+        if frozen:
+            raise ContractError(
+                f"the forward of phase {self.owner!r} made {listed(frozen)} under torch.inference_mode(), which no "
+                "backward accepts; leave that context, and use torch.no_grad() for frozen parts"
+            )
+        self._looked_at.add(kind)

@@ -1,0 +1,325 @@
+"""An audit from bars to its record."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Annotated
+
+import numpy as np
+from numpy.typing import NDArray
+
+from predictor.audit_record import AuditRecord, FutureCheck, PermutationCheck
+from predictor.bars import BarPanel
+from predictor.errors import ConfigurationError, shown_date
+from predictor.flags import Flag
+from predictor.model import Model
+from trainers.progress import ReportConsumer, StepProgress, unwatched
+from trainers.stock.audit.checks import (
+    LAGS,
+    YARDSTICK_NAME,
+    AuditedForecasts,
+    ShuffledHistory,
+    check_costs,
+    check_lags,
+    check_permutations,
+    check_trials,
+    counted_trials,
+    outcomes,
+    plain_quantiles,
+)
+from trainers.stock.audit.leak_check import FittedNumbers, ModelStages, check_future
+from trainers.stock.backtest.backtest import closing_note
+from trainers.stock.backtest.book import Book, run_book
+from trainers.stock.backtest.forecasts import DailyForecasts, daily_forecasts
+from trainers.stock.backtest.refits import assembled, refit
+from trainers.stock.backtest.source import ModelSource
+from trainers.stock.backtest.strategies import StrategySettings, TradingTerms, weights_of
+from trainers.stock.card import bars_hash
+from trainers.stock.data import History
+from trainers.stock.data_warnings import Warn, heard, to_nobody
+from trainers.stock.evaluation.evaluated_days import origin_notes, seen_until
+from trainers.stock.fitting import fit_pipeline
+from trainers.stock.recipe import StockRecipe
+from trainers.stock.splits import DataSplits
+
+Announce = Callable[[str], None]
+
+FEWEST_DAYS = 20
+"""Minimum of decision days."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditBudget:
+    """Effort of an audit."""
+
+    sessions: Annotated[int, Flag("Sessions at which later bars are replaced by noise.", minimum=1)] = 12
+    permutations: Annotated[int, Flag("Trainings on shuffled labels.", minimum=1)] = 3
+    epochs: Annotated[int, Flag("Maximum epochs of each of these trainings.", minimum=1)] = 3
+    trials: Annotated[
+        int | None, Flag("Configurations tried before this one; default: the number in the card.", minimum=1)
+    ] = None
+
+    def __post_init__(self) -> None:
+        for name in ("sessions", "permutations", "epochs"):
+            value: int = getattr(self, name)
+            if value < 1:
+                raise ConfigurationError(f"{name} is {value}, but must be at least 1")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _AuditProgress:
+    """Progress output."""
+
+    announce: Announce
+    stepwise: StepProgress
+    consume: ReportConsumer | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _AuditedModel:
+    """The audited model with its recipe and data."""
+
+    model: Model
+    recipe: StockRecipe
+    """With the dates of the model's splits."""
+    splits: DataSplits
+    source: ModelSource
+    bars: BarPanel
+    """From the first training session on."""
+
+    @property
+    def last_seen(self) -> int:
+        """Last session of any label that the model or its ancestors have seen."""
+        return seen_until(self.splits) if self.source.standing is None else self.source.standing.last_seen
+
+    @property
+    def learnt(self) -> BarPanel:
+        """The bars up to the last label."""
+        return self.bars.until(seen_until(self.splits))
+
+
+def audit(
+    source: ModelSource,
+    bars: BarPanel,
+    *,
+    terms: TradingTerms,
+    tactic: StrategySettings,
+    depth: AuditBudget,
+    announce: Announce,
+    warn: Warn = to_nobody,
+    stepwise: StepProgress = unwatched,
+    consume: ReportConsumer | None = None,
+) -> AuditRecord:
+    """Check whether a leak, the lag, costs or luck explain a model's skill.
+
+    Args:
+        source: An artifact of one network, or a recipe, which is trained first.
+        bars: Bars of the training and of later days, on which skill is measured.
+        terms: Horizon and costs of the strategy.
+        tactic: The strategy.
+        depth: Effort of the audit.
+        announce: Called with the name of each stage.
+        warn: Called first with warnings about bars and files, which the record contains too.
+        stepwise: Shows the progress of forecasts and of the leak check.
+        consume: Receives the reports of trainings; None ignores them.
+
+    Raises:
+        ConfigurationError: The bars lack the training or later days, or the source is an ensemble.
+        LoopError: A training failed.
+    """
+    doubts = heard(source.doubts(bars), warn)
+    terms = replace(terms, sessions_a_year=source.sessions_a_year)
+    shown = _AuditProgress(announce=announce, stepwise=stepwise, consume=consume)
+    subject = _subject(source, bars, shown)
+    positions = _days(subject)
+    first, last = (int(subject.bars.sessions[positions[place]]) for place in (0, -1))
+    announce(f"forecasting {len(positions)} days, {shown_date(first)} to {shown_date(last)}")
+    judged = _judged(subject, positions, terms, tactic, stepwise)
+    _refuse_unknown(judged)
+    book = _book(judged)
+    future = _future(subject, positions, depth, shown)
+    return AuditRecord(
+        digest=source.digest,
+        told=source.description,
+        bars=bars_hash(bars),
+        first_session=first,
+        last_session=last,
+        future=future,
+        permutation=_permutation(subject, judged, depth, shown),
+        lags=check_lags(judged),
+        costs=check_costs(book, terms, tactic.strategy.value),
+        trials=check_trials(book.net, counted_trials(depth.trials, source.card), terms.sessions_a_year),
+        notes=(*_notes(subject, depth), *_closings(book, terms, tactic)),
+        warnings=doubts,
+    )
+
+
+def _subject(source: ModelSource, bars: BarPanel, shown: _AuditProgress) -> _AuditedModel:
+    recipe = source.known_recipe()
+    if source.standing is None:
+        splits = recipe.splits(bars.sessions)
+        shown.announce("training the recipe")
+        learnt = bars.between(splits.train.first, seen_until(splits))
+        made = refit(learnt, source.features, recipe, splits, covariates=source.covariates, consume=shown.consume)
+        model = assembled(made)
+    elif isinstance(source.standing.model, Model):
+        splits, model = source.standing.splits, source.standing.model
+    else:
+        raise ConfigurationError("an ensemble cannot be audited; audit a member from its folder members")
+    _check_reach(bars, splits)
+    known = bars.between(splits.train.first, int(bars.sessions[-1]))
+    return _AuditedModel(model=model, recipe=replace(recipe, parts=splits), splits=splits, source=source, bars=known)
+
+
+def _check_reach(bars: BarPanel, splits: DataSplits) -> None:
+    if bars.sessions[0] > splits.train.first:
+        raise ConfigurationError(
+            f"the bars begin on {shown_date(int(bars.sessions[0]))}, but the training starts on "
+            f"{shown_date(splits.train.first)}, and an audit trains again; give the bars of the training"
+        )
+
+
+def _days(subject: _AuditedModel) -> NDArray[np.int64]:
+    """Positions of the decision days after the last label seen whose outcomes are known at every lag.
+
+    Raises:
+        ConfigurationError: There are too few.
+    """
+    sessions, seen = subject.bars.sessions, subject.last_seen
+    allowed = int(np.searchsorted(sessions, seen, side="right"))
+    end = len(sessions) - LAGS[-1] - subject.recipe.target.horizons[-1]
+    if end - allowed < FEWEST_DAYS:
+        raise ConfigurationError(
+            f"the bars have {max(0, end - allowed)} decision days with known outcomes after {shown_date(seen)}, the "
+            f"last session that the model has seen; at least {FEWEST_DAYS} are needed: give later bars"
+        )
+    return np.arange(allowed, end)
+
+
+def _judged(
+    subject: _AuditedModel,
+    positions: NDArray[np.int64],
+    terms: TradingTerms,
+    tactic: StrategySettings,
+    stepwise: StepProgress,
+) -> AuditedForecasts:
+    bars, target = subject.bars, subject.recipe.target
+    history = History(bars, subject.model.pipeline, subject.source.covariates)
+    adjusted = history.adjusted
+    levels = subject.model.manifest.quantiles
+    return AuditedForecasts(
+        forecasts=daily_forecasts(
+            subject.model, bars, bars.sessions[positions], subject.source.covariates, stepwise=stepwise
+        ),
+        yardstick=YARDSTICK_NAME,
+        plain=plain_quantiles(history, subject.splits, levels, positions),
+        outcomes=tuple(outcomes(target, adjusted, lag)[positions] for lag in LAGS),
+        closes=np.ascontiguousarray(adjusted.close.T[positions]),
+        spread=target.spread,
+        terms=terms,
+        tactic=tactic,
+    )
+
+
+def _refuse_unknown(judged: AuditedForecasts) -> None:
+    """Check that enough days have forecasts and outcomes, and that prices move."""
+    came = judged.outcomes[-1]
+    known = np.isfinite(judged.forecasts.median) & np.isfinite(came)
+    days = int(known.any(axis=(1, 2)).sum())
+    if days < FEWEST_DAYS:
+        raise ConfigurationError(
+            f"{days} decision days have a forecast and a known outcome, but at least {FEWEST_DAYS} are needed: give "
+            "bars of stocks that trade on them"
+        )
+    if np.ptp(came[known]) == 0:
+        raise ConfigurationError("prices are constant on the evaluated days; give other bars")
+
+
+def _book(judged: AuditedForecasts) -> Book:
+    """The strategy's book from its first trade on."""
+    wanted = weights_of(judged.forecasts, judged.horizon, judged.tactic, judged.terms.sessions_a_year)
+    return run_book(wanted, judged.closes, judged.terms).since(judged.terms.delay)
+
+
+def _future(
+    subject: _AuditedModel, positions: NDArray[np.int64], depth: AuditBudget, shown: _AuditProgress
+) -> FutureCheck:
+    """Run the leak check at some of these positions [D]."""
+    shown.announce(f"replacing the future with noise at {depth.sessions} sessions")
+    staging = partial(ModelStages, subject.model, subject.source.covariates)
+    return check_future(subject.bars, staging, _spread(positions, depth.sessions), _fitting(subject), shown.stepwise)
+
+
+def _spread(positions: NDArray[np.int64], count: int) -> list[int]:
+    """At most `count` evenly spaced positions."""
+    chosen = np.linspace(0, len(positions) - 1, min(count, len(positions))).round().astype(np.int64)
+    return [int(position) for position in positions[chosen]]
+
+
+def _fitting(subject: _AuditedModel) -> FittedNumbers:
+    """The scaling of the features, fitted on the training part."""
+    last = int(np.searchsorted(subject.bars.sessions, subject.splits.train.last, side="right")) - 1
+
+    def fit(bars: BarPanel) -> bytes:
+        pipeline = fit_pipeline(
+            bars, subject.source.features, subject.recipe, subject.splits, subject.source.covariates
+        )
+        return pipeline.features.to_json()
+
+    return FittedNumbers(fit=fit, last=last)
+
+
+def _permutation(
+    subject: _AuditedModel, judged: AuditedForecasts, depth: AuditBudget, shown: _AuditProgress
+) -> PermutationCheck:
+    return check_permutations(
+        judged,
+        lambda seed: _shuffled(subject, judged, depth, seed, shown),
+        count=depth.permutations,
+        epochs=depth.epochs,
+        lag=subject.recipe.target.lag,
+    )
+
+
+def _shuffled(
+    subject: _AuditedModel, judged: AuditedForecasts, depth: AuditBudget, seed: int, shown: _AuditProgress
+) -> DailyForecasts:
+    """Forecasts of a model trained on shuffled labels."""
+    shown.announce(f"training on shuffled labels, {seed + 1} of {depth.permutations}")
+    source, optimisation = subject.source, subject.recipe.optimisation
+    short = replace(optimisation, max_epochs=min(optimisation.max_epochs, depth.epochs))
+    made = refit(
+        subject.learnt,
+        source.features,
+        replace(subject.recipe, optimisation=short),
+        subject.splits,
+        covariates=source.covariates,
+        edges=source.given_edges(subject.learnt.symbols),
+        labelled=partial(ShuffledHistory, splits=subject.splits, seed=seed),
+        consume=shown.consume,
+    )
+    return daily_forecasts(
+        assembled(made), subject.bars, judged.forecasts.sessions, source.covariates, stepwise=shown.stepwise
+    )
+
+
+def _closings(book: Book, terms: TradingTerms, tactic: StrategySettings) -> tuple[str, ...]:
+    closed = int(book.closed.sum())
+    return (closing_note(f"strategy {tactic.strategy}", closed, terms),) if closed else ()
+
+
+def _notes(subject: _AuditedModel, depth: AuditBudget) -> tuple[str, ...]:
+    lag = subject.recipe.target.lag
+    least = 1 / (depth.permutations + 1)
+    count = (
+        f"the p-value of shuffled labels is at least {least:.2g} with --permutations {depth.permutations}; the verdict "
+        "uses their skill and its standard error over the days instead"
+    )
+    covariates = "covariates count as known on the dates in their files"
+    return (
+        f"skill is measured at lag {lag}, the model's own, unless a lag is named",
+        count,
+        "stocks that the bars file omits, such as delisted ones, are missing here too",
+        *([covariates] if subject.model.pipeline.covariates else []),
+        *(f"{note}; trainings on shuffled labels start from new weights" for note in origin_notes(subject.source.card)),
+    )

@@ -1,0 +1,413 @@
+"""Lag, permutation, cost and trial checks, and the skill that they measure."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from math import e, isfinite, sqrt
+from statistics import NormalDist
+from typing import Final, final
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from predictor.arrays import FloatArray
+from predictor.audit_record import AuditVerdict, CostCheck, LagCheck, LagRow, PermutationCheck, TrialsCheck
+from predictor.bars import AdjustedBars, BarPanel
+from predictor.canonical import Json, Record
+from predictor.covariates import CovariateSource
+from predictor.errors import ConfigurationError
+from predictor.networks import Target, normalise, restore
+from predictor.windows import Pipeline
+from trainers.stock.backtest.book import Book, run_book
+from trainers.stock.backtest.forecasts import DailyForecasts
+from trainers.stock.backtest.result import STANDARD_ERRORS_95, break_even, sharpe
+from trainers.stock.backtest.strategies import SESSIONS_A_YEAR, StrategySettings, TradingTerms, weights_of
+from trainers.stock.data import History, TrainingWindows
+from trainers.stock.evaluation.baselines import OWN_SCALE, FitScope, InformationSet, MeasuredWindows
+from trainers.stock.evaluation.evaluated_days import seen_until
+from trainers.stock.evaluation.evaluation_set import mean_error, stretch
+from trainers.stock.evaluation.scores import ranks
+from trainers.stock.splits import DataSplits, decisions
+
+SURE = 0.95
+
+"""Probability needed for a pass; its complement leads to a fail."""
+
+
+EULER_MASCHERONI = 0.5772156649015329
+
+
+def check_costs(book: Book, terms: TradingTerms, strategy: str) -> CostCheck:
+    """Pass if the 95 % interval of the Sharpe ratio after costs is above 0, fail if below."""
+    ratio, error = sharpe(book.net, terms.sessions_a_year)
+    return CostCheck(
+        verdict=_cost_verdict(ratio, error),
+        strategy=strategy,
+        charged_bps=terms.cost_bps,
+        break_even_bps=break_even(book, terms),
+        sharpe=ratio if isfinite(ratio) else None,
+        sharpe_error=error if isfinite(error) else None,
+    )
+
+
+def _cost_verdict(ratio: float, error: float) -> AuditVerdict:
+    if not isfinite(ratio) or abs(ratio) <= STANDARD_ERRORS_95 * error:
+        return AuditVerdict.UNDECIDED
+    return AuditVerdict.PASS if ratio > 0 else AuditVerdict.FAIL
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrialCount:
+    """Number of configurations that were tried before this one was chosen."""
+
+    count: int
+    counted_by: str
+    """Source of the count, as text."""
+    known: bool = True
+    """Whether they were counted; without a count the check never passes."""
+
+    def __post_init__(self) -> None:
+        if self.count < 1:
+            raise ConfigurationError(f"trials is {self.count}, but must be at least 1: this model was tried")
+
+
+def counted_trials(given: int | None, card: Mapping[str, Json]) -> TrialCount:
+    """The given count, else that of the tuning in the card, else 1."""
+    if given is not None:
+        return TrialCount(count=given, counted_by="as given")
+    if "tuning" in card:
+        return TrialCount(count=Record(card, "card").record("tuning").integer("trials"), counted_by="from the card")
+    return TrialCount(count=1, counted_by="not counted: give --trials", known=False)
+
+
+def check_trials(returns: FloatArray, trials: TrialCount, a_year: int = SESSIONS_A_YEAR) -> TrialsCheck:
+    """Pass if the deflated Sharpe ratio is at least 0.95, fail if it is at most 0.05.
+
+    Without a count of trials the check does not pass.
+
+    Args:
+        returns: [T] daily returns after costs.
+        trials: Number of trials.
+        a_year: Sessions per year.
+    """
+    best = expected_best(trials.count, len(returns))
+    moments = ReturnMoments.of(returns) if np.ptp(returns) > 0 else None
+    deflated = None if moments is None else probabilistic_sharpe(moments, best)
+    return TrialsCheck(
+        verdict=_trials_verdict(deflated, trials),
+        trials=trials.count,
+        counted_by=trials.counted_by,
+        sessions=len(returns),
+        sharpe=None if moments is None else moments.ratio * sqrt(a_year),
+        expected_best=best * sqrt(a_year),
+        probabilistic=None if moments is None else probabilistic_sharpe(moments, 0.0),
+        deflated=deflated,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReturnMoments:
+    """Moments of daily returns, on which the error of a Sharpe ratio depends."""
+
+    ratio: float
+    """Mean daily return over its standard deviation."""
+    skewness: float
+    kurtosis: float
+    """3 for a normal distribution."""
+    sessions: int
+
+    @classmethod
+    def of(cls, returns: FloatArray) -> "ReturnMoments":
+        """Moments of daily returns [T], which must vary."""
+        standard = (returns - returns.mean()) / returns.std()
+        return cls(
+            ratio=float(returns.mean() / returns.std()),
+            skewness=float((standard**3).mean()),
+            kurtosis=float((standard**4).mean()),
+            sessions=len(returns),
+        )
+
+
+def probabilistic_sharpe(moments: ReturnMoments, benchmark: float) -> float:
+    """Probability that the true daily ratio is above a benchmark.
+
+    Phi((s - benchmark) sqrt(T - 1) / sqrt(1 - skewness s + (kurtosis - 1) / 4 s^2)).
+    """
+    variance = 1 - moments.skewness * moments.ratio + (moments.kurtosis - 1) / 4 * moments.ratio**2
+    return NormalDist().cdf((moments.ratio - benchmark) * sqrt((moments.sessions - 1) / variance))
+
+
+def expected_best(trials: int, sessions: int) -> float:
+    """The expected daily ratio of the best of this many trials without skill.
+
+    sqrt(V) ((1 - gamma) z(1 - 1/N) + gamma z(1 - 1/(N e))). The variance V of the trials is unknown; 1 / (T - 1) is
+    that of an estimate from independent returns with mean 0.
+    """
+    if trials == 1:
+        return 0.0
+    normal = NormalDist()
+    highest = (1 - EULER_MASCHERONI) * normal.inv_cdf(1 - 1 / trials)
+    highest += EULER_MASCHERONI * normal.inv_cdf(1 - 1 / (trials * e))
+    return highest / sqrt(sessions - 1)
+
+
+def _trials_verdict(deflated: float | None, trials: TrialCount) -> AuditVerdict:
+    if deflated is not None and deflated <= 1 - SURE:
+        return AuditVerdict.FAIL
+    if deflated is None or deflated < SURE or not trials.known:
+        return AuditVerdict.UNDECIDED
+    return AuditVerdict.PASS
+
+
+FEWEST_STOCKS = 3
+
+"""Minimum of stocks for a day's rank correlation."""
+
+
+YARDSTICK: Final = OWN_SCALE
+
+YARDSTICK_FIT: Final = FitScope.CALIBRATED
+
+YARDSTICK_NAME: Final = YARDSTICK.named(YARDSTICK_FIT)
+
+"""The baseline for an audit's skill, which shows whether skill comes from inputs. The scores of a training compare with
+the best of all baselines."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SkillEstimate:
+    """A mean over days and its standard error (Newey & West 1987), widened for few days."""
+
+    value: float
+    error: float
+
+    @property
+    def positive(self) -> bool:
+        """Whether it is more than two standard errors above zero."""
+        return self.value > 2 * self.error
+
+
+def outcomes(target: Target, bars: AdjustedBars, lag: int) -> FloatArray:
+    """[T, S, H] outcomes that start at the close `lag` sessions after each session; NaN where unknown."""
+    labels = Target(kind=target.kind, lag=0, horizons=target.horizons).labels(bars).transpose(1, 0, 2)
+    moved = np.full_like(labels, np.nan)
+    moved[: len(labels) - lag] = labels[lag:]
+    return moved
+
+
+def plain_quantiles(
+    history: History, splits: DataSplits, levels: tuple[float, ...], positions: NDArray[np.int64]
+) -> FloatArray:
+    """[D, S, H, Q] forecasts of the yardstick; NaN for windows without volatility.
+
+    They are quantiles of the training part's outcomes in units of the window's volatility, calibrated on the
+    calibration part: what a network knows that has learned nothing from its inputs.
+    """
+    fitted = InformationSet.of(history, splits, seen_until(splits), levels).fitted(YARDSTICK, YARDSTICK_FIT)
+    stocks = len(history.bars.symbols)
+    cells = TrainingWindows(symbols=np.tile(np.arange(stocks), len(positions)), positions=np.repeat(positions, stocks))
+    forecasts = MeasuredWindows.of(history, cells).in_blocks(fitted.quantiles)
+    return forecasts.reshape(len(positions), stocks, *forecasts.shape[1:])
+
+
+def daily_losses(forecasts: DailyForecasts, values: FloatArray, outcome: FloatArray, spread: FloatArray) -> FloatArray:
+    """[D] mean pinball loss over stocks and horizons, each divided by its spread; NaN without outcomes.
+
+    Args:
+        forecasts: Give the levels; their NaN exclude cells.
+        values: [D, S, H, Q] quantiles to score.
+        outcome: [D, S, H]
+        spread: [H]
+    """
+    error = outcome[..., None] - values
+    levels = np.array(forecasts.levels)
+    losses = np.maximum(levels * error, (levels - 1) * error).mean(-1) / spread
+    judged = np.isfinite(losses) & np.isfinite(forecasts.median)
+    count = judged.sum(axis=(1, 2))
+    total = np.where(judged, losses, 0.0).sum(axis=(1, 2))
+    return np.divide(total, count, out=np.full(len(total), np.nan), where=count > 0)
+
+
+def relative_gain(ours: FloatArray, plain: FloatArray) -> FloatArray:
+    """[D] improvement of each day's loss over the yardstick's, relative to the yardstick's mean."""
+    known = np.isfinite(ours) & np.isfinite(plain)
+    return (plain[known] - ours[known]) / plain[known].mean()
+
+
+def estimate(daily: FloatArray, horizon: int) -> SkillEstimate:
+    """Estimate the mean of a daily series [D] whose outcomes overlap over `horizon` sessions."""
+    lag = min(2 * horizon, len(daily))
+    return SkillEstimate(value=float(daily.mean()), error=mean_error(daily, lag) * stretch(lag / len(daily)))
+
+
+def rank_ic(scores: FloatArray, outcome: FloatArray) -> FloatArray:
+    """Daily rank correlations of scores [D, S] with outcomes [D, S], for days with enough stocks."""
+    correlations: list[float] = []
+    for score, came in zip(scores, outcome, strict=True):
+        known = np.isfinite(score) & np.isfinite(came)
+        if known.sum() >= FEWEST_STOCKS and np.ptp(score[known]) > 0 and np.ptp(came[known]) > 0:
+            correlations.append(float(np.corrcoef(ranks(score[known]), ranks(came[known]))[0, 1]))
+    return np.array(correlations)
+
+
+LAGS = (0, 1, 2)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class AuditedForecasts:
+    """Forecasts of D sessions and S stocks with outcomes, prices and terms."""
+
+    forecasts: DailyForecasts
+    yardstick: str
+    """Name of the baseline against which skill is measured."""
+    plain: FloatArray
+    """[D, S, H, Q] forecasts of the yardstick."""
+    outcomes: tuple[FloatArray, ...]
+    """Outcomes [D, S, H], one array per lag of `LAGS`."""
+    closes: FloatArray
+    """[D, S] adjusted."""
+    spread: FloatArray
+    """[H] growth of the target's scale with the horizon."""
+    terms: TradingTerms
+    """Trading terms; the lag replaces their delay."""
+    tactic: StrategySettings
+
+    @property
+    def horizon(self) -> int:
+        """The traded horizon, in sessions."""
+        return self.terms.horizon
+
+    @property
+    def reach(self) -> int:
+        """Sessions over which neighbouring outcomes overlap."""
+        return self.forecasts.horizons[-1]
+
+
+def gains(judged: AuditedForecasts, values: FloatArray, lag: int) -> FloatArray:
+    """[D] daily improvement of values [D, S, H, Q] over the yardstick, relative to its mean loss."""
+    outcome = judged.outcomes[LAGS.index(lag)]
+    ours = daily_losses(judged.forecasts, values, outcome, judged.spread)
+    return relative_gain(ours, daily_losses(judged.forecasts, judged.plain, outcome, judged.spread))
+
+
+def check_lags(judged: AuditedForecasts) -> LagCheck:
+    """Fail if skill at lag 0 is lost at lag 1, when one can trade, beyond luck."""
+    daily = {lag: gains(judged, judged.forecasts.values, lag) for lag in LAGS}
+    skill = {lag: estimate(series, judged.reach) for lag, series in daily.items()}
+    lost = estimate(daily[0] - daily[1], judged.reach)
+    return LagCheck(
+        verdict=_lag_verdict(skill[0], skill[1], lost),
+        horizon=judged.horizon,
+        yardstick=judged.yardstick,
+        rows=tuple(_row(judged, lag, skill[lag]) for lag in LAGS),
+    )
+
+
+def _lag_verdict(now: SkillEstimate, later: SkillEstimate, lost: SkillEstimate) -> AuditVerdict:
+    if later.positive:
+        return AuditVerdict.PASS
+    return AuditVerdict.FAIL if now.positive and lost.positive else AuditVerdict.UNDECIDED
+
+
+def _row(judged: AuditedForecasts, lag: int, skill: SkillEstimate) -> LagRow:
+    ratio, ratio_error = _sharpe(judged, lag)
+    ic = _ic(judged, lag)
+    return LagRow(
+        lag=lag,
+        skill=skill.value,
+        skill_error=skill.error,
+        ic=None if ic is None else ic.value,
+        ic_error=None if ic is None else ic.error,
+        sharpe=ratio if np.isfinite(ratio) else None,
+        sharpe_error=ratio_error if np.isfinite(ratio_error) else None,
+    )
+
+
+def _ic(judged: AuditedForecasts, lag: int) -> SkillEstimate | None:
+    place = judged.forecasts.place(judged.horizon)
+    outcome = judged.outcomes[LAGS.index(lag)][..., place]
+    daily = rank_ic(judged.forecasts.ranking[..., place], outcome)
+    return estimate(daily, judged.horizon) if len(daily) else None
+
+
+def _sharpe(judged: AuditedForecasts, lag: int) -> tuple[float, float]:
+    a_year = judged.terms.sessions_a_year
+    wanted = weights_of(judged.forecasts, judged.horizon, judged.tactic, a_year)
+    gross = run_book(wanted, judged.closes, replace(judged.terms, delay=lag)).gross[lag:]
+    return sharpe(gross, a_year)
+
+
+Retrain = Callable[[int], DailyForecasts]
+
+"""From the seed of a shuffle to the forecasts of a model trained on the shuffled labels."""
+
+
+MATERIAL = 0.01
+
+"""Skill below this share is not a leak: chance correlations of inputs with outcomes can reach it."""
+
+
+BLIND = 0.05
+
+"""If the error could hide a leak worth this share of the loss, the verdict is undecided. A leak of outcomes is worth
+more, but with few days even that may be within the error."""
+
+
+@final
+class ShuffledHistory(History):
+    """A history with labels shuffled over days.
+
+    Whole days are permuted within each part, in units of each window's scale, so that levels cannot be learned. Stocks
+    of a day stay together, and every part keeps its outcomes.
+    """
+
+    def __init__(
+        self, bars: BarPanel, pipeline: Pipeline, covariates: CovariateSource, *, splits: DataSplits, seed: int
+    ) -> None:
+        super().__init__(bars, pipeline, covariates)
+        random, spread = np.random.default_rng(seed), torch.from_numpy(pipeline.target.spread)
+        for part in (splits.train, splits.selection, splits.calibration):
+            days = decisions(part, bars.sessions, pipeline.target)
+            location, scale = self.level_of_days(days)
+            units = normalise(torch.from_numpy(self.labels[:, days]), location, scale, spread)
+            moved = units[:, torch.from_numpy(random.permutation(len(days)))]
+            self.labels[:, days] = restore(moved[..., None], location, scale, spread)[..., 0].numpy()
+
+
+def check_permutations(
+    judged: AuditedForecasts, retrain: Retrain, *, count: int, epochs: int, lag: int
+) -> PermutationCheck:
+    """Fail if the mean skill of models trained on shuffled labels is material and more than two errors above zero.
+
+    The error is taken over days, because few trainings cannot give a small p-value. The verdict is undecided if a leak
+    could hide within two errors.
+
+    Args:
+        judged: Forecasts of the model, and their outcomes.
+        retrain: Trains on shuffled labels.
+        count: Number of trainings.
+        epochs: Maximum epochs of each training.
+        lag: Lag of the outcomes: the model's own.
+    """
+    own = gains(judged, judged.forecasts.values, lag)
+    shuffled = [gains(judged, retrain(seed).values, lag) for seed in range(count)]
+    mean = estimate(np.mean(shuffled, axis=0), judged.reach)
+    return PermutationCheck(
+        verdict=_permutation_verdict(mean),
+        epochs=epochs,
+        yardstick=judged.yardstick,
+        skill=float(own.mean()),
+        permuted=tuple(float(daily.mean()) for daily in shuffled),
+        error=mean.error,
+    )
+
+
+def _permutation_verdict(left: SkillEstimate) -> AuditVerdict:
+    if left.value > leak_that_shows(left.error):
+        return AuditVerdict.FAIL
+    return AuditVerdict.PASS if leak_that_shows(left.error) <= BLIND else AuditVerdict.UNDECIDED
+
+
+def leak_that_shows(error: float) -> float:
+    """The skill above which shuffled labels reveal a leak: two errors, at least `MATERIAL`."""
+    return max(MATERIAL, 2 * error)

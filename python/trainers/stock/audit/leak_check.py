@@ -1,0 +1,182 @@
+"""Leak check: replacing or deleting later bars must not change a forecast."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final, Protocol, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from predictor.arrays import FloatArray
+from predictor.audit_record import AuditVerdict, FutureCheck
+from predictor.bars import BarPanel
+from predictor.covariates import CovariateSource
+from predictor.errors import shown_date
+from predictor.model import Model
+from trainers.progress import StepProgress, unwatched
+from trainers.stock.data import History, TrainingWindows
+from trainers.stock.network_forecasts import forecast_values
+
+Stages = Mapping[str, NDArray[Any]]
+"""Arrays by name."""
+
+FORECAST: Final = "forecast"
+
+NOISE = 0.5
+"""Standard deviation of the log noise on prices and volumes."""
+
+ABSENT = 0.05
+"""Share of later bars that are removed."""
+
+SCALING = "fitted numbers"
+
+DELETION_TOLERANCE = 1e-4
+"""Relative tolerance after deletion, because sums over shorter arrays may be ordered differently."""
+
+
+class StagedHistory(Protocol):
+    """A history of bars and the stages of its forecasts."""
+
+    def at(self, position: int) -> Stages:
+        """Arrays computed for the session at this position, including `FORECAST`."""
+        ...
+
+
+Staging = Callable[[BarPanel], StagedHistory]
+"""Processes a whole history of bars at once, as training and evaluation do."""
+
+
+@final
+class ModelStages:
+    """Inputs and forecasts of a model over the whole history.
+
+    Args:
+        model: A model of one network.
+        covariates: Covariate files.
+        bars: The history.
+    """
+
+    def __init__(self, model: Model, covariates: CovariateSource, bars: BarPanel) -> None:
+        self._model = model
+        self._history = History(bars, model.pipeline, covariates)
+        self._usable = self._history.forecastable
+
+    def at(self, position: int) -> Stages:
+        """Inputs [S, ...] and forecasts [S, H, Q] of the S stocks with a forecast."""
+        symbols = np.flatnonzero(self._usable[:, position])
+        windows = TrainingWindows(symbols=symbols, positions=np.full(len(symbols), position))
+        inputs = self._history.gather(windows).inputs
+        forecast = forecast_values(self._model.engine, self._history, windows, self._model.manifest.universe)
+        return {name: group.numpy() for name, group in inputs._asdict().items()} | {FORECAST: forecast}
+
+
+def different(before: Stages, after: Stages) -> tuple[str, ...]:
+    """Names of the arrays whose shape, type or any bit differs."""
+    return tuple(name for name, array in before.items() if not _same_bits(array, after[name]))
+
+
+def forecast_gap(before: Stages, after: Stages) -> float | None:
+    """Largest difference of two forecasts [S, H, Q], relative to the largest value; None if their stocks differ."""
+    mine, theirs = before[FORECAST], after[FORECAST]
+    if mine.shape != theirs.shape:
+        return None
+    return float(np.abs(mine - theirs).max(initial=0.0) / np.abs(mine).max(initial=np.finfo(np.float64).tiny))
+
+
+def _same_bits(one: NDArray[Any], other: NDArray[Any]) -> bool:
+    return one.shape == other.shape and one.dtype == other.dtype and one.tobytes() == other.tobytes()
+
+
+def adjusted_panel(bars: BarPanel) -> BarPanel:
+    """The adjusted bars as unadjusted prices.
+
+    A future split or dividend scales all earlier adjusted prices. Ratios cancel the factor except for the last bit, so
+    bits are comparable only without adjustments.
+    """
+    adjusted = bars.adjusted()
+    return replace(
+        bars,
+        open=adjusted.open,
+        high=adjusted.high,
+        low=adjusted.low,
+        close=adjusted.close,
+        volume=adjusted.volume,
+        adj_close=None,
+        split_ratio=None,
+        cash_dividend=None,
+    )
+
+
+def with_noise(bars: BarPanel, position: int) -> BarPanel:
+    """Change prices and volumes after a position of the date axis, and remove some bars there.
+
+    Args:
+        bars: Bars without adjustments.
+        position: The last unchanged session; also the seed of the noise.
+    """
+    random = np.random.default_rng(position)
+    shape = (len(bars.symbols), len(bars.sessions) - position - 1)
+    gone = np.where(random.random(shape) < ABSENT, np.nan, 1.0)
+    price, volume = (gone * np.exp(NOISE * random.standard_normal(shape)) for _ in range(2))
+
+    def moved(values: FloatArray, factor: FloatArray) -> FloatArray:
+        column = values.copy()
+        column[:, position + 1 :] *= factor
+        return column
+
+    return replace(
+        bars,
+        open=moved(bars.open, price),
+        high=moved(bars.high, price),
+        low=moved(bars.low, price),
+        close=moved(bars.close, price),
+        volume=moved(bars.volume, volume),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FittedNumbers:
+    """Numbers that are fitted on bars, such as the features' scaling."""
+
+    fit: Callable[[BarPanel], bytes]
+    last: int
+    """Position of the last session of the fit."""
+
+
+def check_future(
+    bars: BarPanel,
+    staging: Staging,
+    positions: Sequence[int],
+    fitting: FittedNumbers,
+    stepwise: StepProgress = unwatched,
+) -> FutureCheck:
+    """Compare all stages at some sessions, bit by bit, with and without noise after them.
+
+    Args:
+        bars: A long history.
+        staging: Creates the audited stages from bars.
+        positions: Sessions on the date axis, each followed by at least one bar.
+        fitting: The fitted numbers.
+        stepwise: Shows the current session.
+    """
+    plain = adjusted_panel(bars)
+    base = staging(plain)
+    changed: dict[str, int] = {}
+    gaps: list[float | None] = []
+    for position in stepwise(positions, title="noise", tell=lambda at: f"after {shown_date(int(bars.sessions[at]))}"):
+        session, before = int(bars.sessions[position]), base.at(position)
+        names = different(before, staging(with_noise(plain, position)).at(position))
+        changed = dict.fromkeys(names, session) | changed
+        gaps.append(forecast_gap(before, staging(plain.until(session)).at(position)))
+    if fitting.fit(plain) != fitting.fit(with_noise(plain, fitting.last)):
+        changed[SCALING] = int(bars.sessions[fitting.last])
+    gap = None if None in gaps else max((known for known in gaps if known is not None), default=0.0)
+    sound = not changed and gap is not None and gap <= DELETION_TOLERANCE
+    return FutureCheck(
+        verdict=AuditVerdict.PASS if sound else AuditVerdict.FAIL,
+        sessions=tuple(int(bars.sessions[position]) for position in positions),
+        stages=(*base.at(positions[0]), SCALING),
+        changed=tuple(sorted(changed)),
+        first_changed=min(changed.values()) if changed else None,
+        deletion_gap=gap,
+    )

@@ -1,0 +1,234 @@
+"""A backtest from bars to its result."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from predictor.arrays import FloatArray
+from predictor.bars import BarPanel
+from predictor.canonical import Json
+from predictor.card import ancestors_of
+from predictor.errors import ConfigurationError
+from predictor.flags import ParsedFlags
+from trainers.progress import StepProgress, unwatched
+from trainers.stock.backtest.book import run_book
+from trainers.stock.backtest.folds import Fold, WalkForwardPlan, decision_span, folds_of
+from trainers.stock.backtest.forecasts import DailyForecasts, joined_folds
+from trainers.stock.backtest.refits import ForecastStore, forecast_standing, refit_job, walk_refits
+from trainers.stock.backtest.result import Backtest, BookTrack, track_of
+from trainers.stock.backtest.source import ModelSource, TrainedModel, refuse_in_sample
+from trainers.stock.backtest.strategies import MOMENTUM, StrategySettings, TradingTerms, benchmark_weights, weights_of
+from trainers.stock.card import bars_hash, features_identity
+from trainers.stock.evaluation.bound_model import origins
+
+Watch = Callable[[Iterator[Fold], int], Iterator[Fold]]
+"""Shows the progress of folds: receives them and their number, and yields them again."""
+
+DEFAULT_HORIZON = 5
+CHOSEN = "if the recipe's settings were chosen on these days, the figures are too optimistic"
+SURVIVORS = "stocks that the bars file omits, such as delisted ones, are missing here"
+
+GIVEN_EDGES = (
+    "the edges of the artifact's graph were given by the user and are the same on all days; it is unknown whether they "
+    "were known then"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BacktestFolder:
+    """The run folder of a backtest."""
+
+    path: Path
+    resume: bool = False
+    """Continue a backtest in this folder; otherwise a folder with a backtest is an error."""
+
+
+def in_silence(folds: Iterator[Fold], _total: int) -> Iterator[Fold]:
+    """Show no progress."""
+    return folds
+
+
+def chosen_horizon(horizons: tuple[int, ...], wanted: int | None) -> int:
+    """The traded horizon: the requested one, else 5 sessions if the model forecasts them, else its first."""
+    if wanted is not None:
+        return wanted
+    return DEFAULT_HORIZON if DEFAULT_HORIZON in horizons else horizons[0]
+
+
+def chosen_terms(terms: ParsedFlags[TradingTerms], source: ModelSource) -> TradingTerms:
+    """The requested terms, with a horizon that the source forecasts."""
+    asked: int | None = terms.value("horizon", None)
+    return terms.over(TradingTerms(horizon=chosen_horizon(source.horizons, asked)))
+
+
+def backtest(
+    source: ModelSource,
+    bars: BarPanel,
+    plan: WalkForwardPlan,
+    *,
+    terms: TradingTerms,
+    tactic: StrategySettings,
+    folder: BacktestFolder,
+    workers: int = 1,
+    watch: Watch = in_silence,
+    stepwise: StepProgress = unwatched,
+) -> Backtest:
+    """Walk forward and trade the forecasts.
+
+    Args:
+        source: An artifact or a recipe.
+        bars: A long history; returns are those of adjusted closes.
+        plan: Period and frequency of refits. Without refits, an artifact stays unchanged, and a recipe is trained once
+            before the first decision.
+        terms: Horizon, delay and costs.
+        tactic: The strategy.
+        folder: Stores the forecasts of each fold, so that an interrupted backtest can continue.
+        workers: Processes that refit folds in parallel.
+        watch: Shows the progress of folds.
+        stepwise: Shows the progress of days of a model without refits.
+
+    Raises:
+        ConfigurationError: The settings contradict each other or the bars, a decision is in sample, or the folder
+            belongs to another backtest.
+        ArtifactError: Stored forecasts are damaged.
+    """
+    if source.standing is not None:
+        first, _ = decision_span(bars.sessions, plan)
+        refuse_in_sample(source.standing, bars.sessions, int(bars.sessions[first]), plan.embargo)
+    _check_horizon(source, terms.horizon)
+    _check_refits(source, plan)
+    folds = folds_for(source, bars, plan)
+    store = ForecastStore(folder.path, settings_of(source, bars, plan), resume=folder.resume)
+    for _fold in watch(_forecast(source, bars, plan, folds, store, workers, stepwise), len(folds)):
+        pass
+    forecasts = joined_folds([store.read(fold) for fold in folds])
+    return traded(source, bars, forecasts, folds, terms=terms, tactic=tactic, digest=store.digest)
+
+
+def _check_horizon(source: ModelSource, horizon: int) -> None:
+    if horizon not in source.horizons:
+        raise ConfigurationError(f"horizon {horizon} is not forecast; the model has {list(source.horizons)}")
+
+
+def _check_refits(source: ModelSource, plan: WalkForwardPlan) -> None:
+    """A fine-tuned artifact cannot be refitted, because its parent's weights are missing."""
+    if plan.refit is not None and ancestors_of(source.card):
+        raise ConfigurationError(
+            "the artifact is fine-tuned from weights that it does not contain, so it cannot be refitted; use --refit "
+            "never, or give its recipe as JSON with --recipe FILE instead of the artifact"
+        )
+
+
+def folds_for(source: ModelSource, bars: BarPanel, plan: WalkForwardPlan) -> tuple[Fold, ...]:
+    """The folds; a single one for an artifact without refits."""
+    if source.standing is None or plan.refit is not None:
+        return folds_of(bars.sessions, plan)
+    first, last = decision_span(bars.sessions, plan)
+    return (
+        Fold(
+            number=1,
+            first=int(bars.sessions[first]),
+            last=int(bars.sessions[last]),
+            learn_first=source.standing.first_seen,
+            learn_last=source.standing.last_seen,
+        ),
+    )
+
+
+def _forecast(
+    source: ModelSource,
+    bars: BarPanel,
+    plan: WalkForwardPlan,
+    folds: tuple[Fold, ...],
+    store: ForecastStore,
+    workers: int,
+    stepwise: StepProgress,
+) -> Iterator[Fold]:
+    if source.standing is not None and plan.refit is None:
+        return _stand(source, source.standing, bars, folds[0], store, stepwise)
+    recipe, edges = source.known_recipe(), source.given_edges(bars.symbols)
+    jobs = [refit_job(fold, bars, source.features, recipe, source.covariates, edges=edges) for fold in folds]
+    return walk_refits(jobs, store, workers=workers)
+
+
+def _stand(
+    source: ModelSource,
+    standing: TrainedModel,
+    bars: BarPanel,
+    fold: Fold,
+    store: ForecastStore,
+    stepwise: StepProgress,
+) -> Iterator[Fold]:
+    if not store.holds(fold):
+        store.keep(fold, forecast_standing(standing.model, fold, bars, source.covariates, stepwise))
+    yield fold
+
+
+def settings_of(source: ModelSource, bars: BarPanel, plan: WalkForwardPlan) -> dict[str, Json]:
+    """All settings that determine the forecasts."""
+    return {
+        "source": source.digest,
+        "recipe": None if source.recipe is None else source.recipe.settings(),
+        "features": features_identity(source.features),
+        "bars": bars_hash(bars),
+        "covariates": source.covariates.digest(),
+        "plan": asdict(plan),
+    }
+
+
+def traded(
+    source: ModelSource,
+    bars: BarPanel,
+    forecasts: DailyForecasts,
+    folds: tuple[Fold, ...],
+    *,
+    terms: TradingTerms,
+    tactic: StrategySettings,
+    digest: str,
+) -> Backtest:
+    """Trade existing forecasts; the calendar of the model determines the sessions per year."""
+    terms = replace(terms, sessions_a_year=source.sessions_a_year)
+    closes = np.ascontiguousarray(bars.adjusted().close.T)
+    first = int(np.searchsorted(bars.sessions, forecasts.sessions[0]))
+    period = slice(first, first + len(forecasts.sessions))
+
+    def track(name: str, wanted: FloatArray) -> BookTrack:
+        return track_of(name, forecasts.sessions, run_book(wanted, closes[period], terms), terms)
+
+    strategy = track(f"model, {tactic.strategy}", weights_of(forecasts, terms.horizon, tactic, terms.sessions_a_year))
+    wanted = benchmark_weights(closes[: period.stop], first, tactic.share, terms.sessions_a_year)
+    benchmarks = tuple(track(name, weights) for name, weights in wanted.items())
+    return Backtest(
+        symbols=bars.symbols,
+        forecasts=source.description,
+        digest=digest,
+        terms=terms,
+        tactic=tactic,
+        folds=folds,
+        strategy=strategy,
+        benchmarks=benchmarks,
+        notes=(
+            *(() if source.standing is None else origins(source.standing.model)),
+            *_notes((strategy, *benchmarks), first, terms),
+            *((CHOSEN,) if source.standing is None else ()),
+            *(() if source.given_edges(bars.symbols) is None else (GIVEN_EDGES,)),
+        ),
+        warnings=source.doubts(bars),
+    )
+
+
+def closing_note(name: str, closed: int, terms: TradingTerms) -> str:
+    """A note on the positions of a book that were closed as delisted."""
+    return (
+        f"halted positions of {name} closed as delisted: {closed}; their return of "
+        f"{100 * terms.delisting_return:g} % on the last close is an assumption (--delisting-return)"
+    )
+
+
+def _notes(tracks: tuple[BookTrack, ...], first: int, terms: TradingTerms) -> tuple[str, ...]:
+    closed = [closing_note(t.name, t.figures.closed, terms) for t in tracks if t.figures.closed]
+    year = terms.sessions_a_year
+    young = [f"{MOMENTUM} starts late: it looks back {year} sessions, but only {first} are before the start"]
+    return (SURVIVORS, *closed, *(young if first < year else []))

@@ -1,0 +1,105 @@
+"""How many bars a training needs, and whether they belong to the model's calendar."""
+
+from math import ceil
+
+import numpy as np
+from numpy.typing import NDArray
+
+from predictor.bars import BarPanel
+from predictor.errors import ConfigurationError, listed
+from predictor.features import FeatureSet
+from predictor.networks import TAPS
+from predictor.sessions import WEEKDAYS, SessionCalendar, is_weekend
+from predictor.windows import lookback_of
+from trainers.stock.recipe import StockRecipe
+from trainers.stock.scale import FEWEST
+from trainers.stock.splits import DataSplits
+
+
+def check_enough(
+    sessions: NDArray[np.int32], symbols: int, features: FeatureSet, recipe: StockRecipe, splits: DataSplits
+) -> None:
+    """Refuse bars whose training part is too short whatever their values are.
+
+    Args:
+        sessions: [T] of the bars, yyyymmdd.
+        symbols: how many there are; the windows of all count.
+        features: what is computed of the bars.
+        recipe: what is to be trained.
+        splits: the parts of these sessions.
+
+    Raises:
+        ConfigurationError: it says how many sessions the bars would have to have.
+    """
+    have = int(np.searchsorted(sessions, splits.train.last, side="right"))
+    need = _needed(symbols, features, recipe)
+    if have >= need:
+        return
+    raise ConfigurationError(
+        f"the bars have {len(sessions)} sessions, and {have} of them are for training, but this model needs at least "
+        f"{need} there: {bars_of_a_window(features, recipe)} bars before a forecast and {recipe.target.reach} after "
+        f"it, and {_count(_windows(recipe))} to learn from; {_advice(need, recipe, sessions, splits)}"
+    )
+
+
+def _needed(symbols: int, features: FeatureSet, recipe: StockRecipe) -> int:
+    """Sessions of the training part, at least."""
+    return bars_of_a_window(features, recipe) + recipe.target.reach - 1 + ceil(_windows(recipe) / symbols)
+
+
+def bars_of_a_window(features: FeatureSet, recipe: StockRecipe) -> int:
+    """As `Pipeline.bars_needed`, before there is a pipeline."""
+    levels = recipe.window_normaliser.window if recipe.scale == "window" else TAPS
+    return recipe.encoder_length + lookback_of(features.lookback, levels, recipe.encoder_length) - 1
+
+
+def _windows(recipe: StockRecipe) -> int:
+    """Windows of the training part, at least: a scale is fitted to them, unless it is the window's own."""
+    return 1 if recipe.scale == "window" else FEWEST
+
+
+def _count(forecasts: int) -> str:
+    return f"{forecasts} forecast{'' if forecasts == 1 else 's'}"
+
+
+def _advice(need: int, recipe: StockRecipe, sessions: NDArray[np.int32], splits: DataSplits) -> str:
+    if recipe.parts is not None or splits != recipe.splits(sessions):  # as in a refit, which has no test part
+        return "give earlier bars, or make that part longer"
+    shares = recipe.shares
+    smallest = min(shares.selection, shares.calibration, shares.test)
+    # One more than each share needs: parts are cut at whole sessions.
+    total = max(ceil((need + 1) / shares.train), ceil((recipe.target.reach + 1) / smallest))
+    return (
+        f"give {total} sessions or more, of which training takes {100 * shares.train:.0f} %, or shorten what the model "
+        "reads (--encoder-length) and forecasts (--horizons)"
+    )
+
+
+def check_sessions(bars: BarPanel, calendar: SessionCalendar) -> None:
+    """Refuse bars that are of another calendar than a model's.
+
+    Raises:
+        CalendarEndedError: a bar lies outside the calendar.
+        ConfigurationError: a bar lies on no session, or a symbol has none on any weekend although those are sessions.
+    """
+    strangers = calendar.unexpected(bars.sessions)
+    if len(strangers):
+        raise ConfigurationError(
+            f"{calendar.name} held no session on {strangers[:5].tolist()}, and a model counts sessions by its "
+            f"calendar: {calendar.remedy(strangers)}"
+        )
+    resting = [symbol for row, symbol in enumerate(bars.symbols) if _rests(bars, row, calendar)]
+    if resting:
+        raise ConfigurationError(
+            f"{listed(resting)} {'has' if len(resting) == 1 else 'have'} no bar on any Saturday or Sunday, but "
+            f"{calendar.name} counts every day as a session: train by the exchange's calendar, such as XNYS, "
+            f"or {WEEKDAYS}, with --calendar, and apart from what trades on every day"
+        )
+
+
+def _rests(bars: BarPanel, row: int, calendar: SessionCalendar) -> bool:
+    """Whether a symbol lacks every weekend from its first bar to its last, and there is one."""
+    if not calendar.is_every_day:
+        return False
+    sessions = bars.sessions[np.flatnonzero(bars.present[row])]
+    return not is_weekend(sessions).any() and bool(is_weekend(calendar.missing(sessions)).any())

@@ -1,0 +1,376 @@
+"""`quantra check`."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Final, final
+
+import numpy as np
+import typer
+from numpy.typing import NDArray
+from rich.box import SIMPLE_HEAD
+from rich.console import Console, Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from predictor.arrays import BoolArray, FloatArray
+from predictor.bars import BarPanel, BarReading, PriceJumps, read_file
+from predictor.canonical import Json
+from predictor.charts import closes_lines
+from predictor.cli.flags import with_flags
+from predictor.cli.options import AsJson, ReadingFlags
+from predictor.cli.output import write_json
+from predictor.errors import ConfigurationError, shown_date
+from predictor.replacement import replace_file
+from predictor.report import PageBuilder, ReportTable, TableRow, number_cell
+from predictor.report.templates import iso
+from predictor.sessions import EVERY_DAY, SessionCalendar
+from trainers.stock.bar_requirements import bars_of_a_window, check_enough
+from trainers.stock.feature_selection import features_named
+from trainers.stock.recipe import StockRecipe
+
+MOST_SHOWN: Final = 3
+
+"""Days of one kind that are named; the others are counted."""
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class SymbolFindings:
+    """One symbol's bars.
+
+    Attributes:
+        symbol: Its name.
+        bars: Days with a bar.
+        first: Day of the first, yyyymmdd; 0 without any.
+        last: Day of the last.
+        gaps: int32, sessions of the calendar between these two without a bar.
+        strangers: int32, days with a bar on which the calendar has no session.
+        stale: int32, days whose bar repeats the one before in every price and in volume.
+        without_volume: int32, days whose volume is 0.
+        jumps: Prices that changed as by a split, where none is recorded.
+    """
+
+    symbol: str
+    bars: int
+    first: int
+    last: int
+    gaps: NDArray[np.int32]
+    strangers: NDArray[np.int32]
+    stale: NDArray[np.int32]
+    without_volume: NDArray[np.int32]
+    jumps: PriceJumps
+
+    def windows(self, needs: "BarRequirement") -> int:
+        """Windows with a known outcome that it gives a model."""
+        return max(0, self.bars - needs.bars + 1 - needs.reach)
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BarRequirement:
+    """What a model of default settings needs of bars.
+
+    Attributes:
+        bars: That one of its forecasts depends on.
+        reach: Sessions that its farthest horizon lies ahead.
+        refusal: Why it cannot be trained on the bars at hand, with what to do; empty = it can.
+    """
+
+    bars: int
+    reach: int
+    refusal: str
+
+
+def findings_of(bars: BarPanel, calendar: SessionCalendar) -> tuple[SymbolFindings, ...]:
+    """Those of each symbol, in the panel's order.
+
+    Args:
+        bars: the panel.
+        calendar: covers its sessions.
+    """
+    strange = np.isin(bars.sessions, calendar.unexpected(bars.sessions))
+    return tuple(_of(bars, row, calendar, strange) for row in range(len(bars.symbols)))
+
+
+def _of(bars: BarPanel, row: int, calendar: SessionCalendar, strange: BoolArray) -> SymbolFindings:
+    present = bars.present[row]
+    days, volume = bars.sessions[present], bars.volume[row, present]
+    expected = bars.sessions[present & ~strange]
+    return SymbolFindings(
+        symbol=bars.symbols[row],
+        bars=int(present.sum()),
+        first=int(days[0]) if days.size else 0,
+        last=int(days[-1]) if days.size else 0,
+        gaps=calendar.missing(expected),
+        strangers=bars.sessions[present & strange],
+        stale=days[_repeats(bars, row, present)],
+        without_volume=days[volume == 0],
+        jumps=bars.select(bars.symbols[row]).suspicious_jumps(),
+    )
+
+
+def _repeats(bars: BarPanel, row: int, present: BoolArray) -> BoolArray:
+    """Which of a symbol's bars say what the one before says."""
+    columns = [getattr(bars, name)[row, present] for name in ("open", "high", "low", "close", "volume")]
+    again = np.zeros(int(present.sum()), dtype=np.bool_)
+    again[1:] = np.logical_and.reduce([values[1:] == values[:-1] for values in columns])
+    return again
+
+
+def needs_of(bars: BarPanel, calendar: str) -> BarRequirement:
+    """What a training with the defaults of `quantra train stock` and this calendar needs of bars."""
+    recipe, features = StockRecipe(calendar=calendar), features_named("default", calendar)
+    try:
+        check_enough(bars.sessions, len(bars.symbols), features, recipe, recipe.splits(bars.sessions))
+        refusal = ""
+    except ConfigurationError as error:
+        refusal = error.message
+    return BarRequirement(bars=bars_of_a_window(features, recipe), reach=recipe.target.reach, refusal=refusal)
+
+
+BLOCKS: Final = "▁▂▃▄▅▆▇█"
+
+WIDTH: Final = 16
+
+MOST_LINES: Final = 12
+
+"""Symbols that one chart shows; with more, nobody could tell them apart."""
+
+
+def sparkline(values: FloatArray) -> str:
+    """A line of blocks, each the mean of a part of the values [T]; a blank where none is known."""
+    parts = np.array_split(values, min(WIDTH, values.size))
+    means = np.array([part[np.isfinite(part)].mean() if np.isfinite(part).any() else np.nan for part in parts])
+    low, high = (float(edge) for edge in (np.nanmin(means), np.nanmax(means))) if np.isfinite(means).any() else (0, 0)
+    step = (high - low) / (len(BLOCKS) - 1) or 1.0
+    return "".join(" " if np.isnan(mean) else BLOCKS[round((mean - low) / step)] for mean in means.tolist())
+
+
+def write_bars_page(path: Path, reading: BarReading, findings: Sequence[SymbolFindings], doubts: Sequence[str]) -> None:
+    """Write each symbol's close, 100 on its first day, with marks where a split is suspected, and what was found.
+
+    Args:
+        path: the HTML file.
+        reading: the file as it was read.
+        findings: of each of its symbols.
+        doubts: what a person should look at, in words.
+
+    Raises:
+        MissingPackageError: plotly or jinja2 is not installed.
+        OSError: the file cannot be written.
+    """
+    page = PageBuilder("trainers.stock.checking")
+    parts = {
+        "name": reading.name,
+        "read_as": str(reading),
+        "closes": closes_chart(reading, findings, page),
+        "more": max(0, len(findings) - MOST_LINES),
+        "symbols": symbol_grid(findings),
+        "doubts": tuple(doubts),
+    }
+    replace_file(path, page.render(parts).encode())
+
+
+def closes_chart(reading: BarReading, findings: Sequence[SymbolFindings], page: PageBuilder) -> str:
+    """The first `MOST_LINES` symbols on one scale."""
+    bars, marked = reading.panel, {one.symbol: [jump.session for jump in one.jumps.shown] for one in findings}
+    names = bars.symbols[:MOST_LINES]
+    label = f"Closes of {', '.join(names)}, 100 on each one's first day; suspected splits are marked"
+    return page.chart(closes_lines(names, bars.sessions, bars.close[: len(names)], marked), label)
+
+
+def symbol_grid(findings: Sequence[SymbolFindings]) -> ReportTable:
+    """One line a symbol: its days, and how many of them are doubtful in which way."""
+    columns = ("bars", "days missing", "days too many", "same as before", "no volume", "splits?")
+    return ReportTable(corner="symbol", columns=columns, lines=tuple(map(_line, findings)))
+
+
+def _line(one: SymbolFindings) -> TableRow:
+    days = f"{iso(one.first)} to {iso(one.last)}"
+    doubtful = (*map(len, (one.gaps, one.strangers, one.stale, one.without_volume)), one.jumps.count)
+    counts = (number_cell(count, "{:,.0f}".format) for count in doubtful)
+    return TableRow(name=one.symbol, cells=(number_cell(one.bars, "{:,.0f}".format, beside=days), *counts))
+
+
+CHANGES: Final = ".changes.txt"
+
+MOST_SYMBOLS: Final = 40
+
+"""Rows of the table; the others are in the JSON."""
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class BarsReport:
+    """What is known of a file of bars.
+
+    Attributes:
+        reading: The file as it was read.
+        calendar: What its days were compared with.
+        findings: Of each symbol.
+        needs: What a model of default settings needs of them.
+    """
+
+    reading: BarReading
+    calendar: SessionCalendar
+    findings: tuple[SymbolFindings, ...]
+    needs: BarRequirement
+
+
+@with_flags
+def check(
+    *,
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A file of daily bars.", show_default=False)],
+    reading: ReadingFlags,
+    calendar: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME",
+            help="The exchange's code, such as XNYS; 24/7: every day of the week; empty: Monday to Friday.",
+        ),
+    ] = "",
+    fix: Annotated[
+        Path | None,
+        typer.Option(metavar="OUT.csv", help="Write a clean file, and OUT.csv.changes.txt with what is changed."),
+    ] = None,
+    plot: Annotated[
+        Path | None, typer.Option(metavar="FILE.html", help="Also write a page: closes and what was found.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Say what a file of bars is read as, and what is doubtful in it."""
+    if fix is not None and fix.resolve() == file.resolve():
+        raise typer.BadParameter(f"--fix would write over {file}; name another file")
+    read = read_file(file, reading.options)
+    checked = checked_bars(read, calendar)
+    changes = () if fix is None else _fixed(read, fix)
+    if plot is not None:
+        write_bars_page(plot, read, checked.findings, tuple(doubts(checked)))
+    if as_json:
+        write_json(checked_json(checked, changes))
+        return
+    console = Console(highlight=False)
+    console.print(Text(str(read), style="bold"), soft_wrap=True)
+    console.print(checked_table(checked))
+    for change in changes:
+        console.print(f"changed: {change}", markup=False, soft_wrap=True)
+    console.print(_next(checked, fix or file, calendar), markup=False, soft_wrap=True)
+
+
+def checked_bars(read: BarReading, calendar: str) -> BarsReport:
+    """The bars compared with an exchange's calendar; empty: Monday to Friday."""
+    sessions = _calendar(calendar, read.panel)
+    findings = findings_of(read.panel, sessions)
+    return BarsReport(reading=read, calendar=sessions, findings=findings, needs=needs_of(read.panel, calendar))
+
+
+def _calendar(name: str, bars: BarPanel) -> SessionCalendar:
+    first, last = int(bars.sessions[0]), int(bars.sessions[-1])
+    return SessionCalendar.named(name, first, last)
+
+
+def _fixed(read: BarReading, out: Path) -> tuple[str, ...]:
+    """Write the clean file and the list of what is changed in it; no price, gap or split is."""
+    if out.suffix.lower() != ".csv":
+        raise ConfigurationError(f"--fix writes CSV, so {out.name} must end in .csv")
+    columns = ",".join(("symbol", "date", *read.panel.columns))
+    changes = (f"layout: {read.layout} ({read.prices}) to plain CSV in UTF-8, {columns}", *read.remarks, *read.warnings)
+    read.panel.write_csv(out)
+    replace_file(out.with_name(out.name + CHANGES), "".join(f"{change}\n" for change in changes).encode())
+    return changes
+
+
+def _next(checked: BarsReport, file: Path, calendar: str) -> str:
+    """The command that makes sense now."""
+    if any(len(one.strangers) for one in checked.findings):
+        return f"Next: quantra check {file} --calendar {EVERY_DAY if not calendar else 'NAME'}"
+    if checked.needs.refusal:
+        return f"Too few bars to train on: {checked.needs.refusal}"
+    name = f" --calendar {calendar}" if calendar else ""
+    return f"Next: quantra train stock --bars {file}{name} --model lstm --out models/mine/1"
+
+
+def checked_table(checked: BarsReport) -> RenderableType:
+    """A row for each symbol, and a line for each doubt."""
+    table = Table(box=SIMPLE_HEAD, pad_edge=False)
+    for name in ("symbol", "first", "last"):
+        table.add_column(name, no_wrap=True)
+    for name in ("bars", "windows", "gaps"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("close", no_wrap=True)
+    for row, one in enumerate(checked.findings[:MOST_SYMBOLS]):
+        table.add_row(
+            Text(one.symbol),
+            shown_date(one.first) if one.first else "",
+            shown_date(one.last) if one.last else "",
+            f"{one.bars:,}",
+            f"{one.windows(checked.needs):,}",
+            f"{len(one.gaps):,}" if len(one.gaps) else "",
+            sparkline(checked.reading.panel.close[row]),
+        )
+    return Group(table, *(Text(line) for line in doubts(checked)))
+
+
+def doubts(checked: BarsReport) -> Iterator[str]:
+    """What a person should look at, one line each; first what a forecast needs."""
+    more = len(checked.findings) - MOST_SYMBOLS
+    if more > 0:
+        yield f"{more} more symbols; --json has them all"
+    yield (
+        f"A model with the default settings needs {checked.needs.bars} bars for a forecast; windows are those with a "
+        f"known outcome, up to {checked.needs.reach} sessions ahead."
+    )
+    for one in checked.findings[:MOST_SYMBOLS]:
+        kinds = (
+            (f"no bar, though {_shown(checked.calendar)} has a session", one.gaps),
+            (f"a bar, though {_shown(checked.calendar)} has no session", one.strangers),
+            ("the same bar as the day before", one.stale),
+            ("a volume of 0", one.without_volume),
+        )
+        for what, days in kinds:
+            if len(days):
+                yield f"{one.symbol}: {what}: {_days(days)}"
+        yield from one.jumps.lines()
+
+
+def _shown(calendar: SessionCalendar) -> str:
+    return calendar.name if calendar.is_exchange else "Monday to Friday"
+
+
+def _days(days: NDArray[np.int32]) -> str:
+    more = len(days) - MOST_SHOWN
+    return ", ".join(shown_date(int(day)) for day in days[:MOST_SHOWN]) + (f" and {more} more" if more > 0 else "")
+
+
+def checked_json(checked: BarsReport, changes: Sequence[str]) -> dict[str, Json]:
+    """All of it for programs."""
+    read = checked.reading
+    return {
+        "file": read.name,
+        "layout": read.layout,
+        "prices": read.prices,
+        "first": int(read.panel.sessions[0]),
+        "last": int(read.panel.sessions[-1]),
+        "calendar": checked.calendar.name,
+        "bars_needed": checked.needs.bars,
+        "remarks": list(read.remarks),
+        "warnings": list(read.warnings),
+        "symbols": [_symbol_json(one, checked) for one in checked.findings],
+        "changes": list(changes),
+    }
+
+
+def _symbol_json(one: SymbolFindings, checked: BarsReport) -> Json:
+    return {
+        "symbol": one.symbol,
+        "bars": one.bars,
+        "first": one.first,
+        "last": one.last,
+        "windows": one.windows(checked.needs),
+        "gaps": one.gaps.tolist(),
+        "without_session": one.strangers.tolist(),
+        "repeated": one.stale.tolist(),
+        "without_volume": one.without_volume.tolist(),
+        "suspected_splits": list(one.jumps.lines()),
+    }

@@ -1,0 +1,206 @@
+"""What makes a training or an evaluation doubtful though it is possible: warned of before the work and recorded."""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final
+
+import numpy as np
+
+from predictor.bars import BarPanel
+from predictor.catalog import CovariateInfo
+from predictor.covariates import CovariateSource
+from predictor.errors import ConfigurationError, listed, shown_date
+from predictor.features import FeatureSet
+from predictor.model import Ensemble, Model, bars_doubts, bounded
+from predictor.networks import kind_named
+from predictor.sessions import SessionCalendar
+from trainers.loop import launched_size
+from trainers.stock.bar_requirements import check_sessions
+from trainers.stock.data import History, TrainingWindows
+from trainers.stock.evaluation.evaluation_set import EvaluationSet
+from trainers.stock.feature_selection import needs_of
+from trainers.stock.objectives import batches_of
+from trainers.stock.recipe import StockRecipe
+from trainers.stock.splits import DataSplits
+from trainers.stock.training_data import ParentArtifact, TrainingMaterial
+
+FEWEST_STEPS: Final = 10
+
+"""Optimizer steps per epoch; with fewer, a network has hardly moved when its patience ends."""
+
+
+Warn = Callable[[str], None]
+
+
+def to_nobody(_line: str) -> None:
+    """Warn nobody, and announce to nobody."""
+
+
+def heard(lines: Sequence[str], warn: Warn) -> tuple[str, ...]:
+    """The same lines, after warning of each."""
+    for line in lines:
+        warn(line)
+    return tuple(lines)
+
+
+def of_material(material: TrainingMaterial, recipe: StockRecipe) -> tuple[str, ...]:
+    """Of bars and files that a recipe is to be trained on, also compared with those of weights that it starts from."""
+    is_adjusted = material.parent is not None and material.parent.is_adjusted
+    return of_recipe(material.bars, material.features, material.covariates, recipe, is_adjusted=is_adjusted)
+
+
+def of_recipe(
+    bars: BarPanel, features: FeatureSet, covariates: CovariateSource, recipe: StockRecipe, *, is_adjusted: bool = False
+) -> tuple[str, ...]:
+    """The same; `is_adjusted` says whether bars that it learnt from before included splits and dividends."""
+    learns = kind_named(recipe.kind).learns
+    needs = needs_of(features, covariates) if learns else ()
+    return _of(bars, covariates, needs, reads_volume=learns and features.reads_volume, is_adjusted=is_adjusted)
+
+
+def of_models(models: Sequence[Model], bars: BarPanel, covariates: CovariateSource) -> tuple[str, ...]:
+    """Of bars and files that a model is to be judged on, or an ensemble of these members."""
+    return _of(
+        bars,
+        covariates,
+        [need for model in models for need in model.pipeline.covariates],
+        reads_volume=any(model.taught.reads_volume for model in models),
+        is_adjusted=any(model.taught.is_adjusted for model in models),
+    )
+
+
+def networks_of(model: Model | Ensemble) -> tuple[Model, ...]:
+    """The model itself, or the members of an ensemble."""
+    return tuple(model.members.values()) if isinstance(model, Ensemble) else (model,)
+
+
+def _of(
+    bars: BarPanel,
+    covariates: CovariateSource,
+    needs: Sequence[CovariateInfo],
+    *,
+    reads_volume: bool,
+    is_adjusted: bool,
+) -> tuple[str, ...]:
+    judged = bars_doubts(bars, bars.symbols, reads_volume=reads_volume, is_adjusted=is_adjusted)
+    return bounded((*judged, *covariates.doubts(needs), *bars.suspicious_jumps().lines()))
+
+
+def untaught(history: History, splits: DataSplits) -> tuple[str, ...]:
+    """Symbols without a window in the training part.
+
+    Raises:
+        ConfigurationError: it holds no window.
+    """
+    taught = set(history.windows(splits.train).symbols.tolist())
+    return tuple(symbol for s, symbol in enumerate(history.bars.symbols) if s not in taught)
+
+
+def of_untaught(history: History, splits: DataSplits, parent: ParentArtifact | None = None) -> tuple[str, ...]:
+    """Of such symbols, if there are any that nothing was learnt of before either.
+
+    Raises:
+        ConfigurationError: the training part holds no window.
+    """
+    known = frozenset[str]() if parent is None else parent.symbols
+    symbols = [symbol for symbol in untaught(history, splits) if symbol not in known]
+    if not symbols:
+        return ()
+    line = (
+        f"{listed(symbols)}: no bars enough for a window of the training part, {splits.train.first} to "
+        f"{splits.train.last}, so nothing is learnt of them; leave them out, give earlier bars, or move the parts "
+        "(--splits)"
+    )
+    return (line,)
+
+
+def of_steps(history: History, splits: DataSplits, recipe: StockRecipe) -> tuple[str, ...]:
+    """Of a training part that makes few steps per epoch.
+
+    Raises:
+        ConfigurationError: it holds no window.
+    """
+    if not kind_named(recipe.kind).learns:
+        return ()
+    windows, settings = history.windows(splits.train), recipe.optimisation
+    steps = -(-batches_of(history, windows, recipe) // (settings.accumulate * launched_size()))
+    if steps >= FEWEST_STEPS:
+        return ()
+    line = (
+        f"split train holds {len(windows)} windows, which is {steps} step{'' if steps == 1 else 's'} of the optimizer "
+        "an epoch: the network may stay much as it starts; give a longer history, more symbols, or smaller batches"
+    )
+    return (line,)
+
+
+def since_calendar(bars: BarPanel, calendar: SessionCalendar) -> BarPanel:
+    """Drop the bars before the first date of the model's calendar; training did not have them."""
+    if bars.sessions[0] >= calendar.first or bars.sessions[-1] < calendar.first:
+        return bars
+    return bars.between(calendar.first, int(bars.sessions[-1]))
+
+
+def check_bars(bars: BarPanel, calendar: SessionCalendar, splits: DataSplits) -> None:
+    """Check that the bars fit the calendar and reach into the training part.
+
+    Raises:
+        ConfigurationError: They do not.
+    """
+    check_sessions(bars, calendar)
+    first = int(bars.sessions[0])
+    if first > splits.train.last:
+        raise ConfigurationError(
+            f"the bars begin on {shown_date(first)}, after the training part ({shown_date(splits.train.first)} to "
+            f"{shown_date(splits.train.last)}) on which the baselines are fitted; give bars that include it"
+        )
+
+
+def refuse_flat(test: EvaluationSet) -> None:
+    """Check that the outcomes of every horizon are known and vary.
+
+    Raises:
+        ConfigurationError: They do not.
+    """
+    for h, horizon in enumerate(test.horizons):
+        known = test.outcomes[np.isfinite(test.outcomes[:, h]), h]
+        if known.size == 0:
+            raise ConfigurationError(
+                f"no outcome {horizon} sessions ahead is known on the evaluated days; give later bars"
+            )
+        if np.ptp(known) == 0:
+            raise ConfigurationError(
+                f"every outcome {horizon} sessions ahead is {known[0]:g} on the evaluated days: forecasts of constant "
+                "prices cannot be scored; give other bars"
+            )
+
+
+def presence_notes(history: History, windows: TrainingWindows, splits: DataSplits) -> tuple[str, ...]:
+    """Notes on missing bars of the training part, and on symbols with gaps, an early end or constant prices."""
+    return (*_late_start(history.bars, splits), *_of_symbols(history, windows))
+
+
+def _late_start(bars: BarPanel, splits: DataSplits) -> Iterator[str]:
+    first = int(bars.sessions[0])
+    if first > splits.train.first:
+        yield (
+            f"the bars begin on {shown_date(first)} and the training part on {shown_date(splits.train.first)}: the "
+            "baselines are fitted on the rest of it"
+        )
+
+
+def _of_symbols(history: History, windows: TrainingWindows) -> Iterator[str]:
+    bars = history.bars
+    days = np.unique(windows.positions)
+    reached = slice(days[0], days[-1] + 1 + history.pipeline.target.reach)
+    for s, symbol in enumerate(bars.symbols):
+        present = bars.present[s, reached]
+        places = np.flatnonzero(present)
+        if not (windows.symbols == s).any():
+            yield f"{symbol} has no window on the evaluated days"
+            continue
+        if places[-1] < len(present) - 1:
+            ended = shown_date(int(bars.sessions[reached][places[-1]]))
+            yield f"{symbol} has no bar after {ended}: only outcomes known by then are scored"
+        if (gap := int((~present[places[0] : places[-1]]).sum())) > 0:
+            yield f"{symbol} lacks {gap} bars on the evaluated days: outcomes that need them are left out"
+        if np.nanmin(bars.close[s, reached]) == np.nanmax(bars.close[s, reached]):
+            yield f"{symbol} never moves on the evaluated days"

@@ -1,0 +1,234 @@
+"""Making an ensemble: from trained artifacts to one that is calibrated, judged and saved."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import NoReturn
+
+import numpy as np
+import torch
+
+from predictor import artifact, canonical, golden
+from predictor.artifact import Conformal, EnsembleManifest, StoredArtifact
+from predictor.bars import BarPanel
+from predictor.canonical import Json
+from predictor.card import Card
+from predictor.covariates import CovariateSource
+from predictor.errors import ConfigurationError, shown_date
+from predictor.model import UNITS, Ensemble, ModelIdentity
+from predictor.registry import Runtime, load_single
+from trainers.progress import StepProgress, unwatched
+from trainers.stock import card
+from trainers.stock.data import NO_SOURCE, ROWS
+from trainers.stock.data_warnings import Warn, check_bars, heard, of_models, presence_notes, refuse_flat, to_nobody
+from trainers.stock.evaluation.baselines import InformationSet, quick_baselines
+from trainers.stock.evaluation.bound_model import EnsembleMembers
+from trainers.stock.evaluation.comparison import ModelComparison, pinball
+from trainers.stock.evaluation.evaluated_days import ever_seen, origin_notes, splits_of
+from trainers.stock.evaluation.evaluation_set import EvaluationSet
+from trainers.stock.evaluation.scores import ScoreRole, benchmark, score
+from trainers.stock.network_forecasts import calibrate
+from trainers.stock.splits import DataSplits, SplitPart
+
+OURS = "this ensemble"
+
+
+def common_splits(members: Mapping[str, DataSplits]) -> DataSplits:
+    """What an ensemble may be calibrated on and judged by.
+
+    Its calibration and test part are those days that lie in every member's own. So each of them lies after all labels
+    that any member was trained or selected on, and the test part also after all that any was calibrated on. The
+    training part, on which baselines are fitted, is shared too; `selection` spans what any member has seen after it.
+
+    Args:
+        members: the parts that each was made from.
+
+    Raises:
+        ConfigurationError: they have no calibration or test days in common.
+    """
+    return DataSplits(
+        train=_shared("train", members, lambda splits: splits.train),
+        selection=SplitPart(
+            "selection",
+            min(splits.selection.first for splits in members.values()),
+            max(splits.selection.last for splits in members.values()),
+        ),
+        calibration=_shared("calibration", members, lambda splits: splits.calibration),
+        test=_shared("test", members, lambda splits: splits.test),
+    )
+
+
+def _shared(name: str, members: Mapping[str, DataSplits], part_of: Callable[[DataSplits], SplitPart]) -> SplitPart:
+    """The days that lie in this part of every member."""
+    parts = {member: part_of(splits) for member, splits in members.items()}
+    latest = max(parts, key=lambda member: parts[member].first)
+    earliest = min(parts, key=lambda member: parts[member].last)
+    if parts[latest].first > parts[earliest].last:
+        _refuse(name, earliest, parts[earliest], latest, parts[latest])
+    return SplitPart(name, parts[latest].first, parts[earliest].last)
+
+
+def _refuse(name: str, a: str, one: SplitPart, b: str, other: SplitPart) -> NoReturn:
+    raise ConfigurationError(
+        f"the {name} parts of {a}, {_range(one)}, and {b}, {_range(other)}, share no day; an ensemble is calibrated "
+        "and judged on days after all that any member was trained and selected on: train the members on the same "
+        "splits (--splits), or leave one out"
+    )
+
+
+def _range(part: SplitPart) -> str:
+    return f"{shown_date(part.first)} to {shown_date(part.last)}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class JoinedEnsemble:
+    """The result of combining artifacts."""
+
+    folder: Path
+    members: tuple[str, ...]
+    """Their names in the ensemble."""
+    card: dict[str, Json]
+    """As in the manifest."""
+
+    @property
+    def summary(self) -> Card:
+        """The card in typed parts, for people."""
+        return Card.from_json(canonical.to_bytes(self.card).decode())
+
+
+def join(
+    bars: BarPanel,
+    folders: Mapping[str, Path],
+    out: Path,
+    *,
+    covariates: CovariateSource = NO_SOURCE,
+    announce: Callable[[str], None] = to_nobody,
+    warn: Warn = to_nobody,
+    stepwise: StepProgress = unwatched,
+) -> JoinedEnsemble:
+    """Combine artifacts, calibrate them as one model, score it against its members, and save it.
+
+    The same bars and members give the same bytes, as in training.
+
+    Args:
+        bars: a history that holds the members' training, calibration and test parts.
+        folders: the artifact of each member, by the name that it gets in the ensemble.
+        out: the ensemble's folder, which must not exist.
+        covariates: files of the covariates that the members read.
+        announce: told which stage begins.
+        warn: told what makes bars and files doubtful; the card's notes on the data hold it too.
+        stepwise: shows how far the scoring is.
+
+    Raises:
+        ConfigurationError: `out` exists, the members do not fit together or are one model twice, they share no
+            calibration or test days, or the bars do not hold them.
+        ArtifactError: a member is damaged, or its card does not say what it was made from.
+    """
+    artifact.check_place(out)
+    announce(f"verifying {len(folders)} artifacts")
+    stored = {name: _stored(folder) for name, folder in folders.items()}
+    _refuse_twins(stored)
+    manifest = _manifest(stored)
+    cards = {name: one.artifact.manifest.card for name, one in stored.items()}
+    splits = common_splits({name: splits_of(one) for name, one in cards.items()})
+    models = {name: load_single(folder, (name, 0), _RUNTIME) for name, folder in folders.items()}
+    check_bars(bars, next(iter(models.values())).pipeline.calendar, splits)
+    doubts = heard(of_models([*models.values()], bars, covariates), warn)
+    announce("computing features")
+    members = EnsembleMembers.over(bars, models, covariates)
+    announce("calibrating, and scoring against the members and the baselines")
+    manifest = replace(manifest, conformal=_conformal(members, manifest, splits.calibration))
+    manifest = replace(manifest, card=_card(members, manifest, splits, cards, doubts, stepwise))
+    announce("recording the golden instance, and saving")
+    ensemble = Ensemble(ModelIdentity(name="new", version=0, weights_hash=""), manifest, models)
+    artifact.save_ensemble(out, manifest, folders, golden.record_ensemble(ensemble))
+    return JoinedEnsemble(folder=out, members=tuple(folders), card=dict(manifest.card))
+
+
+_RUNTIME = Runtime(torch.device("cpu"), ROWS)
+
+
+def _stored(folder: Path) -> StoredArtifact:
+    if artifact.is_ensemble(folder):
+        raise ConfigurationError(
+            f"{folder} is an ensemble itself; give its members instead: {folder}/{artifact.MEMBERS}/NAME"
+        )
+    with artifact.named(folder):
+        return artifact.load(folder)
+
+
+def _refuse_twins(members: Mapping[str, StoredArtifact]) -> None:
+    """One model twice would count twice."""
+    names: dict[str, str] = {}
+    for name, member in members.items():
+        other = names.setdefault(member.manifest_hash, name)
+        if other != name:
+            raise ConfigurationError(f"{other} and {name} are the same artifact; give it once")
+
+
+def _manifest(members: Mapping[str, StoredArtifact]) -> EnsembleManifest:
+    """Without offsets and card."""
+    common = artifact.check_fit({name: member.artifact for name, member in members.items()})
+    horizons = len(common.target.horizons)
+    none = ((0.0,) * len(common.quantiles),) * horizons
+    return EnsembleManifest(
+        members={name: member.manifest_hash for name, member in members.items()},
+        target=common.target,
+        quantiles=common.quantiles,
+        calendar=common.calendar,
+        conformal=Conformal(offsets=none, effective_samples=(0.0,) * horizons),
+        card={},
+    )
+
+
+def _conformal(members: EnsembleMembers, manifest: EnsembleManifest, part: SplitPart) -> Conformal:
+    """Offsets of the ensemble's own: the mean of calibrated bands is mostly too wide or too narrow."""
+    windows = members.windows(part)
+    unit = members.scale(windows) * manifest.target.spread
+    raw = members.joined(manifest, windows, members.forecasts(windows)).raw
+    return calibrate(
+        raw / unit[..., None],
+        members.first.outcomes(windows) / unit,
+        manifest.quantiles,
+        sessions=len(np.unique(windows.positions)),
+        horizons=manifest.target.horizons,
+    )
+
+
+def _card(
+    members: EnsembleMembers,
+    manifest: EnsembleManifest,
+    splits: DataSplits,
+    cards: Mapping[str, Mapping[str, Json]],
+    doubts: tuple[str, ...],
+    stepwise: StepProgress,
+) -> dict[str, Json]:
+    history, windows = members.first, members.windows(splits.test)
+    test = EvaluationSet.of(history, windows, manifest.quantiles)
+    refuse_flat(test)
+    forecasts = members.forecasts(windows)
+    ours = members.joined(manifest, windows, forecasts)
+    plan = quick_baselines(manifest.target.kind, len(history.bars.symbols))
+    seen = max(map(ever_seen, cards.values()))
+    known = InformationSet.of(history, splits, seen, manifest.quantiles)
+    result = benchmark(test, OURS, ours, known, plan, stepwise=stepwise)
+    origins = [f"member {name}: {note}" for name, one in cards.items() for note in origin_notes(one)]
+    rows = [
+        score(test, one.calibrated, name=f"member {name}", role=ScoreRole.VARIANT, ranking=one.scores)
+        for name, one in forecasts.items()
+    ]
+    contest = ModelComparison(test, pinball(test, ours.calibrated), among="members")
+    for name, one in forecasts.items():
+        contest.add(name, pinball(test, one.calibrated))
+    return {
+        "data": card.data_card(history.bars, doubts),
+        "covariates": {"sha256": history.covariates.digest()},
+        "splits": card.splits_card(splits, history),
+        "libraries": card.libraries_card(),
+        "scores": card.scores_card(test, [*result.rows, *rows], unit=UNITS[manifest.target.kind]),
+        "notes": [*origins, *presence_notes(history, windows, splits), *result.notes],
+        "calibration": card.calibration_card(test, ours),
+        "skill": card.skill_card(result.skill),
+        "best_member": card.skill_card(contest.skill),
+        "conformal": card.conformal_card(test, ours, manifest.conformal.effective_samples),
+    }

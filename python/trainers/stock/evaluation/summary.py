@@ -1,0 +1,193 @@
+"""Metrics and the summary of an evaluation in three sentences."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import isfinite
+from typing import Final
+
+import numpy as np
+
+from predictor.report import NOTHING
+from predictor.report.templates import level
+from predictor.skill import Verdict
+from trainers.stock.evaluation.evaluation import ModelEvaluation
+from trainers.stock.evaluation.evaluation_set import Interval
+from trainers.stock.evaluation.scores import HorizonScores, ModelScores, ScoreRole
+
+SCALE: Final = 10_000
+
+"""Losses are multiplied by this for display."""
+
+_LARGE: Final = 1000
+
+
+_RISKS: Final = (0.5, 0.9)
+
+"""Levels of the TFT paper's P50 and P90 risk."""
+
+
+def loss_text(value: float) -> str:
+    """A loss times `SCALE`, with three or four digits."""
+    scaled = SCALE * value
+    return f"{scaled:,.2f}" if scaled < _LARGE else f"{scaled:,.0f}"
+
+
+def share_text(value: float) -> str:
+    """A share in percent."""
+    return f"{100 * value:.1f} %"
+
+
+def gain_text(value: float) -> str:
+    """A share in percent with its sign; empty if not finite."""
+    return f"{100 * value:+.1f} %" if isfinite(value) else ""
+
+
+def plain_text(value: float) -> str:
+    """A number without a unit."""
+    return f"{value:.3f}"
+
+
+def span_text(interval: Interval, show: Callable[[float], str]) -> str:
+    """Lower and upper end, with the unit once; empty if unknown."""
+    return f"{show(interval.lower).removesuffix(' %')} to {show(interval.upper)}" if isfinite(interval.lower) else ""
+
+
+def band_text(evaluation: ModelEvaluation) -> str:
+    """The band from the lowest to the highest quantile, as text."""
+    return f"in {100 * evaluation.levels[0]:g}–{100 * evaluation.levels[-1]:g} %"  # noqa: RUF001 - a range
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Metric:
+    """One column of scores."""
+
+    name: str
+    score: Callable[[HorizonScores], Interval | float | None]
+    """The score of one horizon, with an interval if available."""
+    show: Callable[[float], str]
+    grows: bool = False
+    """Whether it grows with the horizon as outcomes do."""
+
+    def of(self, horizon: HorizonScores) -> float | None:
+        """The value at one horizon; None if undefined."""
+        score = self.score(horizon)
+        return score.value if isinstance(score, Interval) else score
+
+    def interval(self, horizon: HorizonScores) -> Interval | None:
+        """The interval at one horizon; None if unavailable."""
+        score = self.score(horizon)
+        return score if isinstance(score, Interval) else None
+
+    def shown(self, value: float | None) -> str:
+        """The value as text; a dash if undefined."""
+        return NOTHING if value is None or not isfinite(value) else self.show(value)
+
+    def mean(self, evaluation: ModelEvaluation, row: ModelScores) -> float | None:
+        """Mean over horizons, divided by their spread first if it grows with them; None if undefined at all."""
+        spread = evaluation.target.spread if self.grows else np.ones(len(row.horizons))
+        values = [self.of(h) for h in row.horizons]
+        known = [value / by for value, by in zip(values, spread, strict=True) if value is not None]
+        return float(np.mean(known)) if known else None
+
+
+def metrics_of(evaluation: ModelEvaluation, rows: tuple[ModelScores, ...]) -> tuple[Metric, ...]:
+    """The metrics that at least one row has."""
+    return tuple(one for one in _all(evaluation) if any(one.of(h) is not None for row in rows for h in row.horizons))
+
+
+def _all(evaluation: ModelEvaluation) -> tuple[Metric, ...]:
+    return (
+        Metric(name="CRPS", score=lambda h: h.crps, show=loss_text, grows=True),
+        *(_risk(evaluation, place) for place, level in enumerate(evaluation.levels) if level in _RISKS),
+        Metric(name=band_text(evaluation), score=lambda h: h.band, show=share_text),
+        Metric(name="Winkler", score=lambda h: h.winkler, show=loss_text, grows=True),
+        Metric(name="MAE", score=lambda h: h.mae, show=loss_text, grows=True),
+        Metric(name="QLIKE", score=lambda h: h.qlike, show=plain_text),
+        Metric(name="IC", score=lambda h: h.correlation.ic, show=plain_text),
+        Metric(name="RankIC", score=lambda h: h.correlation.rank_ic, show=plain_text),
+        Metric(name="ICIR", score=lambda h: h.correlation.icir, show=plain_text),
+    )
+
+
+def _risk(evaluation: ModelEvaluation, place: int) -> Metric:
+    return Metric(name=f"P{100 * evaluation.levels[place]:.0f} risk", score=lambda h: h.risk[place], show=plain_text)
+
+
+def findings(evaluation: ModelEvaluation) -> tuple[str, str, str]:
+    """Sentences on accuracy, on coverage of the bands, and on the role of luck."""
+    return _accuracy(evaluation), _honesty(evaluation), _luck(evaluation)
+
+
+def _accuracy(evaluation: ModelEvaluation) -> str:
+    skill = evaluation.skill
+    rival = skill.baseline if len(skill.rivals) == 1 else f"the best of {len(skill.rivals)} {skill.among}"
+    error = f"its error was {_smaller(skill.improvement.value)} than that of {skill.baseline}{_reach(evaluation)}"
+    if skill.days_short:
+        days = "1 day" if skill.days_short == 1 else f"{skill.days_short} days"
+        return f"These days are {days} too few to tell skill from luck; on them {error}."
+    said = {
+        Verdict.BETTER: f"The model forecast better than {rival}: {error}, all of it on the better side.",
+        Verdict.UNDECIDED: f"The model is not distinguishable from {rival}: {error}, so the difference may be luck.",
+        Verdict.WORSE: f"The model forecast worse than {rival}: {error}, all of it on the worse side.",
+    }
+    return said[skill.verdict]
+
+
+def _reach(evaluation: ModelEvaluation) -> str:
+    """The interval of the improvement as text; empty if unknown."""
+    i = evaluation.skill.improvement
+    if not (isfinite(i.lower) and isfinite(i.upper)):
+        return ""
+    return f", by a {100 * evaluation.level:.0f} % interval between {_smaller(i.lower)} and {_smaller(i.upper)}"
+
+
+def _smaller(share: float) -> str:
+    """A loss that is `share` of the other's below it: `1.2 % smaller`, `0.3 % larger`, `0.0 % smaller`."""
+    rounded = round(100 * share, 1)
+    return f"{abs(rounded):.1f} % {'larger' if rounded < 0 else 'smaller'}"
+
+
+def _honesty(evaluation: ModelEvaluation) -> str:
+    """Share of outcomes between the outermost quantiles, or below a single one, against its nominal value."""
+    lowest, highest = evaluation.levels[0], evaluation.levels[-1]
+    is_band = lowest < highest
+    nominal = highest - lowest if is_band else lowest
+    shares = [h.band if is_band else h.below[0] for h in _model(evaluation).horizons]
+    where = f"between the quantiles {level(lowest)} and {level(highest)}" if is_band else f"below the {level(lowest)}"
+    held = sum(share.value for share in shares) / len(shares)
+    return (
+        f"{100 * held:.1f} % of the outcomes fell {where}, where {100 * nominal:g} % should; {_off(shares, nominal)}."
+    )
+
+
+def _off(shares: list[Interval], nominal: float) -> str:
+    """Number of horizons at which the nominal share is outside the interval."""
+    known = [share for share in shares if isfinite(share.lower) and isfinite(share.upper)]
+    few, many = sum(share.upper < nominal for share in known), sum(share.lower > nominal for share in known)
+    if not known:
+        return "it is unknown how much of the difference is luck"
+    if not few and not many:
+        return "luck explains the difference at every horizon"
+    parts = [f"too few at {few}" if few else "", f"too many at {many}" if many else ""]
+    return f"more than luck explains: {' and '.join(filter(None, parts))} of {len(shares)} horizons"
+
+
+def _luck(evaluation: ModelEvaluation) -> str:
+    """The spread over seeds if several were trained, else the number of symbols with a smaller error."""
+    seeds = evaluation.seeds
+    if seeds is not None and len(seeds.seeds) > 1 and seeds.mean.mean:
+        spread = 100 * seeds.mean.sd / seeds.mean.mean
+        return (
+            f"Over {len(seeds.seeds)} seeds the error varied by {spread:.1f} % (standard deviation): a difference "
+            "of that size does not distinguish two models."
+        )
+    gains = [row.improvement.value for row in evaluation.by_symbol if isfinite(row.improvement.value)]
+    better, known = sum(gain > 0 for gain in gains), len(gains)
+    return (
+        f"The error was smaller than that of {evaluation.skill.baseline} for {better} of {known} "
+        f"symbol{'' if known == 1 else 's'}; only one training was evaluated, so the effect of its seed is unknown."
+    )
+
+
+def _model(evaluation: ModelEvaluation) -> ModelScores:
+    return next(row for row in evaluation.rows if row.role is ScoreRole.MODEL)

@@ -1,0 +1,125 @@
+"""Forecasts of a frozen network and their conformal calibration."""
+
+from collections.abc import Iterable, Sequence
+from typing import Final, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from predictor.arrays import FloatArray
+from predictor.artifact import Conformal
+from predictor.errors import ConfigurationError
+from predictor.inference import Engine
+from predictor.networks import PanelForecastNetwork
+from trainers.stock.data import History, PanelDays, TrainingWindows
+
+
+class NetworkForecasts(NamedTuple):
+    """Answers for N windows. Legend: H horizons, Q quantiles."""
+
+    units: Tensor
+    """float32 [N, H, Q] quantiles in units of each window's volatility, before calibration."""
+    scores: Tensor | None
+    """float32 [N, H] of a ranking model."""
+
+
+def network_forecasts(
+    engine: Engine, history: History, windows: TrainingWindows, universe: Sequence[str] = ()
+) -> NetworkForecasts:
+    """The network's answers.
+
+    Args:
+        engine: the network.
+        history: inputs of all its stocks.
+        windows: [N] what to forecast, by date.
+        universe: symbols in the order of the network's nodes, where it looks across stocks; each day it then reads all
+            stocks of the history that have a bar.
+    """
+    if isinstance(engine.network, PanelForecastNetwork):
+        return _by_day(engine, history, windows, universe)
+    return NetworkForecasts(
+        units=joined((engine.units(batch.inputs) for batch in history.batches(windows)), len(windows)), scores=None
+    )
+
+
+def joined(parts: Iterable[Tensor], count: int) -> Tensor:
+    """Parts one after another, [count, ...].
+
+    Each goes to its place as it comes: small parts that stay between large arrays that come and go would keep the
+    memory of these from being used again.
+    """
+    whole, first = torch.empty(0), 0
+    for part in parts:
+        if first == 0:
+            whole = part.new_empty((count, *part.shape[1:]))
+        whole[first : first + len(part)] = part
+        first += len(part)
+    return whole
+
+
+def forecast_values(
+    engine: Engine, history: History, windows: TrainingWindows, universe: Sequence[str] = ()
+) -> FloatArray:
+    """[N, H, Q] calibrated quantiles in the target's own unit."""
+    units = network_forecasts(engine, history, windows, universe).units
+    location, scale = history.level(windows)
+    return engine.calibrated(units, location, scale).numpy()
+
+
+def _by_day(engine: Engine, history: History, windows: TrainingWindows, universe: Sequence[str]) -> NetworkForecasts:
+    places = {symbol: k for k, symbol in enumerate(universe)}
+    nodes = np.array([places.get(symbol, -1) for symbol in history.bars.symbols])
+    days = PanelDays(history, forecastable=history.forecastable, nodes=nodes)
+    positions, first = np.unique(windows.positions, return_index=True)
+    units: list[Tensor] = []
+    scores: list[Tensor] = []
+    for position, rows in zip(positions, np.split(windows.symbols, first[1:]), strict=True):
+        batch = days.gather(np.array([position]))
+        output = engine.panel(batch.inputs, batch.nodes)
+        units.append(output.quantiles[torch.from_numpy(rows)])
+        scores.append(output.scores[torch.from_numpy(rows)])
+    return NetworkForecasts(units=torch.cat(units), scores=torch.cat(scores))
+
+
+MEDIAN: Final = 0.5
+
+
+def calibrate(
+    units: FloatArray, outcomes: FloatArray, levels: tuple[float, ...], *, sessions: int, horizons: tuple[int, ...]
+) -> Conformal:
+    """Offsets from forecasts and outcomes of the calibration split.
+
+    Args:
+        units: [N, H, Q] quantiles in units of each window's volatility.
+        outcomes: [N, H] in the same unit, NaN where unknown.
+        levels: [Q]
+        sessions: different decision days among the N windows.
+        horizons: [H] trading days.
+
+    Raises:
+        ConfigurationError: a horizon has no known outcome.
+    """
+    for h, horizon in enumerate(horizons):
+        if not np.isfinite(outcomes[:, h]).any():
+            raise ConfigurationError(
+                f"split calibration has no known outcome {horizon} sessions ahead; give more bars or leave the horizon "
+                "out"
+            )
+    offsets = [
+        tuple(
+            0.0 if level == MEDIAN else _offset(outcomes[:, h] - units[:, h, q], level)
+            for q, level in enumerate(levels)
+        )
+        for h in range(len(horizons))
+    ]
+    return Conformal(offsets=tuple(offsets), effective_samples=tuple(sessions / h for h in horizons))
+
+
+def _offset(residuals: FloatArray, level: float) -> float:
+    """The shift below which a share `level` of residuals falls, with the (n + 1) correction, away from the median."""
+    known = np.sort(residuals[np.isfinite(residuals)])
+    count = len(known)
+    exact = round((count + 1) * level, 9)  # 0.55 * 100 is a little more than 55
+    rank = np.ceil(exact) if level > MEDIAN else np.floor(exact)
+    return float(known[int(np.clip(rank, 1, count)) - 1])

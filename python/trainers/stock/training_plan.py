@@ -1,0 +1,330 @@
+"""What a training from Python is asked for: settings by name, over those that suit the kind of network."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
+from datetime import date
+from difflib import get_close_matches
+from enum import Enum
+from functools import wraps
+from inspect import signature
+from numbers import Integral, Real
+from pathlib import Path
+from types import NoneType, UnionType
+from typing import Annotated, Any, Final, Literal, Self, TypeVar, get_args, get_origin, get_type_hints
+
+from predictor.bars import BarPanel, Frame, read_bars
+from predictor.covariates import CovariateSource
+from predictor.errors import ConfigurationError, shown_date
+from predictor.flags import Dataclass, Flag, ParsedFlags, SettingsT
+from predictor.networks import KINDS, Edges, NetworkConfig, PanelConfig, Target, kind_named
+from trainers.options import RunOptions
+from trainers.stock.edges import read_edges
+from trainers.stock.feature_selection import FeatureSelection, check_features
+from trainers.stock.flags import continued, contradictions, needless_learning, other_features
+from trainers.stock.recipe import Optimisation, RecipeChanges, StockRecipe, recipe_of
+from trainers.stock.splits import day_of
+from trainers.stock.training_data import ParentArtifact, TrainingMaterial
+
+Bars = BarPanel | Frame | str | Path
+
+"""A panel, a DataFrame or a file of bars."""
+
+CovariateFiles = CovariateSource | Sequence[str | Path]
+
+"""Covariates that were read already, or their files."""
+
+Day = date | str | int
+
+"""A date, its ISO text such as 2011-01-03, or yyyymmdd."""
+
+
+def bars_of(source: Bars) -> BarPanel:
+    """The bars of whatever holds them.
+
+    Raises:
+        QuantraError: see `BarPanel.of` and `read_bars`.
+    """
+    if isinstance(source, BarPanel):
+        return source
+    return read_bars(source) if isinstance(source, str | Path) else BarPanel.of(source)
+
+
+def covariates_of(files: CovariateFiles) -> CovariateSource:
+    """What covariate files say.
+
+    Raises:
+        CovariatesError: a file is malformed.
+    """
+    if isinstance(files, str | Path):
+        raise ConfigurationError(f"covariates is {files}, but must be a list of files, such as [{str(files)!r}]")
+    return files if isinstance(files, CovariateSource) else CovariateSource.read(files)
+
+
+def day_number(name: str, day: Day) -> int:
+    """The day as yyyymmdd.
+
+    Raises:
+        ConfigurationError: there is no such day; the message begins with the name.
+    """
+    text = day.strftime("%Y-%m-%d") if isinstance(day, date) else shown_date(day) if isinstance(day, int) else day
+    try:
+        return day_of(name, text)
+    except ValueError as error:
+        raise ConfigurationError(str(error)) from error
+
+
+KindT = TypeVar("KindT")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FlagSetting:
+    """One field with a flag."""
+
+    field: str
+    kind: Any
+    """The field's type."""
+    flag: Flag
+
+    @property
+    def name(self) -> str:
+        """As the flag is spelt, without its dashes: `epochs` of `--epochs`."""
+        return self.flag.spelling.lstrip("-").replace("-", "_") or self.flag.name or self.field
+
+    def value(self, given: object) -> Any:
+        """What was given, as the field has it; None if it is a text that means None.
+
+        Raises:
+            ConfigurationError: it cannot be; the message begins with the name.
+        """
+        if isinstance(given, str) and self.flag.read is not None:
+            return None if given == self.flag.none else self._told(self.flag.read, given)
+        value = typed(self.name, self.kind, given)
+        self._check_range(value)
+        if self.flag.check is not None:
+            self._told(self.flag.check, value)
+        return value
+
+    def _told(self, judge: Callable[[Any], Any], given: object) -> Any:
+        try:
+            return judge(given)
+        except ConfigurationError:
+            raise
+        except ValueError as error:
+            raise ConfigurationError(f"{self.name}: {error}") from error
+
+    def _check_range(self, value: Any) -> None:
+        low, high = self.flag.minimum, self.flag.maximum
+        if (low is not None and value < low) or (high is not None and value > high):
+            end = "" if high is None else f" and at most {high:g}"
+            raise ConfigurationError(f"{self.name} is {value:g}, but must be at least {low:g}{end}")
+
+
+def settings_of(owner: type[Dataclass]) -> Iterator[FlagSetting]:
+    """The settings of a dataclass, its own and those that it inherits."""
+    hints = get_type_hints(owner, include_extras=True)
+    for field in fields(owner):
+        hint = hints[field.name]
+        if get_origin(hint) is Annotated:
+            kind, *notes = get_args(hint)
+            yield from (FlagSetting(field=field.name, kind=kind, flag=note) for note in notes if isinstance(note, Flag))
+
+
+def asked_for(owner: type[SettingsT], values: Mapping[str, object]) -> ParsedFlags[SettingsT]:
+    """Those values that are settings of this dataclass, checked; None was not given.
+
+    Args:
+        owner: the dataclass.
+        values: by the settings' names; those of others are passed over.
+
+    Raises:
+        ConfigurationError: a value cannot be.
+    """
+    given = [(one, values[one.name]) for one in settings_of(owner) if values.get(one.name) is not None]
+    held = [(one, value) for one, value in ((one, one.value(value)) for one, value in given) if value is not None]
+    return ParsedFlags({one.field: value for one, value in held}, {one.field: one.name for one, _ in held})
+
+
+def typed(name: str, kind: Any, given: object) -> Any:
+    """A value as a type wants it, which may take it in another form: a list as a tuple, a text as a choice.
+
+    Raises:
+        ConfigurationError: it is of another type.
+    """
+    if get_origin(kind) is UnionType:
+        (kind,) = (part for part in get_args(kind) if part is not NoneType)
+    if get_origin(kind) is Literal:
+        return _chosen(name, get_args(kind), given)
+    if get_origin(kind) is tuple:
+        return _several(name, get_args(kind)[0], given)
+    if issubclass(kind, Enum):
+        return kind(_chosen(name, tuple(choice.value for choice in kind), given))
+    accepted, told = _PLAIN.get(kind, ((kind,), f"a {kind.__name__}"))
+    if not isinstance(given, accepted) or (isinstance(given, bool) and kind is not bool):
+        raise ConfigurationError(f"{name} is {given!r}, but must be {told}")
+    return kind(given) if kind in _PLAIN else given
+
+
+_PLAIN: Final[Mapping[type, tuple[tuple[type, ...], str]]] = {
+    bool: ((bool,), "True or False"),
+    int: ((Integral,), "a whole number"),
+    float: ((Real,), "a number"),
+    str: ((str, Path), "a text"),
+}
+
+"""Types that are made anew of what was given: of NumPy's numbers Python's own. Which is taken, and in words."""
+
+
+def _chosen(name: str, choices: tuple[str, ...], given: object) -> str:
+    if given in choices:
+        return str(given)
+    meant = f"; did you mean {', '.join(near)}?" if (near := nearest(str(given), choices)) else ""
+    raise ConfigurationError(f"{name} is {given!r}, but must be one of {', '.join(map(repr, choices))}{meant}")
+
+
+def _several(name: str, kind: type, given: Any) -> tuple[Any, ...]:
+    try:
+        parts = tuple(given)
+    except TypeError as error:
+        words = "whole numbers" if kind is int else "numbers"
+        raise ConfigurationError(f"{name} is {given!r}, but must be {words} in a list, such as [{given}]") from error
+    return tuple(typed(name, kind, part) for part in parts)
+
+
+def nearest(name: str, known: tuple[str, ...]) -> list[str]:
+    """The names that somebody may have meant, the likeliest alone."""
+    begun = [one for one in known if one.startswith(name) or name.startswith(one)]
+    return get_close_matches(name, known, n=1) or begun[:1]
+
+
+def telling_names(kind: type[KindT]) -> type[KindT]:
+    """The class as it is, which also tells its settings' names to whoever gives it another one."""
+    plain = kind.__init__
+    known = tuple(signature(plain).parameters)[1:]
+
+    @wraps(plain)
+    def begin(self: Any, *values: object, **given: object) -> None:
+        if values:
+            raise TypeError(f"{kind.__name__} takes its settings by name: {kind.__name__}({known[0]}={values[0]!r})")
+        strangers = [name for name in given if name not in known]
+        if strangers:
+            near = nearest(strangers[0], known)
+            meant = f"; did you mean {near[0]}?" if near else f"; it has {', '.join(known)}"
+            raise TypeError(f"{kind.__name__} has no setting {strangers[0]}{meant}")
+        plain(self, **given)
+
+    kind.__init__ = begin
+    return kind
+
+
+KEPT_WITH_WEIGHTS: Final = "come with the weights that it starts from; leave them out, or train from scratch"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainingPlan:
+    """A recipe, and what the material is to be made of; see `of`."""
+
+    recipe: StockRecipe
+    reads: ParsedFlags[FeatureSelection]
+    run: RunOptions
+    parent: ParentArtifact | None
+    edges: Path | None
+
+    @classmethod
+    def of(
+        cls, values: Mapping[str, Any], *, recipe: StockRecipe | None, start: Path | None, edges: Path | None
+    ) -> Self:
+        """What these settings mean together.
+
+        Args:
+            values: by the names of their flags; None was not given.
+            recipe: settings to begin with; None for those that suit the kind.
+            start: the artifact to start from.
+            edges: the file of a graph's edges.
+
+        Raises:
+            ConfigurationError: a value cannot be, the kind has no such setting, or some contradict each other.
+            ArtifactError: the artifact to start from is damaged.
+        """
+        changes = _changes(values, recipe)
+        if start is None:
+            _check_learning(changes)
+        parent = None if start is None else _parent(start, changes, recipe)
+        own = continued(parent) if parent is not None else recipe or recipe_of(changes.kind)
+        whole = changes.over(own)
+        _check_edges(edges, whole)
+        reads = asked_for(FeatureSelection, values)
+        check_features(reads.over(FeatureSelection()).features)
+        run = asked_for(RunOptions, values).over(RunOptions())
+        return cls(recipe=whole, reads=reads, run=run, parent=parent, edges=edges)
+
+    def material(self, bars: Bars, covariates: CovariateFiles) -> TrainingMaterial:
+        """Bars, features and covariates, and the edges of a graph.
+
+        Raises:
+            ConfigurationError: features or edges do not fit the files, or the weights that it starts from.
+            QuantraError: a file is not what it must be.
+        """
+        panel, beside = bars_of(bars), covariates_of(covariates)
+        wanted, calendar = self.reads.over(FeatureSelection()), self.recipe.calendar
+        features = wanted.beside(beside, calendar) if self.parent is None else self.parent.features
+        self._check_inherited(beside)
+        return TrainingMaterial(panel, features, beside, self._edges(panel.symbols), self.parent)
+
+    def _check_inherited(self, covariates: CovariateSource) -> None:
+        if self.parent is not None:
+            _refuse(list(other_features(self.parent, self.reads, lambda: covariates)))
+
+    def _edges(self, symbols: tuple[str, ...]) -> Edges | None:
+        config = self.recipe.config
+        if self.edges is None or not isinstance(config, PanelConfig):
+            return None
+        return read_edges(self.edges, symbols, neighbours=config.neighbours)
+
+
+def _changes(values: Mapping[str, Any], recipe: StockRecipe | None) -> RecipeChanges:
+    """The settings of the recipe that were asked for; without a kind among them, that of the recipe to begin with."""
+    asked = asked_for(StockRecipe, values)
+    if recipe is not None:
+        if (kind := asked.value("kind", recipe.kind)) != recipe.kind:
+            raise ConfigurationError(f"model is {kind}, but the recipe's is {recipe.kind}; leave one of them out")
+        asked = ParsedFlags({"kind": recipe.kind, **asked.values}, asked.flags)
+    kind_named(asked.value("kind", StockRecipe().kind))
+    return RecipeChanges(
+        recipe=asked,
+        target=asked_for(Target, values),
+        optimisation=asked_for(Optimisation, values),
+        network=_network(values),
+    )
+
+
+def _network(values: Mapping[str, Any]) -> ParsedFlags[NetworkConfig]:
+    """Sizes of the network that were asked for; whether its kind has them is said where they become a recipe."""
+    sizes = {one.name: one for kind in KINDS.values() for one in settings_of(kind.config)}
+    given = {name: one.value(values[name]) for name, one in sizes.items() if values.get(name) is not None}
+    return ParsedFlags(given, {name: name for name in given})
+
+
+def _check_learning(changes: RecipeChanges) -> None:
+    needless = needless_learning(changes)
+    if needless:
+        raise ConfigurationError(
+            f"{', '.join(needless)} say how weights are learnt, but model {changes.kind} has none; leave them out"
+        )
+
+
+def _parent(start: Path, changes: RecipeChanges, recipe: StockRecipe | None) -> ParentArtifact:
+    if recipe is not None:
+        raise ConfigurationError("a recipe is given and an artifact to start from, which has its own; leave one out")
+    parent = ParentArtifact.load(start)
+    _refuse(list(contradictions(parent, changes)))
+    return parent
+
+
+def _refuse(wrong: list[str]) -> None:
+    if wrong:
+        raise ConfigurationError(f"{'; '.join(wrong)}: these {KEPT_WITH_WEIGHTS}")
+
+
+def _check_edges(edges: Path | None, recipe: StockRecipe) -> None:
+    if edges is not None and not isinstance(recipe.config, PanelConfig):
+        raise ConfigurationError(f"edges is given, but a network of kind {recipe.kind!r} has no graph; use graph")

@@ -1,0 +1,186 @@
+"""Distances between texts and between spectrograms."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import groupby
+from operator import itemgetter
+from typing import Any, Literal, Self, TypeAlias
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+Costs: TypeAlias = NDArray[np.floating[Any]]
+
+"""What it costs to set a frame beside another: [n, m]."""
+
+
+def dtw_distance(said: Tensor, real: Tensor) -> float:
+    """The mean difference of two spectrograms along the path on which they agree best, whoever speaks faster.
+
+    Sakoe and Chiba, "Dynamic programming algorithm optimization for spoken word recognition" (1978), with steps of one
+    frame in either or both and without weights. Time and memory grow with A · B: some 30 bytes a pair of frames.
+
+    Args:
+        said: log mels, float32 [bands, A].
+        real: log mels, float32 [bands, B].
+
+    Returns:
+        The mean over the path of the mean absolute difference over the bands, 0 or more; NaN where a band is.
+
+    Raises:
+        ValueError: one has no frame, or their bands differ in number.
+    """
+    if said.shape[0] != real.shape[0] or not said.shape[1] or not real.shape[1]:
+        raise ValueError(
+            f"log mels of shapes {list(said.shape)} and {list(real.shape)} cannot be compared; expected [bands, A] and "
+            "[bands, B], with a frame or more"
+        )
+    between = torch.cdist(said.mT.contiguous(), real.mT.contiguous(), p=1.0) / said.shape[0]
+    return best_path_mean(between.double().numpy())
+
+
+def best_path_mean(costs: Costs) -> float:
+    """The mean cost along the cheapest path from the first corner to the last, by steps right, down or both.
+
+    The path of the least sum is taken, the shortest of them where sums are the same. Each antidiagonal follows from the
+    two before it, all of it at once.
+
+    Args:
+        costs: [n, m], both 1 or more.
+    """
+    costs = costs if costs.shape[0] <= costs.shape[1] else costs.T
+    diagonals = _antidiagonals(costs)
+    rows = len(costs)
+    older, last = _PathSums.nowhere(rows), _PathSums.first(rows, costs[0, 0])
+    for diagonal in diagonals[1:]:
+        older, last = last, last.next(older, diagonal)
+    return float(last.sums[rows] / last.steps[rows])
+
+
+@dataclass(frozen=True, slots=True)
+class _PathSums:
+    """The cheapest paths to the cells of an antidiagonal, by row: sums and steps [n + 1], the first before all rows."""
+
+    sums: Costs
+    steps: Costs
+
+    @classmethod
+    def nowhere(cls, rows: int) -> Self:
+        """No path."""
+        return cls(np.full(rows + 1, np.inf), np.full(rows + 1, np.inf))
+
+    @classmethod
+    def first(cls, rows: int, cost: float) -> Self:
+        """The first corner."""
+        start = cls.nowhere(rows)
+        start.sums[1], start.steps[1] = cost, 1
+        return start
+
+    def next(self, older: Self, costs: Costs) -> Self:
+        """The antidiagonal after this one and an older one, whose cells cost so much [n]."""
+        both, down, right = older.sums[:-1], self.sums[:-1], self.sums[1:]
+        least = np.minimum(np.minimum(both, down), right)
+        following = type(self)(np.empty_like(self.sums), np.empty_like(self.steps))
+        following.sums[0] = following.steps[0] = np.inf
+        np.add(least, costs, out=following.sums[1:])
+        shortest = np.where(both == least, older.steps[:-1], np.inf)
+        shortest = np.where(down == least, np.minimum(shortest, self.steps[:-1]), shortest)
+        shortest = np.where(right == least, np.minimum(shortest, self.steps[1:]), shortest)
+        np.add(shortest, 1, out=following.steps[1:])
+        return following
+
+
+def _antidiagonals(costs: Costs) -> Costs:
+    """Costs [n, m] with row i moved right by i and turned: [n + m - 1, n], infinite where nothing is."""
+    rows, columns = costs.shape
+    moved = np.full((rows + columns - 1, rows), np.inf)
+    down, right = np.indices((rows, columns), sparse=True)
+    moved[down + right, down] = costs
+    return moved
+
+
+def edit_distance(said: str, text: str) -> int:
+    """How many characters must be put in, taken away or replaced to make one text of the other.
+
+    Levenshtein, "Binary codes capable of correcting deletions, insertions, and reversals" (1966).
+    """
+    row = list(range(len(text) + 1))
+    for i, letter in enumerate(said, 1):
+        diagonal, row[0] = row[0], i
+        for j, wanted in enumerate(text, 1):
+            diagonal, row[j] = row[j], min(row[j] + 1, row[j - 1] + 1, diagonal + (letter != wanted))
+    return row[-1]
+
+
+Kind: TypeAlias = Literal["right", "wrong", "missing"]
+
+"""Heard as meant; heard, but not meant there; meant, but not heard."""
+
+
+@dataclass(frozen=True, slots=True)
+class TextSpan:
+    """Letters in a row of one kind.
+
+    Attributes:
+        kind: of all of them.
+        text: the letters: what was heard, or what is missing from it.
+    """
+
+    kind: Kind
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class TextDifference:
+    """A text that was heard beside the one that was meant.
+
+    Attributes:
+        pieces: of what was heard, with what is missing, in order.
+        errors: the edit distance of the two texts.
+    """
+
+    pieces: tuple[TextSpan, ...]
+    errors: int
+
+
+def difference(heard: str, meant: str) -> TextDifference:
+    """Mark what must be put in, taken away or replaced to make one text of the other, with as few such steps as can be.
+
+    Args:
+        heard: by the judge.
+        meant: in the judge's spelling.
+    """
+    letters = list(_letters(heard, meant))
+    grouped = groupby(letters, key=itemgetter(0))
+    return TextDifference(
+        pieces=tuple(TextSpan(kind, "".join(letter for _, letter in group)) for kind, group in grouped),
+        errors=sum(kind != "right" for kind, _ in letters),
+    )
+
+
+def _letters(heard: str, meant: str) -> Iterator[tuple[Kind, str]]:
+    """Every letter with its kind, along a shortest path from the texts' start; a letter in another's place is wrong."""
+    left = _remaining(heard, meant)
+    i = j = 0
+    while i < len(heard) or j < len(meant):
+        if i < len(heard) and j < len(meant) and left[i][j] == left[i + 1][j + 1] + (heard[i] != meant[j]):
+            yield "right" if heard[i] == meant[j] else "wrong", heard[i]
+            i, j = i + 1, j + 1
+        elif i < len(heard) and left[i][j] == left[i + 1][j] + 1:
+            yield "wrong", heard[i]
+            i += 1
+        else:
+            yield "missing", meant[j]
+            j += 1
+
+
+def _remaining(heard: str, meant: str) -> list[list[int]]:
+    """The edit distance of what is left of both from every place: [heard + 1][meant + 1]."""
+    left = [[len(heard) - i + len(meant) - j for j in range(len(meant) + 1)] for i in range(len(heard) + 1)]
+    for i in reversed(range(len(heard))):
+        for j in reversed(range(len(meant))):
+            replaced = left[i + 1][j + 1] + (heard[i] != meant[j])
+            left[i][j] = min(replaced, left[i + 1][j] + 1, left[i][j + 1] + 1)
+    return left
