@@ -442,10 +442,10 @@ def test_a_process_that_forgets_to_close_ends_in_the_midst_of_its_calls() -> Non
 import sys; sys.path[:0] = sys.argv[1:]
 from artifacts import recent_bars, small_artifact, small_model
 from predictor.instance import Deadline, Instance
-from predictor.registry import ModelLine, Registry
+from predictor.registry import ModelVersions, Registry
 from predictor.service import PredictionService
 model = small_model(small_artifact())
-service = PredictionService(Registry(lines={"small": ModelLine(versions={1: model}, aliases={})}, problems=()))
+service = PredictionService(Registry(lines={"small": ModelVersions(versions={1: model}, aliases={})}, problems=()))
 answers = [service.predict("", [Instance(input=recent_bars("AAPL"))], Deadline()) for _ in range(100)]
 answers[0].add_done_callback(lambda _: print("answered", flush=True))
 """

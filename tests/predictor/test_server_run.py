@@ -158,7 +158,7 @@ import resource
 from predictor.server import process_tuning
 _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
 resource.setrlimit(resource.RLIMIT_NOFILE, (64, most))
-tuning._allow_connections()
+process_tuning._allow_connections()
 print(resource.getrlimit(resource.RLIMIT_NOFILE) == (most, most))
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)

@@ -90,11 +90,11 @@ def is_first():
 
 
 if (folder / "fails").exists():
-    say(Failed("no model here"))
+    say(StartFailed("no model here"))
     sys.exit(1)
 if (folder / "dies").exists():
     os.kill(os.getpid(), 9)
-say(Loaded())
+say(ModelsLoaded())
 for line in end:
     message = read(line)
     if isinstance(message, Ping):
@@ -103,28 +103,28 @@ for line in end:
     with mine.open("a") as heard:
         heard.write(f"{message}\\n")
     match message:
-        case Listen():
-            say(Listening())
-        case Ask(name="Die"):
+        case StartListening():
+            say(ListeningStarted())
+        case AdminRequest(name="Die"):
             os._exit(3)
-        case Ask(name="Hang"):
+        case AdminRequest(name="Hang"):
             signal.pause()
-        case Tell():
-            say(Answer(message.number, text_of(f"what {mine.name} serves".encode())))
-        case Ask(name="Fail"):
-            say(Refusal(message.number, text_of(encode_details(ModelNotFoundError("not there")))))
-        case Ask(name="DieInOne") if is_first():
+        case SyncModels():
+            say(AdminResponse(message.number, text_of(f"what {mine.name} serves".encode())))
+        case AdminRequest(name="Fail"):
+            say(AdminFailure(message.number, text_of(encode_details(ModelNotFoundError("not there")))))
+        case AdminRequest(name="DieInOne") if is_first():
             os._exit(3)
-        case Ask(name="FailInOne") if is_first():
-            say(Refusal(message.number, text_of(encode_details(ModelNotFoundError("not there")))))
-        case Count():
+        case AdminRequest(name="FailInOne") if is_first():
+            say(AdminFailure(message.number, text_of(encode_details(ModelNotFoundError("not there")))))
+        case CollectMetrics():
             if (folder / "slow").exists():
                 time.sleep(0.2)
-            say(Answer(message.number, text_of((folder / "page").read_bytes())))
-        case Settle() | Agree():
-            say(Answer(message.number, ""))
-        case Ask():
-            say(Answer(message.number, message.request))
+            say(AdminResponse(message.number, text_of((folder / "page").read_bytes())))
+        case ConfirmChange() | MatchModels():
+            say(AdminResponse(message.number, ""))
+        case AdminRequest():
+            say(AdminResponse(message.number, message.request))
 """
 
 
@@ -180,7 +180,12 @@ def test_a_message_is_one_line_whatever_it_holds() -> None:
     assert read(line_of(start)) == start
 
 
-@pytest.mark.parametrize("line", [b"", b"hello\n", b"{}\n", b'{"is": "Listening ears"}\n', b'{"is": "Settle"}\n'])
+LINES = [b"", b"hello\n", b"{}\n", b'{"is": "Listening ears"}\n', b'{"is": "ConfirmChange"}\n']
+
+
+@pytest.mark.parametrize("line", LINES)
+    "line", [b"", b"hello\n", b"{}\n", b'{"is": "Listening ears"}\n', b'{"is": "ConfirmChange"}\n']
+)
 def test_what_is_no_message_is_refused(line: bytes) -> None:
     with pytest.raises(ArtifactError):
         read(line)
@@ -239,7 +244,7 @@ def test_a_team_begins_when_all_have_loaded(folder: Path) -> None:
         pass
 
     with_team(folder, nothing)
-    assert heard(folder, "Listen()") == 2
+    assert heard(folder, "StartListening()") == 2
 
 
 @pytest.mark.parametrize(("what", "message"), [("fails", r"^no model here$"), ("dies", r"worker . .* signal SIGKILL")])
@@ -256,7 +261,7 @@ def test_a_team_that_cannot_begin_says_why(folder: Path, what: str, message: str
 async def replaced(team: WorkerPool, folder: Path, count: int) -> None:
     """Keep the team until so many of its workers have begun, those that have ended included, and all serve."""
     keeping = asyncio.create_task(team.keep())
-    while heard(folder, "Listen()") < count or len(team.serving) < 2:  # noqa: ASYNC110 - there is no event of it
+    while heard(folder, "StartListening()") < count or len(team.serving) < 2:  # noqa: ASYNC110 - there is no event of it
         await asyncio.sleep(0)
     keeping.cancel()
     await asyncio.wait([keeping])
@@ -273,7 +278,7 @@ def test_a_worker_that_dies_is_replaced_and_comes_to_serve_what_another_does(fol
     told = {one.name: one.read_text().splitlines() for one in folder.iterdir()}
     (begun,) = (lines for lines in told.values() if not any("UnloadModel" in line for line in lines))
     other = max((name for name, lines in told.items() if lines is not begun), key=int)
-    assert [line.partition("(")[0] for line in begun] == ["Tell", "Agree", "Listen"]
+    assert [line.partition("(")[0] for line in begun] == ["SyncModels", "MatchModels", "StartListening"]
     assert text_of(f"what {other} serves".encode()) in begun[1]
 
 
@@ -290,10 +295,10 @@ def test_where_all_have_died_the_first_that_begins_repeats_the_changes(folder: P
     with_team(folder, kill_all)
     begun = [one.read_text() for one in folder.iterdir() if "'Die'" not in one.read_text()]
     assert len(begun) == 2
-    first, second = sorted(begun, key=lambda heard: "Agree" in heard)
+    first, second = sorted(begun, key=lambda heard: "MatchModels" in heard)
     assert "'LoadModel'" not in first
-    assert first.index("RepositoryModelUnload") < first.index("Listen()")
-    assert second.index("Agree") < second.index("Listen()")
+    assert first.index("RepositoryModelUnload") < first.index("StartListening()")
+    assert second.index("MatchModels") < second.index("StartListening()")
 
 
 def test_changes_are_refused_while_no_worker_serves(folder: Path) -> None:

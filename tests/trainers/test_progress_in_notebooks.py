@@ -12,9 +12,9 @@ from jupyter_client.manager import KernelManager
 TRAINING = """
 import sys
 from loop_reports import epoch, window
-from trainers.loop import Notice
+from trainers.loop import TrainingNotice
 from trainers.progress import progress_for
-reports = [window(), Notice(message="[a] notice"), window(1), epoch(), window(epoch=1), window(1, epoch=1)]
+reports = [window(), TrainingNotice(message="[a] notice"), window(1), epoch(), window(epoch=1), window(1, epoch=1)]
 """
 LIVE = "for report in progress_for(sys.stdout)(reports): pass"
 LEFT_EARLY = "for report in progress_for(sys.stdout)(reports): break"
