@@ -23,7 +23,7 @@ SOURCES: Final = (
     "benchmarks/forecasts/task.py",
     "python/predictor/networks/*.py",
     "python/trainers/loop/**/*.py",
-    "python/trainers/stock/conformal.py",
+    "python/trainers/stock/network_forecasts.py",
     "python/trainers/stock/evaluation/calibration.py",
     "python/trainers/stock/recipe.py",
     "python/trainers/stock/scale.py",

@@ -131,7 +131,7 @@ def test_commands_are_collected_from_messages_pages_and_examples() -> None:
     assert {
         "README.md",
         "docs/evaluation.md",
-        "python/predictor/client/failures.py",
+        "python/predictor/client/calls.py",
         "python/predictor/report/page.py",
     } <= where
     assert "dotnet/Quantra.Client/README.md" in where

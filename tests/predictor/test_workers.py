@@ -184,8 +184,6 @@ LINES = [b"", b"hello\n", b"{}\n", b'{"is": "Listening ears"}\n', b'{"is": "Conf
 
 
 @pytest.mark.parametrize("line", LINES)
-    "line", [b"", b"hello\n", b"{}\n", b'{"is": "Listening ears"}\n', b'{"is": "ConfirmChange"}\n']
-)
 def test_what_is_no_message_is_refused(line: bytes) -> None:
     with pytest.raises(ArtifactError):
         read(line)
