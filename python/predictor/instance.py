@@ -3,6 +3,7 @@
 import threading
 import time
 from dataclasses import dataclass, field, replace
+from datetime import date
 from enum import StrEnum
 from typing import Final, Protocol
 
@@ -53,8 +54,8 @@ class FeatureWindow:
     schema_hash: str
     anchor_price: NDArray[np.float64] | None = None
     """[S] last close; None gives no prices."""
-    as_of_session: int = 0
-    """yyyymmdd of the last row; 0 = unknown."""
+    as_of_session: date | None = None
+    """Session of the last row; None = unknown."""
     features: tuple[str, ...] = ()
     """Names of the F observed features, in order; empty = `schema_hash` alone says which they are."""
 

@@ -12,6 +12,7 @@ from predictor.arrays import FloatArray, IndexArray
 from predictor.bars import adjustment, checks, frames, tables
 from predictor.bars.adjustment import AdjustedBars, PriceJumps, find_jumps
 from predictor.bars.frames import Frame
+from predictor.dates import Day, day_number
 from predictor.errors import BarsError, listed, shown_date
 
 PRICE_FIELDS: Final = ("open", "high", "low", "close", "volume")
@@ -266,16 +267,31 @@ class BarPanel:
             return self
         return self._part(slice(None), slice(-count, None), self.symbols)
 
-    def until(self, session: int) -> Self:
-        """The sessions up to this one (yyyymmdd), itself included."""
-        return self.between(0, session)
+    def until(self, session: Day) -> Self:
+        """The sessions up to this one, itself included.
 
-    def between(self, first: int, last: int) -> Self:
-        """The sessions from `first` to `last` (yyyymmdd), both included."""
+        Args:
+            session: a date, an ISO date such as "2012-06-01", or an integer yyyymmdd.
+
+        Raises:
+            BarsError: the panel has no session until then, or `session` is not a date.
+        """
+        return self._between(0, day_number(session))
+
+    def between(self, first: Day, last: Day) -> Self:
+        """The sessions from `first` to `last`, both included, each given as for `until`.
+
+        Raises:
+            BarsError: the panel has no session between them, or one of them is not a date.
+        """
+        return self._between(day_number(first), day_number(last))
+
+    def _between(self, first: int, last: int) -> Self:
         begin, end = np.searchsorted(self.sessions, (first, last + 1))
         if begin >= end:
-            have = f"{self.sessions[0]} to {self.sessions[-1]}"
-            raise BarsError(f"no session lies between {first} and {last}; the panel has {have}")
+            wanted = f"from {shown_date(first)} " if first else ""
+            have = f"{shown_date(int(self.sessions[0]))} to {shown_date(int(self.sessions[-1]))}"
+            raise BarsError(f"the panel has no session {wanted}until {shown_date(last)}; it has {have}")
         return self._part(slice(None), slice(int(begin), int(end)), self.symbols)
 
     def on_sessions(self, sessions: NDArray[np.integer]) -> Self:

@@ -1,10 +1,10 @@
 """What moved a forecast: signed contributions as bars, and over time."""
 
 from collections.abc import Sequence
+from datetime import date
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from predictor.arrays import FloatArray
 from predictor.charts.theme import (
@@ -14,7 +14,6 @@ from predictor.charts.theme import (
     NOTE_HEIGHT,
     ORANGE,
     graph_objects,
-    iso_dates,
     largest,
     new_figure,
     plain,
@@ -85,7 +84,7 @@ def _on_two_lines(unit: str) -> str:
 
 
 def importance_heatmap(
-    dates: NDArray[np.int32],
+    dates: Sequence[date],
     names: Sequence[str],
     values: FloatArray,
     unit: str,
@@ -104,7 +103,7 @@ def importance_heatmap(
     """
     require_shape("values", values, (len(dates), len(names)))
     reach = float(np.nanmax(np.abs(values), initial=0.0)) or 1.0
-    days = iso_dates(dates)
+    days = [day.isoformat() for day in dates]
     figure = new_figure("Feature importance over time", "", "")
     for row, name in enumerate(names):
         figure.add_trace(_heat_row(row, name, days, values[:, row], unit))

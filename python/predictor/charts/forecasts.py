@@ -58,7 +58,7 @@ class Candles:
 
 def fan(
     candles: Candles,
-    target_dates: NDArray[np.int32],
+    target_dates: Sequence[date],
     quantiles: Sequence[float],
     prices: FloatArray,
     *,
@@ -70,7 +70,7 @@ def fan(
 
     Args:
         candles: at least one bar; the last SESSIONS_SHOWN are drawn.
-        target_dates: int32 [H], yyyymmdd of the target sessions, ascending.
+        target_dates: [H] target sessions, ascending.
         quantiles: [Q], levels between 0 and 1, ascending. Pairs from the outside in become shaded bands; the level
             in the middle of an odd number becomes the line.
         prices: [H, Q], forecast prices.
@@ -95,9 +95,10 @@ def fan(
     require_shape("prices", prices, (len(target_dates), len(quantiles)))
     figure = new_figure(title, "session", with_unit("price", currency), notes)
     figure.add_trace(_candlestick(candles))
-    _add_fan(figure, candles, iso_dates(target_dates), quantiles, prices)
+    targets = [day.isoformat() for day in target_dates]
+    _add_fan(figure, candles, targets, quantiles, prices)
     figure.update_layout(hovermode="x unified", xaxis_rangeslider_visible=False, height=480, margin_r=64)
-    if not _has_weekends([*iso_dates(candles.dates), *iso_dates(target_dates)]):
+    if not _has_weekends([*iso_dates(candles.dates), *targets]):
         figure.update_xaxes(rangebreaks=[{"bounds": ["sat", "mon"]}])
     return figure
 

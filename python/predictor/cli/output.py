@@ -23,6 +23,7 @@ from predictor.audit_record import AuditRecord, AuditVerdict
 from predictor.canonical import Json
 from predictor.card import FITS_EXPLAINED, MEAN_EXPLAINED, Card, ScoreRow, ScoreTable
 from predictor.catalog import ModelInfo
+from predictor.dates import as_number, optional_number
 from predictor.errors import QuantraError, answer_of, shown_date
 from predictor.forecast import Attribution, Contribution, Explanation, Forecast, RowKind, simple_return
 from predictor.internals import INTERNALS_NOTE, Internal, baseline_in_words, largest_shares
@@ -65,7 +66,7 @@ def forecast_table(forecast: Forecast, symbol: str, currency: str) -> Renderable
     shown = forecast.values[s] if forecast.prices is None else forecast.prices[s]
     low, high = float(np.min(shown)), float(np.max(shown))
     for h, horizon in enumerate(forecast.horizons):
-        session = iso(int(forecast.target_sessions[h])) if len(forecast.target_sessions) else ""
+        session = iso(forecast.target_sessions[h] if forecast.target_sessions else None)
         cells = [_cell(forecast, s, h, q) for q in range(len(forecast.quantiles))]
         ranking = _ranking_cells(forecast, s, h)
         band = (_band(shown[h].tolist(), low, high),) if len(cells) > 1 else ()
@@ -249,10 +250,10 @@ def forecast_json(forecast: Forecast) -> Json:
     """Arrays as nested lists [S][H][Q]; scores and ranks are [S][H]."""
     return {
         "symbols": forecast.symbols,
-        "as_of_session": forecast.as_of_session,
-        "target_sessions": _nested(forecast.target_sessions),
+        "as_of_session": optional_number(forecast.as_of_session),
+        "target_sessions": [as_number(day) for day in forecast.target_sessions],
         "lag": forecast.lag,
-        "base_session": forecast.base_session,
+        "base_session": optional_number(forecast.base_session),
         "horizons": forecast.horizons,
         "quantiles": forecast.quantiles,
         "target_kind": forecast.target_kind,
@@ -308,7 +309,7 @@ def _skill_json(skill: Skill | None) -> Json:
 def _attribution_json(attribution: Attribution) -> Json:
     return {
         "symbols": attribution.symbols,
-        "as_of_session": attribution.as_of_session,
+        "as_of_session": optional_number(attribution.as_of_session),
         "horizon": attribution.horizon,
         "quantile": attribution.quantile,
         "method": attribution.method,
@@ -317,7 +318,7 @@ def _attribution_json(attribution: Attribution) -> Json:
         "row_names": attribution.row_names,
         "row_kinds": [kind.value for kind in attribution.row_kinds],
         "per_row": _nested(attribution.per_row),
-        "sessions": _nested(attribution.sessions),
+        "sessions": [as_number(day) for day in attribution.sessions],
         "prediction": _nested(attribution.prediction),
         "baseline_prediction": _nested(attribution.baseline_prediction),
         "relative_gap": _nested(attribution.relative_gap),

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import date
 from enum import StrEnum
 from html import escape
 from typing import TYPE_CHECKING, NamedTuple
@@ -55,7 +56,7 @@ class Attribution:
     """
 
     symbols: tuple[str, ...]
-    as_of_session: int
+    as_of_session: date | None
     horizon: int
     quantile: float
     method: str
@@ -66,7 +67,7 @@ class Attribution:
     row_kinds: tuple[RowKind, ...]
     per_row: FloatArray
     """[S, R]"""
-    sessions: IntArray
+    sessions: tuple[date, ...]
     """[T] of the encoder; empty if unknown."""
     per_time: FloatArray | None
     """[S, T] observed and known rows by encoder session; None unless asked for."""

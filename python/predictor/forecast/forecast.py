@@ -17,7 +17,6 @@ from predictor.errors import (
     UnknownHorizonError,
     UnknownQuantileError,
     listed,
-    shown_date,
 )
 from predictor.internals import session_in_words
 from predictor.skill import Skill, line_of
@@ -43,7 +42,7 @@ class ForecastRow(NamedTuple):
 
     symbol: str
     horizon: int
-    session: int
+    session: date | None
     quantile: float
     value: float
     """In the target's unit: a log return, of which `simple_return` makes per cent, or the log of a volatility."""
@@ -63,14 +62,14 @@ class Forecast:
     """
 
     symbols: tuple[str, ...]
-    as_of_session: int
-    """Session of the last bar, yyyymmdd; 0 if the caller sent windows without it."""
-    target_sessions: IntArray
-    """[H] session that each horizon ends on; empty if `as_of_session` is 0."""
+    as_of_session: date | None
+    """Session of the last bar; None if the caller sent windows without it."""
+    target_sessions: tuple[date, ...]
+    """[H] session that each horizon ends on; empty if `as_of_session` is None."""
     lag: int
     """Sessions between the last bar and the session that horizons, and so returns, count from."""
-    base_session: int = 0
-    """That session, yyyymmdd: `as_of_session` without a lag; 0 if unknown."""
+    base_session: date | None = None
+    """That session: `as_of_session` without a lag; None if unknown."""
     horizons: tuple[int, ...]
     """Trading days."""
     quantiles: tuple[float, ...]
@@ -112,7 +111,7 @@ class Forecast:
         what = "session" if self.returns is None else "close"
         if not self.lag:
             return f"the last {what}"
-        day = f" of {shown_date(self.base_session)}," if self.base_session else ""
+        day = f" of {self.base_session}," if self.base_session else ""
         return f"the {what}{day} {session_in_words(self.lag)} bar"
 
     def to_numpy(self) -> FloatArray:
@@ -126,7 +125,7 @@ class Forecast:
     def _rows(self) -> Iterator[ForecastRow]:
         for s, symbol in enumerate(self.symbols):
             for h, horizon in enumerate(self.horizons):
-                session = int(self.target_sessions[h]) if len(self.target_sessions) else 0
+                session = self.target_sessions[h] if self.target_sessions else None
                 score = float(self.scores[s, h]) if self.scores is not None else float("nan")
                 rank = int(self.ranks[s, h]) if self.ranks is not None else 0
                 for q, level in enumerate(self.quantiles):
@@ -146,19 +145,20 @@ class Forecast:
         return pl.DataFrame(self._tidy())
 
     def to_pandas(self) -> "pd.DataFrame":
-        """The same as `to_polars`, as a DataFrame of pandas."""
+        """The same as `to_polars`, as a DataFrame of pandas; `session` is a column of datetime64."""
         try:
             import pandas as pd
         except ImportError as error:
             raise MissingPackageError.of("pandas", "pandas", "a forecast as a DataFrame of pandas") from error
-        return pd.DataFrame(self._tidy())
+        columns = self._tidy()
+        return pd.DataFrame(columns | {"session": pd.to_datetime(columns["session"])})
 
     def _tidy(self) -> dict[str, list[object]]:
         rows = self.table()
         columns: dict[str, list[object]] = {
             "symbol": [row.symbol for row in rows],
             "horizon": [row.horizon for row in rows],
-            "session": [date.fromisoformat(shown_date(row.session)) if row.session else None for row in rows],
+            "session": [row.session for row in rows],
             "quantile": [row.quantile for row in rows],
             self.target_kind.replace("-", "_"): [row.value for row in rows],
         }
@@ -189,7 +189,7 @@ class Forecast:
 
     def __repr__(self) -> str:
         """The model, the day, and what was forecast of whom, in one line."""
-        day = f" as of {shown_date(self.as_of_session)}" if self.as_of_session else ""
+        day = f" as of {self.as_of_session}" if self.as_of_session else ""
         refused = f", {len(self.refusals)} without a forecast" if self.refusals else ""
         return (
             f"<Forecast of {listed(self.symbols)}{day}: {self.target_kind}, horizons {list(self.horizons)}, quantiles "
@@ -214,7 +214,7 @@ class Forecast:
 
     def heading(self, s: int) -> str:
         """The symbol in row `s`, the model and the day, such as `AAPL: demo version 1, as of 2013-03-01`."""
-        day = f", as of {shown_date(self.as_of_session)}" if self.as_of_session else ""
+        day = f", as of {self.as_of_session}" if self.as_of_session else ""
         return f"{self.symbols[s]}: {self.model}@{self.version}{day}"
 
     @property
@@ -229,7 +229,7 @@ class Forecast:
         head = ("symbol", "days", "session", "quantile", *self._columns)
         titles = "".join(f"<th>{escape(name)}</th>" for name in head)
         body = "".join(
-            f"<tr><td>{escape(r.symbol)}</td><td>{r.horizon}</td><td>{r.session}</td><td>{r.quantile:g}</td>"
+            f"<tr><td>{escape(r.symbol)}</td><td>{r.horizon}</td><td>{r.session or ''}</td><td>{r.quantile:g}</td>"
             + "".join(f"<td>{cell}</td>" for cell in self._cells(r))
             + "</tr>"
             for r in self._rows()

@@ -15,6 +15,7 @@ from predictor.arrays import FloatArray
 from predictor.artifact.manifest import GOLDEN_ARRAYS
 from predictor.bars import BarPanel
 from predictor.covariates import Covariates
+from predictor.dates import as_number, optional_number
 from predictor.errors import ArtifactError
 from predictor.explain import gauss_legendre
 from predictor.forecast import Forecast
@@ -230,8 +231,8 @@ def forecast_stages(forecast: Forecast) -> Stages:
     """The answer's parts by name, in the shapes of `Forecast`."""
     stages: Stages = {
         "values": forecast.values,
-        "as_of_session": np.array([forecast.as_of_session], np.int32),
-        "target_sessions": forecast.target_sessions,
+        "as_of_session": np.array([optional_number(forecast.as_of_session)], np.int32),
+        "target_sessions": np.array([as_number(day) for day in forecast.target_sessions], np.int32),
     }
     if forecast.prices is not None:
         stages["prices"] = forecast.prices

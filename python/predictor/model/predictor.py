@@ -3,7 +3,7 @@
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import date, datetime
 from typing import Generic, Protocol, TypeVar, final
 
 import numpy as np
@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from predictor.arrays import BoolArray, FloatArray
 from predictor.catalog import ModelInfo
+from predictor.dates import as_date, optional_date
 from predictor.errors import CalendarEndedError, QuantraError
 from predictor.explain import Contributions
 from predictor.features import FittedFeatures
@@ -172,6 +173,10 @@ def default_targets(target: Target, levels: tuple[float, ...]) -> tuple[TargetPo
     return tuple(TargetPoint(h, level) for h in target.horizons)
 
 
+def _dates(sessions: NDArray[np.int32]) -> tuple[date, ...]:
+    return tuple(as_date(day) for day in sessions.tolist())
+
+
 def forecast_of(source: ForecastSource, prepared: PreparedInstance, answer: NetworkForecast) -> Forecast:
     """The answer to one instance.
 
@@ -187,10 +192,10 @@ def forecast_of(source: ForecastSource, prepared: PreparedInstance, answer: Netw
     prices = None if returns is None or anchor is None or source.target.lag else prices_of(anchor, returns)
     return Forecast(
         symbols=prepared.symbols,
-        as_of_session=prepared.as_of,
-        target_sessions=prepared.target_sessions,
+        as_of_session=optional_date(prepared.as_of),
+        target_sessions=_dates(prepared.target_sessions),
         lag=source.target.lag,
-        base_session=prepared.base_session,
+        base_session=optional_date(prepared.base_session),
         horizons=source.target.horizons,
         quantiles=source.levels,
         target_kind=source.target.kind.value,
@@ -242,7 +247,7 @@ def attribution_of(
     names, kinds = _rows(source.features, _alone(contributions))
     return Attribution(
         symbols=prepared.symbols,
-        as_of_session=prepared.as_of,
+        as_of_session=optional_date(prepared.as_of),
         horizon=point.horizon,
         quantile=point.quantile,
         method=INTEGRATED_GRADIENTS,
@@ -251,7 +256,7 @@ def attribution_of(
         row_names=names,
         row_kinds=kinds,
         per_row=_on_symbols(_per_row(source.features, contributions), usable),
-        sessions=prepared.sessions,
+        sessions=_dates(prepared.sessions),
         per_time=None if detail is Detail.FEATURES else _on_symbols(_per_time(contributions), usable),
         cells=_on_symbols(contributions.observed, usable) if detail is Detail.CELLS else None,
         prediction=_on_symbols(contributions.prediction, usable),

@@ -15,6 +15,7 @@ from predictor.arrays import BoolArray, FloatArray, IndexArray
 from predictor.bars import BarPanel
 from predictor.bars.adjustment import LARGEST_USUAL_MOVE, adjust_each
 from predictor.covariates import NO_COVARIATES, Covariates, check_sent
+from predictor.dates import optional_number
 from predictor.errors import QuantraError
 from predictor.instance import Cancellation, FeatureWindow, Instance
 from predictor.model.dates import DateReader, ForecastDates, check_age
@@ -237,7 +238,7 @@ class _Preparation:
                 check_age(calendar, reading.dates.as_of, most_age, self._now)
                 return reading
             check_form(self._pipeline, instance.input)
-            check_age(calendar, instance.input.as_of_session, most_age, self._now)
+            check_age(calendar, optional_number(instance.input.as_of_session), most_age, self._now)
         except QuantraError as error:
             return error
         return instance.input

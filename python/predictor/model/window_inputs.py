@@ -6,6 +6,7 @@ step: a batch that is joined first waits once where its instances would wait one
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import date
 from itertools import chain
 from typing import NamedTuple, Self, final
 
@@ -15,6 +16,7 @@ from numpy.typing import NDArray
 
 from predictor.arrays import BoolArray, FloatArray
 from predictor.bars.checks import check_symbols
+from predictor.dates import as_number, optional_number
 from predictor.errors import (
     FeatureMismatchError,
     InvalidInputError,
@@ -82,9 +84,10 @@ def check_form(pipeline: Pipeline, window: FeatureWindow) -> None:
         _check_shape(name, getattr(window, name), want)
     if window.anchor_price is not None:
         _check_anchor(window.anchor_price, len(window.symbols))
-    if window.as_of_session and not pipeline.calendar.is_session(window.as_of_session):
+    as_of = optional_number(window.as_of_session)
+    if as_of and not pipeline.calendar.is_session(as_of):
         raise InvalidInputError(
-            f"as_of_session {window.as_of_session} is not a session of {pipeline.calendar.name}; "
+            f"as_of_session {as_of} is not a session of {pipeline.calendar.name}; "
             "send the session of the last row, yyyymmdd, or 0 if it is unknown"
         )
 
@@ -159,10 +162,11 @@ class _Dates:
     base_session: int
 
     @classmethod
-    def of(cls, pipeline: Pipeline, as_of: int) -> Self:
-        if not as_of:
+    def of(cls, pipeline: Pipeline, as_of: date | None) -> Self:
+        if as_of is None:
             return cls(np.zeros(0, np.int32), 0)
-        return cls(pipeline.target_sessions(as_of), pipeline.base_session(as_of))
+        day = as_number(as_of)
+        return cls(pipeline.target_sessions(day), pipeline.base_session(day))
 
 
 def _prepared(window: FeatureWindow, dates: _Dates, inputs: Inputs) -> PreparedInstance:
@@ -171,7 +175,7 @@ def _prepared(window: FeatureWindow, dates: _Dates, inputs: Inputs) -> PreparedI
         usable=np.ones(len(window.symbols), np.bool_),
         inputs=inputs,
         sessions=np.zeros(0, np.int32),
-        as_of=window.as_of_session,
+        as_of=optional_number(window.as_of_session),
         target_sessions=dates.target_sessions.copy(),
         base_session=dates.base_session,
         anchor=window.anchor_price,

@@ -168,7 +168,7 @@ def _reason_rows(attribution: Attribution, values: FloatArray) -> tuple[ReasonRo
 
 def _heatmap(attribution: Attribution, s: int, page: PageBuilder) -> str:
     """Observed features by session, the most important on top; empty without cells or sessions."""
-    if attribution.cells is None or not len(attribution.sessions):
+    if attribution.cells is None or not attribution.sessions:
         return ""
     observed = [r for r, kind in enumerate(attribution.row_kinds) if kind is RowKind.OBSERVED]
     names = [attribution.row_names[r] for r in observed]

@@ -46,7 +46,7 @@ def forecast_chart(bars: BarPanel, forecast: Forecast, symbol: str) -> "Figure":
         MissingPackageError: plotly is not installed.
     """
     s = forecast.symbols.index(symbol)
-    if forecast.prices is None or not len(forecast.target_sessions):
+    if forecast.prices is None or not forecast.target_sessions:
         return forecast.plot(symbol)
     return charts.fan(
         _candles(bars, symbol),
@@ -162,10 +162,9 @@ def _forecast_line(forecast: Forecast, s: int, h: int) -> ForecastLine:
         prices = forecast.prices[s, h].tolist()
     shown = forecast.values[s, h] if forecast.returns is None else np.expm1(forecast.returns[s, h])
     values: list[float] = shown.tolist()
-    session = int(forecast.target_sessions[h]) if len(forecast.target_sessions) else 0
     return ForecastLine(
         horizon=forecast.horizons[h],
-        session=iso(session),
+        session=iso(forecast.target_sessions[h] if forecast.target_sessions else None),
         cells=tuple(ForecastCell(value=v, price=p) for v, p in zip(values, prices, strict=True)),
         score=None if forecast.scores is None else float(forecast.scores[s, h]),
         rank=None if forecast.ranks is None else int(forecast.ranks[s, h]),

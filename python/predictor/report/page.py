@@ -4,6 +4,7 @@ import json
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from datetime import date
 from pathlib import Path
 from typing import Final
 
@@ -216,6 +217,6 @@ def write_reason_chart(path: Path, info: ModelInfo, attribution: Attribution, sy
     replace_file(path, page.render(parts).encode())
 
 
-def _subtitle(model: str, version: int, as_of: int) -> str:
-    """The model and the day of the last bar, yyyymmdd; 0 where it is unknown."""
+def _subtitle(model: str, version: int, as_of: date | None) -> str:
+    """The model and the day of the last bar, if known."""
     return f"Model {model}, version {version}" + (f" · as of {iso(as_of)}" if as_of else "")

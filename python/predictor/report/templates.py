@@ -5,6 +5,7 @@ import json
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from datetime import date
 from html import escape
 from importlib.resources import files
 from importlib.util import find_spec
@@ -239,9 +240,11 @@ def unbroken(text: str) -> str:
     return text.replace(" %", "\N{NO-BREAK SPACE}%")
 
 
-def iso(session: int) -> str:
-    """A yyyymmdd for people; empty for 0, which means unknown."""
-    return shown_date(session) if session else ""
+def iso(session: date | int | None) -> str:
+    """A date, or a yyyymmdd, as 2024-03-28; empty if unknown (None or 0)."""
+    if not session:
+        return ""
+    return session.isoformat() if isinstance(session, date) else shown_date(session)
 
 
 def level(quantile: float) -> str:

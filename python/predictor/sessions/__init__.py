@@ -8,8 +8,8 @@ Dates are int32 yyyymmdd of the session in the exchange's own time zone, everywh
 week has a calendar of its own, `24/7`, for which no package is needed; its sessions are days in UTC.
 """
 
+from predictor.dates import dates_of, days_of, is_weekend
 from predictor.sessions.calendar import FIELDS, HOLIDAY_REACH, SessionCalendar
-from predictor.sessions.dates import dates_of, days_of, is_weekend
 from predictor.sessions.schedule import EVERY_DAY, WEEKDAYS, CloseTime, Schedule
 
 __all__ = [

@@ -9,9 +9,7 @@ from zoneinfo import ZoneInfo
 import numpy as np
 from numpy.typing import NDArray
 
-from predictor.errors import BarsError, CalendarEndedError, ConfigurationError, shown_date
-from predictor.sessions import exchange, schedule
-from predictor.sessions.dates import (
+from predictor.dates import (
     ONE_DAY,
     as_date,
     as_number,
@@ -21,6 +19,8 @@ from predictor.sessions.dates import (
     weekday_of,
     whole_months,
 )
+from predictor.errors import BarsError, CalendarEndedError, ConfigurationError, shown_date
+from predictor.sessions import exchange, schedule
 from predictor.sessions.schedule import EVERY_DAY, MIDNIGHT, WEEKDAYS, CloseTime, Schedule
 
 FIELDS = ("weekday", "sessions_to_month_end", "sessions_from_month_start", "days_to_holiday", "days_from_holiday")

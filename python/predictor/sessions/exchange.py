@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from predictor.dates import SATURDAY, dates_of, weekday_of, weekdays_between, whole_months
 from predictor.errors import ConfigurationError, MissingPackageError, shown_date
-from predictor.sessions.dates import SATURDAY, dates_of, weekday_of, weekdays_between, whole_months
 from predictor.sessions.schedule import EVERY_DAY, WEEKDAYS, CloseTime, Schedule
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from predictor import canonical
 from predictor.canonical import Json, Record
-from predictor.sessions.dates import dates_of, days_between, exists, weekdays_between
+from predictor.dates import dates_of, days_between, exists, weekdays_between
 
 WEEKDAYS = "weekdays"
 """The name of the calendar that is used when the exchange is unknown."""

@@ -1,12 +1,14 @@
 """Arrays as raw little-endian bytes, row-major. Decoding copies nothing; the arrays are read-only."""
 
 from collections.abc import Collection, Sized
+from datetime import date
 from math import prod
 from typing import Final, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from predictor.dates import exists, optional_date
 from predictor.errors import MalformedRequestError
 
 FLOAT64: Final = np.dtype("<f8")
@@ -76,9 +78,26 @@ def decode_optional_int32(values: Collection[int], shape: Shape, field: str) -> 
     return decode_int32(values, shape, field) if values else None
 
 
-def decode_sessions(values: Collection[int], count: int, field: str) -> NDArray[np.int32]:
-    """Sessions int32 [count], or [0] where they are unknown; raises as `decode_int32`."""
-    return decode_int32(values, (count if values else 0,), field)
+def decode_session(day: int, field: str) -> date | None:
+    """A session sent as yyyymmdd; None for 0, which means unknown.
+
+    Raises:
+        MalformedRequestError: it is not a date.
+    """
+    if day and not exists(day):
+        raise MalformedRequestError(f"{field} is {day}, which is not a date yyyymmdd")
+    return optional_date(day)
+
+
+def decode_sessions(values: Collection[int], count: int, field: str) -> tuple[date, ...]:
+    """`count` sessions sent as yyyymmdd, or () if they are unknown.
+
+    Raises:
+        MalformedRequestError: there are more or fewer, or one of them is not a date.
+    """
+    check_values(values, (count if values else 0,), field)
+    days = tuple(decode_session(day, field) for day in values)
+    return tuple(day for day in days if day)
 
 
 def decode_flags(values: Collection[bool], count: int, field: str) -> NDArray[np.bool_]:

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from predictor._pb import prediction_pb2 as pb
+from predictor.dates import as_number, optional_number
 from predictor.errors import ExplainUnsupportedError, MalformedRequestError
 from predictor.forecast import Attribution, Detail, Explanation, RowKind, TargetPoint
 from predictor.instance import INTEGRATED_GRADIENTS, LEAST_TOLERANCE, Query
@@ -182,7 +183,7 @@ def decode(message: pb.ExplainResponse) -> Explanation:
 def _encode(attribution: Attribution) -> pb.Attribution:
     return pb.Attribution(
         symbols=attribution.symbols,
-        as_of_session=attribution.as_of_session,
+        as_of_session=optional_number(attribution.as_of_session),
         horizon=attribution.horizon,
         quantile=attribution.quantile,
         method=encode_method(attribution.method),
@@ -191,7 +192,7 @@ def _encode(attribution: Attribution) -> pb.Attribution:
         row_names=attribution.row_names,
         row_kinds=encode_kinds(attribution.row_kinds),
         per_row=arrays.encode_float64(attribution.per_row),
-        sessions=attribution.sessions.tolist(),
+        sessions=[as_number(day) for day in attribution.sessions],
         per_time=arrays.encode_float64(attribution.per_time),
         cells=arrays.encode_float64(attribution.cells),
         prediction=arrays.encode_float64(attribution.prediction),
@@ -226,7 +227,7 @@ def _decode(message: pb.Attribution) -> Attribution:
     cells = (count, times, kinds.count(RowKind.OBSERVED))
     return Attribution(
         symbols=tuple(message.symbols),
-        as_of_session=message.as_of_session,
+        as_of_session=arrays.decode_session(message.as_of_session, "attribution.as_of_session"),
         horizon=message.horizon,
         quantile=message.quantile,
         method=decode_method(message.method),
@@ -235,7 +236,7 @@ def _decode(message: pb.Attribution) -> Attribution:
         row_names=tuple(message.row_names),
         row_kinds=kinds,
         per_row=arrays.decode_float64(message.per_row, (count, len(kinds)), "attribution.per_row"),
-        sessions=arrays.decode_int32(message.sessions, (len(message.sessions),), "attribution.sessions"),
+        sessions=arrays.decode_sessions(message.sessions, len(message.sessions), "attribution.sessions"),
         per_time=arrays.decode_optional_float64(message.per_time, (count, times), "attribution.per_time"),
         cells=arrays.decode_optional_float64(message.cells, cells, "attribution.cells"),
         prediction=arrays.decode_float64(message.prediction, (count,), "attribution.prediction"),

@@ -5,6 +5,7 @@ from functools import lru_cache
 from typing import Final
 
 from predictor._pb import prediction_pb2 as pb
+from predictor.dates import as_number, optional_number
 from predictor.forecast import Forecast
 from predictor.skill import Skill, Verdict
 from predictor.wire import arrays, errors
@@ -54,10 +55,10 @@ def encode(forecast: Forecast) -> pb.Forecast:
     """The message of a forecast."""
     return pb.Forecast(
         symbols=forecast.symbols,
-        as_of_session=forecast.as_of_session,
-        target_sessions=forecast.target_sessions.tolist(),
+        as_of_session=optional_number(forecast.as_of_session),
+        target_sessions=[as_number(day) for day in forecast.target_sessions],
         lag=forecast.lag,
-        base_session=forecast.base_session,
+        base_session=optional_number(forecast.base_session),
         horizons=forecast.horizons,
         quantiles=forecast.quantiles,
         target_kind=forecast.target_kind,
@@ -88,10 +89,10 @@ def decode(message: pb.Forecast) -> Forecast:
     shape = (rows, len(message.horizons), len(message.quantiles))
     return Forecast(
         symbols=tuple(message.symbols),
-        as_of_session=message.as_of_session,
+        as_of_session=arrays.decode_session(message.as_of_session, "forecast.as_of_session"),
         target_sessions=arrays.decode_sessions(message.target_sessions, shape[1], "forecast.target_sessions"),
         lag=message.lag,
-        base_session=message.base_session,
+        base_session=arrays.decode_session(message.base_session, "forecast.base_session"),
         horizons=tuple(message.horizons),
         quantiles=tuple(message.quantiles),
         target_kind=message.target_kind,

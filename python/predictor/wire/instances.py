@@ -4,6 +4,7 @@ Whether a window's shapes are the model's is judged where the model is known.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import date
 from math import prod
 from typing import Final
 
@@ -14,7 +15,8 @@ from predictor._pb import prediction_pb2 as pb
 from predictor.arrays import FloatArray
 from predictor.bars import BarPanel
 from predictor.covariates import NO_COVARIATES, Covariates
-from predictor.errors import MalformedRequestError, QuantraError
+from predictor.dates import exists, optional_date, optional_number
+from predictor.errors import InvalidInputError, MalformedRequestError, QuantraError
 from predictor.instance import FeatureWindow, GapPolicy, Instance
 from predictor.wire import arrays
 from predictor.wire.arrays import FLOAT32, FLOAT64, Shape
@@ -279,7 +281,7 @@ def encode_window(window: FeatureWindow) -> pb.FeatureWindow:
         scale=_tensor(window.scale, pb.DATA_TYPE_FLOAT64, FLOAT64),
         schema_hash=window.schema_hash,
         anchor_price=None if window.anchor_price is None else window.anchor_price.tolist(),
-        as_of_session=window.as_of_session,
+        as_of_session=optional_number(window.as_of_session),
         features=window.features,
     )
 
@@ -317,9 +319,17 @@ def decode_window(message: pb.FeatureWindow) -> FeatureWindow:
         scale=_float64(message, "scale", rows),
         schema_hash=message.schema_hash,
         anchor_price=_anchor_price(message, rows),
-        as_of_session=message.as_of_session,
+        as_of_session=_as_of_session(message.as_of_session),
         features=_features(message),
     )
+
+
+def _as_of_session(day: int) -> date | None:
+    if day and not exists(day):
+        raise InvalidInputError(
+            f"as_of_session {day} is not a date; send the session of the last row, yyyymmdd, or 0 if it is unknown"
+        )
+    return optional_date(day)
 
 
 def _features(message: pb.FeatureWindow) -> tuple[str, ...]:

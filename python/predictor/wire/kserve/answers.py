@@ -9,6 +9,7 @@ import numpy as np
 
 from predictor._pb import inference_pb2 as pb
 from predictor.arrays import FloatArray, PositionArray
+from predictor.dates import as_number, optional_number
 from predictor.errors import InvalidInputError, MalformedRequestError, QuantraError
 from predictor.forecast import Forecast, Outcome
 from predictor.wire import arrays
@@ -82,7 +83,8 @@ def _ranks_of(forecast: Forecast) -> FloatArray | None:
 def _as_of(rows: RowOutcomes) -> OutputTensor:
     """[N]."""
     return _days(
-        [one.as_of_session if isinstance(one, Forecast) else 0 for one in rows.outcomes], (len(rows.outcomes),)
+        [optional_number(one.as_of_session) if isinstance(one, Forecast) else 0 for one in rows.outcomes],
+        (len(rows.outcomes),),
     )
 
 
@@ -90,7 +92,9 @@ def _target_date(rows: RowOutcomes) -> OutputTensor:
     """[N, H]."""
     horizons = len(rows.first.horizons)
     unknown = [0] * horizons
-    each = (one.target_sessions.tolist() if isinstance(one, Forecast) else [] for one in rows.outcomes)
+    each = (
+        [as_number(day) for day in one.target_sessions] if isinstance(one, Forecast) else [] for one in rows.outcomes
+    )
     return _days([day for sessions in each for day in sessions or unknown], (len(rows.outcomes), horizons))
 
 

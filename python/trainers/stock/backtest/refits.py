@@ -20,12 +20,12 @@ from predictor.artifact.artifact import read_arrays, write_arrays
 from predictor.bars import BarPanel
 from predictor.canonical import Json, Record
 from predictor.covariates import CovariateSource
+from predictor.dates import as_date
 from predictor.errors import ArtifactError, ConfigurationError, QuantraError, shown_date
 from predictor.features import CovariateFields, FeatureDefinition, FeatureSet
 from predictor.model import Model, ModelIdentity, Predictor
 from predictor.networks import Edges, TargetKind
 from predictor.replacement import replace_file
-from predictor.sessions.dates import as_date
 from predictor.windows import Pipeline
 from trainers.loop import LoopError
 from trainers.progress import ConsumerChain, ReportConsumer, StepProgress, unwatched

@@ -1,4 +1,4 @@
-"""Dates as int32 yyyymmdd, and as NumPy's days."""
+"""Dates as Python's `date`, as integers yyyymmdd and as NumPy's days."""
 
 import calendar
 from collections.abc import Sequence
@@ -7,7 +7,10 @@ from datetime import date
 import numpy as np
 from numpy.typing import NDArray
 
-from predictor.errors import ConfigurationError, shown_date
+from predictor.errors import BarsError, ConfigurationError, shown_date
+
+Day = date | str | int
+"""A day as callers write it: a date, an ISO date such as "2012-06-01", or an integer yyyymmdd."""
 
 EARLIEST, LATEST = 18000101, 21991231
 """The dates a calendar may hold; they keep a damaged or hostile file from asking for a huge table."""
@@ -46,6 +49,30 @@ def as_date(day: int) -> date:
 def as_number(day: date) -> int:
     """A date of Python's as yyyymmdd."""
     return day.year * 10000 + day.month * 100 + day.day
+
+
+def optional_date(day: int) -> date | None:
+    """A yyyymmdd as Python's date; None for 0, which means unknown."""
+    return as_date(day) if day else None
+
+
+def optional_number(day: date | None) -> int:
+    """A date of Python's as yyyymmdd; 0 for None, which means unknown."""
+    return as_number(day) if day else 0
+
+
+def day_number(day: Day) -> int:
+    """A date, an ISO date or an integer yyyymmdd as yyyymmdd.
+
+    Raises:
+        BarsError: it is not a date.
+    """
+    if isinstance(day, date):
+        return as_number(day)
+    try:
+        return as_number(date.fromisoformat(str(day)))
+    except ValueError:
+        raise BarsError(f'{day!r} is not a date; pass a date, "2012-06-01" or 20120601') from None
 
 
 def exists(day: int) -> bool:
