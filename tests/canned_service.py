@@ -4,6 +4,7 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
+from datetime import date
 from typing import final
 
 import numpy as np
@@ -100,8 +101,8 @@ def forecast(symbols: tuple[str, ...]) -> Forecast:
     values[0, 0, 0] = np.nan
     return Forecast(
         symbols=symbols,
-        as_of_session=20130301,
-        target_sessions=np.array([20130304, 20130308], np.int32),
+        as_of_session=date(2013, 3, 1),
+        target_sessions=(date(2013, 3, 4), date(2013, 3, 8)),
         lag=0,
         horizons=(1, 5),
         quantiles=(0.1, 0.5, 0.9),
@@ -131,7 +132,7 @@ def attribution(symbols: tuple[str, ...]) -> Attribution:
     count = len(symbols)
     return Attribution(
         symbols=symbols,
-        as_of_session=20130301,
+        as_of_session=date(2013, 3, 1),
         horizon=5,
         quantile=0.5,
         method=INTEGRATED_GRADIENTS,
@@ -140,7 +141,7 @@ def attribution(symbols: tuple[str, ...]) -> Attribution:
         row_names=("ret_1", "vol_20", "scale"),
         row_kinds=(RowKind.OBSERVED, RowKind.OBSERVED, RowKind.SCALE),
         per_row=np.arange(3.0 * count).reshape(count, 3) / 7,
-        sessions=np.array([20130226, 20130227, 20130228, 20130301], np.int32),
+        sessions=tuple(date(2013, 2, day) for day in (25, 26, 27, 28)),
         per_time=np.arange(4.0 * count).reshape(count, 4) / 7,
         cells=np.arange(8.0 * count).reshape(count, 4, 2) / 7,
         prediction=np.full(count, 0.01),

@@ -1,6 +1,7 @@
 """Requests as bytes: good ones, and the same with bytes changed at random."""
 
 from collections.abc import Sequence
+from datetime import date
 from typing import Any, Final
 
 import numpy as np
@@ -41,7 +42,7 @@ def flat_window() -> FeatureWindow:
         scale=np.full(1, 0.02),
         schema_hash=PIPELINE.features.schema_hash,
         anchor_price=np.full(1, 430.47),
-        as_of_session=20130301,
+        as_of_session=date(2013, 3, 1),
     )
 
 

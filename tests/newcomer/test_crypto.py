@@ -14,6 +14,7 @@ from serving import serving
 from predictor.bars import BarPanel, read_file
 from predictor.cli.program import run
 from predictor.client import QuantraClient
+from predictor.dates import as_number
 from predictor.errors import BarIncompleteError, BarsError, ConfigurationError, SessionGapError
 from predictor.inference import choose_device
 from predictor.registry import ModelsFolder, Runtime
@@ -179,7 +180,7 @@ def test_a_session_ends_at_midnight_utc_and_not_before(made: Made, asked: Asked)
     with pytest.raises(BarIncompleteError, match="2024-07-13 has not closed yet"):
         asked.client.predict(made.bars)
     asked.clock.now = MIDNIGHT
-    assert asked.client.predict(made.bars).target_sessions.tolist() == [20240714, 20240715, 20240716]
+    assert asked.client.predict(made.bars).target_sessions == tuple(date(2024, 7, day) for day in (14, 15, 16))
 
 
 @pytest.mark.slow
@@ -196,7 +197,7 @@ def test_server_and_command_line_give_the_same_numbers(
 ) -> None:
     asked.clock.now = MIDNIGHT
     told, forecast = predicted(made, made.file, capsys), asked.client.predict(made.bars)
-    assert told["target_sessions"] == list(forecast.target_sessions)
+    assert told["target_sessions"] == [as_number(day) for day in forecast.target_sessions]
     np.testing.assert_array_equal(np.asarray(told["values"]), forecast.values)
 
 

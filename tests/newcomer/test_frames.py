@@ -51,8 +51,8 @@ def forecast_of_two() -> Forecast:
     anchor = np.array([100.0, 50.0])
     return Forecast(
         symbols=("AAA", "BBB"),
-        as_of_session=20240103,
-        target_sessions=np.array([20240104, 20240110], dtype=np.int32),
+        as_of_session=date(2024, 1, 3),
+        target_sessions=(date(2024, 1, 4), date(2024, 1, 10)),
         lag=0,
         horizons=(1, 5),
         quantiles=(0.1, 0.5, 0.9),

@@ -27,6 +27,7 @@ from predictor.audit_record import AuditRecord, write_audit
 from predictor.bars import BarPanel
 from predictor.catalog import ModelInfo
 from predictor.cli import app, run
+from predictor.dates import as_number
 from predictor.forecast import Attribution, Forecast
 from predictor.forecaster import Forecaster
 from predictor.internals import session_in_words
@@ -104,7 +105,7 @@ def test_predict_gives_the_numbers_of_the_python_api(
     assert found["symbols"] == ["AAPL"]
     assert found["values"] == expected.values.tolist()
     assert found["prices"] == expected.prices.tolist()
-    assert found["target_sessions"] == expected.target_sessions.tolist()
+    assert found["target_sessions"] == [as_number(day) for day in expected.target_sessions]
     assert found["forecast_id"] == expected.forecast_id
 
 
@@ -116,7 +117,7 @@ def test_predict_shows_one_horizon_and_quantile(artifact: Path, bars: Path, answ
     expected = answers.aapl
     assert expected.prices is not None
     assert (part["horizons"], part["quantiles"]) == ([10], [0.9])
-    assert part["target_sessions"] == expected.target_sessions[2:3].tolist()
+    assert part["target_sessions"] == [as_number(day) for day in expected.target_sessions[2:3]]
     assert part["prices"] == [[[expected.prices[0, 2, 2]]]]
 
 

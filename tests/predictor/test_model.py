@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 
 import numpy as np
 import pytest
@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from window_levels import levels_at
 
 from predictor.bars import BarPanel
+from predictor.dates import as_date
 from predictor.errors import (
     BarIncompleteError,
     BarsError,
@@ -56,8 +57,8 @@ def model() -> Model:
 def test_a_forecast_says_what_it_is_of(model: Model) -> None:
     bars = recent_bars("AAPL", "IBM")
     forecast = _forecast(model, bars)
-    assert (forecast.symbols, forecast.as_of_session, forecast.lag) == (("AAPL", "IBM"), LAST, 0)
-    assert forecast.target_sessions.tolist() == [20130304, 20130308, 20130315, 20130401]
+    assert (forecast.symbols, forecast.as_of_session, forecast.lag) == (("AAPL", "IBM"), as_date(LAST), 0)
+    assert forecast.target_sessions == (date(2013, 3, 4), date(2013, 3, 8), date(2013, 3, 15), date(2013, 4, 1))
     assert (forecast.horizons, forecast.quantiles) == ((1, 5, 10, 20), (0.1, 0.5, 0.9))
     assert forecast.values.shape == (2, 4, 3)
     assert np.isfinite(forecast.values).all()
@@ -91,7 +92,7 @@ def test_a_lag_gives_returns_and_no_prices() -> None:
     assert forecast.prices is None
     assert forecast.returns is not None
     assert forecast.lag == 1
-    assert forecast.target_sessions.tolist()[0] == 20130305
+    assert forecast.target_sessions[0] == date(2013, 3, 5)
 
 
 def test_log_volatility_gives_neither_returns_nor_prices() -> None:
@@ -325,7 +326,7 @@ def test_bars_of_another_calendar_are_refused(model: Model) -> None:
 
 
 def test_bars_that_name_no_calendar_are_taken_for_the_models(model: Model) -> None:
-    assert _forecast(model, replace(recent_bars("AAPL"), calendar="")).as_of_session == LAST
+    assert _forecast(model, replace(recent_bars("AAPL"), calendar="")).as_of_session == as_date(LAST)
 
 
 def test_bars_beyond_the_calendar_are_refused_by_its_end(model: Model) -> None:
@@ -336,7 +337,7 @@ def test_bars_beyond_the_calendar_are_refused_by_its_end(model: Model) -> None:
 
 def test_a_model_of_no_exchange_takes_bars_of_any() -> None:
     forecast = _forecast(_of_no_exchange(), recent_bars("AAPL"))
-    assert forecast.target_sessions.tolist()[0] == 20130304
+    assert forecast.target_sessions[0] == date(2013, 3, 4)
     assert any("Monday to Friday" in warning for warning in forecast.warnings)
 
 
@@ -399,12 +400,12 @@ def test_windows_answer_as_the_bars_they_were_made_from(model: Model) -> None:
     assert from_windows.prices is not None
     assert from_bars.prices is not None
     assert np.array_equal(from_windows.prices, from_bars.prices)
-    assert from_windows.target_sessions.tolist() == from_bars.target_sessions.tolist()
+    assert from_windows.target_sessions == from_bars.target_sessions
     assert from_windows.forecast_id == from_bars.forecast_id
 
 
 def test_windows_without_session_and_anchor_give_neither_dates_nor_prices(model: Model) -> None:
-    window = replace(_window(model, recent_bars("AAPL")), anchor_price=None, as_of_session=0)
+    window = replace(_window(model, recent_bars("AAPL")), anchor_price=None, as_of_session=None)
     forecast = model.forecast([model.prepare(Instance(input=window), LONG_AFTER)])[0]
     assert (forecast.prices, forecast.anchor_price, len(forecast.target_sessions)) == (None, None, 0)
     assert np.isfinite(forecast.values).all()
@@ -517,8 +518,8 @@ def test_windows_of_no_symbol_are_refused(model: Model) -> None:
         model.prepare(Instance(input=replace(window, symbols=(), anchor_price=None, **empty)), LONG_AFTER)
 
 
-@pytest.mark.parametrize("session", [20130302, 20130218, 20130299, 20991231, 5, -20130301])
-def test_windows_as_of_a_day_without_trading_are_refused(model: Model, session: int) -> None:
+@pytest.mark.parametrize("session", [date(2013, 3, 2), date(2013, 2, 18), date(2099, 12, 31), date(1, 1, 1)])
+def test_windows_as_of_a_day_without_trading_are_refused(model: Model, session: date) -> None:
     """At once, and not when a whole batch is answered."""
     window = replace(_window(model, recent_bars("AAPL")), as_of_session=session)
     with pytest.raises((InvalidInputError, CalendarEndedError)):
@@ -723,7 +724,7 @@ def _window(model: Model, bars: BarPanel) -> FeatureWindow:
         scale=scale[:, 0].copy(),
         schema_hash=model.pipeline.features.schema_hash,
         anchor_price=bars.close[:, -1].copy(),
-        as_of_session=int(bars.sessions[-1]),
+        as_of_session=as_date(int(bars.sessions[-1])),
     )
 
 

@@ -1,6 +1,7 @@
 import contextlib
 import dataclasses
 import re
+from datetime import date
 
 import numpy as np
 import pytest
@@ -60,7 +61,7 @@ def window(*, masked: bool = False, anchor: bool = True) -> FeatureWindow:
         schema_hash="s" * 64,
         features=("return_1", "gap"),
         anchor_price=np.array([1.1, 2.2]) if anchor else None,
-        as_of_session=20130301,
+        as_of_session=date(2013, 3, 1),
     )
 
 

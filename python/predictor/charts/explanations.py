@@ -92,7 +92,7 @@ def importance_heatmap(
     """Signed importance of each feature on each date: blue raises the forecast, orange lowers it, white is 0.
 
     Args:
-        dates: int32 [T], yyyymmdd.
+        dates: [T].
         names: [F], the features, drawn from top to bottom.
         values: [T, F], signed, in `unit`; NaN stays empty.
         unit: such as "basis points of log return".
