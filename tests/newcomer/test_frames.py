@@ -146,6 +146,13 @@ def test_a_forecast_goes_out_as_a_table_of_the_same_numbers() -> None:
     assert table["session"][0] == date(2024, 1, 4)
 
 
+def test_a_forecast_joins_bars_on_parsed_dates() -> None:
+    bars = pd.DataFrame({"session": pd.to_datetime(["2024-01-04", "2024-01-10"]), "close": [101.0, 102.0]})
+    joined = forecast_of_two().to_pandas().merge(bars, on="session")
+    assert len(joined) == forecast_of_two().to_numpy().size
+    assert set(joined.loc[joined["horizon"] == 5, "close"]) == {102.0}
+
+
 def test_a_forecast_is_parted_by_name_and_shown_in_one_line() -> None:
     forecast = forecast_of_two()
     second = forecast.select("BBB")

@@ -1,10 +1,14 @@
 import dataclasses
+import re
+from datetime import date
 
 import numpy as np
+import pandas as pd
 import pytest
 from market import bokeh_panel
 
 from predictor.bars import BarPanel, PriceJumps
+from predictor.dates import Day
 from predictor.errors import BarsError
 
 SESSIONS = np.array([20240102, 20240103, 20240104, 20240105], dtype=np.int32)
@@ -198,7 +202,7 @@ def test_until_includes_its_day_and_last_counts_from_the_end() -> None:
 
 @pytest.mark.parametrize("dates", [(20250101, 20251231), (20240105, 20240102)])
 def test_an_empty_part_is_refused(dates: tuple[int, int]) -> None:
-    with pytest.raises(BarsError, match="panel has 20240102 to 20240105"):
+    with pytest.raises(BarsError, match="it has 2024-01-02 to 2024-01-05"):
         panel_of().between(*dates)
     with pytest.raises(BarsError, match="at least one session"):
         panel_of().last(0)
@@ -299,3 +303,25 @@ def test_a_jump_of_the_last_session_alone_is_one_that_the_columns_leave() -> Non
     split[0, 3] = 2.0
     assert panel_of(**half, split_ratio=split).unexplained_jumps() == PriceJumps()
     assert panel_of(split_ratio=split).unexplained_jumps().count == 1
+
+
+@pytest.mark.parametrize(
+    "day", [20120601, "2012-06-01", "20120601", date(2012, 6, 1), pd.Timestamp("2012-06-01 16:00")]
+)
+def test_days_are_given_as_dates_iso_dates_or_numbers(day: Day) -> None:
+    panel = bokeh_panel("AAPL")
+    assert panel.until(day).sessions[-1] == 20120601
+    assert panel.between(day, day).sessions.tolist() == [20120601]
+
+
+@pytest.mark.parametrize("day", [20120631, "June 1", 0])
+def test_what_is_no_date_is_refused(day: Day) -> None:
+    with pytest.raises(BarsError, match=re.escape(f'{day!r} is not a date; pass a date, "2012-06-01" or 20120601')):
+        bokeh_panel("AAPL").until(day)
+
+
+def test_an_empty_span_of_days_says_which_sessions_there_are() -> None:
+    with pytest.raises(
+        BarsError, match=r"no session from 1990-01-01 until 1990-12-31; it has 2000-03-01 to 2013-03-01"
+    ):
+        bokeh_panel("AAPL").between("1990-01-01", "1990-12-31")

@@ -598,7 +598,7 @@ def test_an_attribution_has_times_and_cells_when_asked(model: Model) -> None:
     assert found.cells is not None
     assert found.per_time is not None
     assert found.cells.shape == (1, 60, 23)
-    assert found.sessions.tolist() == bars.sessions[-60:].tolist()
+    assert found.sessions == tuple(as_date(day) for day in bars.sessions[-60:].tolist())
     np.testing.assert_allclose(found.cells.sum(axis=1), found.per_row[:, :23], atol=1e-12)
     (plain,) = model.explain(replace(query, detail=Detail.FEATURES), LONG_AFTER, Deadline())
     assert (plain.cells, plain.per_time) == (None, None)

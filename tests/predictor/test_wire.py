@@ -266,7 +266,7 @@ def test_an_attribution_comes_back_bit_for_bit(detail: Detail) -> None:
 
 
 def test_an_attribution_without_known_sessions_keeps_its_times() -> None:
-    sent = dataclasses.replace(attribution(("A",)), sessions=np.zeros(0, np.int32))
+    sent = dataclasses.replace(attribution(("A",)), sessions=())
     message = attributions.encode(Explanation(attributions=(sent,), queue_ms=0, compute_ms=0), "")
     assert_same(attributions.decode(message).attributions[0], sent)
 
