@@ -1,14 +1,14 @@
 namespace Quantra.Client;
 
-/// <summary>Other ways to make the calls of a predictor.</summary>
+/// <summary>Extension methods of predictors.</summary>
 public static class PredictorExtensions
 {
     /// <summary>Forecasts many panels over one call; see <see cref="IStockPredictor.PredictStreamAsync"/>.</summary>
-    /// <param name="predictor">Whom to ask.</param>
-    /// <param name="requests">Of any models; taken one by one, on threads of the pool, and no faster than results are read.</param>
+    /// <param name="predictor">The predictor.</param>
+    /// <param name="requests">Requests of any models. They are enumerated on pool threads, and no faster than you read results.</param>
     /// <param name="cancellationToken">Cancels the call.</param>
-    /// <returns>One result per request, in the order in which they are ready.</returns>
-    /// <exception cref="QuantraException">The whole call failed, after the results that were there.</exception>
+    /// <returns>One result per request, in order of completion.</returns>
+    /// <exception cref="QuantraException">The call failed; thrown after the results that are ready.</exception>
     public static IAsyncEnumerable<PredictionResult> PredictStreamAsync(
         this IStockPredictor predictor,
         IEnumerable<PredictionRequest> requests,
@@ -28,7 +28,7 @@ public static class PredictorExtensions
     {
         public PredictionRequest Current => requests.Current;
 
-        /// <summary>Elsewhere, so that nobody waits for a list that makes its caller wait.</summary>
+        /// <summary>Moves on a pool thread, because a lazy list may block.</summary>
         public ValueTask<bool> MoveNextAsync() => new(Task.Run(requests.MoveNext));
 
         public ValueTask DisposeAsync()

@@ -3,55 +3,54 @@ using Quantra.Client.Wire;
 
 namespace Quantra.Client.Embedded;
 
-/// <summary>One call into Python, from its start to the copy of its answer.</summary>
+/// <summary>One call into Python, from its start to the copy of its response.</summary>
 /// <remarks>
-/// It starts on the host's thread, and its answer is copied on the Python thread that computed it, which saves a thread
-/// switch; both hold the GIL while they do so. A small prediction that is alone is computed on the host's thread, which saves another.
+/// The call starts on the host's thread. Its response is copied on the Python thread that computed it, which saves a thread switch. Both
+/// threads hold the GIL meanwhile. A small prediction is computed on the host's thread if no other call is running, which saves another
+/// switch.
 /// </remarks>
-/// <param name="host">Where it starts.</param>
-/// <param name="timeout">Of the whole call, as messages tell it.</param>
-/// <param name="left">What is left of it.</param>
-/// <param name="isAlone">Whether no other call of the predictor is under way, with which it could share a forward.</param>
-internal sealed class EmbeddedCall(PythonHost host, TimeSpan timeout, TimeSpan left, bool isAlone = false)
+/// <param name="host">Runs the call.</param>
+/// <param name="timeout">Timeout of the whole call, for messages.</param>
+/// <param name="remaining">Rest of the timeout.</param>
+/// <param name="isSingle">Whether no other call is running that could share a forward pass.</param>
+internal sealed class EmbeddedCall(PythonHost host, TimeSpan timeout, TimeSpan remaining, bool isSingle = false)
 {
-    private readonly TaskCompletionSource<(byte[] Response, byte[] Status)> _answer =
+    private readonly TaskCompletionSource<(byte[] Response, byte[] Status)> _response =
         new(TaskCreationOptions.RunContinuationsAsynchronously);
 
     private PyObject? _pending;
 
     /// <summary>Makes a call and waits for its response without blocking a thread.</summary>
-    /// <param name="door">To call.</param>
-    /// <param name="name">Of the call, as in prediction.proto.</param>
-    /// <param name="request">The bytes of its request.</param>
-    /// <param name="cancellationToken">Ends the wait, and soon after the work.</param>
-    /// <returns>The bytes of the response.</returns>
+    /// <param name="server">Python's server.</param>
+    /// <param name="method">Name of the method in prediction.proto.</param>
+    /// <param name="request">The serialized request.</param>
+    /// <param name="cancellationToken">Ends the wait, and soon after the work in Python.</param>
+    /// <returns>The serialized response.</returns>
     /// <exception cref="OperationCanceledException">The token was cancelled.</exception>
-    /// <exception cref="QuantraException">
-    /// Python's own error, DEADLINE_EXCEEDED, QUEUE_FULL, or INTERNAL for an exception that is not one of Quantra's.
-    /// </exception>
-    public async Task<byte[]> RunAsync(PythonDoor door, string name, byte[] request, CancellationToken cancellationToken)
+    /// <exception cref="QuantraException">Python's error, DEADLINE_EXCEEDED, QUEUE_FULL, or INTERNAL for any other exception in Python.</exception>
+    public async Task<byte[]> RunAsync(EmbeddedServer server, string method, byte[] request, CancellationToken cancellationToken)
     {
         cancellationToken.ThrowIfCancellationRequested();
         if (host.IsFull)
         {
-            const string Message = "too many calls are waiting for Python; try again later";
-            throw Refusal(QuantraStatus.ResourceExhausted, QuantraReason.QueueFull, Message);
+            const string Message = "too many calls are waiting for Python; retry later";
+            throw Error(QuantraStatus.ResourceExhausted, QuantraReason.QueueFull, Message);
         }
 
-        host.Post(() => Begin(door, name, request), Fail);
+        host.Post(() => Start(server, method, request), Fail);
         var (response, status) = await WaitAsync(cancellationToken).ConfigureAwait(false);
         return status.Length == 0 ? response : throw StatusReader.Error(status).ToException();
     }
 
-    private static QuantraException Refusal(QuantraStatus code, string reason, string message, Exception? cause = null) =>
-        new QuantraError(code, reason, message).ToException(cause);
+    private static QuantraException Error(QuantraStatus status, string reason, string message, Exception? cause = null) =>
+        new QuantraError(status, reason, message).ToException(cause);
 
-    /// <summary>Waits for the answer, up to the timeout; Python is told if nobody waits any more.</summary>
+    /// <summary>Waits for the response. Cancels the call in Python when the wait ends early.</summary>
     private async Task<(byte[] Response, byte[] Status)> WaitAsync(CancellationToken cancellationToken)
     {
         try
         {
-            return await _answer.Task.WaitAsync(left, cancellationToken).ConfigureAwait(false);
+            return await _response.Task.WaitAsync(remaining, cancellationToken).ConfigureAwait(false);
         }
         catch (OperationCanceledException)
         {
@@ -61,32 +60,32 @@ internal sealed class EmbeddedCall(PythonHost host, TimeSpan timeout, TimeSpan l
         catch (TimeoutException error)
         {
             host.Post(Cancel, Fail);
-            var message = FormattableString.Invariant($"no answer within {timeout.TotalSeconds:g} s; allow more time");
-            throw Refusal(QuantraStatus.DeadlineExceeded, QuantraReason.DeadlineExceeded, message, error);
+            var message = FormattableString.Invariant($"no response within {timeout.TotalSeconds:g} s; set a longer timeout");
+            throw Error(QuantraStatus.DeadlineExceeded, QuantraReason.DeadlineExceeded, message, error);
         }
     }
 
-    private void Begin(PythonDoor door, string name, byte[] request)
+    private void Start(EmbeddedServer server, string method, byte[] request)
     {
-        using var called = new PyString(name);
-        using var view = PyObject.FromManagedObject(request);
-        using var seconds = new PyFloat(left.TotalSeconds);
-        var pending = _pending = door.InvokeMethod(isAlone ? "call_alone" : "call", called, view, seconds);
-        using var tell = PyObject.FromManagedObject((Action)(() => PythonHost.Guard(Collect, Fail)));
-        pending.InvokeMethod("when_done", tell).Dispose();
+        using var pyMethod = new PyString(method);
+        using var pyRequest = PyObject.FromManagedObject(request);
+        using var pyTimeout = new PyFloat(remaining.TotalSeconds);
+        var pending = _pending = server.InvokeMethod(isSingle ? "call_alone" : "call", pyMethod, pyRequest, pyTimeout);
+        using var callback = PyObject.FromManagedObject((Action)(() => PythonHost.RunWithGil(Complete, Fail)));
+        pending.InvokeMethod("when_done", callback).Dispose();
     }
 
-    private void Collect()
+    private void Complete()
     {
         using var pending = _pending!;
         _pending = null;
         using var answer = pending.InvokeMethod("answer");
         using var response = answer[0];
         using var status = answer[1];
-        _answer.TrySetResult((PythonBytes.Copy(response), PythonBytes.Copy(status)));
+        _response.TrySetResult((PythonBytes.Copy(response), PythonBytes.Copy(status)));
     }
 
     private void Cancel() => _pending?.InvokeMethod("cancel").Dispose();
 
-    private void Fail(Exception error) => _answer.TrySetException(error);
+    private void Fail(Exception error) => _response.TrySetException(error);
 }

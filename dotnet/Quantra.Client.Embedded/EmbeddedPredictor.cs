@@ -5,10 +5,10 @@ using Quantra.Client.Wire;
 
 namespace Quantra.Client.Embedded;
 
-/// <summary>Forecasts from Python inside this process: no server, the same numbers and the same errors.</summary>
+/// <summary>Forecasts with Python inside this process. Needs no server and returns the same numbers and errors as one.</summary>
 /// <remarks>
-/// Python lives as long as the process; dispose the predictor to release its models. A crash of Python ends the process:
-/// where that must not happen, run a server and use <c>QuantraClient</c> of Quantra.Client.
+/// Python runs until the process ends; dispose the predictor to release its models. A crash of Python ends the process. To avoid that
+/// risk, run a server and use <c>QuantraClient</c> of Quantra.Client.
 /// </remarks>
 /// <example>
 /// <code>
@@ -20,51 +20,51 @@ namespace Quantra.Client.Embedded;
 public sealed class EmbeddedPredictor : IStockPredictor
 {
     private readonly PythonHost _host;
-    private readonly PythonDoor _door;
+    private readonly EmbeddedServer _server;
     private readonly EmbeddedPredictorOptions _options;
     private readonly bool _isView;
-    private readonly CallsUnderWay _calls;
-    private readonly CallTurns _turns;
+    private readonly ActiveCalls _calls;
+    private readonly CallLimiter _limiter;
     private readonly ConcurrentDictionary<string, ServedModel> _models;
-    private readonly Planning _planning;
-    private readonly EmbeddedStreams _streams;
-    private readonly SessionStreams _sessions;
+    private readonly PanelPlanner _planner;
+    private readonly EmbeddedStreamTransport _streams;
+    private readonly SessionRegistry _sessions;
     private readonly TaskCompletionSource _closed = new(TaskCreationOptions.RunContinuationsAsynchronously);
 
-    private EmbeddedPredictor(PythonHost host, PythonDoor door, EmbeddedPredictorOptions options, IReadOnlyList<QuantraError> problems)
-        : this(host, door, options, new CallsUnderWay(), new CallTurns(), new()) => Problems = problems;
+    private EmbeddedPredictor(PythonHost host, EmbeddedServer server, EmbeddedPredictorOptions options, IReadOnlyList<QuantraError> problems)
+        : this(host, server, options, new ActiveCalls(), new CallLimiter(), new()) => Problems = problems;
 
     private EmbeddedPredictor(EmbeddedPredictor predictor, TimeSpan timeout)
-        : this(predictor._host, predictor._door, predictor._options with { Timeout = timeout }, predictor._calls, predictor._turns, predictor._models) =>
+        : this(predictor._host, predictor._server, predictor._options with { Timeout = timeout }, predictor._calls, predictor._limiter, predictor._models) =>
         (Problems, _isView) = (predictor.Problems, true);
 
     private EmbeddedPredictor(
         PythonHost host,
-        PythonDoor door,
+        EmbeddedServer server,
         EmbeddedPredictorOptions options,
-        CallsUnderWay calls,
-        CallTurns turns,
+        ActiveCalls calls,
+        CallLimiter limiter,
         ConcurrentDictionary<string, ServedModel> models)
     {
-        (_host, _door, _options, _calls, _turns, _models) = (host, door, options, calls, turns, models);
-        _streams = new EmbeddedStreams(host, door, options);
-        _planning = new Planning(new EmbeddedModelDoor(_streams.Settings, AnswerAsync), models);
-        _sessions = new SessionStreams(_streams, calls.Ending);
+        (_host, _server, _options, _calls, _limiter, _models) = (host, server, options, calls, limiter, models);
+        _streams = new EmbeddedStreamTransport(host, server, options);
+        _planner = new PanelPlanner(new EmbeddedUnaryTransport(_streams.Settings, SendAsync), models);
+        _sessions = new SessionRegistry(_streams, calls.Ending);
         Problems = [];
     }
 
-    /// <summary>Errors of the artifacts that could not be loaded; the others are served.</summary>
+    /// <summary>Errors of the artifacts that could not be loaded. The others are served.</summary>
     public IReadOnlyList<QuantraError> Problems { get; }
 
     /// <summary>Starts Python if it is not running yet, and loads every model of a folder.</summary>
     /// <param name="options">What to load and how to run it.</param>
     /// <param name="cancellationToken">
-    /// Ends the wait at once. What Python has begun, it ends by itself, and lets go of it; another predictor may be opened.
+    /// Ends the wait at once. Python finishes what it has started in the background and releases it. You can open another predictor.
     /// </param>
     /// <returns>A predictor that is ready to answer.</returns>
     /// <exception cref="QuantraException">
-    /// CONFIGURATION_INVALID: there is no such environment or folder of models; PACKAGE_MISSING: quantra is not installed
-    /// in the environment.
+    /// CONFIGURATION_INVALID: the environment or the folder of models does not exist. PACKAGE_MISSING: quantra is not installed in the
+    /// environment.
     /// </exception>
     /// <exception cref="OperationCanceledException">The token was cancelled.</exception>
     public static async Task<EmbeddedPredictor> OpenAsync(
@@ -84,20 +84,20 @@ public sealed class EmbeddedPredictor : IStockPredictor
         }
     }
 
-    /// <summary>This predictor with another timeout, for some of the calls.</summary>
+    /// <summary>Returns a view of this predictor with another timeout.</summary>
     /// <param name="timeout">Positive, at most a day.</param>
-    /// <returns>A predictor of the same models. It ends with this one; it need not be disposed.</returns>
-    public EmbeddedPredictor WithTimeout(TimeSpan timeout) => new(this, CallTimeout.Checked(timeout));
+    /// <returns>A predictor with the same models. It ends with this one and need not be disposed.</returns>
+    public EmbeddedPredictor WithTimeout(TimeSpan timeout) => new(this, CallTimeout.Validate(timeout));
 
     /// <inheritdoc/>
     public Task<Forecast> PredictAsync(PredictionRequest request, CancellationToken cancellationToken = default) =>
-        PredictorCalls.PredictAsync(_calls, this, request, _planning, cancellationToken);
+        PredictorCalls.PredictAsync(_calls, this, request, _planner, cancellationToken);
 
     /// <inheritdoc/>
     public Task<IReadOnlyList<PredictionResult>> PredictManyAsync(
         IReadOnlyList<PredictionRequest> requests,
         CancellationToken cancellationToken = default) =>
-        PredictorCalls.PredictManyAsync(_calls, this, requests, _planning, cancellationToken);
+        PredictorCalls.PredictManyAsync(_calls, this, requests, _planner, cancellationToken);
 
     /// <inheritdoc/>
     public IAsyncEnumerable<PredictionResult> PredictStreamAsync(
@@ -119,38 +119,38 @@ public sealed class EmbeddedPredictor : IStockPredictor
         CancellationToken cancellationToken = default) =>
         PredictorCalls.ExplainManyAsync(
             request,
-            many => _calls.RunAsync(this, either => _planning.ExplainAsync(many, either), cancellationToken));
+            many => _calls.RunAsync(this, linkedToken => _planner.ExplainAsync(many, linkedToken), cancellationToken));
 
     /// <inheritdoc/>
     public IAsyncEnumerable<GlobalExplanationProgress> ExplainGlobalAsync(
         GlobalExplanationRequest request,
         CancellationToken cancellationToken = default) =>
-        PredictorStreams.ExplainGlobalAsync(_calls, this, request, _planning, _streams.ExplainGlobalAsync, cancellationToken);
+        PredictorStreams.ExplainGlobalAsync(_calls, this, request, _planner, _streams.ExplainGlobalAsync, cancellationToken);
 
     /// <inheritdoc/>
     public async Task<IReadOnlyList<ModelInfo>> ListModelsAsync(CancellationToken cancellationToken = default)
     {
-        var answer = await CallAsync(
+        var response = await CallAsync(
             "ListModels",
             () => new V1.ListModelsRequest(),
             V1.ListModelsResponse.Parser,
             cancellationToken).ConfigureAwait(false);
-        return [.. answer.Models.Select(ResponseReader.Model)];
+        return [.. response.Models.Select(ResponseReader.Model)];
     }
 
     /// <inheritdoc/>
     public async Task<ModelInfo> GetModelAsync(ModelReference model, CancellationToken cancellationToken = default)
     {
         ArgumentNullException.ThrowIfNull(model);
-        var answer = await CallAsync(
+        var response = await CallAsync(
             "GetModel",
             () => new V1.GetModelRequest { Model = model.Text },
             V1.GetModelResponse.Parser,
             cancellationToken).ConfigureAwait(false);
-        return ResponseReader.Model(answer.Model);
+        return ResponseReader.Model(response.Model);
     }
 
-    /// <summary>Takes no more calls, waits for those under way as long as the grace time, and releases the models.</summary>
+    /// <summary>Rejects new calls, waits for running calls up to the grace time, and releases the models.</summary>
     /// <returns>A task that completes when the models are released.</returns>
     public ValueTask DisposeAsync() => _isView ? default : new(EndAsync(_options.GraceTime));
 
@@ -159,16 +159,16 @@ public sealed class EmbeddedPredictor : IStockPredictor
         var environment = PythonEnvironment.Find(options.PythonEnvironment);
         var host = await PythonHost.StartAsync(environment).ConfigureAwait(false);
         cancellationToken.ThrowIfCancellationRequested();
-        var (door, statuses) = await host.Threads.OpenAsync(() => Open(options, environment)).ConfigureAwait(false);
+        var (server, statuses) = await host.Threads.OpenAsync(() => Open(options, environment)).ConfigureAwait(false);
         var problems = Array.ConvertAll(statuses, StatusReader.Error);
-        if (door is null)
+        if (server is null)
             throw problems[0].ToException();
-        var predictor = new EmbeddedPredictor(host, door, options, problems.AsReadOnly());
+        var predictor = new EmbeddedPredictor(host, server, options, problems.AsReadOnly());
         host.Threads.Add(predictor.EndAsync);
         return predictor;
     }
 
-    /// <summary>Lets go of a predictor that nobody waits for any more, once it is there.</summary>
+    /// <summary>Disposes a predictor whose caller has cancelled the opening.</summary>
     private static async Task ReleaseAsync(Task<EmbeddedPredictor> opening)
     {
         await ((Task)opening).ConfigureAwait(ConfigureAwaitOptions.SuppressThrowing);
@@ -176,7 +176,7 @@ public sealed class EmbeddedPredictor : IStockPredictor
             await (await opening.ConfigureAwait(false)).DisposeAsync().ConfigureAwait(false);
     }
 
-    /// <summary>Cancels what is under way and releases the models, when the process ends.</summary>
+    /// <summary>Cancels running calls and releases the models at the end of the process.</summary>
     private Task EndAsync() => EndAsync(TimeSpan.Zero);
 
     private async Task EndAsync(TimeSpan grace)
@@ -198,8 +198,8 @@ public sealed class EmbeddedPredictor : IStockPredictor
         }
     }
 
-    /// <summary>The door and the status of each artifact that was refused, or no door and the status of the error.</summary>
-    private static (PythonDoor? Door, byte[][] Statuses) Open(EmbeddedPredictorOptions options, string environment)
+    /// <summary>Returns the server and the status of each rejected artifact, or no server and the status of the error.</summary>
+    private static (EmbeddedServer? Server, byte[][] Statuses) Open(EmbeddedPredictorOptions options, string environment)
     {
         using var module = Import(environment);
         using var models = new PyString(options.Models);
@@ -208,9 +208,9 @@ public sealed class EmbeddedPredictor : IStockPredictor
         using var threads = new PyInt(options.Threads);
         using var opened = module.InvokeMethod("open_door", models, device, maxBatchRows, threads);
         using var statuses = opened[1];
-        PythonHost.Settle();
-        var door = opened[0];
-        return (door.IsNone() ? null : new PythonDoor(door), PythonBytes.CopyEach(statuses));
+        PythonHost.FreezeGarbage();
+        var server = opened[0];
+        return (server.IsNone() ? null : new EmbeddedServer(server), PythonBytes.CopyEach(statuses));
     }
 
     private static PyObject Import(string environment)
@@ -224,32 +224,32 @@ public sealed class EmbeddedPredictor : IStockPredictor
             throw new QuantraError(
                 QuantraStatus.FailedPrecondition,
                 QuantraReason.PackageMissing,
-                $"the Python of {environment} cannot import quantra: {error.Message}; run pip install 'quantra[dotnet]' in it")
+                $"the Python of {environment} cannot import quantra: {error.Message}; run pip install 'quantra[dotnet]' in that environment")
                 .ToException(error);
         }
     }
 
-    /// <summary>Makes a call that the end of this predictor waits for, none of it on the caller's thread.</summary>
+    /// <summary>Runs a call on a pool thread. Disposal waits for it.</summary>
     private Task<TResponse> CallAsync<TResponse>(
         string name,
         Func<IMessage> write,
         MessageParser<TResponse> parser,
         CancellationToken cancellationToken)
         where TResponse : IMessage<TResponse> =>
-        _calls.RunAsync(this, async either => EmbeddedModelDoor.Parsed(parser, await AnswerAsync(name, write(), Deadline.After(_options.Timeout), either).ConfigureAwait(false)), cancellationToken);
+        _calls.RunAsync(this, async linkedToken => EmbeddedUnaryTransport.Parse(parser, await SendAsync(name, write(), Deadline.After(_options.Timeout), linkedToken).ConfigureAwait(false)), cancellationToken);
 
-    private async Task<byte[]> AnswerAsync(string name, IMessage request, Deadline deadline, CancellationToken cancellationToken)
+    private async Task<byte[]> SendAsync(string name, IMessage request, Deadline deadline, CancellationToken cancellationToken)
     {
-        using var turn = await _turns.TakeAsync(request is V1.ExplainRequest, _options.Timeout, deadline.Left, cancellationToken).ConfigureAwait(false);
-        var left = deadline.Left;
-        var call = new EmbeddedCall(_host, _options.Timeout, left > TimeSpan.Zero ? left : TimeSpan.Zero, _calls.IsAlone);
-        return await call.RunAsync(_door, name, request.ToByteArray(), cancellationToken).ConfigureAwait(false);
+        using var slot = await _limiter.AcquireAsync(request is V1.ExplainRequest, _options.Timeout, deadline.Remaining, cancellationToken).ConfigureAwait(false);
+        var left = deadline.Remaining;
+        var call = new EmbeddedCall(_host, _options.Timeout, left > TimeSpan.Zero ? left : TimeSpan.Zero, _calls.HasAtMostOne);
+        return await call.RunAsync(_server, name, request.ToByteArray(), cancellationToken).ConfigureAwait(false);
     }
 
     private bool Close()
     {
-        _door.Close();
-        PythonHost.Settle();
+        _server.Close();
+        PythonHost.FreezeGarbage();
         return true;
     }
 }

@@ -7,7 +7,7 @@ public sealed record EmbeddedPredictorOptions
 {
     private readonly TimeSpan _timeout = CallTimeout.Default;
     private readonly TimeSpan _graceTime = TimeSpan.FromSeconds(5);
-    private readonly int _maxInFlight = CallSettings.DefaultInFlight;
+    private readonly int _maxInFlight = CallSettings.DefaultMaxInFlight;
     private readonly int _maxBatchRows = 256;
     private readonly int _threads = 1;
 
@@ -15,10 +15,10 @@ public sealed record EmbeddedPredictorOptions
     public required string Models { get; init; }
 
     /// <summary>
-    /// Virtual environment in which quantra is installed; null = that of the environment variable QUANTRA_VENV, or else of
-    /// VIRTUAL_ENV.
+    /// Virtual environment in which quantra is installed; null = the one that the environment variable QUANTRA_VENV or VIRTUAL_ENV
+    /// names.
     /// </summary>
-    /// <remarks>A process can run only one Python: all its predictors must use the same environment.</remarks>
+    /// <remarks>A process can run only one Python, so all its predictors must use the same environment.</remarks>
     public string? PythonEnvironment { get; init; }
 
     /// <summary>"auto", "cpu", "cuda" or "cuda:N".</summary>
@@ -36,7 +36,7 @@ public sealed record EmbeddedPredictorOptions
         }
     }
 
-    /// <summary>CPU threads of one forward pass, for the whole process. One is fastest for small networks.</summary>
+    /// <summary>CPU threads per forward pass, for the whole process. One is fastest for small networks.</summary>
     /// <value>At least 1; 1 by default.</value>
     public int Threads
     {
@@ -48,15 +48,18 @@ public sealed record EmbeddedPredictorOptions
         }
     }
 
-    /// <summary>Longest wait for an answer; of a stream and of a session, for that to each request. A call that still waits by then is dropped; one that is worked on ends soon after.</summary>
+    /// <summary>
+    /// Longest wait for a response; in a stream or session, per request. A call that is still queued at the timeout is dropped. A running
+    /// one ends soon after.
+    /// </summary>
     /// <value>Positive, at most a day; 30 seconds by default.</value>
     public TimeSpan Timeout
     {
         get => _timeout;
-        init => _timeout = CallTimeout.Checked(value);
+        init => _timeout = CallTimeout.Validate(value);
     }
 
-    /// <summary>How many requests of one stream may be under way, those included whose results were not read yet.</summary>
+    /// <summary>Largest number of requests of one stream whose results you have not read yet.</summary>
     /// <value>At least 1; 32 by default.</value>
     public int MaxInFlight
     {
@@ -68,11 +71,11 @@ public sealed record EmbeddedPredictorOptions
         }
     }
 
-    /// <summary>How long the predictor, once it is disposed, waits for calls that are under way before it cancels them.</summary>
+    /// <summary>How long disposal waits for running calls before it cancels them.</summary>
     /// <value>Positive, at most a day; 5 seconds by default.</value>
     public TimeSpan GraceTime
     {
         get => _graceTime;
-        init => _graceTime = CallTimeout.Checked(value);
+        init => _graceTime = CallTimeout.Validate(value);
     }
 }

@@ -5,52 +5,52 @@ using Quantra.Client.Wire;
 
 namespace Quantra.Client.Embedded;
 
-/// <summary>A call into Python whose messages go both ways, as bytes.</summary>
+/// <summary>A streaming call into Python that exchanges serialized messages.</summary>
 /// <remarks>
-/// Requests are handed over on the host's thread; messages are copied on the Python threads that made them, and wait here to be read.
-/// All of that while the GIL is held, and nothing else.
+/// Requests are passed on the host's thread. Responses are copied on the Python threads that made them and wait in a channel. These
+/// threads hold the GIL only for that.
 /// </remarks>
-[SuppressMessage("Usage", "CA2213:Disposable fields should be disposed", Justification = "at the end of the call, while the GIL is held")]
+[SuppressMessage("Usage", "CA2213:Disposable fields should be disposed", Justification = "disposed at the end of the call, while the GIL is held")]
 internal sealed class EmbeddedStream : IAsyncDisposable
 {
     private readonly PythonHost _host;
     private readonly Channel<byte[]> _messages = Channel.CreateUnbounded<byte[]>(new UnboundedChannelOptions { SingleReader = true });
-    private TaskCompletionSource _room = NewRoom();
+    private TaskCompletionSource _hasRoom = NewCompletionSource();
     private CancellationTokenRegistration _cancelled;
     private PyObject? _stream;
 
     private EmbeddedStream(PythonHost host) => _host = host;
 
-    /// <summary>Begins a call.</summary>
-    /// <param name="host">Of Python.</param>
-    /// <param name="door">Python's predictor.embed.Door.</param>
-    /// <param name="name">Of the call, as in prediction.proto.</param>
-    /// <param name="timeout">Of the whole call; null = it goes on as long as it likes.</param>
-    /// <param name="cancellationToken">Ends it, at any time.</param>
-    public static EmbeddedStream Open(PythonHost host, PythonDoor door, string name, TimeSpan? timeout, CancellationToken cancellationToken)
+    /// <summary>Starts a call.</summary>
+    /// <param name="host">Runs the call.</param>
+    /// <param name="server">Python's server.</param>
+    /// <param name="method">Name of the method in prediction.proto.</param>
+    /// <param name="timeout">Timeout of the whole call; null = unlimited.</param>
+    /// <param name="cancellationToken">Ends the call.</param>
+    public static EmbeddedStream Open(PythonHost host, EmbeddedServer server, string method, TimeSpan? timeout, CancellationToken cancellationToken)
     {
         var stream = new EmbeddedStream(host);
-        host.Post(() => stream.Begin(door, name, timeout?.TotalSeconds ?? double.PositiveInfinity), stream.Fail);
-        stream._cancelled = cancellationToken.UnsafeRegister(_ => stream.Cancel(), null); // and so after the beginning
+        host.Post(() => stream.Start(server, method, timeout?.TotalSeconds ?? double.PositiveInfinity), stream.Fail);
+        stream._cancelled = cancellationToken.UnsafeRegister(_ => stream.Cancel(), null); // registered last, so that it runs after the start
         return stream;
     }
 
-    /// <summary>Hands over a request; done once another may follow.</summary>
-    /// <returns>Whether it was handed over: if not, the call has ended.</returns>
+    /// <summary>Passes a request to Python. Completes when there is room for another.</summary>
+    /// <returns>Whether the request was passed. If not, the call has ended.</returns>
     public async Task<bool> SendAsync(byte[] request)
     {
         var isSent = await _host.RunAsync(() => Send(request)).ConfigureAwait(false);
-        await _room.Task.ConfigureAwait(false);
+        await _hasRoom.Task.ConfigureAwait(false);
         return isSent;
     }
 
-    /// <summary>Says that no request follows.</summary>
-    public Task EndAsync() => _host.RunAsync(() => Invoke("end"));
+    /// <summary>Ends the stream of requests.</summary>
+    public Task CompleteAsync() => _host.RunAsync(() => Invoke("end"));
 
-    /// <summary>The next message; null once the call has ended in order.</summary>
-    /// <exception cref="QuantraException">Python's own error.</exception>
+    /// <summary>Returns the next message; null at the end of the call.</summary>
+    /// <exception cref="QuantraException">The error of the call.</exception>
     /// <exception cref="OperationCanceledException">The token was cancelled.</exception>
-    public async Task<byte[]?> NextAsync(CancellationToken cancellationToken)
+    public async Task<byte[]?> ReadAsync(CancellationToken cancellationToken)
     {
         while (await _messages.Reader.WaitToReadAsync(cancellationToken).ConfigureAwait(false))
         {
@@ -61,59 +61,59 @@ internal sealed class EmbeddedStream : IAsyncDisposable
         return null;
     }
 
-    /// <summary>Ends the call, and what is under way with it.</summary>
+    /// <summary>Cancels the call.</summary>
     public async ValueTask DisposeAsync()
     {
         await _cancelled.DisposeAsync().ConfigureAwait(false);
         Cancel();
     }
 
-    private static TaskCompletionSource NewRoom() => new(TaskCreationOptions.RunContinuationsAsynchronously);
+    private static TaskCompletionSource NewCompletionSource() => new(TaskCreationOptions.RunContinuationsAsynchronously);
 
-    private void Begin(PythonDoor door, string name, double seconds)
+    private void Start(EmbeddedServer server, string method, double timeoutSeconds)
     {
-        using var called = new PyString(name);
-        using var timeout = new PyFloat(seconds);
-        using var emit = PyObject.FromManagedObject((Action<PyObject>)(message => PythonHost.Guard(() => Take(message), Fail)));
-        using var tell = PyObject.FromManagedObject((Action)(() => PythonHost.Guard(End, Fail)));
-        var stream = _stream = door.InvokeMethod("open", called, timeout, emit);
-        stream.InvokeMethod("when_done", tell).Dispose();
+        using var pyMethod = new PyString(method);
+        using var pyTimeout = new PyFloat(timeoutSeconds);
+        using var onMessage = PyObject.FromManagedObject((Action<PyObject>)(message => PythonHost.RunWithGil(() => Receive(message), Fail)));
+        using var onDone = PyObject.FromManagedObject((Action)(() => PythonHost.RunWithGil(End, Fail)));
+        var stream = _stream = server.InvokeMethod("open", pyMethod, pyTimeout, onMessage);
+        stream.InvokeMethod("when_done", onDone).Dispose();
     }
 
     private bool Send(byte[] request)
     {
         if (_stream is not { } stream)
-            return false; // its end has made room
-        _room = NewRoom();
-        using var view = PyObject.FromManagedObject(request);
-        using var hasRoom = stream.InvokeMethod("send", view);
+            return false; // the end of the call has completed _hasRoom
+        _hasRoom = NewCompletionSource();
+        using var pyRequest = PyObject.FromManagedObject(request);
+        using var hasRoom = stream.InvokeMethod("send", pyRequest);
         if (hasRoom.IsTrue())
-            _room.TrySetResult();
+            _hasRoom.TrySetResult();
         return true;
     }
 
-    /// <summary>Takes a message at once: how many there may be is bounded by who asks.</summary>
-    private void Take(PyObject message)
+    /// <summary>Queues a message without blocking. The limit of requests in flight bounds their number.</summary>
+    private void Receive(PyObject message)
     {
-        using var taken = message;
-        var copy = PythonBytes.Copy(taken);
-        _messages.Writer.TryWrite(copy);
+        using var received = message;
+        var bytes = PythonBytes.Copy(received);
+        _messages.Writer.TryWrite(bytes);
         if (_stream is not { } stream)
             return;
-        using var size = new PyInt(copy.Length);
+        using var size = new PyInt(bytes.Length);
         using var hasRoom = stream.InvokeMethod("taken", size);
         if (hasRoom.IsTrue())
-            _room.TrySetResult();
+            _hasRoom.TrySetResult();
     }
 
     private void End()
     {
         using var stream = _stream!;
         _stream = null;
-        using var told = stream.InvokeMethod("status");
-        var status = PythonBytes.Copy(told);
+        using var pyStatus = stream.InvokeMethod("status");
+        var status = PythonBytes.Copy(pyStatus);
         _messages.Writer.TryComplete(status.Length == 0 ? null : StatusReader.Error(status).ToException());
-        _room.TrySetResult();
+        _hasRoom.TrySetResult();
     }
 
     private void Cancel() => _host.Post(() => Invoke("cancel"), Fail);
@@ -127,6 +127,6 @@ internal sealed class EmbeddedStream : IAsyncDisposable
     private void Fail(Exception error)
     {
         _messages.Writer.TryComplete(error);
-        _room.TrySetResult();
+        _hasRoom.TrySetResult();
     }
 }

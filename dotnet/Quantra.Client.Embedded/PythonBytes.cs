@@ -3,10 +3,9 @@ using Python.Runtime;
 
 namespace Quantra.Client.Embedded;
 
-/// <summary>Bytes that come out of Python.</summary>
+/// <summary>Copies bytes out of Python. The GIL must be held.</summary>
 internal static class PythonBytes
 {
-    /// <summary>A copy of a Python object's bytes; the GIL must be held.</summary>
     public static byte[] Copy(PyObject bytes)
     {
         using var buffer = bytes.GetBuffer();
@@ -16,7 +15,6 @@ internal static class PythonBytes
         return copy;
     }
 
-    /// <summary>The same of each item of a Python list.</summary>
     public static byte[][] CopyEach(PyObject list)
     {
         var copies = new byte[list.Length()][];

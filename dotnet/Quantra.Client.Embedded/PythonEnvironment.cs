@@ -1,16 +1,15 @@
 namespace Quantra.Client.Embedded;
 
-/// <summary>Finds the virtual environment whose Python is hosted.</summary>
+/// <summary>Finds the virtual environment of the hosted Python.</summary>
 internal static class PythonEnvironment
 {
     private static readonly string[] Variables = ["QUANTRA_VENV", "VIRTUAL_ENV"];
 
-    /// <summary>The full path of the environment's folder.</summary>
-    /// <param name="given">The caller's choice; null = the environment variables decide.</param>
+    /// <summary>Returns the full path of the environment: the caller's choice, or that of the environment variables.</summary>
     /// <exception cref="QuantraException">CONFIGURATION_INVALID: none is set, or the folder is not a virtual environment.</exception>
-    public static string Find(string? given)
+    public static string Find(string? path)
     {
-        var folder = given ?? Variables.Select(Environment.GetEnvironmentVariable).FirstOrDefault(path => !string.IsNullOrEmpty(path));
+        var folder = path ?? Variables.Select(Environment.GetEnvironmentVariable).FirstOrDefault(value => !string.IsNullOrEmpty(value));
         if (folder is null)
         {
             throw Refusal("no Python environment: activate the virtual environment in which quantra is installed, set "
@@ -23,7 +22,6 @@ internal static class PythonEnvironment
                 + "'python -m venv FOLDER' created");
     }
 
-    /// <summary>The error for an environment that cannot be used.</summary>
     public static QuantraException Refusal(string message, Exception? cause = null) =>
         new QuantraError(QuantraStatus.InvalidArgument, QuantraReason.ConfigurationInvalid, message).ToException(cause);
 }

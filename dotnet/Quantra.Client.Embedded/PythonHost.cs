@@ -3,18 +3,17 @@ using Python.Runtime;
 
 namespace Quantra.Client.Embedded;
 
-/// <summary>The Python of this process, and the thread that starts all work in it.</summary>
+/// <summary>The Python of this process and the thread that starts all work in it.</summary>
 /// <remarks>
-/// Work starts in order on a thread of its own, each piece entirely while the thread holds the GIL, so no await can happen
-/// while it is held and no caller's thread waits for Python. The host lives as long as the process, because Python.NET
-/// cannot start a second time; predictors come and go.
+/// Work items run in order on a dedicated thread. Each holds the GIL from start to end, so no await happens while the GIL is held, and no
+/// caller's thread waits for Python. The host lives as long as the process because Python.NET cannot start twice; predictors come and go.
 /// </remarks>
 internal sealed class PythonHost
 {
-    /// <summary>How long a Python thread runs before others get their turn; the same value as the server's.</summary>
+    /// <summary>How long a Python thread runs before it yields the GIL; the same value as in the server.</summary>
     private const double SwitchIntervalSeconds = 0.0002;
 
-    /// <summary>Calls that may wait to start; the service has its own limits for those that have.</summary>
+    /// <summary>Calls that may wait to be started. The service limits the started ones.</summary>
     private const int Capacity = 1024;
 
     private static readonly object Gate = new();
@@ -29,13 +28,12 @@ internal sealed class PythonHost
     private PythonHost(string environment, string library)
     {
         (_environment, _library) = (environment, library);
-        new Thread(Serve) { IsBackground = true, Name = "quantra-python" }.Start();
+        new Thread(Run) { IsBackground = true, Name = "quantra-python" }.Start();
     }
 
-    /// <summary>For work that takes long, so that calls need not wait for it.</summary>
+    /// <summary>Threads for long work, which calls should not wait for.</summary>
     public PythonThreads Threads { get; } = new();
 
-    /// <summary>Whether no more calls should be queued.</summary>
     public bool IsFull
     {
         get
@@ -45,36 +43,36 @@ internal sealed class PythonHost
         }
     }
 
-    /// <summary>Starts Python, or joins the one that is running.</summary>
+    /// <summary>Starts Python, or returns the running one.</summary>
     /// <param name="environment">Full path of a virtual environment.</param>
-    /// <remarks>What can be told before Python begins leaves the process as it was, and another environment may follow.</remarks>
+    /// <remarks>A problem found before Python starts leaves the process unchanged, so that another environment can be tried.</remarks>
     /// <exception cref="QuantraException">
     /// CONFIGURATION_INVALID: Python does not start, or is already running from another environment.
     /// </exception>
     public static async Task<PythonHost> StartAsync(string environment)
     {
-        var host = Running(environment);
+        var host = GetOrStart(environment);
         await host._started.Task.ConfigureAwait(false);
-        return await host.IsOfAsync(environment).ConfigureAwait(false)
+        return await host.IsEnvironmentAsync(environment).ConfigureAwait(false)
             ? host
             : throw PythonEnvironment.Refusal(
                 $"this process already runs the Python of {host._environment} and cannot start that of {environment}; "
-                + "use one environment per process");
+                + "use only one environment per process");
     }
 
-    /// <summary>Queues a piece of work for the Python thread.</summary>
+    /// <summary>Queues work for the Python thread.</summary>
     /// <param name="work">Runs while the thread holds the GIL.</param>
-    /// <param name="fail">Called with an exception.</param>
+    /// <param name="fail">Receives an exception of the work.</param>
     public void Post(Action work, Action<Exception> fail)
     {
         lock (_work)
         {
-            _work.Enqueue(() => Guard(work, fail));
+            _work.Enqueue(() => RunWithGil(work, fail));
             Monitor.Pulse(_work);
         }
     }
 
-    /// <summary>Queues a piece of work for the Python thread, and waits for what it gives.</summary>
+    /// <summary>Queues work for the Python thread and returns its result.</summary>
     /// <param name="work">Runs while the thread holds the GIL.</param>
     /// <exception cref="QuantraException">INTERNAL: Python raised an exception that is not one of Quantra's.</exception>
     public Task<T> RunAsync<T>(Func<T> work)
@@ -84,8 +82,8 @@ internal sealed class PythonHost
         return done.Task;
     }
 
-    /// <summary>Collects Python's garbage, and takes what lasts out of the collector's sight; after models were loaded or released.</summary>
-    public static void Settle()
+    /// <summary>Runs Python's garbage collector and exempts what remains from it, after models were loaded or released.</summary>
+    public static void FreezeGarbage()
     {
         using var gc = Py.Import("gc");
         gc.InvokeMethod("unfreeze").Dispose();
@@ -93,14 +91,14 @@ internal sealed class PythonHost
         gc.InvokeMethod("freeze").Dispose();
     }
 
-    private static PythonHost Running(string environment)
+    private static PythonHost GetOrStart(string environment)
     {
         lock (Gate)
             return _running ??= new PythonHost(environment, PythonLibrary.Find(environment));
     }
 
-    /// <summary>Whether an environment is the one that runs, however it is written: the file system decides, as Python sees it.</summary>
-    private async Task<bool> IsOfAsync(string environment) =>
+    /// <summary>Whether a path is the running environment. Python's file system functions decide, so that links do not matter.</summary>
+    private async Task<bool> IsEnvironmentAsync(string environment) =>
         environment == _environment || await Threads.RunAsync(() => IsSame(environment, _environment)).ConfigureAwait(false);
 
     private static bool IsSame(string one, string other)
@@ -115,12 +113,12 @@ internal sealed class PythonHost
         }
         catch (PythonException error) when (error.Type.Name == "FileNotFoundError")
         {
-            return false; // that of the Python which runs was removed
+            return false; // the running environment was deleted
         }
     }
 
-    [SuppressMessage("Design", "CA1031:Do not catch general exception types", Justification = "passed on to the caller who waits")]
-    private void Serve()
+    [SuppressMessage("Design", "CA1031:Do not catch general exception types", Justification = "passed on to the caller")]
+    private void Run()
     {
         try
         {
@@ -130,18 +128,18 @@ internal sealed class PythonHost
         catch (Exception error)
         {
             _started.SetException(PythonEnvironment.Refusal(
-                $"the Python of {_environment} does not start: {error.Message}; it had begun, and a process can begin only "
-                + "once: mend it, or choose another environment, and start this program again",
+                $"the Python of {_environment} failed to start: {error.Message}; Python can start only once per process, "
+                + "so repair the environment or choose another one, and restart this program",
                 error));
             return;
         }
 
         while (true)
-            Next()();
+            Take()();
     }
 
-    /// <summary>Waits without spinning, which would take CPU time from the threads that compute.</summary>
-    private Action Next()
+    /// <summary>Waits without spinning, which would take CPU time from computing threads.</summary>
+    private Action Take()
     {
         lock (_work)
         {
@@ -151,10 +149,10 @@ internal sealed class PythonHost
         }
     }
 
-    /// <summary>Starts no more work, once all that waits was started.</summary>
+    /// <summary>Stops after the work that is queued now.</summary>
     /// <remarks>
-    /// At the end of the process Python.NET collects Python's garbage 80 times, which takes 8 seconds with torch loaded, or
-    /// half loaded, and a tenth of a second where the collector sees nothing of it.
+    /// At process exit, Python.NET runs Python's garbage collector 80 times. That takes 8 seconds with torch loaded, but only 0.1 s if
+    /// its objects are frozen.
     /// </remarks>
     private Task StopAsync()
     {
@@ -174,7 +172,7 @@ internal sealed class PythonHost
 
     private void Start()
     {
-        // Before Python.NET adds its own: handlers run in the order in which they were added.
+        // added before Python.NET's handler, because handlers run in the order of their addition
         AppDomain.CurrentDomain.ProcessExit += (_, _) => Threads.End(_started.Task, StopAsync);
         Environment.SetEnvironmentVariable("PYTHONNET_VENV", _environment);
         Runtime.PythonDLL = _library;
@@ -185,11 +183,11 @@ internal sealed class PythonHost
         PythonEngine.BeginAllowThreads();
     }
 
-    /// <summary>Runs a piece of work on this thread, which must be a Python thread or free to wait for the GIL.</summary>
-    /// <param name="work">Runs while the thread holds the GIL.</param>
-    /// <param name="fail">Called with an exception.</param>
-    [SuppressMessage("Design", "CA1031:Do not catch general exception types", Justification = "passed on to the caller who waits")]
-    public static void Guard(Action work, Action<Exception> fail)
+    /// <summary>Runs work on this thread while it holds the GIL.</summary>
+    /// <param name="work">The work.</param>
+    /// <param name="fail">Receives an exception of the work.</param>
+    [SuppressMessage("Design", "CA1031:Do not catch general exception types", Justification = "passed on to the caller")]
+    public static void RunWithGil(Action work, Action<Exception> fail)
     {
         using var gil = Py.GIL();
         try
@@ -198,7 +196,7 @@ internal sealed class PythonHost
         }
         catch (PythonException error)
         {
-            const string Message = "the predictor failed on this call, which is a bug of Quantra; the inner exception tells more";
+            const string Message = "the predictor failed on this call, which is a bug in Quantra; see the inner exception";
             var cause = new InvalidOperationException(error.Format());
             fail(new QuantraError(QuantraStatus.Internal, QuantraReason.Internal, Message).ToException(cause));
         }

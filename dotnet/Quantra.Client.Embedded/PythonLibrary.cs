@@ -6,30 +6,30 @@ namespace Quantra.Client.Embedded;
 
 /// <summary>Finds and loads the shared library of an environment's Python, without starting Python.</summary>
 /// <remarks>
-/// Python.NET remembers a library that does not load for as long as the process lives. Whatever can be known before is
-/// refused here, so that another environment may follow.
+/// Python.NET keeps a library that fails to load for the lifetime of the process. This class detects problems earlier, so that another
+/// environment can be tried.
 /// </remarks>
 internal static partial class PythonLibrary
 {
     private static readonly Version Oldest = new(3, 11);
 
-    /// <summary>The path of the library.</summary>
+    /// <summary>Returns the path of the library.</summary>
     /// <param name="environment">Full path of a virtual environment.</param>
-    /// <exception cref="QuantraException">CONFIGURATION_INVALID: there is none, it does not load, or it is too old.</exception>
+    /// <exception cref="QuantraException">CONFIGURATION_INVALID: the library is missing, does not load, or is too old.</exception>
     public static string Find(string environment)
     {
         var settings = Settings(Path.Combine(environment, "pyvenv.cfg"));
         if (!settings.TryGetValue("home", out var home) || VersionOf(settings) is not { } version)
-            throw Refusal(environment, "its pyvenv.cfg does not say where Python is, and which; make the environment anew");
+            throw Refusal(environment, "its pyvenv.cfg does not name the home and version of Python; recreate the environment");
         if (version < Oldest)
-            throw Refusal(environment, $"it is Python {version}, and {Oldest} or newer is needed");
+            throw Refusal(environment, $"it is Python {version}, but {Oldest} or newer is required");
         var library = Candidates(home, version).FirstOrDefault(File.Exists)
-            ?? throw Refusal(environment, $"there is no shared library of Python {version} beside {home}; install a Python that has one");
+            ?? throw Refusal(environment, $"no shared library of Python {version} found near {home}; install a Python that includes one");
         Load(environment, library);
         return library;
     }
 
-    /// <summary>Loads the library. It stays: on Windows the libraries that it needs are found beside it in this way alone.</summary>
+    /// <summary>Loads the library for good. On Windows this is the only way that the libraries next to it are found.</summary>
     private static void Load(string environment, string library)
     {
         try
@@ -42,7 +42,7 @@ internal static partial class PythonLibrary
         }
     }
 
-    /// <summary>Lines of the kind "key = value".</summary>
+    /// <summary>Parses lines of the form "key = value".</summary>
     private static Dictionary<string, string> Settings(string file)
     {
         var settings = new Dictionary<string, string>(StringComparer.OrdinalIgnoreCase);
@@ -55,21 +55,21 @@ internal static partial class PythonLibrary
         return settings;
     }
 
-    /// <summary>Major and minor; venv calls it version, others version_info.</summary>
+    /// <summary>Returns the major and minor version. venv writes it as version, other tools as version_info.</summary>
     private static Version? VersionOf(Dictionary<string, string> settings)
     {
         var found = Leading().Match(settings.GetValueOrDefault("version") ?? settings.GetValueOrDefault("version_info") ?? "");
         return found.Success ? Version.Parse(found.Value) : null;
     }
 
-    /// <summary>Where installations have it, given the folder of their python.</summary>
+    /// <summary>Lists possible paths of the library, given the folder of the python executable.</summary>
     private static IEnumerable<string> Candidates(string home, Version version)
     {
         if (OperatingSystem.IsWindows())
             return [Path.Combine(home, string.Create(CultureInfo.InvariantCulture, $"python{version.Major}{version.Minor}.dll"))];
         var name = $"libpython{version}.{(OperatingSystem.IsMacOS() ? "dylib" : "so")}";
         var machine = RuntimeInformation.ProcessArchitecture == Architecture.Arm64 ? "aarch64" : "x86_64";
-        string[] folders = ["lib64", "lib", $"lib/{machine}-linux-gnu"]; // the last one is Debian's, where .so alone is for developers
+        string[] folders = ["lib64", "lib", $"lib/{machine}-linux-gnu"]; // the last is Debian's, where only development packages have the bare .so
         return folders.SelectMany(folder => new[] { name, $"{name}.1.0" }.Select(file => Path.Combine(home, "..", folder, file)));
     }
 

@@ -3,14 +3,14 @@ using Python.Runtime;
 
 namespace Quantra.Client.Embedded;
 
-/// <summary>Long work in Python, each piece on a thread of its own, and how all work ends with the process. Thread-safe.</summary>
+/// <summary>Runs long work in Python on dedicated threads, and ends all work when the process exits. Thread-safe.</summary>
 /// <remarks>
-/// When a process ends, Python.NET takes its types apart, and then the system the libraries: what still ran in them would
-/// crash, or wait for ever. So everything is brought to an end before.
+/// At process exit, Python.NET tears down its types before the system unloads the libraries. Code that still runs would crash or hang, so
+/// all work is ended first.
 /// </remarks>
 internal sealed class PythonThreads
 {
-    /// <summary>After which the process is ended by force, as where a library takes its time to load.</summary>
+    /// <summary>After this time the process is killed, for example while a library takes long to load.</summary>
     private static readonly TimeSpan Longest = TimeSpan.FromSeconds(10);
 
     private static readonly TimeSpan BetweenInterrupts = TimeSpan.FromMilliseconds(20);
@@ -21,7 +21,7 @@ internal sealed class PythonThreads
     private int _running;
     private bool _isEnding;
 
-    /// <summary>Runs a piece of work.</summary>
+    /// <summary>Runs work on a new thread.</summary>
     /// <param name="work">Runs while its thread holds the GIL.</param>
     /// <exception cref="QuantraException">INTERNAL: Python raised an exception that is not one of Quantra's.</exception>
     public Task<T> RunAsync<T>(Func<T> work)
@@ -33,17 +33,17 @@ internal sealed class PythonThreads
 
         void Run()
         {
-            PythonHost.Guard(() => done.TrySetResult(work()), error => done.TrySetException(error));
+            PythonHost.RunWithGil(() => done.TrySetResult(work()), error => done.TrySetException(error));
             Interlocked.Decrement(ref _running);
         }
     }
 
-    /// <summary>Opens a predictor; the end of the process interrupts it.</summary>
+    /// <summary>Opens a predictor. The exit of the process interrupts the opening.</summary>
     /// <param name="open">Runs while its thread holds the GIL.</param>
-    /// <exception cref="QuantraException">As from <see cref="RunAsync"/>, and UNAVAILABLE: the process is ending.</exception>
+    /// <exception cref="QuantraException">As from <see cref="RunAsync"/>. UNAVAILABLE: the process is exiting.</exception>
     public Task<T> OpenAsync<T>(Func<T> open) => RunAsync(() => RunInterruptibly(open));
 
-    /// <summary>A predictor was opened.</summary>
+    /// <summary>Registers an open predictor.</summary>
     /// <param name="end">Cancels its calls and closes it.</param>
     public void Add(Func<Task> end)
     {
@@ -51,20 +51,20 @@ internal sealed class PythonThreads
             _predictors.Add(end);
     }
 
-    /// <summary>A predictor was closed.</summary>
-    /// <param name="end">As it was added.</param>
+    /// <summary>Removes a closed predictor.</summary>
+    /// <param name="end">The registered delegate.</param>
     public void Remove(Func<Task> end)
     {
         lock (_gate)
             _predictors.Remove(end);
     }
 
-    /// <summary>Ends all work, and waits for it.</summary>
-    /// <param name="started">Done when Python has started, or could not.</param>
-    /// <param name="stop">Ends the starting of calls.</param>
+    /// <summary>Ends all work and waits for its end.</summary>
+    /// <param name="started">Completes when Python has started or failed to start.</param>
+    /// <param name="stop">Stops the host's thread.</param>
     public void End(Task started, Func<Task> stop)
     {
-        // The thread on which a process ends has nothing to do but to wait; the work is done on those of the pool.
+        // Blocks the thread that exits the process; the work runs on pool threads.
         var ended = Task.Run(() => EndAsync(started, stop));
         if (!((IAsyncResult)ended).AsyncWaitHandle.WaitOne(Longest))
             Process.GetCurrentProcess().Kill();
@@ -75,7 +75,7 @@ internal sealed class PythonThreads
         await started.ConfigureAwait(ConfigureAwaitOptions.SuppressThrowing);
         if (!started.IsCompletedSuccessfully)
             return;
-        var closed = Task.WhenAll(Begin().Select(end => end()));
+        var closed = Task.WhenAll(MarkEnding().Select(end => end()));
         while (Volatile.Read(ref _running) > 0)
         {
             InterruptOpenings();
@@ -86,7 +86,7 @@ internal sealed class PythonThreads
         await stop().ConfigureAwait(false);
     }
 
-    private Func<Task>[] Begin()
+    private Func<Task>[] MarkEnding()
     {
         lock (_gate)
         {
@@ -95,7 +95,7 @@ internal sealed class PythonThreads
         }
     }
 
-    /// <summary>Raises KeyboardInterrupt in each, as soon as it runs Python's own code.</summary>
+    /// <summary>Raises KeyboardInterrupt in each opening, as soon as it runs Python code.</summary>
     private void InterruptOpenings()
     {
         using var gil = Py.GIL();
@@ -112,7 +112,7 @@ internal sealed class PythonThreads
         lock (_gate)
         {
             if (_isEnding)
-                throw new QuantraError(QuantraStatus.Unavailable, QuantraReason.Unavailable, "the process is ending").ToException();
+                throw new QuantraError(QuantraStatus.Unavailable, QuantraReason.Unavailable, "the process is exiting").ToException();
             _openings.Add(thread);
         }
 

@@ -10,7 +10,7 @@ public sealed class HostTests(Place place)
     private static CancellationToken Token => TestContext.Current.CancellationToken;
 
     [Fact]
-    public async Task Services_of_the_host_can_call_until_their_own_end_in_whatever_order_they_were_added()
+    public async Task Services_can_call_until_they_stop_regardless_of_their_order()
     {
         var builder = Host.CreateEmptyApplicationBuilder(null);
         builder.Services.AddSingleton(place.Request).AddSingleton<Caller>().AddHostedService(services => services.GetRequiredService<Caller>());
@@ -29,7 +29,7 @@ public sealed class HostTests(Place place)
         Assert.Equal(QuantraServerState.Stopped, server.Status.State);
         Assert.False(Pids.IsRunning(pid));
         report = (await health.CheckHealthAsync(Token)).Entries["quantra"];
-        Assert.Equal((HealthStatus.Unhealthy, "UNAVAILABLE: the server is stopped; start it, or the host that it belongs to"), (report.Status, report.Description));
+        Assert.Equal((HealthStatus.Unhealthy, "UNAVAILABLE: the server is stopped; start it or its host"), (report.Status, report.Description));
     }
 
     [Fact]
@@ -47,7 +47,7 @@ public sealed class HostTests(Place place)
     }
 
     [Fact]
-    public async Task A_host_that_does_not_wait_starts_and_its_health_is_degraded_then_tells_the_failure()
+    public async Task A_host_that_does_not_wait_is_degraded_and_then_reports_the_failure()
     {
         var builder = Host.CreateEmptyApplicationBuilder(null);
         builder.Services.AddQuantraServer("own", options =>
@@ -65,7 +65,7 @@ public sealed class HostTests(Place place)
     }
 
     [Fact]
-    public async Task A_server_that_has_failed_is_unhealthy_with_the_reason()
+    public async Task A_failed_server_is_unhealthy_with_the_reason()
     {
         var services = new ServiceCollection().AddLogging().AddQuantraServer(options =>
         {
@@ -83,7 +83,7 @@ public sealed class HostTests(Place place)
     }
 
     [Fact]
-    public async Task A_client_without_a_server_is_as_unhealthy_as_it_is_told_to_be()
+    public async Task A_client_without_a_server_reports_the_configured_failure_status()
     {
         var services = new ServiceCollection().AddLogging().AddQuantraClient("far", options =>
         {

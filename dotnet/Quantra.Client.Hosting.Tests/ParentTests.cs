@@ -9,7 +9,7 @@ public sealed partial class ParentTests(Place place)
     private static CancellationToken Token => TestContext.Current.CancellationToken;
 
     [Fact]
-    public async Task A_program_that_is_killed_leaves_no_server()
+    public async Task A_killed_program_leaves_no_server()
     {
         Assert.SkipUnless(OperatingSystem.IsLinux(), "reads what Linux tells of processes");
         await Task.WhenAll(Enumerable.Range(0, 3).Select(_ => RoundAsync()));
@@ -24,7 +24,7 @@ public sealed partial class ParentTests(Place place)
     }
 
     [Fact]
-    public async Task A_program_that_is_ended_by_Ctrl_C_ends_its_server_and_all_of_it_is_in_order()
+    public async Task Ctrl_C_stops_the_program_and_its_server_cleanly()
     {
         Assert.SkipUnless(OperatingSystem.IsLinux(), "sends a signal");
         using var program = Start();
@@ -34,7 +34,7 @@ public sealed partial class ParentTests(Place place)
         var rest = await program.StandardOutput.ReadToEndAsync(Token);
         await program.WaitForExitAsync(Token);
         Assert.Equal(0, program.ExitCode);
-        Assert.DoesNotContain("is started again", rest, StringComparison.Ordinal);
+        Assert.DoesNotContain("restarting", rest, StringComparison.Ordinal);
         Assert.Contains("the server was stopped", rest, StringComparison.Ordinal);
         Assert.False(Pids.IsRunning(server));
     }

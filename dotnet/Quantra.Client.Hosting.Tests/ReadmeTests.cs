@@ -17,7 +17,7 @@ public sealed partial class ReadmeTests
     private static partial Regex Json { get; }
 
     [Fact]
-    public void Its_code_compiles()
+    public void The_readme_code_compiles()
     {
         var compiled = Plain(File.ReadAllText(PathOf("Quantra.Client.Hosting.Tests", "Recipes.cs")));
         var blocks = Code.Matches(Page).Select(block => Plain(block.Groups[1].Value)).ToArray();
@@ -26,7 +26,7 @@ public sealed partial class ReadmeTests
     }
 
     [Fact]
-    public async Task Its_configuration_is_one()
+    public async Task The_readme_configuration_is_valid()
     {
         var json = Json.Match(Page).Groups[1].Value;
         Assert.Equal(JsonValueKind.Object, JsonDocument.Parse(json).RootElement.ValueKind);

@@ -15,7 +15,7 @@ public sealed class RegistrationTests
     private static CancellationToken Token => TestContext.Current.CancellationToken;
 
     [Fact]
-    public async Task A_client_with_a_name_is_a_keyed_service_and_one_without_an_ordinary_one()
+    public async Task A_named_client_is_a_keyed_service_and_an_unnamed_one_an_ordinary_service()
     {
         var services = new ServiceCollection()
             .AddQuantraClient(options => options.Address = Nobody)
@@ -30,7 +30,7 @@ public sealed class RegistrationTests
     }
 
     [Fact]
-    public async Task A_client_that_is_added_twice_is_one_with_both_options()
+    public async Task A_client_that_is_added_twice_has_both_options()
     {
         var services = new ServiceCollection()
             .AddQuantraClient("research", options => options.Address = Nobody)
@@ -51,7 +51,7 @@ public sealed class RegistrationTests
     }
 
     [Fact]
-    public async Task A_section_sets_what_it_names_and_leaves_the_rest()
+    public async Task A_section_sets_only_its_own_settings()
     {
         var section = Section(
             ("Address", "https://forecasts.example:50051"), ("timeout", "00:00:05"), ("MaxAttempts", "2"), ("Token", "secret"));
@@ -64,7 +64,7 @@ public sealed class RegistrationTests
     }
 
     [Fact]
-    public async Task A_section_of_a_server_has_lists_and_variables_too()
+    public async Task A_server_section_can_have_lists_and_variables()
     {
         var section = Section(
             ("Models", "models"), ("Arguments:0", "--watch"), ("Arguments:1", "--max-age=3"), ("Environment:OMP_NUM_THREADS", "2"), ("HostWaitsUntilReady", "true"));
@@ -77,31 +77,31 @@ public sealed class RegistrationTests
     [Fact]
     public void Every_property_can_be_set_by_a_section()
     {
-        Assert.Equal(Properties<HostedClientOptions>().Except([nameof(HostedClientOptions.Client)]).Order(), HostedClientSettings.All.Names.Order());
-        Assert.Equal(Properties<QuantraServerOptions>().Order(), QuantraServerSettings.All.Names.Order());
+        Assert.Equal(Properties<HostedClientOptions>().Except([nameof(HostedClientOptions.Client)]).Order(), HostedClientSettings.Reader.Names.Order());
+        Assert.Equal(Properties<QuantraServerOptions>().Order(), QuantraServerSettings.Reader.Names.Order());
 
         static IEnumerable<string> Properties<T>() => typeof(T).GetProperties().Select(property => property.Name);
     }
 
     [Fact]
-    public async Task A_host_with_a_mistyped_setting_does_not_start_and_tells_every_mistake()
+    public async Task A_host_with_invalid_settings_does_not_start_and_reports_all_of_them()
     {
         var section = Section(
             ("Adress", "http://127.0.0.1:1"), ("Timeout", "30"), ("MaxAttempts", "many"), ("GraceTime", "00:00:00"), ("Server", ""), ("PingInterval:Seconds", "1"));
         var told = await RefusalAsync(services => services.AddQuantraClient("research", section));
-        Assert.Contains("Quantra:Adress: there is no such setting; there are Address, AuthorityFile, ConnectTimeout, ", told, StringComparison.Ordinal);
-        Assert.Contains("Quantra:Timeout: '30' is no time; write it as 00:00:30", told, StringComparison.Ordinal);
-        Assert.Contains("Quantra:MaxAttempts: 'many' is no whole number", told, StringComparison.Ordinal);
+        Assert.Contains("Quantra:Adress: unknown setting; the settings are Address, AuthorityFile, ConnectTimeout, ", told, StringComparison.Ordinal);
+        Assert.Contains("Quantra:Timeout: '30' is not a time; write it as 00:00:30", told, StringComparison.Ordinal);
+        Assert.Contains("Quantra:MaxAttempts: 'many' is not an integer", told, StringComparison.Ordinal);
         Assert.Contains("Quantra:GraceTime: ", told, StringComparison.Ordinal);
         Assert.Contains("Quantra:PingInterval: it has no value", told, StringComparison.Ordinal);
     }
 
     [Fact]
-    public async Task A_section_that_is_not_there_is_told()
+    public async Task A_missing_section_is_reported()
     {
         var empty = new ConfigurationBuilder().Build().GetSection("Quantra:Research");
         Assert.Contains(
-            "the configuration has no section Quantra:Research", await RefusalAsync(services => services.AddQuantraClient(empty)), StringComparison.Ordinal);
+            "the configuration section Quantra:Research is missing or empty", await RefusalAsync(services => services.AddQuantraClient(empty)), StringComparison.Ordinal);
     }
 
     [Theory]
@@ -109,8 +109,8 @@ public sealed class RegistrationTests
     [InlineData("http://127.0.0.1:1", "", "client 'research': set either Address")]
     [InlineData("localhost:50051", null, "client 'research': 'localhost:50051' begins with neither http:// nor https://")]
     [InlineData(null, "own", "client 'research': no QuantraServer named 'own' was added")]
-    [InlineData(null, "", "client 'research': no QuantraServer without a name was added")]
-    public async Task An_address_that_cannot_be_is_told_when_the_host_starts(string? address, string? server, string told)
+    [InlineData(null, "", "client 'research': no unnamed QuantraServer was added")]
+    public async Task An_invalid_address_fails_the_host_at_startup(string? address, string? server, string told)
     {
         var message = await RefusalAsync(services => services.AddQuantraClient("research", options =>
         {
@@ -121,18 +121,18 @@ public sealed class RegistrationTests
     }
 
     [Fact]
-    public async Task A_file_of_authorities_that_is_not_there_is_told_when_the_host_starts()
+    public async Task A_missing_authority_file_fails_the_host_at_startup()
     {
         var section = Section(("Address", "https://127.0.0.1:1"), ("AuthorityFile", "/nowhere/ca.pem"));
         Assert.Contains("/nowhere/ca.pem", await RefusalAsync(services => services.AddQuantraClient(section)), StringComparison.Ordinal);
     }
 
     [Theory]
-    [InlineData("", "", "the server without a name: Models is missing")]
-    [InlineData("models", null, "the server without a name: Arguments has null")]
-    [InlineData("models", "--listen=0.0.0.0:1", "the server without a name: Arguments has --listen")]
-    [InlineData("models", "--tls-cert", "the server without a name: Arguments has --tls-cert")]
-    public async Task A_server_that_cannot_be_is_told_when_the_host_starts(string models, string? argument, string told)
+    [InlineData("", "", "the unnamed server: Models is missing")]
+    [InlineData("models", null, "the unnamed server: Arguments contains null")]
+    [InlineData("models", "--listen=0.0.0.0:1", "the unnamed server: Arguments contains --listen")]
+    [InlineData("models", "--tls-cert", "the unnamed server: Arguments contains --tls-cert")]
+    public async Task Invalid_server_options_fail_the_host_at_startup(string models, string? argument, string told)
     {
         var message = await RefusalAsync(services => services.AddQuantraServer(options =>
         {
@@ -143,14 +143,14 @@ public sealed class RegistrationTests
     }
 
     [Fact]
-    public void A_server_that_cannot_be_is_told_where_it_is_made()
+    public void Invalid_server_options_fail_the_constructor()
     {
         var failure = Assert.Throws<ArgumentException>(() => new QuantraServer(new QuantraServerOptions()));
         Assert.Contains("Models is missing", failure.Message, StringComparison.Ordinal);
     }
 
     [Fact]
-    public async Task A_server_comes_with_a_client_of_its_name_and_is_one_however_often_it_is_added()
+    public async Task A_server_has_a_client_of_its_name_and_is_added_only_once()
     {
         var services = new ServiceCollection()
             .AddQuantraServer("own", options => options.Models = "models")
@@ -166,7 +166,7 @@ public sealed class RegistrationTests
     }
 
     [Fact]
-    public void Null_is_refused_at_every_door()
+    public void Null_is_rejected_by_every_method()
     {
         var services = new ServiceCollection();
         Assert.Throws<ArgumentNullException>(() => services.AddQuantraClient(null!, _ => { }));
@@ -182,7 +182,7 @@ public sealed class RegistrationTests
     }
 
     [Fact]
-    public void Options_out_of_range_are_refused()
+    public void Options_out_of_range_are_rejected()
     {
         Assert.Throws<ArgumentOutOfRangeException>(() => new HostedClientOptions { Timeout = TimeSpan.Zero });
         Assert.Throws<ArgumentOutOfRangeException>(() => new QuantraServerOptions { Threads = 0 });

@@ -12,18 +12,18 @@ public sealed class RestartBudgetTests
         [.. seconds.Select(one => one is { } known ? TimeSpan.FromSeconds(known) : (TimeSpan?)null)];
 
     [Fact]
-    public void The_first_restart_comes_at_once_and_the_fourth_in_a_minute_never() =>
+    public void The_first_restart_is_immediate_and_the_fourth_within_a_minute_is_denied() =>
         Assert.Equal(Seconds(0, 1, 2, null), Spent(new RestartBudget(new QuantraServerOptions(), new ManualTime()), 4));
 
     [Fact]
-    public void Waits_double_up_to_the_longest()
+    public void Delays_double_up_to_the_maximum()
     {
         var options = new QuantraServerOptions { MaxRestarts = 6, MaxRestartDelay = TimeSpan.FromSeconds(5) };
         Assert.Equal(Seconds(0, 1, 2, 4, 5, 5), Spent(new RestartBudget(options, new ManualTime()), 6));
     }
 
     [Fact]
-    public void Restarts_of_more_than_a_minute_ago_do_not_count()
+    public void Restarts_expire_after_the_window()
     {
         var time = new ManualTime();
         var budget = new RestartBudget(new QuantraServerOptions(), time);
@@ -35,7 +35,7 @@ public sealed class RestartBudgetTests
     }
 
     [Fact]
-    public void Restarts_after_which_it_was_never_ready_count_however_long_ago()
+    public void Restarts_without_a_ready_server_never_expire()
     {
         var time = new ManualTime();
         var budget = new RestartBudget(new QuantraServerOptions(), time);
@@ -45,6 +45,6 @@ public sealed class RestartBudgetTests
     }
 
     [Fact]
-    public void None_may_be_allowed() =>
+    public void Zero_restarts_are_possible() =>
         Assert.Null(new RestartBudget(new QuantraServerOptions { MaxRestarts = 0 }, new ManualTime()).Spend(wasReady: true));
 }

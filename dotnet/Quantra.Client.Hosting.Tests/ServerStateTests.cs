@@ -17,23 +17,23 @@ public sealed class ServerStateTests(Place place) : IAsyncDisposable
     }
 
     [Fact]
-    public async Task A_server_that_was_not_started_is_stopped_and_its_calls_say_so()
+    public async Task A_server_that_was_not_started_is_stopped_and_its_calls_fail()
     {
         var server = Made(place.Options());
         Assert.Equal(QuantraServerState.Stopped, server.Status.State);
         await using var client = server.OpenClient();
         var failure = await Assert.ThrowsAsync<QuantraException>(() => client.ListModelsAsync(Token));
-        Assert.Equal((QuantraReason.Unavailable, "the server is stopped; start it, or the host that it belongs to"), (failure.Reason, failure.Message));
+        Assert.Equal((QuantraReason.Unavailable, "the server is stopped; start it or its host"), (failure.Reason, failure.Message));
         await server.StopAsync(Token);
     }
 
     [Fact]
-    public async Task A_wrong_Python_folder_fails_with_the_command_that_makes_it()
+    public async Task A_wrong_Python_folder_fails_with_the_command_that_creates_it()
     {
         var folder = place.PathOf("it's none");
         var failure = await FailureAsync(place.Options(options => options.PythonEnvironment = folder));
         Assert.Equal(QuantraReason.ConfigurationInvalid, failure.Reason);
-        Assert.StartsWith($"{folder} is no virtual environment with pyvenv.cfg and a python; make it: ", failure.Message, StringComparison.Ordinal);
+        Assert.StartsWith($"{folder} is not a virtual environment with pyvenv.cfg and a python executable; create it: ", failure.Message, StringComparison.Ordinal);
         if (!OperatingSystem.IsWindows())
         {
             var quoted = folder.Replace("'", "'\\''", StringComparison.Ordinal);
@@ -43,7 +43,7 @@ public sealed class ServerStateTests(Place place) : IAsyncDisposable
     }
 
     [Fact]
-    public async Task A_python_that_cannot_be_run_is_told()
+    public async Task A_python_that_cannot_be_run_is_reported()
     {
         var folder = FakePython.Make(place, FakePython.UntilTheEnd);
         await File.WriteAllTextAsync(Path.Combine(folder, "bin", "python"), "\u0001", Token);
@@ -53,7 +53,7 @@ public sealed class ServerStateTests(Place place) : IAsyncDisposable
     }
 
     [Fact]
-    public async Task An_environment_without_quantra_is_told_with_the_command_that_installs_it()
+    public async Task An_environment_without_quantra_fails_with_the_command_that_installs_it()
     {
         var folder = FakePython.Make(place, "exec \"$REAL_PYTHON\" -S \"$@\"");
         var failure = await FailureAsync(place.Options(options =>
@@ -68,7 +68,7 @@ public sealed class ServerStateTests(Place place) : IAsyncDisposable
     }
 
     [Fact]
-    public async Task A_server_that_says_that_it_cannot_start_is_not_started_again_until_it_is_asked_for()
+    public async Task A_server_that_exits_with_a_startup_error_is_not_restarted()
     {
         var models = place.PathOf("not yet");
         var server = Made(place.Options(options => options.Models = models));
@@ -82,12 +82,12 @@ public sealed class ServerStateTests(Place place) : IAsyncDisposable
     }
 
     [Fact]
-    public async Task A_server_that_has_failed_this_moment_can_be_started_again()
+    public async Task A_server_can_be_started_again_right_after_its_failure()
     {
         var failures = 0;
         using var log = new SeenLog(line =>
         {
-            if (line.Text.EndsWith("it is not started again by itself", StringComparison.Ordinal) && ++failures == 1)
+            if (line.Text.EndsWith("not restarting", StringComparison.Ordinal) && ++failures == 1)
                 _ = _server!.StartAsync(Token);
         });
         _server = new QuantraServer(Fake("exit 1"), log, _time);
@@ -99,7 +99,7 @@ public sealed class ServerStateTests(Place place) : IAsyncDisposable
     }
 
     [Fact]
-    public async Task A_server_that_dies_too_often_has_failed_and_its_calls_show_its_last_lines()
+    public async Task A_server_that_crashes_too_often_fails_and_its_calls_show_its_last_lines()
     {
         var server = Made(Fake("for line in $(seq 60); do echo \"line $line\" >&2; done; kill -9 $$"));
         await using var client = server.OpenClient();
@@ -117,7 +117,7 @@ public sealed class ServerStateTests(Place place) : IAsyncDisposable
     }
 
     [Fact]
-    public async Task A_server_that_never_becomes_ready_is_ended_by_force()
+    public async Task A_server_that_never_becomes_ready_is_killed()
     {
         const string Script = "trap '' TERM; sleep 1000 & echo $! >&2; echo $$ >&2; echo all >&2; while true; do wait; done";
         var server = Made(Fake(Script, options => options.MaxRestarts = 0), out var log);
@@ -125,13 +125,13 @@ public sealed class ServerStateTests(Place place) : IAsyncDisposable
         await log.LineAsync(line => line.Text == "all", Token);
         await _time.PassAsync(TimeSpan.FromMinutes(2), Token);
         var failure = await Assert.ThrowsAsync<QuantraException>(() => server.WaitUntilReadyAsync(Token));
-        Assert.EndsWith("was ended by force: it was not ready within 120 s", failure.Message, StringComparison.Ordinal);
+        Assert.EndsWith("was killed: it was not ready within 120 s", failure.Message, StringComparison.Ordinal);
         foreach (var pid in failure.Metadata["stderr"].Split('\n')[..2])
             await Pids.HasEndedAsync(int.Parse(pid), Token);
     }
 
     [Fact]
-    public async Task Of_what_a_server_prints_only_the_ready_line_counts()
+    public async Task Only_the_ready_line_of_the_output_counts()
     {
         const string Garbage = """
             printf '\377\376 garbage \n[1]\n{}\n{"ready": "yes"}\n{"ready": true}\n{"ready": true, "port": 99999, "pid": 1, "version": ""}\n'
@@ -146,7 +146,7 @@ public sealed class ServerStateTests(Place place) : IAsyncDisposable
     }
 
     [Fact]
-    public async Task A_server_that_hangs_is_degraded_then_killed_and_started_again()
+    public async Task A_hanging_server_is_degraded_then_killed_and_restarted()
     {
         Assert.SkipUnless(OperatingSystem.IsLinux(), "stops a process by a signal");
         var options = place.Options(changed => changed.ProbeTimeout = TimeSpan.FromSeconds(4));
@@ -160,7 +160,7 @@ public sealed class ServerStateTests(Place place) : IAsyncDisposable
         await MissAsync(options);
         var degraded = await NextAsync(watch);
         Assert.Equal((QuantraServerState.Degraded, pid), (degraded.State, degraded.ProcessId));
-        Assert.EndsWith("is not well: it did not say within 4 s that it is well", degraded.Error!.Message, StringComparison.Ordinal);
+        Assert.EndsWith("is unhealthy: no response to a health check within 4 s", degraded.Error!.Message, StringComparison.Ordinal);
         await Pids.SignalAsync(pid, "CONT");
         await _time.PassAsync(options.ProbeInterval, Token);
         Assert.Equal(QuantraServerState.Ready, (await NextAsync(watch)).State);
@@ -174,7 +174,7 @@ public sealed class ServerStateTests(Place place) : IAsyncDisposable
     }
 
     [Fact]
-    public async Task Calls_while_a_server_starts_end_with_their_own_deadline_or_cancellation()
+    public async Task Calls_that_wait_for_the_server_respect_their_deadline_and_cancellation()
     {
         var server = Made(Fake(FakePython.UntilTheEnd));
         await server.StartAsync(Token);
@@ -190,7 +190,7 @@ public sealed class ServerStateTests(Place place) : IAsyncDisposable
     }
 
     [Fact]
-    public async Task Disposing_while_it_starts_ends_its_process_at_once()
+    public async Task Disposing_during_the_start_kills_the_process_at_once()
     {
         var server = Made(Fake($"echo $$ >&2; {FakePython.UntilTheEnd}; sleep 1000"), out var log);
         await server.StartAsync(Token);
@@ -203,7 +203,7 @@ public sealed class ServerStateTests(Place place) : IAsyncDisposable
     }
 
     [Fact]
-    public async Task A_stop_closes_standard_input_and_after_the_grace_time_ends_the_server_and_its_children_by_force()
+    public async Task Stopping_closes_standard_input_and_kills_the_process_tree_after_the_grace_time()
     {
         var server = Made(Fake($"echo $$ >&2; sleep 1000 & echo $! >&2; {Ready}; {FakePython.UntilTheEnd}; echo closed >&2; wait"), out var log);
         await server.StartAsync(Token);
@@ -219,7 +219,7 @@ public sealed class ServerStateTests(Place place) : IAsyncDisposable
     }
 
     [Fact]
-    public async Task A_stop_that_is_in_a_hurry_does_not_wait()
+    public async Task A_cancelled_stop_does_not_wait()
     {
         var server = Made(Fake($"{Ready}; {FakePython.UntilTheEnd}; sleep 1000"));
         await server.StartAsync(Token);
@@ -229,7 +229,7 @@ public sealed class ServerStateTests(Place place) : IAsyncDisposable
     }
 
     [Fact]
-    public async Task A_stop_while_it_waits_to_be_started_again_ends_that()
+    public async Task Stopping_cancels_a_pending_restart()
     {
         var server = Made(Fake("kill -9 $$"));
         await server.StartAsync(Token);
@@ -244,7 +244,7 @@ public sealed class ServerStateTests(Place place) : IAsyncDisposable
     }
 
     [Fact]
-    public async Task What_cannot_happen_is_a_failure_that_is_told_and_no_wait_without_end()
+    public async Task An_unexpected_exception_fails_the_server_instead_of_hanging()
     {
         var server = new QuantraServer(Fake(FakePython.UntilTheEnd), null, new BrokenTime());
         await server.StartAsync(Token);
@@ -255,7 +255,7 @@ public sealed class ServerStateTests(Place place) : IAsyncDisposable
     }
 
     [Fact]
-    public async Task A_logger_that_throws_is_told_too_once_the_process_has_ended()
+    public async Task An_exception_of_the_logger_is_thrown_after_the_process_has_ended()
     {
         using var log = new SeenLog(line => throw new InvalidTimeZoneException(line.Text));
         var server = new QuantraServer(Fake("echo word >&2; exit 1"), log, _time);
@@ -266,7 +266,7 @@ public sealed class ServerStateTests(Place place) : IAsyncDisposable
     }
 
     [Fact]
-    public async Task Who_watches_sees_every_change_and_the_end()
+    public async Task An_observer_sees_every_change_and_the_end()
     {
         var server = Made(Fake($"{Ready}; {FakePython.UntilTheEnd}"));
         var seen = new List<QuantraServerState>();

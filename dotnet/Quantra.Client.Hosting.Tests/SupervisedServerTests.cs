@@ -20,7 +20,7 @@ public sealed class SupervisedServerTests(Place place, SupervisedServer supervis
     }
 
     [Fact]
-    public async Task Nobody_else_can_call_it()
+    public async Task Other_programs_cannot_call_the_server()
     {
         await supervised.Server.WaitUntilReadyAsync(Token);
         var options = new QuantraClientOptions { Token = _ => default };
@@ -30,7 +30,7 @@ public sealed class SupervisedServerTests(Place place, SupervisedServer supervis
     }
 
     [Fact]
-    public async Task No_call_fails_while_the_server_is_killed_and_started_again()
+    public async Task No_call_fails_while_a_killed_server_restarts()
     {
         await supervised.Server.WaitUntilReadyAsync(Token);
         var before = supervised.Server.Status;
@@ -51,7 +51,7 @@ public sealed class SupervisedServerTests(Place place, SupervisedServer supervis
     }
 
     [Fact]
-    public async Task Its_log_comes_to_the_logger_at_its_own_levels()
+    public async Task The_servers_log_keeps_its_levels()
     {
         await supervised.Server.WaitUntilReadyAsync(Token);
         const string Warned = "predictor.server.host: small: no version has the alias champion, so the newest is served";
@@ -62,7 +62,7 @@ public sealed class SupervisedServerTests(Place place, SupervisedServer supervis
     }
 
     [Fact]
-    public async Task Its_token_is_on_no_command_line_and_in_no_log()
+    public async Task The_token_is_on_no_command_line_and_in_no_log()
     {
         Assert.SkipUnless(OperatingSystem.IsLinux(), "reads what Linux tells of processes");
         await supervised.Server.WaitUntilReadyAsync(Token);

@@ -12,7 +12,7 @@ public sealed class TrainerTests(Place place) : IAsyncLifetime
     public ValueTask DisposeAsync() => _trainer.DisposeAsync();
 
     [Fact]
-    public async Task A_training_tells_every_step_and_leaves_a_model()
+    public async Task A_training_reports_every_step_and_returns_a_model()
     {
         var seen = new SeenProgress();
         var result = await _trainer.TrainAsync(Training("trained/1", "2"), seen, Token);
@@ -36,7 +36,7 @@ public sealed class TrainerTests(Place place) : IAsyncLifetime
     }
 
     [Fact]
-    public async Task A_training_that_is_cancelled_leaves_a_checkpoint_and_says_which()
+    public async Task A_cancelled_training_names_its_checkpoint()
     {
         using var cancelled = CancellationTokenSource.CreateLinkedTokenSource(Token);
         var seen = new SeenProgress(told =>
@@ -48,13 +48,13 @@ public sealed class TrainerTests(Place place) : IAsyncLifetime
         Assert.Equal(cancelled.Token, stopped.CancellationToken);
         Assert.True(Directory.Exists(stopped.Checkpoint), stopped.Message);
         Assert.StartsWith("stopped by SIGTERM after ", stopped.Message, StringComparison.Ordinal);
-        Assert.EndsWith($"; with Resume it goes on from {stopped.Checkpoint}", stopped.Message, StringComparison.Ordinal);
+        Assert.EndsWith($"; set Resume to continue from {stopped.Checkpoint}", stopped.Message, StringComparison.Ordinal);
         Assert.False(Directory.Exists(place.PathOf("stopped/1")));
         await GoesOnAsync(Training("stopped/1", "100000") with { Resume = true });
     }
 
     [Fact]
-    public async Task A_training_that_fails_throws_its_own_error()
+    public async Task A_failed_training_throws_its_error()
     {
         var training = Training("failed/1", "2") with { Bars = place.PathOf("nothing.csv") };
         var failure = await Assert.ThrowsAsync<QuantraException>(() => _trainer.TrainAsync(training, null, Token));

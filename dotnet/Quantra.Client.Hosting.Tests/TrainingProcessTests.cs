@@ -20,7 +20,7 @@ public sealed class TrainingProcessTests(Place place) : IAsyncDisposable
     }
 
     [Fact]
-    public async Task Flags_are_those_of_the_properties_and_then_all_others()
+    public async Task The_command_has_the_properties_flags_and_then_the_arguments()
     {
         var training = Training with { Model = "tft", Calendar = "XNYS", Resume = true, Arguments = ["--epochs", "5"] };
         var failure = await Assert.ThrowsAsync<QuantraException>(() => TrainAsync("echo \"$@\" >&2; exit 1", training));
@@ -30,7 +30,7 @@ public sealed class TrainingProcessTests(Place place) : IAsyncDisposable
     }
 
     [Fact]
-    public async Task Lines_that_are_none_or_newer_are_left_out_and_what_is_not_finite_is_NaN()
+    public async Task Unknown_lines_are_ignored_and_missing_numbers_are_NaN()
     {
         const string Lines = """
             cat <<'END'
@@ -61,14 +61,14 @@ public sealed class TrainingProcessTests(Place place) : IAsyncDisposable
     }
 
     [Fact]
-    public async Task A_model_that_was_finished_before_is_told()
+    public async Task An_already_finished_model_is_reported()
     {
         var result = await TrainAsync("""echo '{"kind": "finished", "artifact": "models/mine/1"}'""");
         Assert.Equal((true, null, "models/mine/1"), (result.WasThere, result.CardJson, result.ToString()));
     }
 
     [Fact]
-    public async Task A_training_that_dies_is_INTERNAL_with_its_last_lines()
+    public async Task A_crashed_training_is_INTERNAL_with_its_last_lines()
     {
         var failure = await Assert.ThrowsAsync<QuantraException>(() => TrainAsync("echo first >&2; echo 'MemoryError: too much' >&2; exit 1"));
         Assert.Equal((QuantraReason.Internal, "first\nMemoryError: too much", "1"), (failure.Reason, failure.Metadata["stderr"], failure.Metadata["exit_code"]));
@@ -78,7 +78,7 @@ public sealed class TrainingProcessTests(Place place) : IAsyncDisposable
     }
 
     [Fact]
-    public async Task A_model_that_is_told_by_a_process_that_then_fails_does_not_count()
+    public async Task A_model_of_a_process_that_then_fails_is_ignored()
     {
         const string Script = """echo '{"kind": "trained", "artifact": "models/mine/1", "card": {}}'; exit 3""";
         Assert.Equal(QuantraReason.Internal, (await Assert.ThrowsAsync<QuantraException>(() => TrainAsync(Script))).Reason);
@@ -93,7 +93,7 @@ public sealed class TrainingProcessTests(Place place) : IAsyncDisposable
     }
 
     [Fact]
-    public async Task Who_stops_it_from_outside_has_stopped_it_too()
+    public async Task A_signal_from_outside_is_reported_as_a_stop()
     {
         const string Script = """echo '{"kind": "stopped", "message": "stopped by SIGINT after epoch 1", "signal": 2}'; exit 130""";
         var stopped = await Assert.ThrowsAsync<TrainingCanceledException>(() => TrainAsync(Script));
@@ -101,7 +101,7 @@ public sealed class TrainingProcessTests(Place place) : IAsyncDisposable
     }
 
     [Fact]
-    public async Task One_that_does_not_end_is_ended_by_force_with_its_children_after_the_grace_time()
+    public async Task A_training_that_does_not_end_is_killed_with_its_children_after_the_grace_time()
     {
         using var cancelled = CancellationTokenSource.CreateLinkedTokenSource(Token);
         var training = TrainAsync(
@@ -112,13 +112,13 @@ public sealed class TrainingProcessTests(Place place) : IAsyncDisposable
         await _log.LineAsync(line => line.Text == "closed", Token);
         await _time.PassAsync(TimeSpan.FromSeconds(30), Token);
         var stopped = await Assert.ThrowsAsync<TrainingCanceledException>(() => training);
-        Assert.Equal("the training was ended; with Resume it goes on from there", stopped.Message);
+        Assert.Equal("the training was stopped; set Resume to continue from there", stopped.Message);
         await Pids.HasEndedAsync(int.Parse(_log.Lines[0].Text), Token);
         await Pids.HasEndedAsync(int.Parse(_log.Lines[1].Text), Token);
     }
 
     [Fact]
-    public async Task Disposing_stops_what_is_under_way_and_begins_nothing_more()
+    public async Task Disposing_stops_running_trainings_and_rejects_new_ones()
     {
         var training = TrainAsync($"echo begun >&2; {FakePython.UntilTheEnd}");
         await _log.LineAsync(line => line.Text == "begun", Token);
@@ -129,7 +129,7 @@ public sealed class TrainingProcessTests(Place place) : IAsyncDisposable
     }
 
     [Fact]
-    public async Task A_progress_that_throws_ends_the_training_and_is_thrown()
+    public async Task An_exception_of_the_progress_handler_ends_the_training()
     {
         var failing = new SeenProgress(_ => throw new InvalidTimeZoneException());
         var script = $$"""echo $$ >&2; echo '{"kind": "stage", "stage": "one"}'; {{FakePython.UntilTheEnd}}; sleep 1000""";
@@ -138,15 +138,15 @@ public sealed class TrainingProcessTests(Place place) : IAsyncDisposable
     }
 
     [Fact]
-    public async Task What_is_cancelled_before_it_begins_does_not_begin()
+    public async Task A_cancelled_training_does_not_start()
     {
         var stopped = await Assert.ThrowsAsync<TrainingCanceledException>(() => TrainAsync("echo begun >&2", cancelled: new CancellationToken(canceled: true)));
-        Assert.Equal("the training was cancelled before it began", stopped.Message);
+        Assert.Equal("the training was cancelled before it started", stopped.Message);
         Assert.Empty(_log.Lines);
     }
 
     [Fact]
-    public async Task A_training_that_cannot_be_is_refused()
+    public async Task An_invalid_training_is_rejected()
     {
         await using var trainer = new QuantraTrainer();
         await Assert.ThrowsAsync<ArgumentNullException>(() => trainer.TrainAsync(null!, null, Token));
@@ -155,16 +155,16 @@ public sealed class TrainingProcessTests(Place place) : IAsyncDisposable
         await Assert.ThrowsAsync<ArgumentNullException>(() => trainer.TrainAsync(Training with { Arguments = null! }, null, Token));
         await Assert.ThrowsAsync<ArgumentException>(() => trainer.TrainAsync(Training with { Arguments = [null!] }, null, Token));
         var failure = await Assert.ThrowsAsync<ArgumentException>(() => trainer.TrainAsync(Training with { Arguments = ["--out=x"] }, null, Token));
-        Assert.Contains("Arguments has --out=x", failure.Message, StringComparison.Ordinal);
+        Assert.Contains("Arguments contains --out=x", failure.Message, StringComparison.Ordinal);
     }
 
     [Fact]
-    public async Task Without_a_Python_environment_the_command_that_makes_it_is_told()
+    public async Task Without_a_Python_environment_the_message_has_the_command_that_creates_it()
     {
         await using var trainer = new QuantraTrainer(new QuantraTrainerOptions { PythonEnvironment = place.PathOf("nothing") });
         var failure = await Assert.ThrowsAsync<QuantraException>(() => trainer.TrainAsync(Training, null, Token));
         Assert.Equal(QuantraReason.ConfigurationInvalid, failure.Reason);
-        Assert.Contains("make it: ", failure.Message, StringComparison.Ordinal);
+        Assert.Contains("create it: ", failure.Message, StringComparison.Ordinal);
     }
 
     private Task<TrainingResult> TrainAsync(

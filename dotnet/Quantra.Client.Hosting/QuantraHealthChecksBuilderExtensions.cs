@@ -5,19 +5,19 @@ using Quantra.Client.Hosting.Clients;
 
 namespace Microsoft.Extensions.DependencyInjection;
 
-/// <summary>Adds the health of Quantra's clients to that of a program.</summary>
+/// <summary>Adds health checks for Quantra clients.</summary>
 public static class QuantraHealthChecksBuilderExtensions
 {
     /// <summary>
-    /// Adds a check that asks for the list of models as a call would: healthy if there are any; degraded if there is none, if too much
-    /// waits, or while a server of this host starts; else unhealthy. The reason is in the description.
+    /// Adds a check that lists the models. It is healthy if there are any. It is degraded if there are none, if the server's queue is full, or
+    /// while a server of this host starts. Otherwise it is unhealthy. The description has the reason.
     /// </summary>
-    /// <param name="builder">Of the program's health checks.</param>
-    /// <param name="name">Of the client; "" = the one without a name. The check's is "quantra" or "quantra:NAME".</param>
-    /// <param name="failureStatus">To report instead of unhealthy; null = unhealthy.</param>
-    /// <param name="tags">Of the check; null = none.</param>
-    /// <param name="timeout">Longest wait for the answer; null = 5 seconds.</param>
-    /// <returns>The same builder.</returns>
+    /// <param name="builder">The health checks builder.</param>
+    /// <param name="name">Name of the client; "" = the unnamed one. The check is named "quantra" or "quantra:NAME".</param>
+    /// <param name="failureStatus">Status to report instead of unhealthy; null = unhealthy.</param>
+    /// <param name="tags">Tags of the check; null = none.</param>
+    /// <param name="timeout">Longest wait for the response; null = 5 seconds.</param>
+    /// <returns>The builder.</returns>
     public static IHealthChecksBuilder AddQuantra(
         this IHealthChecksBuilder builder,
         string name = "",
@@ -31,7 +31,7 @@ public static class QuantraHealthChecksBuilderExtensions
         return builder.Add(new HealthCheckRegistration(
             name.Length == 0 ? "quantra" : $"quantra:{name}",
             services => new PredictorHealthCheck(
-                Named.GetRequired<IStockPredictor>(services, name), Named.GetOrNull<QuantraServer>(services, name), wait),
+                NamedServices.GetRequired<IStockPredictor>(services, name), NamedServices.GetOrNull<QuantraServer>(services, name), wait),
             failureStatus,
             tags));
     }

@@ -11,26 +11,26 @@ using Quantra.Client.Hosting.Servers;
 
 namespace Microsoft.Extensions.DependencyInjection;
 
-/// <summary>Adds Quantra's clients, servers and trainings to the services of a program.</summary>
+/// <summary>Adds Quantra clients, servers and trainers to a service collection.</summary>
 /// <remarks>
-/// What has a name is a keyed service of that name, <c>[FromKeyedServices("name")] IStockPredictor</c>; what has none is an ordinary
-/// service. Added again, a client or server gets further options and is still one. Options are checked when the host starts, or else
-/// when the service is first asked for.
+/// A named client or server is a keyed service, <c>[FromKeyedServices("name")] IStockPredictor</c>; an unnamed one is an ordinary service.
+/// Adding the same name again adds options to the existing one. Options are validated when the host starts, or else when the service is
+/// first resolved.
 /// </remarks>
 public static class QuantraServiceCollectionExtensions
 {
-    /// <summary>Adds a client, as IStockPredictor and QuantraClient.</summary>
-    /// <param name="services">Of the program.</param>
-    /// <param name="configure">Sets its address and whatever else.</param>
-    /// <returns>The same services.</returns>
+    /// <summary>Adds a client as IStockPredictor and QuantraClient.</summary>
+    /// <param name="services">The service collection.</param>
+    /// <param name="configure">Sets the address and other options.</param>
+    /// <returns>The service collection.</returns>
     public static IServiceCollection AddQuantraClient(this IServiceCollection services, Action<HostedClientOptions> configure) =>
         services.AddQuantraClient(Options.Options.DefaultName, configure);
 
-    /// <summary>Adds a client with a name.</summary>
-    /// <param name="services">Of the program.</param>
-    /// <param name="name">By which it is asked for; "" = none.</param>
-    /// <param name="configure">Sets its address and whatever else.</param>
-    /// <returns>The same services.</returns>
+    /// <summary>Adds a named client.</summary>
+    /// <param name="services">The service collection.</param>
+    /// <param name="name">Key of the service; "" = none.</param>
+    /// <param name="configure">Sets the address and other options.</param>
+    /// <returns>The service collection.</returns>
     public static IServiceCollection AddQuantraClient(this IServiceCollection services, string name, Action<HostedClientOptions> configure)
     {
         ArgumentNullException.ThrowIfNull(services);
@@ -38,42 +38,42 @@ public static class QuantraServiceCollectionExtensions
         ArgumentNullException.ThrowIfNull(configure);
         services.AddOptionsWithValidateOnStart<HostedClientOptions>(name).Configure(configure);
         services.TryAddEnumerable(ServiceDescriptor.Singleton<IValidateOptions<HostedClientOptions>, HostedClientValidation>());
-        Named.TryAddSingleton(services, name, provider => HostedClient.Open(provider, name));
-        Named.TryAddSingleton<IStockPredictor>(services, name, provider => Named.GetRequired<QuantraClient>(provider, name));
+        NamedServices.TryAddSingleton(services, name, provider => HostedClientFactory.Open(provider, name));
+        NamedServices.TryAddSingleton<IStockPredictor>(services, name, provider => NamedServices.GetRequired<QuantraClient>(provider, name));
         return services;
     }
 
-    /// <summary>Adds a client that a section of the configuration describes.</summary>
-    /// <param name="services">Of the program.</param>
-    /// <param name="section">Settings named as the properties of <see cref="HostedClientOptions"/>; any other is an error.</param>
-    /// <returns>The same services.</returns>
+    /// <summary>Adds a client from a configuration section.</summary>
+    /// <param name="services">The service collection.</param>
+    /// <param name="section">Settings with the names of the properties of <see cref="HostedClientOptions"/>. Any other name is an error.</param>
+    /// <returns>The service collection.</returns>
     public static IServiceCollection AddQuantraClient(this IServiceCollection services, IConfiguration section) =>
         services.AddQuantraClient(Options.Options.DefaultName, section);
 
-    /// <summary>Adds a client with a name that a section of the configuration describes.</summary>
-    /// <param name="services">Of the program.</param>
-    /// <param name="name">By which it is asked for; "" = none.</param>
-    /// <param name="section">Settings named as the properties of <see cref="HostedClientOptions"/>; any other is an error.</param>
-    /// <returns>The same services.</returns>
-    /// <remarks>The section is read when the client is first needed; later changes have no effect.</remarks>
+    /// <summary>Adds a named client from a configuration section.</summary>
+    /// <param name="services">The service collection.</param>
+    /// <param name="name">Key of the service; "" = none.</param>
+    /// <param name="section">Settings with the names of the properties of <see cref="HostedClientOptions"/>. Any other name is an error.</param>
+    /// <returns>The service collection.</returns>
+    /// <remarks>The section is read when the client is first resolved. Later changes have no effect.</remarks>
     public static IServiceCollection AddQuantraClient(this IServiceCollection services, string name, IConfiguration section) =>
-        services.AddQuantraClient(name, Reading(HostedClientSettings.All, name, section));
+        services.AddQuantraClient(name, ReadSection(HostedClientSettings.Reader, name, section));
 
-    /// <summary>Adds a server of the program's own, which starts and ends with the host, and a client that calls it.</summary>
-    /// <param name="services">Of the program.</param>
-    /// <param name="configure">Sets its folder of models and whatever else.</param>
-    /// <returns>The same services.</returns>
+    /// <summary>Adds a server process that starts and stops with the host, and a client for it.</summary>
+    /// <param name="services">The service collection.</param>
+    /// <param name="configure">Sets the folder of models and other options.</param>
+    /// <returns>The service collection.</returns>
     public static IServiceCollection AddQuantraServer(this IServiceCollection services, Action<QuantraServerOptions> configure) =>
         services.AddQuantraServer(Options.Options.DefaultName, configure);
 
-    /// <summary>Adds a server with a name, and a client of the same name that calls it.</summary>
-    /// <param name="services">Of the program.</param>
-    /// <param name="name">By which they are asked for; "" = none.</param>
-    /// <param name="configure">Sets its folder of models and whatever else.</param>
-    /// <returns>The same services.</returns>
+    /// <summary>Adds a named server and a client of the same name for it.</summary>
+    /// <param name="services">The service collection.</param>
+    /// <param name="name">Key of the services; "" = none.</param>
+    /// <param name="configure">Sets the folder of models and other options.</param>
+    /// <returns>The service collection.</returns>
     /// <remarks>
-    /// The client gets further options by <c>AddQuantraClient(name, …)</c>; other clients call the server if their
-    /// <see cref="HostedClientOptions.Server"/> is its name.
+    /// Add options to the client with <c>AddQuantraClient(name, …)</c>. To add another client for the server, set its
+    /// <see cref="HostedClientOptions.Server"/> to the name of the server.
     /// </remarks>
     public static IServiceCollection AddQuantraServer(this IServiceCollection services, string name, Action<QuantraServerOptions> configure)
     {
@@ -85,31 +85,31 @@ public static class QuantraServiceCollectionExtensions
         if (!isNew)
             return services;
         services.TryAddEnumerable(ServiceDescriptor.Singleton<IValidateOptions<QuantraServerOptions>, QuantraServerValidation>());
-        Named.TryAddSingleton(services, name, provider => Server(provider, name));
+        NamedServices.TryAddSingleton(services, name, provider => Server(provider, name));
         services.AddSingleton<IHostedService>(provider =>
-            new HostedServer(Named.GetRequired<QuantraServer>(provider, name), OptionsOf(provider, name).HostWaitsUntilReady));
+            new HostedServer(NamedServices.GetRequired<QuantraServer>(provider, name), OptionsOf(provider, name).HostWaitsUntilReady));
         return services.AddQuantraClient(name, options => options.Server = name);
     }
 
-    /// <summary>Adds a server that a section of the configuration describes, and a client that calls it.</summary>
-    /// <param name="services">Of the program.</param>
-    /// <param name="section">Settings named as the properties of <see cref="QuantraServerOptions"/>; any other is an error.</param>
-    /// <returns>The same services.</returns>
+    /// <summary>Adds a server and its client from a configuration section.</summary>
+    /// <param name="services">The service collection.</param>
+    /// <param name="section">Settings with the names of the properties of <see cref="QuantraServerOptions"/>. Any other name is an error.</param>
+    /// <returns>The service collection.</returns>
     public static IServiceCollection AddQuantraServer(this IServiceCollection services, IConfiguration section) =>
         services.AddQuantraServer(Options.Options.DefaultName, section);
 
-    /// <summary>Adds a server with a name that a section of the configuration describes, and a client of the same name.</summary>
-    /// <param name="services">Of the program.</param>
-    /// <param name="name">By which they are asked for; "" = none.</param>
-    /// <param name="section">Settings named as the properties of <see cref="QuantraServerOptions"/>; any other is an error.</param>
-    /// <returns>The same services.</returns>
+    /// <summary>Adds a named server and its client from a configuration section.</summary>
+    /// <param name="services">The service collection.</param>
+    /// <param name="name">Key of the services; "" = none.</param>
+    /// <param name="section">Settings with the names of the properties of <see cref="QuantraServerOptions"/>. Any other name is an error.</param>
+    /// <returns>The service collection.</returns>
     public static IServiceCollection AddQuantraServer(this IServiceCollection services, string name, IConfiguration section) =>
-        services.AddQuantraServer(name, Reading(QuantraServerSettings.All, name, section));
+        services.AddQuantraServer(name, ReadSection(QuantraServerSettings.Reader, name, section));
 
     /// <summary>Adds a QuantraTrainer.</summary>
-    /// <param name="services">Of the program.</param>
-    /// <param name="configure">Sets its options; null = as they are.</param>
-    /// <returns>The same services.</returns>
+    /// <param name="services">The service collection.</param>
+    /// <param name="configure">Sets options; null = the defaults.</param>
+    /// <returns>The service collection.</returns>
     public static IServiceCollection AddQuantraTrainer(
         this IServiceCollection services, Action<QuantraTrainerOptions>? configure = null)
     {
@@ -122,11 +122,11 @@ public static class QuantraServiceCollectionExtensions
         return services;
     }
 
-    private static Action<T> Reading<T>(Settings<T> settings, string name, IConfiguration section)
+    private static Action<T> ReadSection<T>(OptionsReader<T> reader, string name, IConfiguration section)
         where T : class
     {
         ArgumentNullException.ThrowIfNull(section);
-        return options => settings.Read(name, section, options);
+        return options => reader.Read(name, section, options);
     }
 
     private static string? NameOf(ServiceDescriptor service) => service.IsKeyedService ? service.ServiceKey as string : "";

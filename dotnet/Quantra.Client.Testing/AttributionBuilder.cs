@@ -1,6 +1,6 @@
 namespace Quantra.Client.Testing;
 
-/// <summary>Makes an explanation, all of which has a default: shapes fit, and contributions add up to the number explained.</summary>
+/// <summary>Builds an attribution from defaults. Shapes are consistent and contributions add up to the explained number.</summary>
 /// <example>
 /// <code>
 /// Attribution attribution = new AttributionBuilder { Horizon = 5, Value = (symbol, input) => input == "return_1" ? 0.01 : 0 }.Build();
@@ -26,27 +26,27 @@ public sealed record AttributionBuilder
     /// <value>0.5 by default.</value>
     public double Quantile { get; init; } = 0.5;
 
-    /// <summary>The inputs, and of what kind each is.</summary>
-    /// <value>By default return_1 and volume_1, observed, and the window's scale.</value>
+    /// <summary>Names and kinds of the inputs.</summary>
+    /// <value>By default return_1 and volume_1 (observed), and the window's scale.</value>
     public IReadOnlyList<(string Name, RowKind Kind)> Inputs { get; init; } =
         [("return_1", RowKind.Observed), ("volume_1", RowKind.Observed), ("scale", RowKind.Scale)];
 
-    /// <summary>The contribution of an input to a symbol's number, in the target's unit.</summary>
-    /// <value>By default 0.004, -0.003, 0.002 and so on: signs alternate, and sizes fall.</value>
+    /// <summary>Returns the contribution of an input to a symbol's number, in the target's unit.</summary>
+    /// <value>By default 0.004, -0.003, 0.002 and so on, with alternating signs and decreasing size.</value>
     public Func<string, string, double>? Value { get; init; }
 
-    /// <summary>The model's number for the baseline, which contributions count from.</summary>
+    /// <summary>The model's number for the baseline, to which contributions are relative.</summary>
     public double Baseline { get; init; }
 
     /// <inheritdoc cref="Attribution.Unit"/>
     /// <value>"log-return" by default.</value>
     public string Unit { get; init; } = "log-return";
 
-    /// <summary>How many sessions the network reads: contributions are spread over them evenly, where detail is asked for.</summary>
+    /// <summary>Number of sessions that the network reads. Detailed contributions are spread evenly over them.</summary>
     /// <value>20 by default.</value>
     public int EncoderLength { get; init; } = 20;
 
-    /// <summary>How detailed the explanation is.</summary>
+    /// <summary>Detail of the attribution.</summary>
     public ExplanationDetail Detail { get; init; }
 
     /// <inheritdoc cref="Attribution.Model"/>
@@ -63,11 +63,11 @@ public sealed record AttributionBuilder
     /// <inheritdoc cref="Attribution.Skill"/>
     public Skill? Skill { get; init; }
 
-    /// <summary>Begins with what a model would say of a number of a request's forecast.</summary>
+    /// <summary>Creates a builder with the shape of a model's attribution for a request.</summary>
     /// <param name="model">The model.</param>
-    /// <param name="request">The forecast that is explained.</param>
-    /// <param name="target">Which of its numbers.</param>
-    /// <returns>A builder whose contributions are the defaults.</returns>
+    /// <param name="request">The request for the forecast to explain.</param>
+    /// <param name="target">The number to explain.</param>
+    /// <returns>A builder with default contributions.</returns>
     public static AttributionBuilder For(ModelInfo model, ManyExplanationsRequest request, ExplanationTarget target)
     {
         ArgumentNullException.ThrowIfNull(model);
@@ -88,9 +88,9 @@ public sealed record AttributionBuilder
         };
     }
 
-    /// <summary>Makes the explanation; what cannot be set here can be changed by <c>with</c>.</summary>
-    /// <returns>One that a predictor could give.</returns>
-    /// <exception cref="ArgumentException">There is no symbol or one twice; the horizon or the quantile is out of range; there is no input.</exception>
+    /// <summary>Builds the attribution. Change its other properties with <c>with</c>.</summary>
+    /// <returns>A valid attribution.</returns>
+    /// <exception cref="ArgumentException">Symbols or Inputs is empty or has duplicates, or Horizon or Quantile is out of range.</exception>
     public Attribution Build()
     {
         Check.Symbols(Symbols);
@@ -98,7 +98,7 @@ public sealed record AttributionBuilder
         Check.Quantiles([Quantile]);
         ArgumentNullException.ThrowIfNull(Inputs);
         if (Inputs.Count == 0)
-            throw new ArgumentException("Inputs is empty; give at least one");
+            throw new ArgumentException("Inputs is empty; add at least one input");
         double[][] rows = [.. Symbols.Select(symbol => Inputs.Select((input, place) => ValueOf(symbol, input.Name, place)).ToArray())];
         return new Attribution
         {
@@ -134,7 +134,7 @@ public sealed record AttributionBuilder
 
     private T[] Of<T>(T value) => [.. Enumerable.Repeat(value, Symbols.Count)];
 
-    /// <summary>[S, T] of the inputs that have sessions.</summary>
+    /// <summary>[S, T] contributions of the inputs with sessions.</summary>
     private double[] PerTime(double[][] rows) =>
     [
         .. from row in rows
@@ -143,7 +143,7 @@ public sealed record AttributionBuilder
            select whole / EncoderLength,
     ];
 
-    /// <summary>[S, T, F] of the observed inputs.</summary>
+    /// <summary>[S, T, F] contributions of the observed inputs.</summary>
     private double[] Cells(double[][] rows) =>
     [
         .. from row in rows

@@ -3,10 +3,10 @@ using System.Globalization;
 
 namespace Quantra.Client.Testing;
 
-/// <summary>A predictor for tests: it answers as the test says, records what it was asked, and fails as it is told.</summary>
+/// <summary>A predictor for tests. It returns what the test sets, records the requests, and fails on demand.</summary>
 /// <remarks>
-/// Unless it is told otherwise, it gives valid made-up answers of its models. What a method of a test does is done at once and on
-/// the caller's thread; a test that wants a call to take its time answers with a task that it completes itself. Thread-safe.
+/// By default it returns valid made-up results of its models. Handlers run synchronously on the caller's thread. To simulate a slow call,
+/// return a task that the test completes. Thread-safe.
 /// </remarks>
 /// <example>
 /// <code>
@@ -15,7 +15,7 @@ namespace Quantra.Client.Testing;
 /// var bars = BarPanel.ReadCsv("bars.csv").Select("AAPL");
 /// await predictor.PredictAsync(new PredictionRequest("stock", bars));
 /// Console.WriteLine(predictor.Predictions[0]);
-/// predictor.Failure = new QuantraError(QuantraStatus.Unavailable, QuantraReason.Unavailable, "nobody answers").ToException();
+/// predictor.Failure = new QuantraError(QuantraStatus.Unavailable, QuantraReason.Unavailable, "the server is down").ToException();
 /// </code>
 /// </example>
 public sealed class FakeStockPredictor : IStockPredictor
@@ -24,8 +24,8 @@ public sealed class FakeStockPredictor : IStockPredictor
     private readonly ConcurrentQueue<ManyExplanationsRequest> _explanations = new();
     private volatile bool _isDisposed;
 
-    /// <summary>Makes a predictor that serves some models.</summary>
-    /// <param name="models">One or more; none = one that is called "stock".</param>
+    /// <summary>Creates a predictor that serves some models.</summary>
+    /// <param name="models">The models; none = one named "stock".</param>
     public FakeStockPredictor(params ModelInfo[] models)
     {
         ArgumentNullException.ThrowIfNull(models);
@@ -36,25 +36,25 @@ public sealed class FakeStockPredictor : IStockPredictor
         OnExplain = (request, _) => Task.FromResult(Explain(Find(request.Instance.Model), request));
     }
 
-    /// <summary>Every version that is served.</summary>
+    /// <summary>Every served version.</summary>
     public IReadOnlyList<ModelInfo> Models { get; }
 
-    /// <summary>Makes the forecast of one request, or throws; a <see cref="QuantraException"/> is the error of that request alone.</summary>
+    /// <summary>Creates the forecast for a request, or throws. A <see cref="QuantraException"/> is the error of this request only.</summary>
     public Func<PredictionRequest, CancellationToken, Task<Forecast>> OnPredict { get; set; }
 
-    /// <summary>Makes the explanations of a request, one per target, or throws.</summary>
+    /// <summary>Creates the attributions for a request, one per target, or throws.</summary>
     public Func<ManyExplanationsRequest, CancellationToken, Task<IReadOnlyList<Attribution>>> OnExplain { get; set; }
 
-    /// <summary>Thrown by every call, as where a server is not there; null = none.</summary>
+    /// <summary>Exception that every call throws, as if the server were down; null = none.</summary>
     public Exception? Failure { get; set; }
 
-    /// <summary>Every request for a forecast so far, in order.</summary>
+    /// <summary>All prediction requests so far, in order.</summary>
     public IReadOnlyList<PredictionRequest> Predictions => [.. _predictions];
 
-    /// <summary>Every request for explanations so far, in order; one for a single number too is in the form for several.</summary>
+    /// <summary>All explanation requests so far, in order. Requests for a single number are converted to the form for several.</summary>
     public IReadOnlyList<ManyExplanationsRequest> Explanations => [.. _explanations];
 
-    /// <summary>Whether it was disposed: it then answers no more.</summary>
+    /// <summary>Whether the predictor is disposed. It then rejects calls.</summary>
     public bool IsDisposed => _isDisposed;
 
     /// <inheritdoc/>
@@ -129,13 +129,13 @@ public sealed class FakeStockPredictor : IStockPredictor
     private static ExplanationTarget Known(ModelInfo model, ExplanationTarget target)
     {
         if (!model.Horizons.Contains(target.Horizon))
-            throw Refusal(QuantraStatus.InvalidArgument, QuantraReason.UnknownHorizon, $"{model.Name} has no horizon {target.Horizon}");
+            throw Error(QuantraStatus.InvalidArgument, QuantraReason.UnknownHorizon, $"{model.Name} has no horizon {target.Horizon}");
         return model.Quantiles.Contains(target.Quantile)
             ? target
-            : throw Refusal(QuantraStatus.InvalidArgument, QuantraReason.UnknownQuantile, $"{model.Name} has no quantile {target.Quantile}");
+            : throw Error(QuantraStatus.InvalidArgument, QuantraReason.UnknownQuantile, $"{model.Name} has no quantile {target.Quantile}");
     }
 
-    private static QuantraException Refusal(QuantraStatus code, string reason, FormattableString message) =>
+    private static QuantraException Error(QuantraStatus code, string reason, FormattableString message) =>
         new QuantraError(code, reason, message.ToString(CultureInfo.InvariantCulture)).ToException();
 
     private void Begin(CancellationToken cancellationToken)
@@ -158,7 +158,7 @@ public sealed class FakeStockPredictor : IStockPredictor
         }
     }
 
-    /// <summary>The version that a reference means.</summary>
+    /// <summary>Returns the version that a reference resolves to.</summary>
     private ModelInfo Find(ModelReference reference)
     {
         ArgumentNullException.ThrowIfNull(reference.Text, nameof(reference));
@@ -167,11 +167,11 @@ public sealed class FakeStockPredictor : IStockPredictor
         if (versions.Length == 0)
         {
             var served = string.Join(", ", Models.Select(model => model.Name).Distinct());
-            throw Refusal(QuantraStatus.NotFound, QuantraReason.ModelNotFound, $"there is no model {name}; there are {served}");
+            throw Error(QuantraStatus.NotFound, QuantraReason.ModelNotFound, $"model {name} does not exist; the models are {served}");
         }
 
         return Array.Find(versions, model => which is null ? model.IsDefault : IsCalled(model, which))
-            ?? (which is null ? versions.MaxBy(model => model.Version)! : throw Refusal(
+            ?? (which is null ? versions.MaxBy(model => model.Version)! : throw Error(
                 QuantraStatus.NotFound, QuantraReason.VersionNotFound, $"{name} has no version or alias {which}"));
     }
 

@@ -1,6 +1,6 @@
 namespace Quantra.Client.Testing;
 
-/// <summary>Makes a forecast, all of which has a default: shapes fit, quantiles do not cross, prices follow from returns.</summary>
+/// <summary>Builds a forecast from defaults. Shapes are consistent, quantiles do not cross, and prices follow from returns.</summary>
 /// <example>
 /// <code>
 /// Forecast forecast = new ForecastBuilder { Symbols = ["AAPL", "IBM"], Value = (symbol, days, level) => 0.01 * level }.Build();
@@ -25,7 +25,7 @@ public sealed record ForecastBuilder
     public IReadOnlyList<double> Quantiles { get; init; } = ModelInfoBuilder.DefaultQuantiles;
 
     /// <summary>Session of the last bar.</summary>
-    /// <value>2024-06-28 by default, a Friday. The sessions ahead are the weekdays after it.</value>
+    /// <value>2024-06-28 by default, a Friday. The forecast sessions are the following weekdays.</value>
     public DateOnly AsOf { get; init; } = new(2024, 6, 28);
 
     /// <inheritdoc cref="Forecast.Lag"/>
@@ -35,15 +35,15 @@ public sealed record ForecastBuilder
     /// <value>"log-return" by default.</value>
     public string TargetKind { get; init; } = Returns;
 
-    /// <summary>The number of a symbol, horizon and quantile, in the target's unit; it must not fall from one quantile to the next.</summary>
-    /// <value>By default a fan about 0 (about -4.5 for volatilities) that grows with the square root of the horizon.</value>
+    /// <summary>Returns the value of a symbol, horizon and quantile, in the target's unit. It must not decrease between quantiles.</summary>
+    /// <value>By default a fan around 0 (around -4.5 for volatilities) that grows with the square root of the horizon.</value>
     public Func<string, int, double, double>? Value { get; init; }
 
-    /// <summary>The last close of a symbol.</summary>
-    /// <value>100 for each by default.</value>
+    /// <summary>Returns the last close of a symbol.</summary>
+    /// <value>100 by default.</value>
     public Func<string, double> LastClose { get; init; } = _ => 100;
 
-    /// <summary>The score of a symbol and horizon, as a model gives it that ranks; null = none.</summary>
+    /// <summary>Returns the score of a symbol and horizon, for a model that ranks; null = none.</summary>
     public Func<string, int, double>? Score { get; init; }
 
     /// <inheritdoc cref="Forecast.Model"/>
@@ -57,16 +57,16 @@ public sealed record ForecastBuilder
     /// <inheritdoc cref="Forecast.Warnings"/>
     public IReadOnlyList<string> Warnings { get; init; } = [];
 
-    /// <summary>Why some of the symbols have no forecast: their numbers are NaN.</summary>
+    /// <summary>Errors of symbols without a forecast. Their values are NaN.</summary>
     public IReadOnlyDictionary<string, QuantraError> Refusals { get; init; } = new Dictionary<string, QuantraError>();
 
     /// <inheritdoc cref="Forecast.Skill"/>
     public Skill? Skill { get; init; }
 
-    /// <summary>Begins with what a model would forecast for a request: its horizons, the symbols and last closes of the bars.</summary>
+    /// <summary>Creates a builder with the shape of a model's forecast for a request: its horizons, and the symbols and last closes of the bars.</summary>
     /// <param name="model">The model.</param>
-    /// <param name="request">Its input.</param>
-    /// <returns>A builder whose numbers are the defaults.</returns>
+    /// <param name="request">The request.</param>
+    /// <returns>A builder with default values.</returns>
     public static ForecastBuilder For(ModelInfo model, PredictionRequest request)
     {
         ArgumentNullException.ThrowIfNull(model);
@@ -86,11 +86,10 @@ public sealed record ForecastBuilder
         };
     }
 
-    /// <summary>Makes the forecast; what cannot be set here can be changed by <c>with</c>.</summary>
-    /// <returns>One that a predictor could give.</returns>
+    /// <summary>Builds the forecast. Change its other properties with <c>with</c>.</summary>
+    /// <returns>A valid forecast.</returns>
     /// <exception cref="ArgumentException">
-    /// Symbols, horizons or quantiles are not in order or out of range; values fall from one quantile to the next; a refusal is of
-    /// no symbol.
+    /// Symbols, horizons or quantiles are out of order or out of range, values decrease between quantiles, or a refusal is for an unknown symbol.
     /// </exception>
     public Forecast Build()
     {
@@ -126,7 +125,7 @@ public sealed record ForecastBuilder
         };
     }
 
-    /// <summary>In units of a day's size; that of a logistic distribution, which needs no table.</summary>
+    /// <summary>Quantile of a logistic distribution, which needs no table, in units of the daily size.</summary>
     private double Usual(int horizon, double quantile)
     {
         var spread = 0.55 * Math.Log(quantile / (1 - quantile));
@@ -158,7 +157,7 @@ public sealed record ForecastBuilder
            select Refusals.ContainsKey(symbol) ? double.NaN : Score!(symbol, horizon),
     ];
 
-    /// <summary>[S, H] place by score, 1 = best, 0 = none.</summary>
+    /// <summary>[S, H] rank by score, 1 = best, 0 = none.</summary>
     private int[] Ranks(double[] scores)
     {
         var ranks = new int[scores.Length];
@@ -178,8 +177,8 @@ public sealed record ForecastBuilder
         Check.Symbols(Symbols);
         Check.Horizons(Horizons);
         Check.Quantiles(Quantiles);
-        if (Refusals.Keys.Except(Symbols).FirstOrDefault() is { } stranger)
-            throw new ArgumentException($"Refusals has {stranger}, which is not among the symbols {string.Join(", ", Symbols)}");
+        if (Refusals.Keys.Except(Symbols).FirstOrDefault() is { } unknown)
+            throw new ArgumentException($"Refusals has {unknown}, which is not one of the symbols {string.Join(", ", Symbols)}");
         foreach (var symbol in Symbols)
         {
             foreach (var horizon in Horizons)
@@ -195,7 +194,7 @@ public sealed record ForecastBuilder
             if (one > other)
             {
                 throw new ArgumentException(FormattableString.Invariant(
-                    $"Value of {symbol} at {horizon} days falls from {one} at quantile {low} to {other} at {high}; quantiles do not cross"));
+                    $"Value of {symbol} at {horizon} days decreases from {one} at quantile {low} to {other} at {high}; make the quantiles increase"));
             }
         }
     }

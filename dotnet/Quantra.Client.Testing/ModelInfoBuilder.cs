@@ -1,6 +1,6 @@
 namespace Quantra.Client.Testing;
 
-/// <summary>Makes the description of a model, all of which has a default.</summary>
+/// <summary>Builds the description of a model from defaults.</summary>
 /// <example>
 /// <code>
 /// ModelInfo model = new ModelInfoBuilder { Name = "stock", Horizons = [1, 5] }.Build();
@@ -53,7 +53,7 @@ public sealed record ModelInfoBuilder
     public int EncoderLength { get; init; } = 20;
 
     /// <inheritdoc cref="ModelInfo.Lookback"/>
-    /// <value>11 by default: with the encoder's sessions that makes 30 bars.</value>
+    /// <value>11 by default, which makes 30 bars together with the encoder's sessions.</value>
     public int Lookback { get; init; } = 11;
 
     /// <inheritdoc cref="ModelInfo.Calendar"/>
@@ -66,9 +66,9 @@ public sealed record ModelInfoBuilder
     /// <inheritdoc cref="ModelInfo.IsPanelModel"/>
     public bool IsPanelModel { get; init; }
 
-    /// <summary>Makes the description; what cannot be set here can be changed by <c>with</c>.</summary>
-    /// <returns>One that a predictor could give.</returns>
-    /// <exception cref="ArgumentException">Horizons or quantiles are not in order, or out of range.</exception>
+    /// <summary>Builds the description. Change its other properties with <c>with</c>.</summary>
+    /// <returns>A valid description.</returns>
+    /// <exception cref="ArgumentException">Horizons or quantiles are out of order or out of range.</exception>
     public ModelInfo Build()
     {
         Check.Horizons(Horizons);

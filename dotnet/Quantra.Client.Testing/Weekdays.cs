@@ -1,9 +1,9 @@
 namespace Quantra.Client.Testing;
 
-/// <summary>Mondays to Fridays, as the sessions of an exchange that has no holidays.</summary>
+/// <summary>Mondays to Fridays, the sessions of an exchange without holidays.</summary>
 internal static class Weekdays
 {
-    /// <summary>The weekday that comes so many after a day; the day itself for none.</summary>
+    /// <summary>Returns the weekday a number of weekdays after a day.</summary>
     public static DateOnly After(DateOnly day, int count)
     {
         for (var left = count; left > 0; left -= IsWeekday(day) ? 1 : 0)
@@ -11,7 +11,7 @@ internal static class Weekdays
         return day;
     }
 
-    /// <summary>So many weekdays up to a day, oldest first.</summary>
+    /// <summary>Returns a number of weekdays up to a day, oldest first.</summary>
     public static IReadOnlyList<DateOnly> UpTo(DateOnly day, int count) =>
         [.. Enumerable.Range(0, int.MaxValue).Select(back => day.AddDays(-back)).Where(IsWeekday).Take(count).Reverse()];
 

@@ -66,7 +66,7 @@ public sealed class BarPanelTests : IDisposable
     [InlineData("\r\n", true)]
     [InlineData("\r", true)]
     [InlineData("\r\n", false)]
-    public void Lines_end_as_on_any_system_and_empty_ones_are_left_out(string end, bool isLastEnded)
+    public void All_line_ends_are_read_and_empty_lines_are_skipped(string end, bool isLastEnded)
     {
         string[] lines = ["date,open,high,low,close,volume", "", "20131230,1,1,1,1,1", "", "20131231,1,1,1,2,\"3\""];
         var panel = Read(string.Join(end, lines) + (isLastEnded ? end : ""));
@@ -79,7 +79,7 @@ public sealed class BarPanelTests : IDisposable
     [Theory]
     [InlineData(true)]
     [InlineData(false)]
-    public void A_long_file_is_read_whole_in_whichever_order_its_rows_are(bool byDay)
+    public void A_long_file_is_read_in_any_row_order(bool byDay)
     {
         var (symbols, days) = (Enumerable.Range(0, 7).ToArray(), Enumerable.Range(0, 3000).ToArray());
         var rows = byDay
@@ -99,7 +99,7 @@ public sealed class BarPanelTests : IDisposable
     }
 
     [Fact]
-    public void A_line_may_be_longer_than_what_is_read_at_once()
+    public void A_line_can_be_longer_than_the_buffer()
     {
         var note = new string('n', 300_000);
         var panel = Read($"date,note,open,high,low,close,volume\n20131230,{note},1,1,1,1,1\n20131231,\"{note},\",1,1,1,2,1\n");
@@ -107,7 +107,7 @@ public sealed class BarPanelTests : IDisposable
     }
 
     [Fact]
-    public void Numbers_are_those_of_the_framework_to_the_last_bit()
+    public void Parsed_numbers_equal_the_frameworks_to_the_last_bit()
     {
         string[] odd = ["-0", "0.1", "1e-5", "+1.5", " 2.5 ", ".5", "5.", "9007199254740993", "123456789012345678901", "nan", "-1e400", "0.00000000000000000000001"];
         var digits = Enumerable.Range(1, 5000).Select(row => ((ulong)row * 6364136223846793005UL >> (row % 60)).ToString());
@@ -119,7 +119,7 @@ public sealed class BarPanelTests : IDisposable
     }
 
     [Fact]
-    public void A_file_that_Excel_has_open_is_read_and_one_that_is_locked_is_refused()
+    public void A_file_open_in_Excel_is_read_and_a_locked_one_is_rejected()
     {
         var expected = Read(Three);
         var path = Path.Combine(_folder.FullName, "bars.csv");
@@ -130,7 +130,7 @@ public sealed class BarPanelTests : IDisposable
     }
 
     [Fact]
-    public async Task Bars_may_come_out_of_a_pipe()
+    public async Task Bars_can_be_read_from_a_pipe()
     {
         Assert.SkipWhen(OperatingSystem.IsWindows(), "a file of Windows is no pipe");
         var path = Path.Combine(_folder.FullName, "bars.csv");
@@ -148,7 +148,7 @@ public sealed class BarPanelTests : IDisposable
     [InlineData("2013-12-23T21:00:00Z", "2013-12-27T21:00:00Z", "2013-12-23")]
     [InlineData("2013-12-22T15:00:00+09:00", "2013-12-26T15:00:00+09:00", "2013-12-22")]
     [InlineData("2013-12-22 15:00", "2013-12-26T15:00:00Z", "2013-12-22")]
-    public void Moments_in_UTC_are_of_the_days_that_the_week_tells(string first, string last, string session)
+    public void UTC_times_belong_to_the_days_that_the_week_implies(string first, string last, string session)
     {
         var panel = Read($"date,open,high,low,close,volume\n{first},1,1,1,1,1\n{last},2,2,2,2,2\n");
         var day = DateOnly.ParseExact(session, "yyyy-MM-dd", CultureInfo.InvariantCulture);
@@ -157,28 +157,28 @@ public sealed class BarPanelTests : IDisposable
     }
 
     [Fact]
-    public void Bars_four_days_apart_are_those_of_days()
+    public void Bars_four_days_apart_count_as_daily()
     {
         var days = Enumerable.Range(0, 6).Select(place => $"{new DateOnly(2013, 12, 2).AddDays(4 * place):yyyyMMdd},1,1,1,1,1\n");
         Assert.Equal(6, Read("date,open,high,low,close,volume\n" + string.Concat(days)).Sessions.Length);
     }
 
     [Fact]
-    public void A_long_line_that_is_no_header_is_not_repeated_whole()
+    public void A_long_first_line_is_shortened_in_the_message()
     {
         var failure = Assert.Throws<QuantraException>(() => Read("{\"bars\": [" + new string('1', 100_000) + "]}\n"));
         Assert.InRange(failure.Message.Length, 1, 400);
     }
 
     [Fact]
-    public void A_field_is_read_under_another_name_where_no_column_has_its_own()
+    public void A_field_is_read_under_another_name_if_no_column_has_its_own()
     {
         Assert.Equal([0.5], Read("day,open,high,low,close,vol,adjClose\n20131231,1,1,1,1,1,0.5\n").AdjustedClose.ToArray());
         Assert.Equal([0.4], Read("date,open,high,low,close,volume,adj_close,adjClose\n20131231,1,1,1,1,1,0.4,0.5\n").AdjustedClose.ToArray());
     }
 
     [Fact]
-    public void A_symbol_that_is_not_UTF8_is_refused()
+    public void A_symbol_that_is_not_UTF8_is_rejected()
     {
         var path = Path.Combine(_folder.FullName, "bars.csv");
         File.WriteAllBytes(path, [.. "symbol,date,open,high,low,close,volume\nM"u8, 0xFC, .. "nchener,2013-12-30,1,2,0.5,1.5,100\n"u8]);
@@ -200,45 +200,45 @@ public sealed class BarPanelTests : IDisposable
     [InlineData("Ticker")]
     [InlineData("ticker symbol")]
     [InlineData("Stock_Symbol")]
-    public void The_symbol_is_read_under_names_that_mean_nothing_else(string name)
+    public void The_symbol_is_read_under_unambiguous_names(string name)
     {
         var panel = Read($"{name},date,open,high,low,close,volume\nA,2013-12-30,1,1,1,1,1\nB,2013-12-30,2,2,2,2,2\n");
         Assert.Equal(["A", "B"], panel.Symbols);
     }
 
     [Fact]
-    public void Symbol_and_ticker_may_stand_in_one_file_where_they_say_the_same()
+    public void Symbol_and_ticker_columns_are_allowed_if_they_agree()
     {
         var panel = Read("ticker,symbol,date,open,high,low,close,volume\nA,A,2013-12-30,1,1,1,1,1\n");
         Assert.Equal(["A"], panel.Symbols);
     }
 
     [Theory]
-    [InlineData("", "no column date")]
+    [InlineData("", "missing column date")]
     [InlineData("ticker,symbol,date,open,high,low,close,volume\nA,A,20131230,1,1,1,1,1\nA.N,A,20131231,1,1,1,1,1\n", "row 2 after the header: column symbol says 'A', column ticker says 'A.N'; keep the one")]
-    [InlineData("Instrument,date,open,high,low,close,volume\nA,20131230,1,1,1,1,1\nA,20131231,1,1,1,1,1\nB,20131230,1,1,1,1,1\nB,20131231,1,1,1,1,1\n", "no column symbol, and 2013-12-30 appears twice; if column 'instrument' holds it, rename it to symbol")]
-    [InlineData("code,date,open,high,low,close,volume\nA,20131230,1,1,1,1,1\nA,20131231,1,1,1,1,1\nB,20121230,1,1,1,1,1\nB,20121231,1,1,1,1,1\n", "no column symbol, and its dates are not in order; if column 'code' holds it, rename it to symbol")]
+    [InlineData("Instrument,date,open,high,low,close,volume\nA,20131230,1,1,1,1,1\nA,20131231,1,1,1,1,1\nB,20131230,1,1,1,1,1\nB,20131231,1,1,1,1,1\n", "no symbol column, and 2013-12-30 appears twice; if column 'instrument' holds it, rename it to symbol")]
+    [InlineData("code,date,open,high,low,close,volume\nA,20131230,1,1,1,1,1\nA,20131231,1,1,1,1,1\nB,20121230,1,1,1,1,1\nB,20121231,1,1,1,1,1\n", "no symbol column, and its dates are not in order; if column 'code' holds it, rename it to symbol")]
     [InlineData("trend,date,open,high,low,close,volume\nup,20131231,1,1,1,1,1\ndown,20131230,1,1,1,1,1\nup,20131229,1,1,1,1,1\n", "comes after 2013-12-31; sort each symbol's rows")]
     [InlineData("date,open,high,low,close,volume\n", "no rows")]
-    [InlineData("date;open;high;low;close;volume\n20131231;1;1;1;1;1\n", "it has date;open;high;low;close;volume; put commas between its columns")]
+    [InlineData("date;open;high;low;close;volume\n20131231;1;1;1;1;1\n", "it has date;open;high;low;close;volume; separate its columns by commas")]
     [InlineData("date,open,high,low,close,volume\n2013-02-29,1,1,1,1,1\n", "'2013-02-29' is not a date")]
     [InlineData("date,open,high,low,close,volume\n2013-12-31,1,1,1,\"1,5\",1\n", "column close: '1,5' is not a number")]
-    [InlineData("date,open,high,low,volume\n2013-12-31,1,1,1,1\n", "no column close")]
+    [InlineData("date,open,high,low,volume\n2013-12-31,1,1,1,1\n", "missing column close")]
     [InlineData("day,time,open,high,low,close,volume\n2013-12-31,16:00,1,1,1,1,1\n", "columns time, day may each hold the date; rename the right one to date")]
-    [InlineData("timestamp,open,high,low,close,volume,trade_count,vwap\n2013-12-31T05:00:00Z,1,1,1,1,1,1,1\n", "Alpaca's columns timestamp, trade_count, vwap")]
+    [InlineData("timestamp,open,high,low,close,volume,trade_count,vwap\n2013-12-31T05:00:00Z,1,1,1,1,1,1,1\n", "columns timestamp, trade_count, vwap of Alpaca")]
     [InlineData("unix,date,symbol,open,high,low,close,volume btc,volume\n1,2013-12-31,A,1,1,1,1,1,1\n", "CryptoDataDownload's columns unix, date, symbol")]
-    [InlineData("date,open,high,low,close,volume\n2013-12-30T25:00:00Z,1,1,1,1,1\n", "'2013-12-30T25:00:00Z' is not a moment")]
-    [InlineData("date,open,high,low,close,volume\n2013-12-30T15:00:00Z,1,1,1,1,1\n", "the moment 2013-12-30T15:00:00Z in UTC may be of the exchange's session 2013-12-30 or 2013-12-31")]
-    [InlineData("date,open,high,low,close,volume\n20131202,1,1,1,1,1\n20131209,1,1,1,1,1\n20131216,1,1,1,1,1\n20131221,1,1,1,1,1\n20131230,1,1,1,1,1\n", "its bars are 7 days apart, the nearest 5; daily ones are read")]
-    [InlineData("PK\u0003\u0004", "it has no columns, as it is no text")]
+    [InlineData("date,open,high,low,close,volume\n2013-12-30T25:00:00Z,1,1,1,1,1\n", "'2013-12-30T25:00:00Z' is not a time")]
+    [InlineData("date,open,high,low,close,volume\n2013-12-30T15:00:00Z,1,1,1,1,1\n", "the UTC time 2013-12-30T15:00:00Z may belong to the session 2013-12-30 or 2013-12-31")]
+    [InlineData("date,open,high,low,close,volume\n20131202,1,1,1,1,1\n20131209,1,1,1,1,1\n20131216,1,1,1,1,1\n20131221,1,1,1,1,1\n20131230,1,1,1,1,1\n", "its bars are 7 days apart, the closest 5, but daily bars are required")]
+    [InlineData("PK\u0003\u0004", "it has no columns, because it is not text")]
     [InlineData("date,open,high,low,close,volume,Close\n", "more than one column close")]
     [InlineData("date,open,high,low,close,volume\n2013-12-31,1,x,1,1,1\n", "row 1 after the header, column high: 'x' is not a number")]
     [InlineData("date,open,high,low,close,volume\n31.12.2013,1,1,1,1,1\n", "'31.12.2013' is not a date")]
     [InlineData("date,open,high,low,close,volume\n2013-12-31,1,1,1,1\n", "row 1 after the header has 5 cells, but the header has 6")]
-    [InlineData("date,open,high,low,close,volume\n2013-12-31,1,1,1,1,1\n2013-12-31,1,1,1,1,1\n", "appears twice; give each day one row, or give the table a column symbol")]
+    [InlineData("date,open,high,low,close,volume\n2013-12-31,1,1,1,1,1\n2013-12-31,1,1,1,1,1\n", "appears twice; give each day one row, or add a column symbol")]
     [InlineData("date,open,high,low,close,volume\n2013-12-31,1,1,1,1,1\n2013-12-30,1,1,1,1,1\n", "comes after 2013-12-31")]
     [InlineData("symbol,date,open,high,low,close,volume\n,2013-12-31,1,1,1,1,1\n", "the symbol is empty")]
-    public void A_bad_file_is_refused(string text, string problem)
+    public void An_invalid_file_is_rejected(string text, string problem)
     {
         var failure = Assert.Throws<QuantraException>(() => Read(text));
         Assert.Equal(QuantraReason.BarsInvalid, failure.Reason);
@@ -247,21 +247,21 @@ public sealed class BarPanelTests : IDisposable
     }
 
     [Fact]
-    public void A_missing_file_is_refused()
+    public void A_missing_file_is_rejected()
     {
         var failure = Assert.Throws<QuantraException>(() => BarPanel.ReadCsv(Path.Combine(_folder.FullName, "none.csv")));
         Assert.Equal(QuantraReason.BarsInvalid, failure.Reason);
     }
 
     [Fact]
-    public void An_unknown_symbol_is_refused()
+    public void An_unknown_symbol_is_rejected()
     {
         var panel = Read("date,open,high,low,close,volume\n2013-12-31,1,1,1,1,1\n");
         Assert.Contains("the panel has BARS", Assert.Throws<QuantraException>(() => panel.Select("X")).Message, StringComparison.Ordinal);
     }
 
     [Fact]
-    public void The_last_bars_are_the_newest()
+    public void Last_returns_the_newest_bars()
     {
         var bars = Read("date,open,high,low,close,volume\n2013-12-30,1,1,1,1,1\n2013-12-31,2,2,2,2,2\n").Select("BARS");
         Assert.Equal([2], bars.Last(1).Close.ToArray());
@@ -270,7 +270,7 @@ public sealed class BarPanelTests : IDisposable
     }
 
     [Fact]
-    public void The_last_sessions_of_a_panel_are_the_newest_of_every_symbol()
+    public void Last_returns_the_newest_sessions_of_every_symbol()
     {
         var last = Read(Three).Last(2);
         Assert.Equal([new DateOnly(2013, 12, 30), new DateOnly(2013, 12, 31)], last.Sessions.ToArray());
@@ -283,7 +283,7 @@ public sealed class BarPanelTests : IDisposable
     }
 
     [Fact]
-    public void The_sessions_between_two_days_have_both_of_them()
+    public void Between_includes_both_days()
     {
         var (panel, last) = (Read(Three), new DateOnly(2013, 12, 31));
         var day = panel.Between(last, last);
@@ -294,14 +294,14 @@ public sealed class BarPanelTests : IDisposable
         Assert.Equal(panel, panel.Until(last.AddYears(1)));
         Assert.Equal(day.Select("B"), panel.Select("B").Between(last, last));
         Assert.Equal([21, 22], panel.Select("B").Until(last.AddDays(-1)).Close.ToArray());
-        Assert.Contains("no session lies between 2014-01-01 and 2014-01-02; there are 3 sessions", Refusal(() => panel.Between(last.AddDays(1), last.AddDays(2))), StringComparison.Ordinal);
-        Assert.Contains("no session lies between", Refusal(() => panel.Select("B").Until(DateOnly.MinValue)), StringComparison.Ordinal);
+        Assert.Contains("no session between 2014-01-01 and 2014-01-02; the panel has 3 sessions", Refusal(() => panel.Between(last.AddDays(1), last.AddDays(2))), StringComparison.Ordinal);
+        Assert.Contains("no session between", Refusal(() => panel.Select("B").Until(DateOnly.MinValue)), StringComparison.Ordinal);
 
         static string Refusal(Func<object> cut) => Assert.Throws<QuantraException>(cut).Message;
     }
 
     [Fact]
-    public void Some_symbols_of_a_panel_come_in_the_order_asked_for()
+    public void Selected_symbols_come_in_the_given_order()
     {
         var panel = Read(Three) with { Calendar = "XNYS", Currency = "USD" };
         var some = panel.Select(["C", "A"]);
@@ -314,28 +314,28 @@ public sealed class BarPanelTests : IDisposable
     }
 
     [Fact]
-    public async Task A_file_is_read_as_well_without_holding_the_caller()
+    public async Task A_file_can_be_read_asynchronously()
     {
         var panel = Read(Three);
         Assert.Equal(panel, await BarPanel.ReadCsvAsync(Path.Combine(_folder.FullName, "bars.csv"), TestContext.Current.CancellationToken));
     }
 
     [Fact]
-    public async Task Refusals_of_a_file_come_out_of_the_task()
+    public async Task File_errors_are_thrown_by_the_task()
     {
         var reading = BarPanel.ReadCsvAsync(Path.Combine(_folder.FullName, "none.csv"), TestContext.Current.CancellationToken);
         Assert.Equal(QuantraReason.BarsInvalid, (await Assert.ThrowsAsync<QuantraException>(() => reading)).Reason);
     }
 
     [Fact]
-    public async Task A_reading_can_be_cancelled()
+    public async Task Reading_can_be_cancelled()
     {
         Read(Three);
         var path = Path.Combine(_folder.FullName, "bars.csv");
         using var source = new CancellationTokenSource();
         await source.CancelAsync();
         await Assert.ThrowsAnyAsync<OperationCanceledException>(() => BarPanel.ReadCsvAsync(path, source.Token));
-        Assert.Throws<OperationCanceledException>(() => BarsCsv.Read(path, source.Token));
+        Assert.Throws<OperationCanceledException>(() => BarsCsvReader.Read(path, source.Token));
     }
 
     private static IEnumerable<long> Bits(ReadOnlyMemory<double> values) => values.ToArray().Select(BitConverter.DoubleToInt64Bits);

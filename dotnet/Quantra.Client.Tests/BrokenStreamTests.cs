@@ -1,17 +1,17 @@
 namespace Quantra.Client.Tests;
 
 /// <summary>Streams whose connection or server is lost.</summary>
-public sealed class BrokenStreamTests(Doors doors)
+public sealed class BrokenStreamTests(PredictorFixture fixture)
 {
     private static CancellationToken Token => TestContext.Current.CancellationToken;
 
-    private PredictionRequest Request => new("small", BarPanel.ReadCsv(doors.PathOf("bars.csv")).Select("AAPL"));
+    private PredictionRequest Request => new("small", BarPanel.ReadCsv(fixture.PathOf("bars.csv")).Select("AAPL"));
 
     [Fact]
-    public async Task A_stream_that_loses_its_connections_goes_on_and_every_request_has_one_result()
+    public async Task A_stream_survives_lost_connections_with_one_result_per_request()
     {
-        await using var relay = new Relay(doors.Address);
-        using var seen = new SeenCalls();
+        await using var relay = new TcpRelay(fixture.Address);
+        using var seen = new TelemetryRecorder();
         await using var client = new QuantraClient(relay.Address);
         var read = new List<PredictionResult>();
         await foreach (var result in client.PredictStreamAsync(new RequestFeed(Request) { Count = 150 }, Token))
@@ -27,9 +27,9 @@ public sealed class BrokenStreamTests(Doors doors)
     }
 
     [Fact]
-    public async Task Without_retries_a_stream_that_breaks_is_UNAVAILABLE_after_what_was_answered()
+    public async Task Without_retries_a_broken_stream_is_UNAVAILABLE_after_its_answers()
     {
-        await using var relay = new Relay(doors.Address);
+        await using var relay = new TcpRelay(fixture.Address);
         await using var client = new QuantraClient(relay.Address, new() { MaxAttempts = 1 });
         var feed = new RequestFeed(Request);
         var read = 0;
@@ -48,21 +48,21 @@ public sealed class BrokenStreamTests(Doors doors)
     }
 
     [Fact]
-    public async Task A_server_that_is_not_there_is_UNAVAILABLE()
+    public async Task A_missing_server_is_UNAVAILABLE()
     {
-        using var seen = new SeenCalls();
+        using var seen = new TelemetryRecorder();
         await using var client = new QuantraClient(new Uri("http://127.0.0.1:1"), new() { MaxAttempts = 3 });
-        var failure = await Assert.ThrowsAsync<QuantraException>(() => client.PredictStreamAsync(Requests.Of(Request), Token).ReadAsync(Token));
+        var failure = await Assert.ThrowsAsync<QuantraException>(() => client.PredictStreamAsync(RequestLists.Of(Request), Token).ReadAsync(Token));
         Assert.Equal((QuantraReason.Unavailable, 2L), (failure.Reason, seen.Retries));
         failure = await Assert.ThrowsAsync<QuantraException>(() => client.OpenSessionAsync(new SessionRequest("small", Request.Bars!), Token));
         Assert.Equal((QuantraReason.Unavailable, 4L), (failure.Reason, seen.Retries));
     }
 
     [Fact]
-    public async Task A_request_ends_at_its_time_however_often_its_stream_may_be_tried()
+    public async Task A_request_expires_despite_remaining_attempts()
     {
         await using var client = new QuantraClient(new Uri("http://127.0.0.1:1"), new() { MaxAttempts = 1_000, Timeout = TimeSpan.FromSeconds(1) });
-        var result = Assert.Single(await client.PredictStreamAsync(Requests.Of(Request), Token).ReadAsync(Token));
+        var result = Assert.Single(await client.PredictStreamAsync(RequestLists.Of(Request), Token).ReadAsync(Token));
         Assert.Equal(QuantraReason.DeadlineExceeded, result.Error?.Reason);
         var opening = client.OpenSessionAsync(new SessionRequest("small", Request.Bars!), Token);
         var failure = await Assert.ThrowsAsync<QuantraException>(() => opening.WaitAsync(TimeSpan.FromSeconds(60), Token));
@@ -70,11 +70,11 @@ public sealed class BrokenStreamTests(Doors doors)
     }
 
     [Fact]
-    public async Task A_request_that_is_too_large_is_its_own_result()
+    public async Task A_large_request_fails_alone()
     {
-        await using var client = new QuantraClient(doors.Address, new() { MaxRequestBytes = 10_000 });
-        var (small, large) = (Request, new PredictionRequest("small", await BarPanel.ReadCsvAsync(doors.PathOf("bars.csv"), Token)));
-        var requests = Requests.Of(new PredictionRequest("small", small.Bars!.Last(150)), large);
+        await using var client = new QuantraClient(fixture.Address, new() { MaxRequestBytes = 10_000 });
+        var (small, large) = (Request, new PredictionRequest("small", await BarPanel.ReadCsvAsync(fixture.PathOf("bars.csv"), Token)));
+        var requests = RequestLists.Of(new PredictionRequest("small", small.Bars!.Last(150)), large);
         var results = await client.PredictStreamAsync(requests, Token).ReadAsync(Token);
         Assert.Equal([null, QuantraReason.RequestTooLarge], results.OrderBy(result => result.RequestId).Select(result => result.Error?.Reason));
         var failure = await Assert.ThrowsAsync<QuantraException>(() => client.OpenSessionAsync(new SessionRequest("small", large.Bars!), Token));
@@ -82,13 +82,13 @@ public sealed class BrokenStreamTests(Doors doors)
     }
 
     [Fact]
-    public async Task Requests_of_a_stream_and_of_a_session_are_seen_by_model_and_reason()
+    public async Task Stream_and_session_requests_are_recorded_with_model_and_reason()
     {
-        using var seen = new SeenCalls();
-        using var log = new SeenLog();
-        await using var client = new QuantraClient(doors.Address, new() { LoggerFactory = log });
+        using var seen = new TelemetryRecorder();
+        using var log = new LogRecorder();
+        await using var client = new QuantraClient(fixture.Address, new() { LoggerFactory = log });
         var request = Request;
-        await client.PredictStreamAsync(Requests.Of(request, request with { Model = "nowhere" }), Token).ReadAsync(Token);
+        await client.PredictStreamAsync(RequestLists.Of(request, request with { Model = "nowhere" }), Token).ReadAsync(Token);
         Assert.Equal(["PredictStream nowhere MODEL_NOT_FOUND", "PredictStream small OK"], seen.Calls.Order());
         Assert.Equal("quantra.v1.PredictionService/PredictStream", Assert.Single(seen.Activities).OperationName);
         await using (var session = await client.OpenSessionAsync(new SessionRequest("small", request.Bars!), Token))

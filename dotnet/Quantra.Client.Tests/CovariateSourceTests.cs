@@ -10,14 +10,14 @@ public sealed class CovariateSourceTests : IDisposable
     public void Dispose() => _folder.Delete(recursive: true);
 
     [Fact]
-    public void A_value_is_used_from_the_close_of_the_day_that_knows_it_and_a_restated_one_from_its_own()
+    public void Original_and_restated_values_count_from_the_day_they_were_known()
     {
         var read = Read("symbol,date,known_from,rate\nA,2013-06-28,2013-07-02,1\nA,2013-06-28,2013-07-04,2\nA,2013-06-27,2013-07-05,9\n");
         Assert.Equal([double.NaN, 1, 1, 2, 2, .. Enumerable.Repeat(double.NaN, 5)], read.Observed["rate"].ToArray());
     }
 
     [Fact]
-    public void Moments_in_UTC_are_of_the_days_that_the_week_tells()
+    public void UTC_times_belong_to_the_days_that_the_week_implies()
     {
         var read = Read( // a Sunday, a Monday and a Tuesday in UTC are the Monday, Tuesday and Wednesday of Tokyo
             "date,known_from,rate\n2013-06-30T15:00Z,20130601,1\n2013-07-01T15:00Z,20130601,2\n2013-07-02T15:00Z,20130601,3\n",
@@ -26,7 +26,7 @@ public sealed class CovariateSourceTests : IDisposable
     }
 
     [Fact]
-    public void An_empty_cell_says_nothing_and_nan_withdraws()
+    public void An_empty_cell_has_no_value_and_nan_withdraws()
     {
         var read = Read("date,known_from,rate\n20130701,20130701,1\n20130702,20130702,\n20130703,20130703,nan\n");
         double[] each = [1, 1, double.NaN, double.NaN, double.NaN];
@@ -34,7 +34,7 @@ public sealed class CovariateSourceTests : IDisposable
     }
 
     [Fact]
-    public void Known_values_reach_ahead_as_far_as_the_last_bars_close_knows_them()
+    public void Known_values_reach_ahead_as_known_at_the_last_close()
     {
         var read = Read("date,known_from,rebalance\n20130701,20130601,0\n20130709,20130705,1\n20130710,20130708,0\n", CovariateGroup.Known);
         Assert.Equal(new DateOnly(2013, 7, 8), read.FutureSessions.Span[0]);
@@ -45,7 +45,7 @@ public sealed class CovariateSourceTests : IDisposable
     }
 
     [Fact]
-    public void A_model_of_every_day_of_the_week_is_told_of_weekends_too()
+    public void A_model_with_a_24_7_calendar_gets_weekends()
     {
         var read = Read("date,known_from,rebalance\n20130701,20130601,0\n", CovariateGroup.Known, calendar: "24/7");
         var last = Days[^1];
@@ -54,7 +54,7 @@ public sealed class CovariateSourceTests : IDisposable
     }
 
     [Fact]
-    public void Static_values_are_numbers_or_texts_as_the_model_needs_them()
+    public void Static_values_are_numbers_or_texts_depending_on_the_model()
     {
         var read = Read(
             "date,known_from,rate\n20130701,20130701,1\n",
@@ -65,18 +65,18 @@ public sealed class CovariateSourceTests : IDisposable
     }
 
     [Theory]
-    [InlineData("date,rate\n20130701,1\n", "no column known_from")]
+    [InlineData("date,rate\n20130701,1\n", "column known_from is missing")]
     [InlineData("date,known_from\n20130701,20130701\n", "no value columns")]
     [InlineData("date,known_from,rate\n", "no rows")]
     [InlineData("date,known_from,1st\n20130701,20130701,1\n", "column '1st' must have")]
     [InlineData("date,known_from,rate\n20130701,2013-07-01T18:00,1\n", "row 1 after the header, column known_from: '2013-07-01T18:00' has a time of day")]
-    [InlineData("date,known_from,rate\n2013-07-01T15:00Z,20130702,1\n", "the moment 2013-07-01T15:00Z in UTC may be of the exchange's session 2013-07-01 or 2013-07-02")]
+    [InlineData("date,known_from,rate\n2013-07-01T15:00Z,20130702,1\n", "the UTC time 2013-07-01T15:00Z may belong to the session 2013-07-01 or 2013-07-02")]
     [InlineData("date,known_from,rate\n20130701,2013-07-01,high\n", "row 1 after the header, column rate: 'high' is not a number")]
     [InlineData("date,known_from,rate\n20130701,20130701,1\n20130702,20130702,2\n20130701,20130701,3\n", "rows 1 and 3 after the header give 2013-07-01 two values that became known on the same day; keep one, or add a column symbol that tells them apart")]
     [InlineData("instrument,date,known_from,rate\nA,20130701,20130701,1\nB,20130701,20130701,1\n", "column instrument: 'A' is not a number, and the file has no column symbol; if column 'instrument' holds it, rename it to symbol")]
-    [InlineData("ticker,date,known_from,rate\na,20130701,20130701,1\n", "about a, the bars about A")]
-    [InlineData("symbol,date,known_from,rate\na,20130701,20130701,1\n", "about a, the bars about A")]
-    public void A_bad_file_is_refused(string text, string problem)
+    [InlineData("ticker,date,known_from,rate\na,20130701,20130701,1\n", "use a, but the bars use A")]
+    [InlineData("symbol,date,known_from,rate\na,20130701,20130701,1\n", "use a, but the bars use A")]
+    public void An_invalid_file_is_rejected(string text, string problem)
     {
         var failure = Assert.Throws<QuantraException>(() => Read(text));
         Assert.Equal(QuantraReason.CovariatesInvalid, failure.Reason);
@@ -84,12 +84,12 @@ public sealed class CovariateSourceTests : IDisposable
     }
 
     [Theory]
-    [InlineData("RIC,sector\nA,x\nB,x\n", "no column symbol; it has ric, sector; if column 'ric' holds it, rename it to symbol")]
+    [InlineData("RIC,sector\nA,x\nB,x\n", "no symbol column; it has ric, sector; if column 'ric' holds it, rename it to symbol")]
     [InlineData("Ticker,sector\nA,x\nA,y\n", "symbol A has several rows")]
     [InlineData("symbol,sector\nA,x\nA,y\n", "symbol A has several rows")]
-    [InlineData("symbol,cap\nA,large\n", "static covariate cap must be a number for every symbol, but that of A is 'large'")]
+    [InlineData("symbol,cap\nA,large\n", "static covariate cap must be a number for every symbol, but is 'large' for A")]
     [InlineData("symbol,rate\nA,1\n", "covariate rate appears twice")]
-    public void Bad_static_values_are_refused(string text, string problem)
+    public void Invalid_static_values_are_rejected(string text, string problem)
     {
         const string Rate = "date,known_from,rate\n20130701,20130701,1\n";
         var failure = Assert.Throws<QuantraException>(() => Read(Rate, CovariateGroup.Observed, text));

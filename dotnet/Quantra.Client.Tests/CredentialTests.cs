@@ -3,7 +3,7 @@ using System.Security.Cryptography.X509Certificates;
 namespace Quantra.Client.Tests;
 
 /// <summary>TLS, certificates, tokens and Unix sockets by the options of a client.</summary>
-public sealed class CredentialTests(Doors doors, SecureServers servers) : IClassFixture<SecureServers>
+public sealed class CredentialTests(PredictorFixture fixture, SecureServers servers) : IClassFixture<SecureServers>
 {
     private static CancellationToken Token => TestContext.Current.CancellationToken;
 
@@ -16,28 +16,28 @@ public sealed class CredentialTests(Doors doors, SecureServers servers) : IClass
         MaxAttempts = 1,
     };
 
-    private PredictionRequest Request => new("small", BarPanel.ReadCsv(doors.PathOf("bars.csv")).Select("AAPL"));
+    private PredictionRequest Request => new("small", BarPanel.ReadCsv(fixture.PathOf("bars.csv")).Select("AAPL"));
 
     [Fact]
-    public async Task A_forecast_comes_to_a_known_token_over_TLS() => await AssertForecastAsync(Address, Options);
+    public async Task A_known_token_gets_a_forecast_over_TLS() => await AssertForecastAsync(Address, Options);
 
     [Fact]
     public async Task Streams_and_sessions_send_the_token()
     {
         await using var client = new QuantraClient(Address, Options);
         var bars = Request.Bars!;
-        Assert.NotNull(Assert.Single(await client.PredictStreamAsync(Requests.Of(Request), Token).ReadAsync(Token)).Forecast);
+        Assert.NotNull(Assert.Single(await client.PredictStreamAsync(RequestLists.Of(Request), Token).ReadAsync(Token)).Forecast);
         await using var session = await client.OpenSessionAsync(new SessionRequest("small", bars), Token);
         Assert.NotNull((await session.PushAsync(bars.Last(1), cancellationToken: Token)).Forecast);
         await using var other = new QuantraClient(Address, Options with { Token = _ => new(SecureServers.Explains) });
-        var failure = await Assert.ThrowsAsync<QuantraException>(() => other.PredictStreamAsync(Requests.Of(Request), Token).ReadAsync(Token));
+        var failure = await Assert.ThrowsAsync<QuantraException>(() => other.PredictStreamAsync(RequestLists.Of(Request), Token).ReadAsync(Token));
         Assert.Equal(QuantraReason.PermissionDenied, failure.Reason);
         failure = await Assert.ThrowsAsync<QuantraException>(() => other.OpenSessionAsync(new SessionRequest("small", bars), Token));
         Assert.Equal(QuantraReason.PermissionDenied, failure.Reason);
     }
 
     [Fact]
-    public async Task A_token_is_asked_for_at_each_call()
+    public async Task The_token_is_requested_for_each_call()
     {
         var token = SecureServers.Explains;
         await using var client = new QuantraClient(Address, Options with { Token = _ => new(token) });
@@ -52,11 +52,11 @@ public sealed class CredentialTests(Doors doors, SecureServers servers) : IClass
         await AssertRefusalAsync(Address, Options with { Token = _ => default }, QuantraReason.Unauthenticated, "token");
 
     [Fact]
-    public async Task An_authority_that_did_not_sign_is_told() =>
-        await AssertRefusalAsync(Address, Options with { AuthorityFile = null }, QuantraReason.Unavailable, "trusts no authority");
+    public async Task An_untrusted_authority_is_reported() =>
+        await AssertRefusalAsync(Address, Options with { AuthorityFile = null }, QuantraReason.Unavailable, "no trusted authority");
 
     [Fact]
-    public async Task A_certificate_is_shown_where_one_is_asked_for()
+    public async Task The_client_certificate_is_presented()
     {
         using var read = X509Certificate2.CreateFromPemFile(servers.ClientCertificate, servers.ClientKey);
         using var certificate = X509CertificateLoader.LoadPkcs12(read.Export(X509ContentType.Pkcs12), null);
@@ -66,37 +66,37 @@ public sealed class CredentialTests(Doors doors, SecureServers servers) : IClass
     }
 
     [Fact]
-    public async Task Who_hangs_up_while_certificates_are_exchanged_is_somebody_who_is_there()
+    public async Task A_server_that_closes_the_connection_during_the_handshake_is_reported()
     {
-        await using var relay = new Relay(Address, bytesOfFirst: 0);
+        await using var relay = new TcpRelay(Address, bytesOfFirst: 0);
         var address = new Uri($"https://127.0.0.1:{relay.Address.Port}");
-        await AssertRefusalAsync(address, Options, QuantraReason.Unavailable, "somebody is there and hung up");
+        await AssertRefusalAsync(address, Options, QuantraReason.Unavailable, "a server accepted the connection and closed it");
     }
 
     [Fact]
-    public void A_file_without_certificates_is_refused()
+    public void A_file_without_certificates_is_rejected()
     {
-        var failure = Assert.Throws<ArgumentException>(() => new QuantraClient(Address, Options with { AuthorityFile = doors.PathOf("bars.csv") }));
-        Assert.Contains("bars.csv holds no certificate", failure.Message, StringComparison.Ordinal);
-        Assert.ThrowsAny<IOException>(() => new QuantraClient(Address, Options with { AuthorityFile = doors.PathOf("nothing.pem") }));
+        var failure = Assert.Throws<ArgumentException>(() => new QuantraClient(Address, Options with { AuthorityFile = fixture.PathOf("bars.csv") }));
+        Assert.Contains("bars.csv has no PEM certificate", failure.Message, StringComparison.Ordinal);
+        Assert.ThrowsAny<IOException>(() => new QuantraClient(Address, Options with { AuthorityFile = fixture.PathOf("nothing.pem") }));
     }
 
     [Theory]
-    [InlineData("two words", "blank or line end")]
-    [InlineData("ends\n", "blank or line end")]
-    [InlineData("caf\u00e9", "blank or line end")]
-    public async Task A_token_that_no_header_can_hold_is_refused(string token, string told) =>
+    [InlineData("two words", "blanks and line ends")]
+    [InlineData("ends\n", "blanks and line ends")]
+    [InlineData("caf\u00e9", "blanks and line ends")]
+    public async Task An_invalid_token_is_rejected(string token, string told) =>
         await AssertRefusalAsync(Address, Options with { Token = _ => new(token) }, QuantraReason.ConfigurationInvalid, told);
 
     [Fact]
-    public async Task A_token_does_not_leave_this_machine_in_plain_text()
+    public async Task A_token_is_never_sent_unencrypted_to_another_machine()
     {
         var door = new Uri("http://elsewhere.example:50051");
-        await AssertRefusalAsync(door, new() { Token = _ => new("secret") }, QuantraReason.ConfigurationInvalid, "in plain text");
+        await AssertRefusalAsync(door, new() { Token = _ => new("secret") }, QuantraReason.ConfigurationInvalid, "unencrypted");
     }
 
     [Fact]
-    public async Task The_token_of_the_environment_is_sent_unless_another_is_given()
+    public async Task The_environments_token_is_sent_by_default()
     {
         const string Variable = "QUANTRA_TOKEN";
         Environment.SetEnvironmentVariable(Variable, SecureServers.Predicts);
@@ -112,12 +112,12 @@ public sealed class CredentialTests(Doors doors, SecureServers servers) : IClass
     }
 
     [Fact]
-    [Trait(Doors.Category, Doors.Slow)]
-    public async Task A_Unix_socket_is_an_address()
+    [Trait(PredictorFixture.Category, PredictorFixture.Slow)]
+    public async Task Connects_to_a_Unix_socket()
     {
         Assert.SkipWhen(OperatingSystem.IsWindows(), "the Python server has no Unix sockets on Windows");
-        var socket = doors.PathOf("door/quantra.sock");
-        await using var server = await PythonServer.StartAsync(doors.Models, "--listen", $"unix:{socket}");
+        var socket = fixture.PathOf("door/quantra.sock");
+        await using var server = await PythonServer.StartAsync(fixture.Models, "--listen", $"unix:{socket}");
         await AssertForecastAsync(new Uri($"unix:{socket}"), new() { Token = _ => new("to-nobody-who-asks") });
         await AssertRefusalAsync(new Uri("unix:/nowhere/quantra.sock"), new() { MaxAttempts = 1 }, QuantraReason.Unavailable, "unix:/nowhere");
     }
@@ -126,7 +126,7 @@ public sealed class CredentialTests(Doors doors, SecureServers servers) : IClass
     {
         await using var client = new QuantraClient(address, options);
         var forecast = await client.PredictAsync(Request, Token);
-        Assert.Equal(doors.Expected.Of("one").Bits("values"), Expected.BitsOf(forecast.Values));
+        Assert.Equal(fixture.Expected.Of("one").Bits("values"), ExpectedResults.BitsOf(forecast.Values));
     }
 
     private async Task AssertRefusalAsync(Uri address, QuantraClientOptions options, string reason, string told)

@@ -1,7 +1,7 @@
 namespace Quantra.Client.Tests;
 
 /// <summary>Faults of calls inside this process.</summary>
-public sealed class EmbeddedFaultTests(Doors doors) : FaultTests(doors)
+public sealed class EmbeddedFaultTests(PredictorFixture fixture) : FaultTests(fixture)
 {
-    protected override IStockPredictor Predictor => Doors.Embedded;
+    protected override IStockPredictor Predictor => Fixture.Embedded;
 }

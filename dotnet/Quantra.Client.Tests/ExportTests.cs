@@ -1,7 +1,7 @@
 namespace Quantra.Client.Tests;
 
 /// <summary>Other programs' files of bars: C# reads them as Python does, or not at all.</summary>
-public sealed class ExportTests(Doors doors)
+public sealed class ExportTests(PredictorFixture fixture)
 {
     /// <summary>Files that Python refuses and C# reads: one has a bad letter in a column that is ignored, one a bar that no model takes.</summary>
     private static readonly string[] Harmless = ["latin.csv", "half_empty.csv"];
@@ -13,10 +13,10 @@ public sealed class ExportTests(Doors doors)
     private const int WrittenAnew = 46 + 12;
 
     [Fact]
-    public void A_file_is_read_as_Python_reads_it_or_refused_with_the_command_that_makes_it_readable()
+    public void A_file_is_read_like_in_Python_or_rejected_with_a_conversion_command()
     {
         var (read, writtenAnew) = (0, 0);
-        foreach (var folder in Directory.EnumerateDirectories(doors.PathOf("exports")))
+        foreach (var folder in Directory.EnumerateDirectories(fixture.PathOf("exports")))
         {
             var path = Assert.Single(Directory.GetFiles(Path.Combine(folder, "source")));
             var name = Path.GetFileName(path);

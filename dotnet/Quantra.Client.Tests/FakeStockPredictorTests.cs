@@ -3,42 +3,42 @@ using Quantra.Client.Testing;
 namespace Quantra.Client.Tests;
 
 /// <summary>The predictor for tests of other programs, and answers that are made in a line.</summary>
-public sealed class FakeStockPredictorTests(Doors doors)
+public sealed class FakeStockPredictorTests(PredictorFixture fixture)
 {
     private static readonly QuantraException Down = new QuantraError(QuantraStatus.Unavailable, QuantraReason.Unavailable, "down").ToException();
 
     private static CancellationToken Token => TestContext.Current.CancellationToken;
 
-    private BarPanel Panel => BarPanel.ReadCsv(doors.PathOf("bars.csv"));
+    private BarPanel Panel => BarPanel.ReadCsv(fixture.PathOf("bars.csv"));
 
     [Theory]
     [InlineData("small")]
     [InlineData("graph")]
     [InlineData("delayed")]
-    public async Task What_is_valid_is_so_of_real_answers(string model)
+    public async Task Real_results_satisfy_the_validity_checks(string model)
     {
         var request = new PredictionRequest(model, Panel);
-        Valid.Forecast(await doors.Grpc.PredictAsync(request, Token));
-        Valid.Attribution(await doors.Grpc.ExplainAsync(new(request, 5) { Detail = ExplanationDetail.Cells }, Token));
-        Valid.Model(await doors.Grpc.GetModelAsync(model, Token));
+        AssertValid.Forecast(await fixture.Grpc.PredictAsync(request, Token));
+        AssertValid.Attribution(await fixture.Grpc.ExplainAsync(new(request, 5) { Detail = ExplanationDetail.Cells }, Token));
+        AssertValid.Model(await fixture.Grpc.GetModelAsync(model, Token));
     }
 
     [Fact]
-    public void Answers_are_valid_by_default_and_as_they_are_set()
+    public void Results_are_valid_with_defaults_and_with_set_values()
     {
         var refusals = new Dictionary<string, QuantraError> { ["B"] = Down.Error };
-        Valid.Forecast(new ForecastBuilder().Build());
-        Valid.Forecast(new ForecastBuilder { Lag = 1, Horizons = [1], Quantiles = [0.5] }.Build());
-        Valid.Forecast(new ForecastBuilder { TargetKind = "log-volatility" }.Build());
-        Valid.Forecast(new ForecastBuilder { Symbols = ["A", "B", "C"], Refusals = refusals, Score = (symbol, days) => symbol[0] * days }.Build());
-        Valid.Attribution(new AttributionBuilder().Build());
-        Valid.Attribution(new AttributionBuilder { Symbols = ["A", "B"], Baseline = 0.5, Detail = ExplanationDetail.Cells, Value = (symbol, _) => symbol[0] }.Build());
-        Valid.Model(new ModelInfoBuilder().Build());
-        Valid.Model(new ModelInfoBuilder { Name = "other", EncoderLength = 60, Horizons = [5], Quantiles = [0.5] }.Build());
+        AssertValid.Forecast(new ForecastBuilder().Build());
+        AssertValid.Forecast(new ForecastBuilder { Lag = 1, Horizons = [1], Quantiles = [0.5] }.Build());
+        AssertValid.Forecast(new ForecastBuilder { TargetKind = "log-volatility" }.Build());
+        AssertValid.Forecast(new ForecastBuilder { Symbols = ["A", "B", "C"], Refusals = refusals, Score = (symbol, days) => symbol[0] * days }.Build());
+        AssertValid.Attribution(new AttributionBuilder().Build());
+        AssertValid.Attribution(new AttributionBuilder { Symbols = ["A", "B"], Baseline = 0.5, Detail = ExplanationDetail.Cells, Value = (symbol, _) => symbol[0] }.Build());
+        AssertValid.Model(new ModelInfoBuilder().Build());
+        AssertValid.Model(new ModelInfoBuilder { Name = "other", EncoderLength = 60, Horizons = [5], Quantiles = [0.5] }.Build());
     }
 
     [Fact]
-    public void A_forecast_has_the_numbers_that_are_set()
+    public void A_forecast_has_the_set_values()
     {
         var builder = new ForecastBuilder { Symbols = ["A", "B"], Horizons = [1, 5], LastClose = symbol => symbol == "A" ? 10 : 20 };
         var forecast = (builder with { Value = (symbol, days, level) => (symbol == "A" ? 0 : 1) + days + level }).Build();
@@ -50,14 +50,14 @@ public sealed class FakeStockPredictorTests(Doors doors)
     }
 
     [Fact]
-    public void What_no_predictor_would_answer_is_refused()
+    public void Values_that_no_predictor_returns_are_rejected()
     {
         Refused(new ForecastBuilder { Symbols = [] }, "at least one");
-        Refused(new ForecastBuilder { Symbols = ["A", "A"] }, "none twice");
+        Refused(new ForecastBuilder { Symbols = ["A", "A"] }, "duplicates");
         Refused(new ForecastBuilder { Horizons = [5, 1] }, "5, 1");
         Refused(new ForecastBuilder { Horizons = [0] }, "from 1 on");
         Refused(new ForecastBuilder { Quantiles = [0.5, 1] }, "0.5, 1");
-        Refused(new ForecastBuilder { Value = (_, _, level) => -level }, "quantiles do not cross");
+        Refused(new ForecastBuilder { Value = (_, _, level) => -level }, "make the quantiles increase");
         Refused(new ForecastBuilder { Refusals = new Dictionary<string, QuantraError> { ["X"] = Down.Error } }, "Refusals has X");
         Assert.Throws<ArgumentException>(() => new AttributionBuilder { Inputs = [] }.Build());
         Assert.Throws<ArgumentException>(() => new ModelInfoBuilder { Quantiles = [] }.Build());
@@ -67,16 +67,16 @@ public sealed class FakeStockPredictorTests(Doors doors)
     }
 
     [Fact]
-    public async Task Without_being_told_it_forecasts_and_explains_what_it_is_asked()
+    public async Task By_default_it_forecasts_and_explains_the_request()
     {
         await using var fake = new FakeStockPredictor();
         var request = new PredictionRequest("stock", Panel);
         var forecast = await fake.PredictAsync(request, Token);
-        Valid.Forecast(forecast);
+        AssertValid.Forecast(forecast);
         Assert.Equal((request.Bars!.Symbols, request.Bars.Sessions.Span[^1]), (forecast.Symbols, forecast.AsOf));
         Assert.Equal(request.Bars.Select("IBM").Close.Span[^1], forecast.AnchorPrice!.Value.Span[1]);
         var attributions = await fake.ExplainManyAsync(new(request, []) { Symbols = ["IBM"], Detail = ExplanationDetail.Times }, Token);
-        Assert.All(attributions, Valid.Attribution);
+        Assert.All(attributions, AssertValid.Attribution);
         Assert.Equal([(1, 0.5), (5, 0.5), (10, 0.5), (20, 0.5)], attributions.Select(one => (one.Horizon, one.Quantile)));
         Assert.Equal(["IBM"], (await fake.ExplainAsync(new(request, 20, 0.9) { Symbols = ["IBM"] }, Token)).Symbols);
         Assert.Equal([request], fake.Predictions);
@@ -84,7 +84,7 @@ public sealed class FakeStockPredictorTests(Doors doors)
     }
 
     [Fact]
-    public async Task It_answers_as_it_is_told_one_request_by_one()
+    public async Task Handlers_answer_one_request_at_a_time()
     {
         await using var fake = new FakeStockPredictor();
         fake.OnPredict = (asked, _) => asked.RequestId == "bad" ? throw Down : Task.FromResult(new ForecastBuilder { Model = asked.RequestId }.Build());
@@ -98,7 +98,7 @@ public sealed class FakeStockPredictorTests(Doors doors)
     }
 
     [Fact]
-    public async Task Every_call_fails_while_it_is_told_to()
+    public async Task Every_call_throws_the_set_failure()
     {
         await using var fake = new FakeStockPredictor { Failure = Down };
         var request = new PredictionRequest("stock", Panel);
@@ -123,7 +123,7 @@ public sealed class FakeStockPredictorTests(Doors doors)
     }
 
     [Fact]
-    public async Task A_call_takes_its_time_until_the_test_answers_or_cancels()
+    public async Task A_call_waits_until_the_test_answers_or_cancels()
     {
         await using var fake = new FakeStockPredictor();
         var answer = new TaskCompletionSource<Forecast>();
@@ -145,7 +145,7 @@ public sealed class FakeStockPredictorTests(Doors doors)
     [InlineData("a@1", 1)]
     [InlineData("a@champion", 2)]
     [InlineData("b", 4)]
-    public async Task Models_are_found_as_a_predictor_finds_them(string reference, int version)
+    public async Task References_resolve_as_in_a_predictor(string reference, int version)
     {
         ModelInfoBuilder[] versions =
         [
@@ -165,7 +165,7 @@ public sealed class FakeStockPredictorTests(Doors doors)
     }
 
     [Fact]
-    public async Task Null_is_refused()
+    public async Task Null_is_rejected()
     {
         await using var fake = new FakeStockPredictor();
         await Assert.ThrowsAsync<ArgumentNullException>(() => fake.PredictAsync(null!, Token));

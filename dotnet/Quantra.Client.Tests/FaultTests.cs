@@ -1,21 +1,21 @@
 namespace Quantra.Client.Tests;
 
 /// <summary>What goes wrong with some calls and must not touch the others, over gRPC and inside this process.</summary>
-public abstract class FaultTests(Doors doors)
+public abstract class FaultTests(PredictorFixture fixture)
 {
     private static CancellationToken Token => TestContext.Current.CancellationToken;
 
-    protected Doors Doors { get; } = doors;
+    protected PredictorFixture Fixture { get; } = fixture;
 
     protected abstract IStockPredictor Predictor { get; }
 
-    private PredictionRequest One => new("small", BarPanel.ReadCsv(Doors.PathOf("bars.csv")).Select("AAPL"));
+    private PredictionRequest One => new("small", BarPanel.ReadCsv(Fixture.PathOf("bars.csv")).Select("AAPL"));
 
     private PredictionRequest[] Thousand => [.. Enumerable.Repeat(One, 1000)];
 
     [Fact]
-    [Trait(Doors.Category, Doors.Slow)]
-    public async Task Two_thousand_calls_at_once_are_all_answered()
+    [Trait(PredictorFixture.Category, PredictorFixture.Slow)]
+    public async Task Two_thousand_concurrent_calls_are_all_answered()
     {
         var request = One with { Model = "tft" };
         var forecasts = await Task.WhenAll(Enumerable.Range(0, 2000).Select(_ => Predictor.PredictAsync(request, Token)));
@@ -23,7 +23,7 @@ public abstract class FaultTests(Doors doors)
     }
 
     [Fact]
-    public async Task Explanations_of_a_watch_list_at_once_are_all_answered()
+    public async Task Concurrent_explanations_of_a_watch_list_are_all_answered()
     {
         var request = new ExplanationRequest(One, 5);
         var attributions = await Task.WhenAll(Enumerable.Range(0, 30).Select(_ => Predictor.ExplainAsync(request, Token)));
@@ -31,7 +31,7 @@ public abstract class FaultTests(Doors doors)
     }
 
     [Fact]
-    public async Task One_bad_symbol_of_500_is_refused_and_the_others_are_forecast()
+    public async Task One_invalid_symbol_of_500_is_refused_and_the_others_are_forecast()
     {
         const int Bad = 321;
         var bars = One.Bars!;
@@ -59,7 +59,7 @@ public abstract class FaultTests(Doors doors)
     }
 
     [Fact]
-    public async Task One_bad_request_of_500_is_refused_and_the_others_are_answered()
+    public async Task One_invalid_request_of_500_is_rejected_and_the_others_are_answered()
     {
         var requests = Enumerable.Repeat(One, 500).ToArray();
         requests[321] = new PredictionRequest("small", One.Bars!.Last(5)) { RequestId = "bad" };
@@ -69,7 +69,7 @@ public abstract class FaultTests(Doors doors)
     }
 
     [Fact]
-    public async Task A_call_that_waits_can_be_cancelled_and_those_around_it_are_answered()
+    public async Task A_queued_call_can_be_cancelled_and_its_neighbours_are_answered()
     {
         using var source = new CancellationTokenSource();
         var first = Predictor.PredictManyAsync(Thousand, Token);
@@ -83,7 +83,7 @@ public abstract class FaultTests(Doors doors)
     }
 
     [Fact]
-    public async Task A_call_that_is_worked_on_can_be_cancelled_and_the_next_is_answered()
+    public async Task A_running_call_can_be_cancelled_and_the_next_is_answered()
     {
         using var source = new CancellationTokenSource();
         var request = new ManyExplanationsRequest(One with { Model = "tft" }, []) { Detail = ExplanationDetail.Cells, Tolerance = 0.0001 };

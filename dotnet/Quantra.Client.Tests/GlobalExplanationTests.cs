@@ -1,11 +1,11 @@
 namespace Quantra.Client.Tests;
 
 /// <summary>What moves a model in general, as every predictor tells it.</summary>
-public abstract class GlobalExplanationTests(Doors doors)
+public abstract class GlobalExplanationTests(PredictorFixture fixture)
 {
     private static CancellationToken Token => TestContext.Current.CancellationToken;
 
-    protected Doors Doors => doors;
+    protected PredictorFixture Fixture => fixture;
 
     protected abstract IStockPredictor Predictor { get; }
 
@@ -14,7 +14,7 @@ public abstract class GlobalExplanationTests(Doors doors)
     {
         get
         {
-            var panel = BarPanel.ReadCsv(doors.PathOf("bars.csv"));
+            var panel = BarPanel.ReadCsv(fixture.PathOf("bars.csv"));
             var days = panel.Sessions.ToArray();
             PredictionRequest[] instances = [new("small", panel), new("small", panel.Until(days[^6])), new("small", panel.Last(5))];
             return new GlobalExplanationRequest(instances, [new(5), new(20, 0.9)]);
@@ -22,19 +22,19 @@ public abstract class GlobalExplanationTests(Doors doors)
     }
 
     [Fact]
-    public async Task Sizes_are_Pythons_to_the_last_bit_and_grow_with_each_instance()
+    public async Task Global_explanations_equal_Pythons_to_the_last_bit()
     {
         var known = await ReadAsync(Predictor.ExplainGlobalAsync(Request, Token));
         Assert.Equal([1, 2, 3], known.Select(one => one.Done).Distinct());
-        var (result, expected) = (known[^1], doors.Expected.Of("global"));
+        var (result, expected) = (known[^1], fixture.Expected.Of("global"));
         Assert.Equal((3, 3, 1, 0), (result.Done, result.Total, result.Refused, result.RefusedSymbols));
         Assert.Equal(("small", 1, expected.Text("weights_hash")), (result.Model, result.Version, result.WeightsHash));
         foreach (var (target, wanted) in result.Targets.Zip(expected.All("targets")))
         {
             Assert.Equal(wanted.Texts("row_names"), target.RowNames);
             Assert.Equal(wanted.Texts("row_kinds"), target.RowKinds.Select(kind => kind.ToString().ToLowerInvariant()));
-            Assert.Equal(wanted.Bits("mean_size"), Expected.BitsOf(target.MeanSize));
-            Assert.Equal(wanted.Bits("standard_error"), Expected.BitsOf(target.StandardError));
+            Assert.Equal(wanted.Bits("mean_size"), ExpectedResults.BitsOf(target.MeanSize));
+            Assert.Equal(wanted.Bits("standard_error"), ExpectedResults.BitsOf(target.StandardError));
             Assert.Equal((wanted.Text("unit"), 4), (target.Unit, target.Windows));
         }
 
@@ -44,7 +44,7 @@ public abstract class GlobalExplanationTests(Doors doors)
     }
 
     [Fact]
-    public async Task An_instance_that_cannot_be_explained_is_counted_with_its_reason()
+    public async Task An_instance_without_an_explanation_is_counted_with_its_reason()
     {
         var result = (await ReadAsync(Predictor.ExplainGlobalAsync(Request, Token)))[^1];
         var refusal = Assert.Single(result.Refusals);
@@ -52,7 +52,7 @@ public abstract class GlobalExplanationTests(Doors doors)
     }
 
     [Fact]
-    public async Task Whoever_stops_to_read_ends_it()
+    public async Task A_reader_that_stops_ends_the_call()
     {
         var instances = Enumerable.Repeat(Request.Instances[0], 200).ToArray();
         await foreach (var known in Predictor.ExplainGlobalAsync(new GlobalExplanationRequest(instances, []), Token))
@@ -79,7 +79,7 @@ public abstract class GlobalExplanationTests(Doors doors)
     }
 
     [Fact]
-    public async Task An_unknown_model_or_target_is_refused()
+    public async Task An_unknown_model_or_target_is_rejected()
     {
         var bars = Request.Instances[0].Bars!;
         Assert.Equal(QuantraReason.ModelNotFound, await RefusalAsync(new([new("nowhere", bars)], [])));
@@ -91,7 +91,7 @@ public abstract class GlobalExplanationTests(Doors doors)
     }
 
     [Fact]
-    public void What_cannot_be_a_request_is_refused_at_once()
+    public void Invalid_requests_are_rejected_at_once()
     {
         var (good, bars) = (Request, Request.Instances[0].Bars!);
         Assert.Throws<ArgumentNullException>(() => Predictor.ExplainGlobalAsync(null!, Token));
@@ -100,7 +100,7 @@ public abstract class GlobalExplanationTests(Doors doors)
         Assert.StartsWith("request.Instances[1] is null", Refusal(good with { Instances = [good.Instances[0], null!] }), StringComparison.Ordinal);
         Assert.StartsWith("request.Targets[0] is null", Refusal(good with { Targets = [null!] }), StringComparison.Ordinal);
         var mixed = good with { Instances = [good.Instances[0], new("graph", bars)] };
-        Assert.StartsWith("request.Instances[1] is of model graph, the first of small", Refusal(mixed), StringComparison.Ordinal);
+        Assert.StartsWith("request.Instances[1] uses model graph, but the first instance uses small", Refusal(mixed), StringComparison.Ordinal);
 
         string Refusal(GlobalExplanationRequest bad) =>
             Assert.Throws<ArgumentException>(() => Predictor.ExplainGlobalAsync(bad, Token)).Message;

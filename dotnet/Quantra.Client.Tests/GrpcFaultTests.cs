@@ -3,7 +3,7 @@ using Quantra.Client.Wire;
 namespace Quantra.Client.Tests;
 
 /// <summary>Faults of calls to a server, of the server itself, and of the way to it.</summary>
-public sealed class GrpcFaultTests(Doors doors) : FaultTests(doors)
+public sealed class GrpcFaultTests(PredictorFixture fixture) : FaultTests(fixture)
 {
     private static readonly QuantraClientOptions Once = new()
     {
@@ -14,34 +14,34 @@ public sealed class GrpcFaultTests(Doors doors) : FaultTests(doors)
 
     private static CancellationToken Token => TestContext.Current.CancellationToken;
 
-    protected override IStockPredictor Predictor => Doors.Grpc;
+    protected override IStockPredictor Predictor => Fixture.Grpc;
 
-    private PredictionRequest Request => new("small", BarPanel.ReadCsv(Doors.PathOf("bars.csv")).Select("AAPL"));
+    private PredictionRequest Request => new("small", BarPanel.ReadCsv(Fixture.PathOf("bars.csv")).Select("AAPL"));
 
     [Fact]
-    [Trait(Doors.Category, Doors.Slow)]
+    [Trait(PredictorFixture.Category, PredictorFixture.Slow)]
     public async Task The_first_call_after_a_server_was_killed_and_has_restarted_is_answered()
     {
-        var server = await PythonServer.StartAsync(Doors.Models);
+        var server = await PythonServer.StartAsync(Fixture.Models);
         await using var client = new QuantraClient(server.Address, Once);
         await client.PredictAsync(Request, Token);
         await server.DisposeAsync();
         var failure = await Assert.ThrowsAsync<QuantraException>(() => client.PredictAsync(Request, Token));
         Assert.Equal(QuantraReason.Unavailable, failure.Reason);
-        await using var again = await PythonServer.StartAsync(Doors.Models, "--listen", server.Address.Authority);
+        await using var again = await PythonServer.StartAsync(Fixture.Models, "--listen", server.Address.Authority);
         Assert.NotNull(await client.PredictAsync(Request, Token));
     }
 
     [Fact]
-    [Trait(Doors.Category, Doors.Slow)]
-    public async Task A_call_to_a_server_that_stands_still_is_UNAVAILABLE_and_once_it_goes_on_the_next_is_answered()
+    [Trait(PredictorFixture.Category, PredictorFixture.Slow)]
+    public async Task A_call_to_a_frozen_server_is_UNAVAILABLE_and_the_next_is_answered_after_it_resumes()
     {
         Assert.SkipWhen(OperatingSystem.IsWindows(), "Windows cannot stop a process and let it go on");
-        await using var client = new QuantraClient(Doors.Address, Once);
+        await using var client = new QuantraClient(Fixture.Address, Once);
         await client.PredictAsync(Request, Token);
-        await Doors.Server.SignalAsync("STOP");
+        await Fixture.Server.SignalAsync("STOP");
         var failure = await Record.ExceptionAsync(() => client.PredictAsync(Request, Token));
-        await Doors.Server.SignalAsync("CONT");
+        await Fixture.Server.SignalAsync("CONT");
         Assert.Equal(QuantraReason.Unavailable, Assert.IsType<QuantraException>(failure).Reason);
         Assert.NotNull(await client.PredictAsync(Request, Token));
     }
@@ -49,7 +49,7 @@ public sealed class GrpcFaultTests(Doors doors) : FaultTests(doors)
     [Fact]
     public async Task A_call_that_is_being_sent_can_be_cancelled()
     {
-        await using var relay = new Relay(Doors.Address);
+        await using var relay = new TcpRelay(Fixture.Address);
         await using var client = new QuantraClient(relay.Address);
         await client.PredictManyAsync([.. Enumerable.Repeat(Request, 10)], Token); // so that it knows what the model reads
         relay.FallSilent();
@@ -63,26 +63,26 @@ public sealed class GrpcFaultTests(Doors doors) : FaultTests(doors)
     }
 
     [Fact]
-    public async Task Turns_are_given_to_so_many_and_the_others_wait_as_long_as_their_call_may()
+    public async Task The_limiter_makes_calls_wait_within_their_timeout()
     {
-        var turns = new CallTurns();
-        var taken = await Task.WhenAll(Enumerable.Range(0, 256).Select(_ => TakeAsync(turns, isExplanation: false, 1000)));
-        var explanations = await Task.WhenAll(Enumerable.Range(0, 4).Select(_ => TakeAsync(turns, isExplanation: true, 1000)));
+        var limiter = new CallLimiter();
+        var taken = await Task.WhenAll(Enumerable.Range(0, 256).Select(_ => TakeAsync(limiter, isExplanation: false, 1000)));
+        var explanations = await Task.WhenAll(Enumerable.Range(0, 4).Select(_ => TakeAsync(limiter, isExplanation: true, 1000)));
         foreach (var isExplanation in (bool[])[false, true])
         {
-            var failure = await Assert.ThrowsAsync<QuantraException>(() => TakeAsync(turns, isExplanation, 1));
+            var failure = await Assert.ThrowsAsync<QuantraException>(() => TakeAsync(limiter, isExplanation, 1));
             Assert.Equal((QuantraStatus.DeadlineExceeded, QuantraReason.DeadlineExceeded), (failure.Code, failure.Reason));
-            Assert.Contains("other calls of this program", failure.Message, StringComparison.Ordinal);
+            Assert.Contains("earlier calls of this client", failure.Message, StringComparison.Ordinal);
         }
 
-        var waiting = TakeAsync(turns, isExplanation: true, 60_000);
+        var waiting = TakeAsync(limiter, isExplanation: true, 60_000);
         taken[0].Dispose();
         Assert.False(waiting.IsCompleted);
         explanations[0].Dispose();
         (await waiting).Dispose();
-        await TakeAsync(turns, isExplanation: false, 1000);
+        await TakeAsync(limiter, isExplanation: false, 1000);
     }
 
-    private static async Task<CallTurns.Turn> TakeAsync(CallTurns turns, bool isExplanation, int milliseconds) =>
-        await turns.TakeAsync(isExplanation, TimeSpan.FromMilliseconds(milliseconds), TimeSpan.FromMilliseconds(milliseconds), Token);
+    private static async Task<CallLimiter.Slot> TakeAsync(CallLimiter limiter, bool isExplanation, int milliseconds) =>
+        await limiter.AcquireAsync(isExplanation, TimeSpan.FromMilliseconds(milliseconds), TimeSpan.FromMilliseconds(milliseconds), Token);
 }

@@ -1,7 +1,7 @@
 namespace Quantra.Client.Tests;
 
 /// <summary>What moves a model in general, from a server.</summary>
-public sealed class GrpcGlobalExplanationTests(Doors doors) : GlobalExplanationTests(doors)
+public sealed class GrpcGlobalExplanationTests(PredictorFixture fixture) : GlobalExplanationTests(fixture)
 {
-    protected override IStockPredictor Predictor => Doors.Grpc;
+    protected override IStockPredictor Predictor => Fixture.Grpc;
 }

@@ -1,13 +1,13 @@
 namespace Quantra.Client.Tests;
 
 /// <summary>A predictor behind a server.</summary>
-public sealed class GrpcPredictorTests(Doors doors) : PredictorTests(doors, doors.Grpc)
+public sealed class GrpcPredictorTests(PredictorFixture fixture) : PredictorTests(fixture, fixture.Grpc)
 {
     protected override Task<IStockPredictor> OpenAsync(TimeSpan timeout, TimeSpan? graceTime)
     {
         var options = new QuantraClientOptions { Timeout = timeout };
         return Task.FromResult<IStockPredictor>(
-            new QuantraClient(Doors.Address, options with { GraceTime = graceTime ?? options.GraceTime }));
+            new QuantraClient(Fixture.Address, options with { GraceTime = graceTime ?? options.GraceTime }));
     }
 
     protected override IStockPredictor WithTimeout(IStockPredictor predictor, TimeSpan timeout) =>

@@ -3,16 +3,16 @@ namespace Quantra.Client.Tests;
 /// <summary>Sessions whose connection or server is lost: they are opened again with their history, and say so.</summary>
 public sealed class LostSessionTests : IAsyncLifetime
 {
-    private readonly Doors _doors;
-    private readonly Relay _relay;
-    private readonly SeenLog _log = new();
+    private readonly PredictorFixture _fixture;
+    private readonly TcpRelay _relay;
+    private readonly LogRecorder _log = new();
     private readonly QuantraClient _client;
 
-    public LostSessionTests(Doors doors)
+    public LostSessionTests(PredictorFixture fixture)
     {
-        ArgumentNullException.ThrowIfNull(doors);
-        _doors = doors;
-        _relay = new Relay(doors.Address);
+        ArgumentNullException.ThrowIfNull(fixture);
+        _fixture = fixture;
+        _relay = new TcpRelay(fixture.Address);
         _client = new QuantraClient(_relay.Address, new QuantraClientOptions { LoggerFactory = _log });
     }
 
@@ -30,25 +30,25 @@ public sealed class LostSessionTests : IAsyncLifetime
     [Theory]
     [InlineData("small")]
     [InlineData("graph")]
-    public async Task Each_forecast_is_that_of_all_bars_sent_though_every_connection_is_lost(string model)
+    public async Task Pushes_return_correct_forecasts_despite_lost_connections(string model)
     {
-        var (panel, before, days) = SessionDays.Cut(_doors, 3);
+        var (panel, before, days) = SessionData.Split(_fixture, 3);
         await using var session = await _client.OpenSessionAsync(new SessionRequest(model, before), Token);
         foreach (var (place, day) in days.Index())
         {
             _relay.Break();
             var pushed = await session.PushAsync(panel.Between(day, day), cancellationToken: Token);
-            Assert.Equal(await _doors.Grpc.PredictAsync(new(model, panel.Until(day)), Token), pushed.GetForecast());
+            Assert.Equal(await _fixture.Grpc.PredictAsync(new(model, panel.Until(day)), Token), pushed.GetForecast());
             Assert.Equal((place + 1, QuantraReason.Unavailable), (session.Reopenings, session.LastLoss?.Reason));
         }
 
-        Assert.Contains(_log.Lines, line => line.Contains($"session {session.SessionId} of '{model}' was lost (UNAVAILABLE) and is open again", StringComparison.Ordinal));
+        Assert.Contains(_log.Lines, line => line.Contains($"session {session.SessionId} of '{model}' was lost (UNAVAILABLE) and reopened", StringComparison.Ordinal));
     }
 
     [Fact]
-    public async Task A_day_that_was_begun_goes_on_waiting_for_its_symbols()
+    public async Task A_reopened_session_still_waits_for_the_missing_symbols()
     {
-        var (panel, before, days) = SessionDays.Cut(_doors, 2);
+        var (panel, before, days) = SessionData.Split(_fixture, 2);
         await using var session = await _client.OpenSessionAsync(new SessionRequest("small", before), Token);
         foreach (var day in days)
         {
@@ -58,14 +58,14 @@ public sealed class LostSessionTests : IAsyncLifetime
             Assert.Equal(["AAPL"], (await session.PushAsync(today.Select("IBM"), cancellationToken: Token)).WaitsFor);
             _relay.Break();
             var pushed = await session.PushAsync(today.Select("AAPL"), cancellationToken: Token);
-            Assert.Equal(await _doors.Grpc.PredictAsync(new("small", panel.Until(day)), Token), pushed.GetForecast());
+            Assert.Equal(await _fixture.Grpc.PredictAsync(new("small", panel.Until(day)), Token), pushed.GetForecast());
         }
     }
 
     [Fact]
-    public async Task A_day_that_was_flushed_stays_flushed()
+    public async Task A_flushed_day_stays_flushed_after_reopening()
     {
-        var (panel, before, days) = SessionDays.Cut(_doors, 1);
+        var (panel, before, days) = SessionData.Split(_fixture, 1);
         var today = panel.Between(days[0], days[0]);
         await using var session = await _client.OpenSessionAsync(new SessionRequest("small", before), Token);
         var flushed = await session.PushAsync(today.Select("IBM"), flush: true, cancellationToken: Token);
@@ -73,13 +73,13 @@ public sealed class LostSessionTests : IAsyncLifetime
         Assert.Equal(flushed, await session.PushAsync(today.Select("IBM"), cancellationToken: Token));
         _relay.Break();
         var late = await session.PushAsync(today.Select("AAPL"), cancellationToken: Token);
-        Assert.Equal(await _doors.Grpc.PredictAsync(new("small", panel), Token), late.GetForecast());
+        Assert.Equal(await _fixture.Grpc.PredictAsync(new("small", panel), Token), late.GetForecast());
     }
 
     [Fact]
-    public async Task A_day_on_which_nothing_traded_is_gone_on_from()
+    public async Task A_session_continues_after_a_day_without_trades()
     {
-        var (panel, before, days) = SessionDays.Cut(_doors, 3);
+        var (panel, before, days) = SessionData.Split(_fixture, 3);
         await using var session = await _client.OpenSessionAsync(new SessionRequest("small", before), Token);
         var nothing = new PushResult(null, []);
         Assert.Equal(nothing, await session.PushAsync(Empty(panel.Between(days[0], days[0])), cancellationToken: Token));
@@ -87,29 +87,29 @@ public sealed class LostSessionTests : IAsyncLifetime
         Assert.Equal(nothing, await session.PushAsync(Empty(panel.Between(days[1], days[1])), cancellationToken: Token));
         _relay.Break();
         var pushed = await session.PushAsync(panel.Between(days[2], days[2]), cancellationToken: Token);
-        Assert.Equal(await _doors.Grpc.PredictAsync(new("small", WithoutBars(panel, days[..2])), Token), pushed.GetForecast());
+        Assert.Equal(await _fixture.Grpc.PredictAsync(new("small", WithoutBars(panel, days[..2])), Token), pushed.GetForecast());
     }
 
     [Fact]
-    public async Task A_correction_that_takes_the_only_bars_of_a_day_away_is_gone_on_from()
+    public async Task A_session_continues_after_a_correction_removes_the_only_bars_of_a_day()
     {
-        var (panel, before, days) = SessionDays.Cut(_doors, 2);
+        var (panel, before, days) = SessionData.Split(_fixture, 2);
         await using var session = await _client.OpenSessionAsync(new SessionRequest("small", before), Token);
         var first = panel.Between(days[0], days[0]);
         Assert.NotNull((await session.PushAsync(first, cancellationToken: Token)).Forecast);
         Assert.Null((await session.PushAsync(Empty(first), cancellationToken: Token)).Forecast);
         _relay.Break();
         var pushed = await session.PushAsync(panel.Between(days[1], days[1]), cancellationToken: Token);
-        Assert.Equal(await _doors.Grpc.PredictAsync(new("small", WithoutBars(panel, days[..1])), Token), pushed.GetForecast());
+        Assert.Equal(await _fixture.Grpc.PredictAsync(new("small", WithoutBars(panel, days[..1])), Token), pushed.GetForecast());
         Assert.Equal(1, session.Reopenings);
     }
 
     [Fact]
-    public async Task Covariates_that_were_sent_ahead_are_sent_again()
+    public async Task Future_covariates_are_sent_again_after_reopening()
     {
-        var before = SessionDays.WithCovariates(_doors, ..^3).ToSession();
+        var before = SessionData.WithCovariates(_fixture, ..^3).ToSession();
         await using var lost = await _client.OpenSessionAsync(before, Token);
-        await using var kept = await _doors.Grpc.OpenSessionAsync(before, Token);
+        await using var kept = await _fixture.Grpc.OpenSessionAsync(before, Token);
         var (third, second, last) = (Day(^3..^2), Day(^2..^1), Day(^1..));
         await BothAsync(third.Of(1));
         await BothAsync(third.Of(0, 2));
@@ -119,7 +119,7 @@ public sealed class LostSessionTests : IAsyncLifetime
         await BothAsync(last);
         Assert.Equal((6, 0), (lost.Reopenings, kept.Reopenings));
 
-        PredictionRequest Day(Range sessions) => SessionDays.WithCovariates(_doors, sessions);
+        PredictionRequest Day(Range sessions) => SessionData.WithCovariates(_fixture, sessions);
 
         async Task BothAsync(PredictionRequest day, bool flush = false)
         {
@@ -130,9 +130,9 @@ public sealed class LostSessionTests : IAsyncLifetime
     }
 
     [Fact]
-    public async Task Pushes_that_were_under_way_are_pushed_again_in_their_order()
+    public async Task Interrupted_pushes_are_repeated_in_order()
     {
-        var (panel, before, days) = SessionDays.Cut(_doors, 10);
+        var (panel, before, days) = SessionData.Split(_fixture, 10);
         await using var session = await _client.OpenSessionAsync(new SessionRequest("small", before), Token);
         var pushes = days.Select(day => session.PushAsync(panel.Between(day, day), cancellationToken: Token)).ToArray();
         foreach (var (place, push) in pushes.Index())
@@ -142,13 +142,13 @@ public sealed class LostSessionTests : IAsyncLifetime
             Assert.Equal(days[place], (await push).GetForecast().AsOf);
         }
 
-        Assert.Equal(await _doors.Grpc.PredictAsync(new("small", panel), Token), (await pushes[^1]).GetForecast());
+        Assert.Equal(await _fixture.Grpc.PredictAsync(new("small", panel), Token), (await pushes[^1]).GetForecast());
     }
 
     [Fact]
-    public async Task Sessions_that_shared_a_call_share_another_one()
+    public async Task Sessions_share_one_call_again_after_a_loss()
     {
-        var (panel, before, days) = SessionDays.Cut(_doors, 1);
+        var (panel, before, days) = SessionData.Split(_fixture, 1);
         var sessions = await Task.WhenAll(Enumerable.Range(0, 20).Select(_ => _client.OpenSessionAsync(new SessionRequest("small", before), Token)));
         _relay.Break();
         var pushed = await Task.WhenAll(sessions.Select(session => session.PushAsync(panel.Between(days[0], days[0]), cancellationToken: Token)));
@@ -159,9 +159,9 @@ public sealed class LostSessionTests : IAsyncLifetime
     }
 
     [Fact]
-    public async Task A_session_that_cannot_be_opened_again_is_tried_again_by_the_next_push()
+    public async Task The_next_push_retries_a_failed_reopening()
     {
-        var (panel, before, days) = SessionDays.Cut(_doors, 1);
+        var (panel, before, days) = SessionData.Split(_fixture, 1);
         var refused = false;
         await using var client = new QuantraClient(_relay.Address, new QuantraClientOptions
         {
@@ -175,14 +175,14 @@ public sealed class LostSessionTests : IAsyncLifetime
         Assert.Equal("no token today", failure.Message);
         refused = false;
         var pushed = await session.PushAsync(panel.Last(1), cancellationToken: Token);
-        Assert.Equal(await _doors.Grpc.PredictAsync(new("small", panel), Token), pushed.GetForecast());
+        Assert.Equal(await _fixture.Grpc.PredictAsync(new("small", panel), Token), pushed.GetForecast());
         Assert.Equal(1, session.Reopenings);
     }
 
     [Fact]
     public async Task A_lost_session_can_be_disposed()
     {
-        var session = await _client.OpenSessionAsync(new SessionRequest("small", SessionDays.Cut(_doors, 1).Before), Token);
+        var session = await _client.OpenSessionAsync(new SessionRequest("small", SessionData.Split(_fixture, 1).Before), Token);
         _relay.Break();
         await session.DisposeAsync();
     }

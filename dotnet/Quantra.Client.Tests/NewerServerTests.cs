@@ -18,7 +18,7 @@ public sealed class NewerServerTests
 
     private static readonly Dictionary<string, Action<V1.Forecast>> BrokenForecasts = new()
     {
-        ["values has 1 elements, and 2 are needed"] = forecast => forecast.Values = Doubles(1),
+        ["values has 1 elements, expected 2"] = forecast => forecast.Values = Doubles(1),
         ["returns has 3 elements"] = forecast => forecast.Returns = Doubles(3),
         ["prices has 1 elements"] = forecast => forecast.Prices = Doubles(1),
         ["anchor_price has 2 elements"] = forecast => forecast.AnchorPrice = Doubles(2),
@@ -26,24 +26,24 @@ public sealed class NewerServerTests
         ["ranks has 3 elements"] = forecast => forecast.Ranks.AddRange([1, 2, 3]),
         ["target_sessions has 2 elements"] = forecast => forecast.TargetSessions.Add(20130305),
         ["an array has 15 bytes"] = forecast => forecast.Values = ByteString.CopyFrom(new byte[15]),
-        ["there is no day 20130229"] = forecast => forecast.AsOfSession = 20130229,
-        ["there is no day 20131301"] = forecast => forecast.BaseSession = 20131301,
-        ["there is no day -20130301"] = forecast => forecast.TargetSessions[0] = -20130301,
-        ["there is no day 1"] = forecast => forecast.TargetSessions[0] = 1,
+        ["20130229 is not a date"] = forecast => forecast.AsOfSession = 20130229,
+        ["20131301 is not a date"] = forecast => forecast.BaseSession = 20131301,
+        ["-20130301 is not a date"] = forecast => forecast.TargetSessions[0] = -20130301,
+        ["1 is not a date"] = forecast => forecast.TargetSessions[0] = 1,
     };
 
     private static readonly Dictionary<string, Action<V1.Attribution>> BrokenAttributions = new()
     {
         ["row_kinds has 0 elements"] = attribution => attribution.RowKinds.Clear(),
-        ["per_row has 2 elements, and 1 are needed"] = attribution => attribution.PerRow = Doubles(2),
-        ["per_time has 1 elements, and 2 are needed"] = attribution => attribution.PerTime = Doubles(1),
+        ["per_row has 2 elements, expected 1"] = attribution => attribution.PerRow = Doubles(2),
+        ["per_time has 1 elements, expected 2"] = attribution => attribution.PerTime = Doubles(1),
         ["prediction has 0 elements"] = attribution => attribution.Prediction = ByteString.Empty,
         ["baseline_prediction has 0 elements"] = attribution => attribution.BaselinePrediction = ByteString.Empty,
         ["relative_gap has 0 elements"] = attribution => attribution.RelativeGap = ByteString.Empty,
         ["converged has 0 elements"] = attribution => attribution.Converged.Clear(),
         ["nodes has 2 elements"] = attribution => attribution.Nodes.Add(1),
-        ["attention has 0 elements, and 1 are needed"] = attribution => attribution.Internals.Add(new V1.Internal { Name = "attention", Labels = { "0" } }),
-        ["there is no day 20130230"] = attribution => attribution.Sessions[1] = 20130230,
+        ["attention has 0 elements, expected 1"] = attribution => attribution.Internals.Add(new V1.Internal { Name = "attention", Labels = { "0" } }),
+        ["20130230 is not a date"] = attribution => attribution.Sessions[1] = 20130230,
     };
 
     public static TheoryData<string> Forecasts => [.. BrokenForecasts.Keys];
@@ -55,7 +55,7 @@ public sealed class NewerServerTests
     private static PredictionRequest Request => new("small", Bars);
 
     [Fact]
-    public async Task Values_of_enums_that_are_not_known_are_Unknown()
+    public async Task Unknown_enum_values_are_Unknown()
     {
         var wire = Explained();
         wire.RowKinds[0] = (V1.RowKind)99;
@@ -71,12 +71,12 @@ public sealed class NewerServerTests
     }
 
     [Fact]
-    public async Task An_error_of_which_something_is_missing_or_not_known_is_still_one()
+    public async Task An_error_with_missing_or_unknown_parts_is_read()
     {
         var results = new V1.PredictResponse { Results = { new V1.Result { Error = new V1.Error { Code = 99, Reason = "NEW" } }, new V1.Result { Error = new V1.Error() } } };
         var errors = (await Client(results).PredictManyAsync([Request, Request], Token)).Select(result => result.Error!).ToArray();
         Assert.Equal([(QuantraStatus.Unknown, "NEW"), (QuantraStatus.Unknown, QuantraReason.Error)], errors.Select(error => (error.Code, error.Reason)));
-        Assert.All(errors, error => Assert.Equal("the predictor does not say what went wrong", error.Message));
+        Assert.All(errors, error => Assert.Equal("the predictor returned an error without a message", error.Message));
         var forecast = Forecasted();
         forecast.Refusals.AddRange([new V1.SymbolError { Symbol = "A" }, new V1.SymbolError { Symbol = "A" }]);
         var read = await Client(Answer(forecast)).PredictAsync(Request, Token);
@@ -85,7 +85,7 @@ public sealed class NewerServerTests
 
     [Theory]
     [MemberData(nameof(Forecasts))]
-    public async Task A_forecast_that_cannot_be_read_is_the_error_of_its_own_request(string problem)
+    public async Task An_invalid_forecast_fails_only_its_own_request(string problem)
     {
         var broken = Forecasted();
         BrokenForecasts[problem](broken);
@@ -98,12 +98,12 @@ public sealed class NewerServerTests
     public async Task A_result_with_nothing_in_it_is_an_error()
     {
         var results = await Client(new V1.PredictResponse { Results = { new V1.Result() } }).PredictManyAsync([Request], Token);
-        AssertUnreadable("neither forecast nor error", results[0].Error!);
+        AssertUnreadable("neither a forecast nor an error", results[0].Error!);
     }
 
     [Theory]
     [MemberData(nameof(Attributions))]
-    public async Task An_explanation_that_cannot_be_read_is_an_error(string problem)
+    public async Task An_invalid_explanation_is_an_error(string problem)
     {
         var broken = Explained();
         BrokenAttributions[problem](broken);
@@ -112,23 +112,23 @@ public sealed class NewerServerTests
     }
 
     [Fact]
-    public async Task A_model_that_cannot_be_read_is_an_error()
+    public async Task An_invalid_model_description_is_an_error()
     {
         var missing = await Assert.ThrowsAsync<QuantraException>(() => Client(new V1.GetModelResponse()).GetModelAsync("small", Token));
-        AssertUnreadable("no model in it", missing.Error);
+        AssertUnreadable("it has no model", missing.Error);
         var unending = new V1.ListModelsResponse { Models = { new V1.ModelInfo { CalendarEnds = 20309999 } } };
         var failure = await Assert.ThrowsAsync<QuantraException>(() => Client(unending).ListModelsAsync(Token));
-        AssertUnreadable("there is no day 20309999", failure.Error);
+        AssertUnreadable("20309999 is not a date", failure.Error);
     }
 
     private static void AssertUnreadable(string problem, QuantraError error)
     {
         Assert.Equal((QuantraStatus.Internal, QuantraReason.Internal), (error.Code, error.Reason));
-        Assert.StartsWith("the answer cannot be read: ", error.Message, StringComparison.Ordinal);
+        Assert.StartsWith("the response is invalid: ", error.Message, StringComparison.Ordinal);
         Assert.Contains(problem, error.Message, StringComparison.Ordinal);
     }
 
-    private static QuantraClient Client(object answer) => new(new Answering(Task.FromResult(answer)), new QuantraClientOptions());
+    private static QuantraClient Client(object answer) => new(new FixedResponseInvoker(Task.FromResult(answer)), new QuantraClientOptions());
 
     private static V1.PredictResponse Answer(params V1.Forecast[] forecasts) =>
         new() { Results = { forecasts.Select(forecast => new V1.Result { Forecast = forecast }) } };

@@ -1,7 +1,7 @@
 namespace Quantra.Client.Tests;
 
 /// <summary>Requests in which null stands where the types allow none: programs without nullable checks write them.</summary>
-public sealed class NullRequestTests(Doors doors)
+public sealed class NullRequestTests(PredictorFixture fixture)
 {
     private static readonly BarPanel Bars = new()
     {
@@ -55,9 +55,9 @@ public sealed class NullRequestTests(Doors doors)
 
     [Theory]
     [MemberData(nameof(Places))]
-    public async Task One_of_many_requests_is_refused_by_its_place(string place)
+    public async Task A_null_in_one_of_many_requests_is_rejected_with_its_path(string place)
     {
-        foreach (var predictor in new[] { doors.Grpc, doors.Embedded })
+        foreach (var predictor in new[] { fixture.Grpc, fixture.Embedded })
         {
             var failure = await Assert.ThrowsAsync<ArgumentException>(() => predictor.PredictManyAsync([Good, Bad[place]], Token));
             Assert.Equal("requests", failure.ParamName);
@@ -67,9 +67,9 @@ public sealed class NullRequestTests(Doors doors)
 
     [Theory]
     [MemberData(nameof(Places))]
-    public async Task An_instance_to_explain_is_refused_by_its_place(string place)
+    public async Task A_null_in_an_instance_is_rejected_with_its_path(string place)
     {
-        foreach (var predictor in new[] { doors.Grpc, doors.Embedded })
+        foreach (var predictor in new[] { fixture.Grpc, fixture.Embedded })
         {
             var failure = await Assert.ThrowsAsync<ArgumentException>(() => predictor.ExplainAsync(new(Bad[place], 5), Token));
             Assert.Equal("request", failure.ParamName);
@@ -78,15 +78,15 @@ public sealed class NullRequestTests(Doors doors)
     }
 
     [Fact]
-    public async Task One_request_is_refused_by_its_own_name()
+    public async Task A_null_in_a_request_is_rejected_with_its_path()
     {
-        var failure = await Assert.ThrowsAsync<ArgumentException>(() => doors.Grpc.PredictAsync(Good with { Covariates = null! }, Token));
+        var failure = await Assert.ThrowsAsync<ArgumentException>(() => fixture.Grpc.PredictAsync(Good with { Covariates = null! }, Token));
         Assert.Equal("request", failure.ParamName);
         Assert.StartsWith("request.Covariates is null", failure.Message, StringComparison.Ordinal);
     }
 
     [Fact]
-    public async Task Targets_and_symbols_of_an_explanation_are_refused_by_their_place()
+    public async Task Null_targets_and_symbols_are_rejected_with_their_path()
     {
         var request = new ManyExplanationsRequest(Good, []);
         Assert.StartsWith("request.Targets is null", await MessageAsync(request with { Targets = null! }), StringComparison.Ordinal);
@@ -98,5 +98,5 @@ public sealed class NullRequestTests(Doors doors)
         Good with { Covariates = new() { Categories = new Dictionary<string, IReadOnlyList<string>> { ["sector"] = texts } } };
 
     private async Task<string> MessageAsync(ManyExplanationsRequest request) =>
-        (await Assert.ThrowsAsync<ArgumentException>(() => doors.Grpc.ExplainManyAsync(request, Token))).Message;
+        (await Assert.ThrowsAsync<ArgumentException>(() => fixture.Grpc.ExplainManyAsync(request, Token))).Message;
 }

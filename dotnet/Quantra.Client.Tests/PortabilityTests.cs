@@ -10,7 +10,7 @@ public sealed partial class PortabilityTests
     {
         get
         {
-            var dotnet = Path.Combine(Doors.Repository(), "dotnet");
+            var dotnet = Path.Combine(PredictorFixture.Repository(), "dotnet");
             var folders = Directory.EnumerateDirectories(dotnet, "Quantra.Client*").Where(folder => !folder.EndsWith(".Tests", StringComparison.Ordinal));
             var files = folders.Append(Path.Combine(dotnet, "Wire")).SelectMany(folder => Directory.EnumerateFiles(folder, "*.cs", SearchOption.AllDirectories));
             return [.. files.Select(file => Path.GetRelativePath(dotnet, file)).Where(file => !Generated().IsMatch(file))];
@@ -19,8 +19,8 @@ public sealed partial class PortabilityTests
 
     [Theory]
     [MemberData(nameof(Sources))]
-    public void Nothing_of_Unix_is_called_where_it_may_not_be(string file) =>
-        Assert.Empty(Unguarded(File.ReadAllText(Path.Combine(Doors.Repository(), "dotnet", file))));
+    public void Code_without_an_OS_check_calls_no_Unix_API(string file) =>
+        Assert.Empty(Unguarded(File.ReadAllText(Path.Combine(PredictorFixture.Repository(), "dotnet", file))));
 
     [Theory]
     [InlineData("[DllImport(\"libc\")]")]
@@ -32,7 +32,7 @@ public sealed partial class PortabilityTests
     [InlineData("var path = $\"/proc/{pid}/status\";")]
     [InlineData("var home = Environment.GetEnvironmentVariable(\"HOME\");")]
     [InlineData("var python = Path.Combine(venv, \"bin\", \"python\");")]
-    public void The_search_finds_what_it_looks_for(string line)
+    public void The_search_finds_its_patterns(string line)
     {
         var member = $"private static void Do()\n{{\n    {line}\n}}\n";
         Assert.Single(Unguarded(member));

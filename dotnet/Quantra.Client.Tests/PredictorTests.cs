@@ -25,12 +25,12 @@ public abstract class PredictorTests
     };
 
     private readonly IStockPredictor _predictor;
-    private readonly Expected _expected;
+    private readonly ExpectedResults _expected;
 
-    protected PredictorTests(Doors doors, IStockPredictor predictor)
+    protected PredictorTests(PredictorFixture fixture, IStockPredictor predictor)
     {
-        ArgumentNullException.ThrowIfNull(doors);
-        (Doors, _predictor, _expected) = (doors, predictor, doors.Expected);
+        ArgumentNullException.ThrowIfNull(fixture);
+        (Fixture, _predictor, _expected) = (fixture, predictor, fixture.Expected);
     }
 
     public static TheoryData<string, string> BadBars => new()
@@ -49,11 +49,11 @@ public abstract class PredictorTests
         { "no symbol", QuantraReason.BarsInvalid },
     };
 
-    protected Doors Doors { get; }
+    protected PredictorFixture Fixture { get; }
 
     private static CancellationToken Token => TestContext.Current.CancellationToken;
 
-    private BarPanel Panel => BarPanel.ReadCsv(Doors.PathOf("bars.csv"));
+    private BarPanel Panel => BarPanel.ReadCsv(Fixture.PathOf("bars.csv"));
 
     private BarSeries Bars => Panel.Select("AAPL");
 
@@ -63,7 +63,7 @@ public abstract class PredictorTests
     protected abstract IStockPredictor WithTimeout(IStockPredictor predictor, TimeSpan timeout);
 
     [Fact]
-    public async Task A_forecast_has_Pythons_numbers_to_the_last_bit()
+    public async Task A_forecast_equals_Pythons_to_the_last_bit()
     {
         var forecast = await _predictor.PredictAsync(new PredictionRequest("small", Bars), Token);
         AssertSame(_expected.Of("one"), forecast);
@@ -75,7 +75,7 @@ public abstract class PredictorTests
     }
 
     [Fact]
-    public async Task A_panel_has_Pythons_numbers_to_the_last_bit()
+    public async Task A_panel_forecast_equals_Pythons_to_the_last_bit()
     {
         var forecast = await _predictor.PredictAsync(new PredictionRequest("small", Panel), Token);
         AssertSame(_expected.Of("panel"), forecast);
@@ -85,7 +85,7 @@ public abstract class PredictorTests
     [Fact]
     public async Task A_symbol_without_its_last_bar_has_NaN_and_a_warning()
     {
-        var bars = await BarPanel.ReadCsvAsync(Doors.PathOf("late.csv"), Token);
+        var bars = await BarPanel.ReadCsvAsync(Fixture.PathOf("late.csv"), Token);
         var forecast = await _predictor.PredictAsync(new PredictionRequest("small", bars), Token);
         AssertSame(_expected.Of("late"), forecast);
         Assert.True(double.IsNaN(forecast.Value("IBM", 5, 0.5)));
@@ -94,7 +94,7 @@ public abstract class PredictorTests
     }
 
     [Fact]
-    public async Task Covariates_go_with_the_bars_and_give_Pythons_numbers()
+    public async Task Forecasts_with_covariates_equal_Pythons()
     {
         var model = await _predictor.GetModelAsync("covariates", Token);
         Assert.Equal(["short_interest", "credit_spread", "rebalance", "cap", "sector"], model.Covariates.Select(one => one.Name));
@@ -104,15 +104,15 @@ public abstract class PredictorTests
         AssertSame(_expected.Of("covariates"), forecast);
         Assert.Contains("GOOG: cap is unknown, and the forecast is made without it", forecast.Warnings);
         var attribution = await _predictor.ExplainAsync(new ExplanationRequest(WithCovariates(), 5), Token);
-        Assert.Equal(_expected.Of("reasons_covariates").Bits("per_row"), Expected.BitsOf(attribution.PerRow));
+        Assert.Equal(_expected.Of("reasons_covariates").Bits("per_row"), ExpectedResults.BitsOf(attribution.PerRow));
         Assert.Contains(("sector", RowKind.Static), attribution.RowNames.Zip(attribution.RowKinds));
     }
 
     [Fact]
-    public async Task Covariate_files_give_the_values_that_Python_reads_of_them()
+    public async Task Covariate_files_have_the_values_that_Python_reads()
     {
         string[] dated = ["short_interest.csv", "market.csv", "rebalance.csv"];
-        var files = CovariateSource.ReadCsv(dated.Select(Doors.PathOf), Doors.PathOf("static.csv"));
+        var files = CovariateSource.ReadCsv(dated.Select(Fixture.PathOf), Fixture.PathOf("static.csv"));
         var (byHand, request) = (WithCovariates().Covariates, WithCovariates());
         var read = files.ForModel(await _predictor.GetModelAsync("covariates", Token), request.Bars!);
         Assert.Equal(byHand.FutureSessions.ToArray(), read.FutureSessions.ToArray());
@@ -123,11 +123,11 @@ public abstract class PredictorTests
         AssertSame(_expected.Of("covariates"), await _predictor.PredictAsync(request with { Covariates = read }, Token));
 
         static IEnumerable<(string, string)> Bits(IReadOnlyDictionary<string, ReadOnlyMemory<double>> values) =>
-            values.Select(one => (one.Key, string.Join(' ', Expected.BitsOf(one.Value))));
+            values.Select(one => (one.Key, string.Join(' ', ExpectedResults.BitsOf(one.Value))));
     }
 
     [Fact]
-    public async Task A_covariate_that_is_not_sent_is_named()
+    public async Task A_missing_covariate_is_named()
     {
         var failure = await RefusalAsync(WithCovariates() with { Covariates = Covariates.None });
         Assert.Equal((QuantraStatus.InvalidArgument, QuantraReason.CovariateMissing), (failure.Code, failure.Reason));
@@ -135,7 +135,7 @@ public abstract class PredictorTests
     }
 
     [Fact]
-    public async Task A_covariate_that_nobody_reads_is_named()
+    public async Task An_unknown_covariate_is_named()
     {
         var failure = await RefusalAsync(WithCovariates() with { Model = "small" });
         Assert.Equal(QuantraReason.UnknownCovariate, failure.Reason);
@@ -146,20 +146,20 @@ public abstract class PredictorTests
     public async Task Feature_windows_give_the_forecast_of_their_bars()
     {
         var forecast = await _predictor.PredictAsync(new PredictionRequest("small", await WindowAsync("small", "window", "AAPL")), Token);
-        Assert.Equal(_expected.Of("one").Bits("values"), Expected.BitsOf(forecast.Values));
+        Assert.Equal(_expected.Of("one").Bits("values"), ExpectedResults.BitsOf(forecast.Values));
     }
 
     [Fact]
-    public async Task Windows_of_a_fitted_scale_have_one_level_a_horizon()
+    public async Task Windows_with_a_fitted_scale_have_one_location_per_horizon()
     {
         var window = await WindowAsync("fitted", "window_fitted", "AAPL", "IBM");
         Assert.Equal(2 * 4, window.Scale.Length);
         var forecast = await _predictor.PredictAsync(new PredictionRequest("fitted", window), Token);
-        Assert.Equal(_expected.Of("fitted").Bits("values"), Expected.BitsOf(forecast.Values));
+        Assert.Equal(_expected.Of("fitted").Bits("values"), ExpectedResults.BitsOf(forecast.Values));
     }
 
     [Fact]
-    public async Task A_level_of_another_shape_is_refused_by_name()
+    public async Task A_location_of_the_wrong_shape_is_named()
     {
         var window = await WindowAsync("fitted", "window_fitted", "AAPL", "IBM");
         var one = await RefusalAsync(new PredictionRequest("fitted", window with { Scale = window.Scale[..2] }));
@@ -173,7 +173,7 @@ public abstract class PredictorTests
     }
 
     [Fact]
-    public async Task The_models_skill_comes_with_every_answer()
+    public async Task Every_result_has_the_models_skill()
     {
         var request = new PredictionRequest("fitted", Panel);
         var forecast = await _predictor.PredictAsync(request, Token);
@@ -189,7 +189,7 @@ public abstract class PredictorTests
     }
 
     [Fact]
-    public async Task A_per_cent_is_the_simple_return_that_the_prices_show()
+    public async Task Percentages_are_simple_returns()
     {
         var forecast = await _predictor.PredictAsync(new PredictionRequest("small", Panel), Token);
         var (shown, price) = (forecast.SimpleReturn("IBM", 20, 0.9), forecast.Price("IBM", 20, 0.9));
@@ -199,10 +199,10 @@ public abstract class PredictorTests
     }
 
     [Fact]
-    public async Task With_a_lag_there_are_no_prices_and_the_close_that_returns_count_from_is_named()
+    public async Task With_a_lag_the_forecast_has_no_prices_and_names_the_base_close()
     {
         var forecast = await _predictor.PredictAsync(new PredictionRequest("delayed", Panel), Token);
-        Assert.Equal(_expected.Of("delayed").Bits("returns"), Expected.BitsOf(forecast.Returns!.Value));
+        Assert.Equal(_expected.Of("delayed").Bits("returns"), ExpectedResults.BitsOf(forecast.Returns!.Value));
         Assert.Null(forecast.Prices);
         Assert.Equal((1, new DateOnly(2013, 3, 4)), (forecast.Lag, forecast.BaseSession));
         Assert.Equal("the close of 2013-03-04, 1 session after the last bar", forecast.CountedFrom);
@@ -214,9 +214,9 @@ public abstract class PredictorTests
     }
 
     [Fact]
-    public async Task A_symbol_that_has_no_forecast_says_why()
+    public async Task A_symbol_without_a_forecast_has_a_reason()
     {
-        var bars = await BarPanel.ReadCsvAsync(Doors.PathOf("late.csv"), Token);
+        var bars = await BarPanel.ReadCsvAsync(Fixture.PathOf("late.csv"), Token);
         var forecast = await _predictor.PredictAsync(new PredictionRequest("fitted", bars), Token);
         var expected = Assert.Single(_expected.Of("fitted_late").All("refusals"));
         var (symbol, refusal) = Assert.Single(forecast.Refusals);
@@ -225,17 +225,17 @@ public abstract class PredictorTests
     }
 
     [Fact]
-    public async Task Importance_has_Pythons_numbers_to_the_last_bit()
+    public async Task Importance_equals_Pythons_to_the_last_bit()
     {
         var request = new ExplanationRequest(new PredictionRequest("small", Bars), 5) { Detail = ExplanationDetail.Cells };
         var attribution = await _predictor.ExplainAsync(request, Token);
         var expected = _expected.Of("reasons_of_one");
         Assert.Equal(expected.Texts("row_names"), attribution.RowNames);
         Assert.Equal(expected.Texts("row_kinds"), attribution.RowKinds.Select(kind => kind.ToString().ToLowerInvariant()));
-        Assert.Equal(expected.Bits("per_row"), Expected.BitsOf(attribution.PerRow));
-        Assert.Equal(expected.Bits("per_time"), Expected.BitsOf(attribution.PerTime!.Value));
-        Assert.Equal(expected.Bits("cells"), Expected.BitsOf(attribution.Cells!.Value));
-        Assert.Equal(expected.Bits("prediction"), Expected.BitsOf(attribution.Prediction));
+        Assert.Equal(expected.Bits("per_row"), ExpectedResults.BitsOf(attribution.PerRow));
+        Assert.Equal(expected.Bits("per_time"), ExpectedResults.BitsOf(attribution.PerTime!.Value));
+        Assert.Equal(expected.Bits("cells"), ExpectedResults.BitsOf(attribution.Cells!.Value));
+        Assert.Equal(expected.Bits("prediction"), ExpectedResults.BitsOf(attribution.Prediction));
         Assert.Equal(expected.Array<int>("nodes"), attribution.Nodes);
         Assert.Equal((5, 0.5, "integrated-gradients"), (attribution.Horizon, attribution.Quantile, attribution.Method));
         Assert.Equal(60, attribution.Sessions.Count);
@@ -243,11 +243,11 @@ public abstract class PredictorTests
     }
 
     [Fact]
-    public async Task A_ranking_has_Pythons_scores_and_ranks()
+    public async Task Scores_and_ranks_equal_Pythons()
     {
         var (expected, forecast) = (_expected.Of("graph"), await _predictor.PredictAsync(new PredictionRequest("graph", Panel), Token));
         AssertSame(expected, forecast);
-        Assert.Equal(expected.Bits("scores"), Expected.BitsOf(forecast.Scores!.Value));
+        Assert.Equal(expected.Bits("scores"), ExpectedResults.BitsOf(forecast.Scores!.Value));
         Assert.Equal(expected.Array<int>("ranks"), forecast.Ranks!.Value.ToArray());
         Assert.Equal(expected.Text("universe_hash"), forecast.UniverseHash);
         Assert.Equal(16, forecast.UniverseHash.Length);
@@ -261,7 +261,7 @@ public abstract class PredictorTests
     [Fact]
     public async Task A_symbol_without_its_last_bar_has_no_rank()
     {
-        var bars = await BarPanel.ReadCsvAsync(Doors.PathOf("late.csv"), Token);
+        var bars = await BarPanel.ReadCsvAsync(Fixture.PathOf("late.csv"), Token);
         var forecast = await _predictor.PredictAsync(new PredictionRequest("graph", bars), Token);
         Assert.Equal(_expected.Of("graph_late").Array<int>("ranks"), forecast.Ranks!.Value.ToArray());
         Assert.Equal((0, 1), (forecast.Rank("IBM", 5), forecast.Rank("AAPL", 5)));
@@ -270,7 +270,7 @@ public abstract class PredictorTests
     }
 
     [Fact]
-    public async Task Columns_for_a_data_frame_are_those_of_the_table()
+    public async Task Data_frame_columns_equal_the_table()
     {
         var forecast = await _predictor.PredictAsync(new PredictionRequest("graph", Panel), Token);
         var (columns, rows) = (forecast.ToColumns(), forecast.Table());
@@ -289,7 +289,7 @@ public abstract class PredictorTests
     }
 
     [Fact]
-    public async Task A_model_that_does_not_rank_has_no_ranks()
+    public async Task A_model_without_ranking_returns_no_ranks()
     {
         var forecast = await _predictor.PredictAsync(new PredictionRequest("small", Panel), Token);
         Assert.Null(forecast.Scores);
@@ -300,17 +300,17 @@ public abstract class PredictorTests
     }
 
     [Fact]
-    public async Task Neighbours_are_a_row_of_a_graphs_reasons()
+    public async Task A_graph_models_explanation_has_a_row_of_neighbours()
     {
         var attribution = await _predictor.ExplainAsync(new ExplanationRequest(new PredictionRequest("graph", Panel), 5), Token);
-        Assert.Equal(_expected.Of("reasons_graph").Bits("per_row"), Expected.BitsOf(attribution.PerRow));
+        Assert.Equal(_expected.Of("reasons_graph").Bits("per_row"), ExpectedResults.BitsOf(attribution.PerRow));
         Assert.Equal(RowKind.Neighbours, attribution.RowKinds[^1]);
         Assert.NotEqual(0, attribution.Table("AAPL").Single(row => row.Kind == RowKind.Neighbours).Value);
         Assert.Empty(attribution.Internals);
     }
 
     [Fact]
-    public async Task Some_symbols_of_a_panel_are_explained_as_among_all()
+    public async Task Explaining_some_symbols_equals_explaining_all()
     {
         var instance = new PredictionRequest("graph", Panel);
         var whole = await _predictor.ExplainAsync(new ExplanationRequest(instance, 5), Token);
@@ -323,7 +323,7 @@ public abstract class PredictorTests
     }
 
     [Fact]
-    public async Task Several_numbers_are_explained_at_once()
+    public async Task Several_numbers_are_explained_in_one_call()
     {
         var instance = new PredictionRequest("small", Bars);
         var attributions = await _predictor.ExplainManyAsync(new ManyExplanationsRequest(instance, [new(5), new(20, 0.9)]), Token);
@@ -334,14 +334,14 @@ public abstract class PredictorTests
     }
 
     [Fact]
-    public async Task A_network_with_internals_has_Pythons()
+    public async Task Network_internals_equal_Pythons()
     {
         var attribution = await _predictor.ExplainAsync(new ExplanationRequest(new PredictionRequest("tft", Panel), 5), Token);
         var expected = _expected.Of("reasons_tft").All("internals").ToList();
         Assert.Equal(["selection of past variables", "selection of future variables", "attention"], attribution.Internals.Select(one => one.Name));
         Assert.Equal(expected.Select(one => one.Text("name")), attribution.Internals.Select(one => one.Name));
         Assert.Equal(expected.Select(one => one.Texts("labels")), attribution.Internals.Select(one => one.Labels));
-        Assert.Equal(expected.Select(one => one.Bits("values")), attribution.Internals.Select(one => Expected.BitsOf(one.Values)));
+        Assert.Equal(expected.Select(one => one.Bits("values")), attribution.Internals.Select(one => ExpectedResults.BitsOf(one.Values)));
         var shares = attribution.Shares("IBM", "attention");
         Assert.Equal(1, shares.Sum(share => share.Value), 6);
         Assert.Equal([InternalAxis.Inputs, InternalAxis.Inputs, InternalAxis.Sessions], attribution.Internals.Select(one => one.Axis));
@@ -354,7 +354,7 @@ public abstract class PredictorTests
     }
 
     [Fact]
-    public async Task Importance_without_detail_names_inputs_alone()
+    public async Task Importance_without_detail_has_only_inputs()
     {
         var attribution = await _predictor.ExplainAsync(new ExplanationRequest(new PredictionRequest("small", Bars), 1, 0.9), Token);
         Assert.Null(attribution.PerTime);
@@ -364,7 +364,7 @@ public abstract class PredictorTests
     }
 
     [Fact]
-    public async Task A_model_tells_what_it_needs()
+    public async Task A_model_describes_its_inputs()
     {
         var model = await _predictor.GetModelAsync("small@1", Token);
         Assert.Equal(("small", 1, "lstm"), (model.Name, model.Version, model.Kind));
@@ -377,7 +377,7 @@ public abstract class PredictorTests
 
     [Theory]
     [MemberData(nameof(BadBars))]
-    public async Task Bad_bars_are_refused_alone(string what, string reason)
+    public async Task Invalid_bars_fail_only_their_own_request(string what, string reason)
     {
         PredictionRequest[] requests = [new("small", Spoiled[what](Bars)), new("small", Bars)];
         var results = await _predictor.PredictManyAsync(requests, Token);
@@ -391,7 +391,7 @@ public abstract class PredictorTests
     [InlineData("a bar with some fields NaN", "open", "nan")]
     [InlineData("an infinite price", "close", "inf")]
     [InlineData("a negative price", "low", "-1.0")]
-    public async Task A_bad_cell_is_named(string what, string field, string value)
+    public async Task An_invalid_cell_is_named(string what, string field, string value)
     {
         var failure = await RefusalAsync(new PredictionRequest("small", Spoiled[what](Bars)));
         var facts = new Dictionary<string, string> { ["symbol"] = "AAPL", ["date"] = "2013-03-01", ["field"] = field, ["value"] = value };
@@ -412,7 +412,7 @@ public abstract class PredictorTests
     }
 
     [Fact]
-    public async Task Prices_that_no_arithmetic_survives_fail_alone()
+    public async Task Extreme_prices_fail_only_their_own_request()
     {
         var panel = Panel;
         var (bars, wild) = (panel.Select("IBM"), Swinging(panel.Sessions.Length));
@@ -437,7 +437,7 @@ public abstract class PredictorTests
     }
 
     [Fact]
-    public async Task A_panel_of_which_no_symbol_remains_is_refused()
+    public async Task A_panel_without_a_usable_symbol_is_rejected()
     {
         var panel = Emptied(Emptied(Panel, 199, 200), 399, 400);
         var failure = await RefusalAsync(new PredictionRequest("small", panel));
@@ -447,14 +447,14 @@ public abstract class PredictorTests
     }
 
     [Fact]
-    public async Task A_damaged_artifact_leaves_the_others_served()
+    public async Task The_other_models_are_served_despite_a_damaged_artifact()
     {
         Assert.Equal(["covariates", "delayed", "fitted", "graph", "small", "tft"], (await _predictor.ListModelsAsync(Token)).Select(model => model.Name));
         Assert.Equal(QuantraReason.ModelNotFound, (await RefusalAsync(new PredictionRequest("cut", Bars))).Reason);
     }
 
     [Fact]
-    public async Task Too_few_bars_say_how_many_are_needed()
+    public async Task Too_few_bars_are_rejected_with_the_required_number()
     {
         var failure = await RefusalAsync(new PredictionRequest("small", Bars.Last(20)));
         Assert.Equal(QuantraStatus.InvalidArgument, failure.Code);
@@ -468,7 +468,7 @@ public abstract class PredictorTests
     [InlineData("../../x", QuantraReason.ModelNotFound, "['covariates', 'delayed', 'fitted', 'graph', 'small', 'tft']")]
     [InlineData("small@7", QuantraReason.VersionNotFound, "[1]")]
     [InlineData("small@champion", QuantraReason.VersionNotFound, "[1]")]
-    public async Task An_unknown_model_is_refused(string model, string reason, string existing)
+    public async Task An_unknown_model_is_rejected(string model, string reason, string existing)
     {
         Assert.Equal(reason, (await RefusalAsync(new PredictionRequest(model, Bars))).Reason);
         var failure = await Assert.ThrowsAsync<QuantraException>(() => _predictor.GetModelAsync(model, Token));
@@ -487,7 +487,7 @@ public abstract class PredictorTests
     [Theory]
     [InlineData(3, 0.5, QuantraReason.UnknownHorizon, "[1, 5, 10, 20]")]
     [InlineData(5, 0.4, QuantraReason.UnknownQuantile, "[0.1, 0.5, 0.9]")]
-    public async Task An_unknown_target_is_refused(int horizon, double quantile, string reason, string existing)
+    public async Task An_unknown_target_is_rejected(int horizon, double quantile, string reason, string existing)
     {
         var request = new ExplanationRequest(new PredictionRequest("small", Bars), horizon, quantile);
         var failure = await Assert.ThrowsAsync<QuantraException>(() => _predictor.ExplainAsync(request, Token));
@@ -496,7 +496,7 @@ public abstract class PredictorTests
     }
 
     [Fact]
-    public async Task A_tolerance_of_1_is_refused()
+    public async Task A_tolerance_of_1_is_rejected()
     {
         var request = new ExplanationRequest(new PredictionRequest("small", Bars), 5) { Tolerance = 1 };
         var failure = await Assert.ThrowsAsync<QuantraException>(() => _predictor.ExplainAsync(request, Token));
@@ -504,7 +504,7 @@ public abstract class PredictorTests
     }
 
     [Fact]
-    public async Task A_window_of_another_shape_is_refused()
+    public async Task A_window_of_another_shape_is_rejected()
     {
         var window = await WindowAsync("small", "window", "AAPL");
         var shorter = window with
@@ -520,7 +520,7 @@ public abstract class PredictorTests
     }
 
     [Fact]
-    public async Task A_feature_that_the_model_does_not_read_is_refused_by_name()
+    public async Task An_unknown_feature_is_named()
     {
         var window = await WindowAsync("small", "window", "AAPL") with { Features = ["rsi"] };
         var error = await RefusalAsync(new PredictionRequest("small", window));
@@ -529,7 +529,7 @@ public abstract class PredictorTests
     }
 
     [Fact]
-    public async Task A_window_of_another_schema_is_refused()
+    public async Task A_window_of_another_schema_is_rejected()
     {
         var window = await WindowAsync("small", "window", "AAPL") with { SchemaHash = "other" };
         Assert.Equal(QuantraReason.FeatureMismatch, (await RefusalAsync(new PredictionRequest("small", window))).Reason);
@@ -547,7 +547,7 @@ public abstract class PredictorTests
     }
 
     [Fact]
-    public async Task One_bad_request_does_not_fail_the_others()
+    public async Task An_invalid_request_does_not_fail_the_others()
     {
         var results = await _predictor.PredictManyAsync(
             [
@@ -574,7 +574,7 @@ public abstract class PredictorTests
     }
 
     [Fact]
-    public async Task A_call_that_no_model_answers_fails()
+    public async Task A_call_fails_if_no_model_answers()
     {
         PredictionRequest[] requests = [new("large", Bars), new("larger", Bars)];
         var failure = await Assert.ThrowsAsync<QuantraException>(() => _predictor.PredictManyAsync(requests, Token));
@@ -612,7 +612,7 @@ public abstract class PredictorTests
         await TooLateAsync(() => hasty.PredictAsync(request, Token));
         await TooLateAsync(() => hasty.OpenSessionAsync(new SessionRequest("small", Bars), Token));
         await TooLateAsync(async () => await hasty.ExplainGlobalAsync(new([request], []), Token).GetAsyncEnumerator(Token).MoveNextAsync());
-        var each = await hasty.PredictStreamAsync(Requests.Of(request, request), Token).ReadAsync(Token);
+        var each = await hasty.PredictStreamAsync(RequestLists.Of(request, request), Token).ReadAsync(Token);
         Assert.Equal([QuantraReason.DeadlineExceeded, QuantraReason.DeadlineExceeded], each.Select(result => result.Error?.Reason));
 
         static async Task TooLateAsync(Func<Task> call)
@@ -623,7 +623,7 @@ public abstract class PredictorTests
     }
 
     [Fact]
-    public async Task Some_calls_may_have_another_timeout()
+    public async Task A_view_can_have_another_timeout()
     {
         var predictor = await OpenAsync(TimeSpan.FromSeconds(30));
         var (request, hasty) = (new PredictionRequest("small", Bars), WithTimeout(predictor, TimeSpan.FromTicks(1)));
@@ -638,7 +638,7 @@ public abstract class PredictorTests
     }
 
     [Fact]
-    public async Task Calls_that_are_under_way_are_answered_before_a_predictor_ends()
+    public async Task Disposal_waits_for_running_calls()
     {
         var predictor = await OpenAsync(TimeSpan.FromSeconds(30));
         var request = new PredictionRequest("small", Bars);
@@ -648,7 +648,7 @@ public abstract class PredictorTests
     }
 
     [Fact]
-    public async Task Calls_that_outlast_the_grace_time_are_CANCELLED()
+    public async Task Calls_that_exceed_the_grace_time_are_CANCELLED()
     {
         var predictor = await OpenAsync(TimeSpan.FromSeconds(30), TimeSpan.FromMilliseconds(1));
         var session = await predictor.OpenSessionAsync(new SessionRequest("small", Bars), Token);
@@ -673,7 +673,7 @@ public abstract class PredictorTests
     }
 
     [Fact]
-    public async Task A_predictor_may_end_with_a_long_line_of_calls()
+    public async Task A_predictor_can_be_disposed_with_many_queued_calls()
     {
         var predictor = await OpenAsync(TimeSpan.FromSeconds(30), TimeSpan.FromTicks(1));
         var request = new PredictionRequest("small", Bars);
@@ -686,7 +686,7 @@ public abstract class PredictorTests
     }
 
     [Fact]
-    public async Task A_disposed_predictor_refuses_calls()
+    public async Task A_disposed_predictor_rejects_calls()
     {
         var predictor = await OpenAsync(TimeSpan.FromSeconds(30));
         await predictor.PredictAsync(new PredictionRequest("small", Bars), Token);
@@ -698,7 +698,7 @@ public abstract class PredictorTests
     private PredictionRequest WithCovariates()
     {
         var sent = _expected.Of("sent_covariates");
-        return new PredictionRequest("covariates", BarPanel.ReadCsv(Doors.PathOf("covariate_bars.csv")))
+        return new PredictionRequest("covariates", BarPanel.ReadCsv(Fixture.PathOf("covariate_bars.csv")))
         {
             Covariates = new Covariates
             {
@@ -762,13 +762,13 @@ public abstract class PredictorTests
         static T[] Without<T>(ReadOnlyMemory<T> column) => [.. column.ToArray().Where((_, index) => index != Last - 1)];
     }
 
-    private static void AssertSame(Expected expected, Forecast forecast)
+    private static void AssertSame(ExpectedResults expected, Forecast forecast)
     {
         Assert.Equal(expected.Texts("symbols"), forecast.Symbols);
-        Assert.Equal(expected.Bits("values"), Expected.BitsOf(forecast.Values));
-        Assert.Equal(expected.Bits("returns"), Expected.BitsOf(forecast.Returns!.Value));
-        Assert.Equal(expected.Bits("prices"), Expected.BitsOf(forecast.Prices!.Value));
-        Assert.Equal(expected.Bits("anchor_price"), Expected.BitsOf(forecast.AnchorPrice!.Value));
+        Assert.Equal(expected.Bits("values"), ExpectedResults.BitsOf(forecast.Values));
+        Assert.Equal(expected.Bits("returns"), ExpectedResults.BitsOf(forecast.Returns!.Value));
+        Assert.Equal(expected.Bits("prices"), ExpectedResults.BitsOf(forecast.Prices!.Value));
+        Assert.Equal(expected.Bits("anchor_price"), ExpectedResults.BitsOf(forecast.AnchorPrice!.Value));
         Assert.Equal(expected.Texts("warnings"), forecast.Warnings);
         Assert.Equal(expected.Text("weights_hash"), forecast.WeightsHash);
     }

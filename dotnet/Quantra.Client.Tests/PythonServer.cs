@@ -50,7 +50,7 @@ internal sealed class PythonServer : IAsyncDisposable
     }
 
     /// <summary>Sends it a signal of Unix.</summary>
-    /// <param name="name">Such as STOP.</param>
+    /// <param name="name">For example STOP.</param>
     public async Task SignalAsync(string name)
     {
         using var kill = Process.Start("kill", [$"-{name}", _process.Id.ToString(CultureInfo.InvariantCulture)]);

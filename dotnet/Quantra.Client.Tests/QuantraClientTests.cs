@@ -10,15 +10,15 @@ using Grpc.Net.Client;
 namespace Quantra.Client.Tests;
 
 /// <summary>The client alone.</summary>
-public sealed class QuantraClientTests(Doors doors)
+public sealed class QuantraClientTests(PredictorFixture fixture)
 {
     private static readonly Uri Nobody = new("http://127.0.0.1:1");
 
     private static CancellationToken Token => TestContext.Current.CancellationToken;
 
     [Fact]
-    [Trait(Doors.Category, Doors.Slow)]
-    public async Task A_server_that_is_not_there_is_UNAVAILABLE()
+    [Trait(PredictorFixture.Category, PredictorFixture.Slow)]
+    public async Task A_missing_server_is_UNAVAILABLE()
     {
         await using var client = new QuantraClient(Nobody);
         var failure = await Assert.ThrowsAsync<QuantraException>(() => client.ListModelsAsync(Token));
@@ -29,7 +29,7 @@ public sealed class QuantraClientTests(Doors doors)
     [InlineData("localhost:50051", "write http://localhost:50051, or https://")]
     [InlineData("grpc://10.0.0.7:50051", "write http://10.0.0.7:50051, or https://")]
     [InlineData("desktop", "write http://desktop, or https://")]
-    public void An_address_without_http_is_refused_at_once(string address, string told)
+    public void An_address_without_a_scheme_is_rejected(string address, string told)
     {
         var failure = Assert.Throws<ArgumentException>(() => new QuantraClient(new Uri(address, UriKind.RelativeOrAbsolute)));
         Assert.Equal("address", failure.ParamName);
@@ -37,10 +37,10 @@ public sealed class QuantraClientTests(Doors doors)
     }
 
     [Fact]
-    [Trait(Doors.Category, Doors.Slow)]
-    public async Task A_connection_that_dies_silently_is_replaced_within_the_call()
+    [Trait(PredictorFixture.Category, PredictorFixture.Slow)]
+    public async Task A_dead_connection_is_replaced_within_the_call()
     {
-        await using var relay = new Relay(doors.Address);
+        await using var relay = new TcpRelay(fixture.Address);
         var hasty = new QuantraClientOptions { PingInterval = TimeSpan.FromSeconds(1), PingTimeout = TimeSpan.FromSeconds(1) };
         await using var client = new QuantraClient(relay.Address, hasty);
         await client.ListModelsAsync(Token);
@@ -49,10 +49,10 @@ public sealed class QuantraClientTests(Doors doors)
     }
 
     [Fact]
-    [Trait(Doors.Category, Doors.Slow)]
-    public async Task Without_retries_a_connection_that_dies_silently_is_UNAVAILABLE_and_the_next_call_has_another()
+    [Trait(PredictorFixture.Category, PredictorFixture.Slow)]
+    public async Task Without_retries_a_dead_connection_is_UNAVAILABLE_and_the_next_call_reconnects()
     {
-        await using var relay = new Relay(doors.Address);
+        await using var relay = new TcpRelay(fixture.Address);
         var hasty = new QuantraClientOptions
         {
             PingInterval = TimeSpan.FromSeconds(1),
@@ -68,8 +68,8 @@ public sealed class QuantraClientTests(Doors doors)
     }
 
     [Fact]
-    [Trait(Doors.Category, Doors.Slow)]
-    public async Task A_server_that_lets_nobody_in_is_UNAVAILABLE()
+    [Trait(PredictorFixture.Category, PredictorFixture.Slow)]
+    public async Task A_server_that_accepts_no_connection_is_UNAVAILABLE()
     {
         using var listener = new TcpListener(IPAddress.Loopback, 0);
         listener.Start();
@@ -80,26 +80,26 @@ public sealed class QuantraClientTests(Doors doors)
     }
 
     [Fact]
-    public async Task A_borrowed_channel_stays_open()
+    public async Task Disposing_the_client_leaves_a_borrowed_channel_open()
     {
-        using var channel = GrpcChannel.ForAddress(doors.Address);
+        using var channel = GrpcChannel.ForAddress(fixture.Address);
         await new QuantraClient(channel, new QuantraClientOptions()).DisposeAsync();
         await using var second = new QuantraClient(channel, new QuantraClientOptions());
         Assert.NotEmpty(await second.ListModelsAsync(Token));
     }
 
     [Fact]
-    public async Task An_answer_beyond_the_limit_is_REQUEST_TOO_LARGE()
+    public async Task A_response_beyond_the_limit_is_REQUEST_TOO_LARGE()
     {
-        await using var client = new QuantraClient(doors.Address, new QuantraClientOptions { MaxMessageBytes = 100 });
+        await using var client = new QuantraClient(fixture.Address, new QuantraClientOptions { MaxMessageBytes = 100 });
         var failure = await Assert.ThrowsAsync<QuantraException>(() => client.ListModelsAsync(Token));
         Assert.Equal(QuantraReason.RequestTooLarge, failure.Reason);
     }
 
     [Fact]
-    public async Task Some_calls_may_have_more_headers()
+    public async Task A_view_can_have_another_header()
     {
-        var answering = new Answering(Task.FromResult<object>(new V1.ListModelsResponse()));
+        var answering = new FixedResponseInvoker(Task.FromResult<object>(new V1.ListModelsResponse()));
         await using var client = new QuantraClient(answering, new QuantraClientOptions());
         await client.WithHeader("x-request-id", "42").WithHeader("x-desk", "rates").ListModelsAsync(Token);
         await client.ListModelsAsync(Token);
@@ -119,14 +119,14 @@ public sealed class QuantraClientTests(Doors doors)
     }
 
     [Fact]
-    public async Task Details_of_another_system_are_not_taken_for_ours()
+    public async Task Status_details_of_another_system_are_ignored()
     {
         var refusal = await RefusalAsync(WithDetails("elsewhere.example"));
         Assert.Equal((QuantraStatus.Unavailable, QuantraReason.Unavailable), (refusal.Code, refusal.Reason));
     }
 
     [Fact]
-    public async Task Details_that_are_no_message_are_not_taken_for_ours()
+    public async Task Invalid_status_details_are_ignored()
     {
         var trailers = new Metadata { { "grpc-status-details-bin", [0xff] } };
         var refusal = await RefusalAsync(new RpcException(new Status(StatusCode.Unavailable, ""), trailers));
@@ -139,7 +139,7 @@ public sealed class QuantraClientTests(Doors doors)
     [InlineData("gRPC message exceeds maximum size 4: 5", QuantraReason.RequestTooLarge)]
     [InlineData("Concurrent RPC limit exceeded!", QuantraReason.QueueFull)]
     [InlineData("", QuantraReason.QueueFull)]
-    public async Task What_is_exhausted_is_the_queue_unless_a_message_is_too_large(string detail, string reason)
+    public async Task RESOURCE_EXHAUSTED_is_QUEUE_FULL_unless_a_message_is_too_large(string detail, string reason)
     {
         var refusal = await RefusalAsync(new RpcException(new Status(StatusCode.ResourceExhausted, detail)));
         Assert.Equal((QuantraStatus.ResourceExhausted, reason), (refusal.Code, refusal.Reason));
@@ -149,7 +149,7 @@ public sealed class QuantraClientTests(Doors doors)
     [InlineData(StatusCode.Unauthenticated, QuantraReason.Unauthenticated)]
     [InlineData(StatusCode.PermissionDenied, QuantraReason.PermissionDenied)]
     [InlineData(StatusCode.Internal, QuantraReason.Internal)]
-    public async Task A_refusal_of_a_proxy_has_the_reason_of_its_code(StatusCode code, string reason)
+    public async Task A_rejection_by_a_proxy_gets_the_reason_of_its_code(StatusCode code, string reason)
     {
         var refusal = await RefusalAsync(new RpcException(new Status(code, "denied")));
         Assert.Equal(((QuantraStatus)code, reason), (refusal.Code, refusal.Reason));
@@ -158,7 +158,7 @@ public sealed class QuantraClientTests(Doors doors)
     [Theory]
     [InlineData("The remote certificate is invalid because of errors in the certificate chain: NotTimeValid", "has expired")]
     [InlineData("An error occurred while sending the request.", "check the address")]
-    public async Task A_connection_that_gRPC_calls_INTERNAL_is_UNAVAILABLE_and_says_what_to_do(string detail, string told)
+    public async Task A_connection_error_with_status_INTERNAL_is_UNAVAILABLE_with_advice(string detail, string told)
     {
         var cause = new InvalidOperationException("wrapped", new HttpRequestException(detail));
         var refusal = await RefusalAsync(new RpcException(new Status(StatusCode.Internal, detail, cause)));
@@ -167,17 +167,17 @@ public sealed class QuantraClientTests(Doors doors)
     }
 
     [Fact]
-    public async Task An_answer_that_is_no_message_is_INTERNAL()
+    public async Task An_unreadable_response_is_INTERNAL()
     {
-        var cause = new IOException("no message"); // protobuf's exception is one
+        var cause = new IOException("not a message"); // protobuf's exception is one
         var refusal = await RefusalAsync(new RpcException(new Status(StatusCode.Internal, "unreadable", cause)));
         Assert.Equal((QuantraStatus.Internal, QuantraReason.Internal), (refusal.Code, refusal.Reason));
     }
 
     [Fact]
-    public async Task An_answer_with_too_few_results_is_INTERNAL()
+    public async Task A_response_with_too_few_results_is_INTERNAL()
     {
-        var bars = await BarPanel.ReadCsvAsync(doors.PathOf("bars.csv"), Token);
+        var bars = await BarPanel.ReadCsvAsync(fixture.PathOf("bars.csv"), Token);
         var request = new PredictionRequest("small", bars.Last(100)); // so few that nothing is asked before
         await using var predicting = Client(new V1.PredictResponse());
         var unpredicted = await Assert.ThrowsAsync<QuantraException>(() => predicting.PredictAsync(request, Token));
@@ -185,11 +185,11 @@ public sealed class QuantraClientTests(Doors doors)
         var unexplained = await Assert.ThrowsAsync<QuantraException>(() => explaining.ExplainAsync(new ExplanationRequest(request, 5), Token));
         Assert.Equal([QuantraReason.Internal, QuantraReason.Internal], [unpredicted.Reason, unexplained.Reason]);
 
-        static QuantraClient Client(object answer) => new(new Answering(Task.FromResult(answer)), new QuantraClientOptions());
+        static QuantraClient Client(object answer) => new(new FixedResponseInvoker(Task.FromResult(answer)), new QuantraClientOptions());
     }
 
     [Fact]
-    public void Options_out_of_range_are_refused()
+    public void Options_out_of_range_are_rejected()
     {
         Assert.Throws<ArgumentOutOfRangeException>(() => new QuantraClientOptions { Timeout = TimeSpan.Zero });
         Assert.Throws<ArgumentOutOfRangeException>(() => new QuantraClientOptions { Timeout = TimeSpan.MaxValue });
@@ -205,17 +205,17 @@ public sealed class QuantraClientTests(Doors doors)
     }
 
     [Fact]
-    public void Every_reason_of_Python_has_a_name()
+    public void Every_reason_of_Python_has_a_constant()
     {
         var names = typeof(QuantraReason).GetFields(BindingFlags.Public | BindingFlags.Static);
-        Assert.Equal(doors.Expected.Reasons.Order(), names.Select(name => (string)name.GetRawConstantValue()!).Order());
+        Assert.Equal(fixture.Expected.Reasons.Order(), names.Select(name => (string)name.GetRawConstantValue()!).Order());
     }
 
     [Fact]
     public async Task A_forecast_prints_the_same_table_in_every_culture()
     {
-        var bars = (await BarPanel.ReadCsvAsync(doors.PathOf("bars.csv"), Token)).Select("AAPL");
-        var forecast = await doors.Grpc.PredictAsync(new PredictionRequest("small", bars), Token);
+        var bars = (await BarPanel.ReadCsvAsync(fixture.PathOf("bars.csv"), Token)).Select("AAPL");
+        var forecast = await fixture.Grpc.PredictAsync(new PredictionRequest("small", bars), Token);
         var commas = (CultureInfo)CultureInfo.InvariantCulture.Clone();
         commas.NumberFormat.NumberDecimalSeparator = ",";
         var (before, plain) = (CultureInfo.CurrentCulture, forecast.ToString());
@@ -246,7 +246,7 @@ public sealed class QuantraClientTests(Doors doors)
 
     private static async Task<QuantraException> RefusalAsync(RpcException failure)
     {
-        await using var client = new QuantraClient(new Answering(Task.FromException<object>(failure)), new QuantraClientOptions());
+        await using var client = new QuantraClient(new FixedResponseInvoker(Task.FromException<object>(failure)), new QuantraClientOptions());
         return await Assert.ThrowsAsync<QuantraException>(() => client.ListModelsAsync(Token));
     }
 }

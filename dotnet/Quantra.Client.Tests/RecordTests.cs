@@ -7,13 +7,13 @@ namespace Quantra.Client.Tests;
 /// <summary>Requests and answers as values: what they equal, and what they print.</summary>
 public sealed class RecordTests
 {
-    public static TheoryData<string> Names => [.. Records.All.Keys];
+    public static TheoryData<string> Names => [.. SampleRecords.All.Keys];
 
     [Theory]
     [MemberData(nameof(Names))]
     public void Records_of_the_same_content_are_equal(string name)
     {
-        var (one, other) = (Records.All[name].Make(), Records.All[name].Make());
+        var (one, other) = (SampleRecords.All[name].Make(), SampleRecords.All[name].Make());
         Assert.True(one.Equals(other));
         Assert.Equal(one.GetHashCode(), other.GetHashCode());
         Assert.False(one.Equals(null));
@@ -23,10 +23,10 @@ public sealed class RecordTests
     [MemberData(nameof(Names))]
     public void A_record_that_differs_in_any_one_property_is_another(string name)
     {
-        var properties = Records.All[name].Make().GetType().GetProperties().Where(property => property.CanWrite);
+        var properties = SampleRecords.All[name].Make().GetType().GetProperties().Where(property => property.CanWrite);
         Assert.All(properties, property =>
         {
-            var (one, other) = (Records.All[name].Make(), Records.All[name].Make());
+            var (one, other) = (SampleRecords.All[name].Make(), SampleRecords.All[name].Make());
             if (property.GetValue(other) is not { } value)
                 return;
             property.SetValue(other, Altered(value, property.PropertyType));
@@ -35,9 +35,9 @@ public sealed class RecordTests
     }
 
     [Fact]
-    public void Bars_and_windows_that_are_requested_count()
+    public void Bars_and_windows_are_part_of_equality()
     {
-        var (one, other) = ((PredictionRequest)Records.All["request"].Make(), (PredictionRequest)Records.All["window request"].Make());
+        var (one, other) = ((PredictionRequest)SampleRecords.All["request"].Make(), (PredictionRequest)SampleRecords.All["window request"].Make());
         Assert.NotEqual(one with { Covariates = Covariates.None }, new PredictionRequest(one.Model, one.Bars! with { Currency = "USD" }));
         Assert.NotEqual(other, new PredictionRequest(other.Model, other.Window! with { SchemaHash = "x" }));
     }
@@ -55,13 +55,13 @@ public sealed class RecordTests
     [MemberData(nameof(Names))]
     public void A_record_prints_one_line_the_same_in_every_culture(string name)
     {
-        var (make, text) = Records.All[name];
+        var (make, text) = SampleRecords.All[name];
         if (text.Length > 0) // a forecast is a table, which has its own test
             Assert.Equal(text, InCommas(() => make().ToString()));
     }
 
     [Fact]
-    public void Records_without_anything_in_them_print_too()
+    public void Empty_records_can_be_formatted()
     {
         var bars = new BarPanel { Symbols = [], Sessions = default, Open = default, High = default, Low = default, Close = default, Volume = default };
         Assert.Equal("bars of no symbol; 0 sessions", bars.ToString());

@@ -8,7 +8,7 @@ using Grpc.Net.Client;
 namespace Quantra.Client.Tests;
 
 /// <summary>Channels of the caller's own, to servers with TLS and tokens.</summary>
-public sealed class SecureChannelTests(Doors doors, SecureServers servers) : IClassFixture<SecureServers>
+public sealed class SecureChannelTests(PredictorFixture fixture, SecureServers servers) : IClassFixture<SecureServers>
 {
     private static CancellationToken Token => TestContext.Current.CancellationToken;
 
@@ -16,13 +16,13 @@ public sealed class SecureChannelTests(Doors doors, SecureServers servers) : ICl
 
     private string MutualAddress => $"https://127.0.0.1:{servers.MutualPort}";
 
-    private PredictionRequest Request => new("small", BarPanel.ReadCsv(doors.PathOf("bars.csv")).Select("AAPL"));
+    private PredictionRequest Request => new("small", BarPanel.ReadCsv(fixture.PathOf("bars.csv")).Select("AAPL"));
 
     [Fact]
-    public async Task A_forecast_comes_to_a_known_token_over_TLS()
+    public async Task A_known_token_gets_a_forecast_over_TLS()
     {
         using var channel = Channel(Address, SecureServers.Predicts, Trust());
-        Assert.Equal(doors.Expected.Of("one").Bits("values"), await ForecastAsync(channel));
+        Assert.Equal(fixture.Expected.Of("one").Bits("values"), await ForecastAsync(channel));
     }
 
     [Fact]
@@ -47,7 +47,7 @@ public sealed class SecureChannelTests(Doors doors, SecureServers servers) : ICl
     }
 
     [Fact]
-    public async Task A_token_is_asked_for_at_each_call()
+    public async Task The_token_is_requested_for_each_call()
     {
         var token = SecureServers.Explains;
         using var channel = Channel(Address, () => token, Trust());
@@ -57,7 +57,7 @@ public sealed class SecureChannelTests(Doors doors, SecureServers servers) : ICl
     }
 
     [Fact]
-    public async Task A_forecast_comes_to_who_shows_a_certificate()
+    public async Task A_client_certificate_gets_a_forecast()
     {
         using var read = X509Certificate2.CreateFromPemFile(servers.ClientCertificate, servers.ClientKey);
         // Read once more, because Windows shows no certificate whose key is in memory alone.
@@ -65,39 +65,39 @@ public sealed class SecureChannelTests(Doors doors, SecureServers servers) : ICl
         var shown = Trust();
         shown.ClientCertificates = [certificate];
         using var channel = Channel(MutualAddress, SecureServers.Predicts, shown);
-        Assert.Equal(doors.Expected.Of("one").Bits("values"), await ForecastAsync(channel));
+        Assert.Equal(fixture.Expected.Of("one").Bits("values"), await ForecastAsync(channel));
     }
 
     [Fact]
-    public async Task Who_shows_no_certificate_where_one_is_asked_for_is_told()
+    public async Task A_missing_client_certificate_is_reported()
     {
         using var channel = Channel(MutualAddress, SecureServers.Predicts, Trust());
         await AssertUnavailableAsync(channel, "--tls-client-ca");
     }
 
     [Fact]
-    public async Task Plain_text_to_a_server_with_TLS_is_told()
+    public async Task Plain_text_to_a_TLS_server_is_reported()
     {
         using var channel = GrpcChannel.ForAddress($"http://127.0.0.1:{servers.Port}");
-        await AssertUnavailableAsync(channel, "should be https://");
+        await AssertUnavailableAsync(channel, "write https://");
     }
 
     [Fact]
-    public async Task TLS_to_a_server_without_is_told()
+    public async Task TLS_to_a_plain_text_server_is_reported()
     {
-        using var channel = Channel($"https://{doors.Address.Authority}", SecureServers.Predicts, Trust());
-        await AssertUnavailableAsync(channel, "speaks no TLS; use http://");
+        using var channel = Channel($"https://{fixture.Address.Authority}", SecureServers.Predicts, Trust());
+        await AssertUnavailableAsync(channel, "without TLS; use http://");
     }
 
     [Fact]
-    public async Task A_server_of_another_authority_is_told()
+    public async Task An_untrusted_server_certificate_is_reported()
     {
         using var channel = Channel(Address, SecureServers.Predicts, new SslClientAuthenticationOptions());
-        await AssertUnavailableAsync(channel, "trusts no authority that vouches for its certificate");
+        await AssertUnavailableAsync(channel, "no trusted authority signed its certificate");
     }
 
     [Fact]
-    public async Task A_certificate_of_another_name_is_told()
+    public async Task A_certificate_for_another_host_name_is_reported()
     {
         using var redirected = new SocketsHttpHandler
         {
@@ -111,11 +111,11 @@ public sealed class SecureChannelTests(Doors doors, SecureServers servers) : ICl
             },
         };
         using var channel = GrpcChannel.ForAddress("https://elsewhere.example", new GrpcChannelOptions { HttpHandler = redirected });
-        await AssertUnavailableAsync(channel, "its certificate is for other names");
+        await AssertUnavailableAsync(channel, "its certificate is for other host names");
     }
 
     [Fact]
-    public void Credentials_of_calls_are_not_sent_in_plain_text() =>
+    public void Call_credentials_are_not_sent_unencrypted() =>
         Assert.Throws<InvalidOperationException>(() => Channel($"http://127.0.0.1:{servers.Port}", SecureServers.Predicts, Trust()));
 
     /// <summary>TLS that trusts the authority of the servers and no other.</summary>
@@ -149,7 +149,7 @@ public sealed class SecureChannelTests(Doors doors, SecureServers servers) : ICl
     private async Task<long[]> ForecastAsync(GrpcChannel channel)
     {
         await using var client = new QuantraClient(channel, new QuantraClientOptions());
-        return Expected.BitsOf((await client.PredictAsync(Request, Token)).Values);
+        return ExpectedResults.BitsOf((await client.PredictAsync(Request, Token)).Values);
     }
 
     private Task<QuantraException> RefusalAsync(GrpcChannel channel) =>

@@ -1,7 +1,7 @@
 namespace Quantra.Client.Tests;
 
 /// <summary>Two real servers with TLS and a file of tokens; one of them asks callers for certificates too.</summary>
-public sealed class SecureServers(Doors doors) : IAsyncLifetime
+public sealed class SecureServers(PredictorFixture fixture) : IAsyncLifetime
 {
     /// <summary>A token that may predict and nothing else.</summary>
     public const string Predicts = "predicts-predicts-predicts-predicts";
@@ -30,8 +30,8 @@ public sealed class SecureServers(Doors doors) : IAsyncLifetime
         var tokens = Path.Combine(_folder, "tokens.txt");
         await File.WriteAllTextAsync(tokens, $"desk predict {Predicts}\nresearch explain {Explains}\n");
         string[] secure = ["--tls-cert", PathOf("server.pem"), "--tls-key", PathOf("server.key"), "--token-file", tokens];
-        var starting = PythonServer.StartAsync(doors.Models, secure);
-        _mutual = await PythonServer.StartAsync(doors.Models, [.. secure, "--tls-client-ca", Authority]);
+        var starting = PythonServer.StartAsync(fixture.Models, secure);
+        _mutual = await PythonServer.StartAsync(fixture.Models, [.. secure, "--tls-client-ca", Authority]);
         _open = await starting;
     }
 

@@ -1,17 +1,17 @@
 namespace Quantra.Client.Tests;
 
 /// <summary>Sessions of every predictor, over gRPC and inside this process: each forecast is that of all bars sent so far.</summary>
-public abstract class SessionTests(Doors doors)
+public abstract class SessionTests(PredictorFixture fixture)
 {
     private const int Pushed = 5;
 
     private static CancellationToken Token => TestContext.Current.CancellationToken;
 
-    protected Doors Doors => doors;
+    protected PredictorFixture Fixture => fixture;
 
     protected abstract IStockPredictor Predictor { get; }
 
-    private (BarPanel Panel, BarPanel Before, DateOnly[] Days) Cut() => SessionDays.Cut(doors, Pushed);
+    private (BarPanel Panel, BarPanel Before, DateOnly[] Days) Cut() => SessionData.Split(fixture, Pushed);
 
     protected abstract Task<IStockPredictor> OpenAsync();
 
@@ -19,7 +19,7 @@ public abstract class SessionTests(Doors doors)
     [InlineData("small")]
     [InlineData("graph")]
     [InlineData("fitted")]
-    public async Task Each_forecast_is_that_of_all_bars_sent_so_far(string model)
+    public async Task Each_push_returns_the_forecast_of_all_bars_so_far(string model)
     {
         var (panel, before, days) = Cut();
         await using var session = await Predictor.OpenSessionAsync(new SessionRequest(model, before), Token);
@@ -36,7 +36,7 @@ public abstract class SessionTests(Doors doors)
     }
 
     [Fact]
-    public async Task A_day_waits_for_its_symbols_and_tells_them()
+    public async Task An_incomplete_day_names_the_missing_symbols()
     {
         var (panel, before, days) = Cut();
         await using var session = await Predictor.OpenSessionAsync(new SessionRequest("small", before), Token);
@@ -50,7 +50,7 @@ public abstract class SessionTests(Doors doors)
     }
 
     [Fact]
-    public async Task A_day_that_is_flushed_waits_for_nobody_and_late_bars_are_answered_again()
+    public async Task A_flushed_day_does_not_wait_and_late_bars_get_a_new_forecast()
     {
         var (panel, before, days) = Cut();
         await using var session = await Predictor.OpenSessionAsync(new SessionRequest("small", before), Token);
@@ -67,16 +67,16 @@ public abstract class SessionTests(Doors doors)
     [Fact]
     public async Task Covariates_are_pushed_with_the_bars()
     {
-        var day = SessionDays.WithCovariates(doors, ^1..);
-        await using var session = await Predictor.OpenSessionAsync(SessionDays.WithCovariates(doors, ..^1).ToSession(), Token);
+        var day = SessionData.WithCovariates(fixture, ^1..);
+        await using var session = await Predictor.OpenSessionAsync(SessionData.WithCovariates(fixture, ..^1).ToSession(), Token);
         var pushed = await session.PushAsync(day.Bars!, day.Covariates, cancellationToken: Token);
-        Assert.Equal(await Predictor.PredictAsync(SessionDays.WithCovariates(doors, ..), Token), pushed.GetForecast());
+        Assert.Equal(await Predictor.PredictAsync(SessionData.WithCovariates(fixture, ..), Token), pushed.GetForecast());
         var lacking = await Assert.ThrowsAsync<QuantraException>(() => session.PushAsync(day.Bars!, cancellationToken: Token));
         Assert.Equal(QuantraReason.CovariateMissing, lacking.Reason);
     }
 
     [Fact]
-    public async Task What_is_refused_leaves_the_session_as_it_was()
+    public async Task A_rejected_push_leaves_the_session_unchanged()
     {
         var (panel, before, days) = Cut();
         var (first, other) = (panel.Between(days[0], days[0]), panel.Select(["IBM"]) with { Symbols = ["FB"] });
@@ -116,7 +116,7 @@ public abstract class SessionTests(Doors doors)
     }
 
     [Fact]
-    public async Task Pushes_are_taken_in_the_order_of_the_calls()
+    public async Task Pushes_run_in_the_order_of_the_calls()
     {
         var (panel, before, days) = Cut();
         await using var session = await Predictor.OpenSessionAsync(new SessionRequest("small", before), Token);
@@ -126,7 +126,7 @@ public abstract class SessionTests(Doors doors)
     }
 
     [Fact]
-    public async Task A_cancelled_push_leaves_the_session_as_it_was()
+    public async Task A_cancelled_push_leaves_the_session_unchanged()
     {
         var (panel, before, days) = Cut();
         await using var session = await Predictor.OpenSessionAsync(new SessionRequest("small", before), Token);
@@ -142,7 +142,7 @@ public abstract class SessionTests(Doors doors)
     }
 
     [Fact]
-    public async Task A_push_that_is_cancelled_at_any_moment_is_taken_or_not_and_the_next_tells_which()
+    public async Task A_push_cancelled_at_any_moment_is_either_accepted_or_not()
     {
         var (panel, before, days) = Cut();
         await using var session = await Predictor.OpenSessionAsync(new SessionRequest("small", before), Token);
@@ -160,7 +160,7 @@ public abstract class SessionTests(Doors doors)
     }
 
     [Fact]
-    public async Task A_session_that_is_disposed_takes_nothing_and_its_name_is_free()
+    public async Task A_disposed_session_rejects_pushes_and_releases_its_id()
     {
         var (panel, before, days) = Cut();
         var request = new SessionRequest("small", before) { SessionId = "mine" };
@@ -178,17 +178,17 @@ public abstract class SessionTests(Doors doors)
     }
 
     [Fact]
-    public async Task A_session_that_is_left_undisposed_ends_once_it_is_garbage()
+    public async Task An_abandoned_session_ends_when_it_is_collected()
     {
         var request = new SessionRequest("small", Cut().Before) { SessionId = "left" };
         await LeaveAsync();
-        await Garbage.CollectUntilAsync(async () => await Record.ExceptionAsync(LeaveAsync) is not QuantraException { Reason: QuantraReason.DuplicateId });
+        await GarbageCollection.CollectUntilAsync(async () => await Record.ExceptionAsync(LeaveAsync) is not QuantraException { Reason: QuantraReason.DuplicateId });
 
         async Task LeaveAsync() => await Predictor.OpenSessionAsync(request, Token);
     }
 
     [Fact]
-    public async Task A_history_that_cannot_be_forecast_opens_no_session()
+    public async Task An_invalid_history_opens_no_session()
     {
         var (_, before, _) = Cut();
         var request = new SessionRequest("small", before.Last(5)) { SessionId = "short" };
@@ -200,7 +200,7 @@ public abstract class SessionTests(Doors doors)
     }
 
     [Fact]
-    public async Task An_opening_that_is_cancelled_leaves_no_session()
+    public async Task A_cancelled_opening_leaves_no_session()
     {
         var request = new SessionRequest("small", Cut().Before) { SessionId = "cancelled" };
         using var source = new CancellationTokenSource();
@@ -211,7 +211,7 @@ public abstract class SessionTests(Doors doors)
     }
 
     [Fact]
-    public async Task How_bars_are_read_stays_as_it_was_at_the_opening()
+    public async Task The_gap_policy_stays_that_of_the_opening()
     {
         var (panel, before, days) = Cut();
         var request = new SessionRequest("small", before) { GapPolicy = GapPolicy.Mask };
@@ -222,7 +222,7 @@ public abstract class SessionTests(Doors doors)
     }
 
     [Fact]
-    public async Task Many_sessions_go_side_by_side()
+    public async Task Many_sessions_run_in_parallel()
     {
         var (panel, before, days) = Cut();
         var pushed = await Task.WhenAll(Enumerable.Range(0, 40).Select(async place =>
@@ -242,7 +242,7 @@ public abstract class SessionTests(Doors doors)
     }
 
     [Fact]
-    public async Task A_session_ends_with_its_predictor_after_the_pushes_that_are_under_way()
+    public async Task A_session_ends_with_its_predictor_after_running_pushes()
     {
         var (panel, before, days) = Cut();
         var predictor = await OpenAsync();
@@ -256,7 +256,7 @@ public abstract class SessionTests(Doors doors)
     }
 
     [Fact]
-    public async Task Null_is_refused_by_its_place()
+    public async Task Null_is_rejected_with_its_path()
     {
         var (panel, before, _) = Cut();
         await Assert.ThrowsAsync<ArgumentNullException>(() => Predictor.OpenSessionAsync(null!, Token));

@@ -4,7 +4,7 @@ using Quantra.Client.Embedded;
 namespace Quantra.Client.Tests;
 
 /// <summary>Every method on the thread of a user interface: awaited it returns there, and blocked upon it does not stand still.</summary>
-public sealed class SingleThreadTests(Doors doors)
+public sealed class SingleThreadTests(PredictorFixture fixture)
 {
     private static readonly Dictionary<string, Func<IStockPredictor, PredictionRequest, Task>> Methods = new()
     {
@@ -30,17 +30,17 @@ public sealed class SingleThreadTests(Doors doors)
 
     private static CancellationToken Token => TestContext.Current.CancellationToken;
 
-    private PredictionRequest Request => new("small", BarPanel.ReadCsv(doors.PathOf("bars.csv")).Select("AAPL"));
+    private PredictionRequest Request => new("small", BarPanel.ReadCsv(fixture.PathOf("bars.csv")).Select("AAPL"));
 
     [Fact]
-    public void No_method_is_left_out() =>
+    public void All_methods_are_covered() =>
         Assert.Equal(typeof(IStockPredictor).GetMethods().Select(method => method.Name).Order(), Methods.Keys.Order());
 
     [Theory]
     [MemberData(nameof(Everywhere))]
-    public async Task An_awaited_method_returns_to_the_thread(string method, string door)
+    public async Task Awaiting_a_method_returns_to_the_thread(string method, string door)
     {
-        using var thread = new SingleThread();
+        using var thread = new SingleThreadContext();
         await thread.RunAsync(async () =>
         {
             await Methods[method](Door(door), Request);
@@ -50,9 +50,9 @@ public sealed class SingleThreadTests(Doors doors)
 
     [Theory]
     [MemberData(nameof(Everywhere))]
-    public async Task A_method_that_is_blocked_upon_returns(string method, string door)
+    public async Task Blocking_on_a_method_does_not_deadlock(string method, string door)
     {
-        using var thread = new SingleThread();
+        using var thread = new SingleThreadContext();
         await thread.RunAsync(() => Blocked(Methods[method](Door(door), Request)));
     }
 
@@ -60,7 +60,7 @@ public sealed class SingleThreadTests(Doors doors)
     [MemberData(nameof(EachDoor))]
     public async Task Results_of_a_stream_are_read_on_the_thread(string door)
     {
-        using var thread = new SingleThread();
+        using var thread = new SingleThreadContext();
         await thread.RunAsync(async () =>
         {
             await foreach (var _ in Door(door).PredictStreamAsync(Feed(Request), Token))
@@ -72,14 +72,14 @@ public sealed class SingleThreadTests(Doors doors)
     [Theory]
     [InlineData(false)]
     [InlineData(true)]
-    public async Task The_beginning_and_the_end_of_a_predictor_may_be_awaited_and_blocked_upon(bool blocks)
+    public async Task Opening_and_disposing_can_be_awaited_and_blocked_on(bool blocks)
     {
-        using var thread = new SingleThread();
+        using var thread = new SingleThreadContext();
         await thread.RunAsync(async () =>
         {
-            var opening = EmbeddedPredictor.OpenAsync(doors.EmbeddedOptions, Token);
+            var opening = EmbeddedPredictor.OpenAsync(fixture.EmbeddedOptions, Token);
             await (blocks ? Blocked(opening) : opening);
-            IStockPredictor[] predictors = [await opening, new QuantraClient(doors.Address)];
+            IStockPredictor[] predictors = [await opening, new QuantraClient(fixture.Address)];
             foreach (var predictor in predictors)
             {
                 var call = predictor.PredictAsync(Request, Token);
@@ -94,12 +94,12 @@ public sealed class SingleThreadTests(Doors doors)
     [Theory]
     [InlineData(false)]
     [InlineData(true)]
-    public async Task The_reading_of_a_file_may_be_awaited_and_blocked_upon(bool blocks)
+    public async Task Reading_a_file_can_be_awaited_and_blocked_on(bool blocks)
     {
-        using var thread = new SingleThread();
+        using var thread = new SingleThreadContext();
         await thread.RunAsync(async () =>
         {
-            var reading = BarPanel.ReadCsvAsync(doors.PathOf("bars.csv"), Token);
+            var reading = BarPanel.ReadCsvAsync(fixture.PathOf("bars.csv"), Token);
             await (blocks ? Blocked(reading) : reading);
             Assert.True(thread.IsCurrent);
         });
@@ -125,9 +125,9 @@ public sealed class SingleThreadTests(Doors doors)
 
     private IStockPredictor Door(string door) => door switch
     {
-        "gRPC" => doors.Grpc,
-        "embedded" => doors.Embedded,
-        _ => new PlainPredictor(doors.Grpc),
+        "gRPC" => fixture.Grpc,
+        "embedded" => fixture.Embedded,
+        _ => new MinimalPredictor(fixture.Grpc),
     };
 
     /// <summary>Keeps the thread until the task is done.</summary>

@@ -3,24 +3,24 @@ using System.Collections.Concurrent;
 namespace Quantra.Client.Tests;
 
 /// <summary>Streams of every predictor, over gRPC and inside this process.</summary>
-public abstract class StreamTests(Doors doors)
+public abstract class StreamTests(PredictorFixture fixture)
 {
     private static readonly TimeSpan Ample = TimeSpan.FromSeconds(30);
 
     private static CancellationToken Token => TestContext.Current.CancellationToken;
 
-    protected Doors Doors => doors;
+    protected PredictorFixture Fixture => fixture;
 
     protected abstract IStockPredictor Predictor { get; }
 
-    private PredictionRequest Request => new("small", BarPanel.ReadCsv(doors.PathOf("bars.csv")).Select("AAPL"));
+    private PredictionRequest Request => new("small", BarPanel.ReadCsv(fixture.PathOf("bars.csv")).Select("AAPL"));
 
     protected abstract Task<IStockPredictor> OpenAsync(TimeSpan timeout, int maxInFlight = 32, TimeSpan? graceTime = null);
 
     [Fact]
-    public async Task Each_request_has_its_result_by_its_id()
+    public async Task Each_request_has_a_result_with_its_id()
     {
-        var panel = await BarPanel.ReadCsvAsync(doors.PathOf("bars.csv"), Token);
+        var panel = await BarPanel.ReadCsvAsync(fixture.PathOf("bars.csv"), Token);
         string[] models = ["small", "graph", "fitted"];
         var asked = models.ToDictionary(model => model, model => new PredictionRequest(model, panel) { RequestId = model });
         var results = await Predictor.PredictStreamAsync(asked.Values, Token).ReadAsync(Token);
@@ -30,25 +30,25 @@ public abstract class StreamTests(Doors doors)
     }
 
     [Fact]
-    public async Task One_bad_request_of_a_thousand_is_its_own_result()
+    public async Task One_invalid_request_of_a_thousand_fails_alone()
     {
         var (good, bad) = (Request, Request with { Model = "nowhere", RequestId = "bad" });
         var requests = Enumerable.Range(0, 1000).Select(place => place == 500 ? bad : good with { RequestId = $"{place}" });
-        var results = await Predictor.PredictStreamAsync(Requests.Of(requests), Token).ReadAsync(Token);
+        var results = await Predictor.PredictStreamAsync(RequestLists.Of(requests), Token).ReadAsync(Token);
         Assert.Equal(1000, results.DistinctBy(result => result.RequestId).Count());
         Assert.Equal(("bad", QuantraReason.ModelNotFound), results.Where(one => one.Error is not null).Select(one => (one.RequestId, one.Error!.Reason)).Single());
     }
 
     [Fact]
-    public async Task Requests_without_an_id_are_named_by_their_place()
+    public async Task Requests_without_an_id_get_their_index()
     {
-        var results = await Predictor.PredictStreamAsync(Requests.Of(Request, Request with { RequestId = "x" }, Request), Token).ReadAsync(Token);
+        var results = await Predictor.PredictStreamAsync(RequestLists.Of(Request, Request with { RequestId = "x" }, Request), Token).ReadAsync(Token);
         Assert.Equal(["0", "2", "x"], results.Select(result => result.RequestId).Order());
     }
 
     [Fact]
     public async Task No_requests_give_no_results() =>
-        Assert.Empty(await Predictor.PredictStreamAsync(Requests.Of(), Token).ReadAsync(Token));
+        Assert.Empty(await Predictor.PredictStreamAsync(RequestLists.Of(), Token).ReadAsync(Token));
 
     [Fact]
     public async Task Requests_are_taken_no_faster_than_results_are_read()
@@ -70,7 +70,7 @@ public abstract class StreamTests(Doors doors)
     }
 
     [Fact]
-    public async Task Whoever_stops_to_read_ends_a_feed_that_never_ends()
+    public async Task A_reader_that_stops_ends_an_endless_request_source()
     {
         var feed = new RequestFeed(Request);
         var read = 0;
@@ -84,7 +84,7 @@ public abstract class StreamTests(Doors doors)
     }
 
     [Fact]
-    public async Task Whoever_stops_to_read_does_not_wait_for_a_feed_that_heeds_no_token()
+    public async Task A_reader_can_stop_although_the_request_source_ignores_its_token()
     {
         var (reached, stuck) = (new TaskCompletionSource(), new TaskCompletionSource());
         var feed = new RequestFeed(Request) { Count = 3, Then = _ => ReachAsync() };
@@ -106,7 +106,7 @@ public abstract class StreamTests(Doors doors)
     }
 
     [Fact]
-    public async Task A_list_that_makes_its_caller_wait_holds_neither_what_was_asked_nor_who_stops_to_read()
+    public async Task A_blocking_list_blocks_neither_earlier_requests_nor_the_reader()
     {
         using var more = new BlockingCollection<PredictionRequest>();
         more.Add(Request, Token);
@@ -120,9 +120,9 @@ public abstract class StreamTests(Doors doors)
     }
 
     [Fact]
-    public async Task A_feed_that_holds_its_thread_does_not_hold_what_was_asked()
+    public async Task A_blocking_request_source_does_not_block_earlier_requests()
     {
-        using var feed = new HoldingFeed(Request);
+        using var feed = new BlockingRequestFeed(Request);
         var read = 0;
         await foreach (var result in Predictor.PredictStreamAsync(feed, Token))
         {
@@ -134,7 +134,7 @@ public abstract class StreamTests(Doors doors)
     }
 
     [Fact]
-    public async Task What_a_feed_throws_is_thrown_once_and_ends_the_call()
+    public async Task An_exception_of_the_request_source_ends_the_call()
     {
         var broken = new InvalidDataException("the feed broke");
         var feed = new RequestFeed(Request) { Count = 3, Then = _ => throw broken };
@@ -150,12 +150,12 @@ public abstract class StreamTests(Doors doors)
     }
 
     [Fact]
-    public async Task A_null_among_the_requests_is_refused_by_its_place()
+    public async Task A_null_request_is_rejected_with_its_index()
     {
         var failure = await Assert.ThrowsAsync<ArgumentException>(() =>
-            Predictor.PredictStreamAsync(Requests.Of(Request, Request with { Covariates = null! }), Token).ReadAsync(Token));
+            Predictor.PredictStreamAsync(RequestLists.Of(Request, Request with { Covariates = null! }), Token).ReadAsync(Token));
         Assert.StartsWith("requests[1].Covariates is null", failure.Message, StringComparison.Ordinal);
-        failure = await Assert.ThrowsAsync<ArgumentException>(() => Predictor.PredictStreamAsync(Requests.Of(null!, Request), Token).ReadAsync(Token));
+        failure = await Assert.ThrowsAsync<ArgumentException>(() => Predictor.PredictStreamAsync(RequestLists.Of(null!, Request), Token).ReadAsync(Token));
         Assert.StartsWith("requests[0] is null", failure.Message, StringComparison.Ordinal);
         Assert.Throws<ArgumentNullException>(() => Predictor.PredictStreamAsync((IAsyncEnumerable<PredictionRequest>)null!, Token));
         Assert.Throws<ArgumentNullException>(() => Predictor.PredictStreamAsync((IEnumerable<PredictionRequest>)null!, Token));
@@ -180,7 +180,7 @@ public abstract class StreamTests(Doors doors)
     }
 
     [Fact]
-    public async Task A_stream_that_waits_for_its_feed_can_be_cancelled()
+    public async Task A_stream_that_waits_for_requests_can_be_cancelled()
     {
         using var source = new CancellationTokenSource();
         var feed = new RequestFeed(Request) { Count = 1, Then = token => Task.Delay(Timeout.Infinite, token) };
@@ -193,11 +193,11 @@ public abstract class StreamTests(Doors doors)
     }
 
     [Fact]
-    public async Task A_stream_that_is_left_undisposed_ends_once_it_is_garbage()
+    public async Task An_abandoned_stream_ends_when_it_is_collected()
     {
         var feed = new RequestFeed(Request);
         await LeaveAsync();
-        await Garbage.CollectUntilAsync(() => Task.FromResult(feed.Ended.IsCompleted));
+        await GarbageCollection.CollectUntilAsync(() => Task.FromResult(feed.Ended.IsCompleted));
 
         async Task LeaveAsync()
         {
@@ -207,7 +207,7 @@ public abstract class StreamTests(Doors doors)
     }
 
     [Fact]
-    public async Task A_predictor_that_ends_takes_no_more_requests_answers_those_under_way_and_says_so()
+    public async Task A_disposed_predictor_answers_running_requests_and_takes_no_more()
     {
         var predictor = await OpenAsync(Ample);
         var feed = new RequestFeed(Request);
@@ -224,6 +224,6 @@ public abstract class StreamTests(Doors doors)
         await ending;
         Assert.Equal((QuantraStatus.Cancelled, QuantraReason.Cancelled), (failure.Code, failure.Reason));
         Assert.InRange(feed.Taken - read, 0, 1); // one may just be on its way from the feed
-        await Assert.ThrowsAsync<ObjectDisposedException>(() => predictor.PredictStreamAsync(Requests.Of(Request), Token).ReadAsync(Token));
+        await Assert.ThrowsAsync<ObjectDisposedException>(() => predictor.PredictStreamAsync(RequestLists.Of(Request), Token).ReadAsync(Token));
     }
 }

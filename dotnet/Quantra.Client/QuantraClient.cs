@@ -8,7 +8,7 @@ using Stub = Quantra.V1.PredictionService.PredictionServiceClient;
 
 namespace Quantra.Client;
 
-/// <summary>Calls a Quantra server over gRPC. Keep one client per application: it is safe to share between threads.</summary>
+/// <summary>Calls a Quantra server over gRPC. Keep one client per application and share it between threads.</summary>
 /// <example>
 /// <code>
 /// await using var client = new QuantraClient(new Uri("http://127.0.0.1:50051"));
@@ -20,91 +20,91 @@ public sealed class QuantraClient : IStockPredictor
 {
     private const string Service = "quantra.v1.PredictionService";
 
-    private readonly Connection _connection;
+    private readonly ClientConnection _connection;
     private readonly Stub _stub;
-    private readonly Caller _caller;
+    private readonly CallExecutor _executor;
     private readonly ConcurrentDictionary<string, ServedModel> _models;
-    private readonly Planning _planning;
-    private readonly GrpcStreams _streams;
-    private readonly SessionStreams _sessions;
+    private readonly PanelPlanner _planner;
+    private readonly GrpcStreamTransport _streams;
+    private readonly SessionRegistry _sessions;
     private readonly bool _isView;
 
-    /// <summary>Opens a channel of its own; nothing is sent before the first call.</summary>
-    /// <param name="address">Such as http://127.0.0.1:50051, https://example.org:50051 or unix:/run/quantra/server.sock.</param>
+    /// <summary>Creates a client with its own channel. The first call connects.</summary>
+    /// <param name="address">For example http://127.0.0.1:50051, https://example.org:50051 or unix:/run/quantra/server.sock.</param>
     /// <exception cref="ArgumentException">The address begins with neither http:// nor https:// nor unix:.</exception>
     public QuantraClient(Uri address)
         : this(address, new QuantraClientOptions())
     {
     }
 
-    /// <summary>Opens a channel of its own; nothing is sent before the first call.</summary>
-    /// <param name="address">Such as http://127.0.0.1:50051, https://example.org:50051 or unix:/run/quantra/server.sock.</param>
+    /// <summary>Creates a client with its own channel. The first call connects.</summary>
+    /// <param name="address">For example http://127.0.0.1:50051, https://example.org:50051 or unix:/run/quantra/server.sock.</param>
     /// <param name="options">Timeout, limits, retries and credentials.</param>
     /// <exception cref="ArgumentException">
-    /// The address begins with neither http:// nor https:// nor unix:; the authorities' file holds no certificate.
+    /// The address begins with neither http:// nor https:// nor unix:. Or the authority file has no certificate.
     /// </exception>
-    /// <exception cref="IOException">The authorities' file cannot be read.</exception>
+    /// <exception cref="IOException">The authority file cannot be read.</exception>
     public QuantraClient(Uri address, QuantraClientOptions options)
-        : this(Connection.To(address, options, Service, repeats: true))
+        : this(ClientConnection.To(address, options, Service, repeats: true))
     {
     }
 
-    /// <summary>Uses a channel that stays the caller's, with its credentials and retries: disposing this client leaves it open.</summary>
+    /// <summary>Creates a client on the caller's channel, with its credentials and retries. Disposing the client leaves the channel open.</summary>
     /// <param name="channel">An open channel.</param>
-    /// <param name="options">Timeout and limits; those of channels that a client opens itself have no effect.</param>
+    /// <param name="options">Timeout and limits. Options of an own channel have no effect.</param>
     public QuantraClient(GrpcChannel channel, QuantraClientOptions options)
-        : this(Connection.Over(channel, options, Service))
+        : this(ClientConnection.Over(channel, options, Service))
     {
     }
 
-    /// <summary>Calls through an invoker, for example one with interceptors, or a fake in a test.</summary>
-    /// <param name="invoker">Makes the calls.</param>
-    /// <param name="options">Timeout and limits; those of channels that a client opens itself have no effect.</param>
+    /// <summary>Creates a client on a call invoker, for example one with interceptors or a fake for tests.</summary>
+    /// <param name="invoker">The call invoker.</param>
+    /// <param name="options">Timeout and limits. Options of an own channel have no effect.</param>
     public QuantraClient(CallInvoker invoker, QuantraClientOptions options)
-        : this(Connection.Over(invoker, options, Service))
+        : this(ClientConnection.Over(invoker, options, Service))
     {
     }
 
-    private QuantraClient(Connection connection)
+    private QuantraClient(ClientConnection connection)
     {
-        (_connection, _caller, _stub) = (connection, connection.Caller, new Stub(connection.Invoker));
+        (_connection, _executor, _stub) = (connection, connection.Executor, new Stub(connection.Invoker));
         _models = new();
-        _planning = new Planning(new GrpcModelDoor(_stub, _caller), _models);
-        _streams = new GrpcStreams(_stub, _caller);
-        _sessions = new SessionStreams(_streams, connection.Calls.Ending);
+        _planner = new PanelPlanner(new GrpcUnaryTransport(_stub, _executor), _models);
+        _streams = new GrpcStreamTransport(_stub, _executor);
+        _sessions = new SessionRegistry(_streams, connection.Calls.Ending);
     }
 
-    private QuantraClient(QuantraClient client, Caller caller, bool sharesSessions)
+    private QuantraClient(QuantraClient client, CallExecutor executor, bool sharesSessions)
     {
-        (_connection, _stub, _caller, _isView) = (client._connection, client._stub, caller, true);
+        (_connection, _stub, _executor, _isView) = (client._connection, client._stub, executor, true);
         _models = client._models;
-        _planning = new Planning(new GrpcModelDoor(_stub, caller), _models);
-        _streams = new GrpcStreams(_stub, caller);
-        _sessions = sharesSessions ? client._sessions : new SessionStreams(_streams, _connection.Calls.Ending);
+        _planner = new PanelPlanner(new GrpcUnaryTransport(_stub, executor), _models);
+        _streams = new GrpcStreamTransport(_stub, executor);
+        _sessions = sharesSessions ? client._sessions : new SessionRegistry(_streams, _connection.Calls.Ending);
     }
 
-    /// <summary>This client with another timeout, for some of the calls.</summary>
+    /// <summary>Returns a view of this client with another timeout.</summary>
     /// <param name="timeout">Positive, at most a day.</param>
-    /// <returns>A client on the same channel. It ends with this one; it need not be disposed.</returns>
+    /// <returns>A client on the same channel. It ends with this one and need not be disposed.</returns>
     public QuantraClient WithTimeout(TimeSpan timeout) =>
-        new(this, _caller.With(CallTimeout.Checked(timeout)), sharesSessions: true);
+        new(this, _executor.With(CallTimeout.Validate(timeout)), sharesSessions: true);
 
-    /// <summary>This client with one more header, for some of the calls.</summary>
-    /// <param name="name">Lower case letters, digits, "-", "_" and "."; such as x-request-id, which the server writes into its log.</param>
-    /// <param name="value">To send.</param>
-    /// <returns>A client on the same channel. It ends with this one; it need not be disposed.</returns>
+    /// <summary>Returns a view of this client that sends one more header.</summary>
+    /// <param name="name">Lower case letters, digits, "-", "_" and ".". The server logs x-request-id, for example.</param>
+    /// <param name="value">Value of the header.</param>
+    /// <returns>A client on the same channel. It ends with this one and need not be disposed.</returns>
     public QuantraClient WithHeader(string name, string value) =>
-        new(this, _caller.With(new Metadata.Entry(name, value)), sharesSessions: false);
+        new(this, _executor.With(new Metadata.Entry(name, value)), sharesSessions: false);
 
     /// <inheritdoc/>
     public Task<Forecast> PredictAsync(PredictionRequest request, CancellationToken cancellationToken = default) =>
-        PredictorCalls.PredictAsync(_connection.Calls, this, request, _planning, cancellationToken);
+        PredictorCalls.PredictAsync(_connection.Calls, this, request, _planner, cancellationToken);
 
     /// <inheritdoc/>
     public Task<IReadOnlyList<PredictionResult>> PredictManyAsync(
         IReadOnlyList<PredictionRequest> requests,
         CancellationToken cancellationToken = default) =>
-        PredictorCalls.PredictManyAsync(_connection.Calls, this, requests, _planning, cancellationToken);
+        PredictorCalls.PredictManyAsync(_connection.Calls, this, requests, _planner, cancellationToken);
 
     /// <inheritdoc/>
     public IAsyncEnumerable<PredictionResult> PredictStreamAsync(
@@ -127,7 +127,7 @@ public sealed class QuantraClient : IStockPredictor
         CancellationToken cancellationToken = default) =>
         PredictorCalls.ExplainManyAsync(
             request,
-            many => _connection.Calls.RunAsync(this, either => _planning.ExplainAsync(many, either), cancellationToken));
+            many => _connection.Calls.RunAsync(this, linkedToken => _planner.ExplainAsync(many, linkedToken), cancellationToken));
 
     /// <inheritdoc/>
     public IAsyncEnumerable<GlobalExplanationProgress> ExplainGlobalAsync(
@@ -137,39 +137,39 @@ public sealed class QuantraClient : IStockPredictor
             _connection.Calls,
             this,
             request,
-            _planning,
-            (message, tell, either) => _caller.ReadAsync(_stub.ExplainGlobal, message, message.Model, tell, either),
+            _planner,
+            (message, receive, linkedToken) => _executor.ReadAsync(_stub.ExplainGlobal, message, message.Model, receive, linkedToken),
             cancellationToken);
 
     /// <inheritdoc/>
     public async Task<IReadOnlyList<ModelInfo>> ListModelsAsync(CancellationToken cancellationToken = default)
     {
-        var answer = await CallAsync(_stub.ListModelsAsync, () => new V1.ListModelsRequest(), "", cancellationToken).ConfigureAwait(false);
-        return [.. answer.Models.Select(ResponseReader.Model)];
+        var response = await CallAsync(_stub.ListModelsAsync, () => new V1.ListModelsRequest(), "", cancellationToken).ConfigureAwait(false);
+        return [.. response.Models.Select(ResponseReader.Model)];
     }
 
     /// <inheritdoc/>
     public async Task<ModelInfo> GetModelAsync(ModelReference model, CancellationToken cancellationToken = default)
     {
         ArgumentNullException.ThrowIfNull(model);
-        var answer = await CallAsync(
+        var response = await CallAsync(
             _stub.GetModelAsync,
             () => new V1.GetModelRequest { Model = model.Text },
             model.Text,
             cancellationToken).ConfigureAwait(false);
-        return ResponseReader.Model(answer.Model);
+        return ResponseReader.Model(response.Model);
     }
 
-    /// <summary>Takes no more calls, waits for those under way as long as the grace time, and closes the channel that this client opened.</summary>
-    /// <returns>A task that completes when no call is under way any more.</returns>
+    /// <summary>Rejects new calls, waits for running calls up to the grace time, and closes the client's own channel.</summary>
+    /// <returns>A task that completes when all calls have ended.</returns>
     public ValueTask DisposeAsync() => _isView ? ValueTask.CompletedTask : _connection.DisposeAsync();
 
-    /// <summary>Makes a call that the end of this client waits for, none of it on the caller's thread.</summary>
+    /// <summary>Runs a call on a pool thread. Disposal waits for it.</summary>
     private Task<TResponse> CallAsync<TRequest, TResponse>(
         Func<TRequest, CallOptions, AsyncUnaryCall<TResponse>> method,
         Func<TRequest> write,
         string model,
         CancellationToken cancellationToken)
         where TRequest : IMessage =>
-        _connection.Calls.RunAsync(this, either => _caller.CallAsync(method, write(), model, either), cancellationToken);
+        _connection.Calls.RunAsync(this, linkedToken => _executor.CallAsync(method, write(), model, linkedToken), cancellationToken);
 }

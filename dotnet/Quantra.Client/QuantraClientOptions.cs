@@ -11,29 +11,29 @@ public sealed record QuantraClientOptions
     private readonly TimeSpan _graceTime = TimeSpan.FromSeconds(5);
     private readonly int _maxMessageBytes = 64 << 20;
     private readonly int _maxRequestBytes = 16 << 20;
-    private readonly int _maxInFlight = CallSettings.DefaultInFlight;
+    private readonly int _maxInFlight = CallSettings.DefaultMaxInFlight;
     private readonly int _maxAttempts = 8;
     private readonly TimeSpan _connectTimeout = TimeSpan.FromSeconds(10);
     private readonly TimeSpan _pingInterval = TimeSpan.FromSeconds(20);
     private readonly TimeSpan _pingTimeout = TimeSpan.FromSeconds(5);
 
-    /// <summary>Longest wait for an answer, over all attempts; of a stream and of a session, for the answer to each request.</summary>
+    /// <summary>Longest wait for a response, over all attempts; in a stream or session, per request.</summary>
     /// <value>Positive, at most a day; 30 seconds by default.</value>
     public TimeSpan Timeout
     {
         get => _timeout;
-        init => _timeout = CallTimeout.Checked(value);
+        init => _timeout = CallTimeout.Validate(value);
     }
 
-    /// <summary>How long the client, once it is disposed, waits for calls that are under way before it breaks them.</summary>
+    /// <summary>How long disposal waits for running calls before it cancels them.</summary>
     /// <value>Positive, at most a day; 5 seconds by default.</value>
     public TimeSpan GraceTime
     {
         get => _graceTime;
-        init => _graceTime = CallTimeout.Checked(value);
+        init => _graceTime = CallTimeout.Validate(value);
     }
 
-    /// <summary>Largest answer that is accepted, by a client that opens its own channel.</summary>
+    /// <summary>Largest response that the client accepts. Applies to a client with its own channel.</summary>
     /// <value>Bytes, positive; 64 MiB by default.</value>
     public int MaxMessageBytes
     {
@@ -46,10 +46,10 @@ public sealed record QuantraClientOptions
     }
 
     /// <summary>
-    /// Largest request that is sent. A panel that is larger, even without the bars that its model does not read, goes in several calls;
-    /// where it cannot, as of a model that looks across symbols, it is refused before it leaves, as REQUEST_TOO_LARGE.
+    /// Largest request that the client sends. Panels are first trimmed to the bars that the model reads. A larger panel is split into
+    /// several calls. If it cannot be split, as for a model that looks across symbols, the call fails with REQUEST_TOO_LARGE.
     /// </summary>
-    /// <value>Bytes, positive; 16 MiB by default, which is what a server accepts unless it was told otherwise.</value>
+    /// <value>Bytes, positive; 16 MiB by default, as in the server.</value>
     public int MaxRequestBytes
     {
         get => _maxRequestBytes;
@@ -60,8 +60,8 @@ public sealed record QuantraClientOptions
         }
     }
 
-    /// <summary>How many requests of one stream may be under way, those included whose results were not read yet.</summary>
-    /// <value>At least 1; 32 by default. A server takes 128 of one stream at once, and lets others wait.</value>
+    /// <summary>Largest number of requests of one stream whose results you have not read yet.</summary>
+    /// <value>At least 1; 32 by default. A server accepts 128 per stream at once; more wait.</value>
     public int MaxInFlight
     {
         get => _maxInFlight;
@@ -73,15 +73,15 @@ public sealed record QuantraClientOptions
     }
 
     /// <summary>
-    /// How often a call may be tried, by a client that opens its own channel: while the server is not there (UNAVAILABLE) or has
-    /// too much to do (QUEUE_FULL), which then says when to come again. All attempts share the call's <see cref="Timeout"/>.
+    /// Largest number of attempts per call, including the first. Applies to a client with its own channel. A call is repeated while the
+    /// server is unreachable (UNAVAILABLE) or overloaded (QUEUE_FULL, with a retry delay). All attempts share <see cref="Timeout"/>.
     /// </summary>
     /// <value>
-    /// 1 = only once; at least 1, at most 1,000, which takes over eight minutes if nobody answers; 8 by default, over about a second and a half.
+    /// At least 1, at most 1,000; 8 by default. If no server responds, 8 attempts take about 1.5 seconds, and 1,000 over eight minutes.
     /// </value>
     /// <remarks>
-    /// Nothing is done twice by it: forecasts and explanations change nothing. A stream that breaks goes on over another call with what
-    /// has no answer yet, unless it breaks as often without any answer; a request of it that was refused as QUEUE_FULL is tried as often.
+    /// Repeating is safe because predictions and explanations have no side effects. If a stream breaks, another call continues with the
+    /// unanswered requests. The stream fails when that many calls in a row break without an answer.
     /// </remarks>
     public int MaxAttempts
     {
@@ -94,17 +94,17 @@ public sealed record QuantraClientOptions
         }
     }
 
-    /// <summary>Longest wait for a connection, TLS included, by a client that opens its own channel.</summary>
+    /// <summary>Longest wait for a connection, TLS included. Applies to a client with its own channel.</summary>
     /// <value>Positive, at most a day; 10 seconds by default.</value>
     public TimeSpan ConnectTimeout
     {
         get => _connectTimeout;
-        init => _connectTimeout = CallTimeout.Checked(value);
+        init => _connectTimeout = CallTimeout.Validate(value);
     }
 
     /// <summary>
-    /// How long a connection may be silent until the server is asked whether it is there, by a client that opens its own channel;
-    /// so a connection is noticed that died without a word, as when a computer slept.
+    /// How long a connection may be idle before the client pings the server, which detects dead connections, for example after the
+    /// computer slept. Applies to a client with its own channel.
     /// </summary>
     /// <value>At least a second, at most a day; 20 seconds by default.</value>
     public TimeSpan PingInterval
@@ -113,7 +113,7 @@ public sealed record QuantraClientOptions
         init => _pingInterval = CheckedPing(value);
     }
 
-    /// <summary>Longest wait for the answer to that; after it the calls of the connection are UNAVAILABLE, and the next opens another.</summary>
+    /// <summary>Longest wait for the response to a ping. After that, the calls on the connection fail with UNAVAILABLE and the next call reconnects.</summary>
     /// <value>At least a second, at most a day; 5 seconds by default.</value>
     public TimeSpan PingTimeout
     {
@@ -122,35 +122,35 @@ public sealed record QuantraClientOptions
     }
 
     /// <summary>
-    /// PEM file of the authorities that may vouch for the server, by a client that opens its own channel to an https address;
-    /// null = those that this machine trusts.
+    /// PEM file of the certificate authorities to trust; null = those of the operating system. Applies to a client with its own channel
+    /// to an https address.
     /// </summary>
-    /// <remarks>Read when the client is made. <c>quantra certs</c> makes one for development, ca.pem.</remarks>
+    /// <remarks>Read when the client is created. <c>quantra certs</c> creates one for development, ca.pem.</remarks>
     public string? AuthorityFile { get; init; }
 
-    /// <summary>The certificate to show, with its private key, where a server asks for one; null = none.</summary>
-    /// <remarks>It stays the caller's. For Windows, load it from a .pfx, or export and load it once if it came from PEM files.</remarks>
+    /// <summary>Client certificate with its private key, for servers that require one; null = none.</summary>
+    /// <remarks>The caller keeps ownership. On Windows, load it from a .pfx file. If it comes from PEM files, export and reload it once.</remarks>
     public X509Certificate2? ClientCertificate { get; init; }
 
     /// <summary>
-    /// The token to send with each call, asked for anew each time, so that it may change; by a client that opens its own channel.
-    /// Null or "" from it = none. Null instead of it = the environment's QUANTRA_TOKEN, if there is one.
+    /// Returns the bearer token, and is called before each call; null or "" = no token. If the property is null, the client uses the
+    /// environment variable QUANTRA_TOKEN. Applies to a client with its own channel.
     /// </summary>
-    /// <remarks>Over plain text it is only sent within this machine: to loopback addresses and Unix sockets.</remarks>
+    /// <remarks>Without TLS, a token is sent only to loopback addresses and Unix sockets.</remarks>
     public Func<CancellationToken, ValueTask<string?>>? Token { get; init; }
 
-    /// <summary>Changes the handler of the connections last of all, by a client that opens its own channel; null = as it is.</summary>
-    /// <remarks>For proxies, for TLS of one's own kind, or for another way to connect, through its ConnectCallback.</remarks>
+    /// <summary>Adjusts the HTTP handler after all other options; null = no changes. Applies to a client with its own channel.</summary>
+    /// <remarks>Use it for proxies, custom TLS, or a custom ConnectCallback.</remarks>
     public Action<SocketsHttpHandler>? ConfigureHandler { get; init; }
 
-    /// <summary>Logs calls and, by a client that opens its own channel, what gRPC does; null = nothing.</summary>
-    /// <remarks>Methods, models, reasons and times; neither the numbers of bars nor tokens.</remarks>
+    /// <summary>Logs calls and, in a client with its own channel, gRPC; null = no logs.</summary>
+    /// <remarks>Logs have methods, models, reasons and times, but no bars and no tokens.</remarks>
     public ILoggerFactory? LoggerFactory { get; init; }
 
-    /// <summary>The value itself, if it is one that SocketsHttpHandler takes, and at most a day.</summary>
+    /// <summary>Returns the value if SocketsHttpHandler accepts it and it is at most a day.</summary>
     private static TimeSpan CheckedPing(TimeSpan value)
     {
         ArgumentOutOfRangeException.ThrowIfLessThan(value, TimeSpan.FromSeconds(1));
-        return CallTimeout.Checked(value);
+        return CallTimeout.Validate(value);
     }
 }

@@ -2,18 +2,16 @@ using System.Security.Cryptography;
 
 namespace Quantra.Client.Wire;
 
-/// <summary>How long to wait before another attempt.</summary>
+/// <summary>Delays between the attempts of a call.</summary>
 internal static class Backoff
 {
     private const double FirstSeconds = 0.1;
-    private const double MostSeconds = 0.5;
+    private const double MaxSeconds = 0.5;
 
-    /// <summary>What the predictor says; or else a tenth of a second, twice as long each time, half a second at most.</summary>
-    /// <param name="attempts">Those that have failed, from 1.</param>
-    /// <param name="error">Of the last one.</param>
+    /// <summary>Returns the delay that the error asks for. Otherwise 0.1 s, doubled with every failed attempt, up to 0.5 s.</summary>
     public static TimeSpan After(int attempts, QuantraError error) =>
-        error.RetryAfter ?? TimeSpan.FromSeconds(Math.Min(FirstSeconds * Math.Pow(2, attempts - 1), MostSeconds) * Jitter());
+        error.RetryAfter ?? TimeSpan.FromSeconds(Math.Min(FirstSeconds * Math.Pow(2, attempts - 1), MaxSeconds) * Jitter());
 
-    /// <summary>Those who failed together do not come again together.</summary>
+    /// <summary>Spreads the retries of callers that failed together.</summary>
     private static double Jitter() => RandomNumberGenerator.GetInt32(800, 1201) / 1000.0;
 }

@@ -1,51 +1,48 @@
 namespace Quantra.Client.Wire;
 
-/// <summary>Timeouts and bounds of calls, streams and sessions.</summary>
+/// <summary>Timeouts and limits of calls, streams and sessions.</summary>
 internal sealed record CallSettings
 {
-    /// <summary>See <see cref="MaxInFlight"/>.</summary>
-    public const int DefaultInFlight = 32;
+    /// <summary>Default of <see cref="MaxInFlight"/>.</summary>
+    public const int DefaultMaxInFlight = 32;
 
-    /// <summary>Who is asked, for messages.</summary>
+    /// <summary>Name of the predictor in messages.</summary>
     public required string Target { get; init; }
 
-    /// <summary>Longest wait for the answer to one request.</summary>
+    /// <summary>Longest wait for the response to one request.</summary>
     public required TimeSpan Timeout { get; init; }
 
-    /// <summary>Requests of one stream that are asked, and whose results were not read.</summary>
+    /// <summary>Largest number of requests of one stream whose results have not been read.</summary>
     public required int MaxInFlight { get; init; }
 
-    /// <summary>How often a request may be tried; 1 = only once.</summary>
+    /// <summary>Largest number of attempts per request, including the first.</summary>
     public required int MaxAttempts { get; init; }
 
-    /// <summary>Largest request that is sent, in bytes.</summary>
+    /// <summary>Largest request in bytes.</summary>
     public required int MaxRequestBytes { get; init; }
 
-    /// <summary>A predictor answers a request whose time is over; one that has not by so much later never will.</summary>
-    public TimeSpan Silence { get; init; } = TimeSpan.FromSeconds(5);
+    /// <summary>Extra wait after the timeout: a healthy predictor answers expired requests too, so a missing response means that it hangs.</summary>
+    public TimeSpan ResponseGrace { get; init; } = TimeSpan.FromSeconds(5);
 
-    /// <summary>How long to wait before a request is tried once more; null = it is not.</summary>
-    /// <param name="attempts">Those that have failed, from 1.</param>
-    /// <param name="error">Of the last one.</param>
-    /// <param name="deadline">Of the request.</param>
-    public TimeSpan? PauseAfter(int attempts, QuantraError error, Deadline deadline)
+    /// <summary>Returns the delay before the next attempt, or null if the request must not be repeated.</summary>
+    public TimeSpan? RetryDelay(int attempts, QuantraError error, Deadline deadline)
     {
         if (!error.IsTransient || attempts >= MaxAttempts)
             return null;
-        var pause = Backoff.After(attempts, error);
-        return pause < deadline.Left ? pause : null;
+        var delay = Backoff.After(attempts, error);
+        return delay < deadline.Remaining ? delay : null;
     }
 
-    /// <summary>The error of a predictor that has fallen silent.</summary>
-    public QuantraException Silent() => new QuantraError(
+    /// <summary>Creates the error for a predictor that does not respond at all.</summary>
+    public QuantraException NoResponse() => new QuantraError(
         QuantraStatus.DeadlineExceeded,
         QuantraReason.DeadlineExceeded,
-        FormattableString.Invariant($"no answer from {Target} within {(Timeout + Silence).TotalSeconds:g} s; allow more time, or ask elsewhere"))
+            FormattableString.Invariant($"no response from {Target} within {(Timeout + ResponseGrace).TotalSeconds:g} s; set a longer timeout, or use another server"))
         .ToException();
 
-    /// <summary>The error of a request whose time was over before it was sent.</summary>
-    public QuantraError TooLate() => new(
+    /// <summary>Creates the error for a request whose deadline passed before it was sent.</summary>
+    public QuantraError DeadlinePassed() => new(
         QuantraStatus.DeadlineExceeded,
         QuantraReason.DeadlineExceeded,
-        FormattableString.Invariant($"no answer from {Target} within {Timeout.TotalSeconds:g} s; allow more time"));
+            FormattableString.Invariant($"no response from {Target} within {Timeout.TotalSeconds:g} s; set a longer timeout"));
 }

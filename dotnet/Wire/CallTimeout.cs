@@ -1,18 +1,17 @@
 namespace Quantra.Client.Wire;
 
-/// <summary>How long a call may take, over gRPC and in this process alike.</summary>
+/// <summary>Default and limits of call timeouts.</summary>
 internal static class CallTimeout
 {
-    /// <summary>Unless the caller sets another.</summary>
     public static readonly TimeSpan Default = TimeSpan.FromSeconds(30);
 
-    private static readonly TimeSpan Longest = TimeSpan.FromDays(1);
+    private static readonly TimeSpan Max = TimeSpan.FromDays(1);
 
-    /// <summary>The value itself, if it is positive and at most a day.</summary>
-    public static TimeSpan Checked(TimeSpan value)
+    /// <summary>Returns the value if it is positive and at most a day.</summary>
+    public static TimeSpan Validate(TimeSpan value)
     {
         ArgumentOutOfRangeException.ThrowIfLessThanOrEqual(value, TimeSpan.Zero);
-        ArgumentOutOfRangeException.ThrowIfGreaterThan(value, Longest);
+        ArgumentOutOfRangeException.ThrowIfGreaterThan(value, Max);
         return value;
     }
 }

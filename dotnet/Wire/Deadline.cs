@@ -1,21 +1,19 @@
 namespace Quantra.Client.Wire;
 
-/// <summary>When nobody waits any more.</summary>
+/// <summary>The point in time at which a call expires.</summary>
 internal readonly struct Deadline
 {
-    private readonly long _endsMs;
+    private readonly long _tickMs;
 
-    private Deadline(long endsMs, DateTime atUtc) => (_endsMs, AtUtc) = (endsMs, atUtc);
+    private Deadline(long tickMs, DateTime utc) => (_tickMs, AtUtc) = (tickMs, utc);
 
-    /// <summary>The same moment as transports want it; all calls of one deadline have the same.</summary>
+    /// <summary>The deadline as transports take it.</summary>
     public DateTime AtUtc { get; }
 
-    /// <summary>Whether it has passed.</summary>
-    public bool IsOver => Left <= TimeSpan.Zero;
+    public bool HasPassed => Remaining <= TimeSpan.Zero;
 
-    /// <summary>How much time is left; negative once it has passed.</summary>
-    public TimeSpan Left => TimeSpan.FromMilliseconds(_endsMs - Environment.TickCount64);
+    /// <summary>The remaining time; negative after the deadline.</summary>
+    public TimeSpan Remaining => TimeSpan.FromMilliseconds(_tickMs - Environment.TickCount64);
 
-    /// <summary>The moment after so long a time.</summary>
     public static Deadline After(TimeSpan time) => new(Environment.TickCount64 + (long)time.TotalMilliseconds, DateTime.UtcNow + time);
 }

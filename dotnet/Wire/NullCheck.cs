@@ -3,136 +3,124 @@ using System.Diagnostics.CodeAnalysis;
 namespace Quantra.Client.Wire;
 
 /// <summary>
-/// Refuses requests in which null stands where the types allow none, as programs without nullable checks write them; the message
-/// names the place.
+/// Rejects requests with null in places where the types do not allow it, as programs without nullable checks may send them. The
+/// message names the place.
 /// </summary>
-/// <remarks>What is whole costs no allocation, as there may be a thousand of it.</remarks>
+/// <remarks>Valid requests allocate nothing here, because there may be a thousand of them.</remarks>
 internal static class NullCheck
 {
-    private const string NoCovariates = "; leave it out, or write Covariates.None";
+    private const string NoCovariates = "; omit it, or set Covariates.None";
 
     /// <summary>Checks one request.</summary>
-    /// <param name="request">To be sent.</param>
-    /// <param name="parameter">That it is, or that it stands in.</param>
-    /// <param name="index">Where in the parameter; null = it is the parameter.</param>
-    /// <exception cref="ArgumentException">Null was found.</exception>
-    public static void Request(PredictionRequest? request, string parameter, long? index = null) => Request(request, new Place(parameter, "", index));
+    /// <param name="request">The request.</param>
+    /// <param name="parameter">Name of the parameter that is or holds the request.</param>
+    /// <param name="index">Position of the request in the parameter; null = the parameter is the request.</param>
+    /// <exception cref="ArgumentException">A member is null.</exception>
+    public static void Request(PredictionRequest? request, string parameter, long? index = null) => Request(request, new MemberPath(parameter, "", index));
 
-    /// <summary>Checks what is to be explained.</summary>
-    /// <param name="request">To be sent.</param>
-    /// <exception cref="ArgumentException">Null was found.</exception>
-    public static void Explanations(ManyExplanationsRequest request)
+    public static void Explanation(ManyExplanationsRequest request)
     {
-        var place = new Place(nameof(request));
-        Request(request.Instance, place with { Path = ".Instance" });
-        Elements(request.Targets, place, ".Targets");
-        Elements(request.Symbols, place, ".Symbols");
+        var path = new MemberPath(nameof(request));
+        Request(request.Instance, path with { Path = ".Instance" });
+        CheckElements(request.Targets, path, ".Targets");
+        CheckElements(request.Symbols, path, ".Symbols");
     }
 
-    /// <summary>Checks what is to be explained of many instances.</summary>
-    /// <param name="request">To be sent.</param>
-    /// <exception cref="ArgumentException">Null was found, or there are no instances, or such of several models.</exception>
+    /// <exception cref="ArgumentException">A member is null, there are no instances, or they are of several models.</exception>
     public static void GlobalExplanation(GlobalExplanationRequest request)
     {
-        var place = new Place(nameof(request));
-        Present(request.Instances, place, ".Instances");
-        Elements(request.Targets, place, ".Targets");
+        var path = new MemberPath(nameof(request));
+        ThrowIfNull(request.Instances, path, ".Instances");
+        CheckElements(request.Targets, path, ".Targets");
         if (request.Instances.Count == 0)
-            throw new ArgumentException($"{nameof(request)}.Instances is empty; name at least one", nameof(request));
+                    throw new ArgumentException($"{nameof(request)}.Instances is empty; add at least one instance", nameof(request));
         for (var index = 0; index < request.Instances.Count; index++)
         {
-            var instance = place with { Path = ".Instances", Index = index };
+            var instance = path with { Path = ".Instances", Index = index };
             Request(request.Instances[index], instance);
             var (model, first) = (request.Instances[index].Model, request.Instances[0].Model);
             if (model != first)
-                throw new ArgumentException($"{instance} is of model {model}, the first of {first}; explain each model by itself", nameof(request));
+                            throw new ArgumentException($"{instance} uses model {model}, but the first instance uses {first}; explain each model separately", nameof(request));
         }
     }
 
-    /// <summary>Checks what a session is to begin with.</summary>
-    /// <param name="request">To be sent.</param>
-    /// <exception cref="ArgumentException">Null was found.</exception>
     public static void Session(SessionRequest request)
     {
-        var place = new Place(nameof(request));
-        Present(request.Model, place, ".Model");
-        Present(request.Model.Text, place, ".Model.Text");
-        Present(request.SessionId, place, ".SessionId");
-        Present(request.Bars, place, ".Bars");
-        Bars(request.Bars, place with { Member = ".Bars" });
-        Present(request.Covariates, place, ".Covariates", NoCovariates);
-        Covariates(request.Covariates, place with { Member = ".Covariates" });
+        var path = new MemberPath(nameof(request));
+        ThrowIfNull(request.Model, path, ".Model");
+        ThrowIfNull(request.Model.Text, path, ".Model.Text");
+        ThrowIfNull(request.SessionId, path, ".SessionId");
+        ThrowIfNull(request.Bars, path, ".Bars");
+        CheckBars(request.Bars, path with { Member = ".Bars" });
+        ThrowIfNull(request.Covariates, path, ".Covariates", NoCovariates);
+        CheckCovariates(request.Covariates, path with { Member = ".Covariates" });
     }
 
-    /// <summary>Checks what is to be pushed to a session.</summary>
-    /// <param name="bars">To be sent.</param>
-    /// <param name="covariates">With them.</param>
-    /// <exception cref="ArgumentException">Null was found.</exception>
     public static void Push(BarPanel bars, Covariates covariates)
     {
-        Bars(bars, new Place(nameof(bars)));
-        Covariates(covariates, new Place(nameof(covariates)));
+        CheckBars(bars, new MemberPath(nameof(bars)));
+        CheckCovariates(covariates, new MemberPath(nameof(covariates)));
     }
 
-    private static void Request([NotNull] PredictionRequest? request, Place place)
+    private static void Request([NotNull] PredictionRequest? request, MemberPath path)
     {
-        Present(request, place, "");
-        Present(request.Model, place, ".Model");
-        Present(request.Model.Text, place, ".Model.Text");
-        Present(request.RequestId, place, ".RequestId");
-        Present(request.Covariates, place, ".Covariates", NoCovariates);
-        Covariates(request.Covariates, place with { Member = ".Covariates" });
+        ThrowIfNull(request, path, "");
+        ThrowIfNull(request.Model, path, ".Model");
+        ThrowIfNull(request.Model.Text, path, ".Model.Text");
+        ThrowIfNull(request.RequestId, path, ".RequestId");
+        ThrowIfNull(request.Covariates, path, ".Covariates", NoCovariates);
+        CheckCovariates(request.Covariates, path with { Member = ".Covariates" });
         if (request.Bars is { } bars)
-            Bars(bars, place with { Member = ".Bars" });
+            CheckBars(bars, path with { Member = ".Bars" });
         if (request.Window is { } window)
-            Window(window, place with { Member = ".Window" });
+            CheckWindow(window, path with { Member = ".Window" });
     }
 
-    private static void Covariates(Covariates covariates, Place place)
+    private static void CheckCovariates(Covariates covariates, MemberPath path)
     {
-        Present(covariates.Observed, place, ".Observed");
-        Present(covariates.Known, place, ".Known");
-        Present(covariates.Numbers, place, ".Numbers");
-        Present(covariates.Categories, place, ".Categories");
+        ThrowIfNull(covariates.Observed, path, ".Observed");
+        ThrowIfNull(covariates.Known, path, ".Known");
+        ThrowIfNull(covariates.Numbers, path, ".Numbers");
+        ThrowIfNull(covariates.Categories, path, ".Categories");
         foreach (var (name, texts) in covariates.Categories)
-            Elements(texts, place, $".Categories[\"{name}\"]");
+            CheckElements(texts, path, $".Categories[\"{name}\"]");
     }
 
-    private static void Bars(BarPanel bars, Place place)
+    private static void CheckBars(BarPanel bars, MemberPath path)
     {
-        Elements(bars.Symbols, place, ".Symbols");
-        Present(bars.Calendar, place, ".Calendar");
-        Present(bars.Currency, place, ".Currency");
+        CheckElements(bars.Symbols, path, ".Symbols");
+        ThrowIfNull(bars.Calendar, path, ".Calendar");
+        ThrowIfNull(bars.Currency, path, ".Currency");
     }
 
-    private static void Window(FeatureWindow window, Place place)
+    private static void CheckWindow(FeatureWindow window, MemberPath path)
     {
-        Elements(window.Symbols, place, ".Symbols");
-        Elements(window.Features, place, ".Features");
-        Present(window.SchemaHash, place, ".SchemaHash");
+        CheckElements(window.Symbols, path, ".Symbols");
+        CheckElements(window.Features, path, ".Features");
+        ThrowIfNull(window.SchemaHash, path, ".SchemaHash");
     }
 
-    private static void Elements<T>(IReadOnlyList<T?>? list, Place place, string member)
+    private static void CheckElements<T>(IReadOnlyList<T?>? list, MemberPath path, string member)
         where T : class
     {
-        Present(list, place, member);
+        ThrowIfNull(list, path, member);
         for (var index = 0; index < list.Count; index++)
         {
             if (list[index] is null)
-                Present(list[index], place, FormattableString.Invariant($"{member}[{index}]"));
+                ThrowIfNull(list[index], path, FormattableString.Invariant($"{member}[{index}]"));
         }
     }
 
-    private static void Present([NotNull] object? value, Place place, string member, string advice = "")
+    private static void ThrowIfNull([NotNull] object? value, MemberPath path, string member, string advice = "")
     {
         if (value is null)
-            throw new ArgumentException($"{place}{member} is null{advice}", place.Parameter);
+            throw new ArgumentException($"{path}{member} is null{advice}", path.Parameter);
     }
 
-    /// <summary>Where something stands, put into words only where something is wrong.</summary>
-    private readonly record struct Place(string Parameter, string Path = "", long? Index = null, string Member = "")
+    /// <summary>The path of a member. Formatted only for an error.</summary>
+    private readonly record struct MemberPath(string Parameter, string Path = "", long? Index = null, string Member = "")
     {
-        /// <summary>Such as "request.Instances[3].Covariates".</summary>
+            /// <summary>For example "request.Instances[3].Covariates".</summary>
         public override string ToString() => $"{Parameter}{Path}{(Index is { } index ? FormattableString.Invariant($"[{index}]") : "")}{Member}";
     }
 }

@@ -3,10 +3,9 @@ using Google.Protobuf;
 
 namespace Quantra.Client.Wire;
 
-/// <summary>How large a request may be.</summary>
+/// <summary>Checks the size of requests before they are sent.</summary>
 internal static class RequestSize
 {
-    /// <summary>Refuses what the predictor would refuse after it came over the network.</summary>
     /// <exception cref="QuantraException">REQUEST_TOO_LARGE.</exception>
     public static void Check(IMessage request, int mostBytes)
     {
@@ -17,7 +16,7 @@ internal static class RequestSize
         throw new QuantraError(
             QuantraStatus.ResourceExhausted,
             QuantraReason.RequestTooLarge,
-            $"the request has {have} bytes, at most {most}; send fewer symbols, sessions or requests at once",
+                    $"the request has {have} bytes, the limit is {most}; send fewer symbols, sessions or requests at once",
             new Dictionary<string, string> { ["have"] = have, ["most"] = most }).ToException();
     }
 }

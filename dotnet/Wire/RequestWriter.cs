@@ -2,14 +2,12 @@ using Google.Protobuf;
 
 namespace Quantra.Client.Wire;
 
-/// <summary>Writes requests as messages of the wire.</summary>
+/// <summary>Converts requests to messages of the wire protocol.</summary>
 internal static class RequestWriter
 {
-    /// <summary>A request for forecasts.</summary>
     public static V1.PredictRequest Predict(ModelReference model, IEnumerable<PredictionRequest> requests) =>
         new() { Model = model.Text, Instances = { requests.Select(Instance) } };
 
-    /// <summary>A request for explanations.</summary>
     public static V1.ExplainRequest Explain(ManyExplanationsRequest request) => new()
     {
         Model = request.Instance.Model.Text,
@@ -25,7 +23,6 @@ internal static class RequestWriter
         Symbols = { request.Symbols },
     };
 
-    /// <summary>A request for what moves forecasts in general.</summary>
     public static V1.ExplainGlobalRequest ExplainGlobal(GlobalExplanationRequest request) => new()
     {
         Model = request.Instances[0].Model.Text,
@@ -34,11 +31,9 @@ internal static class RequestWriter
         Tolerance = request.Tolerance,
     };
 
-    /// <summary>A request for a forecast on a stream.</summary>
     public static V1.PredictStreamRequest StreamPredict(PredictionRequest request) =>
         new() { Predict = new V1.StreamPredict { Model = request.Model.Text, Instance = Instance(request) } };
 
-    /// <summary>The request that opens a session.</summary>
     public static V1.PredictStreamRequest OpenSession(string id, SessionRequest request)
     {
         var instance = new V1.Instance { Bars = Bars(request.Bars) };
@@ -49,7 +44,7 @@ internal static class RequestWriter
         return new() { Open = new V1.OpenSession { SessionId = id, Model = request.Model.Text, Instance = instance } };
     }
 
-    /// <summary>The request that pushes bars to a session; how they are read stays as it was at its opening.</summary>
+    /// <summary>Converts a push. The gap policy stays that of the opening request.</summary>
     public static V1.PredictStreamRequest PushBars(string id, SessionPush push)
     {
         var pushed = new V1.PushBars { SessionId = id, Flush = push.Flush };
@@ -60,10 +55,9 @@ internal static class RequestWriter
         return new() { Push = pushed };
     }
 
-    /// <summary>The request that closes a session.</summary>
     public static V1.PredictStreamRequest CloseSession(string id) => new() { Close = new V1.CloseSession { SessionId = id } };
 
-    /// <summary>The request that cancels another one of its stream.</summary>
+    /// <summary>Creates the request that cancels another request of the same stream.</summary>
     public static V1.PredictStreamRequest Cancel(string requestId) => new() { Cancel = new V1.CancelRequest { RequestId = requestId } };
 
     private static V1.ExplainTarget Target(ExplanationTarget target) => new() { Horizon = target.Horizon, Quantile = target.Quantile };

@@ -2,17 +2,16 @@ using System.Collections.ObjectModel;
 
 namespace Quantra.Client.Wire;
 
-/// <summary>Reads answers from messages of the wire.</summary>
+/// <summary>Converts messages of the wire protocol to responses.</summary>
 /// <remarks>
-/// Lists are copied, as a list of a message can be cast and written to. What [.. x] makes of them cannot. Values of an enum that
-/// this version does not know are Unknown; whatever else cannot be read is an INTERNAL error.
+/// Lists are copied with [.. x], because the list of a message is mutable. An unknown value of an enum becomes Unknown. Any other
+/// invalid content is an INTERNAL error.
 /// </remarks>
 internal static class ResponseReader
 {
-    /// <summary>The results of all instances.</summary>
     public static IReadOnlyList<PredictionResult> Results(V1.PredictResponse answer) => [.. answer.Results.Select(Result)];
 
-    /// <summary>The result of one instance; if it cannot be read, that is its error, and the others have their own.</summary>
+    /// <summary>Converts the result of one instance. Invalid content becomes the error of this result only.</summary>
     public static PredictionResult Result(V1.Result result)
     {
         try
@@ -21,7 +20,7 @@ internal static class ResponseReader
             {
                 V1.Result.OutcomeOneofCase.Forecast => new(result.RequestId, Forecast(result.Forecast), null),
                 V1.Result.OutcomeOneofCase.Error => new(result.RequestId, null, StatusReader.Error(result.Error)),
-                _ => throw Unreadable.Answer($"a result has neither forecast nor error"),
+                                _ => throw InvalidResponse.Create($"a result has neither a forecast nor an error"),
             };
         }
         catch (QuantraException unreadable)
@@ -30,42 +29,39 @@ internal static class ResponseReader
         }
     }
 
-    /// <summary>A forecast.</summary>
     public static Forecast Forecast(V1.Forecast forecast)
     {
         var read = Unchecked(forecast);
         var (symbols, horizons) = (read.Symbols.Count, read.Horizons.Count);
         var cells = symbols * horizons * read.Quantiles.Count;
-        Unreadable.Unless("values", read.Values.Length, cells);
-        Unreadable.Unless("returns", read.Returns?.Length, cells);
-        Unreadable.Unless("prices", read.Prices?.Length, cells);
-        Unreadable.Unless("anchor_price", read.AnchorPrice?.Length, symbols);
-        Unreadable.Unless("scores", read.Scores?.Length, symbols * horizons);
-        Unreadable.Unless("ranks", read.Ranks?.Length, symbols * horizons);
-        Unreadable.Unless("target_sessions", read.TargetSessions.Count == 0 ? null : read.TargetSessions.Count, horizons);
+        InvalidResponse.ThrowIfWrongLength("values", read.Values.Length, cells);
+        InvalidResponse.ThrowIfWrongLength("returns", read.Returns?.Length, cells);
+        InvalidResponse.ThrowIfWrongLength("prices", read.Prices?.Length, cells);
+        InvalidResponse.ThrowIfWrongLength("anchor_price", read.AnchorPrice?.Length, symbols);
+        InvalidResponse.ThrowIfWrongLength("scores", read.Scores?.Length, symbols * horizons);
+        InvalidResponse.ThrowIfWrongLength("ranks", read.Ranks?.Length, symbols * horizons);
+        InvalidResponse.ThrowIfWrongLength("target_sessions", read.TargetSessions.Count == 0 ? null : read.TargetSessions.Count, horizons);
         return read;
     }
 
-    /// <summary>The explanation of one number.</summary>
     public static Attribution Attribution(V1.Attribution attribution)
     {
         var read = Unchecked(attribution);
         var (symbols, sessions, rows) = (read.Symbols.Count, read.Sessions.Count, read.RowNames.Count);
-        Unreadable.Unless("row_kinds", read.RowKinds.Count, rows);
-        Unreadable.Unless("per_row", read.PerRow.Length, symbols * rows);
-        Unreadable.Unless("prediction", read.Prediction.Length, symbols);
-        Unreadable.Unless("baseline_prediction", read.BaselinePrediction.Length, symbols);
-        Unreadable.Unless("relative_gap", read.RelativeGap.Length, symbols);
-        Unreadable.Unless("converged", read.Converged.Count, symbols);
-        Unreadable.Unless("nodes", read.Nodes.Count, symbols);
+        InvalidResponse.ThrowIfWrongLength("row_kinds", read.RowKinds.Count, rows);
+        InvalidResponse.ThrowIfWrongLength("per_row", read.PerRow.Length, symbols * rows);
+        InvalidResponse.ThrowIfWrongLength("prediction", read.Prediction.Length, symbols);
+        InvalidResponse.ThrowIfWrongLength("baseline_prediction", read.BaselinePrediction.Length, symbols);
+        InvalidResponse.ThrowIfWrongLength("relative_gap", read.RelativeGap.Length, symbols);
+        InvalidResponse.ThrowIfWrongLength("converged", read.Converged.Count, symbols);
+        InvalidResponse.ThrowIfWrongLength("nodes", read.Nodes.Count, symbols);
         if (sessions > 0)
-            Unreadable.Unless("per_time", read.PerTime?.Length, symbols * sessions);
+            InvalidResponse.ThrowIfWrongLength("per_time", read.PerTime?.Length, symbols * sessions);
         foreach (var weights in read.Internals)
-            Unreadable.Unless(weights.Name, weights.Values.Length, symbols * weights.Labels.Count);
+            InvalidResponse.ThrowIfWrongLength(weights.Name, weights.Values.Length, symbols * weights.Labels.Count);
         return read;
     }
 
-    /// <summary>What is known of many instances.</summary>
     public static GlobalExplanationProgress Progress(V1.ExplainGlobalProgress progress) => new()
     {
         Model = progress.Model,
@@ -79,9 +75,8 @@ internal static class ResponseReader
         Refusals = [.. progress.Refusals.Select(one => new ExplanationRefusal(one.Place, one.Symbol, StatusReader.Error(one.Error ?? new V1.Error())))],
     };
 
-    /// <summary>A version of a model.</summary>
-    /// <param name="model">Null if the answer has none.</param>
-    public static ModelInfo Model(V1.ModelInfo? model) => model is null ? throw Unreadable.Answer($"there is no model in it") : new()
+    /// <summary>Converts a model version; throws if the response has none.</summary>
+    public static ModelInfo Model(V1.ModelInfo? model) => model is null ? throw InvalidResponse.Create($"it has no model") : new()
     {
         Name = model.Name,
         Version = model.Version,

@@ -2,21 +2,21 @@ using Google.Protobuf;
 
 namespace Quantra.Client.Wire;
 
-/// <summary>Reads errors from the wire.</summary>
+/// <summary>Reads error messages of the wire protocol.</summary>
 internal static class StatusReader
 {
     private const string Domain = "quantra";
 
-    /// <summary>The error of one instance.</summary>
+    /// <summary>Reads the error of one instance.</summary>
     public static QuantraError Error(V1.Error error) => Of(error.Code, error.Reason, error.Message, error.Metadata);
 
-    /// <summary>The error in the bytes of a google.rpc.Status that a predictor of the same version made.</summary>
+    /// <summary>Reads a serialized google.rpc.Status from a predictor of the same version.</summary>
     public static QuantraError Error(byte[] status) => ErrorOrNull(status) ?? new(
         QuantraStatus.Internal,
         QuantraReason.Internal,
-        "an error of the predictor cannot be read; use the same version of Quantra in Python and C#");
+            "the predictor returned an unreadable error; use the same version of Quantra in Python and C#");
 
-    /// <summary>The error in the bytes of a google.rpc.Status; null if it is not one of Quantra's.</summary>
+    /// <summary>Reads a serialized google.rpc.Status; null if it is not from Quantra.</summary>
     public static QuantraError? ErrorOrNull(byte[] status)
     {
         try
@@ -29,18 +29,18 @@ internal static class StatusReader
         }
         catch (InvalidProtocolBufferException)
         {
-            return null; // a proxy's own trailer: like details of another domain, it does not count
+                    return null; // a proxy's trailer, ignored like details of another domain
         }
     }
 
-    /// <summary>An error, of which nothing is missing; its map is copied, as that of a message could be cast and written to.</summary>
+    /// <summary>Creates an error with defaults for missing parts. The metadata are copied because a message's map is mutable.</summary>
     private static QuantraError Of(int code, string reason, string message, IDictionary<string, string> metadata)
     {
         var status = (QuantraStatus)code;
         return new(
             status != QuantraStatus.Ok && Enum.IsDefined(status) ? status : QuantraStatus.Unknown,
             reason.Length > 0 ? reason : QuantraReason.Error,
-            message.Length > 0 ? message : "the predictor does not say what went wrong",
+                    message.Length > 0 ? message : "the predictor returned an error without a message",
             new Dictionary<string, string>(metadata).AsReadOnly());
     }
 }

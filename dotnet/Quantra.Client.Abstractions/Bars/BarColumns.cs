@@ -1,15 +1,14 @@
 namespace Quantra.Client;
 
-/// <summary>Which columns of a table hold what a bar has, as Python's reader has it: both read the same out of one file.</summary>
+/// <summary>Finds the columns of a table that hold the fields of bars, by the same rules as the Python reader.</summary>
 internal static class BarColumns
 {
-    /// <summary>The day of a bar.</summary>
     public const string Date = "date";
 
     private static readonly string[] Required = ["open", "high", "low", "close", "volume"];
     private static readonly string[] Optional = ["adj_close", "split_ratio", "cash_dividend"];
 
-    /// <summary>Usual other names, read where no other column holds the same.</summary>
+    /// <summary>Common alternative names, used if no column has the field's own name.</summary>
     private static readonly (string Name, string Field)[] OtherNames =
     [
         .. new[] { "datetime", "timestamp", "time", "trade_date", "day" }.Select(name => (name, Date)),
@@ -17,22 +16,21 @@ internal static class BarColumns
         .. new[] { "adjclose", "adj._close", "adj_close*", "adj_close**", "adjusted_close" }.Select(name => (name, "adj_close")),
     ];
 
-    /// <summary>Programs whose columns have usual names, but hold something else: their files are left to Python's reader.</summary>
-    private static readonly (string Program, string[] Marks)[] Strangers =
+    /// <summary>Programs whose columns have common names but another meaning. Only the Python reader supports their files.</summary>
+    private static readonly (string Program, string[] Columns)[] UnsupportedPrograms =
     [
         ("Alpaca", ["timestamp", "trade_count", "vwap"]),
         ("CryptoDataDownload", ["unix", Date, CsvTable.Symbol]),
         ("Quandl", ["ex-dividend", "split_ratio", "adj_close"]),
     ];
 
-    /// <summary>Finds the date and the numbers of bars.</summary>
-    /// <returns>Columns by field, the date among them.</returns>
-    /// <exception cref="QuantraException">One is missing, two may hold the same, or the table is a program's that means something else.</exception>
+    /// <summary>Finds the columns of a date and of the fields of bars.</summary>
+    /// <exception cref="QuantraException">A column is missing or ambiguous, or the file is from an unsupported program.</exception>
     public static IReadOnlyDictionary<string, CsvColumn> Of(CsvTable table)
     {
-        var stranger = Array.Find(Strangers, one => one.Marks.All(table.Has));
-        if (stranger.Program is not null)
-            throw table.Refusal($"{stranger.Program}'s columns {string.Join(", ", stranger.Marks)} are not read here");
+        var program = Array.Find(UnsupportedPrograms, one => one.Columns.All(table.Has));
+        if (program.Program is not null)
+            throw table.Refusal($"columns {string.Join(", ", program.Columns)} of {program.Program} are not supported here");
         var found = new Dictionary<string, CsvColumn>();
         foreach (var field in Required.Prepend(Date).Concat(Optional))
         {

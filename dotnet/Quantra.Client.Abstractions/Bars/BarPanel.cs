@@ -2,8 +2,8 @@ namespace Quantra.Client;
 
 /// <summary>Daily bars of S symbols on one axis of T sessions, oldest first.</summary>
 /// <remarks>
-/// Every column is row-major [S, T]; a bar whose fields are all NaN means that the symbol had no bar that day. Columns
-/// are sent without a copy: do not change the arrays until the call is over. The predictor checks the bars, not this type.
+/// Every column is row-major [S, T]. A bar whose fields are all NaN means that the symbol had no bar that day. Columns are sent without a
+/// copy, so do not change the arrays before the call has completed. The predictor validates the bars, not this type.
 /// </remarks>
 public sealed record BarPanel
 {
@@ -28,7 +28,7 @@ public sealed record BarPanel
     /// <summary>[S, T] number of shares traded.</summary>
     public required ReadOnlyMemory<double> Volume { get; init; }
 
-    /// <summary>[S, T] close adjusted for splits and dividends, on any scale; empty = none. Never together with the next two.</summary>
+    /// <summary>[S, T] close adjusted for splits and dividends, on any scale; empty = none. Do not combine it with the next two.</summary>
     public ReadOnlyMemory<double> AdjustedClose { get; init; }
 
     /// <summary>[S, T] 3 on the day of a 3:1 split, otherwise 1 or NaN; empty = none.</summary>
@@ -37,7 +37,7 @@ public sealed record BarPanel
     /// <summary>[S, T] cash paid per share, on the ex-date, otherwise 0 or NaN; empty = none.</summary>
     public ReadOnlyMemory<double> CashDividend { get; init; }
 
-    /// <summary>Exchange code, such as "XNYS"; empty = the model's.</summary>
+    /// <summary>Exchange code, for example "XNYS"; empty = that of the model.</summary>
     public string Calendar { get; init; } = "";
 
     /// <summary>Currency code of the prices; empty = unknown.</summary>
@@ -45,36 +45,36 @@ public sealed record BarPanel
 
     /// <summary>Reads a CSV file with one row per bar, oldest first within each symbol.</summary>
     /// <param name="path">
-    /// Columns, in any case and order: symbol or ticker (optional for a single symbol, which is then the file's name in upper
-    /// case), date (2013-12-31 or 20131231, or a moment where the days of the week tell the exchange's day), open, high, low, close,
-    /// volume, and optionally adj_close, or split_ratio and cash_dividend, each also under other usual names such as timestamp or
-    /// adjClose. Other columns are ignored. An empty cell is NaN.
+    /// Columns, in any case and order: symbol or ticker (optional for a single symbol, which then is the file name in upper case), date
+    /// (2013-12-31 or 20131231, or a UTC time if the days of the week determine the exchange's day), open, high, low, close, volume, and
+    /// optionally adj_close, or split_ratio and cash_dividend. Common other names, for example timestamp or adjClose, are accepted. Other
+    /// columns are ignored. An empty cell is NaN.
     /// </param>
-    /// <returns>A panel over all dates of the file; a symbol without a row for a date has no bar there.</returns>
+    /// <returns>A panel over all dates of the file. A symbol without a row for a date has no bar there.</returns>
     /// <exception cref="QuantraException">
-    /// BARS_INVALID: the message names row, column and value, and the command by which Python writes another program's file anew.
+    /// BARS_INVALID: the message names row, column and value, and a command that converts files of other programs.
     /// </exception>
     public static BarPanel ReadCsv(string path)
     {
         ArgumentException.ThrowIfNullOrEmpty(path);
-        return BarsCsv.Read(path, CancellationToken.None);
+        return BarsCsvReader.Read(path, CancellationToken.None);
     }
 
-    /// <summary>The same on a thread of the pool: a large file takes seconds, in which a window must not stand still.</summary>
+    /// <summary>Reads a CSV file on a pool thread, so that a large file does not block a user interface.</summary>
     /// <param name="path">As for <see cref="ReadCsv"/>.</param>
-    /// <param name="cancellationToken">Stops the reading between two rows.</param>
-    /// <returns>As of <see cref="ReadCsv"/>.</returns>
+    /// <param name="cancellationToken">Stops reading between two rows.</param>
+    /// <returns>As for <see cref="ReadCsv"/>.</returns>
     /// <exception cref="QuantraException">BARS_INVALID: the message names row, column and value.</exception>
     public static Task<BarPanel> ReadCsvAsync(string path, CancellationToken cancellationToken = default)
     {
         ArgumentException.ThrowIfNullOrEmpty(path);
-        return Task.Run(() => BarsCsv.Read(path, cancellationToken), cancellationToken);
+        return Task.Run(() => BarsCsvReader.Read(path, cancellationToken), cancellationToken);
     }
 
     /// <summary>Selects one symbol's bars.</summary>
     /// <param name="symbol">One of <see cref="Symbols"/>.</param>
     /// <returns>Its bars, one per session of the panel.</returns>
-    /// <exception cref="QuantraException">BARS_INVALID: the panel has no such symbol; the message lists those that it has.</exception>
+    /// <exception cref="QuantraException">BARS_INVALID: the panel does not have the symbol; the message lists those that it has.</exception>
     public BarSeries Select(string symbol)
     {
         var row = RowOf(symbol);
@@ -95,10 +95,10 @@ public sealed record BarPanel
         };
     }
 
-    /// <summary>Selects several symbols' bars, in this order.</summary>
+    /// <summary>Selects several symbols' bars, in the given order.</summary>
     /// <param name="symbols">Some of <see cref="Symbols"/>.</param>
     /// <returns>A panel of copied columns, with every session of this one.</returns>
-    /// <exception cref="QuantraException">BARS_INVALID: the panel has no such symbol; the message lists those that it has.</exception>
+    /// <exception cref="QuantraException">BARS_INVALID: the panel does not have a symbol; the message lists those that it has.</exception>
     public BarPanel Select(IReadOnlyList<string> symbols)
     {
         ArgumentNullException.ThrowIfNull(symbols);
@@ -106,37 +106,37 @@ public sealed record BarPanel
         return Cut([.. symbols], rows, ..);
     }
 
-    /// <summary>The most recent sessions of every symbol.</summary>
-    /// <param name="count">How many, at least 1; all of them if there are fewer.</param>
-    /// <returns>A shorter panel, of copied columns.</returns>
+    /// <summary>Returns the most recent sessions of every symbol.</summary>
+    /// <param name="count">Number of sessions, at least 1. If there are fewer, all are returned.</param>
+    /// <returns>A shorter panel with copied columns.</returns>
     public BarPanel Last(int count)
     {
         ArgumentOutOfRangeException.ThrowIfLessThan(count, 1);
         return Part(Math.Max(0, Sessions.Length - count)..);
     }
 
-    /// <summary>The sessions up to a day, itself included.</summary>
+    /// <summary>Returns the sessions up to a day, inclusive.</summary>
     /// <param name="last">The last day.</param>
-    /// <returns>A shorter panel, of copied columns.</returns>
-    /// <exception cref="QuantraException">BARS_INVALID: the panel begins after that day.</exception>
+    /// <returns>A shorter panel with copied columns.</returns>
+    /// <exception cref="QuantraException">BARS_INVALID: the panel starts after that day.</exception>
     public BarPanel Until(DateOnly last) => Between(DateOnly.MinValue, last);
 
-    /// <summary>The sessions from one day to another, both included; such as those of a single day.</summary>
+    /// <summary>Returns the sessions between two days, both included.</summary>
     /// <param name="first">The first day.</param>
     /// <param name="last">The last day.</param>
-    /// <returns>A shorter panel, of copied columns.</returns>
-    /// <exception cref="QuantraException">BARS_INVALID: the panel has no session there; the message tells which it has.</exception>
+    /// <returns>A shorter panel with copied columns.</returns>
+    /// <exception cref="QuantraException">BARS_INVALID: the range is empty; the message names the panel's sessions.</exception>
     public BarPanel Between(DateOnly first, DateOnly last) => Part(SessionRange.Between(Sessions.Span, first, last));
 
     /// <inheritdoc/>
-    public bool Equals(BarPanel? other) => other is not null && ByValue.Same(Parts(), other.Parts());
+    public bool Equals(BarPanel? other) => other is not null && ValueEquality.Same(Parts(), other.Parts());
 
     /// <inheritdoc/>
-    public override int GetHashCode() => ByValue.Hash(Parts());
+    public override int GetHashCode() => ValueEquality.Hash(Parts());
 
-    /// <summary>One line, the same in every culture.</summary>
-    /// <returns>Such as "bars of AAPL, IBM; 200 sessions, 2012-05-14 to 2013-03-01".</returns>
-    public override string ToString() => $"bars of {Listed.Symbols(Symbols)}; {Listed.Days(Sessions.Span)}";
+    /// <summary>Formats one line, the same in every culture.</summary>
+    /// <returns>For example "bars of AAPL, IBM; 200 sessions, 2012-05-14 to 2013-03-01".</returns>
+    public override string ToString() => $"bars of {MessageFormat.Symbols(Symbols)}; {MessageFormat.Days(Sessions.Span)}";
 
     private int RowOf(string symbol)
     {
@@ -146,7 +146,7 @@ public sealed record BarPanel
                 return row;
         }
 
-        throw QuantraError.BadBars($"no bars of {symbol}; the panel has {Listed.First(Symbols)}").ToException();
+        throw QuantraError.BadBars($"no bars of {symbol}; the panel has {MessageFormat.First(Symbols)}").ToException();
     }
 
     private BarPanel Part(Range sessions)
@@ -155,7 +155,7 @@ public sealed record BarPanel
         return Cut(Symbols, rows, sessions);
     }
 
-    /// <summary>Some rows of every column, of some sessions.</summary>
+    /// <summary>Copies some rows and sessions of every column.</summary>
     private BarPanel Cut(IReadOnlyList<string> symbols, int[] rows, Range sessions)
     {
         var (start, length) = sessions.GetOffsetAndLength(Sessions.Length);
@@ -189,16 +189,16 @@ public sealed record BarPanel
 
     private object?[] Parts() =>
     [
-        ByValue.Of(Symbols),
-        ByValue.Of(Sessions),
-        ByValue.Of(Open),
-        ByValue.Of(High),
-        ByValue.Of(Low),
-        ByValue.Of(Close),
-        ByValue.Of(Volume),
-        ByValue.Of(AdjustedClose),
-        ByValue.Of(SplitRatio),
-        ByValue.Of(CashDividend),
+        ValueEquality.Of(Symbols),
+        ValueEquality.Of(Sessions),
+        ValueEquality.Of(Open),
+        ValueEquality.Of(High),
+        ValueEquality.Of(Low),
+        ValueEquality.Of(Close),
+        ValueEquality.Of(Volume),
+        ValueEquality.Of(AdjustedClose),
+        ValueEquality.Of(SplitRatio),
+        ValueEquality.Of(CashDividend),
         Calendar,
         Currency,
     ];

@@ -1,7 +1,7 @@
 namespace Quantra.Client;
 
 /// <summary>Daily bars of one symbol, oldest first.</summary>
-/// <remarks>A bar whose fields are all NaN means that there was no bar that day. The predictor checks the bars, not this type.</remarks>
+/// <remarks>A bar whose fields are all NaN means that there was no bar that day. The predictor validates the bars, not this type.</remarks>
 public sealed record BarSeries
 {
     /// <summary>The symbol's name.</summary>
@@ -25,7 +25,7 @@ public sealed record BarSeries
     /// <summary>[T] number of shares traded.</summary>
     public required ReadOnlyMemory<double> Volume { get; init; }
 
-    /// <summary>[T] close adjusted for splits and dividends, on any scale; empty = none. Never together with the next two.</summary>
+    /// <summary>[T] close adjusted for splits and dividends, on any scale; empty = none. Do not combine it with the next two.</summary>
     public ReadOnlyMemory<double> AdjustedClose { get; init; }
 
     /// <summary>[T] 3 on the day of a 3:1 split, otherwise 1 or NaN; empty = none.</summary>
@@ -34,14 +34,14 @@ public sealed record BarSeries
     /// <summary>[T] cash paid per share, on the ex-date, otherwise 0 or NaN; empty = none.</summary>
     public ReadOnlyMemory<double> CashDividend { get; init; }
 
-    /// <summary>Exchange code, such as "XNYS"; empty = the model's.</summary>
+    /// <summary>Exchange code, for example "XNYS"; empty = that of the model.</summary>
     public string Calendar { get; init; } = "";
 
     /// <summary>Currency code of the prices; empty = unknown.</summary>
     public string Currency { get; init; } = "";
 
-    /// <summary>The most recent sessions, without a copy.</summary>
-    /// <param name="count">How many, at least 1; all of them if there are fewer.</param>
+    /// <summary>Returns the most recent sessions, without a copy.</summary>
+    /// <param name="count">Number of sessions, at least 1. If there are fewer, all are returned.</param>
     /// <returns>A shorter series.</returns>
     public BarSeries Last(int count)
     {
@@ -49,20 +49,20 @@ public sealed record BarSeries
         return Part(Math.Max(0, Sessions.Length - count)..);
     }
 
-    /// <summary>The sessions up to a day, itself included, without a copy.</summary>
+    /// <summary>Returns the sessions up to a day, inclusive, without a copy.</summary>
     /// <param name="last">The last day.</param>
     /// <returns>A shorter series.</returns>
-    /// <exception cref="QuantraException">BARS_INVALID: the series begins after that day.</exception>
+    /// <exception cref="QuantraException">BARS_INVALID: the series starts after that day.</exception>
     public BarSeries Until(DateOnly last) => Between(DateOnly.MinValue, last);
 
-    /// <summary>The sessions from one day to another, both included, without a copy; such as a single day.</summary>
+    /// <summary>Returns the sessions between two days, both included, without a copy.</summary>
     /// <param name="first">The first day.</param>
     /// <param name="last">The last day.</param>
     /// <returns>A shorter series.</returns>
-    /// <exception cref="QuantraException">BARS_INVALID: the series has no session there; the message tells which it has.</exception>
+    /// <exception cref="QuantraException">BARS_INVALID: the range is empty; the message names the sessions of the series.</exception>
     public BarSeries Between(DateOnly first, DateOnly last) => Part(SessionRange.Between(Sessions.Span, first, last));
 
-    /// <summary>The same bars as a panel of one symbol, without a copy.</summary>
+    /// <summary>Returns the same bars as a panel of one symbol, without a copy.</summary>
     /// <returns>A panel with one row.</returns>
     public BarPanel ToPanel() => new()
     {
@@ -81,13 +81,13 @@ public sealed record BarSeries
     };
 
     /// <inheritdoc/>
-    public bool Equals(BarSeries? other) => other is not null && ByValue.Same(Parts(), other.Parts());
+    public bool Equals(BarSeries? other) => other is not null && ValueEquality.Same(Parts(), other.Parts());
 
     /// <inheritdoc/>
-    public override int GetHashCode() => ByValue.Hash(Parts());
+    public override int GetHashCode() => ValueEquality.Hash(Parts());
 
-    /// <summary>One line, the same in every culture.</summary>
-    /// <returns>Such as "bars of AAPL; 200 sessions, 2012-05-14 to 2013-03-01".</returns>
+    /// <summary>Formats one line, the same in every culture.</summary>
+    /// <returns>For example "bars of AAPL; 200 sessions, 2012-05-14 to 2013-03-01".</returns>
     public override string ToString() => ToPanel().ToString();
 
     private BarSeries Part(Range sessions)
@@ -111,15 +111,15 @@ public sealed record BarSeries
     private object?[] Parts() =>
     [
         Symbol,
-        ByValue.Of(Sessions),
-        ByValue.Of(Open),
-        ByValue.Of(High),
-        ByValue.Of(Low),
-        ByValue.Of(Close),
-        ByValue.Of(Volume),
-        ByValue.Of(AdjustedClose),
-        ByValue.Of(SplitRatio),
-        ByValue.Of(CashDividend),
+        ValueEquality.Of(Sessions),
+        ValueEquality.Of(Open),
+        ValueEquality.Of(High),
+        ValueEquality.Of(Low),
+        ValueEquality.Of(Close),
+        ValueEquality.Of(Volume),
+        ValueEquality.Of(AdjustedClose),
+        ValueEquality.Of(SplitRatio),
+        ValueEquality.Of(CashDividend),
         Calendar,
         Currency,
     ];

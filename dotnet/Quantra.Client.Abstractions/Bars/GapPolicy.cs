@@ -1,9 +1,9 @@
 namespace Quantra.Client;
 
-/// <summary>What to do about sessions of the exchange that the bars do not have.</summary>
+/// <summary>How to treat sessions of the exchange that are missing from the bars.</summary>
 public enum GapPolicy
 {
-    /// <summary>Refuse the bars with SESSION_GAP and name the missing sessions.</summary>
+    /// <summary>Reject the bars with SESSION_GAP and name the missing sessions.</summary>
     Refuse,
 
     /// <summary>Keep them as sessions without a bar.</summary>

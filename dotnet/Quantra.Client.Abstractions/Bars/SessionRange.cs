@@ -2,14 +2,11 @@ using System.Globalization;
 
 namespace Quantra.Client;
 
-/// <summary>Finds sessions among others.</summary>
+/// <summary>Finds a range of sessions.</summary>
 internal static class SessionRange
 {
-    /// <summary>Which of the sessions lie between two days, both included.</summary>
-    /// <param name="sessions">[T] days, oldest first.</param>
-    /// <param name="first">The first day.</param>
-    /// <param name="last">The last day.</param>
-    /// <exception cref="QuantraException">BARS_INVALID: none.</exception>
+    /// <summary>Returns the sessions between two days, both included.</summary>
+    /// <exception cref="QuantraException">BARS_INVALID: the range is empty.</exception>
     public static Range Between(ReadOnlySpan<DateOnly> sessions, DateOnly first, DateOnly last)
     {
         var begin = 0;
@@ -22,6 +19,6 @@ internal static class SessionRange
             ? begin..end
             : throw QuantraError.BadBars(string.Create(
                 CultureInfo.InvariantCulture,
-                $"no session lies between {first:yyyy-MM-dd} and {last:yyyy-MM-dd}; there are {Listed.Days(sessions)}")).ToException();
+                $"no session between {first:yyyy-MM-dd} and {last:yyyy-MM-dd}; the panel has {MessageFormat.Days(sessions)}")).ToException();
     }
 }

@@ -1,6 +1,6 @@
 namespace Quantra.Client;
 
-/// <summary>How a model reads a covariate.</summary>
+/// <summary>Kind of a covariate.</summary>
 public enum CovariateGroup
 {
     /// <summary>A group that this version of the client does not know.</summary>
@@ -9,7 +9,7 @@ public enum CovariateGroup
     /// <summary>One value per session, up to the last bar.</summary>
     Observed,
 
-    /// <summary>One value per session, for the sessions ahead too.</summary>
+    /// <summary>One value per session, including future sessions.</summary>
     Known,
 
     /// <summary>One value per symbol.</summary>

@@ -2,10 +2,10 @@ using System.Globalization;
 
 namespace Quantra.Client;
 
-/// <summary>One column of a covariate file: values, the days they are about, and the days from which they are known.</summary>
+/// <summary>A column of a covariate file: values, the days they are about, and the days from which they are known.</summary>
 /// <remarks>
-/// The value at a session is that of the latest day among the rows known by its close; of several rows about the same day,
-/// the one that became known last. So a restated value counts from when it was known, and not before.
+/// The value at a session is that of the latest day among the rows known by its close. Of several rows about that day, it is the one that
+/// became known last. A restated value therefore counts only from the day on which it was known.
 /// </remarks>
 internal sealed class CovariateSeries
 {
@@ -15,10 +15,10 @@ internal sealed class CovariateSeries
     private readonly bool _isAboutAll;
     private readonly Dictionary<string, Statement[]> _bySymbol;
 
-    /// <summary>Sorts the statements of each symbol by when they became known, then by their day.</summary>
-    /// <param name="name">The column.</param>
-    /// <param name="isAboutAll">Whether the file has no symbols, and so is about all.</param>
-    /// <param name="statements">All rows with a value; the symbol is empty if the file has none.</param>
+    /// <summary>Sorts the statements of each symbol by the day on which they became known, then by the day they are about.</summary>
+    /// <param name="name">Name of the column.</param>
+    /// <param name="isAboutAll">Whether the file has no symbols and applies to all.</param>
+    /// <param name="statements">All rows with a value. The symbol is empty if the file has none.</param>
     /// <exception cref="QuantraException">COVARIATES_INVALID: two rows about one day became known on the same day.</exception>
     public CovariateSeries(string name, bool isAboutAll, IEnumerable<Statement> statements)
     {
@@ -30,12 +30,11 @@ internal sealed class CovariateSeries
             CheckOnce(rows);
     }
 
-    /// <summary>The column.</summary>
     public string Name { get; }
 
     private string Advice => _isAboutAll ? "keep one, or add a column symbol that tells them apart" : "keep one";
 
-    /// <summary>What was known at the close of each session, [S, T].</summary>
+    /// <summary>Returns the values known at the close of each session, [S, T].</summary>
     public double[] AsOf(IReadOnlyList<string> symbols, ReadOnlySpan<DateOnly> sessions)
     {
         var values = new double[symbols.Count * sessions.Length];
@@ -44,13 +43,13 @@ internal sealed class CovariateSeries
         return values;
     }
 
-    /// <summary>The value of each of A days, or the last one before it, as known at the close of one day, [S, A].</summary>
+    /// <summary>Returns the values of A days, or the last ones before them, as known at the close of one day, [S, A].</summary>
     public double[] OfDays(IReadOnlyList<string> symbols, ReadOnlySpan<DateOnly> days, DateOnly knownBy)
     {
         var values = new double[symbols.Count * days.Length];
         for (var row = 0; row < symbols.Count; row++)
         {
-            // Rows about one day stay in the order in which they became known.
+            // a stable sort: rows about one day stay in the order in which they became known
             var heard = RowsOf(symbols[row]).Where(one => one.KnownFrom <= knownBy).OrderBy(one => one.Day).ToArray();
             Fill(values.AsSpan(row * days.Length, days.Length), days, heard, one => one.Day);
         }
@@ -58,7 +57,7 @@ internal sealed class CovariateSeries
         return values;
     }
 
-    /// <summary>For each day, of the rows that count from it or before, the one about the latest day; NaN if none.</summary>
+    /// <summary>For each day, takes the row about the latest day among those that count by then; NaN if none.</summary>
     private static void Fill(Span<double> values, ReadOnlySpan<DateOnly> days, Statement[] rows, Func<Statement, DateOnly> countsFrom)
     {
         Statement? latest = null;
@@ -91,11 +90,11 @@ internal sealed class CovariateSeries
         }
     }
 
-    /// <summary>One row.</summary>
-    /// <param name="Symbol">Which symbol it is about; empty = all.</param>
-    /// <param name="Day">Which day it is about.</param>
+    /// <summary>A row of a covariate file.</summary>
+    /// <param name="Symbol">Its symbol; empty = all.</param>
+    /// <param name="Day">The day that it is about.</param>
     /// <param name="KnownFrom">The first day by whose close it was known.</param>
     /// <param name="Value">NaN = withdrawn.</param>
-    /// <param name="Row">Counted from 1 after the header.</param>
+    /// <param name="Row">Number of the row, from 1 after the header.</param>
     internal sealed record Statement(string Symbol, DateOnly Day, DateOnly KnownFrom, double Value, int Row);
 }

@@ -13,7 +13,7 @@ namespace Quantra.Client;
 public sealed class CovariateSource
 {
     private const string EveryDay = "24/7"; // the calendar without weekends and holidays
-    private const int MostClosed = 15; // weekdays on which an exchange may be closed, besides one for every second session
+    private const int MostClosed = 15; // weekdays on which an exchange may be closed, in addition to one per two sessions
 
     private readonly Dictionary<string, CovariateSeries> _series;
     private readonly IReadOnlyDictionary<string, Dictionary<string, string>> _statics;
@@ -24,54 +24,53 @@ public sealed class CovariateSource
         IReadOnlyDictionary<string, Dictionary<string, string>> statics,
         IReadOnlyList<string> symbols) => (_series, _statics, _symbols) = (series, statics, symbols);
 
-    /// <summary>Reads CSV files; header names in any case.</summary>
+    /// <summary>Reads CSV files. Header names are case-insensitive.</summary>
     /// <param name="paths">
-    /// Files with one row per statement: symbol or ticker (a file without this column is about all symbols), date (the day
-    /// that the values are about), known_from (the first day by whose close they were known: they are used from the close of
-    /// the first session on or after it), then columns of numbers. An empty cell states nothing; "nan" withdraws the value
-    /// before.
+    /// Files with these columns: symbol or ticker (a file without it applies to all symbols), date (the day that the values are about),
+    /// known_from (the first day by whose close they were known; they are used from the close of the first session on or after it), then
+    /// columns of numbers. An empty cell has no value; "nan" withdraws the previous value.
     /// </param>
     /// <param name="staticPath">
-    /// A file with one row per symbol: symbol or ticker, then columns of numbers or texts; an empty cell is unknown. Null = none.
+    /// A file with one row per symbol: symbol or ticker, then columns of numbers or texts. An empty cell is unknown. Null = no file.
     /// </param>
     /// <returns>All covariates of the files.</returns>
     /// <exception cref="QuantraException">COVARIATES_INVALID: the message names file, row, column and value.</exception>
     public static CovariateSource ReadCsv(IEnumerable<string> paths, string? staticPath = null)
     {
         ArgumentNullException.ThrowIfNull(paths);
-        var files = paths.Select(CovariateFile.ReadDated).ToList();
-        var statics = staticPath is null ? new Dictionary<string, Dictionary<string, string>>() : CovariateFile.ReadStatic(staticPath);
+        var files = paths.Select(CovariateCsvReader.ReadDated).ToList();
+        var statics = staticPath is null ? new Dictionary<string, Dictionary<string, string>>() : CovariateCsvReader.ReadStatic(staticPath);
         var series = new Dictionary<string, CovariateSeries>();
         foreach (var one in files.SelectMany(file => file.Series))
         {
             if (statics.ContainsKey(one.Name) || !series.TryAdd(one.Name, one))
-                throw QuantraError.BadCovariates($"covariate {one.Name} appears twice; use each name once across all files").ToException();
+                throw QuantraError.BadCovariates($"covariate {one.Name} appears twice; use each name in only one file").ToException();
         }
 
         var symbols = files.SelectMany(file => file.Symbols).Concat(statics.Values.SelectMany(texts => texts.Keys));
         return new CovariateSource(series, statics, [.. symbols.Distinct()]);
     }
 
-    /// <summary>The values that a model needs with one symbol's bars; see the other overload.</summary>
-    /// <param name="model">What the model needs.</param>
+    /// <summary>Selects the values that a model needs with one symbol's bars; see the other overload.</summary>
+    /// <param name="model">The model.</param>
     /// <param name="bars">The bars to send.</param>
-    /// <returns>What goes into <see cref="PredictionRequest.Covariates"/>.</returns>
+    /// <returns>Value for <see cref="PredictionRequest.Covariates"/>.</returns>
     public Covariates ForModel(ModelInfo model, BarSeries bars)
     {
         ArgumentNullException.ThrowIfNull(bars);
         return ForModel(model, bars.ToPanel());
     }
 
-    /// <summary>The values that a model needs with these bars, as known at the close of the last one.</summary>
+    /// <summary>Selects the values that a model needs with these bars, as known at the close of the last one.</summary>
     /// <remarks>
-    /// Columns that the model does not read are left out; one that it reads and no file has stays missing, and the predictor
-    /// names it. Future values are given for enough days: the model's calendar picks its sessions.
+    /// Columns that the model does not read are left out. The predictor reports those that the model needs but no file has. Future values cover
+    /// more days than needed, from which the model's calendar picks its sessions.
     /// </remarks>
-    /// <param name="model">What the model needs.</param>
+    /// <param name="model">The model.</param>
     /// <param name="bars">The bars to send.</param>
-    /// <returns>What goes into <see cref="PredictionRequest.Covariates"/>.</returns>
+    /// <returns>Value for <see cref="PredictionRequest.Covariates"/>.</returns>
     /// <exception cref="QuantraException">
-    /// COVARIATES_INVALID: a symbol differs from the bars' in letter case alone, or a text stands where a number is needed.
+    /// COVARIATES_INVALID: a symbol differs from the bars' only in letter case, or a static number is not a number.
     /// </exception>
     public Covariates ForModel(ModelInfo model, BarPanel bars)
     {
@@ -99,19 +98,19 @@ public sealed class CovariateSource
 
     private static ReadOnlyMemory<double> Memory(double[] values) => values;
 
-    /// <summary>Enough days to contain the sessions that a model reaches: all of them, or Mondays to Fridays of any exchange.</summary>
+    /// <summary>Returns enough days to contain the model's future sessions.</summary>
     private static DateOnly[] DaysAfter(DateOnly day, ModelInfo model) => model.Calendar == EveryDay
         ? [.. Enumerable.Range(1, model.FutureLength).Select(day.AddDays)]
         : WeekdaysAfter(day, model.FutureLength);
 
-    /// <summary>Mondays to Fridays, enough of them to contain that many sessions of any exchange.</summary>
+    /// <summary>Returns enough weekdays to contain that many sessions of any exchange.</summary>
     private static DateOnly[] WeekdaysAfter(DateOnly day, int sessions) =>
         [.. Enumerable.Range(1, int.MaxValue)
             .Select(day.AddDays)
             .Where(one => one.DayOfWeek is not (DayOfWeek.Saturday or DayOfWeek.Sunday))
             .Take(sessions + (sessions / 2) + MostClosed)];
 
-    /// <summary>NaN for an empty text, null for one that is not a finite number.</summary>
+    /// <summary>Parses a number: NaN for an empty text, null for an invalid or infinite one.</summary>
     private static double? Number(string text)
     {
         if (text.Length == 0)
@@ -134,15 +133,15 @@ public sealed class CovariateSource
             if (Number(text) is null)
             {
                 throw QuantraError.BadCovariates(
-                    $"static covariate {name} must be a number for every symbol, but that of {symbol} is '{text}'; leave the "
-                    + "cell empty if it is unknown").ToException();
+                    $"static covariate {name} must be a number for every symbol, but is '{text}' for {symbol}; leave the cell empty if it is "
+                    + "unknown").ToException();
             }
         }
 
         return [.. TextsOf(name, symbols).Select(text => Number(text)!.Value)];
     }
 
-    /// <summary>Refuses a symbol that differs from the bars' in letter case alone: its values would silently be unknown.</summary>
+    /// <summary>Rejects a symbol that differs from the bars' only in letter case, because its values would silently be unknown.</summary>
     private void CheckLetters(IReadOnlyList<string> symbols)
     {
         var meant = new Dictionary<string, string>(StringComparer.OrdinalIgnoreCase);
@@ -153,7 +152,7 @@ public sealed class CovariateSource
             if (meant.TryGetValue(written, out var symbol))
             {
                 throw QuantraError.BadCovariates(
-                    $"the covariates are about {written}, the bars about {symbol}; write the symbol the same way in both").ToException();
+                    $"the covariates use {written}, but the bars use {symbol}; write the symbol the same way in both").ToException();
             }
         }
     }

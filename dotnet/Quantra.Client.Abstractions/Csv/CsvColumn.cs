@@ -1,6 +1,6 @@
 namespace Quantra.Client;
 
 /// <summary>A column of a table.</summary>
-/// <param name="Name">As messages call it.</param>
-/// <param name="Place">Counted from 0.</param>
+/// <param name="Name">Name in messages.</param>
+/// <param name="Place">Position, from 0.</param>
 internal readonly record struct CsvColumn(string Name, int Place);

@@ -1,9 +1,9 @@
 namespace Quantra.Client;
 
-/// <summary>Days of CSV cells.</summary>
+/// <summary>Parses days of CSV cells.</summary>
 internal static class CsvDate
 {
-    /// <summary>Reads 2013-12-31 or 20131231; a time of day after the former, with T or a blank between, is dropped.</summary>
+    /// <summary>Parses 2013-12-31 or 20131231. After the former, a time of day is ignored.</summary>
     public static bool TryRead(ReadOnlySpan<byte> cell, out DateOnly day)
     {
         day = default;
@@ -25,7 +25,7 @@ internal static class CsvDate
         return exists;
     }
 
-    /// <summary>A number of decimal digits alone; negative if there is anything else.</summary>
+    /// <summary>Parses decimal digits; negative if there is anything else.</summary>
     private static int Digits(ReadOnlySpan<byte> text)
     {
         var number = 0;

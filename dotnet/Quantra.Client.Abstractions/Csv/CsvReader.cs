@@ -2,10 +2,10 @@ using System.Text;
 
 namespace Quantra.Client;
 
-/// <summary>Reads a CSV file line by line (RFC 4180, without line breaks inside cells); cells are UTF-8.</summary>
+/// <summary>Reads a CSV file line by line (RFC 4180, without line breaks inside cells). Cells are UTF-8.</summary>
 /// <remarks>
-/// Lines end as on Windows, Unix or old Macs. A file in UTF-16 with a byte order mark is converted as it is read. It may be open
-/// in another program, such as Excel.
+/// Accepts the line ends of Windows, Unix and old Macs. Converts UTF-16 with a byte order mark. The file may be open in another program, for
+/// example Excel.
 /// </remarks>
 internal sealed class CsvReader : IDisposable
 {
@@ -19,8 +19,8 @@ internal sealed class CsvReader : IDisposable
     private (int Start, int Length)[] _cells = new (int, int)[16];
 
     /// <summary>Opens a file.</summary>
-    /// <exception cref="IOException">It cannot be read.</exception>
-    /// <exception cref="UnauthorizedAccessException">It may not be read, or is a folder.</exception>
+    /// <exception cref="IOException">The file cannot be read.</exception>
+    /// <exception cref="UnauthorizedAccessException">Access is denied, or the path is a folder.</exception>
     public CsvReader(string path)
     {
         var file = new FileStream(path, new FileStreamOptions
@@ -33,19 +33,19 @@ internal sealed class CsvReader : IDisposable
         Rewind();
     }
 
-    /// <summary>Cells of the line that was read last.</summary>
+    /// <summary>Number of cells in the current line.</summary>
     public int Count { get; private set; }
 
-    /// <summary>Whether there was nothing in that line.</summary>
+    /// <summary>Whether the current line is empty.</summary>
     public bool IsEmpty { get; private set; }
 
-    /// <summary>Which line it was, counted from 0.</summary>
+    /// <summary>Number of the current line, from 0.</summary>
     public int Number { get; private set; }
 
-    /// <summary>A cell of that line, quotes removed; until the next one is read.</summary>
+    /// <summary>Returns a cell without its quotes, valid until the next line is read.</summary>
     public ReadOnlySpan<byte> Cell(int place) => _line.AsSpan(_cells[place].Start, _cells[place].Length);
 
-    /// <summary>Begins with the first line again.</summary>
+    /// <summary>Starts again with the first line.</summary>
     /// <exception cref="IOException">The file cannot be read.</exception>
     public void Rewind()
     {
@@ -90,7 +90,7 @@ internal sealed class CsvReader : IDisposable
         _file.Dispose();
     }
 
-    /// <summary>All of what can be read only once, such as a pipe.</summary>
+    /// <summary>Copies a stream that can be read only once, for example a pipe.</summary>
     private static MemoryStream Whole(FileStream pipe)
     {
         using (pipe)
@@ -101,7 +101,7 @@ internal sealed class CsvReader : IDisposable
         }
     }
 
-    /// <summary>Finds the end of the line that begins at the start of what is buffered, reading on as far as it takes.</summary>
+    /// <summary>Finds the end of the line at the start of the buffer, and reads more as needed.</summary>
     private bool TryFindLine(out int length)
     {
         SkipLineEnd();
@@ -116,7 +116,7 @@ internal sealed class CsvReader : IDisposable
         }
     }
 
-    /// <summary>Goes past the end of the line before: the line feed after a carriage return belongs to it.</summary>
+    /// <summary>Skips the end of the previous line, including the line feed after a carriage return.</summary>
     private void SkipLineEnd()
     {
         if (Number < 0 || (_start == _end && !Fill()))
@@ -126,7 +126,7 @@ internal sealed class CsvReader : IDisposable
             _start++;
     }
 
-    /// <summary>Reads more behind what is buffered; false at the end of the file.</summary>
+    /// <summary>Appends to the buffer. Returns false at the end of the file.</summary>
     private bool Fill()
     {
         _buffer.AsSpan(_start.._end).CopyTo(_buffer);
@@ -155,7 +155,7 @@ internal sealed class CsvReader : IDisposable
         }
     }
 
-    /// <summary>Copies the cells without their quotes; two quotes inside stand for one.</summary>
+    /// <summary>Copies the cells without their quotes. Two quotes inside a cell stand for one.</summary>
     private void SplitQuoted(ReadOnlySpan<byte> line)
     {
         if (_unquoted.Length < line.Length)

@@ -4,18 +4,16 @@ using System.Text.Unicode;
 
 namespace Quantra.Client;
 
-/// <summary>The row of a table that was read last.</summary>
-/// <param name="table">The table that it belongs to.</param>
-/// <param name="reader">That has read it.</param>
+/// <summary>The current row of a table.</summary>
 internal readonly struct CsvRow(CsvTable table, CsvReader reader)
 {
-    /// <summary>Its number, counted from 1 after the header.</summary>
+    /// <summary>Number of the row, from 1 after the header.</summary>
     public int Place => reader.Number;
 
-    /// <summary>A cell, as it stands there.</summary>
+    /// <summary>Returns the raw cell.</summary>
     public ReadOnlySpan<byte> Bytes(CsvColumn column) => reader.Cell(column.Place);
 
-    /// <summary>A cell, without white space around it.</summary>
+    /// <summary>Returns a cell without surrounding white space.</summary>
     public string Text(CsvColumn column)
     {
         var cell = reader.Cell(column.Place);
@@ -24,14 +22,14 @@ internal readonly struct CsvRow(CsvTable table, CsvReader reader)
             : throw Refusal(column, $"'{Encoding.UTF8.GetString(cell)}' is not UTF-8; save the file as CSV in UTF-8");
     }
 
-    /// <summary>The symbol, which must not be empty.</summary>
+    /// <summary>Returns the symbol, which must not be empty.</summary>
     public string Symbol()
     {
         var symbol = Text(table.SymbolColumn!.Value);
         return symbol.Length > 0 ? symbol : throw table.Refusal($"row {Place} after the header: the symbol is empty");
     }
 
-    /// <summary>A day: 2013-12-31 or 20131231; a time of day after it is dropped.</summary>
+    /// <summary>Returns a day, written as 2013-12-31 or 20131231. A time of day after it is ignored.</summary>
     public DateOnly Day(CsvColumn column)
     {
         if (CsvDate.TryRead(reader.Cell(column.Place).Trim((byte)' '), out var day))
@@ -42,7 +40,7 @@ internal readonly struct CsvRow(CsvTable table, CsvReader reader)
             : throw Refusal(column, $"'{text}' is not a date; write 2013-12-31 or 20131231");
     }
 
-    /// <summary>A number; NaN for an empty cell.</summary>
+    /// <summary>Returns a number; NaN for an empty cell.</summary>
     public double Number(CsvColumn column)
     {
         var cell = reader.Cell(column.Place);
@@ -56,7 +54,7 @@ internal readonly struct CsvRow(CsvTable table, CsvReader reader)
         return CsvNumber.TryRead(text, out value) ? value : throw Refusal(column, $"'{text}' is not a number");
     }
 
-    /// <summary>The error for a problem with a cell.</summary>
+    /// <summary>Creates the exception for an invalid cell.</summary>
     public QuantraException Refusal(CsvColumn column, string problem) =>
         table.Refusal(string.Create(CultureInfo.InvariantCulture, $"row {Place} after the header, column {column.Name}: {problem}"));
 }

@@ -2,16 +2,15 @@ using System.Text;
 
 namespace Quantra.Client;
 
-/// <summary>A CSV file: a header, then rows with as many cells. The column of symbols is always called symbol here.</summary>
+/// <summary>A CSV file with a header and rows of the same width. The symbol column is always called symbol here.</summary>
 internal sealed class CsvTable : IDisposable
 {
-    /// <summary>The column of symbols.</summary>
     public const string Symbol = "symbol";
 
     private const int MostShown = 20;
     private const int LongestShown = 60;
 
-    // Names with no other meaning. Names such as code, name or isin may have one: errors suggest them, and none is assumed.
+    // Unambiguous names. Others, for example code, name or isin, are only suggested in messages.
     private static readonly string[] SymbolNames = [Symbol, "ticker", "ticker_symbol", "stock_symbol"];
 
     private readonly CsvReader _reader;
@@ -37,17 +36,17 @@ internal sealed class CsvTable : IDisposable
         Columns = [.. names.Except(_symbolColumns.Skip(1).Select(column => column.Name)).Select(Called)];
     }
 
-    /// <summary>The header's names, in lower case, with underscores for spaces; the column of symbols once, as symbol.</summary>
+    /// <summary>The column names in lower case, with underscores for spaces. A symbol column appears once, as symbol.</summary>
     public IReadOnlyList<string> Columns { get; }
 
-    /// <summary>The column of symbols; null if there is none.</summary>
+    /// <summary>The symbol column; null if there is none.</summary>
     public CsvColumn? SymbolColumn => _symbolColumns.Length > 0 ? new(Symbol, _symbolColumns[0].Place) : null;
 
     /// <summary>Opens a file and reads its header.</summary>
     /// <param name="path">The file.</param>
-    /// <param name="reason">The reason of every error about it.</param>
-    /// <param name="advice">What every error about what is in it ends with.</param>
-    /// <exception cref="QuantraException">It cannot be read, or a column appears twice.</exception>
+    /// <param name="reason">Reason of all errors.</param>
+    /// <param name="advice">Text at the end of errors about the content.</param>
+    /// <exception cref="QuantraException">The file cannot be read, or a column appears twice.</exception>
     public static CsvTable Open(string path, string reason, string advice = "")
     {
         ArgumentException.ThrowIfNullOrEmpty(path);
@@ -72,24 +71,22 @@ internal sealed class CsvTable : IDisposable
     /// <inheritdoc/>
     public void Dispose() => _reader.Dispose();
 
-    /// <summary>Whether the file has a column.</summary>
     public bool Has(string column) => column == Symbol ? _symbolColumns.Length > 0 : _places.ContainsKey(column);
 
-    /// <summary>A column that the file has.</summary>
     public CsvColumn Column(string name) => name == Symbol ? SymbolColumn!.Value : new(name, _places[name]);
 
-    /// <summary>Refuses a file that lacks a column.</summary>
+    /// <summary>Throws if a column is missing.</summary>
     public void Require(IEnumerable<string> columns)
     {
         var missing = columns.Where(name => !Has(name)).ToArray();
         if (missing.Length == 0)
             return;
-        var advice = Columns.Count == 1 && Columns[0].AsSpan().IndexOfAny(';', '\t') >= 0 ? "; put commas between its columns" : "";
-        throw Refusal($"no column {string.Join(", ", missing)}; it has {Shown()}{advice}");
+        var advice = Columns.Count == 1 && Columns[0].AsSpan().IndexOfAny(';', '\t') >= 0 ? "; separate its columns by commas" : "";
+        throw Refusal($"missing column {string.Join(", ", missing)}; it has {Shown()}{advice}");
     }
 
-    /// <summary>The rows that are not empty, at least one; each until the next is asked for.</summary>
-    /// <exception cref="QuantraException">The file cannot be read on, or a row is not like the header.</exception>
+    /// <summary>Yields the rows that are not empty, at least one. A row is valid until the next one.</summary>
+    /// <exception cref="QuantraException">The file cannot be read, or a row does not fit the header.</exception>
     public IEnumerable<CsvRow> Rows()
     {
         var row = new CsvRow(this, _reader);
@@ -112,9 +109,9 @@ internal sealed class CsvTable : IDisposable
             throw Refusal("no rows");
     }
 
-    /// <summary>The text columns besides those that are read: one of them may be the symbol.</summary>
-    /// <param name="read">Names of columns whose meaning is known.</param>
-    /// <returns>The texts of each column in which every cell has a text and none is a number.</returns>
+    /// <summary>Finds text columns without a known meaning, one of which may be the symbol.</summary>
+    /// <param name="read">Columns with a known meaning.</param>
+    /// <returns>Texts of the columns in which every cell has a text that is not a number.</returns>
     public IReadOnlyList<(string Name, List<string> Texts)> NamedTexts(IEnumerable<string> read)
     {
         List<(string Name, List<string> Texts)> left = [.. Columns.Except(read).Select(name => (name, new List<string>()))];
@@ -129,18 +126,18 @@ internal sealed class CsvTable : IDisposable
         static bool IsNoText(string cell) => cell.Length == 0 || CsvNumber.TryRead(cell, out _);
     }
 
-    /// <summary>Advice for a file without a column symbol, where one of these columns may hold it.</summary>
+    /// <summary>Advice for a file without a symbol column, given columns that may hold it.</summary>
     public static string Renaming(IReadOnlyList<string> names) =>
         names.Count > 0
-            ? $"if column {Listed.First([.. names.Select(name => $"'{name}'")])} holds it, rename it to {Symbol}"
-            : $"give the table a column {Symbol}";
+            ? $"if column {MessageFormat.First([.. names.Select(name => $"'{name}'")])} holds it, rename it to {Symbol}"
+            : $"add a column {Symbol}";
 
-    /// <summary>The error for a problem with the file.</summary>
+    /// <summary>Creates the exception for an invalid file.</summary>
     public QuantraException Refusal(string problem) => QuantraError.BadFile(_reason, $"{_file}: {problem}{_advice}").ToException();
 
     private string Shown() =>
         Columns.Any(name => name.Any(one => one == '\uFFFD' || (char.IsControl(one) && one != '\t')))
-            ? "no columns, as it is no text"
+            ? "no columns, because it is not text"
             : string.Join(", ", Columns.Take(MostShown).Select(Short)) + (Columns.Count > MostShown ? $" and {Columns.Count - MostShown} more" : "");
 
     private static string Short(string name) => name.Length > LongestShown ? name[..LongestShown] + "…" : name;
@@ -160,11 +157,11 @@ internal sealed class CsvTable : IDisposable
         }
         catch (IOException error)
         {
-            throw QuantraError.BadFile(_reason, $"{_file} cannot be read on: {error.Message}").ToException(error);
+            throw QuantraError.BadFile(_reason, $"{_file} cannot be read to its end: {error.Message}").ToException(error);
         }
     }
 
-    /// <summary>Refuses a row in which the columns of symbols differ.</summary>
+    /// <summary>Throws if the symbol columns of a row differ.</summary>
     private void CheckSame(CsvRow row)
     {
         var one = row.Text(_symbolColumns[0]);
@@ -175,7 +172,7 @@ internal sealed class CsvTable : IDisposable
             {
                 throw Refusal(
                     $"row {row.Place} after the header: column {_symbolColumns[0].Name} says '{one}', column {other.Name} says '{two}'; "
-                    + "keep the one that names the stock, and remove or rename the other");
+                    + "keep the one with the symbol, and remove or rename the other");
             }
         }
     }

@@ -1,24 +1,24 @@
 namespace Quantra.Client;
 
-/// <summary>A call that failed. A predictor throws nothing else, except for cancellation and wrong arguments.</summary>
+/// <summary>Thrown when a call fails. Predictors throw nothing else, except for cancellation and invalid arguments.</summary>
 public sealed class QuantraException : Exception
 {
     /// <summary>Creates an exception from an error.</summary>
-    /// <param name="error">What went wrong.</param>
-    /// <param name="innerException">What caused it, if known.</param>
+    /// <param name="error">The error.</param>
+    /// <param name="innerException">The cause, if known.</param>
     public QuantraException(QuantraError error, Exception? innerException = null)
         : base(MessageOf(error), innerException) => Error = error;
 
-    /// <summary>What went wrong.</summary>
+    /// <summary>The error.</summary>
     public QuantraError Error { get; }
 
-    /// <summary>What kind of failure.</summary>
+    /// <summary>Kind of failure.</summary>
     public QuantraStatus Code => Error.Code;
 
-    /// <summary>A code that stays the same between versions; see <see cref="QuantraReason"/>.</summary>
+    /// <summary>A code that is stable between versions; see <see cref="QuantraReason"/>.</summary>
     public string Reason => Error.Reason;
 
-    /// <summary>The values in the message, as text by name, for example "have" and "need".</summary>
+    /// <summary>Values of the message as text, by name, for example "have" and "need".</summary>
     public IReadOnlyDictionary<string, string> Metadata => Error.Metadata;
 
     /// <inheritdoc cref="QuantraError.IsTransient"/>

@@ -1,6 +1,6 @@
 namespace Quantra.Client;
 
-/// <summary>Every reason that a predictor gives today. They stay the same between versions; newer versions may add others.</summary>
+/// <summary>Reasons of errors. They are stable between versions; newer versions may add others.</summary>
 public static class QuantraReason
 {
     /// <summary>An error without a more specific reason.</summary>
@@ -51,7 +51,7 @@ public static class QuantraReason
     /// <summary>A session of a stream that is not open.</summary>
     public const string UnknownSession = "UNKNOWN_SESSION";
 
-    /// <summary>An id that a request under way, or an open session, has already.</summary>
+    /// <summary>The id of a request in progress or of an open session.</summary>
     public const string DuplicateId = "DUPLICATE_ID";
 
     /// <summary>Settings that are invalid or contradict each other.</summary>
@@ -60,13 +60,13 @@ public static class QuantraReason
     /// <summary>A score on days that the model was trained, selected or calibrated on.</summary>
     public const string InSample = "IN_SAMPLE";
 
-    /// <summary>No model of that name.</summary>
+    /// <summary>The model does not exist.</summary>
     public const string ModelNotFound = "MODEL_NOT_FOUND";
 
-    /// <summary>The model has no such version or alias.</summary>
+    /// <summary>The model does not have this version or alias.</summary>
     public const string VersionNotFound = "VERSION_NOT_FOUND";
 
-    /// <summary>A model's files are damaged or incomplete, or of another program or a newer version.</summary>
+    /// <summary>A model's files are damaged, incomplete, or from another program or a newer version.</summary>
     public const string ArtifactInvalid = "ARTIFACT_INVALID";
 
     /// <summary>The last bar's session has not closed yet.</summary>
@@ -81,37 +81,37 @@ public static class QuantraReason
     /// <summary>The last bar is older than allowed.</summary>
     public const string BarsStale = "BARS_STALE";
 
-    /// <summary>A session cannot go on; open it again with its whole history.</summary>
+    /// <summary>The session cannot continue; open a new one with its whole history.</summary>
     public const string Resubscribe = "RESUBSCRIBE";
 
     /// <summary>An explanation method that the model does not have.</summary>
     public const string ExplainUnsupported = "EXPLAIN_UNSUPPORTED";
 
-    /// <summary>No token, or one that the server does not know.</summary>
+    /// <summary>The token is missing, or the server does not know it.</summary>
     public const string Unauthenticated = "UNAUTHENTICATED";
 
-    /// <summary>A token without the role that the call needs.</summary>
+    /// <summary>The token does not have the role for the call.</summary>
     public const string PermissionDenied = "PERMISSION_DENIED";
 
-    /// <summary>The call changed nothing; try it again.</summary>
+    /// <summary>The call changed nothing; retry it.</summary>
     public const string TryAgain = "TRY_AGAIN";
 
-    /// <summary>Too many requests are waiting; try again later.</summary>
+    /// <summary>Too many requests are queued; retry later.</summary>
     public const string QueueFull = "QUEUE_FULL";
 
-    /// <summary>More rows or bytes than are accepted.</summary>
+    /// <summary>The request exceeds the limit of rows or bytes.</summary>
     public const string RequestTooLarge = "REQUEST_TOO_LARGE";
 
-    /// <summary>No answer within the call's timeout.</summary>
+    /// <summary>No response within the call's timeout.</summary>
     public const string DeadlineExceeded = "DEADLINE_EXCEEDED";
 
     /// <summary>The call was cancelled.</summary>
     public const string Cancelled = "CANCELLED";
 
-    /// <summary>No server answers at the address, or it is shutting down.</summary>
+    /// <summary>The server is unreachable or shutting down.</summary>
     public const string Unavailable = "UNAVAILABLE";
 
-    /// <summary>A Python package is needed that is not installed.</summary>
+    /// <summary>A required Python package is not installed.</summary>
     public const string PackageMissing = "PACKAGE_MISSING";
 
     /// <summary>A bug in Quantra; the server's log has the details.</summary>

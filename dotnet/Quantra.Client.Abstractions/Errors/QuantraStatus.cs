@@ -1,57 +1,57 @@
 namespace Quantra.Client;
 
-/// <summary>What kind of failure it was, with the numbers and meanings of gRPC's status codes.</summary>
-/// <remarks>A type of this package's own, so that programs which never call over gRPC need no part of it.</remarks>
+/// <summary>Kind of failure, with the numbers and meanings of gRPC's status codes.</summary>
+/// <remarks>A separate type, so that programs without gRPC do not depend on its package.</remarks>
 public enum QuantraStatus
 {
-    /// <summary>No failure.</summary>
+    /// <summary>Success.</summary>
     Ok = 0,
 
     /// <summary>The call was cancelled.</summary>
     Cancelled = 1,
 
-    /// <summary>It is not known what failed.</summary>
+    /// <summary>Unknown failure.</summary>
     Unknown = 2,
 
-    /// <summary>The request cannot be right, whatever the state of the predictor.</summary>
+    /// <summary>The request is invalid, independent of the state of the predictor.</summary>
     InvalidArgument = 3,
 
-    /// <summary>No answer came in time.</summary>
+    /// <summary>The deadline passed before the response.</summary>
     DeadlineExceeded = 4,
 
-    /// <summary>There is no such model or version.</summary>
+    /// <summary>The model or version does not exist.</summary>
     NotFound = 5,
 
-    /// <summary>What should be made exists already.</summary>
+    /// <summary>The thing to create already exists.</summary>
     AlreadyExists = 6,
 
-    /// <summary>This caller may not.</summary>
+    /// <summary>The caller does not have permission.</summary>
     PermissionDenied = 7,
 
-    /// <summary>Too much was asked, in one call or by all callers together.</summary>
+    /// <summary>A limit was exceeded, by this call or by all callers together.</summary>
     ResourceExhausted = 8,
 
-    /// <summary>The request does not fit the state of things, such as bars that end too early.</summary>
+    /// <summary>The request does not fit the current state, for example bars that end too early.</summary>
     FailedPrecondition = 9,
 
-    /// <summary>Another call interfered.</summary>
+    /// <summary>A concurrent call interfered.</summary>
     Aborted = 10,
 
-    /// <summary>Beyond the end of what there is.</summary>
+    /// <summary>A value is beyond the valid range.</summary>
     OutOfRange = 11,
 
-    /// <summary>The server knows no such call.</summary>
+    /// <summary>The server does not implement the call.</summary>
     Unimplemented = 12,
 
     /// <summary>A bug.</summary>
     Internal = 13,
 
-    /// <summary>Nobody answers; it may be otherwise soon.</summary>
+    /// <summary>The server is unreachable; a retry may succeed.</summary>
     Unavailable = 14,
 
-    /// <summary>A file was damaged.</summary>
+    /// <summary>Data were damaged or lost.</summary>
     DataLoss = 15,
 
-    /// <summary>The server does not know this caller.</summary>
+    /// <summary>The server does not know the caller.</summary>
     Unauthenticated = 16,
 }

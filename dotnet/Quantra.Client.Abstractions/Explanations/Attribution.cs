@@ -18,10 +18,10 @@ public sealed record Attribution
     /// <summary>Level in (0, 1).</summary>
     public required double Quantile { get; init; }
 
-    /// <summary>How it was computed: "integrated-gradients".</summary>
+    /// <summary>Method: "integrated-gradients".</summary>
     public required string Method { get; init; }
 
-    /// <summary>The input that the forecast is compared with.</summary>
+    /// <summary>The baseline input of the comparison.</summary>
     public required string Baseline { get; init; }
 
     /// <summary>Unit of every contribution.</summary>
@@ -45,19 +45,19 @@ public sealed record Attribution
     /// <summary>[S, T, F] contributions of each observed cell; null unless requested.</summary>
     public required ReadOnlyMemory<double>? Cells { get; init; }
 
-    /// <summary>[S] the number explained.</summary>
+    /// <summary>[S] the explained number.</summary>
     public required ReadOnlyMemory<double> Prediction { get; init; }
 
     /// <summary>[S] the model's number for the baseline.</summary>
     public required ReadOnlyMemory<double> BaselinePrediction { get; init; }
 
-    /// <summary>[S] how far the sum of the rows misses the difference, relative to the difference.</summary>
+    /// <summary>[S] difference between the sum of the rows and the change to explain, relative to that change.</summary>
     public required ReadOnlyMemory<double> RelativeGap { get; init; }
 
     /// <summary>[S] whether the gap is within the requested tolerance.</summary>
     public required IReadOnlyList<bool> Converged { get; init; }
 
-    /// <summary>[S] number of points at which gradients were computed.</summary>
+    /// <summary>[S] number of points at which the gradient was computed.</summary>
     public required IReadOnlyList<int> Nodes { get; init; }
 
     /// <summary>Name of the model that answered.</summary>
@@ -69,22 +69,22 @@ public sealed record Attribution
     /// <summary>SHA-256 of the model's weights.</summary>
     public required string WeightsHash { get; init; }
 
-    /// <summary>What to know before using the numbers.</summary>
+    /// <summary>Warnings about the input or the forecast.</summary>
     public required IReadOnlyList<string> Warnings { get; init; }
 
-    /// <summary>Weights that the network itself reports, if any: its variable selection, its attention.</summary>
+    /// <summary>Weights that the network reports, if any: variable selection or attention.</summary>
     public required IReadOnlyList<NetworkInternal> Internals { get; init; }
 
-    /// <summary>How the model did on days that it had not seen; null if its card does not say.</summary>
+    /// <summary>The model's skill on held-out days; null if its card does not state it.</summary>
     public required Skill? Skill { get; init; }
 
-    /// <summary>Why each symbol without a forecast, and so with NaN rows, has none.</summary>
+    /// <summary>Errors of the symbols without a forecast, whose rows are NaN.</summary>
     public IReadOnlyDictionary<string, QuantraError> Refusals { get; init; } = ReadOnlyDictionary<string, QuantraError>.Empty;
 
-    /// <summary>The contributions to one symbol's number.</summary>
+    /// <summary>Returns the contributions to one symbol's number.</summary>
     /// <param name="symbol">One of <see cref="Symbols"/>.</param>
     /// <returns>R rows, largest absolute contribution first.</returns>
-    /// <exception cref="ArgumentException">The attribution has no such symbol.</exception>
+    /// <exception cref="ArgumentException">The attribution does not have the symbol.</exception>
     public IReadOnlyList<Contribution> Table(string symbol)
     {
         var values = PerRow.Slice(Axis.IndexOf(Symbols, symbol, nameof(symbol)) * RowNames.Count, RowNames.Count).ToArray();
@@ -93,11 +93,11 @@ public sealed record Attribution
             .OrderByDescending(row => Math.Abs(row.Value))];
     }
 
-    /// <summary>What the network weighted in computing one symbol's number, which is not what moved the number.</summary>
+    /// <summary>Returns the network's own weights for one symbol. They do not show what moved the forecast.</summary>
     /// <param name="symbol">One of <see cref="Symbols"/>.</param>
     /// <param name="name">The name of one of <see cref="Internals"/>.</param>
     /// <returns>L shares, largest first.</returns>
-    /// <exception cref="ArgumentException">The attribution has no such symbol or internal.</exception>
+    /// <exception cref="ArgumentException">The attribution does not have the symbol or internal.</exception>
     public IReadOnlyList<Share> Shares(string symbol, string name)
     {
         var weights = Internals[Axis.IndexOf([.. Internals.Select(one => one.Name)], name, nameof(name))];
@@ -107,46 +107,46 @@ public sealed record Attribution
     }
 
     /// <inheritdoc/>
-    public bool Equals(Attribution? other) => other is not null && ByValue.Same(Parts(), other.Parts());
+    public bool Equals(Attribution? other) => other is not null && ValueEquality.Same(Parts(), other.Parts());
 
     /// <inheritdoc/>
-    public override int GetHashCode() => ByValue.Hash(Parts());
+    public override int GetHashCode() => ValueEquality.Hash(Parts());
 
-    /// <summary>One line, the same in every culture.</summary>
-    /// <returns>Such as "small@1 as of 2013-03-01: q0.5 at 5 days of AAPL; 28 inputs, integrated-gradients".</returns>
+    /// <summary>Formats one line, the same in every culture.</summary>
+    /// <returns>For example "small@1 as of 2013-03-01: q0.5 at 5 days of AAPL; 28 inputs, integrated-gradients".</returns>
     public override string ToString()
     {
-        var (target, inputs) = (new ExplanationTarget(Horizon, Quantile), Listed.Count(RowNames.Count, "input"));
+        var (target, inputs) = (new ExplanationTarget(Horizon, Quantile), MessageFormat.Count(RowNames.Count, "input"));
         return FormattableString.Invariant(
-            $"{Model}@{Version}{Listed.AsOf(AsOf)}: {target} of {Listed.Symbols(Symbols)}; {inputs}, {Method}");
+            $"{Model}@{Version}{MessageFormat.AsOf(AsOf)}: {target} of {MessageFormat.Symbols(Symbols)}; {inputs}, {Method}");
     }
 
     private object?[] Parts() =>
     [
-        ByValue.Of(Symbols),
+        ValueEquality.Of(Symbols),
         AsOf,
         Horizon,
         Quantile,
         Method,
         Baseline,
         Unit,
-        ByValue.Of(RowNames),
-        ByValue.Of(RowKinds),
-        ByValue.Of(PerRow),
-        ByValue.Of(Sessions),
-        ByValue.Of(PerTime),
-        ByValue.Of(Cells),
-        ByValue.Of(Prediction),
-        ByValue.Of(BaselinePrediction),
-        ByValue.Of(RelativeGap),
-        ByValue.Of(Converged),
-        ByValue.Of(Nodes),
+        ValueEquality.Of(RowNames),
+        ValueEquality.Of(RowKinds),
+        ValueEquality.Of(PerRow),
+        ValueEquality.Of(Sessions),
+        ValueEquality.Of(PerTime),
+        ValueEquality.Of(Cells),
+        ValueEquality.Of(Prediction),
+        ValueEquality.Of(BaselinePrediction),
+        ValueEquality.Of(RelativeGap),
+        ValueEquality.Of(Converged),
+        ValueEquality.Of(Nodes),
         Model,
         Version,
         WeightsHash,
-        ByValue.Of(Warnings),
-        ByValue.Of(Internals),
+        ValueEquality.Of(Warnings),
+        ValueEquality.Of(Internals),
         Skill,
-        ByValue.Of(Refusals),
+        ValueEquality.Of(Refusals),
     ];
 }

@@ -1,14 +1,14 @@
 namespace Quantra.Client;
 
-/// <summary>How detailed an attribution is.</summary>
+/// <summary>Detail of an attribution.</summary>
 public enum ExplanationDetail
 {
     /// <summary>One number per input.</summary>
     Features,
 
-    /// <summary>Also one per session.</summary>
+    /// <summary>In addition, one number per session.</summary>
     Times,
 
-    /// <summary>Also one per observed cell.</summary>
+    /// <summary>In addition, one number per observed cell.</summary>
     Cells,
 }

@@ -2,33 +2,33 @@ namespace Quantra.Client;
 
 /// <summary>A request to explain one number of a forecast.</summary>
 /// <param name="Instance">The request for the forecast.</param>
-/// <param name="Horizon">Trading days ahead; one of the model's.</param>
-/// <param name="Quantile">Level in (0, 1); one of the model's.</param>
+/// <param name="Horizon">Horizon of the model, in trading days.</param>
+/// <param name="Quantile">Quantile of the model, in (0, 1).</param>
 public sealed record ExplanationRequest(PredictionRequest Instance, int Horizon, double Quantile = 0.5)
 {
     /// <summary>
-    /// The symbols to explain, in this order; empty = all of the instance's. A model that looks across a panel reads the bars
-    /// of all symbols in any case.
+    /// Symbols to explain, in this order; empty = all symbols of the instance. A model that looks across a panel reads the bars of all symbols
+    /// in any case.
     /// </summary>
     public IReadOnlyList<string> Symbols { get; init; } = [];
 
-    /// <summary>How detailed the answer is.</summary>
+    /// <summary>Detail of the attribution.</summary>
     public ExplanationDetail Detail { get; init; }
 
     /// <summary>Largest relative gap between the sum of the contributions and the difference from the baseline, in [0.0001, 1).</summary>
     public double Tolerance { get; init; } = ManyExplanationsRequest.DefaultTolerance;
 
     /// <inheritdoc/>
-    public bool Equals(ExplanationRequest? other) => other is not null && ByValue.Same(Parts(), other.Parts());
+    public bool Equals(ExplanationRequest? other) => other is not null && ValueEquality.Same(Parts(), other.Parts());
 
     /// <inheritdoc/>
-    public override int GetHashCode() => ByValue.Hash(Parts());
+    public override int GetHashCode() => ValueEquality.Hash(Parts());
 
-    /// <summary>One line, the same in every culture.</summary>
-    /// <returns>Such as "q0.5 at 5 days: forecast by small of bars of AAPL; 200 sessions, 2012-05-14 to 2013-03-01".</returns>
+    /// <summary>Formats one line, the same in every culture.</summary>
+    /// <returns>For example "q0.5 at 5 days: forecast by small of bars of AAPL; 200 sessions, 2012-05-14 to 2013-03-01".</returns>
     public override string ToString() => ToMany().ToString();
 
-    /// <summary>The same request, in the form for several numbers.</summary>
+    /// <summary>Converts the request to one for several numbers.</summary>
     /// <returns>A request with one target.</returns>
     public ManyExplanationsRequest ToMany() =>
         new(Instance, [new(Horizon, Quantile)]) { Symbols = Symbols, Detail = Detail, Tolerance = Tolerance };
@@ -38,7 +38,7 @@ public sealed record ExplanationRequest(PredictionRequest Instance, int Horizon,
         Instance,
         Horizon,
         Quantile,
-        ByValue.Of(Symbols),
+        ValueEquality.Of(Symbols),
         Detail,
         Tolerance,
     ];

@@ -1,6 +1,6 @@
 namespace Quantra.Client;
 
-/// <summary>What the shares of a <see cref="NetworkInternal"/> are distributed over.</summary>
+/// <summary>What a <see cref="NetworkInternal"/> distributes its shares over.</summary>
 public enum InternalAxis
 {
     /// <summary>An axis that this version of the client does not know.</summary>
@@ -9,6 +9,6 @@ public enum InternalAxis
     /// <summary>Labels are names of variables.</summary>
     Inputs,
 
-    /// <summary>Labels count sessions from the last bar's: "-59" to "0", then "+1".</summary>
+    /// <summary>Labels count sessions from the last bar: "-59" to "0", then "+1".</summary>
     Sessions,
 }

@@ -2,7 +2,7 @@ namespace Quantra.Client;
 
 /// <summary>A request to explain several numbers of a forecast, which takes little longer than explaining one.</summary>
 /// <param name="Instance">The request for the forecast.</param>
-/// <param name="Targets">Which numbers; empty = every horizon, at the quantile nearest to 0.5.</param>
+/// <param name="Targets">Numbers to explain; empty = every horizon, at the quantile nearest to 0.5.</param>
 public sealed record ManyExplanationsRequest(PredictionRequest Instance, IReadOnlyList<ExplanationTarget> Targets)
 {
     internal const double DefaultTolerance = 0.01;
@@ -10,31 +10,31 @@ public sealed record ManyExplanationsRequest(PredictionRequest Instance, IReadOn
     /// <inheritdoc cref="ExplanationRequest.Symbols"/>
     public IReadOnlyList<string> Symbols { get; init; } = [];
 
-    /// <summary>How detailed the answers are.</summary>
+    /// <summary>Detail of the attributions.</summary>
     public ExplanationDetail Detail { get; init; }
 
     /// <inheritdoc cref="ExplanationRequest.Tolerance"/>
     public double Tolerance { get; init; } = DefaultTolerance;
 
     /// <inheritdoc/>
-    public bool Equals(ManyExplanationsRequest? other) => other is not null && ByValue.Same(Parts(), other.Parts());
+    public bool Equals(ManyExplanationsRequest? other) => other is not null && ValueEquality.Same(Parts(), other.Parts());
 
     /// <inheritdoc/>
-    public override int GetHashCode() => ByValue.Hash(Parts());
+    public override int GetHashCode() => ValueEquality.Hash(Parts());
 
-    /// <summary>One line, the same in every culture.</summary>
-    /// <returns>Such as "q0.5 at 5 days, q0.9 at 20 days: forecast by small of bars of AAPL; 200 sessions, …".</returns>
+    /// <summary>Formats one line, the same in every culture.</summary>
+    /// <returns>For example "q0.5 at 5 days, q0.9 at 20 days: forecast by small of bars of AAPL; 200 sessions, …".</returns>
     public override string ToString()
     {
-        var targets = Targets.Count == 0 ? "every horizon" : Listed.First([.. Targets.Select(target => target.ToString())]);
+        var targets = Targets.Count == 0 ? "every horizon" : MessageFormat.First([.. Targets.Select(target => target.ToString())]);
         return $"{targets}: {Instance}";
     }
 
     private object?[] Parts() =>
     [
         Instance,
-        ByValue.Of(Targets),
-        ByValue.Of(Symbols),
+        ValueEquality.Of(Targets),
+        ValueEquality.Of(Symbols),
         Detail,
         Tolerance,
     ];

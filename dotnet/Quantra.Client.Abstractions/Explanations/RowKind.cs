@@ -1,6 +1,6 @@
 namespace Quantra.Client;
 
-/// <summary>The kind of input that a row of an attribution stands for.</summary>
+/// <summary>Kind of the input in a row of an attribution.</summary>
 public enum RowKind
 {
     /// <summary>A kind that this version of the client does not know.</summary>
@@ -9,21 +9,21 @@ public enum RowKind
     /// <summary>A feature of the past.</summary>
     Observed,
 
-    /// <summary>A feature that is also known of the future.</summary>
+    /// <summary>A feature that is also known for the future.</summary>
     Known,
 
     /// <summary>A static feature.</summary>
     Static,
 
-    /// <summary>The level of the window.</summary>
+    /// <summary>The location of the window.</summary>
     Location,
 
-    /// <summary>The volatility of the window.</summary>
+    /// <summary>The scale (volatility) of the window.</summary>
     Scale,
 
-    /// <summary>The calibration's offset.</summary>
+    /// <summary>The offset of the conformal calibration.</summary>
     Conformal,
 
-    /// <summary>All inputs of the other stocks that a forecast depends on, together.</summary>
+    /// <summary>All inputs of other stocks that the forecast depends on, together.</summary>
     Neighbours,
 }

@@ -1,6 +1,6 @@
 namespace Quantra.Client;
 
-/// <summary>How much each of R inputs moves one number of the forecasts, up or down.</summary>
+/// <summary>How much each of R inputs moves one number of the forecasts.</summary>
 public sealed record TargetImportance
 {
     /// <summary>Trading days ahead.</summary>
@@ -9,7 +9,7 @@ public sealed record TargetImportance
     /// <summary>Level in (0, 1).</summary>
     public required double Quantile { get; init; }
 
-    /// <summary>The unit of the sizes, such as "log return".</summary>
+    /// <summary>Unit of the sizes, for example "log return".</summary>
     public required string Unit { get; init; }
 
     /// <summary>[R] names of the inputs.</summary>
@@ -18,19 +18,19 @@ public sealed record TargetImportance
     /// <summary>[R] kinds of the inputs.</summary>
     public required IReadOnlyList<RowKind> RowKinds { get; init; }
 
-    /// <summary>[R] mean of the absolute contributions, over the symbols of all instances.</summary>
+    /// <summary>[R] mean absolute contribution over the symbols of all instances.</summary>
     public required ReadOnlyMemory<double> MeanSize { get; init; }
 
-    /// <summary>[R] standard error of <see cref="MeanSize"/>, from instance to instance; NaN until there are two.</summary>
+    /// <summary>[R] standard error of <see cref="MeanSize"/> between instances; NaN until there are two.</summary>
     public required ReadOnlyMemory<double> StandardError { get; init; }
 
-    /// <summary>Symbols of all instances that the mean is over.</summary>
+    /// <summary>Number of symbols, over all instances, in the mean.</summary>
     public required long Windows { get; init; }
 
     /// <summary>Share of them whose explanation is within the tolerance, 0 to 1.</summary>
     public required double Converged { get; init; }
 
-    /// <summary>The inputs by their size.</summary>
+    /// <summary>Returns the inputs ordered by size.</summary>
     /// <returns>R rows, largest first.</returns>
     public IReadOnlyList<InputImportance> Table()
     {
@@ -41,16 +41,16 @@ public sealed record TargetImportance
     }
 
     /// <inheritdoc/>
-    public bool Equals(TargetImportance? other) => other is not null && ByValue.Same(Parts(), other.Parts());
+    public bool Equals(TargetImportance? other) => other is not null && ValueEquality.Same(Parts(), other.Parts());
 
     /// <inheritdoc/>
-    public override int GetHashCode() => ByValue.Hash(Parts());
+    public override int GetHashCode() => ValueEquality.Hash(Parts());
 
-    /// <summary>One line, the same in every culture.</summary>
-    /// <returns>Such as "q0.5 at 5 days: 28 inputs over 40 windows".</returns>
+    /// <summary>Formats one line, the same in every culture.</summary>
+    /// <returns>For example "q0.5 at 5 days: 28 inputs over 40 windows".</returns>
     public override string ToString()
     {
-        var inputs = Listed.Count(RowNames.Count, "input");
+        var inputs = MessageFormat.Count(RowNames.Count, "input");
         return FormattableString.Invariant($"{new ExplanationTarget(Horizon, Quantile)}: {inputs} over {Windows} windows");
     }
 
@@ -59,10 +59,10 @@ public sealed record TargetImportance
         Horizon,
         Quantile,
         Unit,
-        ByValue.Of(RowNames),
-        ByValue.Of(RowKinds),
-        ByValue.Of(MeanSize),
-        ByValue.Of(StandardError),
+        ValueEquality.Of(RowNames),
+        ValueEquality.Of(RowKinds),
+        ValueEquality.Of(MeanSize),
+        ValueEquality.Of(StandardError),
         Windows,
         Converged,
     ];

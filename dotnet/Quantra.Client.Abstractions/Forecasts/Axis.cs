@@ -3,7 +3,7 @@ namespace Quantra.Client;
 /// <summary>An axis of an array with named positions.</summary>
 internal static class Axis
 {
-    /// <summary>The position of a name, or an exception that lists the names that exist.</summary>
+    /// <summary>Returns the position of a name; throws an exception that lists the existing names.</summary>
     public static int IndexOf<T>(IReadOnlyList<T> axis, T name, string parameter)
         where T : notnull
     {
@@ -14,7 +14,7 @@ internal static class Axis
         }
 
         throw new ArgumentException(
-            FormattableString.Invariant($"there is no {parameter} {name}; there are {string.Join(", ", axis)}"),
+            FormattableString.Invariant($"unknown {parameter} {name}; choose one of {string.Join(", ", axis)}"),
             parameter);
     }
 }

@@ -1,6 +1,6 @@
 namespace Quantra.Client;
 
-/// <summary>Inputs of the network for S symbols, for callers who compute the model's features themselves.</summary>
+/// <summary>Network inputs for S symbols, for callers who compute the model's features themselves.</summary>
 /// <remarks>
 /// T encoder sessions, D future sessions, F observed, K known and C static features: see <see cref="ModelInfo"/>. Arrays
 /// are row-major and sent without a copy.
@@ -10,10 +10,10 @@ public sealed record FeatureWindow
     /// <summary>S unique names.</summary>
     public required IReadOnlyList<string> Symbols { get; init; }
 
-    /// <summary>T, the sessions that the network reads.</summary>
+    /// <summary>T, the number of sessions that the network reads.</summary>
     public required int EncoderLength { get; init; }
 
-    /// <summary>D, the sessions after the last bar that known features cover.</summary>
+    /// <summary>D, the number of sessions after the last bar that known features cover.</summary>
     public required int FutureLength { get; init; }
 
     /// <summary>[S, T, F] scaled features; 0 where <see cref="Mask"/> is false.</summary>
@@ -28,7 +28,7 @@ public sealed record FeatureWindow
     /// <summary>[S, T, F] true where the cell is known; empty = every cell is known.</summary>
     public ReadOnlyMemory<bool> Mask { get; init; }
 
-    /// <summary>[S] level of the target; [S, H], one per horizon, for a model whose levels are fitted.</summary>
+    /// <summary>[S] location of the target; [S, H], one per horizon, for a model with fitted locations.</summary>
     public required ReadOnlyMemory<double> Location { get; init; }
 
     /// <summary>Volatility, positive, in the shape of <see cref="Location"/>.</summary>
@@ -40,41 +40,41 @@ public sealed record FeatureWindow
     /// <summary>Names of the F observed features, in order; empty = only <see cref="SchemaHash"/> is checked.</summary>
     public IReadOnlyList<string> Features { get; init; } = [];
 
-    /// <summary>[S] last close; empty = unknown: the forecast then has no prices.</summary>
+    /// <summary>[S] last close; empty = unknown, and the forecast has no prices.</summary>
     public ReadOnlyMemory<double> AnchorPrice { get; init; }
 
-    /// <summary>Session of the last row; null = unknown: the forecast then names no sessions.</summary>
+    /// <summary>Session of the last row; null = unknown, and the forecast has no sessions.</summary>
     public DateOnly? AsOf { get; init; }
 
     /// <inheritdoc/>
-    public bool Equals(FeatureWindow? other) => other is not null && ByValue.Same(Parts(), other.Parts());
+    public bool Equals(FeatureWindow? other) => other is not null && ValueEquality.Same(Parts(), other.Parts());
 
     /// <inheritdoc/>
-    public override int GetHashCode() => ByValue.Hash(Parts());
+    public override int GetHashCode() => ValueEquality.Hash(Parts());
 
-    /// <summary>One line, the same in every culture.</summary>
-    /// <returns>Such as "feature windows of AAPL; 60 sessions and 20 ahead as of 2013-03-01".</returns>
+    /// <summary>Formats one line, the same in every culture.</summary>
+    /// <returns>For example "feature windows of AAPL; 60 sessions and 20 ahead as of 2013-03-01".</returns>
     public override string ToString()
     {
-        var sessions = Listed.Count(EncoderLength, "session");
+        var sessions = MessageFormat.Count(EncoderLength, "session");
         return FormattableString.Invariant(
-            $"feature windows of {Listed.Symbols(Symbols)}; {sessions} and {FutureLength} ahead{Listed.AsOf(AsOf)}");
+            $"feature windows of {MessageFormat.Symbols(Symbols)}; {sessions} and {FutureLength} ahead{MessageFormat.AsOf(AsOf)}");
     }
 
     private object?[] Parts() =>
     [
-        ByValue.Of(Symbols),
+        ValueEquality.Of(Symbols),
         EncoderLength,
         FutureLength,
-        ByValue.Of(Observed),
-        ByValue.Of(Known),
-        ByValue.Of(Static),
-        ByValue.Of(Mask),
-        ByValue.Of(Location),
-        ByValue.Of(Scale),
+        ValueEquality.Of(Observed),
+        ValueEquality.Of(Known),
+        ValueEquality.Of(Static),
+        ValueEquality.Of(Mask),
+        ValueEquality.Of(Location),
+        ValueEquality.Of(Scale),
         SchemaHash,
-        ByValue.Of(Features),
-        ByValue.Of(AnchorPrice),
+        ValueEquality.Of(Features),
+        ValueEquality.Of(AnchorPrice),
         AsOf,
     ];
 }

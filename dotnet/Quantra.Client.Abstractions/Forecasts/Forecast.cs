@@ -41,7 +41,7 @@ public sealed record Forecast
     /// <summary>[S, H, Q] in the bars' currency; null without a last close, with a lag, and for targets other than returns.</summary>
     public required ReadOnlyMemory<double>? Prices { get; init; }
 
-    /// <summary>[S] close of <see cref="AsOf"/>, not adjusted; null if unknown. With a lag, returns are counted from a later close.</summary>
+    /// <summary>[S] close of <see cref="AsOf"/>, not adjusted; null if unknown. With a lag, returns count from a later close.</summary>
     public required ReadOnlyMemory<double>? AnchorPrice { get; init; }
 
     /// <summary>Name of the model that answered.</summary>
@@ -53,11 +53,11 @@ public sealed record Forecast
     /// <summary>SHA-256 of the model's weights.</summary>
     public required string WeightsHash { get; init; }
 
-    /// <summary>What to know before using the numbers.</summary>
+    /// <summary>Warnings about the input or the forecast.</summary>
     public required IReadOnlyList<string> Warnings { get; init; }
 
     /// <summary>
-    /// Identifies this forecast: a hash of weights, input, symbols and engine; of a panel that was sent in several calls, of the ids of
+    /// Identifies this forecast: a hash of weights, input, symbols and engine. For a panel that was sent in several calls, a hash of the ids of
     /// its parts.
     /// </summary>
     public required string ForecastId { get; init; }
@@ -71,13 +71,13 @@ public sealed record Forecast
     /// <summary>Hash of the symbols that were ranked together; ranks with another hash are not comparable. Empty = no ranks.</summary>
     public required string UniverseHash { get; init; }
 
-    /// <summary>Why each symbol without a forecast has none: the error that a request for it alone would get.</summary>
+    /// <summary>Errors of the symbols without a forecast, as a request for that symbol only would return them.</summary>
     public required IReadOnlyDictionary<string, QuantraError> Refusals { get; init; }
 
-    /// <summary>How the model did on days that it had not seen; null if its card does not say.</summary>
+    /// <summary>The model's skill on held-out days; null if its card does not state it.</summary>
     public required Skill? Skill { get; init; }
 
-    /// <summary>What horizons are counted from, such as "the close of 2013-03-04, 1 session after the last bar".</summary>
+    /// <summary>Session from which horizons count, for example "the close of 2013-03-04, 1 session after the last bar".</summary>
     public string CountedFrom
     {
         get
@@ -90,45 +90,45 @@ public sealed record Forecast
         }
     }
 
-    /// <summary>One number of the forecast.</summary>
+    /// <summary>Returns one value of the forecast.</summary>
     /// <param name="symbol">One of <see cref="Symbols"/>.</param>
     /// <param name="horizon">One of <see cref="Horizons"/>.</param>
     /// <param name="quantile">One of <see cref="Quantiles"/>.</param>
-    /// <returns>In the target's unit, such as a log return; NaN = no forecast for this symbol.</returns>
-    /// <exception cref="ArgumentException">The forecast has no such symbol, horizon or quantile.</exception>
+    /// <returns>Value in the target's unit, for example a log return; NaN = no forecast for this symbol.</returns>
+    /// <exception cref="ArgumentException">The forecast does not have the symbol, horizon or quantile.</exception>
     public double Value(string symbol, int horizon, double quantile) => Values.Span[IndexOf(symbol, horizon, quantile)];
 
-    /// <summary>One price of the forecast.</summary>
+    /// <summary>Returns one price of the forecast.</summary>
     /// <param name="symbol">One of <see cref="Symbols"/>.</param>
     /// <param name="horizon">One of <see cref="Horizons"/>.</param>
     /// <param name="quantile">One of <see cref="Quantiles"/>.</param>
-    /// <returns>In the bars' currency; NaN = no forecast for this symbol, or no prices.</returns>
-    /// <exception cref="ArgumentException">The forecast has no such symbol, horizon or quantile.</exception>
+    /// <returns>Price in the bars' currency; NaN = no forecast for this symbol, or no prices.</returns>
+    /// <exception cref="ArgumentException">The forecast does not have the symbol, horizon or quantile.</exception>
     public double Price(string symbol, int horizon, double quantile) => PriceAt(IndexOf(symbol, horizon, quantile));
 
-    /// <summary>One number of the forecast as a simple return, the one to show as a percentage.</summary>
+    /// <summary>Returns one value of the forecast as a simple return, to show as a percentage.</summary>
     /// <param name="symbol">One of <see cref="Symbols"/>.</param>
     /// <param name="horizon">One of <see cref="Horizons"/>.</param>
     /// <param name="quantile">One of <see cref="Quantiles"/>.</param>
-    /// <returns>0.15 = 15 %, from <see cref="CountedFrom"/>; NaN = no forecast for this symbol, or not of returns.</returns>
-    /// <exception cref="ArgumentException">The forecast has no such symbol, horizon or quantile.</exception>
+    /// <returns>0.15 = 15 %, from <see cref="CountedFrom"/>; NaN = no forecast for this symbol, or the target is not a return.</returns>
+    /// <exception cref="ArgumentException">The forecast does not have the symbol, horizon or quantile.</exception>
     public double SimpleReturn(string symbol, int horizon, double quantile) => SimpleReturnAt(IndexOf(symbol, horizon, quantile));
 
-    /// <summary>How a symbol is expected to do relative to the others of its panel.</summary>
+    /// <summary>Returns a symbol's score relative to the others of its panel.</summary>
     /// <param name="symbol">One of <see cref="Symbols"/>.</param>
     /// <param name="horizon">One of <see cref="Horizons"/>.</param>
-    /// <returns>Has no unit, larger = better; NaN = no forecast for this symbol, or a model that does not rank.</returns>
-    /// <exception cref="ArgumentException">The forecast has no such symbol or horizon.</exception>
+    /// <returns>Score without a unit, larger = better; NaN = no forecast for this symbol, or the model does not rank.</returns>
+    /// <exception cref="ArgumentException">The forecast does not have the symbol or horizon.</exception>
     public double Score(string symbol, int horizon) => ScoreAt(IndexOf(symbol, horizon));
 
-    /// <summary>A symbol's rank by score.</summary>
+    /// <summary>Returns a symbol's rank by score.</summary>
     /// <param name="symbol">One of <see cref="Symbols"/>.</param>
     /// <param name="horizon">One of <see cref="Horizons"/>.</param>
-    /// <returns>1 = best; 0 = no forecast for this symbol, or a model that does not rank.</returns>
-    /// <exception cref="ArgumentException">The forecast has no such symbol or horizon.</exception>
+    /// <returns>1 = best; 0 = no forecast for this symbol, or the model does not rank.</returns>
+    /// <exception cref="ArgumentException">The forecast does not have the symbol or horizon.</exception>
     public int Rank(string symbol, int horizon) => RankAt(IndexOf(symbol, horizon));
 
-    /// <summary>Every number of the forecast, with its symbol, horizon and quantile.</summary>
+    /// <summary>Returns every number of the forecast with its symbol, horizon and quantile.</summary>
     /// <returns>One row per symbol, horizon and quantile.</returns>
     public IReadOnlyList<ForecastRow> Table()
     {
@@ -138,11 +138,11 @@ public sealed record Forecast
         return rows;
     }
 
-    /// <summary>Every number of the forecast as columns for a data frame: arrays by name, of one element per row of <see cref="Table"/>.</summary>
+    /// <summary>Returns the forecast as columns for a data frame: arrays by name, with one element per row of <see cref="Table"/>.</summary>
     /// <returns>
-    /// In this order: symbol (string), horizon (int, trading days), quantile (double), date (DateOnly, on which the horizon ends),
-    /// value (double, in the target's unit), return (double, simple: 0.15 = 15 %), price (double), score (double), rank (int).
-    /// What the forecast does not have is left out.
+    /// In this order: symbol (string), horizon (int, trading days), quantile (double), date (DateOnly, on which the horizon ends), value (double,
+    /// in the target's unit), return (double, simple: 0.15 = 15 %), price (double), score (double), rank (int). Columns that the forecast does
+    /// not have are left out.
     /// </returns>
     public IReadOnlyDictionary<string, Array> ToColumns()
     {
@@ -169,8 +169,8 @@ public sealed record Forecast
         T[] Column<T>(Func<ForecastRow, T> cell) => [.. rows.Select(cell)];
     }
 
-    /// <summary>A table, one line per symbol and horizon: of prices, or else simple returns in per cent, or else values.</summary>
-    /// <returns>Text of several lines, the same in every culture.</returns>
+    /// <summary>Formats a table with one line per symbol and horizon: prices, or else simple returns in per cent, or else values.</summary>
+    /// <returns>Several lines, the same in every culture.</returns>
     public override string ToString()
     {
         var text = new StringBuilder(Heading());
@@ -185,14 +185,14 @@ public sealed record Forecast
     }
 
     /// <inheritdoc/>
-    public bool Equals(Forecast? other) => other is not null && ByValue.Same(Parts(), other.Parts());
+    public bool Equals(Forecast? other) => other is not null && ValueEquality.Same(Parts(), other.Parts());
 
     /// <inheritdoc/>
-    public override int GetHashCode() => ByValue.Hash(Parts());
+    public override int GetHashCode() => ValueEquality.Hash(Parts());
 
-    /// <summary>Which forecast it is, in a line.</summary>
+    /// <summary>Names the forecast in one line.</summary>
     internal string Title() =>
-        FormattableString.Invariant($"{Model}@{Version}{Listed.AsOf(AsOf)}, {Listed.Count(Symbols.Count, "symbol")}");
+        FormattableString.Invariant($"{Model}@{Version}{MessageFormat.AsOf(AsOf)}, {MessageFormat.Count(Symbols.Count, "symbol")}");
 
     private string Number(int cell) => (Prices, Returns) switch
     {
@@ -245,27 +245,27 @@ public sealed record Forecast
 
     private object?[] Parts() =>
     [
-        ByValue.Of(Symbols),
+        ValueEquality.Of(Symbols),
         AsOf,
-        ByValue.Of(TargetSessions),
+        ValueEquality.Of(TargetSessions),
         Lag,
         BaseSession,
-        ByValue.Of(Horizons),
-        ByValue.Of(Quantiles),
+        ValueEquality.Of(Horizons),
+        ValueEquality.Of(Quantiles),
         TargetKind,
-        ByValue.Of(Values),
-        ByValue.Of(Returns),
-        ByValue.Of(Prices),
-        ByValue.Of(AnchorPrice),
+        ValueEquality.Of(Values),
+        ValueEquality.Of(Returns),
+        ValueEquality.Of(Prices),
+        ValueEquality.Of(AnchorPrice),
         Model,
         Version,
         WeightsHash,
-        ByValue.Of(Warnings),
+        ValueEquality.Of(Warnings),
         ForecastId,
-        ByValue.Of(Scores),
-        ByValue.Of(Ranks),
+        ValueEquality.Of(Scores),
+        ValueEquality.Of(Ranks),
         UniverseHash,
-        ByValue.Of(Refusals),
+        ValueEquality.Of(Refusals),
         Skill,
     ];
 }

@@ -1,6 +1,6 @@
 namespace Quantra.Client;
 
-/// <summary>One version of a model: what it reads, what it forecasts and where it came from.</summary>
+/// <summary>A version of a model: what it reads, what it forecasts and where it came from.</summary>
 public sealed record ModelInfo
 {
     /// <summary>The model's name.</summary>
@@ -12,7 +12,7 @@ public sealed record ModelInfo
     /// <summary>Aliases of this version.</summary>
     public required IReadOnlyList<string> Aliases { get; init; }
 
-    /// <summary>Whether the name alone means this version.</summary>
+    /// <summary>Whether the name without a version refers to this version.</summary>
     public required bool IsDefault { get; init; }
 
     /// <summary>The kind of network, for example "lstm".</summary>
@@ -27,31 +27,31 @@ public sealed record ModelInfo
     /// <summary>Static features.</summary>
     public required IReadOnlyList<FeatureInfo> StaticFeatures { get; init; }
 
-    /// <summary>What must be sent with the bars: all of them, and no others.</summary>
+    /// <summary>Covariates to send with the bars: exactly these.</summary>
     public required IReadOnlyList<CovariateInfo> Covariates { get; init; }
 
     /// <summary>Hash of the features, for <see cref="FeatureWindow.SchemaHash"/>.</summary>
     public required string SchemaHash { get; init; }
 
-    /// <summary>Sessions that the network reads.</summary>
+    /// <summary>Number of sessions that the network reads.</summary>
     public required int EncoderLength { get; init; }
 
-    /// <summary>Bars that the features read, counting the bar itself.</summary>
+    /// <summary>Number of bars that the features read, including the bar itself.</summary>
     public required int Lookback { get; init; }
 
-    /// <summary>Number of bars to send, at least.</summary>
+    /// <summary>Smallest number of bars to send.</summary>
     public required int BarsNeeded { get; init; }
 
     /// <summary>Sessions after the last bar that known features cover.</summary>
     public required int FutureLength { get; init; }
 
-    /// <summary>Horizons that are forecast, in trading days.</summary>
+    /// <summary>Forecast horizons in trading days.</summary>
     public required IReadOnlyList<int> Horizons { get; init; }
 
-    /// <summary>Levels that are forecast, each in (0, 1).</summary>
+    /// <summary>Forecast quantiles, each in (0, 1).</summary>
     public required IReadOnlyList<double> Quantiles { get; init; }
 
-    /// <summary>0: returns are counted from the last close. 1: from the close of the next session.</summary>
+    /// <summary>0: returns count from the last close. 1: from the close of the next session.</summary>
     public required int Lag { get; init; }
 
     /// <summary>"log-return" or "log-volatility".</summary>
@@ -72,20 +72,20 @@ public sealed record ModelInfo
     /// <summary>SHA-256 of the model's weights.</summary>
     public required string WeightsHash { get; init; }
 
-    /// <summary>JSON: data, splits, training recipe, and scores on held-out days next to those of the baselines.</summary>
+    /// <summary>Model card as JSON: data, splits, training recipe, and scores on held-out days with those of the baselines.</summary>
     public required string CardJson { get; init; }
 
     /// <inheritdoc/>
-    public bool Equals(ModelInfo? other) => other is not null && ByValue.Same(Parts(), other.Parts());
+    public bool Equals(ModelInfo? other) => other is not null && ValueEquality.Same(Parts(), other.Parts());
 
     /// <inheritdoc/>
-    public override int GetHashCode() => ByValue.Hash(Parts());
+    public override int GetHashCode() => ValueEquality.Hash(Parts());
 
-    /// <summary>One line, the same in every culture.</summary>
-    /// <returns>Such as "small@1 (lstm): log-return in 1, 5 days, quantiles 0.1, 0.5, 0.9; needs 93 bars".</returns>
+    /// <summary>Formats one line, the same in every culture.</summary>
+    /// <returns>For example "small@1 (lstm): log-return in 1, 5 days, quantiles 0.1, 0.5, 0.9; needs 93 bars".</returns>
     public override string ToString()
     {
-        var (horizons, quantiles) = (Listed.Numbers(Horizons), Listed.Numbers(Quantiles));
+        var (horizons, quantiles) = (MessageFormat.Numbers(Horizons), MessageFormat.Numbers(Quantiles));
         return FormattableString.Invariant(
             $"{Name}@{Version} ({Kind}): {TargetKind} in {horizons} days, quantiles {quantiles}; needs {BarsNeeded} bars");
     }
@@ -94,26 +94,26 @@ public sealed record ModelInfo
     [
         Name,
         Version,
-        ByValue.Of(Aliases),
+        ValueEquality.Of(Aliases),
         IsDefault,
         Kind,
-        ByValue.Of(ObservedFeatures),
-        ByValue.Of(KnownFeatures),
-        ByValue.Of(StaticFeatures),
-        ByValue.Of(Covariates),
+        ValueEquality.Of(ObservedFeatures),
+        ValueEquality.Of(KnownFeatures),
+        ValueEquality.Of(StaticFeatures),
+        ValueEquality.Of(Covariates),
         SchemaHash,
         EncoderLength,
         Lookback,
         BarsNeeded,
         FutureLength,
-        ByValue.Of(Horizons),
-        ByValue.Of(Quantiles),
+        ValueEquality.Of(Horizons),
+        ValueEquality.Of(Quantiles),
         Lag,
         TargetKind,
         Calendar,
         CalendarEnds,
         IsPanelModel,
-        ByValue.Of(ExplainMethods),
+        ValueEquality.Of(ExplainMethods),
         WeightsHash,
         CardJson,
     ];

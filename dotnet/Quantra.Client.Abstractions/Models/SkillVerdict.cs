@@ -1,17 +1,17 @@
 namespace Quantra.Client;
 
-/// <summary>What the confidence interval of an improvement says.</summary>
+/// <summary>What the confidence interval of an improvement shows.</summary>
 public enum SkillVerdict
 {
     /// <summary>A verdict that this version of the client does not know.</summary>
     Unknown,
 
-    /// <summary>All of it lies above zero.</summary>
+    /// <summary>The whole interval is above zero.</summary>
     Better,
 
-    /// <summary>Zero lies in it, or there are too few days to tell.</summary>
+    /// <summary>The interval contains zero, or there are too few days.</summary>
     Undecided,
 
-    /// <summary>All of it lies below zero.</summary>
+    /// <summary>The whole interval is below zero.</summary>
     Worse,
 }

@@ -1,10 +1,10 @@
 namespace Quantra.Client;
 
-/// <summary>A request to open a session: a model, and the history to begin with.</summary>
+/// <summary>A request to open a session: a model and the initial history.</summary>
 public sealed record SessionRequest
 {
-    /// <summary>Requests a session of several symbols.</summary>
-    /// <param name="model">The model; a plain name follows its champion, as everywhere.</param>
+    /// <summary>Requests a session for several symbols.</summary>
+    /// <param name="model">The model. A name without a version follows its champion.</param>
     /// <param name="bars">The history, oldest first; at least <see cref="ModelInfo.BarsNeeded"/> sessions.</param>
     public SessionRequest(ModelReference model, BarPanel bars)
     {
@@ -14,8 +14,8 @@ public sealed record SessionRequest
         Bars = bars;
     }
 
-    /// <summary>Requests a session of one symbol.</summary>
-    /// <param name="model">The model; a plain name follows its champion, as everywhere.</param>
+    /// <summary>Requests a session for one symbol.</summary>
+    /// <param name="model">The model. A name without a version follows its champion.</param>
     /// <param name="bars">The history, oldest first; at least <see cref="ModelInfo.BarsNeeded"/> bars.</param>
     public SessionRequest(ModelReference model, BarSeries bars)
         : this(model, Panel(bars))
@@ -25,23 +25,23 @@ public sealed record SessionRequest
     /// <summary>The model.</summary>
     public ModelReference Model { get; init; }
 
-    /// <summary>The history. Its calendar, its currency and which columns it has stay those of the session.</summary>
+    /// <summary>The history. Its calendar, currency and set of columns apply to the whole session.</summary>
     public BarPanel Bars { get; init; }
 
-    /// <summary>What the model reads with the history; the static ones stay so.</summary>
+    /// <summary>Covariates of the history. Static ones apply to the whole session.</summary>
     public Covariates Covariates { get; init; } = Covariates.None;
 
-    /// <summary>Names the session among those of its predictor; empty = any name.</summary>
+    /// <summary>Unique id of the session within its predictor; empty = a generated one.</summary>
     public string SessionId { get; init; } = "";
 
-    /// <summary>Whether to accept a last bar whose session has not closed yet; stays so.</summary>
+    /// <summary>Whether to accept a last bar whose session has not closed. Applies to the whole session.</summary>
     public bool AllowIncompleteLastBar { get; init; }
 
-    /// <summary>What to do about missing sessions; stays so.</summary>
+    /// <summary>How to treat missing sessions. Applies to the whole session.</summary>
     public GapPolicy GapPolicy { get; init; }
 
-    /// <summary>One line, the same in every culture.</summary>
-    /// <returns>Such as "session of small with bars of AAPL; 200 sessions, 2012-05-14 to 2013-03-01".</returns>
+    /// <summary>Formats one line, the same in every culture.</summary>
+    /// <returns>For example "session of small with bars of AAPL; 200 sessions, 2012-05-14 to 2013-03-01".</returns>
     public override string ToString()
     {
         var name = SessionId is { Length: > 0 } ? $"session {SessionId}" : "session";

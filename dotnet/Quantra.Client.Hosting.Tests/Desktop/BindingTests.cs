@@ -28,7 +28,7 @@ public sealed partial class BindingTests
     private static XElement Window => XDocument.Load(Path.Combine(Folder, "MainWindow.xaml")).Root!;
 
     [Fact]
-    public void Every_binding_has_a_property_of_its_kind()
+    public void Every_binding_has_a_property_of_its_type()
     {
         var bound = Bindings(Window, typeof(MainViewModel)).ToList();
         Assert.True(bound.Count > 30, $"only {bound.Count} bindings were found");
@@ -42,7 +42,7 @@ public sealed partial class BindingTests
     }
 
     [Fact]
-    public void What_the_user_chooses_can_be_set()
+    public void Two_way_bindings_have_settable_properties()
     {
         var chosen = Bindings(Window, typeof(MainViewModel)).Where(one => one.Attribute.Name.LocalName == "SelectedItem").ToList();
         Assert.Equal(4, chosen.Count);
@@ -50,7 +50,7 @@ public sealed partial class BindingTests
     }
 
     [Fact]
-    public void A_binding_to_what_is_not_there_is_seen()
+    public void A_binding_to_a_missing_property_is_detected()
     {
         var broken = new XElement(Xaml + "TextBlock", new XAttribute("Text", "{Binding Forecast.Fan.Headding}"));
         var (_, path, source) = Assert.Single(Bindings(broken, typeof(MainViewModel)));

@@ -33,7 +33,7 @@ public sealed class ChartTests
     }.Build();
 
     [Fact]
-    public void The_fan_begins_at_the_last_close_and_ends_at_the_last_horizon()
+    public void The_fan_starts_at_the_last_close_and_ends_at_the_last_horizon()
     {
         var shapes = FanChart.Of(Bars, Forecast)!.Draw(Size);
         var median = Assert.Single(shapes.OfType<Stroke>(), stroke => stroke.Ink == Ink.Median);
@@ -60,7 +60,7 @@ public sealed class ChartTests
     }
 
     [Fact]
-    public void The_ends_are_told_as_price_simple_return_and_quantile()
+    public void The_labels_show_price_simple_return_and_quantile()
     {
         var captions = FanChart.Of(Bars, Forecast)!.Draw(Size).OfType<Caption>().Select(caption => caption.Text).ToArray();
         Assert.Contains("105.00 (+5.0 %) q90", captions);
@@ -71,7 +71,7 @@ public sealed class ChartTests
     }
 
     [Fact]
-    public void Without_prices_the_fan_is_in_per_cent_from_no_change()
+    public void Without_prices_the_fan_shows_per_cent_from_zero()
     {
         var lagged = Forecast with { Prices = null, Lag = 1 };
         var shapes = FanChart.Of(Bars, lagged)!.Draw(Size);
@@ -80,7 +80,7 @@ public sealed class ChartTests
     }
 
     [Fact]
-    public void Values_of_another_target_are_drawn_as_they_are()
+    public void Values_of_other_targets_are_drawn_unchanged()
     {
         var levels = Forecast with { Prices = null, Returns = null };
         var captions = FanChart.Of(Bars, levels)!.Draw(Size).OfType<Caption>().Select(caption => caption.Text);
@@ -98,7 +98,7 @@ public sealed class ChartTests
     [InlineData(0.0)]
     [InlineData(1e-9)]
     [InlineData(1e9)]
-    public void Any_price_level_has_an_axis_of_a_few_round_numbers(double level)
+    public void The_axis_has_a_few_round_numbers_at_any_price_level(double level)
     {
         var flat = Bars with { Close = (double[])[level, level, level, level, level] };
         var fan = FanChart.Of(flat, Forecast with { Prices = Forecast.Prices!.Value.ToArray().Select(_ => level).ToArray() })!;
@@ -118,7 +118,7 @@ public sealed class ChartTests
     }
 
     [Fact]
-    public void What_is_not_shown_is_added_up()
+    public void The_remaining_contributions_are_summed()
     {
         var many = Made([.. Enumerable.Range(0, 20).Select(row => ($"feature_{row}", 0.001 * (row - 5)))]);
         var captions = ImportanceChart.Of(many, many.Symbols[0]).Draw(Size).OfType<Caption>().Select(caption => caption.Text).ToArray();
@@ -128,7 +128,7 @@ public sealed class ChartTests
     }
 
     [Fact]
-    public void The_pictures_are_SVG_with_a_title_and_every_shape()
+    public void The_images_are_SVG_with_a_title_and_all_shapes()
     {
         var shapes = FanChart.Of(Bars, Forecast)!.Draw(Size);
         var picture = XElement.Parse(Svg.Write(shapes, Size, "AAPL & <others>"));
@@ -139,7 +139,7 @@ public sealed class ChartTests
     }
 
     [Fact]
-    public void Everything_lies_within_the_chart()
+    public void All_shapes_are_within_the_chart()
     {
         foreach (var chart in new IChart[] { FanChart.Of(Bars, Forecast)!, ImportanceChart.Of(Attribution, "AAPL") })
         {

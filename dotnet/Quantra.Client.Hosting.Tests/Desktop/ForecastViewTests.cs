@@ -24,28 +24,28 @@ public sealed class ForecastViewTests(Place place, SupervisedServer supervised) 
         Assert.Equal(forecast.Horizons, view.Fan.Lines.Select(line => line.Days));
         Assert.StartsWith(FormattableString.Invariant($"{forecast.Price("AAPL", 1, 0.5):F2}  "), view.Fan.Lines[0].Values[1], StringComparison.Ordinal);
         Assert.Equal(["q0.1", "q0.5", "q0.9"], view.Fan.Columns);
-        Assert.Equal(Skill.LineOf(forecast.Skill), view.Fan.Footing);
+        Assert.Equal(Skill.LineOf(forecast.Skill), view.Fan.Footer);
         Assert.NotNull(view.Reasons.Chart);
         Assert.EndsWith("(log return)", view.Reasons.Sum, StringComparison.Ordinal);
         Assert.False(view.IsBusy || view.Problem.IsShown);
     });
 
     [Fact]
-    public Task Of_two_choices_only_the_latest_is_shown() => OnWindowAsync(async view =>
+    public Task Only_the_latest_selection_is_shown() => OnWindowAsync(async view =>
     {
         await OpenedAsync(view);
         var shown = Headings(view.Fan);
         view.Symbol = "IBM";
         view.Symbol = "AAPL";
         view.Symbol = "IBM";
-        await view.Asked;
+        await view.PendingForecast;
         Assert.Equal(["IBM · small@1 · as of 2013-03-01"], shown);
     });
 
     [Fact]
-    public async Task An_answer_that_comes_in_spite_of_its_cancellation_is_not_shown()
+    public async Task A_result_that_arrives_after_cancellation_is_not_shown()
     {
-        using var window = new SingleThread();
+        using var window = new SingleThreadContext();
         await using var predictor = new FakeStockPredictor();
         var (answer, late) = (predictor.OnPredict, new TaskCompletionSource());
         predictor.OnPredict = async (request, _) =>
@@ -59,9 +59,9 @@ public sealed class ForecastViewTests(Place place, SupervisedServer supervised) 
             using var view = new ForecastViewModel(predictor);
             await view.ConnectAsync();
             await view.OpenAsync(Bars);
-            var given = view.Asked;
+            var given = view.PendingForecast;
             view.Symbol = "IBM";
-            await view.Asked;
+            await view.PendingForecast;
             late.SetResult();
             await given;
             Assert.StartsWith("IBM", view.Fan.Heading, StringComparison.Ordinal);
@@ -73,17 +73,17 @@ public sealed class ForecastViewTests(Place place, SupervisedServer supervised) 
     {
         await OpenedAsync(view);
         var before = view.Reasons.Sum;
-        var explained = Changed(view.Reasons, nameof(ReasonsViewModel.Sum));
+        var explained = Changed(view.Reasons, nameof(ExplanationViewModel.Sum));
         view.Reasons.Horizon = view.Reasons.Horizons[^1];
         await explained;
-        explained = Changed(view.Reasons, nameof(ReasonsViewModel.Sum));
+        explained = Changed(view.Reasons, nameof(ExplanationViewModel.Sum));
         view.Reasons.Quantile = 0.9;
         await explained;
         Assert.NotEqual(before, view.Reasons.Sum);
     });
 
     [Fact]
-    public Task A_file_that_cannot_be_read_is_told_and_what_was_shown_stays() => OnWindowAsync(async view =>
+    public Task A_file_error_is_shown_and_keeps_the_previous_forecast() => OnWindowAsync(async view =>
     {
         await OpenedAsync(view);
         var bad = place.PathOf("bad.csv");
@@ -97,24 +97,24 @@ public sealed class ForecastViewTests(Place place, SupervisedServer supervised) 
     });
 
     [Fact]
-    public Task A_symbol_that_cannot_be_forecast_is_told_with_the_reason() => OnWindowAsync(async view =>
+    public Task The_reason_of_a_symbol_without_a_forecast_is_shown() => OnWindowAsync(async view =>
     {
         var file = place.PathOf("short.csv");
         await File.WriteAllLinesAsync(file, Lines((await BarPanel.ReadCsvAsync(Bars, Token)).Last(5)), Token);
         await view.ConnectAsync();
         await view.OpenAsync(file);
-        await view.Asked;
+        await view.PendingForecast;
         Assert.Equal(QuantraReason.TooFewBars, view.Problem.Error!.Reason);
         Assert.Null(view.Fan.Chart);
         Assert.Equal("", view.Fan.Heading);
         await view.OpenAsync(Bars);
-        await view.Asked;
+        await view.PendingForecast;
         Assert.False(view.Problem.IsShown);
         Assert.NotNull(view.Fan.Chart);
     });
 
     [Fact]
-    public Task The_last_days_are_replayed_one_by_one_until_something_else_is_chosen() => OnWindowAsync(async view =>
+    public Task The_last_days_are_replayed_until_another_selection() => OnWindowAsync(async view =>
     {
         await OpenedAsync(view);
         var shown = Headings(view.Fan);
@@ -125,16 +125,16 @@ public sealed class ForecastViewTests(Place place, SupervisedServer supervised) 
         var replaying = view.Replay.RunAsync();
         Assert.False(view.Replay.CanExecute(null));
         view.Symbol = "IBM";
-        await view.Asked;
+        await view.PendingForecast;
         await replaying;
         Assert.StartsWith("IBM", view.Fan.Heading, StringComparison.Ordinal);
         Assert.True(view.Replay.CanExecute(null));
     });
 
     [Fact]
-    public async Task A_server_that_is_not_there_is_told()
+    public async Task An_unknown_server_name_is_reported()
     {
-        using var window = new SingleThread();
+        using var window = new SingleThreadContext();
         await using var client = new QuantraClient(new Uri("http://127.0.0.1:1"), new QuantraClientOptions { MaxAttempts = 1 });
         await window.RunAsync(async () =>
         {
@@ -174,7 +174,7 @@ public sealed class ForecastViewTests(Place place, SupervisedServer supervised) 
         return shown;
     }
 
-    private static Task Changed(Observable view, string property)
+    private static Task Changed(ObservableObject view, string property)
     {
         var changed = new TaskCompletionSource();
         view.PropertyChanged += Told;
@@ -182,7 +182,7 @@ public sealed class ForecastViewTests(Place place, SupervisedServer supervised) 
 
         void Told(object? sender, PropertyChangedEventArgs change)
         {
-            if (change.PropertyName != property || ((ReasonsViewModel)view).Sum.Length == 0)
+            if (change.PropertyName != property || ((ExplanationViewModel)view).Sum.Length == 0)
                 return;
             view.PropertyChanged -= Told;
             changed.SetResult();
@@ -193,18 +193,18 @@ public sealed class ForecastViewTests(Place place, SupervisedServer supervised) 
     {
         await view.ConnectAsync();
         await view.OpenAsync(Bars);
-        await view.Asked;
+        await view.PendingForecast;
     }
 
     /// <summary>Does something with a view on a window's thread, and holds that it tells of changes nowhere else.</summary>
     private async Task OnWindowAsync(Func<ForecastViewModel, Task> work)
     {
-        using var window = new SingleThread();
+        using var window = new SingleThreadContext();
         var elsewhere = 0;
         await window.RunAsync(async () =>
         {
             using var view = new ForecastViewModel(supervised.Client) { Pace = TimeSpan.Zero };
-            foreach (var part in new Observable[] { view, view.Fan, view.Reasons, view.Problem })
+            foreach (var part in new ObservableObject[] { view, view.Fan, view.Reasons, view.Problem })
                 part.PropertyChanged += (_, _) => elsewhere += window.IsCurrent ? 0 : 1;
             await work(view);
         });

@@ -20,7 +20,7 @@ public sealed class MainViewTests(Place place)
         }));
         await using var trainer = new QuantraTrainer(new QuantraTrainerOptions { PythonEnvironment = place.Environment });
         await using var client = server.OpenClient();
-        using var window = new SingleThread();
+        using var window = new SingleThreadContext();
         await window.RunAsync(async () =>
         {
             using var view = new MainViewModel(client, server, trainer, models) { Arguments = ["--epochs", "2"] };
@@ -36,7 +36,7 @@ public sealed class MainViewTests(Place place)
             Assert.True(view.Training.IsRunning);
             Assert.True(view.Training.Cancel.CanExecute(null));
             await training;
-            await view.Forecast.Asked;
+            await view.Forecast.PendingForecast;
             Assert.False(view.Forecast.Problem.IsShown, view.Forecast.Problem.Text);
             Assert.Contains(1.0, shares);
             Assert.False(view.Training.IsRunning);
@@ -49,13 +49,13 @@ public sealed class MainViewTests(Place place)
     }
 
     [Fact]
-    public async Task A_server_that_has_failed_says_why_and_can_be_started_again()
+    public async Task A_failed_server_has_a_reason_and_can_be_started_again()
     {
         var models = place.PathOf("comes later");
         await using var server = new QuantraServer(place.Options(options => options.Models = models));
         await using var trainer = new QuantraTrainer();
         await using var client = server.OpenClient();
-        using var window = new SingleThread();
+        using var window = new SingleThreadContext();
         await window.RunAsync(async () =>
         {
             using var view = new MainViewModel(client, server, trainer, models);
@@ -72,7 +72,7 @@ public sealed class MainViewTests(Place place)
         });
     }
 
-    private static async Task Until(Quantra.Desktop.Mvvm.Observable view, Func<bool> condition)
+    private static async Task Until(Quantra.Desktop.Mvvm.ObservableObject view, Func<bool> condition)
     {
         var met = new TaskCompletionSource();
         view.PropertyChanged += (_, _) =>

@@ -2,20 +2,20 @@ using Microsoft.Extensions.Logging;
 
 namespace Quantra.Client.Hosting;
 
-/// <summary>Which server a client of a host calls, and how.</summary>
-/// <remarks>All but <see cref="Client"/> can also be set by a section of the configuration.</remarks>
+/// <summary>Options of a client in a host.</summary>
+/// <remarks>A configuration section can set all properties except <see cref="Client"/>.</remarks>
 public sealed class HostedClientOptions
 {
-    /// <summary>Where the server is, such as http://127.0.0.1:50051; either this or <see cref="Server"/> must be set.</summary>
+    /// <summary>Address of the server, for example http://127.0.0.1:50051. Set either this or <see cref="Server"/>.</summary>
     public Uri? Address { get; set; }
 
-    /// <summary>The name of a server of this host, as AddQuantraServer has it; "" = the one without a name; null = another server.</summary>
+    /// <summary>Name of a server in this host, as passed to AddQuantraServer; "" = the unnamed one; null = use <see cref="Address"/>.</summary>
     public string? Server { get; set; }
 
-    /// <summary>All options of the client. The properties below are parts of it, for short and for a configuration.</summary>
+    /// <summary>All options of the client. The properties below set parts of it.</summary>
     /// <remarks>
-    /// A client certificate, for example, is set by <c>o.Client = o.Client with { ClientCertificate = certificate }</c>. Without a
-    /// LoggerFactory, that of the host is used.
+    /// To set a client certificate, for example, write <c>o.Client = o.Client with { ClientCertificate = certificate }</c>. Without a
+    /// LoggerFactory, the client uses that of the host.
     /// </remarks>
     public QuantraClientOptions Client { get; set; } = new();
 
@@ -83,13 +83,13 @@ public sealed class HostedClientOptions
     }
 
     /// <summary>
-    /// The token to send with each call; null = that of <see cref="Client"/>, or else of the environment's QUANTRA_TOKEN. Keep it in user
-    /// secrets or a variable rather than in a file of the program.
+    /// Bearer token for each call; null = that of <see cref="Client"/>, or else of the environment variable QUANTRA_TOKEN. Keep it in user
+    /// secrets or an environment variable rather than in a file.
     /// </summary>
-    /// <remarks>One that changes is given by <c>o.Client = o.Client with { Token = … }</c>.</remarks>
+    /// <remarks>For a token that changes, set <c>o.Client = o.Client with { Token = … }</c>.</remarks>
     public string? Token { get; set; }
 
-    /// <summary>The client's options, with the host's log and the token.</summary>
+    /// <summary>Returns the client's options with the host's logger factory and the token.</summary>
     internal QuantraClientOptions ToClientOptions(ILoggerFactory? loggers) => Client with
     {
         LoggerFactory = Client.LoggerFactory ?? loggers,

@@ -3,24 +3,23 @@ using Quantra.Client.Hosting.Configuration;
 
 namespace Quantra.Client.Hosting.Clients;
 
-/// <summary>What a section of a client may hold.</summary>
+/// <summary>Settings of a client in a configuration section.</summary>
 internal static class HostedClientSettings
 {
-    /// <summary>All settings.</summary>
-    public static Settings<HostedClientOptions> All { get; } = new(
+    public static OptionsReader<HostedClientOptions> Reader { get; } = new(
         new Dictionary<string, Action<HostedClientOptions, IConfigurationSection>>(StringComparer.OrdinalIgnoreCase)
         {
-            [nameof(HostedClientOptions.Address)] = (options, from) => options.Address = SettingValue.Address(from),
-            [nameof(HostedClientOptions.Server)] = (options, from) => options.Server = SettingValue.Text(from),
-            [nameof(HostedClientOptions.Timeout)] = (options, from) => options.Timeout = SettingValue.Time(from),
-            [nameof(HostedClientOptions.GraceTime)] = (options, from) => options.GraceTime = SettingValue.Time(from),
-            [nameof(HostedClientOptions.MaxMessageBytes)] = (options, from) => options.MaxMessageBytes = SettingValue.Whole(from),
-            [nameof(HostedClientOptions.MaxRequestBytes)] = (options, from) => options.MaxRequestBytes = SettingValue.Whole(from),
-            [nameof(HostedClientOptions.MaxAttempts)] = (options, from) => options.MaxAttempts = SettingValue.Whole(from),
-            [nameof(HostedClientOptions.ConnectTimeout)] = (options, from) => options.ConnectTimeout = SettingValue.Time(from),
-            [nameof(HostedClientOptions.PingInterval)] = (options, from) => options.PingInterval = SettingValue.Time(from),
-            [nameof(HostedClientOptions.PingTimeout)] = (options, from) => options.PingTimeout = SettingValue.Time(from),
-            [nameof(HostedClientOptions.AuthorityFile)] = (options, from) => options.AuthorityFile = SettingValue.Text(from),
-            [nameof(HostedClientOptions.Token)] = (options, from) => options.Token = SettingValue.Text(from),
+            [nameof(HostedClientOptions.Address)] = (options, setting) => options.Address = SettingValue.Address(setting),
+            [nameof(HostedClientOptions.Server)] = (options, setting) => options.Server = SettingValue.Text(setting),
+            [nameof(HostedClientOptions.Timeout)] = (options, setting) => options.Timeout = SettingValue.Time(setting),
+            [nameof(HostedClientOptions.GraceTime)] = (options, setting) => options.GraceTime = SettingValue.Time(setting),
+            [nameof(HostedClientOptions.MaxMessageBytes)] = (options, setting) => options.MaxMessageBytes = SettingValue.Integer(setting),
+            [nameof(HostedClientOptions.MaxRequestBytes)] = (options, setting) => options.MaxRequestBytes = SettingValue.Integer(setting),
+            [nameof(HostedClientOptions.MaxAttempts)] = (options, setting) => options.MaxAttempts = SettingValue.Integer(setting),
+            [nameof(HostedClientOptions.ConnectTimeout)] = (options, setting) => options.ConnectTimeout = SettingValue.Time(setting),
+            [nameof(HostedClientOptions.PingInterval)] = (options, setting) => options.PingInterval = SettingValue.Time(setting),
+            [nameof(HostedClientOptions.PingTimeout)] = (options, setting) => options.PingTimeout = SettingValue.Time(setting),
+            [nameof(HostedClientOptions.AuthorityFile)] = (options, setting) => options.AuthorityFile = SettingValue.Text(setting),
+            [nameof(HostedClientOptions.Token)] = (options, setting) => options.Token = SettingValue.Text(setting),
         });
 }

@@ -2,22 +2,22 @@ using Microsoft.Extensions.Options;
 
 namespace Quantra.Client.Hosting.Clients;
 
-/// <summary>Checks the options of a client by opening one, which sends nothing.</summary>
+/// <summary>Validates client options by creating a client, which sends nothing.</summary>
 internal sealed class HostedClientValidation(IServiceProvider services) : IValidateOptions<HostedClientOptions>
 {
     /// <inheritdoc/>
     public ValidateOptionsResult Validate(string? name, HostedClientOptions options)
     {
-        var client = string.IsNullOrEmpty(name) ? "the client without a name" : $"client '{name}'";
+        var client = string.IsNullOrEmpty(name) ? "the unnamed client" : $"client '{name}'";
         if ((options.Address is null) == (options.Server is null))
         {
             return ValidateOptionsResult.Fail(
-                $"{client}: set either Address, such as http://127.0.0.1:50051, or Server, the name of a server of this host");
+                $"{client}: set either Address, for example http://127.0.0.1:50051, or Server, the name of a server in this host");
         }
 
         try
         {
-            _ = HostedClient.Open(services, options).DisposeAsync().AsTask();
+            _ = HostedClientFactory.Open(services, options).DisposeAsync().AsTask();
             return ValidateOptionsResult.Success;
         }
         catch (Exception error) when (error is ArgumentException or IOException or InvalidOperationException)

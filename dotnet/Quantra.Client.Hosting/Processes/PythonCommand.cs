@@ -2,22 +2,21 @@ using System.Diagnostics;
 
 namespace Quantra.Client.Hosting.Processes;
 
-/// <summary>What is run, with pipes on all three streams.</summary>
-/// <param name="Environment">Whose python runs.</param>
-/// <param name="Arguments">After python.</param>
-/// <param name="Variables">Set in its environment beside those of this process.</param>
+/// <summary>A Python command line. All three standard streams are redirected.</summary>
+/// <param name="Environment">Environment whose Python runs.</param>
+/// <param name="Arguments">Arguments of Python.</param>
+/// <param name="Variables">Environment variables in addition to those of this process.</param>
 internal sealed record PythonCommand(
     PythonEnvironment Environment,
     IReadOnlyList<string> Arguments,
     IReadOnlyDictionary<string, string> Variables)
 {
-    /// <summary>Lines that come at once, in UTF-8 on Windows too.</summary>
+    /// <summary>Unbuffered lines in UTF-8, on Windows too.</summary>
     private static readonly (string Name, string Value)[] Always = [("PYTHONUNBUFFERED", "1"), ("PYTHONUTF8", "1")];
 
-    /// <summary>As the system is told.</summary>
     public ProcessStartInfo StartInfo()
     {
-        var told = new ProcessStartInfo(Environment.Interpreter, Arguments)
+        var startInfo = new ProcessStartInfo(Environment.Interpreter, Arguments)
         {
             UseShellExecute = false,
             CreateNoWindow = true,
@@ -26,9 +25,9 @@ internal sealed record PythonCommand(
             RedirectStandardError = true,
         };
         foreach (var (name, value) in Always)
-            told.Environment[name] = value;
+            startInfo.Environment[name] = value;
         foreach (var (name, value) in Variables)
-            told.Environment[name] = value;
-        return told;
+            startInfo.Environment[name] = value;
+        return startInfo;
     }
 }

@@ -1,47 +1,45 @@
 namespace Quantra.Client.Hosting.Processes;
 
 /// <summary>A virtual environment in which quantra is installed.</summary>
-/// <param name="Folder">Its full path.</param>
-/// <param name="Interpreter">Its python.</param>
+/// <param name="Folder">Full path.</param>
+/// <param name="Interpreter">Its python executable.</param>
 internal sealed record PythonEnvironment(string Folder, string Interpreter)
 {
     private const string Marker = "pyvenv.cfg";
     private const string Packages = "quantra[cli,data,calendars]";
     private static readonly string[] Variables = ["QUANTRA_VENV", "VIRTUAL_ENV"];
 
-    /// <summary>The command that installs the Python package in it.</summary>
+    /// <summary>The command that installs the Python package.</summary>
     public string Installation => $"{Quoted(Interpreter)} -m pip install {Quoted(Packages)}";
 
-    /// <summary>The environment to use.</summary>
-    /// <param name="given">The caller's choice; null = the variables QUANTRA_VENV and VIRTUAL_ENV decide, or else .venv beside the program.</param>
-    /// <exception cref="QuantraException">CONFIGURATION_INVALID: there is none; the message has the command that makes one.</exception>
-    public static PythonEnvironment Find(string? given)
+    /// <summary>Returns the caller's choice, or else the environment of QUANTRA_VENV, VIRTUAL_ENV or .venv in the program's folder.</summary>
+    /// <exception cref="QuantraException">CONFIGURATION_INVALID: no environment was found; the message has the command that creates one.</exception>
+    public static PythonEnvironment Find(string? path)
     {
-        var beside = Path.Combine(AppContext.BaseDirectory, ".venv");
-        var folder = given ?? Variables.Select(Environment.GetEnvironmentVariable).FirstOrDefault(path => !string.IsNullOrEmpty(path));
-        if (folder is null && !Directory.Exists(beside))
+        var local = Path.Combine(AppContext.BaseDirectory, ".venv");
+        var folder = path ?? Variables.Select(Environment.GetEnvironmentVariable).FirstOrDefault(value => !string.IsNullOrEmpty(value));
+        if (folder is null && !Directory.Exists(local))
         {
             throw Refusal(
-                $"no Python environment was named, neither {string.Join(" nor ", Variables)} is set, and {beside} does not exist; "
-                + $"make it: {Making(beside)}");
+                $"no Python environment was configured, neither {string.Join(" nor ", Variables)} is set, and {local} does not exist; "
+                + $"create it: {Creation(local)}");
         }
 
-        var full = Path.GetFullPath(folder ?? beside);
+        var full = Path.GetFullPath(folder ?? local);
         var interpreter = InterpreterOf(full);
         return File.Exists(Path.Combine(full, Marker)) && File.Exists(interpreter)
             ? new PythonEnvironment(full, interpreter)
-            : throw Refusal($"{full} is no virtual environment with {Marker} and a python; make it: {Making(full)}");
+            : throw Refusal($"{full} is not a virtual environment with {Marker} and a python executable; create it: {Creation(full)}");
     }
 
-    /// <summary>The error for an environment that cannot be used.</summary>
     public static QuantraException Refusal(string message, Exception? cause = null) =>
         new QuantraError(QuantraStatus.InvalidArgument, QuantraReason.ConfigurationInvalid, message).ToException(cause);
 
     private static string InterpreterOf(string folder) =>
         OperatingSystem.IsWindows() ? Path.Combine(folder, "Scripts", "python.exe") : Path.Combine(folder, "bin", "python");
 
-    /// <summary>One command that makes an environment; for Windows one that cmd and PowerShell understand alike.</summary>
-    private static string Making(string folder)
+    /// <summary>A command that creates an environment. On Windows it works in both cmd and PowerShell.</summary>
+    private static string Creation(string folder)
     {
         if (!OperatingSystem.IsWindows())
             return $"python3 -m venv {Quoted(folder)} && {new PythonEnvironment(folder, InterpreterOf(folder)).Installation}";
@@ -50,7 +48,7 @@ internal sealed record PythonEnvironment(string Folder, string Interpreter)
         return $"py -3 -c {Quoted(Steps)} {Quoted(folder)} {Quoted(InterpreterOf(folder))} {Quoted(Packages)}";
     }
 
-    /// <summary>A word of a command line, as the shells of this system read it.</summary>
+    /// <summary>Quotes an argument for the shells of this system.</summary>
     private static string Quoted(string word) =>
         OperatingSystem.IsWindows() ? $"\"{word}\"" : $"'{word.Replace("'", "'\\''", StringComparison.Ordinal)}'";
 }

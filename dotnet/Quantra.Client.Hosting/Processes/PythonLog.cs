@@ -2,22 +2,22 @@ using Microsoft.Extensions.Logging;
 
 namespace Quantra.Client.Hosting.Processes;
 
-/// <summary>Hands what a Python process writes to standard error on to a logger.</summary>
+/// <summary>Logs what a Python process writes to standard error.</summary>
 internal sealed partial class PythonLog(ILogger logger)
 {
     /// <summary>Logs a line.</summary>
-    /// <param name="line">JSON of Python's log, or the text of whatever else writes there.</param>
-    /// <returns>The line as people should read it.</returns>
-    public string Hear(string line)
+    /// <param name="line">A JSON record of Python's log, or any other text.</param>
+    /// <returns>The line in a readable form.</returns>
+    public string Log(string line)
     {
-        var told = JsonLine.Of(line);
-        if (told?.Text("message") is not { } message || told.Text("level") is not { } level)
+        var json = JsonLine.Parse(line);
+        if (json?.Text("message") is not { } message || json.Text("level") is not { } level)
         {
-            Line(logger, LogLevel.Warning, line); // a library's, or the last words of the process
+            Line(logger, LogLevel.Warning, line); // from a library, or from a crash
             return line;
         }
 
-        var (text, severity) = ($"{told.Text("logger")}: {message}{Places(told)}", LevelOf(level));
+        var (text, severity) = ($"{json.Text("logger")}: {message}{FormatLocations(json)}", LevelOf(level));
         Line(logger, severity, text);
         return level + " " + text;
     }
@@ -25,9 +25,9 @@ internal sealed partial class PythonLog(ILogger logger)
     [LoggerMessage(EventId = 1, Message = "{Line}")]
     private static partial void Line(ILogger logger, LogLevel level, string line);
 
-    /// <summary>Where an exception was raised: that, and no value, is what Python's log tells of it.</summary>
-    private static string Places(JsonLine told) =>
-        told.Texts("exception") is { Count: > 0 } places ? $" ({string.Join("; ", places)})" : "";
+    /// <summary>Where an exception was raised. Python's log has only this and no values.</summary>
+    private static string FormatLocations(JsonLine json) =>
+        json.Texts("exception") is { Count: > 0 } locations ? $" ({string.Join("; ", locations)})" : "";
 
     private static LogLevel LevelOf(string level) => level switch
     {

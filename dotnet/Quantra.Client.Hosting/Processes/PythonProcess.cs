@@ -5,69 +5,69 @@ using System.Threading.Channels;
 
 namespace Quantra.Client.Hosting.Processes;
 
-/// <summary>A Python process: both of its pipes are always drained, and its end leaves nothing of it behind.</summary>
+/// <summary>A Python process. Its output is always read, and its child processes end with it.</summary>
 internal sealed class PythonProcess : IAsyncDisposable
 {
-    /// <summary>Bytes of a line of standard output: the card of a trained model is one.</summary>
-    private const int LongestOutput = 64 << 20;
+    /// <summary>Bytes to keep of a line of standard output. The card of a trained model is one line.</summary>
+    private const int MaxOutputLine = 64 << 20;
 
-    private const int LongestError = 16 << 10;
+    private const int MaxErrorLine = 16 << 10;
 
-    /// <summary>How long what was written before the end may take to be read: a process of its own may hold the pipes open.</summary>
-    private static readonly TimeSpan Patience = TimeSpan.FromSeconds(1);
+    /// <summary>How long to read remaining output after the exit. A child process may keep the pipes open.</summary>
+    private static readonly TimeSpan DrainTime = TimeSpan.FromSeconds(1);
 
     private readonly Process _process;
     private readonly TimeProvider _time;
     private readonly Channel<string> _output = Channel.CreateUnbounded<string>(new() { SingleReader = true });
-    private readonly LastLines _errors = new();
-    private readonly Func<string, string> _hear;
+    private readonly RecentLines _errors = new();
+    private readonly Func<string, string> _formatError;
 
-    private PythonProcess(Process process, Func<string, string> hear, TimeProvider time)
+    private PythonProcess(Process process, Func<string, string> formatError, TimeProvider time)
     {
-        (_process, _hear, _time) = (process, hear, time);
-        Ended = EndAsync();
+        (_process, _formatError, _time) = (process, formatError, time);
+        Ended = RunAsync();
     }
 
-    /// <summary>Lines of standard output; it completes with the process.</summary>
+    /// <summary>Lines of standard output. Completes with the process.</summary>
     public ChannelReader<string> Output => _output.Reader;
 
-    /// <summary>The exit code, once what was written before has been read; 128 and the signal's number after a signal.</summary>
+    /// <summary>The exit code, available after the remaining output was read. After a signal it is 128 plus the signal's number.</summary>
     public Task<int> Ended { get; }
 
     /// <summary>The last 50 lines of standard error, oldest first.</summary>
     public IReadOnlyList<string> LastErrors => _errors.Snapshot();
 
-    /// <summary>Starts a process. It takes some milliseconds.</summary>
-    /// <param name="command">What to run.</param>
-    /// <param name="hear">Told each line of standard error, one after the other; gives it as people should read it.</param>
-    /// <param name="time">Of grace times.</param>
-    /// <exception cref="QuantraException">CONFIGURATION_INVALID: the system cannot run it.</exception>
-    [SuppressMessage("Reliability", "CA2000:Dispose objects before losing scope", Justification = "what is returned owns it")]
-    public static PythonProcess Start(PythonCommand command, Func<string, string> hear, TimeProvider time)
+    /// <summary>Starts a process, which takes some milliseconds.</summary>
+    /// <param name="command">The command line.</param>
+    /// <param name="formatError">Receives each line of standard error in order, and returns it in a readable form.</param>
+    /// <param name="time">Clock for grace times.</param>
+    /// <exception cref="QuantraException">CONFIGURATION_INVALID: the process cannot be started.</exception>
+    [SuppressMessage("Reliability", "CA2000:Dispose objects before losing scope", Justification = "the returned object owns it")]
+    public static PythonProcess Start(PythonCommand command, Func<string, string> formatError, TimeProvider time)
     {
         var process = new Process { StartInfo = command.StartInfo() };
         try
         {
             process.Start();
-            return new PythonProcess(process, hear, time);
+            return new PythonProcess(process, formatError, time);
         }
         catch (Win32Exception error)
         {
             process.Dispose();
             var python = command.Environment.Interpreter;
-            throw PythonEnvironment.Refusal($"{python} cannot be run: {error.Message}; name another environment, or make this one anew", error);
+            throw PythonEnvironment.Refusal($"{python} cannot be run: {error.Message}; use another environment, or recreate this one", error);
         }
     }
 
-    /// <summary>Closes standard input, which asks the process to end, waits for that, and ends it with all processes of its own by force.</summary>
-    /// <param name="grace">How long to wait before.</param>
-    /// <param name="hurry">Cuts the wait short.</param>
-    public async Task StopAsync(TimeSpan grace, CancellationToken hurry)
+    /// <summary>Closes standard input, which asks the process to end. Kills the process tree after the grace time.</summary>
+    /// <param name="grace">How long to wait for the end.</param>
+    /// <param name="forceStop">Cuts the wait short.</param>
+    public async Task StopAsync(TimeSpan grace, CancellationToken forceStop)
     {
         CloseInput();
         try
         {
-            await Ended.WaitAsync(grace, _time, hurry).ConfigureAwait(false);
+            await Ended.WaitAsync(grace, _time, forceStop).ConfigureAwait(false);
         }
         catch (Exception reason) when (reason is TimeoutException or OperationCanceledException)
         {
@@ -75,7 +75,7 @@ internal sealed class PythonProcess : IAsyncDisposable
         }
     }
 
-    /// <summary>Ends the process and all processes of its own by force, and waits for that.</summary>
+    /// <summary>Kills the process tree and waits for its end.</summary>
     public async Task KillAsync()
     {
         try
@@ -84,13 +84,13 @@ internal sealed class PythonProcess : IAsyncDisposable
         }
         catch (Exception error) when (error is InvalidOperationException or Win32Exception or AggregateException)
         {
-            // it, or one of its own, ended meanwhile
+            // it or a child process has ended meanwhile
         }
 
         await Ended.ConfigureAwait(false);
     }
 
-    /// <summary>Ends what still runs by force.</summary>
+    /// <summary>Kills the process if it still runs.</summary>
     public async ValueTask DisposeAsync()
     {
         if (!Ended.IsCompleted)
@@ -109,23 +109,23 @@ internal sealed class PythonProcess : IAsyncDisposable
         }
         catch (IOException)
         {
-            // it has gone already
+            // it has ended already
         }
     }
 
-    private async Task<int> EndAsync()
+    private async Task<int> RunAsync()
     {
         var reading = Task.WhenAll(
-            DrainAsync(_process.StandardOutput.BaseStream, LongestOutput, line => _output.Writer.TryWrite(line)),
-            DrainAsync(_process.StandardError.BaseStream, LongestError, line => _errors.Add(_hear(line))));
+            DrainAsync(_process.StandardOutput.BaseStream, MaxOutputLine, line => _output.Writer.TryWrite(line)),
+            DrainAsync(_process.StandardError.BaseStream, MaxErrorLine, line => _errors.Add(_formatError(line))));
         await _process.WaitForExitAsync(CancellationToken.None).ConfigureAwait(false);
         try
         {
-            await reading.WaitAsync(Patience).ConfigureAwait(false);
+            await reading.WaitAsync(DrainTime).ConfigureAwait(false);
         }
         catch (TimeoutException)
         {
-            // a process of its own goes on, and holds the pipes
+            // a child process still runs and keeps the pipes open
         }
         finally
         {
@@ -135,16 +135,16 @@ internal sealed class PythonProcess : IAsyncDisposable
         return _process.ExitCode;
     }
 
-    private static async Task DrainAsync(Stream pipe, int longest, Action<string> hear)
+    private static async Task DrainAsync(Stream pipe, int maxBytes, Action<string> receive)
     {
         try
         {
-            await foreach (var line in PipeLines.ReadAsync(pipe, longest).ConfigureAwait(false))
-                hear(line);
+            await foreach (var line in PipeLineReader.ReadAsync(pipe, maxBytes).ConfigureAwait(false))
+                receive(line);
         }
         catch (Exception error) when (error is IOException or ObjectDisposedException or OperationCanceledException)
         {
-            // the pipe was closed here, because a process of the process held its other end
+            // the pipe was closed here because a child process held its other end
         }
     }
 }

@@ -2,10 +2,7 @@ using Microsoft.Extensions.Hosting;
 
 namespace Quantra.Client.Hosting.Servers;
 
-/// <summary>
-/// Starts a server before all other services of the host and ends it after them, in whatever order they were added, so that they can
-/// still call it while they end.
-/// </summary>
+/// <summary>Starts a server before all other services of the host and stops it after them, so that they can call it until they have stopped.</summary>
 internal sealed class HostedServer(QuantraServer server, bool waits) : IHostedLifecycleService
 {
     /// <inheritdoc/>

@@ -7,10 +7,10 @@ using Quantra.Client.Hosting.Servers;
 namespace Quantra.Client.Hosting;
 
 /// <summary>
-/// A Quantra server of the program's own: a process that is started, kept running and ended with the program, however that ends. Only
-/// this program can call it. In a host, <c>AddQuantraServer</c> does all of it.
+/// A Quantra server in a child process. It is started, supervised and stopped by this program, and ends with it even after a crash. Only
+/// this program can call it. In a host, use <c>AddQuantraServer</c>.
 /// </summary>
-/// <remarks>Safe to use from many threads.</remarks>
+/// <remarks>Thread-safe.</remarks>
 /// <example>
 /// <code>
 /// await using var server = new QuantraServer(new QuantraServerOptions { Models = "models" });
@@ -21,161 +21,160 @@ namespace Quantra.Client.Hosting;
 /// </example>
 public sealed class QuantraServer : IAsyncDisposable
 {
-    /// <summary>Where its clients believe that it is: one address, whatever the port of the present process.</summary>
+    /// <summary>The address that clients use. The port of the current process is substituted when they connect.</summary>
     private static readonly Uri Address = new("http://localhost");
 
     private readonly QuantraServerOptions _options;
     private readonly ServerLog _log;
     private readonly TimeProvider _time;
     private readonly string _token = Convert.ToHexString(RandomNumberGenerator.GetBytes(32));
-    private readonly Published<QuantraServerStatus> _status = new(new() { State = QuantraServerState.Stopped });
+    private readonly ObservableValue<QuantraServerStatus> _status = new(new() { State = QuantraServerState.Stopped });
     private readonly object _gate = new();
-    private Supervision? _supervision;
+    private ServerSupervisor? _supervisor;
     private bool _isDisposed;
 
-    /// <summary>Makes a server that is not started yet.</summary>
-    /// <param name="options">Read whenever it starts.</param>
+    /// <summary>Creates a server without starting it.</summary>
+    /// <param name="options">Options, read at each start.</param>
     /// <param name="loggerFactory">
-    /// Takes what happens to the process under the name of this class, and the server's own log as "Quantra.Server"; null = nothing.
+    /// Logs the process under the name of this class, and the server's own log under "Quantra.Server"; null = no logs.
     /// </param>
-    /// <param name="timeProvider">Of all waits; null = the system's.</param>
-    /// <exception cref="ArgumentException">The options cannot be used.</exception>
+    /// <param name="timeProvider">Clock for all waits; null = the system's.</param>
+    /// <exception cref="ArgumentException">The options are invalid.</exception>
     public QuantraServer(QuantraServerOptions options, ILoggerFactory? loggerFactory = null, TimeProvider? timeProvider = null)
     {
         ArgumentNullException.ThrowIfNull(options);
-        if (ServerCommand.Problems(options) is [var problem, ..])
+        if (ServerCommand.Validate(options) is [var problem, ..])
             throw new ArgumentException(problem, nameof(options));
         _options = options;
         _log = new ServerLog(loggerFactory ?? NullLoggerFactory.Instance);
         _time = timeProvider ?? TimeProvider.System;
     }
 
-    /// <summary>Where it stands at present.</summary>
+    /// <summary>Current status.</summary>
     public QuantraServerStatus Status => _status.Value;
 
-    /// <summary>Begins to start the server, and to keep it running; one that runs, or is about to, is left alone.</summary>
-    /// <param name="cancellationToken">Only looked at before anything is begun.</param>
+    /// <summary>Starts the server and its supervision. Does nothing if the server is running or starting.</summary>
+    /// <param name="cancellationToken">Checked before the start only.</param>
     /// <returns>
-    /// Completes at once: <see cref="WaitUntilReadyAsync"/> waits for the server and tells why it failed, and calls wait by themselves.
-    /// A server that has failed may be started again.
+    /// A completed task. <see cref="WaitUntilReadyAsync"/> waits for the server and throws if it fails. Calls wait for it too. A failed server
+    /// can be started again.
     /// </returns>
-    /// <exception cref="ObjectDisposedException">It was disposed.</exception>
+    /// <exception cref="ObjectDisposedException">The server is disposed.</exception>
     public Task StartAsync(CancellationToken cancellationToken = default)
     {
         cancellationToken.ThrowIfCancellationRequested();
         lock (_gate)
         {
             ObjectDisposedException.ThrowIf(_isDisposed, this);
-            if (_supervision is { IsStopping: false } && Status.State is not (QuantraServerState.Stopped or QuantraServerState.Failed))
+            if (_supervisor is { IsStopping: false } && Status.State is not (QuantraServerState.Stopped or QuantraServerState.Failed))
                 return Task.CompletedTask;
-            var before = _supervision?.Ended ?? Task.CompletedTask;
-            _supervision = new Supervision(_options, _token, _log, _time, Publish);
+            var previous = _supervisor?.Ended ?? Task.CompletedTask;
+            _supervisor = new ServerSupervisor(_options, _token, _log, _time, Publish);
             _status.Publish(new QuantraServerStatus { State = QuantraServerState.Starting });
-            _supervision.Begin(after: before);
+            _supervisor.Start(after: previous);
         }
 
         return Task.CompletedTask;
     }
 
     /// <summary>
-    /// Ends the server: calls under way may finish within <see cref="QuantraServerOptions.GraceTime"/>, then its processes are ended by
-    /// force. It may be started again.
+    /// Stops the server. Running calls may finish within <see cref="QuantraServerOptions.GraceTime"/>; then the processes are killed. The
+    /// server can be started again.
     /// </summary>
     /// <param name="cancellationToken">Cuts the grace time short.</param>
-    /// <returns>A task that completes when its processes have ended.</returns>
+    /// <returns>A task that completes when the processes have ended.</returns>
     public async Task StopAsync(CancellationToken cancellationToken = default)
     {
-        Supervision? ending;
+        ServerSupervisor? stopping;
         lock (_gate)
         {
-            ending = _supervision;
-            ending?.AskToStop();
+            stopping = _supervisor;
+            stopping?.MarkStopping();
         }
 
-        if (ending is null)
+        if (stopping is null)
             return;
-        await ending.StopAsync(cancellationToken).ConfigureAwait(false);
+        await stopping.StopAsync(cancellationToken).ConfigureAwait(false);
         lock (_gate)
         {
-            if (_supervision == ending && Status.State != QuantraServerState.Stopped)
+            if (_supervisor == stopping && Status.State != QuantraServerState.Stopped)
                 _status.Publish(new QuantraServerStatus { State = QuantraServerState.Stopped });
         }
     }
 
-    /// <summary>Waits until the server is ready; at once if it is.</summary>
+    /// <summary>Waits until the server is ready.</summary>
     /// <param name="cancellationToken">Ends the wait.</param>
     /// <returns>A task that completes when the server is ready.</returns>
-    /// <exception cref="QuantraException">The server has failed, was stopped, or was never started; the message says why.</exception>
+    /// <exception cref="QuantraException">The server has failed, was stopped, or was never started.</exception>
     public Task WaitUntilReadyAsync(CancellationToken cancellationToken = default) =>
-        WhenAsync(status => status.State == QuantraServerState.Ready, cancellationToken);
+        WaitForAsync(status => status.State == QuantraServerState.Ready, cancellationToken);
 
-    /// <summary>Follows where the server stands, for a user interface or a log.</summary>
-    /// <param name="cancellationToken">Ends it, as does disposing the server.</param>
-    /// <returns>The present status, and then every change in order, however late it is read.</returns>
+    /// <summary>Yields the status and its changes, for a user interface or a log.</summary>
+    /// <param name="cancellationToken">Ends the enumeration, as disposing the server does.</param>
+    /// <returns>The current status, then every change in order.</returns>
     public IAsyncEnumerable<QuantraServerStatus> WatchAsync(CancellationToken cancellationToken = default) =>
         _status.FollowAsync(cancellationToken);
 
     /// <summary>
-    /// Opens a client of this server. It follows the server through restarts: calls wait until the server is ready, within their own
-    /// <see cref="QuantraClientOptions.Timeout"/>, and those that a restart broke off are asked again.
+    /// Creates a client for this server. Calls wait within <see cref="QuantraClientOptions.Timeout"/> until the server is ready. Calls that a
+    /// restart interrupts are repeated.
     /// </summary>
-    /// <param name="options">Of the client; null = as they are. Its token is the server's own.</param>
-    /// <returns>A client, to be disposed before the server.</returns>
+    /// <param name="options">Options of the client; null = the defaults. The token is replaced by the server's.</param>
+    /// <returns>A client. Dispose it before the server.</returns>
     public QuantraClient OpenClient(QuantraClientOptions? options = null)
     {
-        var given = options ?? new QuantraClientOptions();
-        return new QuantraClient(Address, given with
+        var clientOptions = options ?? new QuantraClientOptions();
+        return new QuantraClient(Address, clientOptions with
         {
             Token = _ => new ValueTask<string?>(_token),
             ConfigureHandler = handler =>
             {
-                given.ConfigureHandler?.Invoke(handler);
-                new ServerConnection(this).Configure(handler);
+                clientOptions.ConfigureHandler?.Invoke(handler);
+                new ServerConnector(this).Configure(handler);
             },
         });
     }
 
-    /// <summary>Ends the server as <see cref="StopAsync"/> does, for good.</summary>
-    /// <returns>A task that completes when its processes have ended.</returns>
+    /// <summary>Stops the server for good, like <see cref="StopAsync"/>.</summary>
+    /// <returns>A task that completes when the processes have ended.</returns>
     public async ValueTask DisposeAsync()
     {
         lock (_gate)
             _isDisposed = true;
         await StopAsync(CancellationToken.None).ConfigureAwait(false);
-        _status.End();
+        _status.Complete();
     }
 
-    /// <summary>Where the server answers, once it does.</summary>
-    /// <param name="cancellationToken">Ends the wait.</param>
+    /// <summary>Waits for the server's port.</summary>
     /// <exception cref="QuantraException">The server has failed, was stopped, or was never started.</exception>
-    internal async Task<int> PortAsync(CancellationToken cancellationToken) =>
-        (await WhenAsync(status => status.Port is not null, cancellationToken).ConfigureAwait(false)).Port!.Value;
+    internal async Task<int> GetPortAsync(CancellationToken cancellationToken) =>
+        (await WaitForAsync(status => status.Port is not null, cancellationToken).ConfigureAwait(false)).Port!.Value;
 
-    private static QuantraException Refusal(QuantraServerStatus status)
+    private static QuantraException ToException(QuantraServerStatus status)
     {
-        const string NotStarted = "the server is stopped; start it, or the host that it belongs to";
+        const string NotStarted = "the server is stopped; start it or its host";
         return ProcessError.ToException(status.Error ?? new QuantraError(QuantraStatus.Unavailable, QuantraReason.Unavailable, NotStarted));
     }
 
-    private async Task<QuantraServerStatus> WhenAsync(Func<QuantraServerStatus, bool> isEnough, CancellationToken cancellationToken)
+    private async Task<QuantraServerStatus> WaitForAsync(Func<QuantraServerStatus, bool> condition, CancellationToken cancellationToken)
     {
         await foreach (var status in _status.FollowAsync(cancellationToken).ConfigureAwait(false))
         {
-            if (isEnough(status))
+            if (condition(status))
                 return status;
             if (status.State is QuantraServerState.Failed or QuantraServerState.Stopped)
-                throw Refusal(status);
+                throw ToException(status);
         }
 
         throw new ObjectDisposedException(nameof(QuantraServer));
     }
 
-    /// <summary>Publishes what the present supervision tells, until it is asked to end.</summary>
-    private void Publish(Supervision by, QuantraServerStatus status)
+    /// <summary>Publishes a status, unless the supervisor is stopping or was replaced.</summary>
+    private void Publish(ServerSupervisor supervisor, QuantraServerStatus status)
     {
         lock (_gate)
         {
-            if (_supervision == by && !by.IsStopping)
+            if (_supervisor == supervisor && !supervisor.IsStopping)
                 _status.Publish(status);
         }
     }

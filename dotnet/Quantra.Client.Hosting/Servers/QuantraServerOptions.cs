@@ -1,6 +1,6 @@
 namespace Quantra.Client.Hosting;
 
-/// <summary>What a server of the program's own serves, how its process is started, and how it is kept running.</summary>
+/// <summary>What a supervised server serves, and how its process is started and supervised.</summary>
 public sealed class QuantraServerOptions
 {
     private static readonly TimeSpan Longest = TimeSpan.FromDays(1);
@@ -17,20 +17,20 @@ public sealed class QuantraServerOptions
     private TimeSpan _probeTimeout = TimeSpan.FromSeconds(5);
     private int _maxMissedProbes = 3;
 
-    /// <summary>Folder of NAME/VERSION artifacts, as for <c>quantra serve --models</c>; it must be given.</summary>
-    /// <remarks>A relative path counts from the current folder of this process, which is seldom that of the program.</remarks>
+    /// <summary>Folder of NAME/VERSION artifacts, as for <c>quantra serve --models</c>. Required.</summary>
+    /// <remarks>A relative path starts at the current folder of this process, which is often not the program's folder.</remarks>
     public string Models { get; set; } = "";
 
     /// <summary>
-    /// Virtual environment in which quantra is installed; null = that of the environment variable QUANTRA_VENV, or else of
-    /// VIRTUAL_ENV, or else <c>.venv</c> beside the program.
+    /// Virtual environment in which quantra is installed; null = the one that the environment variable QUANTRA_VENV or VIRTUAL_ENV names, or
+    /// else <c>.venv</c> in the program's folder.
     /// </summary>
     public string? PythonEnvironment { get; set; }
 
     /// <summary>"auto", "cpu", "cuda" or "cuda:N".</summary>
     public string Device { get; set; } = "auto";
 
-    /// <summary>CPU threads of one forward pass.</summary>
+    /// <summary>CPU threads per forward pass.</summary>
     /// <value>At least 1; 1 by default.</value>
     public int Threads
     {
@@ -46,30 +46,30 @@ public sealed class QuantraServerOptions
         set => _maxBatchRows = AtLeast(1, value);
     }
 
-    /// <summary>Further flags of <c>quantra serve</c>, such as "--watch", or "--lock" and then its file.</summary>
-    /// <remarks>Not those that are set here, nor those by which it would listen elsewhere or with TLS.</remarks>
+    /// <summary>More flags of <c>quantra serve</c>, for example "--watch", or "--lock" followed by its file.</summary>
+    /// <remarks>Flags that have a property here and flags that change the address or TLS are not allowed.</remarks>
     public IList<string> Arguments { get; } = [];
 
-    /// <summary>Variables in the environment of the server's process, beside those of this one.</summary>
+    /// <summary>Environment variables of the server process, in addition to those of this process.</summary>
     public IDictionary<string, string> Environment { get; } = new Dictionary<string, string>();
 
-    /// <summary>Longest wait from the start of the process until it answers, which it does once the models are loaded.</summary>
-    /// <value>Positive, at most a day; 2 minutes by default: the first start after an installation or a reboot is the slowest.</value>
+    /// <summary>Longest wait for a started process to become ready, which includes loading the models.</summary>
+    /// <value>Positive, at most a day; 2 minutes by default. The first start after an installation or reboot is the slowest.</value>
     public TimeSpan StartTimeout
     {
         get => _startTimeout;
         set => _startTimeout = Positive(value);
     }
 
-    /// <summary>How long the server, once it is told to end, may take until it is ended by force.</summary>
-    /// <value>Positive, at most a day; 10 seconds by default. It takes 5 at most unless it hangs.</value>
+    /// <summary>How long a stopping server may take before it is killed.</summary>
+    /// <value>Positive, at most a day; 10 seconds by default. A healthy server takes at most 5.</value>
     public TimeSpan GraceTime
     {
         get => _graceTime;
         set => _graceTime = Positive(value);
     }
 
-    /// <summary>How often the server is started again within <see cref="RestartWindow"/>, until it has failed.</summary>
+    /// <summary>Largest number of restarts within <see cref="RestartWindow"/>. After that the server has failed.</summary>
     /// <value>At least 0; 3 by default.</value>
     public int MaxRestarts
     {
@@ -77,7 +77,7 @@ public sealed class QuantraServerOptions
         set => _maxRestarts = AtLeast(0, value);
     }
 
-    /// <summary>The time in which restarts are counted.</summary>
+    /// <summary>Period over which restarts are counted.</summary>
     /// <value>Positive, at most a day; a minute by default.</value>
     public TimeSpan RestartWindow
     {
@@ -85,9 +85,7 @@ public sealed class QuantraServerOptions
         set => _restartWindow = Positive(value);
     }
 
-    /// <summary>
-    /// The wait before the second restart within <see cref="RestartWindow"/>; it doubles with each further one. The first comes at once.
-    /// </summary>
+    /// <summary>Delay before the second restart within <see cref="RestartWindow"/>. It doubles with each further one; the first is immediate.</summary>
     /// <value>Positive, at most a day; a second by default.</value>
     public TimeSpan RestartDelay
     {
@@ -95,7 +93,7 @@ public sealed class QuantraServerOptions
         set => _restartDelay = Positive(value);
     }
 
-    /// <summary>The longest wait before a restart.</summary>
+    /// <summary>Longest delay before a restart.</summary>
     /// <value>Positive, at most a day; 15 seconds by default.</value>
     public TimeSpan MaxRestartDelay
     {
@@ -103,7 +101,7 @@ public sealed class QuantraServerOptions
         set => _maxRestartDelay = Positive(value);
     }
 
-    /// <summary>How often the server is asked whether it is well.</summary>
+    /// <summary>Time between health probes.</summary>
     /// <value>Positive, at most a day; 5 seconds by default.</value>
     public TimeSpan ProbeInterval
     {
@@ -111,7 +109,7 @@ public sealed class QuantraServerOptions
         set => _probeInterval = Positive(value);
     }
 
-    /// <summary>Longest wait for the answer to that.</summary>
+    /// <summary>Longest wait for the response to a probe.</summary>
     /// <value>Positive, at most a day; 5 seconds by default.</value>
     public TimeSpan ProbeTimeout
     {
@@ -120,8 +118,8 @@ public sealed class QuantraServerOptions
     }
 
     /// <summary>
-    /// How often in a row the server may leave that unanswered: from the first time on it is degraded, and at the last its process is
-    /// ended by force and started again.
+    /// How many probes in a row may stay unanswered. The server is degraded after the first one. After the last one its process is killed and
+    /// restarted.
     /// </summary>
     /// <value>At least 1; 3 by default.</value>
     public int MaxMissedProbes
@@ -131,8 +129,8 @@ public sealed class QuantraServerOptions
     }
 
     /// <summary>
-    /// Whether the start of the host waits until the server is ready, and fails if the server does. Otherwise the host starts at once,
-    /// which a user interface wants: calls wait for the server by themselves.
+    /// Whether the host waits at startup until the server is ready, and fails if the server fails. If false, the host starts at once and calls
+    /// wait for the server, which suits a user interface.
     /// </summary>
     public bool HostWaitsUntilReady { get; set; }
 

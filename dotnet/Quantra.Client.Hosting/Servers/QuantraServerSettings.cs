@@ -3,41 +3,40 @@ using Quantra.Client.Hosting.Configuration;
 
 namespace Quantra.Client.Hosting.Servers;
 
-/// <summary>What a section of a server may hold.</summary>
+/// <summary>Settings of a server in a configuration section.</summary>
 internal static class QuantraServerSettings
 {
-    /// <summary>All settings.</summary>
-    public static Settings<QuantraServerOptions> All { get; } = new(
+    public static OptionsReader<QuantraServerOptions> Reader { get; } = new(
         new Dictionary<string, Action<QuantraServerOptions, IConfigurationSection>>(StringComparer.OrdinalIgnoreCase)
         {
-            [nameof(QuantraServerOptions.Models)] = (options, from) => options.Models = SettingValue.Text(from),
-            [nameof(QuantraServerOptions.PythonEnvironment)] = (options, from) => options.PythonEnvironment = SettingValue.Text(from),
-            [nameof(QuantraServerOptions.Device)] = (options, from) => options.Device = SettingValue.Text(from),
-            [nameof(QuantraServerOptions.Threads)] = (options, from) => options.Threads = SettingValue.Whole(from),
-            [nameof(QuantraServerOptions.MaxBatchRows)] = (options, from) => options.MaxBatchRows = SettingValue.Whole(from),
+            [nameof(QuantraServerOptions.Models)] = (options, setting) => options.Models = SettingValue.Text(setting),
+            [nameof(QuantraServerOptions.PythonEnvironment)] = (options, setting) => options.PythonEnvironment = SettingValue.Text(setting),
+            [nameof(QuantraServerOptions.Device)] = (options, setting) => options.Device = SettingValue.Text(setting),
+            [nameof(QuantraServerOptions.Threads)] = (options, setting) => options.Threads = SettingValue.Integer(setting),
+            [nameof(QuantraServerOptions.MaxBatchRows)] = (options, setting) => options.MaxBatchRows = SettingValue.Integer(setting),
             [nameof(QuantraServerOptions.Arguments)] = AddArguments,
             [nameof(QuantraServerOptions.Environment)] = AddVariables,
-            [nameof(QuantraServerOptions.StartTimeout)] = (options, from) => options.StartTimeout = SettingValue.Time(from),
-            [nameof(QuantraServerOptions.GraceTime)] = (options, from) => options.GraceTime = SettingValue.Time(from),
-            [nameof(QuantraServerOptions.MaxRestarts)] = (options, from) => options.MaxRestarts = SettingValue.Whole(from),
-            [nameof(QuantraServerOptions.RestartWindow)] = (options, from) => options.RestartWindow = SettingValue.Time(from),
-            [nameof(QuantraServerOptions.RestartDelay)] = (options, from) => options.RestartDelay = SettingValue.Time(from),
-            [nameof(QuantraServerOptions.MaxRestartDelay)] = (options, from) => options.MaxRestartDelay = SettingValue.Time(from),
-            [nameof(QuantraServerOptions.ProbeInterval)] = (options, from) => options.ProbeInterval = SettingValue.Time(from),
-            [nameof(QuantraServerOptions.ProbeTimeout)] = (options, from) => options.ProbeTimeout = SettingValue.Time(from),
-            [nameof(QuantraServerOptions.MaxMissedProbes)] = (options, from) => options.MaxMissedProbes = SettingValue.Whole(from),
-            [nameof(QuantraServerOptions.HostWaitsUntilReady)] = (options, from) => options.HostWaitsUntilReady = SettingValue.Flag(from),
+            [nameof(QuantraServerOptions.StartTimeout)] = (options, setting) => options.StartTimeout = SettingValue.Time(setting),
+            [nameof(QuantraServerOptions.GraceTime)] = (options, setting) => options.GraceTime = SettingValue.Time(setting),
+            [nameof(QuantraServerOptions.MaxRestarts)] = (options, setting) => options.MaxRestarts = SettingValue.Integer(setting),
+            [nameof(QuantraServerOptions.RestartWindow)] = (options, setting) => options.RestartWindow = SettingValue.Time(setting),
+            [nameof(QuantraServerOptions.RestartDelay)] = (options, setting) => options.RestartDelay = SettingValue.Time(setting),
+            [nameof(QuantraServerOptions.MaxRestartDelay)] = (options, setting) => options.MaxRestartDelay = SettingValue.Time(setting),
+            [nameof(QuantraServerOptions.ProbeInterval)] = (options, setting) => options.ProbeInterval = SettingValue.Time(setting),
+            [nameof(QuantraServerOptions.ProbeTimeout)] = (options, setting) => options.ProbeTimeout = SettingValue.Time(setting),
+            [nameof(QuantraServerOptions.MaxMissedProbes)] = (options, setting) => options.MaxMissedProbes = SettingValue.Integer(setting),
+            [nameof(QuantraServerOptions.HostWaitsUntilReady)] = (options, setting) => options.HostWaitsUntilReady = SettingValue.Flag(setting),
         });
 
-    private static void AddArguments(QuantraServerOptions options, IConfigurationSection from)
+    private static void AddArguments(QuantraServerOptions options, IConfigurationSection setting)
     {
-        foreach (var one in SettingValue.Texts(from))
-            options.Arguments.Add(one);
+        foreach (var value in SettingValue.Texts(setting))
+            options.Arguments.Add(value);
     }
 
-    private static void AddVariables(QuantraServerOptions options, IConfigurationSection from)
+    private static void AddVariables(QuantraServerOptions options, IConfigurationSection setting)
     {
-        foreach (var (name, value) in SettingValue.TextsByName(from))
+        foreach (var (name, value) in SettingValue.TextsByName(setting))
             options.Environment[name] = value;
     }
 }

@@ -1,35 +1,35 @@
 namespace Quantra.Client.Hosting;
 
-/// <summary>Where a server stands, and why.</summary>
+/// <summary>Status of a supervised server.</summary>
 public sealed record QuantraServerStatus
 {
-    /// <summary>Where it stands.</summary>
+    /// <summary>State of the server.</summary>
     public required QuantraServerState State { get; init; }
 
-    /// <summary>Where it answers on 127.0.0.1; null = nowhere at present. Each start has another.</summary>
+    /// <summary>Port on 127.0.0.1; null = none at present. It changes with each start.</summary>
     public int? Port { get; init; }
 
-    /// <summary>The process that answers; null = none at present.</summary>
+    /// <summary>Process of the server; null = none at present.</summary>
     public int? ProcessId { get; init; }
 
-    /// <summary>Of quantra in its Python environment; null = not known at present.</summary>
+    /// <summary>Version of quantra in the Python environment; null = unknown at present.</summary>
     public string? Version { get; init; }
 
-    /// <summary>How often it was started again by itself since it was last started by the program.</summary>
+    /// <summary>Automatic restarts since the program started the server.</summary>
     public int Restarts { get; init; }
 
     /// <summary>
-    /// Why its last process ended, why it is not well, or why it has failed; null = nothing has gone wrong. Its metadata has, where
-    /// they are known, "exit_code" and "stderr", the last 50 lines of the server's log.
+    /// Why the last process ended, why the server is unhealthy, or why it has failed; null = no problem. If known, the metadata have
+    /// "exit_code" and "stderr", the last 50 lines of the server's log.
     /// </summary>
     public QuantraError? Error { get; init; }
 
-    /// <summary>One line, the same in every culture.</summary>
-    /// <returns>Such as "Ready on port 50051, restarts: 1".</returns>
+    /// <summary>Formats the status as one line, the same in every culture.</summary>
+    /// <returns>For example "Ready on port 50051, restarts: 1".</returns>
     public override string ToString()
     {
         var port = Port is { } known ? FormattableString.Invariant($" on port {known}") : "";
-        var error = Error is { } told ? $": {told.Message}" : "";
+        var error = Error is { } present ? $": {present.Message}" : "";
         return FormattableString.Invariant($"{State}{port}, restarts: {Restarts}{error}");
     }
 }

@@ -2,14 +2,14 @@ using Microsoft.Extensions.Options;
 
 namespace Quantra.Client.Hosting.Servers;
 
-/// <summary>Checks the options of a server.</summary>
+/// <summary>Validates server options.</summary>
 internal sealed class QuantraServerValidation : IValidateOptions<QuantraServerOptions>
 {
     /// <inheritdoc/>
     public ValidateOptionsResult Validate(string? name, QuantraServerOptions options)
     {
-        var server = string.IsNullOrEmpty(name) ? "the server without a name" : $"server '{name}'";
-        var problems = ServerCommand.Problems(options).Select(problem => $"{server}: {problem}").ToArray();
+        var server = string.IsNullOrEmpty(name) ? "the unnamed server" : $"server '{name}'";
+        var problems = ServerCommand.Validate(options).Select(problem => $"{server}: {problem}").ToArray();
         return problems.Length == 0 ? ValidateOptionsResult.Success : ValidateOptionsResult.Fail(problems);
     }
 }

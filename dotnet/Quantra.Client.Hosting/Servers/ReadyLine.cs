@@ -2,18 +2,18 @@ using Quantra.Client.Hosting.Processes;
 
 namespace Quantra.Client.Hosting.Servers;
 
-/// <summary>What a server says once it answers.</summary>
-/// <param name="Port">On 127.0.0.1.</param>
-/// <param name="ProcessId">The process that answers: on Windows, python.exe of an environment only starts it.</param>
-/// <param name="Version">Of quantra.</param>
+/// <summary>The line that a server prints when it is ready.</summary>
+/// <param name="Port">Port on 127.0.0.1.</param>
+/// <param name="ProcessId">Process of the server. On Windows, the python.exe of an environment only launches it.</param>
+/// <param name="Version">Version of quantra.</param>
 internal sealed record ReadyLine(int Port, int ProcessId, string Version)
 {
-    /// <summary>A line of its standard output, if it is this one.</summary>
-    public static ReadyLine? Of(string line) =>
-        JsonLine.Of(line) is { } told && told.IsTrue("ready")
-        && told.Whole("port") is { } port and > 0 and <= ushort.MaxValue
-        && told.Whole("pid") is { } process
-        && told.Text("version") is { } version
+    /// <summary>Parses a line of standard output; null if it is another line.</summary>
+    public static ReadyLine? Parse(string line) =>
+        JsonLine.Parse(line) is { } json && json.IsTrue("ready")
+        && json.Integer("port") is { } port and > 0 and <= ushort.MaxValue
+        && json.Integer("pid") is { } process
+        && json.Text("version") is { } version
             ? new ReadyLine(port, process, version)
             : null;
 }

@@ -1,14 +1,14 @@
 namespace Quantra.Client.Hosting.Servers;
 
-/// <summary>How often and how soon a server is started again. Not thread-safe.</summary>
+/// <summary>Decides whether and when a server is restarted. Not thread-safe.</summary>
 internal sealed class RestartBudget(QuantraServerOptions options, TimeProvider time)
 {
-    /// <summary>When the latest restarts were, as timestamps, oldest first.</summary>
+    /// <summary>Timestamps of the latest restarts, oldest first.</summary>
     private readonly Queue<long> _restarts = new();
 
-    /// <summary>Spends a restart.</summary>
-    /// <param name="wasReady">Whether the server has answered since the last one; else all restarts since it did count, however long ago.</param>
-    /// <returns>How long to wait before it: nothing before the first, then ever longer; null = there is none left.</returns>
+    /// <summary>Uses one restart.</summary>
+    /// <param name="wasReady">Whether the server was ready since the last restart. If not, earlier restarts never expire.</param>
+    /// <returns>The delay before the restart, 0 for the first and increasing after that; null = no restart is left.</returns>
     public TimeSpan? Spend(bool wasReady)
     {
         while (wasReady && _restarts.TryPeek(out var oldest) && time.GetElapsedTime(oldest) >= options.RestartWindow)

@@ -5,7 +5,7 @@ using Quantra.Client.Hosting.Health;
 
 namespace Quantra.Client.Hosting.Servers;
 
-/// <summary>Asks one server process whether it is well, over a connection of its own.</summary>
+/// <summary>Checks the health of one server process over a separate connection.</summary>
 internal sealed class ServerProbe : IDisposable
 {
     private readonly GrpcChannel _channel;
@@ -13,9 +13,6 @@ internal sealed class ServerProbe : IDisposable
     private readonly TimeSpan _timeout;
     private readonly TimeProvider _time;
 
-    /// <param name="port">On 127.0.0.1.</param>
-    /// <param name="timeout">Longest wait for an answer.</param>
-    /// <param name="time">Of that wait.</param>
     [SuppressMessage("Reliability", "CA2000:Dispose objects before losing scope", Justification = "the channel disposes its handler")]
     public ServerProbe(int port, TimeSpan timeout, TimeProvider time)
     {
@@ -28,26 +25,24 @@ internal sealed class ServerProbe : IDisposable
         _health = new Health.Health.HealthClient(_channel);
     }
 
-    /// <summary>Asks once.</summary>
-    /// <param name="cancellationToken">Ends the wait.</param>
     /// <exception cref="OperationCanceledException">The token was cancelled.</exception>
-    public async Task<ProbeAnswer> AskAsync(CancellationToken cancellationToken)
+    public async Task<ProbeResult> CheckAsync(CancellationToken cancellationToken)
     {
-        using var late = new CancellationTokenSource(_timeout, _time);
-        using var either = CancellationTokenSource.CreateLinkedTokenSource(late.Token, cancellationToken);
+        using var timeout = new CancellationTokenSource(_timeout, _time);
+        using var linked = CancellationTokenSource.CreateLinkedTokenSource(timeout.Token, cancellationToken);
         try
         {
-            var told = await _health.CheckAsync(new HealthCheckRequest(), cancellationToken: either.Token).ConfigureAwait(false);
-            return told.Status == HealthCheckResponse.Types.ServingStatus.Serving
-                ? ProbeAnswer.Well
-                : new ProbeAnswer(IsAnswered: true, $"it says that it is {told.Status}");
+            var response = await _health.CheckAsync(new HealthCheckRequest(), cancellationToken: linked.Token).ConfigureAwait(false);
+            return response.Status == HealthCheckResponse.Types.ServingStatus.Serving
+                ? ProbeResult.Healthy
+                : new ProbeResult(IsAnswered: true, $"its health status is {response.Status}");
         }
         catch (RpcException error)
         {
             cancellationToken.ThrowIfCancellationRequested();
-            return new ProbeAnswer(IsAnswered: false, late.IsCancellationRequested
-                ? FormattableString.Invariant($"it did not say within {_timeout.TotalSeconds:g} s that it is well")
-                : $"it could not be asked whether it is well ({error.Status.Detail})");
+            return new ProbeResult(IsAnswered: false, timeout.IsCancellationRequested
+                ? FormattableString.Invariant($"no response to a health check within {_timeout.TotalSeconds:g} s")
+                : $"the health check failed ({error.Status.Detail})");
         }
     }
 

@@ -6,8 +6,8 @@ using Quantra.Client.Hosting.Training;
 
 namespace Quantra.Client.Hosting;
 
-/// <summary>Trains models, each in a Python process of its own that ends with this program, however that ends.</summary>
-/// <remarks>Safe to use from many threads; trainings into different folders may go on side by side.</remarks>
+/// <summary>Trains models in child processes, which end with this program even after a crash.</summary>
+/// <remarks>Thread-safe. Trainings into different folders can run at the same time.</remarks>
 /// <example>
 /// <code>
 /// await using var trainer = new QuantraTrainer();
@@ -22,22 +22,22 @@ public sealed class QuantraTrainer : IAsyncDisposable
     private readonly PythonLog _log;
     private readonly TimeProvider _time;
 
-    [SuppressMessage("Usage", "CA2213:Disposable fields should be disposed", Justification = "without a timer the source holds nothing")]
+    [SuppressMessage("Usage", "CA2213:Disposable fields should be disposed", Justification = "a token source without a timer holds no resources")]
     private readonly CancellationTokenSource _ending = new();
 
-    private readonly HashSet<Task> _underWay = [];
+    private readonly HashSet<Task> _running = [];
     private bool _isDisposed;
 
-    /// <summary>Makes a trainer that finds its Python environment by itself.</summary>
+    /// <summary>Creates a trainer with default options.</summary>
     public QuantraTrainer()
         : this(new QuantraTrainerOptions())
     {
     }
 
-    /// <summary>Makes a trainer.</summary>
-    /// <param name="options">Read whenever a training begins.</param>
-    /// <param name="loggerFactory">Takes what trainings write beside their progress, as "Quantra.Training"; null = nothing.</param>
-    /// <param name="timeProvider">Of grace times; null = the system's.</param>
+    /// <summary>Creates a trainer.</summary>
+    /// <param name="options">Options, read when a training starts.</param>
+    /// <param name="loggerFactory">Logs the output of trainings under "Quantra.Training"; null = no logs.</param>
+    /// <param name="timeProvider">Clock for grace times; null = the system's.</param>
     public QuantraTrainer(QuantraTrainerOptions options, ILoggerFactory? loggerFactory = null, TimeProvider? timeProvider = null)
     {
         ArgumentNullException.ThrowIfNull(options);
@@ -48,83 +48,83 @@ public sealed class QuantraTrainer : IAsyncDisposable
 
     /// <summary>Trains a stock model and saves it as an artifact.</summary>
     /// <param name="training">What to train.</param>
-    /// <param name="progress">Told of every step, in order; null = nobody is.</param>
+    /// <param name="progress">Receives all progress in order; null = none.</param>
     /// <param name="cancellationToken">
-    /// Stops the training with a checkpoint; one that has not written it within <see cref="QuantraTrainerOptions.GraceTime"/> is ended by
-    /// force. So does disposing the trainer.
+    /// Stops the training after writing a checkpoint. If that takes longer than <see cref="QuantraTrainerOptions.GraceTime"/>, the process is
+    /// killed. Disposing the trainer has the same effect.
     /// </param>
     /// <returns>The trained model.</returns>
-    /// <exception cref="ArgumentException">Something is missing, or Arguments has a flag that is not for them.</exception>
-    /// <exception cref="TrainingCanceledException">It was stopped; the message says what it left.</exception>
-    /// <exception cref="QuantraException">The trainer's own error, or there is no Python with quantra.</exception>
+    /// <exception cref="ArgumentException">A property is missing, or Arguments contains a flag that is not allowed.</exception>
+    /// <exception cref="TrainingCanceledException">The training was stopped; the message names the checkpoint.</exception>
+    /// <exception cref="QuantraException">The training failed, or no Python with quantra was found.</exception>
     public async Task<TrainingResult> TrainAsync(
         StockTraining training,
         IProgress<TrainingProgress>? progress = null,
         CancellationToken cancellationToken = default)
     {
         ArgumentNullException.ThrowIfNull(training);
-        TrainingCommand.Check(training);
-        using var either = CancellationTokenSource.CreateLinkedTokenSource(cancellationToken, _ending.Token);
-        var going = Begin(() => RunAsync(training, new TrainingRun(progress, cancellationToken), either.Token));
+        TrainingCommand.Validate(training);
+        using var linked = CancellationTokenSource.CreateLinkedTokenSource(cancellationToken, _ending.Token);
+        var running = Start(() => RunAsync(training, new TrainingRun(progress, cancellationToken), linked.Token));
         try
         {
-            return await going.ConfigureAwait(false);
+            return await running.ConfigureAwait(false);
         }
         finally
         {
-            lock (_underWay)
-                _underWay.Remove(going);
+            lock (_running)
+                _running.Remove(running);
         }
     }
 
-    /// <summary>Stops all trainings with a checkpoint, and waits for that.</summary>
-    /// <returns>A task that completes when none is under way any more.</returns>
+    /// <summary>Stops all trainings after writing checkpoints, and waits for them.</summary>
+    /// <returns>A task that completes when all trainings have ended.</returns>
     public async ValueTask DisposeAsync()
     {
-        Task[] underWay;
-        lock (_underWay)
+        Task[] running;
+        lock (_running)
         {
             _isDisposed = true;
-            underWay = [.. _underWay];
+            running = [.. _running];
         }
 
         await _ending.CancelAsync().ConfigureAwait(false);
-        await Task.WhenAll(underWay).ConfigureAwait(ConfigureAwaitOptions.SuppressThrowing); // their callers are told
+        await Task.WhenAll(running).ConfigureAwait(ConfigureAwaitOptions.SuppressThrowing); // their callers get the exceptions
     }
 
-    /// <summary>Begins a training on other threads than the caller's.</summary>
-    private Task<TrainingResult> Begin(Func<Task<TrainingResult>> run)
+    /// <summary>Starts a training on a pool thread.</summary>
+    private Task<TrainingResult> Start(Func<Task<TrainingResult>> run)
     {
-        lock (_underWay)
+        lock (_running)
         {
             ObjectDisposedException.ThrowIf(_isDisposed, this);
-            var going = Task.Run(run);
-            _underWay.Add(going);
-            return going;
+            var running = Task.Run(run);
+            _running.Add(running);
+            return running;
         }
     }
 
-    private async Task<TrainingResult> RunAsync(StockTraining training, TrainingRun run, CancellationToken cancelled)
+    private async Task<TrainingResult> RunAsync(StockTraining training, TrainingRun run, CancellationToken cancellation)
     {
-        run.ThrowIfCancelled(cancelled);
-        var command = TrainingCommand.Of(training, _options);
-        var process = PythonProcess.Start(command, _log.Hear, _time);
+        run.ThrowIfCancelled(cancellation);
+        var command = TrainingCommand.Create(training, _options);
+        var process = PythonProcess.Start(command, _log.Log, _time);
         await using (process.ConfigureAwait(false))
         {
-            await ReadAsync(process, run, cancelled).ConfigureAwait(false);
+            await ReadAsync(process, run, cancellation).ConfigureAwait(false);
             var exitCode = await process.Ended.ConfigureAwait(false);
-            return run.End(command.Environment, exitCode, process.LastErrors, cancelled.IsCancellationRequested);
+            return run.GetResult(command.Environment, exitCode, process.LastErrors, cancellation.IsCancellationRequested);
         }
     }
 
-    /// <summary>Takes all lines, and stops the process meanwhile if that is asked for.</summary>
-    private async Task ReadAsync(PythonProcess process, TrainingRun run, CancellationToken cancelled)
+    /// <summary>Processes all output. Stops the process if the token is cancelled.</summary>
+    private async Task ReadAsync(PythonProcess process, TrainingRun run, CancellationToken cancellation)
     {
         Task? stopping = null;
-        using (cancelled.UnsafeRegister(_ => stopping = process.StopAsync(_options.GraceTime, CancellationToken.None), null))
+        using (cancellation.UnsafeRegister(_ => stopping = process.StopAsync(_options.GraceTime, CancellationToken.None), null))
         {
             await foreach (var line in process.Output.ReadAllAsync(CancellationToken.None).ConfigureAwait(false))
-                run.Take(line);
+                run.ReadLine(line);
         }
 
         if (stopping is not null)

@@ -1,6 +1,6 @@
 namespace Quantra.Client.Hosting;
 
-/// <summary>How trainings are run.</summary>
+/// <summary>Options of a <see cref="QuantraTrainer"/>.</summary>
 public sealed class QuantraTrainerOptions
 {
     private static readonly TimeSpan Longest = TimeSpan.FromDays(1);
@@ -9,10 +9,10 @@ public sealed class QuantraTrainerOptions
     /// <inheritdoc cref="QuantraServerOptions.PythonEnvironment"/>
     public string? PythonEnvironment { get; set; }
 
-    /// <summary>Variables in the environment of the trainings' processes, beside those of this one.</summary>
+    /// <summary>Environment variables of the training processes, in addition to those of this process.</summary>
     public IDictionary<string, string> Environment { get; } = new Dictionary<string, string>();
 
-    /// <summary>How long a training, once it is cancelled, may take to write a checkpoint until it is ended by force.</summary>
+    /// <summary>How long a cancelled training may take to write a checkpoint before it is killed.</summary>
     /// <value>Positive, at most a day; 30 seconds by default.</value>
     public TimeSpan GraceTime
     {

@@ -1,8 +1,8 @@
 namespace Quantra.Client.Hosting;
 
-/// <summary>A checkpoint, from which a training can go on.</summary>
-/// <param name="Folder">Where it is, or would have been.</param>
-/// <param name="Problem">Why it could not be written, while the training goes on; null = it was.</param>
+/// <summary>A checkpoint from which the training can be resumed.</summary>
+/// <param name="Folder">Folder of the checkpoint.</param>
+/// <param name="Problem">Why it could not be written, in which case training continues; null = it was written.</param>
 public sealed record TrainingCheckpoint(string Folder, string? Problem) : TrainingProgress
 {
     /// <inheritdoc/>

@@ -2,37 +2,35 @@ using Quantra.Client.Hosting.Processes;
 
 namespace Quantra.Client.Hosting.Training;
 
-/// <summary>How a training's process is started.</summary>
+/// <summary>Builds the command line of a training.</summary>
 internal static class TrainingCommand
 {
     private static readonly string[] Reserved = ["--bars", "--out", "--model", "--calendar", "--resume", "--json", "--parent-watch"];
 
-    /// <summary>Refuses a training that cannot be.</summary>
-    /// <exception cref="ArgumentException">Naming what is missing, or has a property of its own.</exception>
-    public static void Check(StockTraining training)
+    /// <exception cref="ArgumentException">A property is missing, or Arguments contains a flag that has its own property.</exception>
+    public static void Validate(StockTraining training)
     {
         ArgumentException.ThrowIfNullOrWhiteSpace(training.Bars, "training.Bars");
         ArgumentException.ThrowIfNullOrWhiteSpace(training.Out, "training.Out");
         ArgumentNullException.ThrowIfNull(training.Arguments, "training.Arguments");
-        if (training.Arguments.Any(one => one is null))
-            throw new ArgumentException("Arguments has null among its texts", nameof(training));
-        if (training.Arguments.FirstOrDefault(one => Reserved.Contains(one.Split('=')[0])) is { } flag)
-            throw new ArgumentException($"Arguments has {flag}, which is set by a property, or by the trainer itself; leave it out", nameof(training));
+        if (training.Arguments.Any(argument => argument is null))
+            throw new ArgumentException("Arguments contains null", nameof(training));
+        if (training.Arguments.FirstOrDefault(argument => Reserved.Contains(argument.Split('=')[0])) is { } flag)
+            throw new ArgumentException($"Arguments contains {flag}, which a property or the trainer sets; remove it", nameof(training));
     }
 
-    /// <summary>The command of a training.</summary>
-    /// <exception cref="QuantraException">CONFIGURATION_INVALID: there is no Python environment.</exception>
-    public static PythonCommand Of(StockTraining training, QuantraTrainerOptions options) => new(
+    /// <exception cref="QuantraException">CONFIGURATION_INVALID: no Python environment was found.</exception>
+    public static PythonCommand Create(StockTraining training, QuantraTrainerOptions options) => new(
         PythonEnvironment.Find(options.PythonEnvironment),
-        [.. Train(training), .. Chosen(training), .. training.Arguments],
+        [.. TrainArguments(training), .. OptionalArguments(training), .. training.Arguments],
         options.Environment.AsReadOnly());
 
-    private static string[] Train(StockTraining training) =>
+    private static string[] TrainArguments(StockTraining training) =>
     [
         "-P", "-m", "trainers.cli", "train", "stock", "--json", "--parent-watch", $"--bars={training.Bars}", $"--out={training.Out}",
     ];
 
-    private static IEnumerable<string> Chosen(StockTraining training)
+    private static IEnumerable<string> OptionalArguments(StockTraining training)
     {
         if (training.Model is { } model)
             yield return $"--model={model}";

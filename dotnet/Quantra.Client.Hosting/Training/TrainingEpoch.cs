@@ -1,11 +1,11 @@
 namespace Quantra.Client.Hosting;
 
 /// <summary>The end of an epoch.</summary>
-/// <param name="Epoch">From 0.</param>
-/// <param name="Epochs">How many there are at most: a training ends when no epoch is better for a while.</param>
-/// <param name="Loss">Mean over the epoch's targets; NaN if no step was taken.</param>
-/// <param name="Validation">The score on days that it does not learn from, lower is better; NaN = none.</param>
-/// <param name="Seconds">That it took, validation included.</param>
+/// <param name="Epoch">Number of the epoch, from 0.</param>
+/// <param name="Epochs">Largest number of epochs. Training stops early when the validation score no longer improves.</param>
+/// <param name="Loss">Mean over the targets of the epoch; NaN if no step was taken.</param>
+/// <param name="Validation">Score on the validation days, lower is better; NaN = none.</param>
+/// <param name="Seconds">Duration, validation included.</param>
 public sealed record TrainingEpoch(int Epoch, int Epochs, double Loss, double Validation, double Seconds) : TrainingProgress
 {
     /// <inheritdoc/>

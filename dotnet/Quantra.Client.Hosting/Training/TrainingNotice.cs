@@ -1,8 +1,8 @@
 namespace Quantra.Client.Hosting;
 
-/// <summary>Something that a person should know.</summary>
-/// <param name="Text">In one line.</param>
-/// <param name="IsDoubt">Whether it makes the bars or files doubtful; else it happened once, such as memory that ran out.</param>
+/// <summary>A message for the user.</summary>
+/// <param name="Text">One line.</param>
+/// <param name="IsDoubt">Whether it is a warning about the data. Otherwise it reports an event, for example that memory ran out.</param>
 public sealed record TrainingNotice(string Text, bool IsDoubt) : TrainingProgress
 {
     /// <inheritdoc/>

@@ -1,13 +1,13 @@
 namespace Quantra.Client.Hosting;
 
-/// <summary>A model that was trained.</summary>
-/// <param name="Artifact">Its folder.</param>
-/// <param name="CardJson">Its card: data, splits, recipe, scores; null if it was there already.</param>
-/// <param name="Skill">What its skill on held-out days is, in a sentence; null = not known.</param>
-/// <param name="WasThere">Whether it was finished before, and Resume found it so.</param>
+/// <summary>A trained model.</summary>
+/// <param name="Artifact">Folder of the model.</param>
+/// <param name="CardJson">Model card: data, splits, recipe and scores; null if the training was already finished.</param>
+/// <param name="Skill">Skill on held-out days as a sentence; null = unknown.</param>
+/// <param name="WasThere">Whether the training was already finished when it was resumed.</param>
 public sealed record TrainingResult(string Artifact, string? CardJson, string? Skill, bool WasThere)
 {
-    /// <summary>One line.</summary>
-    /// <returns>The folder, and the skill if it is known.</returns>
+    /// <summary>Formats the result as one line.</summary>
+    /// <returns>The folder, and the skill if known.</returns>
     public override string ToString() => Skill is null ? Artifact : $"{Artifact}: {Skill}";
 }

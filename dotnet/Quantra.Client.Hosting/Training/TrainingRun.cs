@@ -2,9 +2,9 @@ using Quantra.Client.Hosting.Processes;
 
 namespace Quantra.Client.Hosting.Training;
 
-/// <summary>One training: what its lines tell, and what that makes of its end.</summary>
-/// <param name="progress">Told while it goes on.</param>
-/// <param name="token">Of the caller.</param>
+/// <summary>Follows one training: reads its output and determines its result.</summary>
+/// <param name="progress">Receives the progress.</param>
+/// <param name="token">The caller's token.</param>
 internal sealed class TrainingRun(IProgress<TrainingProgress>? progress, CancellationToken token)
 {
     private TrainingResult? _result;
@@ -12,53 +12,48 @@ internal sealed class TrainingRun(IProgress<TrainingProgress>? progress, Cancell
     private string? _stopped;
     private string? _checkpoint;
 
-    /// <summary>Refuses to begin what is cancelled already.</summary>
-    /// <exception cref="TrainingCanceledException">It is.</exception>
-    public void ThrowIfCancelled(CancellationToken cancelled)
+    /// <exception cref="TrainingCanceledException">The training was cancelled before its start.</exception>
+    public void ThrowIfCancelled(CancellationToken linkedToken)
     {
-        if (cancelled.IsCancellationRequested)
-            throw new TrainingCanceledException("the training was cancelled before it began", null, token);
+        if (linkedToken.IsCancellationRequested)
+            throw new TrainingCanceledException("the training was cancelled before it started", null, token);
     }
 
-    /// <summary>Takes a line of standard output.</summary>
-    public void Take(string text)
+    /// <summary>Processes a line of standard output.</summary>
+    public void ReadLine(string outputLine)
     {
-        if (JsonLine.Of(text) is not { } line)
+        if (JsonLine.Parse(outputLine) is not { } line)
             return;
-        _result ??= TrainingLine.Result(line);
-        _error ??= TrainingLine.Error(line);
-        _stopped ??= TrainingLine.Stopped(line);
-        if (TrainingLine.Progress(line) is not { } told)
+        _result ??= TrainingOutput.Result(line);
+        _error ??= TrainingOutput.Error(line);
+        _stopped ??= TrainingOutput.Stopped(line);
+        if (TrainingOutput.Progress(line) is not { } report)
             return;
-        if (told is TrainingCheckpoint { Problem: null, Folder: var folder })
+        if (report is TrainingCheckpoint { Problem: null, Folder: var folder })
             _checkpoint = folder;
-        progress?.Report(told);
+        progress?.Report(report);
     }
 
-    /// <summary>What came of it.</summary>
-    /// <param name="environment">Whose Python ran it.</param>
-    /// <param name="exitCode">With which it ended.</param>
-    /// <param name="errors">The last lines of standard error.</param>
-    /// <param name="isCancelled">Whether it was cancelled.</param>
-    /// <exception cref="TrainingCanceledException">It was, or somebody else sent it a signal.</exception>
-    /// <exception cref="QuantraException">It failed.</exception>
-    public TrainingResult End(PythonEnvironment environment, int exitCode, IReadOnlyList<string> errors, bool isCancelled)
+    /// <summary>Returns the result or throws the error.</summary>
+    /// <exception cref="TrainingCanceledException">The training was cancelled, or stopped by a signal.</exception>
+    /// <exception cref="QuantraException">The training failed.</exception>
+    public TrainingResult GetResult(PythonEnvironment environment, int exitCode, IReadOnlyList<string> errors, bool isCancelled)
     {
         if (exitCode == 0 && _result is not null)
             return _result;
         if (_stopped is not null || isCancelled)
-            throw new TrainingCanceledException($"{_stopped ?? "the training was ended"}; {Left()}", _checkpoint, token);
+            throw new TrainingCanceledException($"{_stopped ?? "the training was stopped"}; {DescribeCheckpoint()}", _checkpoint, token);
         throw ProcessError.ToException(_error
             ?? ProcessError.OfEnvironment(environment, errors, exitCode)
             ?? ProcessError.Of(
                 QuantraStatus.Internal,
                 QuantraReason.Internal,
-                $"the training ended without a word, {ProcessError.Ending(exitCode, errors)}",
+                $"the training ended without a result, {ProcessError.Ending(exitCode, errors)}",
                 errors,
                 exitCode));
     }
 
-    private string Left() => _checkpoint is null
+    private string DescribeCheckpoint() => _checkpoint is null
         ? "it wrote no checkpoint"
-        : $"with Resume it goes on from {_checkpoint}";
+        : $"set Resume to continue from {_checkpoint}";
 }

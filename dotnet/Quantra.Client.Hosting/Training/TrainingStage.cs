@@ -1,7 +1,7 @@
 namespace Quantra.Client.Hosting;
 
-/// <summary>Something else begins.</summary>
-/// <param name="Text">Such as "computing features".</param>
+/// <summary>The start of a stage.</summary>
+/// <param name="Text">For example "computing features".</param>
 public sealed record TrainingStage(string Text) : TrainingProgress
 {
     /// <inheritdoc/>

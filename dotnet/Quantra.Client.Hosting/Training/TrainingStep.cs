@@ -1,14 +1,14 @@
 namespace Quantra.Client.Hosting;
 
-/// <summary>A step of an optimizer, over one window of batches.</summary>
-/// <param name="Epoch">From 0.</param>
-/// <param name="Epochs">How many there are at most: a training ends when no epoch is better for a while.</param>
-/// <param name="Window">Within the epoch, from 0.</param>
-/// <param name="Windows">In each epoch; null = not known.</param>
-/// <param name="Loss">Mean over the window's targets, before the step; NaN if it was not finite.</param>
-/// <param name="GradientNorm">Before clipping; NaN if it was not finite.</param>
-/// <param name="LearningRate">In this step.</param>
-/// <param name="IsSkipped">Whether nothing was learnt, because loss or gradient was not finite.</param>
+/// <summary>An optimizer step over one window of batches.</summary>
+/// <param name="Epoch">Number of the epoch, from 0.</param>
+/// <param name="Epochs">Largest number of epochs. Training stops early when the validation score no longer improves.</param>
+/// <param name="Window">Number of the window within the epoch, from 0.</param>
+/// <param name="Windows">Windows per epoch; null = unknown.</param>
+/// <param name="Loss">Mean over the targets of the window, before the step; NaN if not finite.</param>
+/// <param name="GradientNorm">Norm before clipping; NaN if not finite.</param>
+/// <param name="LearningRate">Learning rate of the step.</param>
+/// <param name="IsSkipped">Whether the step was skipped because loss or gradient was not finite.</param>
 public sealed record TrainingStep(
     int Epoch,
     int Epochs,
@@ -19,8 +19,8 @@ public sealed record TrainingStep(
     double LearningRate,
     bool IsSkipped) : TrainingProgress
 {
-    /// <summary>How much of all epochs is done, for a bar.</summary>
-    /// <value>Above 0, at most 1; null = not known.</value>
+    /// <summary>Completed share of all epochs, for a progress bar.</summary>
+    /// <value>Above 0, at most 1; null = unknown.</value>
     public double? Share => Windows is { } windows ? (Epoch + ((Window + 1.0) / windows)) / Epochs : null;
 
     /// <inheritdoc/>

@@ -3,36 +3,36 @@ using System.Globalization;
 namespace Quantra.Client.Wire;
 
 /// <summary>
-/// A session at the predictor. It keeps what forecasts depend on, so that another one can take its place where it is lost, and takes one
-/// push after the other, so that what it keeps is what the predictor has.
+/// A session at the predictor. It keeps the bars that forecasts depend on, and reopens with them if the session is lost. Pushes run one
+/// at a time, so that these bars are always those that the predictor has.
 /// </summary>
 internal sealed class BarSession : IBarSession
 {
-    private static int _named;
+    private static int _lastNumber;
 
-    private readonly IStreamDoor _door;
-    private readonly CallsUnderWay _calls;
+    private readonly IStreamTransport _transport;
+    private readonly ActiveCalls _calls;
     private readonly object _owner;
-    private readonly SessionStreams _streams;
-    private readonly SessionLink _link;
+    private readonly SessionRegistry _registry;
+    private readonly RemoteSession _remote;
     private readonly object _gate = new();
-    private Task _last = Task.CompletedTask;
+    private Task _lastPush = Task.CompletedTask;
     private SessionHistory? _history;
     private bool _isDisposed;
-    private int _hasName;
+    private int _ownsName;
 
-    private BarSession(IStreamDoor door, SessionStreams streams, CallsUnderWay calls, object owner, SessionRequest request)
+    private BarSession(IStreamTransport transport, SessionRegistry registry, ActiveCalls calls, object owner, SessionRequest request)
     {
-        (_door, _streams, _calls, _owner) = (door, streams, calls, owner);
+        (_transport, _registry, _calls, _owner) = (transport, registry, calls, owner);
         (Model, Symbols) = (request.Model, [.. request.Bars.Symbols]);
         SessionId = request.SessionId.Length > 0
             ? request.SessionId
-            : string.Create(CultureInfo.InvariantCulture, $"session-{Interlocked.Increment(ref _named)}");
-        _link = new SessionLink(door, streams, SessionId);
+            : string.Create(CultureInfo.InvariantCulture, $"session-{Interlocked.Increment(ref _lastNumber)}");
+        _remote = new RemoteSession(transport, registry, SessionId);
     }
 
-    /// <summary>Ends it at the predictor, where it was left without being disposed.</summary>
-    ~BarSession() => Leave();
+    /// <summary>Closes a session that was not disposed.</summary>
+    ~BarSession() => Release();
 
     /// <inheritdoc/>
     public string SessionId { get; }
@@ -44,7 +44,7 @@ internal sealed class BarSession : IBarSession
     public IReadOnlyList<string> Symbols { get; }
 
     /// <inheritdoc/>
-    public Forecast FirstForecast { get; private set; } = null!; // nobody has the session before it is open
+        public Forecast FirstForecast { get; private set; } = null!; // set before the caller gets the session
 
     /// <inheritdoc/>
     public int Reopenings { get; private set; }
@@ -52,27 +52,21 @@ internal sealed class BarSession : IBarSession
     /// <inheritdoc/>
     public QuantraError? LastLoss { get; private set; }
 
-    /// <summary>Opens one.</summary>
-    /// <param name="door">The way to the predictor.</param>
-    /// <param name="streams">The call that its sessions share.</param>
-    /// <param name="calls">Those of the predictor.</param>
-    /// <param name="owner">The predictor, named where it takes no more calls.</param>
-    /// <param name="request">Of the caller.</param>
-    /// <param name="cancellationToken">Of the caller.</param>
+    /// <summary>Opens a session.</summary>
     public static Task<IBarSession> OpenAsync(
-        IStreamDoor door,
-        SessionStreams streams,
-        CallsUnderWay calls,
+        IStreamTransport transport,
+        SessionRegistry registry,
+        ActiveCalls calls,
         object owner,
         SessionRequest request,
         CancellationToken cancellationToken)
     {
         ArgumentNullException.ThrowIfNull(request);
         NullCheck.Session(request);
-        var deadline = Deadline.After(door.Settings.Timeout);
+        var deadline = Deadline.After(transport.Settings.Timeout);
         return calls.RunAsync(
             owner,
-            either => new BarSession(door, streams, calls, owner, request).BeginAsync(request, deadline, either),
+            linkedToken => new BarSession(transport, registry, calls, owner, request).StartAsync(request, deadline, linkedToken),
             cancellationToken);
     }
 
@@ -82,69 +76,69 @@ internal sealed class BarSession : IBarSession
         ArgumentNullException.ThrowIfNull(bars);
         covariates ??= Covariates.None;
         NullCheck.Push(bars, covariates);
-        return InTurnAsync(new SessionPush(bars, covariates, flush), cancellationToken);
+        return EnqueueAsync(new SessionPush(bars, covariates, flush), cancellationToken);
     }
 
     /// <inheritdoc/>
     public Task<PushResult> FlushAsync(CancellationToken cancellationToken) =>
-        InTurnAsync(new SessionPush(null, Covariates.None, Flush: true), cancellationToken);
+        EnqueueAsync(new SessionPush(null, Covariates.None, Flush: true), cancellationToken);
 
-    /// <summary>Ends the session, after the pushes that are under way.</summary>
-    /// <returns>A task that completes when it has ended.</returns>
+    /// <summary>Closes the session after all pushes in progress.</summary>
+    /// <returns>A task that completes when the session is closed.</returns>
     public async ValueTask DisposeAsync()
     {
         GC.SuppressFinalize(this);
         Task last;
         lock (_gate)
-            (_isDisposed, last) = (true, _last);
+            (_isDisposed, last) = (true, _lastPush);
         await last.ConfigureAwait(false);
-        await _link.CloseAsync().ConfigureAwait(false);
-        Leave();
+        await _remote.CloseAsync().ConfigureAwait(false);
+        Release();
     }
 
-    /// <summary>Ends the session without waiting, and gives its name free.</summary>
-    private void Leave()
+    /// <summary>Closes the session without waiting and releases its name.</summary>
+    private void Release()
     {
-        _link.Abandon();
-        if (Interlocked.Exchange(ref _hasName, 0) == 1)
-            _streams.Free(SessionId);
+        _remote.Abandon();
+        if (Interlocked.Exchange(ref _ownsName, 0) == 1)
+            _registry.ReleaseName(SessionId);
     }
 
-    private Task<IBarSession> BeginAsync(SessionRequest request, Deadline deadline, CancellationToken cancellationToken)
+    private Task<IBarSession> StartAsync(SessionRequest request, Deadline deadline, CancellationToken cancellationToken)
     {
-        var watched = _door.Watch.BeginRequest(Model.Text);
-        return watched.WatchAsync<IBarSession>(async () =>
+        var telemetry = _transport.Telemetry.BeginSessionRequest(Model.Text);
+        return telemetry.TrackAsync<IBarSession>(async () =>
         {
-            _streams.Claim(SessionId);
-            _hasName = 1;
+            _registry.ReserveName(SessionId);
+            _ownsName = 1;
             try
             {
-                FirstForecast = await _link.OpenAsync(request, deadline, watched, cancellationToken).ConfigureAwait(false);
+                FirstForecast = await _remote.OpenAsync(request, deadline, telemetry, cancellationToken).ConfigureAwait(false);
                 _history = SessionHistory.Of(request, await BarsNeededAsync(FirstForecast, cancellationToken).ConfigureAwait(false));
                 return this;
             }
             finally
             {
                 if (_history is null)
-                    Leave();
+                    Release();
             }
         });
     }
 
-    /// <summary>Pushes once all that was pushed before has its answer.</summary>
-    private Task<PushResult> InTurnAsync(SessionPush push, CancellationToken cancellationToken)
+    /// <summary>Pushes after all earlier pushes have completed.</summary>
+    private Task<PushResult> EnqueueAsync(SessionPush push, CancellationToken cancellationToken)
     {
-        var deadline = Deadline.After(_door.Settings.Timeout);
+        var deadline = Deadline.After(_transport.Settings.Timeout);
         lock (_gate)
         {
             ObjectDisposedException.ThrowIf(_isDisposed, this);
-            var before = _last;
-            var pushed = _calls.RunAsync(_owner, either => PushAfterAsync(before, push, deadline, either), cancellationToken);
-            _last = BothAsync(before, pushed);
+            var before = _lastPush;
+            var pushed = _calls.RunAsync(_owner, linkedToken => PushAfterAsync(before, push, deadline, linkedToken), cancellationToken);
+            _lastPush = WhenBothAsync(before, pushed);
             return pushed;
         }
 
-        static async Task BothAsync(Task before, Task pushed)
+        static async Task WhenBothAsync(Task before, Task pushed)
         {
             await before.ConfigureAwait(false);
             await pushed.ConfigureAwait(ConfigureAwaitOptions.SuppressThrowing);
@@ -154,92 +148,92 @@ internal sealed class BarSession : IBarSession
     private async Task<PushResult> PushAfterAsync(Task before, SessionPush push, Deadline deadline, CancellationToken cancellationToken)
     {
         await before.WaitAsync(cancellationToken).ConfigureAwait(false);
-        var watched = _door.Watch.BeginRequest(Model.Text);
-        return await watched.WatchAsync(() => PushAsync(push, deadline, watched, cancellationToken)).ConfigureAwait(false);
+        var telemetry = _transport.Telemetry.BeginSessionRequest(Model.Text);
+        return await telemetry.TrackAsync(() => PushAsync(push, deadline, telemetry, cancellationToken)).ConfigureAwait(false);
     }
 
-    /// <summary>Pushes; where there is too much to do, until the deadline.</summary>
-    private async Task<PushResult> PushAsync(SessionPush push, Deadline deadline, IWatchedCall watched, CancellationToken cancellationToken)
+    /// <summary>Pushes, and retries until the deadline while the predictor is overloaded.</summary>
+    private async Task<PushResult> PushAsync(SessionPush push, Deadline deadline, ICallTelemetry telemetry, CancellationToken cancellationToken)
     {
         for (var attempt = 1; ; attempt++)
         {
-            TimeSpan pause;
+            TimeSpan delay;
             try
             {
-                var result = await DeliverAsync(push, deadline, watched, cancellationToken).ConfigureAwait(false);
+                var result = await PushOrReopenAsync(push, deadline, telemetry, cancellationToken).ConfigureAwait(false);
                 _history = _history!.With(push, result.Forecast is not null);
                 return result;
             }
-            catch (QuantraException refusal) when (_link.IsOpen && _door.Settings.PauseAfter(attempt, refusal.Error, deadline) is { } wait)
+            catch (QuantraException rejection) when (_remote.IsOpen && _transport.Settings.RetryDelay(attempt, rejection.Error, deadline) is { } wait)
             {
-                pause = wait;
+                delay = wait;
             }
 
-            await Task.Delay(pause, cancellationToken).ConfigureAwait(false);
-            watched.TryAgain();
+            await Task.Delay(delay, cancellationToken).ConfigureAwait(false);
+            telemetry.Retry();
         }
     }
 
-    /// <summary>Pushes. A session that is lost is opened again, once.</summary>
-    private async Task<PushResult> DeliverAsync(SessionPush push, Deadline deadline, IWatchedCall watched, CancellationToken cancellationToken)
+    /// <summary>Pushes. Reopens a lost session once.</summary>
+    private async Task<PushResult> PushOrReopenAsync(SessionPush push, Deadline deadline, ICallTelemetry telemetry, CancellationToken cancellationToken)
     {
-        if (_link.IsOpen)
+        if (_remote.IsOpen)
         {
             try
             {
-                return await _link.PushAsync(push, deadline, cancellationToken).ConfigureAwait(false);
+                return await _remote.PushAsync(push, deadline, cancellationToken).ConfigureAwait(false);
             }
-            catch (QuantraException) when (!_link.IsOpen && !deadline.IsOver && !_calls.Closing.IsCancellationRequested)
+            catch (QuantraException) when (!_remote.IsOpen && !deadline.HasPassed && !_calls.Closing.IsCancellationRequested)
             {
-                watched.TryAgain();
+                telemetry.Retry();
             }
         }
 
-        await ReopenAsync(deadline, watched, cancellationToken).ConfigureAwait(false);
-        return await _link.PushAsync(push, deadline, cancellationToken).ConfigureAwait(false);
+        await ReopenAsync(deadline, telemetry, cancellationToken).ConfigureAwait(false);
+        return await _remote.PushAsync(push, deadline, cancellationToken).ConfigureAwait(false);
     }
 
-    /// <summary>Opens another session, and brings it to where this one was.</summary>
-    /// <exception cref="QuantraException">It cannot be opened. RESUBSCRIBE: the model reads more bars now than are kept.</exception>
-    private async Task ReopenAsync(Deadline deadline, IWatchedCall watched, CancellationToken cancellationToken)
+    /// <summary>Opens a new session and replays the history.</summary>
+    /// <exception cref="QuantraException">The session cannot be opened. RESUBSCRIBE: the model now reads more bars than are kept.</exception>
+    private async Task ReopenAsync(Deadline deadline, ICallTelemetry telemetry, CancellationToken cancellationToken)
     {
-        var (history, loss, isThere) = (_history!, _link.Loss!, false);
+        var (history, loss, isReopened) = (_history!, _remote.Loss!, false);
         try
         {
-            var forecast = await _link.OpenAsync(history.Opening(), deadline, watched, cancellationToken).ConfigureAwait(false);
+            var forecast = await _remote.OpenAsync(history.Opening(), deadline, telemetry, cancellationToken).ConfigureAwait(false);
             if (history.HasDropped)
                 CheckKept(history.Count, await BarsNeededAsync(forecast, cancellationToken).ConfigureAwait(false));
             foreach (var push in history.Pushes())
-                await _link.PushAsync(push, deadline, cancellationToken).ConfigureAwait(false);
-            isThere = true;
+                await _remote.PushAsync(push, deadline, cancellationToken).ConfigureAwait(false);
+            isReopened = true;
         }
         finally
         {
-            if (!isThere)
-                _link.Abandon();
+            if (!isReopened)
+                _remote.Abandon();
         }
 
         (LastLoss, Reopenings) = (loss, Reopenings + 1);
-        _door.Watch.Reopened(SessionId, Model.Text, loss.Reason);
+        _transport.Telemetry.SessionReopened(SessionId, Model.Text, loss.Reason);
     }
 
-    /// <summary>What the version reads that made a forecast, whatever the model's name means by now.</summary>
+    /// <summary>Returns how many bars the version that made the forecast reads, even if an alias has moved since.</summary>
     private async Task<int> BarsNeededAsync(Forecast forecast, CancellationToken cancellationToken)
     {
         var version = ModelReference.To(forecast.Model, forecast.Version);
-        return (await _door.GetModelAsync(version.Text, cancellationToken).ConfigureAwait(false)).BarsNeeded;
+        return (await _transport.GetModelAsync(version.Text, cancellationToken).ConfigureAwait(false)).BarsNeeded;
     }
 
     private static void CheckKept(int have, int need)
     {
         if (need <= have)
             return;
-        var message = FormattableString.Invariant($"the session was lost, and its model reads {need} bars now, while {have} are kept; open another with its whole history");
-        var facts = new Dictionary<string, string>
+                var message = FormattableString.Invariant($"the session was lost, and its model now reads {need} bars, but only {have} are kept; open a new session with the whole history");
+        var metadata = new Dictionary<string, string>
         {
             ["have"] = have.ToString(CultureInfo.InvariantCulture),
             ["need"] = need.ToString(CultureInfo.InvariantCulture),
         };
-        throw new QuantraError(QuantraStatus.FailedPrecondition, QuantraReason.Resubscribe, message, facts).ToException();
+        throw new QuantraError(QuantraStatus.FailedPrecondition, QuantraReason.Resubscribe, message, metadata).ToException();
     }
 }

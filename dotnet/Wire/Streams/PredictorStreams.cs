@@ -2,80 +2,67 @@ using System.Runtime.CompilerServices;
 
 namespace Quantra.Client.Wire;
 
-/// <summary>What the streams of every predictor have in common, whichever way they reach Python.</summary>
+/// <summary>Streams that all predictors have in common.</summary>
 internal static class PredictorStreams
 {
-    /// <summary>Results of many requests, each as soon as it is there.</summary>
-    /// <param name="door">The way to the predictor.</param>
-    /// <param name="calls">Those of the predictor.</param>
-    /// <param name="owner">The predictor, named where it takes no more calls.</param>
-    /// <param name="requests">The caller's.</param>
-    /// <param name="cancellationToken">Of the caller.</param>
     public static IAsyncEnumerable<PredictionResult> PredictStreamAsync(
-        IStreamDoor door,
-        CallsUnderWay calls,
+        IStreamTransport transport,
+        ActiveCalls calls,
         object owner,
         IAsyncEnumerable<PredictionRequest> requests,
         CancellationToken cancellationToken)
     {
         ArgumentNullException.ThrowIfNull(requests);
-        return EachAsync(door, calls, owner, requests, cancellationToken);
+        return EnumerateAsync(transport, calls, owner, requests, cancellationToken);
     }
 
-    /// <summary>What is known of many instances, as it grows.</summary>
-    /// <param name="calls">Those of the predictor.</param>
-    /// <param name="owner">The predictor, named where it takes no more calls.</param>
-    /// <param name="request">Of the caller.</param>
-    /// <param name="planning">Leaves out the bars that do not count.</param>
-    /// <param name="explain">Makes the call, and gives each message of its answer.</param>
-    /// <param name="cancellationToken">Of the caller.</param>
     public static IAsyncEnumerable<GlobalExplanationProgress> ExplainGlobalAsync(
-        CallsUnderWay calls,
+        ActiveCalls calls,
         object owner,
         GlobalExplanationRequest request,
-        Planning planning,
+        PanelPlanner planner,
         Func<V1.ExplainGlobalRequest, Action<V1.ExplainGlobalProgress>, CancellationToken, Task> explain,
         CancellationToken cancellationToken)
     {
         ArgumentNullException.ThrowIfNull(request);
         NullCheck.GlobalExplanation(request);
-        return Produced.EachAsync<GlobalExplanationProgress>(
-            (known, stopped) => calls.RunAsync(
+        return AsyncProducer.EnumerateAsync<GlobalExplanationProgress>(
+            (items, stoppedToken) => calls.RunAsync(
                 owner,
-                async either =>
+                async linkedToken =>
                 {
-                    var cut = await planning.CutAsync(request, either).ConfigureAwait(false);
-                    var message = RequestWriter.ExplainGlobal(cut);
-                    await explain(message, progress => known.TryWrite(ResponseReader.Progress(progress)), either).ConfigureAwait(false);
+                    var trimmed = await planner.TrimAsync(request, linkedToken).ConfigureAwait(false);
+                    var message = RequestWriter.ExplainGlobal(trimmed);
+                    await explain(message, progress => items.TryWrite(ResponseReader.Progress(progress)), linkedToken).ConfigureAwait(false);
                     return true;
                 },
-                stopped),
+                stoppedToken),
             cancellationToken);
     }
 
-    private static async IAsyncEnumerable<PredictionResult> EachAsync(
-        IStreamDoor door,
-        CallsUnderWay calls,
+    private static async IAsyncEnumerable<PredictionResult> EnumerateAsync(
+        IStreamTransport transport,
+        ActiveCalls calls,
         object owner,
         IAsyncEnumerable<PredictionRequest> requests,
         [EnumeratorCancellation] CancellationToken cancellationToken)
     {
-        StreamedPredictions? stream = null;
-        var answers = Produced.EachAsync<StreamedAnswer>(
-            (ready, stopped) =>
+        PredictionStream? stream = null;
+        var results = AsyncProducer.EnumerateAsync<StreamResult>(
+            (writer, stoppedToken) =>
             {
-                stream = new StreamedPredictions(door, requests, ready, calls.Closing);
+                stream = new PredictionStream(transport, requests, writer, calls.Closing);
                 return calls.RunAsync(
                     owner,
-                    async either =>
+                    async linkedToken =>
                     {
-                        await stream.RunAsync(either).ConfigureAwait(false);
+                        await stream.RunAsync(linkedToken).ConfigureAwait(false);
                         return true;
                     },
-                    stopped);
+                    stoppedToken);
             },
             cancellationToken);
-        await foreach (var answer in answers.ConfigureAwait(false))
-            yield return stream!.Read(answer);
+        await foreach (var result in results.ConfigureAwait(false))
+            yield return stream!.Read(result);
     }
 }

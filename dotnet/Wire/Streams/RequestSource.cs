@@ -1,19 +1,16 @@
 namespace Quantra.Client.Wire;
 
-/// <summary>The caller's requests, taken one by one. One that does not heed its token is left behind.</summary>
+/// <summary>Enumerates the caller's requests. Abandons an enumeration that ignores its token.</summary>
 internal sealed class RequestSource(IAsyncEnumerable<PredictionRequest> requests, CancellationToken cancellationToken) : IAsyncDisposable
 {
-    /// <summary>How long one that was cancelled may take to end.</summary>
-    private static readonly TimeSpan Patience = TimeSpan.FromSeconds(0.25);
+    /// <summary>How long a cancelled enumeration may take to end.</summary>
+    private static readonly TimeSpan CancellationGrace = TimeSpan.FromSeconds(0.25);
 
     private readonly IAsyncEnumerator<PredictionRequest> _each = requests.GetAsyncEnumerator(cancellationToken);
     private Task<bool>? _moving;
 
-    /// <summary>The one that was taken last.</summary>
     public PredictionRequest Current => _each.Current;
 
-    /// <summary>Takes the next one.</summary>
-    /// <returns>Whether there is one.</returns>
     /// <exception cref="OperationCanceledException">The token was cancelled.</exception>
     public async Task<bool> MoveNextAsync()
     {
@@ -24,12 +21,11 @@ internal sealed class RequestSource(IAsyncEnumerable<PredictionRequest> requests
         return await _moving.WaitAsync(cancellationToken).ConfigureAwait(false);
     }
 
-    /// <summary>Ends the caller's enumeration.</summary>
     public async ValueTask DisposeAsync()
     {
         if (_moving is { IsCompleted: false } moving)
         {
-            await Task.WhenAny(moving, Task.Delay(Patience, CancellationToken.None)).ConfigureAwait(false);
+                        await Task.WhenAny(moving, Task.Delay(CancellationGrace, CancellationToken.None)).ConfigureAwait(false);
             if (!moving.IsCompleted)
             {
                 _ = DisposeAfterAsync(moving);

@@ -1,28 +1,28 @@
 using Quantra.Benchmark;
 
-// What benchmarks/dotnet.py times of C#. Each subject prints what it found as a line of JSON; `turns` answers a line on stdin, "NAME COUNT",
-// with one, as often as it is asked. DOOR is grpc or embedded, WHERE an address or a folder of models.
+// The C# part of benchmarks/dotnet.py. Each subject prints its results as lines of JSON. `turns` reads lines "NAME COUNT" from stdin and answers
+// each with a line. DOOR is grpc or embedded, WHERE an address or a folder of models.
 //
 //   turns DOOR WHERE BARS                 names: predict, stub, bare, predict-bytes, stub-bytes, unary, stream
-//   held DOOR WHERE BARS                  how long the caller's thread is held by a first call, and by one of 1,000 instances
-//   cancelled DOOR WHERE BARS             how long a call takes right after one of 1,000 instances that was cancelled
-//   burst grpc WHERE BARS COUNT           so many calls at once
-//   silent grpc WHERE BARS                asks until stdin ends; the driver cuts the connection off without a word
-//   restarted MODELS                      a server of the program's own: its start, and its start after it was killed
-//   parent MODELS                         the same, until the driver kills this process
+//   held DOOR WHERE BARS                  time that the caller's thread is blocked by a first call, and by one of 1,000 instances
+//   cancelled DOOR WHERE BARS             duration of a call right after a cancelled one of 1,000 instances
+//   burst grpc WHERE BARS COUNT           COUNT calls at once
+//   silent grpc WHERE BARS                one call per line of stdin, while the driver drops the connection silently
+//   restarted MODELS                      start of a supervised server, and restart after a kill
+//   parent MODELS                         a supervised server, until the driver kills this process
 //   csv FILE                              reads a file of bars
-//   ending MODELS BARS                    a predictor in this process, to its end
+//   ending MODELS BARS                    exit of a process with an embedded predictor
 Func<string[], Task> subject = args[0] switch
 {
-    "turns" => Turns.RunAsync,
-    "held" => Held.RunAsync,
-    "cancelled" => Cancelled.RunAsync,
-    "burst" => Burst.RunAsync,
-    "silent" => Silent.RunAsync,
-    "restarted" => Supervised.RestartAsync,
-    "parent" => Supervised.WaitAsync,
-    "csv" => Csv.RunAsync,
-    "ending" => Ending.RunAsync,
-    _ => throw new ArgumentException($"there is no subject {args[0]}"),
+    "turns" => InterleavedBenchmark.RunAsync,
+    "held" => BlockingBenchmark.RunAsync,
+    "cancelled" => CancellationBenchmark.RunAsync,
+    "burst" => BurstBenchmark.RunAsync,
+    "silent" => SilentConnectionBenchmark.RunAsync,
+    "restarted" => SupervisedServerBenchmark.RestartAsync,
+    "parent" => SupervisedServerBenchmark.WaitAsync,
+    "csv" => CsvBenchmark.RunAsync,
+    "ending" => ExitBenchmark.RunAsync,
+    _ => throw new ArgumentException($"unknown subject {args[0]}"),
 };
 await subject(args[1..]);

@@ -9,8 +9,8 @@ using Quantra.Desktop.ViewModels;
 namespace Quantra.Desktop;
 
 /// <summary>
-/// The program. It keeps a Quantra server of its own running; <c>--Server:Models=FOLDER</c> and <c>--Server:PythonEnvironment=FOLDER</c>
-/// say of which models, and with which Python.
+/// The application. It supervises a Quantra server; set its models and Python environment with <c>--Server:Models=FOLDER</c> and
+/// <c>--Server:PythonEnvironment=FOLDER</c>.
 /// </summary>
 public partial class App : Application
 {
@@ -44,7 +44,7 @@ public partial class App : Application
     /// <inheritdoc/>
     protected override void OnExit(ExitEventArgs e)
     {
-        // Elsewhere than on the window's thread, which waits here: nobody else would keep the process until the server has ended.
+        // Runs on the pool, while the UI thread waits here to keep the process alive until the server has ended.
         Task.Run(async () =>
         {
             if (_host is not null)

@@ -5,7 +5,7 @@ using Quantra.Desktop.Charts;
 
 namespace Quantra.Desktop;
 
-/// <summary>Draws a chart as large as there is room for it.</summary>
+/// <summary>Draws a chart that fills the available space.</summary>
 public sealed class ChartView : FrameworkElement
 {
     /// <summary>Identifies <see cref="Chart"/>.</summary>
@@ -18,7 +18,7 @@ public sealed class ChartView : FrameworkElement
     private const double FontSize = 12;
     private static readonly Typeface Font = new("Segoe UI");
 
-    /// <summary>What is drawn; null = nothing.</summary>
+    /// <summary>The chart to draw; null = none.</summary>
     public IChart? Chart
     {
         get => (IChart?)GetValue(ChartProperty);
@@ -49,7 +49,7 @@ public sealed class ChartView : FrameworkElement
                 DrawText(context, caption);
                 break;
             default:
-                throw new ArgumentException($"there is no drawing of {shape.GetType().Name}", nameof(shape));
+                throw new ArgumentException($"{shape.GetType().Name} cannot be drawn", nameof(shape));
         }
     }
 

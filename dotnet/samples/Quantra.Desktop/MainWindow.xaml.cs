@@ -4,12 +4,12 @@ using Quantra.Desktop.ViewModels;
 
 namespace Quantra.Desktop;
 
-/// <summary>The window.</summary>
+/// <summary>The main window.</summary>
 public partial class MainWindow : Window
 {
     private readonly MainViewModel _model;
 
-    /// <param name="model">What it shows; it ends with the window.</param>
+    /// <param name="model">The view model. The window disposes it.</param>
     public MainWindow(MainViewModel model)
     {
         InitializeComponent();

@@ -2,7 +2,7 @@ using Spectre.Console;
 
 namespace Quantra.Terminal;
 
-/// <summary>A drawing of braille dots: each character is 2 dots wide and 4 high and has one colour.</summary>
+/// <summary>A drawing of braille dots. Each character has 2 by 4 dots and one colour.</summary>
 internal sealed class Canvas(int columns, int rows)
 {
     private const int Blank = 0x2800;
@@ -15,7 +15,7 @@ internal sealed class Canvas(int columns, int rows)
 
     public int Height => rows * 4;
 
-    /// <summary>Sets one dot, y counted from the top. A dot outside is not drawn.</summary>
+    /// <summary>Sets a dot, with y from the top. Ignores dots outside the canvas.</summary>
     public void Dot(int x, int y, Color color)
     {
         if (x < 0 || x >= Width || y < 0 || y >= Height)
@@ -24,7 +24,7 @@ internal sealed class Canvas(int columns, int rows)
         _colors[y / 4, x / 2] = color;
     }
 
-    /// <summary>Joins two points.</summary>
+    /// <summary>Draws a line.</summary>
     public void Line((double X, double Y) from, (double X, double Y) to, Color color)
     {
         var steps = (int)Math.Max(Math.Abs(to.X - from.X), Math.Abs(to.Y - from.Y)) + 1;
@@ -35,7 +35,7 @@ internal sealed class Canvas(int columns, int rows)
         }
     }
 
-    /// <summary>One line of markup.</summary>
+    /// <summary>Returns a row as markup.</summary>
     public string Row(int row)
     {
         var line = new System.Text.StringBuilder();

@@ -4,11 +4,11 @@ using Spectre.Console;
 
 namespace Quantra.Terminal;
 
-/// <summary>The last closes, and the fan of quantiles that continues them.</summary>
+/// <summary>The last closes and the fan of forecast quantiles.</summary>
 /// <param name="past">Closes, oldest first; the fan starts at the last one; NaN = no bar.</param>
 /// <param name="horizons">Sessions after the last close.</param>
-/// <param name="fan">One line of values per quantile, each with one value per horizon.</param>
-/// <param name="middle">Which line is the median.</param>
+/// <param name="fan">One line of values per quantile, with one value per horizon.</param>
+/// <param name="middle">Index of the median line.</param>
 internal sealed class FanChart(
     IReadOnlyList<double> past,
     IReadOnlyList<int> horizons,
@@ -19,7 +19,7 @@ internal sealed class FanChart(
     private const int LabelEvery = 3;
     private const int PastSessions = 60;
 
-    /// <summary>The chart of a symbol, and below it what its lines are; nothing where the forecast has no prices.</summary>
+    /// <summary>Creates the chart of a symbol and its legend; empty if the forecast has no prices.</summary>
     public static IEnumerable<Markup> Of(BarSeries bars, Forecast forecast, int width, int height)
     {
         if (forecast.Prices is null)
@@ -34,11 +34,11 @@ internal sealed class FanChart(
         return [.. chart.Lines(width, height).Select(line => new Markup(line)), new Markup(legend)];
     }
 
-    /// <summary>The outer quantiles, such as "10% to 90%".</summary>
+    /// <summary>Names the outer quantiles, for example "10% to 90%".</summary>
     public static string Band(Forecast forecast) =>
         string.Create(CultureInfo.InvariantCulture, $"{forecast.Quantiles[0]:0.##%} to {forecast.Quantiles[^1]:0.##%}");
 
-    /// <summary>Lines of markup.</summary>
+    /// <summary>Draws the chart as lines of markup.</summary>
     public IEnumerable<string> Lines(int width, int height)
     {
         var canvas = new Canvas(Math.Max(width - AxisWidth, 10), height);
@@ -83,7 +83,7 @@ internal sealed class FanChart(
             canvas.Line(points[point - 1], points[point], color);
     }
 
-    /// <summary>Dots the band between the outer lines, so that it shows and the median stands out.</summary>
+    /// <summary>Fills the band between the outer lines with sparse dots, so that the median stands out.</summary>
     private static void Fill(Canvas canvas, List<(double X, double Y)> low, List<(double X, double Y)> high)
     {
         for (var x = (int)Math.Ceiling(low[0].X); x <= (int)low[^1].X; x++)

@@ -10,7 +10,7 @@ internal sealed class ForecastView(BarSeries bars, Forecast forecast)
 {
     private const int ChartHeight = 16;
 
-    /// <summary>Everything, as wide as the terminal.</summary>
+    /// <summary>Renders the view to the width of the terminal.</summary>
     public IRenderable Render(int width)
     {
         var inner = Math.Clamp(width - 4, 40, 110);

@@ -2,7 +2,7 @@ using Spectre.Console;
 
 namespace Quantra.Terminal;
 
-/// <summary>The drawing's colours.</summary>
+/// <summary>Colours of the drawings.</summary>
 internal static class Palette
 {
     public static readonly Color Past = new(150, 160, 175);

@@ -7,18 +7,18 @@ using Spectre.Console;
 
 var server = new Option<string>("--server") { Description = "HOST:PORT of a Quantra server", DefaultValueFactory = _ => "127.0.0.1:50051" };
 var embedded = new Option<bool>("--embedded") { Description = "run Python inside this process instead of calling a server" };
-var ownServer = new Option<bool>("--own-server") { Description = "start a server for this program alone, and again where it dies" };
-var maxRestarts = new Option<int>("--max-restarts") { Description = "of --own-server, within a minute", DefaultValueFactory = _ => 3 };
+var ownServer = new Option<bool>("--own-server") { Description = "start and supervise a server for this program only" };
+var maxRestarts = new Option<int>("--max-restarts") { Description = "restarts of --own-server per minute", DefaultValueFactory = _ => 3 };
 var models = new Option<string>("--models") { Description = "folder of NAME/VERSION artifacts for --embedded and --own-server", DefaultValueFactory = _ => "models" };
-var model = new Option<string?>("--model") { Description = "NAME, NAME@VERSION or NAME@ALIAS; not needed if there is only one model" };
+var model = new Option<string?>("--model") { Description = "NAME, NAME@VERSION or NAME@ALIAS; optional if there is only one model" };
 var file = new Option<string>("--bars") { Description = "CSV file of daily bars", Required = true };
-var symbol = new Option<string?>("--symbol") { Description = "symbol to forecast; asked for if not given" };
-var live = new Option<int?>("--live") { Description = "show the last DAYS of the file as they would have come in, each with what was forecast for it", HelpName = "DAYS" };
-var pace = new Option<double>("--pace") { Description = "seconds from one day of --live to the next", DefaultValueFactory = _ => 1 };
-server.Validators.Add(given => Refuse(given, !Uri.TryCreate($"http://{given.GetValueOrDefault<string>()}", UriKind.Absolute, out _), "HOST:PORT"));
-live.Validators.Add(given => Refuse(given, given.GetValueOrDefault<int?>() < 1, "at least 1 day"));
-pace.Validators.Add(given => Refuse(given, given.GetValueOrDefault<double>() is not (>= 0.001 and <= 86_400), "0.001 to 86400 seconds"));
-maxRestarts.Validators.Add(given => Refuse(given, given.GetValueOrDefault<int>() < 0, "0 or more"));
+var symbol = new Option<string?>("--symbol") { Description = "symbol to forecast; prompted for if missing" };
+var live = new Option<int?>("--live") { Description = "replay the last DAYS of the file, each with its earlier forecast", HelpName = "DAYS" };
+var pace = new Option<double>("--pace") { Description = "seconds between two days of --live", DefaultValueFactory = _ => 1 };
+server.Validators.Add(result => Require(result, !Uri.TryCreate($"http://{result.GetValueOrDefault<string>()}", UriKind.Absolute, out _), "HOST:PORT"));
+live.Validators.Add(result => Require(result, result.GetValueOrDefault<int?>() < 1, "at least 1 day"));
+pace.Validators.Add(result => Require(result, result.GetValueOrDefault<double>() is not (>= 0.001 and <= 86_400), "0.001 to 86400 seconds"));
+maxRestarts.Validators.Add(result => Require(result, result.GetValueOrDefault<int>() < 0, "0 or more"));
 var command = new RootCommand("Draws a forecast and explains it.")
 {
     server, embedded, ownServer, maxRestarts, models, model, file, symbol, live, pace,
@@ -29,15 +29,15 @@ command.SetAction(async (arguments, cancellationToken) =>
     try
     {
         var bars = await BarPanel.ReadCsvAsync(arguments.GetValue(file)!, cancellationToken);
-        await using var door = await OpenAsync(arguments, cancellationToken);
+        await using var connection = await OpenAsync(arguments, cancellationToken);
         var console = AnsiConsole.Create(new AnsiConsoleSettings
         {
             Ansi = Console.IsOutputRedirected ? AnsiSupport.No : AnsiSupport.Detect,
         });
-        var session = new TerminalSession(console, door.Predictor);
+        var session = new TerminalSession(console, connection.Predictor);
         if (arguments.GetValue(live) is { } days)
         {
-            var options = new LiveOptions(days, TimeSpan.FromSeconds(arguments.GetValue(pace)), () => door.Server);
+            var options = new LiveOptions(days, TimeSpan.FromSeconds(arguments.GetValue(pace)), () => connection.Server);
             await session.FollowAsync(bars, arguments.GetValue(model), arguments.GetValue(symbol), options, cancellationToken);
         }
         else
@@ -56,17 +56,17 @@ command.SetAction(async (arguments, cancellationToken) =>
 
 return await command.Parse(args).InvokeAsync();
 
-static void Refuse(OptionResult given, bool isWrong, string allowed)
+static void Require(OptionResult result, bool isWrong, string allowed)
 {
     if (isWrong)
-        given.AddError($"{given.Option.Name} {string.Join(' ', given.Tokens)}: give {allowed}");
+        result.AddError($"{result.Option.Name} {string.Join(' ', result.Tokens)}: expected {allowed}");
 }
 
-Task<Door> OpenAsync(ParseResult arguments, CancellationToken cancellationToken)
+Task<PredictorConnection> OpenAsync(ParseResult arguments, CancellationToken cancellationToken)
 {
     if (arguments.GetValue(embedded))
-        return Door.EmbedAsync(arguments.GetValue(models)!, cancellationToken);
+        return PredictorConnection.EmbedAsync(arguments.GetValue(models)!, cancellationToken);
     return arguments.GetValue(ownServer)
-        ? Door.StartAsync(arguments.GetValue(models)!, arguments.GetValue(maxRestarts), cancellationToken)
-        : Task.FromResult(Door.Connect(arguments.GetValue(server)!));
+        ? PredictorConnection.StartAsync(arguments.GetValue(models)!, arguments.GetValue(maxRestarts), cancellationToken)
+        : Task.FromResult(PredictorConnection.Connect(arguments.GetValue(server)!));
 }

@@ -4,33 +4,32 @@ using Spectre.Console;
 
 namespace Quantra.Terminal;
 
-/// <summary>Asks for a symbol and a model, and shows the forecast.</summary>
+/// <summary>Lets the user choose a symbol and a model, and shows the forecast.</summary>
 internal sealed class TerminalSession(IAnsiConsole console, IStockPredictor predictor)
 {
-    /// <summary>Shows one symbol's forecast and its explanation.</summary>
     public async Task ShowAsync(BarPanel bars, string? modelName, string? symbol, CancellationToken cancellationToken)
     {
         var (model, series, read) = await ChooseAsync(bars, modelName, symbol, cancellationToken);
-        var request = new PredictionRequest(Exactly(model), read);
+        var request = new PredictionRequest(PinVersion(model), read);
         var forecast = await predictor.PredictAsync(request, cancellationToken);
         var horizon = Middle(forecast.Horizons);
-        var reasons = await predictor.ExplainAsync(
+        var explanation = await predictor.ExplainAsync(
             new ExplanationRequest(request, horizon, Middle(forecast.Quantiles)) { Symbols = [series.Symbol] },
             cancellationToken);
         console.Write(new ForecastView(series, forecast).Render(console.Profile.Width));
-        console.Write(new ReasonsView(reasons).Render(console.Profile.Width));
+        console.Write(new ExplanationView(explanation).Render(console.Profile.Width));
     }
 
-    /// <summary>Shows the last days of one symbol as they would have come in, each with what had been forecast for it.</summary>
+    /// <summary>Replays the last days of one symbol, each with its earlier forecast.</summary>
     public async Task FollowAsync(BarPanel bars, string? modelName, string? symbol, LiveOptions options, CancellationToken cancellationToken)
     {
         var (model, series, read) = await ChooseAsync(bars, modelName, symbol, cancellationToken);
         var feed = new LiveFeed(read, series.Symbol, Math.Min(options.Days, read.Sessions.Length - model.BarsNeeded), options.Pace);
-        await new LiveSession(console, options.Server).ShowAsync(feed.RunAsync(predictor, Exactly(model), cancellationToken), cancellationToken);
+        await new LiveSession(console, options.Server).ShowAsync(feed.RunAsync(predictor, PinVersion(model), cancellationToken), cancellationToken);
     }
 
-    /// <summary>The version that was looked at, not one that becomes the champion meanwhile.</summary>
-    private static ModelReference Exactly(ModelInfo model) => new($"{model.Name}@{model.Version}");
+    /// <summary>Pins the version, so that a new champion does not change it.</summary>
+    private static ModelReference PinVersion(ModelInfo model) => new($"{model.Name}@{model.Version}");
 
     private static T Middle<T>(IReadOnlyList<T> values) => values[(values.Count - 1) / 2];
 
@@ -55,7 +54,7 @@ internal sealed class TerminalSession(IAnsiConsole console, IStockPredictor pred
         return await predictor.GetModelAsync(Choose("Which model?", names, "--model"), cancellationToken);
     }
 
-    /// <summary>The only choice, or the user's, or the first if there is no user to ask.</summary>
+    /// <summary>Returns the only choice, or the user's choice, or the first if the console is not interactive.</summary>
     private string Choose(string question, IReadOnlyList<string> choices, string option)
     {
         if (choices.Count == 1)

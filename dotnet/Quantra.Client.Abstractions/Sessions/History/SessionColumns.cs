@@ -1,9 +1,8 @@
 namespace Quantra.Client;
 
-/// <summary>What of a session never changes: its symbols, its columns, its static covariates, and how its bars are read.</summary>
+/// <summary>The fixed properties of a session: symbols, columns, static covariates and reading options.</summary>
 /// <remarks>
-/// C columns: those of bars that the history has, then its observed covariates, then its known ones. The numbers of a day are
-/// [C, S], row-major.
+/// C columns: the columns of bars, then the observed covariates, then the known covariates. The numbers of a day are [C, S], row-major.
 /// </remarks>
 internal sealed class SessionColumns
 {
@@ -25,7 +24,7 @@ internal sealed class SessionColumns
     private readonly string[] _observed;
     private readonly string[] _known;
 
-    /// <summary>Those of a request, whose bars are not kept.</summary>
+    /// <summary>Takes the properties of a request, without its bars.</summary>
     public SessionColumns(SessionRequest request)
     {
         string[] symbols = [.. request.Bars.Symbols];
@@ -39,29 +38,29 @@ internal sealed class SessionColumns
     /// <summary>S names.</summary>
     public IReadOnlyList<string> Symbols => _asked.Bars.Symbols;
 
-    /// <summary>How many columns are of bars; they are the first.</summary>
+    /// <summary>Number of bar columns, which come first.</summary>
     public int OfBars => _bars.Length;
 
-    /// <summary>How many are of covariates that are known ahead; they are the last.</summary>
+    /// <summary>Number of known covariates, which come last.</summary>
     public int OfKnown => _known.Length;
 
     /// <summary>C.</summary>
     public int Count => _bars.Length + _observed.Length + _known.Length;
 
-    /// <summary>The rows of symbols that are pushed.</summary>
-    /// <exception cref="KeyNotFoundException">One is not among the session's.</exception>
+    /// <summary>Returns the rows of pushed symbols.</summary>
+    /// <exception cref="KeyNotFoundException">A symbol is not in the session.</exception>
     public int[] RowsOf(IReadOnlyList<string> symbols) => [.. symbols.Select(symbol => _places[symbol])];
 
-    /// <summary>Whether bars are of this symbol.</summary>
+    /// <summary>Whether the session has the symbol.</summary>
     public bool Has(string symbol) => _places.ContainsKey(symbol);
 
-    /// <summary>Whether bars and covariates have the session's columns, and no others.</summary>
+    /// <summary>Whether bars and covariates have exactly the session's columns.</summary>
     public bool Fit(BarPanel bars, Covariates covariates) =>
         Every.Where(column => !column(bars).IsEmpty).SequenceEqual(_bars)
         && _observed.Order().SequenceEqual(covariates.Observed.Keys.Order())
         && _known.Order().SequenceEqual(covariates.Known.Keys.Order());
 
-    /// <summary>Every column of bars and of what goes with them, [P, T] each, those known ahead [P, T + D].</summary>
+    /// <summary>Returns every column of bars and covariates, [P, T] each, known ones [P, T + D].</summary>
     public IEnumerable<ReadOnlyMemory<double>> Of(BarPanel bars, Covariates covariates) =>
     [
         .. _bars.Select(column => column(bars)),
@@ -69,22 +68,14 @@ internal sealed class SessionColumns
         .. _known.Select(name => covariates.Known[name]),
     ];
 
-    /// <summary>The request for a session of these columns.</summary>
-    /// <param name="columns">C columns, [S, T] each, those known ahead [S, T + D].</param>
-    /// <param name="sessions">[T]</param>
-    /// <param name="ahead">[D]</param>
+    /// <summary>Creates the opening request from C columns, [S, T] each, known ones [S, T + D].</summary>
     public SessionRequest Request(double[][] columns, DateOnly[] sessions, DateOnly[] ahead) => _asked with
     {
         Bars = BarsOf(columns, Symbols, sessions),
         Covariates = CovariatesOf(columns, ahead, _asked.Covariates),
     };
 
-    /// <summary>The push of some symbols' columns of a day.</summary>
-    /// <param name="columns">C columns, [P, 1] each, those known ahead [P, 1 + D].</param>
-    /// <param name="symbols">P names.</param>
-    /// <param name="session">The day.</param>
-    /// <param name="ahead">[D]</param>
-    /// <param name="flush">As in a push.</param>
+    /// <summary>Creates a push from C columns of some symbols, [P, 1] each, known ones [P, 1 + D].</summary>
     public SessionPush Push(double[][] columns, IReadOnlyList<string> symbols, DateOnly session, DateOnly[] ahead, bool flush) =>
         new(BarsOf(columns, symbols, [session]) with { Calendar = "", Currency = "" }, CovariatesOf(columns, ahead, Covariates.None), flush);
 

@@ -1,51 +1,50 @@
 namespace Quantra.Client;
 
 /// <summary>
-/// What a session was sent, as far as forecasts depend on it, so that another one can go on where it was. It never changes: a push
-/// gives another one. What a push means is what the predictor says, in predictor/subscription.
+/// The history of a session as far as forecasts depend on it, from which the session can be reopened. Immutable: a push returns a new one.
+/// The rules of pushes follow predictor/subscription.
 /// </summary>
-/// <remarks>The package of the interface and each door compile it into themselves.</remarks>
+/// <remarks>Compiled into the package of the interface and into each package that makes calls.</remarks>
 internal sealed class SessionHistory
 {
-    private readonly KeptDay[] _days;
+    private readonly SessionDay[] _days;
     private readonly int _most;
 
-    private SessionHistory(SessionColumns columns, KeptDay[] days, int most, bool hasDropped) =>
+    private SessionHistory(SessionColumns columns, SessionDay[] days, int most, bool hasDropped) =>
         (Columns, _days, _most, HasDropped) = (columns, days, most, hasDropped);
 
-    /// <summary>Whether there were more days.</summary>
+    /// <summary>Whether older days were dropped.</summary>
     public bool HasDropped { get; }
 
-    /// <summary>Sessions that another session is opened with.</summary>
+    /// <summary>Number of sessions in the opening request.</summary>
     public int Count => Array.FindLastIndex(_days, day => day.HasForecast) + 1;
 
     /// <summary>The last day.</summary>
     public DateOnly Session => _days[^1].Session;
 
-    /// <summary>Symbols whose bars of the last day have to come until it is answered.</summary>
+    /// <summary>Symbols whose bars of the last day are missing.</summary>
     public IReadOnlyList<string> WaitsFor => _days[^1] is { IsAnswered: false, HasCome: { } come }
         ? [.. Columns.Symbols.Where((_, row) => !come[row])]
         : [];
 
-    /// <summary>Whether no bar of the last day is there, though all may have come.</summary>
+    /// <summary>Whether no symbol has a bar on the last day.</summary>
     public bool IsEmpty => _days[^1].Values.Take(Columns.OfBars * Columns.Symbols.Count).All(double.IsNaN);
 
-    /// <summary>What never changes.</summary>
     public SessionColumns Columns { get; }
 
-    /// <summary>Begins with a history that was forecast.</summary>
+    /// <summary>Starts with a history that has a forecast.</summary>
     /// <param name="request">The history.</param>
-    /// <param name="most">Days that a forecast needs; one more is kept, as a correction may take the last forecast away again.</param>
+    /// <param name="most">Days that a forecast needs. One more is kept, because a correction may withdraw the last forecast.</param>
     public static SessionHistory Of(SessionRequest request, int most)
     {
         var columns = new SessionColumns(request);
         var sessions = request.Bars.Sessions.Span;
         ReadOnlyMemory<double>[] sent = [.. columns.Of(request.Bars, request.Covariates)];
         var first = Math.Max(0, sessions.Length - 1 - most);
-        var days = new KeptDay[sessions.Length - first];
+        var days = new SessionDay[sessions.Length - first];
         for (var place = 0; place < days.Length; place++)
         {
-            days[place] = new KeptDay
+            days[place] = new SessionDay
             {
                 Session = sessions[first + place],
                 Values = Cell(columns, sent, first + place),
@@ -58,14 +57,14 @@ internal sealed class SessionHistory
         return new SessionHistory(columns, days, most, hasDropped: first > 0);
     }
 
-    /// <summary>What a push that was taken makes of it.</summary>
-    /// <param name="push">Of symbols, columns and a day that a session takes.</param>
-    /// <param name="hasForecast">Whether it was answered with a forecast.</param>
+    /// <summary>Returns the history after an accepted push.</summary>
+    /// <param name="push">The push.</param>
+    /// <param name="hasForecast">Whether its result had a forecast.</param>
     public SessionHistory With(SessionPush push, bool hasForecast)
     {
         var isNew = push.Bars is { } bars && bars.Sessions.Span[0] != Session;
         var day = Merged(isNew ? Next(push) : _days[^1], push, hasForecast);
-        KeptDay[] days = isNew ? [.. _days, day] : [.. _days[..^1], day];
+        SessionDay[] days = isNew ? [.. _days, day] : [.. _days[..^1], day];
         var count = Array.FindLastIndex(days, one => one.HasForecast) + 1;
         var safe = count - 1;
         for (var place = 0; place < safe - 1; place++)
@@ -74,13 +73,13 @@ internal sealed class SessionHistory
         return new SessionHistory(Columns, days[surplus..], _most, HasDropped || surplus > 0);
     }
 
-    /// <summary>The request that opens another session with the days up to the last forecast.</summary>
+    /// <summary>Returns the request that reopens the session with the days up to the last forecast.</summary>
     public SessionRequest Opening() => Request(Count);
 
-    /// <summary>What to push to it then, day by day.</summary>
+    /// <summary>Returns the pushes to repeat after reopening.</summary>
     public IEnumerable<SessionPush> Pushes() => _days[Count..].Select(Push);
 
-    /// <summary>The request for a session with every day, the last one's bars as far as they have come.</summary>
+    /// <summary>Returns a request with every day, including the incomplete last one.</summary>
     public SessionRequest Whole() => Request(_days.Length);
 
     private SessionRequest Request(int count)
@@ -106,7 +105,7 @@ internal sealed class SessionHistory
         return Columns.Request(columns, [.. _days[..count].Select(day => day.Session)], [.. ahead.Select(day => day.Session)]);
     }
 
-    private SessionPush Push(KeptDay day)
+    private SessionPush Push(SessionDay day)
     {
         var symbols = Columns.Symbols.Count;
         int[] rows = [.. Enumerable.Range(0, symbols).Where(row => day.HasCome?[row] ?? true)];
@@ -126,21 +125,21 @@ internal sealed class SessionHistory
         return Columns.Push(columns, [.. rows.Select(row => Columns.Symbols[row])], day.Session, ahead, day.IsAnswered);
     }
 
-    /// <summary>The day of a push, before any of its bars has come; of what is known ahead it has what was sent before.</summary>
-    private KeptDay Next(SessionPush push)
+    /// <summary>Creates a day before its first bar, with the known covariates that were sent ahead.</summary>
+    private SessionDay Next(SessionPush push)
     {
         var (session, symbols) = (push.Bars!.Sessions.Span[0], Columns.Symbols.Count);
         var values = new double[Columns.Count * symbols];
         Array.Fill(values, double.NaN);
         SentAhead(session).CopyTo(values.AsSpan((Columns.Count - Columns.OfKnown) * symbols));
-        return new KeptDay { Session = session, Values = values, HasCome = new bool[symbols], IsAnswered = false, HasForecast = false };
+        return new SessionDay { Session = session, Values = values, HasCome = new bool[symbols], IsAnswered = false, HasForecast = false };
     }
 
-    private KeptDay Merged(KeptDay day, SessionPush push, bool hasForecast)
+    private SessionDay Merged(SessionDay day, SessionPush push, bool hasForecast)
     {
         if (push.Bars is not { } bars)
         {
-            return new KeptDay
+            return new SessionDay
             {
                 Session = day.Session,
                 Values = day.Values,
@@ -154,7 +153,7 @@ internal sealed class SessionHistory
         var rows = Columns.RowsOf(bars.Symbols);
         ReadOnlyMemory<double>[] sent = [.. Columns.Of(bars, push.Covariates)];
         var come = Come(day, rows);
-        return new KeptDay
+        return new SessionDay
         {
             Session = day.Session,
             Values = WithRows(day.Values, rows, Cell(rows.Length, sent, 0)),
@@ -165,7 +164,7 @@ internal sealed class SessionHistory
         };
     }
 
-    /// <summary>What was sent of the days after, and what a push says of them for its rows.</summary>
+    /// <summary>Merges the known covariates of later days with those of a push.</summary>
     private (DateOnly Session, double[] Values)[] AheadWith(ReadOnlySpan<DateOnly> future, int[] rows, ReadOnlyMemory<double>[] sent)
     {
         var ahead = new (DateOnly, double[])[Columns.OfKnown == 0 ? 0 : future.Length];
@@ -174,7 +173,7 @@ internal sealed class SessionHistory
         return ahead;
     }
 
-    /// <summary>[K, S] what was sent before of a day; NaN where nothing was.</summary>
+    /// <summary>[K, S] covariates that were sent ahead for a day; NaN where none were.</summary>
     private double[] SentAhead(DateOnly session)
     {
         var symbols = Columns.Symbols.Count;
@@ -191,7 +190,7 @@ internal sealed class SessionHistory
         return unknown;
     }
 
-    private static bool[]? Come(KeptDay day, int[] rows)
+    private static bool[]? Come(SessionDay day, int[] rows)
     {
         if (day.HasCome is null)
             return null;
@@ -201,7 +200,7 @@ internal sealed class SessionHistory
         return Array.TrueForAll(come, one => one) ? null : come;
     }
 
-    /// <summary>[C, S] values, those of some rows from [C, P] others.</summary>
+    /// <summary>Returns [C, S] values with some rows replaced by [C, P] others.</summary>
     private double[] WithRows(double[] values, int[] rows, double[] others)
     {
         double[] merged = [.. values];
@@ -229,7 +228,7 @@ internal sealed class SessionHistory
 
     private static double[] Cell(SessionColumns columns, ReadOnlyMemory<double>[] sent, int place) => Cell(columns.Symbols.Count, sent, place);
 
-    /// <summary>[C, P] what columns [P, T] have at one of their sessions.</summary>
+    /// <summary>Returns the [C, P] values of one session of columns [P, T].</summary>
     private static double[] Cell(int rows, ReadOnlyMemory<double>[] columns, int place)
     {
         var values = new double[columns.Length * rows];

@@ -1,14 +1,11 @@
 namespace Quantra.Desktop.Charts;
 
-/// <summary>Which part of a text stands at its place.</summary>
+/// <summary>Part of a text at its position.</summary>
 public enum Anchor
 {
-    /// <summary>Its left end.</summary>
     Start,
 
-    /// <summary>Its middle.</summary>
     Middle,
 
-    /// <summary>Its right end.</summary>
     End,
 }

@@ -1,8 +1,8 @@
 namespace Quantra.Desktop.Charts;
 
 /// <summary>A line of text.</summary>
-/// <param name="At">Its place, at half its height.</param>
-/// <param name="Text">What it says.</param>
-/// <param name="Ink">What it shows.</param>
-/// <param name="Anchor">Which part of it stands there.</param>
+/// <param name="At">Position, at half the height of the text.</param>
+/// <param name="Text">The text.</param>
+/// <param name="Ink">Meaning of the text.</param>
+/// <param name="Anchor">Part of the text at the position.</param>
 public sealed record Caption(Point At, string Text, Ink Ink, Anchor Anchor = Anchor.Start) : Shape(Ink);

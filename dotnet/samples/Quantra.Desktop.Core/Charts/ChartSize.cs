@@ -1,4 +1,4 @@
 namespace Quantra.Desktop.Charts;
 
-/// <summary>The size of a chart, in pixels.</summary>
+/// <summary>Size of a chart in pixels.</summary>
 public readonly record struct ChartSize(double Width, double Height);

@@ -3,10 +3,9 @@ using Quantra.Client;
 
 namespace Quantra.Desktop.Charts;
 
-/// <summary>The last closes of a symbol, and the fan of quantiles that continues them.</summary>
+/// <summary>The last closes of a symbol and the fan of forecast quantiles.</summary>
 /// <remarks>
-/// Where a forecast has no prices it is drawn alone: simple returns in per cent from the close that they count from, or the
-/// target's own values.
+/// A forecast without prices is drawn without closes: as simple returns in per cent, or as the target's own values.
 /// </remarks>
 public sealed class FanChart : IChart
 {
@@ -29,9 +28,9 @@ public sealed class FanChart : IChart
         _lines = [.. forecast.Quantiles.Select(quantile => forecast.Horizons.Select(horizon => Value(horizon, quantile)).ToArray())];
     }
 
-    /// <summary>The chart of a symbol; null if the forecast has none for it.</summary>
-    /// <param name="bars">The symbol's bars, those that the forecast was made from.</param>
-    /// <param name="forecast">Of this symbol, perhaps of others too.</param>
+    /// <summary>Creates the chart of a symbol; null if the symbol has no forecast.</summary>
+    /// <param name="bars">The symbol's bars, from which the forecast was made.</param>
+    /// <param name="forecast">A forecast that includes the symbol.</param>
     public static FanChart? Of(BarSeries bars, Forecast forecast)
     {
         ArgumentNullException.ThrowIfNull(bars);
@@ -55,14 +54,14 @@ public sealed class FanChart : IChart
 
     private int LastDay => _forecast.Lag + _forecast.Horizons[^1];
 
-    /// <summary>Closes by sessions after the last bar, 0 or less; days without a bar are left out.</summary>
+    /// <summary>Closes by session relative to the last bar. Days without a bar are left out.</summary>
     private IEnumerable<(int Day, double Value)> Closes => HasPrices
         ? Enumerable.Range(0, _past.Close.Length)
-            .Select(place => (place + 1 - _past.Close.Length, _past.Close.Span[place]))
+            .Select(index => (index + 1 - _past.Close.Length, _past.Close.Span[index]))
             .Where(close => double.IsFinite(close.Item2))
         : [];
 
-    /// <summary>Where the fan begins: the last close, or no change; NaN where the target is neither.</summary>
+    /// <summary>Where the fan starts: at the last close or at zero change; NaN for other targets.</summary>
     private double Origin => HasPrices ? Closes.Last().Value : _forecast.Returns is null ? double.NaN : 0;
 
     private double Value(int horizon, double quantile) => HasPrices
@@ -120,11 +119,11 @@ public sealed class FanChart : IChart
 
     private Point[] Points(double[] line, ValueScale across, ValueScale up)
     {
-        var points = line.Select((value, place) => new Point(across.At(_forecast.Lag + _forecast.Horizons[place]), up.At(value)));
+        var points = line.Select((value, index) => new Point(across.At(_forecast.Lag + _forecast.Horizons[index]), up.At(value)));
         return double.IsNaN(Origin) ? [.. points] : [new(across.At(_forecast.Lag), up.At(Origin)), .. points];
     }
 
-    /// <summary>The values at the last horizon, from the top; those that would overlap are moved apart.</summary>
+    /// <summary>Labels the values at the last horizon from top to bottom, moved apart where they would overlap.</summary>
     private IEnumerable<Shape> Ends(ValueScale across, ValueScale up)
     {
         var above = double.NegativeInfinity;

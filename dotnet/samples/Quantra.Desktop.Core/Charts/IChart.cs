@@ -1,9 +1,9 @@
 namespace Quantra.Desktop.Charts;
 
-/// <summary>A chart of any size.</summary>
+/// <summary>A scalable chart.</summary>
 public interface IChart
 {
-    /// <summary>The shapes, in the order in which they are drawn.</summary>
-    /// <param name="size">Of the whole chart.</param>
+    /// <summary>Returns the shapes of the chart in drawing order.</summary>
+    /// <param name="size">Size of the chart.</param>
     IReadOnlyList<Shape> Draw(ChartSize size);
 }

@@ -15,9 +15,9 @@ public sealed class ImportanceChart : IChart
 
     private ImportanceChart(IReadOnlyList<(string Name, double Value)> rows) => _rows = rows;
 
-    /// <summary>The chart of a symbol's number.</summary>
-    /// <param name="attribution">Its explanation.</param>
-    /// <param name="symbol">One of the attribution's symbols.</param>
+    /// <summary>Creates the chart for a symbol.</summary>
+    /// <param name="attribution">An attribution that includes the symbol.</param>
+    /// <param name="symbol">The symbol.</param>
     public static ImportanceChart Of(Attribution attribution, string symbol)
     {
         ArgumentNullException.ThrowIfNull(attribution);
@@ -35,7 +35,7 @@ public sealed class ImportanceChart : IChart
         var middle = (NameWidth + size.Width - NumberWidth) / 2;
         var half = middle - NameWidth;
         var height = size.Height / _rows.Count;
-        var bars = _rows.SelectMany((row, place) => Bar(row.Name, row.Value, (place + 0.5) * height));
+        var bars = _rows.SelectMany((row, index) => Bar(row.Name, row.Value, (index + 0.5) * height));
         return [.. bars, new Stroke([new(middle, 0), new(middle, size.Height)], Ink.Quiet)];
 
         IEnumerable<Shape> Bar(string name, double value, double y)

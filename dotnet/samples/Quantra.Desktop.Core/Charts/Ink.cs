@@ -1,27 +1,27 @@
 namespace Quantra.Desktop.Charts;
 
-/// <summary>What a shape shows; whoever draws it has the colours.</summary>
+/// <summary>Meaning of a shape, from which the renderer derives its colour.</summary>
 public enum Ink
 {
-    /// <summary>Closes that are known.</summary>
+    /// <summary>Past closes.</summary>
     Past,
 
-    /// <summary>The middle of a forecast.</summary>
+    /// <summary>Median of a forecast.</summary>
     Median,
 
-    /// <summary>The range of a forecast.</summary>
+    /// <summary>Range of a forecast.</summary>
     Band,
 
-    /// <summary>What raises a number.</summary>
+    /// <summary>A positive contribution.</summary>
     Up,
 
-    /// <summary>What lowers it.</summary>
+    /// <summary>A negative contribution.</summary>
     Down,
 
-    /// <summary>Axes and their numbers.</summary>
+    /// <summary>Axes and their labels.</summary>
     Quiet,
 
-    /// <summary>Lines to read values by.</summary>
+    /// <summary>Grid lines.</summary>
     Grid,
 
     /// <summary>Names and values.</summary>

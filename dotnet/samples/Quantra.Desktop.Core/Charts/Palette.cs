@@ -1,9 +1,9 @@
 namespace Quantra.Desktop.Charts;
 
-/// <summary>The colours of the charts, readable on white.</summary>
+/// <summary>Colours of the charts, readable on white.</summary>
 public static class Palette
 {
-    /// <summary>The colour of an ink, as #rrggbb.</summary>
+    /// <summary>Returns the colour of an ink as #rrggbb.</summary>
     public static string Of(Ink ink) => ink switch
     {
         Ink.Past => "#4a5568",

@@ -1,5 +1,5 @@
 namespace Quantra.Desktop.Charts;
 
-/// <summary>A part of a chart: a <see cref="Stroke"/>, an <see cref="Area"/> or a <see cref="Caption"/>.</summary>
-/// <param name="Ink">What it shows.</param>
+/// <summary>An element of a chart: a <see cref="Stroke"/>, an <see cref="Area"/> or a <see cref="Caption"/>.</summary>
+/// <param name="Ink">Meaning of the shape.</param>
 public abstract record Shape(Ink Ink);

@@ -4,15 +4,15 @@ using System.Text;
 
 namespace Quantra.Desktop.Charts;
 
-/// <summary>Shapes as an SVG picture: what the window shows, for files, mails and tests.</summary>
+/// <summary>Writes shapes as an SVG image, for files, mails and tests.</summary>
 public static class Svg
 {
     private const string Font = "font-family=\"Segoe UI, system-ui, sans-serif\" font-size=\"12\"";
 
-    /// <summary>The picture.</summary>
-    /// <param name="shapes">In the order in which they are drawn.</param>
-    /// <param name="size">Of the whole.</param>
-    /// <param name="title">What it shows, for those who cannot see it.</param>
+    /// <summary>Writes an image.</summary>
+    /// <param name="shapes">The shapes in drawing order.</param>
+    /// <param name="size">Size of the image.</param>
+    /// <param name="title">Description for screen readers.</param>
     public static string Write(IEnumerable<Shape> shapes, ChartSize size, string title)
     {
         ArgumentNullException.ThrowIfNull(shapes);
@@ -36,7 +36,7 @@ public static class Svg
         Caption caption => string.Create(
             CultureInfo.InvariantCulture,
             $"<text x=\"{caption.At.X:0.#}\" y=\"{caption.At.Y:0.#}\" dy=\"0.35em\" fill=\"{Palette.Of(caption.Ink)}\" text-anchor=\"{Name(caption.Anchor)}\">{SecurityElement.Escape(caption.Text)}</text>"),
-        _ => throw new ArgumentException($"there is no SVG of {shape.GetType().Name}", nameof(shape)),
+        _ => throw new ArgumentException($"{shape.GetType().Name} has no SVG form", nameof(shape)),
     };
 
     private static string Points(IReadOnlyList<Point> points) =>

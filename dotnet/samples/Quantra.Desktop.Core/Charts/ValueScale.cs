@@ -1,13 +1,13 @@
 namespace Quantra.Desktop.Charts;
 
-/// <summary>From values to pixels, along one axis.</summary>
+/// <summary>Maps values to pixels along an axis.</summary>
 /// <param name="Lowest">The value at <paramref name="From"/>.</param>
-/// <param name="Highest">The value at <paramref name="To"/>; larger.</param>
-/// <param name="From">Pixels.</param>
-/// <param name="To">Pixels.</param>
+/// <param name="Highest">The value at <paramref name="To"/>, larger than Lowest.</param>
+/// <param name="From">First pixel.</param>
+/// <param name="To">Last pixel.</param>
 internal readonly record struct ValueScale(double Lowest, double Highest, double From, double To)
 {
-    /// <summary>A scale over all of the values, and a little beyond.</summary>
+    /// <summary>Creates a scale over the values with a small margin.</summary>
     public static ValueScale Over(IEnumerable<double> values, double from, double to)
     {
         var (lowest, highest) = (double.PositiveInfinity, double.NegativeInfinity);
@@ -17,11 +17,10 @@ internal readonly record struct ValueScale(double Lowest, double Highest, double
         return new(lowest - room, highest + room, from, to);
     }
 
-    /// <summary>Where a value is.</summary>
+    /// <summary>Returns the pixel of a value.</summary>
     public double At(double value) => From + ((value - Lowest) / (Highest - Lowest) * (To - From));
 
-    /// <summary>Round numbers within the scale.</summary>
-    /// <param name="most">How many at most, at least 2.</param>
+    /// <summary>Returns round numbers within the scale, at most as many as given, which must be 2 or more.</summary>
     public IEnumerable<double> Ticks(int most)
     {
         var step = RoundStep((Highest - Lowest) / most);
@@ -29,7 +28,7 @@ internal readonly record struct ValueScale(double Lowest, double Highest, double
             yield return tick * step;
     }
 
-    /// <summary>1, 2 or 5 times a power of ten, not below the width.</summary>
+    /// <summary>Returns the smallest 1, 2 or 5 times a power of ten that is not below the width.</summary>
     private static double RoundStep(double width)
     {
         var power = Math.Pow(10, Math.Floor(Math.Log10(width)));

@@ -2,9 +2,9 @@ using System.Windows.Input;
 
 namespace Quantra.Desktop.Mvvm;
 
-/// <summary>What a button does that takes time: one run at a time, and the button is off meanwhile.</summary>
-/// <param name="work">What it does, on the window's thread.</param>
-/// <param name="can">Whether it can be done now; null = always.</param>
+/// <summary>An asynchronous command that is disabled while it runs.</summary>
+/// <param name="work">The work, run on the UI thread.</param>
+/// <param name="can">Whether the command is enabled; null = always.</param>
 public sealed class AsyncCommand(Func<Task> work, Func<bool>? can = null) : ICommand
 {
     private bool _isRunning;
@@ -16,10 +16,10 @@ public sealed class AsyncCommand(Func<Task> work, Func<bool>? can = null) : ICom
     public bool CanExecute(object? parameter) => !_isRunning && (can is null || can());
 
     /// <inheritdoc/>
-    /// <remarks>What goes wrong is thrown on the window's thread, as with an event handler.</remarks>
+    /// <remarks>Exceptions are thrown on the UI thread, as in event handlers.</remarks>
     public async void Execute(object? parameter) => await RunAsync();
 
-    /// <summary>Does it; nothing if it cannot be done now.</summary>
+    /// <summary>Runs the command if it is enabled.</summary>
     public async Task RunAsync()
     {
         if (!CanExecute(null))
@@ -37,6 +37,6 @@ public sealed class AsyncCommand(Func<Task> work, Func<bool>? can = null) : ICom
         }
     }
 
-    /// <summary>Lets the button ask again whether it can be done.</summary>
+    /// <summary>Raises CanExecuteChanged.</summary>
     public void Refresh() => CanExecuteChanged?.Invoke(this, EventArgs.Empty);
 }

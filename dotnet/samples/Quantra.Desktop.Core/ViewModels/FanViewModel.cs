@@ -5,60 +5,59 @@ using Quantra.Desktop.Mvvm;
 
 namespace Quantra.Desktop.ViewModels;
 
-/// <summary>A symbol's forecast: the chart, its numbers, and what to know of them.</summary>
-public sealed class FanViewModel : Observable
+/// <summary>A symbol's forecast: chart, table and notes.</summary>
+public sealed class FanViewModel : ObservableObject
 {
     private FanChart? _chart;
     private string _heading = "";
-    private string _footing = "";
+    private string _footer = "";
     private IReadOnlyList<string> _columns = [];
     private IReadOnlyList<ForecastLine> _lines = [];
     private IReadOnlyList<string> _warnings = [];
 
-    /// <summary>The chart; null = there is no forecast.</summary>
+    /// <summary>The chart; null = no forecast.</summary>
     public FanChart? Chart
     {
         get => _chart;
         private set => Set(ref _chart, value);
     }
 
-    /// <summary>Symbol, model and the day of the last bar.</summary>
+    /// <summary>Symbol, model and day of the last bar.</summary>
     public string Heading
     {
         get => _heading;
         private set => Set(ref _heading, value);
     }
 
-    /// <summary>Names of the values' columns, such as q0.1.</summary>
+    /// <summary>Column names of the values, for example q0.1.</summary>
     public IReadOnlyList<string> Columns
     {
         get => _columns;
         private set => Set(ref _columns, value);
     }
 
-    /// <summary>One per horizon.</summary>
+    /// <summary>Table rows, one per horizon.</summary>
     public IReadOnlyList<ForecastLine> Lines
     {
         get => _lines;
         private set => Set(ref _lines, value);
     }
 
-    /// <summary>What to know before using the numbers.</summary>
+    /// <summary>Warnings about the input or the forecast.</summary>
     public IReadOnlyList<string> Warnings
     {
         get => _warnings;
         private set => Set(ref _warnings, value);
     }
 
-    /// <summary>What the numbers count from, and how the model did on days that it had not seen.</summary>
-    public string Footing
+    /// <summary>The day from which the numbers count, and the model's skill on held-out days.</summary>
+    public string Footer
     {
-        get => _footing;
-        private set => Set(ref _footing, value);
+        get => _footer;
+        private set => Set(ref _footer, value);
     }
 
-    /// <summary>Shows a forecast.</summary>
-    /// <exception cref="QuantraException">The symbol is one that could not be forecast.</exception>
+    /// <exception cref="QuantraException">The symbol has no forecast.</exception>
     public void Show(BarSeries bars, Forecast forecast)
     {
         ArgumentNullException.ThrowIfNull(bars);
@@ -68,25 +67,24 @@ public sealed class FanViewModel : Observable
         Chart = FanChart.Of(bars, forecast);
         Heading = $"{bars.Symbol} · {forecast.Model}@{forecast.Version}{AsOf(forecast)}";
         Columns = [.. forecast.Quantiles.Select(quantile => quantile.ToString("'q'0.###", CultureInfo.InvariantCulture))];
-        Lines = [.. forecast.Horizons.Select((horizon, place) => Line(bars.Symbol, forecast, horizon, place))];
+        Lines = [.. forecast.Horizons.Select((horizon, index) => Line(bars.Symbol, forecast, horizon, index))];
         Warnings = forecast.Warnings;
-        Footing = $"{(forecast.Lag > 0 ? $"counted from {forecast.CountedFrom}; " : "")}{Skill.LineOf(forecast.Skill)}";
+        Footer = $"{(forecast.Lag > 0 ? $"counted from {forecast.CountedFrom}; " : "")}{Skill.LineOf(forecast.Skill)}";
     }
 
-    /// <summary>Shows nothing.</summary>
     public void Clear()
     {
-        (Chart, Heading, Footing) = (null, "", "");
+        (Chart, Heading, Footer) = (null, "", "");
         (Columns, Lines, Warnings) = ([], [], []);
     }
 
     private static string AsOf(Forecast forecast) =>
         forecast.AsOf is { } day ? string.Create(CultureInfo.InvariantCulture, $" · as of {day:yyyy-MM-dd}") : "";
 
-    private static ForecastLine Line(string symbol, Forecast forecast, int horizon, int place)
+    private static ForecastLine Line(string symbol, Forecast forecast, int horizon, int index)
     {
-        var session = forecast.TargetSessions.Count > place
-            ? forecast.TargetSessions[place].ToString("yyyy-MM-dd", CultureInfo.InvariantCulture)
+        var session = forecast.TargetSessions.Count > index
+            ? forecast.TargetSessions[index].ToString("yyyy-MM-dd", CultureInfo.InvariantCulture)
             : "";
         return new(horizon, session, [.. forecast.Quantiles.Select(quantile => Cell(symbol, forecast, horizon, quantile))]);
     }

@@ -1,7 +1,7 @@
 namespace Quantra.Desktop.ViewModels;
 
-/// <summary>A horizon of a forecast, as the table below the chart has it.</summary>
-/// <param name="Days">Trading days ahead.</param>
-/// <param name="Session">The day on which it ends, yyyy-MM-dd; "" = unknown.</param>
-/// <param name="Values">One text per quantile: a price and the simple return, or what the target is.</param>
+/// <summary>A table row: one horizon of a forecast.</summary>
+/// <param name="Days">Horizon in trading days.</param>
+/// <param name="Session">Day on which the horizon ends, yyyy-MM-dd; "" = unknown.</param>
+/// <param name="Values">One text per quantile: price and simple return, or the target's value.</param>
 public sealed record ForecastLine(int Days, string Session, IReadOnlyList<string> Values);

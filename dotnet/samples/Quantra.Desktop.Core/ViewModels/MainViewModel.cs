@@ -6,19 +6,19 @@ using Quantra.Desktop.Mvvm;
 
 namespace Quantra.Desktop.ViewModels;
 
-/// <summary>The window: forecasts, the server that makes them, and trainings of new models.</summary>
-/// <remarks>Used on the window's thread alone, like all view models; no call holds that thread.</remarks>
+/// <summary>The main window: forecasts, the server, and trainings.</summary>
+/// <remarks>Used only on the UI thread, like all view models. Calls never block that thread.</remarks>
 public sealed class MainViewModel : IDisposable
 {
     private readonly string _models;
 
-    [SuppressMessage("Usage", "CA2213:Disposable fields should be disposed", Justification = "without a timer the source holds nothing")]
+    [SuppressMessage("Usage", "CA2213:Disposable fields should be disposed", Justification = "a token source without a timer holds no resources")]
     private readonly CancellationTokenSource _closing = new();
 
-    /// <param name="predictor">Answers; it stays the caller's.</param>
-    /// <param name="server">Of the predictor; it stays the caller's.</param>
-    /// <param name="trainer">It stays the caller's.</param>
-    /// <param name="models">The folder that the server serves, and follows.</param>
+    /// <param name="predictor">The predictor. The caller disposes it.</param>
+    /// <param name="server">The server of the predictor. The caller disposes it.</param>
+    /// <param name="trainer">The trainer. The caller disposes it.</param>
+    /// <param name="models">The folder that the server serves and watches.</param>
     public MainViewModel(IStockPredictor predictor, QuantraServer server, QuantraTrainer trainer, string models)
     {
         _models = models;
@@ -30,22 +30,20 @@ public sealed class MainViewModel : IDisposable
         Forecast.PropertyChanged += (_, _) => Train.Refresh();
     }
 
-    /// <summary>Forecasts of a file's symbols.</summary>
     public ForecastViewModel Forecast { get; }
 
-    /// <summary>The server.</summary>
     public ServerViewModel Server { get; }
 
-    /// <summary>Further flags of a training, such as "--epochs" and "20".</summary>
+    /// <summary>More flags of a training, for example "--epochs" and "20".</summary>
     public IReadOnlyList<string> Arguments { get; init; } = [];
 
-    /// <summary>The training that goes on, if any.</summary>
+    /// <summary>The current training.</summary>
     public TrainingViewModel Training { get; }
 
-    /// <summary>Trains a model named as the file of bars, as its next version.</summary>
+    /// <summary>Trains the next version of a model that is named after the file of bars.</summary>
     public AsyncCommand Train { get; }
 
-    /// <summary>Follows the server until the window is closed.</summary>
+    /// <summary>Follows the server's status until the window closes.</summary>
     public Task RunAsync() => Server.FollowAsync(_closing.Token);
 
     /// <inheritdoc/>
@@ -55,7 +53,7 @@ public sealed class MainViewModel : IDisposable
         Forecast.Dispose();
     }
 
-    private async Task TrainAsync() => await Forecast.Problem.WatchAsync(async () =>
+    private async Task TrainAsync() => await Forecast.Problem.CatchAsync(async () =>
     {
         var name = Path.GetFileNameWithoutExtension(Forecast.File!);
         var version = NewestVersion(Path.Combine(_models, name)) + 1;
@@ -68,11 +66,11 @@ public sealed class MainViewModel : IDisposable
         }
         catch (OperationCanceledException) when (_closing.IsCancellationRequested)
         {
-            // The window is closed.
+            // the window was closed
         }
     });
 
-    /// <summary>The newest version in a model's folder; 0 = none.</summary>
+    /// <summary>Returns the newest version in a model's folder; 0 = none.</summary>
     private static int NewestVersion(string model)
     {
         var versions = Directory.Exists(model) ? Directory.EnumerateDirectories(model).Select(Path.GetFileName) : [];

@@ -3,13 +3,13 @@ using Quantra.Desktop.Mvvm;
 
 namespace Quantra.Desktop.ViewModels;
 
-/// <summary>The program's own server: where it stands, why, and how to start it again once it has failed.</summary>
-public sealed class ServerViewModel : Observable
+/// <summary>Status of the server, and a command to restart it after a failure.</summary>
+public sealed class ServerViewModel : ObservableObject
 {
     private readonly QuantraServer _server;
     private QuantraServerStatus _status;
 
-    /// <param name="server">It stays the caller's.</param>
+    /// <param name="server">The server. The caller disposes it.</param>
     public ServerViewModel(QuantraServer server)
     {
         ArgumentNullException.ThrowIfNull(server);
@@ -17,31 +17,30 @@ public sealed class ServerViewModel : Observable
         Start = new AsyncCommand(() => _server.StartAsync(), () => HasEnded);
     }
 
-    /// <summary>The server answers; told each time that it does so again.</summary>
+    /// <summary>Raised each time the server becomes ready.</summary>
     public event EventHandler? BecameReady;
 
-    /// <summary>Where it stands.</summary>
     public QuantraServerState State => _status.State;
 
-    /// <summary>In words.</summary>
+    /// <summary>The state in words.</summary>
     public string Text => _status.State switch
     {
-        QuantraServerState.Ready => _status.Restarts == 0 ? "server ready" : $"server ready, started again {_status.Restarts} times",
+        QuantraServerState.Ready => _status.Restarts == 0 ? "server ready" : $"server ready, restarted {_status.Restarts} times",
         QuantraServerState.Starting => "server is starting",
         QuantraServerState.Degraded => "server answers slowly",
         QuantraServerState.Failed => "server has failed",
         _ => "server is stopped",
     };
 
-    /// <summary>Why; "" = nothing is wrong.</summary>
+    /// <summary>The reason of the state; "" = no problem.</summary>
     public string Reason => _status.Error?.Message ?? "";
 
-    /// <summary>Starts it, where it does not run.</summary>
+    /// <summary>Starts the server if it is not running.</summary>
     public AsyncCommand Start { get; }
 
     private bool HasEnded => State is QuantraServerState.Failed or QuantraServerState.Stopped;
 
-    /// <summary>Follows the server until the token is cancelled.</summary>
+    /// <summary>Follows the server's status until the token is cancelled.</summary>
     public async Task FollowAsync(CancellationToken cancellationToken = default)
     {
         try
@@ -51,7 +50,7 @@ public sealed class ServerViewModel : Observable
         }
         catch (OperationCanceledException) when (cancellationToken.IsCancellationRequested)
         {
-            // The window is closed.
+            // the window was closed
         }
     }
 
@@ -59,9 +58,9 @@ public sealed class ServerViewModel : Observable
     {
         var wasReady = State == QuantraServerState.Ready;
         _status = status;
-        Tell(nameof(State));
-        Tell(nameof(Text));
-        Tell(nameof(Reason));
+        OnPropertyChanged(nameof(State));
+        OnPropertyChanged(nameof(Text));
+        OnPropertyChanged(nameof(Reason));
         Start.Refresh();
         if (State == QuantraServerState.Ready && !wasReady)
             BecameReady?.Invoke(this, EventArgs.Empty);

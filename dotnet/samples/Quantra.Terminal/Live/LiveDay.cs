@@ -2,16 +2,16 @@ using System.Globalization;
 
 namespace Quantra.Terminal.Live;
 
-/// <summary>A day of the feed, and what had been forecast for it.</summary>
+/// <summary>A day of the feed and its earlier forecast.</summary>
 /// <param name="Session">The day.</param>
-/// <param name="Close">How it ended; NaN = nothing traded.</param>
-/// <param name="Forecast">What the last forecast of the shortest horizon that ends on it had said; null = there was none.</param>
+/// <param name="Close">Close of the day; NaN = nothing traded.</param>
+/// <param name="Forecast">Latest forecast for this day at the shortest horizon; null = none.</param>
 internal sealed record LiveDay(DateOnly Session, double Close, LiveBand? Forecast)
 {
-    /// <summary>Whether it ended inside the band; null = there was none, or nothing traded.</summary>
+    /// <summary>Whether the close is inside the band; null = no forecast, or nothing traded.</summary>
     public bool? IsInside => Forecast is { } band && !double.IsNaN(Close) ? band.Low <= Close && Close <= band.High : null;
 
-    /// <summary>In a word; "" = it cannot be judged.</summary>
+    /// <summary>The result in a word; "" = unknown.</summary>
     public string Verdict => IsInside switch
     {
         true => "inside",
@@ -19,7 +19,7 @@ internal sealed record LiveDay(DateOnly Session, double Close, LiveBand? Forecas
         null => "",
     };
 
-    /// <summary>One line, for where there is no terminal.</summary>
+    /// <summary>Formats one line, for redirected output.</summary>
     public override string ToString()
     {
         var forecast = Forecast is { } band

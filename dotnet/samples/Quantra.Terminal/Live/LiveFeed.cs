@@ -3,20 +3,20 @@ using Quantra.Client;
 
 namespace Quantra.Terminal.Live;
 
-/// <summary>The last days of a file, pushed to a session one by one, as a live feed would.</summary>
-/// <param name="bars">The symbol's, or with a panel model those of all its symbols.</param>
-/// <param name="symbol">The one that is looked at.</param>
-/// <param name="count">How many days; none if it is not above 0.</param>
-/// <param name="pace">From one to the next.</param>
+/// <summary>Pushes the last days of a file to a session one by one, like a live feed.</summary>
+/// <param name="bars">Bars of the symbol, or for a panel model of all symbols.</param>
+/// <param name="symbol">The symbol to show.</param>
+/// <param name="count">Number of days, 0 or less = none.</param>
+/// <param name="pace">Time between two days.</param>
 internal sealed class LiveFeed(BarPanel bars, string symbol, int count, TimeSpan pace)
 {
     private readonly Dictionary<DateOnly, LiveBand> _forecasts = [];
 
     /// <summary>Pushes the days.</summary>
-    /// <param name="predictor">Whom to ask.</param>
-    /// <param name="model">Which model.</param>
+    /// <param name="predictor">The predictor.</param>
+    /// <param name="model">The model.</param>
     /// <param name="cancellationToken">Ends the feed.</param>
-    /// <returns>How it stands before the first day, and after each.</returns>
+    /// <returns>The state before the first day and after each day.</returns>
     public async IAsyncEnumerable<LiveState> RunAsync(
         IStockPredictor predictor,
         ModelReference model,
@@ -33,7 +33,7 @@ internal sealed class LiveFeed(BarPanel bars, string symbol, int count, TimeSpan
         {
             await clock.WaitForNextTickAsync(cancellationToken);
             var pushed = await session.PushAsync(bars.Between(day, day), flush: true, cancellationToken: cancellationToken);
-            // Before today's forecast, which is of later days, is remembered.
+            // before the new forecast, which is for later days, is remembered
             var judged = new LiveDay(day, bars.Between(day, day).Select(symbol).Close.Span[0], BandOf(day));
             var forecast = pushed.Forecast ?? state.Forecast;
             state = new LiveState(bars.Until(day).Select(symbol), forecast, [.. state.Days, judged], session.Reopenings);

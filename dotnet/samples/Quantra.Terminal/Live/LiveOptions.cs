@@ -1,7 +1,7 @@
 namespace Quantra.Terminal.Live;
 
-/// <summary>What is shown as a live feed.</summary>
-/// <param name="Days">How many days.</param>
-/// <param name="Pace">From one day to the next.</param>
-/// <param name="Server">Tells where the server stands; "" = it is somebody else's.</param>
+/// <summary>Options of a live replay.</summary>
+/// <param name="Days">Number of days.</param>
+/// <param name="Pace">Time between two days.</param>
+/// <param name="Server">Returns the status of the program's own server; "" = it has none.</param>
 internal sealed record LiveOptions(int Days, TimeSpan Pace, Func<string> Server);

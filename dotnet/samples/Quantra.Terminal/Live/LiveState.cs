@@ -3,14 +3,14 @@ using Quantra.Client;
 
 namespace Quantra.Terminal.Live;
 
-/// <summary>How a feed stands.</summary>
+/// <summary>State of a feed.</summary>
 /// <param name="Bars">The symbol's bars so far.</param>
 /// <param name="Forecast">The newest forecast.</param>
-/// <param name="Days">Those that were pushed, oldest first.</param>
-/// <param name="Reopenings">How often the session was lost and opened again.</param>
+/// <param name="Days">The pushed days, oldest first.</param>
+/// <param name="Reopenings">How often the session was lost and reopened.</param>
 internal sealed record LiveState(BarSeries Bars, Forecast Forecast, IReadOnlyList<LiveDay> Days, int Reopenings)
 {
-    /// <summary>How many days ended inside their band, and how many should.</summary>
+    /// <summary>States how many closes were inside their band, and how many are expected.</summary>
     public string Summary()
     {
         var judged = Days.Where(day => day.IsInside is not null).ToList();

@@ -5,9 +5,9 @@ using Spectre.Console.Rendering;
 
 namespace Quantra.Terminal.Live;
 
-/// <summary>The fan of the newest forecast, and the last days beside what had been forecast for them.</summary>
-/// <param name="state">What to show; null = there is no forecast yet.</param>
-/// <param name="server">Where the server stands; "" = it is somebody else's.</param>
+/// <summary>The fan of the newest forecast, and the last days with their earlier forecasts.</summary>
+/// <param name="state">The state to show; null = no forecast yet.</param>
+/// <param name="server">Status of the program's own server; "" = it has none.</param>
 internal sealed class LiveView(LiveState? state, string server)
 {
     private const int Shown = 6;
@@ -15,7 +15,7 @@ internal sealed class LiveView(LiveState? state, string server)
     private const int Lowest = 4;
     private const int Highest = 16;
 
-    /// <summary>Everything, no larger than the terminal.</summary>
+    /// <summary>Renders the view to fit the terminal.</summary>
     public IRenderable Render(int width, int height)
     {
         var inner = Math.Clamp(width - 4, 40, 110);
@@ -27,7 +27,7 @@ internal sealed class LiveView(LiveState? state, string server)
                 Table(state),
                 new Text(state.Summary(), new Style(Palette.Quiet)),
             ];
-        return new Panel(new Rows([.. body, new Text(Footing(), new Style(Palette.Quiet))]))
+        return new Panel(new Rows([.. body, new Text(Footer(), new Style(Palette.Quiet))]))
         {
             Header = new PanelHeader(state is null ? " live " : Heading(state)),
             Border = BoxBorder.Rounded,
@@ -63,12 +63,12 @@ internal sealed class LiveView(LiveState? state, string server)
 
     private static string Number(double price) => price.ToString("F2", CultureInfo.InvariantCulture);
 
-    private string Footing()
+    private string Footer()
     {
         var reopened = state switch
         {
-            { Reopenings: 1 } => "session opened again once",
-            { Reopenings: > 1 } => string.Create(CultureInfo.InvariantCulture, $"session opened again {state.Reopenings} times"),
+            { Reopenings: 1 } => "session reopened once",
+            { Reopenings: > 1 } => string.Create(CultureInfo.InvariantCulture, $"session reopened {state.Reopenings} times"),
             _ => "",
         };
         return string.Join(" · ", ((string[])[server, reopened, "q ends"]).Where(part => part.Length > 0));

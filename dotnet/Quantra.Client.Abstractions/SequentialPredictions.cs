@@ -1,0 +1,57 @@
+using System.Globalization;
+using System.Runtime.CompilerServices;
+
+namespace Quantra.Client;
+
+/// <summary>Default implementation of streams.</summary>
+internal static class SequentialPredictions
+{
+    /// <summary>Makes one prediction after the other.</summary>
+    public static IAsyncEnumerable<PredictionResult> PredictStreamAsync(
+        IStockPredictor predictor,
+        IAsyncEnumerable<PredictionRequest> requests,
+        CancellationToken cancellationToken)
+    {
+        ArgumentNullException.ThrowIfNull(requests);
+        return EachAsync(predictor, requests, cancellationToken);
+    }
+
+    private static async IAsyncEnumerable<PredictionResult> EachAsync(
+        IStockPredictor predictor,
+        IAsyncEnumerable<PredictionRequest> requests,
+        [EnumeratorCancellation] CancellationToken cancellationToken)
+    {
+        // As in every predictor, the caller's enumeration runs on the pool and never needs the reader's thread.
+        var source = requests.GetAsyncEnumerator(cancellationToken);
+        try
+        {
+            for (var place = 0; await Task.Run(() => source.MoveNextAsync().AsTask(), CancellationToken.None).ConfigureAwait(false); place++)
+            {
+                var request = source.Current
+                    ?? throw new ArgumentException(FormattableString.Invariant($"requests[{place}] is null"), nameof(requests));
+                var name = request.RequestId is { Length: > 0 } given ? given : place.ToString(CultureInfo.InvariantCulture);
+                yield return await AskAsync(predictor, request, name, cancellationToken).ConfigureAwait(false);
+            }
+        }
+        finally
+        {
+            await Task.Run(() => source.DisposeAsync().AsTask(), CancellationToken.None).ConfigureAwait(false);
+        }
+    }
+
+    private static async Task<PredictionResult> AskAsync(
+        IStockPredictor predictor,
+        PredictionRequest request,
+        string name,
+        CancellationToken cancellationToken)
+    {
+        try
+        {
+            return new(name, await predictor.PredictAsync(request, cancellationToken).ConfigureAwait(false), null);
+        }
+        catch (QuantraException failure)
+        {
+            return new(name, null, failure.Error);
+        }
+    }
+}

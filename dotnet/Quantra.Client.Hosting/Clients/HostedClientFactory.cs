@@ -1,0 +1,23 @@
+using Microsoft.Extensions.DependencyInjection;
+using Microsoft.Extensions.Logging;
+using Microsoft.Extensions.Options;
+
+namespace Quantra.Client.Hosting.Clients;
+
+/// <summary>Creates the clients of a host.</summary>
+internal static class HostedClientFactory
+{
+    public static QuantraClient Open(IServiceProvider services, string name) =>
+        Open(services, services.GetRequiredService<IOptionsMonitor<HostedClientOptions>>().Get(name));
+
+    /// <exception cref="ArgumentException">The address is invalid, or the authority file has no certificate.</exception>
+    /// <exception cref="IOException">The authority file cannot be read.</exception>
+    /// <exception cref="InvalidOperationException">The named server does not exist.</exception>
+    public static QuantraClient Open(IServiceProvider services, HostedClientOptions options)
+    {
+        var client = options.ToClientOptions(services.GetService<ILoggerFactory>());
+        return options.Server is { } server
+            ? NamedServices.GetRequired<QuantraServer>(services, server).OpenClient(client)
+            : new QuantraClient(options.Address!, client);
+    }
+}

@@ -1,0 +1,92 @@
+using Quantra.Client.Embedded;
+using Quantra.Client.Tests;
+
+[assembly: AssemblyFixture(typeof(PredictorFixture))]
+[assembly: CollectionBehavior(DisableTestParallelization = true)]
+
+namespace Quantra.Client.Tests;
+
+/// <summary>A real Python server and the real Python inside this process, over the same models.</summary>
+public sealed class PredictorFixture : IAsyncLifetime
+{
+    /// <summary>The trait of tests that a run may leave out.</summary>
+    public const string Category = "Category";
+
+    /// <summary>They take a second or more, and neither culture nor framework matters to them.</summary>
+    public const string Slow = "Slow";
+
+    /// <summary>The environment variable of a folder in which tests/contract/dotnet_fixture.py has written already.</summary>
+    private const string Fixture = "QUANTRA_TEST_FIXTURE";
+
+    private readonly string _folder = Directory.CreateTempSubdirectory("quantra-").FullName;
+    private PythonServer? _server;
+    private QuantraClient? _grpc;
+    private EmbeddedPredictor? _embedded;
+    private ExpectedResults? _expected;
+
+    public IStockPredictor Grpc => _grpc!;
+
+    public IStockPredictor Embedded => _embedded!;
+
+    public ExpectedResults Expected => _expected!;
+
+    /// <summary>That answers <see cref="Grpc"/>.</summary>
+    internal PythonServer Server => _server!;
+
+    public Uri Address { get; private set; } = new("http://127.0.0.1");
+
+    public string Models => PathOf("models");
+
+    public string PathOf(string file) => Path.Combine(_folder, file);
+
+    /// <summary>What was said of each environment whose Python cannot start, before that of the tests started.</summary>
+    public IReadOnlyDictionary<string, QuantraException> Refused { get; private set; } = new Dictionary<string, QuantraException>();
+
+    public EmbeddedPredictorOptions EmbeddedOptions => new()
+    {
+        Models = Models,
+        PythonEnvironment = Expected.Environment,
+        Device = "cpu",
+    };
+
+    public async ValueTask InitializeAsync()
+    {
+        if (Environment.GetEnvironmentVariable(Fixture) is { Length: > 0 } written)
+            Copy(written, _folder);
+        else
+            await PythonServer.RunAsync(Path.Combine(Repository(), "tests", "contract", "dotnet_fixture.py"), _folder);
+        _expected = ExpectedResults.Read(PathOf("expected.json"));
+        _server = await PythonServer.StartAsync(Models);
+        Address = new Uri($"http://127.0.0.1:{_server.Port}");
+        _grpc = new QuantraClient(Address);
+        Refused = await EnvironmentScenarios.RefusedAsync(EmbeddedOptions, PathOf("environments"));
+        _embedded = await EnvironmentScenarios.OpenAfterCancellingAsync(EmbeddedOptions);
+    }
+
+    public async ValueTask DisposeAsync()
+    {
+        if (_embedded is not null)
+            await _embedded.DisposeAsync();
+        if (_grpc is not null)
+            await _grpc.DisposeAsync();
+        if (_server is not null)
+            await _server.DisposeAsync();
+        Directory.Delete(_folder, recursive: true);
+    }
+
+    public static string Repository()
+    {
+        var folder = new DirectoryInfo(AppContext.BaseDirectory);
+        while (!File.Exists(Path.Combine(folder.FullName, "pyproject.toml")))
+            folder = folder.Parent ?? throw new InvalidOperationException("run these tests from the build folders of the repository");
+        return folder.FullName;
+    }
+
+    private static void Copy(string from, string to)
+    {
+        foreach (var folder in Directory.EnumerateDirectories(from, "*", SearchOption.AllDirectories))
+            Directory.CreateDirectory(Path.Combine(to, Path.GetRelativePath(from, folder)));
+        foreach (var file in Directory.EnumerateFiles(from, "*", SearchOption.AllDirectories))
+            File.Copy(file, Path.Combine(to, Path.GetRelativePath(from, file)));
+    }
+}

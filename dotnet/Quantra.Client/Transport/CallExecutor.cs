@@ -1,0 +1,178 @@
+using Google.Protobuf;
+using Grpc.Core;
+using Quantra.Client.Wire;
+
+namespace Quantra.Client.Transport;
+
+/// <summary>Makes gRPC calls: sets deadline, headers and size limit, and retries failed calls.</summary>
+internal sealed class CallExecutor
+{
+    private readonly QuantraClientOptions _options;
+    private readonly BearerToken _token;
+    private readonly string _target;
+    private readonly bool _repeats;
+
+    /// <param name="options">Options of the client.</param>
+    /// <param name="service">Name of the gRPC service.</param>
+    /// <param name="token">Adds the token to each call.</param>
+    /// <param name="target">Address of the server, for messages.</param>
+    /// <param name="repeats">Whether failed calls may be repeated.</param>
+    public CallExecutor(QuantraClientOptions options, string service, BearerToken token, string target, bool repeats)
+        : this(options, token, target, repeats)
+    {
+        Timeout = options.Timeout;
+        Telemetry = new ClientTelemetry(options.LoggerFactory, service);
+    }
+
+    private CallExecutor(QuantraClientOptions options, BearerToken token, string target, bool repeats) =>
+        (_options, _token, _target, _repeats) = (options, token, target, repeats);
+
+    private CallLimiter Limiter { get; init; } = new();
+
+    public TimeSpan Timeout { get; private init; }
+
+    public IReadOnlyList<Metadata.Entry> Headers { get; private init; } = [];
+
+    public ClientTelemetry Telemetry { get; private init; } = null!;
+
+    public CallSettings Settings => new()
+    {
+        Target = _target,
+        Timeout = Timeout,
+        MaxInFlight = _options.MaxInFlight,
+        MaxAttempts = _repeats ? _options.MaxAttempts : 1,
+        MaxRequestBytes = _options.MaxRequestBytes,
+    };
+
+    /// <summary>Returns a copy with another timeout.</summary>
+    public CallExecutor With(TimeSpan timeout) =>
+        new(_options, _token, _target, _repeats) { Timeout = timeout, Headers = Headers, Telemetry = Telemetry, Limiter = Limiter };
+
+    /// <summary>Returns a copy with one more header.</summary>
+    public CallExecutor With(Metadata.Entry header) =>
+        new(_options, _token, _target, _repeats) { Timeout = Timeout, Headers = [.. Headers, header], Telemetry = Telemetry, Limiter = Limiter };
+
+    /// <summary>Makes a unary call.</summary>
+    /// <param name="method">Method of the stub.</param>
+    /// <param name="request">The request.</param>
+    /// <param name="model">Model of the request, for telemetry; "" = none.</param>
+    /// <param name="cancellationToken">Cancels the call.</param>
+    /// <param name="deadline">Deadline shared with other calls; null = a new one.</param>
+    /// <exception cref="QuantraException">The call failed.</exception>
+    /// <exception cref="OperationCanceledException">The token was cancelled.</exception>
+    public Task<TResponse> CallAsync<TRequest, TResponse>(
+        Func<TRequest, CallOptions, AsyncUnaryCall<TResponse>> method,
+        TRequest request,
+        string model,
+        CancellationToken cancellationToken,
+        Deadline? deadline = null)
+        where TRequest : IMessage => TrackAsync(
+            request,
+            model,
+            async options =>
+            {
+                using var call = method(request, options);
+                return await call.ResponseAsync.ConfigureAwait(false);
+            },
+            static () => true,
+            deadline,
+            cancellationToken);
+
+    /// <summary>Makes a server streaming call. It is not repeated after the first message.</summary>
+    /// <param name="method">Method of the stub.</param>
+    /// <param name="request">The request.</param>
+    /// <param name="model">Model of the request, for telemetry.</param>
+    /// <param name="receive">Receives each message.</param>
+    /// <param name="cancellationToken">Cancels the call.</param>
+    /// <exception cref="QuantraException">The call failed.</exception>
+    /// <exception cref="OperationCanceledException">The token was cancelled.</exception>
+    public Task ReadAsync<TRequest, TResponse>(
+        Func<TRequest, CallOptions, AsyncServerStreamingCall<TResponse>> method,
+        TRequest request,
+        string model,
+        Action<TResponse> receive,
+        CancellationToken cancellationToken)
+        where TRequest : IMessage
+    {
+        var hasReceived = false;
+        return TrackAsync(
+            request,
+            model,
+            async options =>
+            {
+                using var call = method(request, options);
+                while (await call.ResponseStream.MoveNext(CancellationToken.None).ConfigureAwait(false))
+                {
+                    hasReceived = true;
+                    receive(call.ResponseStream.Current);
+                }
+
+                return true;
+            },
+            () => !hasReceived,
+            null,
+            cancellationToken);
+    }
+
+    private Task<T> TrackAsync<T>(
+        IMessage request,
+        string model,
+        Func<CallOptions, Task<T>> call,
+        Func<bool> canRepeat,
+        Deadline? shared,
+        CancellationToken cancellationToken)
+    {
+        var method = request.Descriptor.Name.Replace("Request", "", StringComparison.Ordinal);
+        var telemetry = Telemetry.Begin(method, model);
+        return telemetry.TrackAsync(async () =>
+        {
+            RequestSize.Check(request, _options.MaxRequestBytes);
+            var deadline = shared ?? Deadline.After(Timeout);
+            if (deadline.HasPassed)
+                throw Settings.DeadlinePassed().ToException();
+            var options = await OptionsAsync(deadline, cancellationToken).ConfigureAwait(false);
+            using var slot = await AcquireSlotAsync(request, deadline, cancellationToken).ConfigureAwait(false);
+            for (var attempt = 1; ; attempt++)
+            {
+                try
+                {
+                    return await call(options).ConfigureAwait(false);
+                }
+                catch (RpcException error) when (!cancellationToken.IsCancellationRequested && canRepeat()
+                    && Settings.RetryDelay(attempt, ToError(error), deadline) is { } delay)
+                {
+                    await Task.Delay(delay, cancellationToken).ConfigureAwait(false);
+                    telemetry.Retry();
+                }
+                catch (RpcException error)
+                {
+                    throw Failure(error, cancellationToken);
+                }
+            }
+        });
+    }
+
+    /// <summary>Acquires a slot. A global explanation takes none, because it would keep the slot for minutes.</summary>
+    private ValueTask<CallLimiter.Slot> AcquireSlotAsync(IMessage request, Deadline deadline, CancellationToken cancellationToken) =>
+        request is V1.ExplainGlobalRequest
+            ? default
+            : Limiter.AcquireAsync(request is V1.ExplainRequest, Timeout, deadline.Remaining, cancellationToken);
+
+    /// <summary>Creates the options of a call that starts now; without a deadline, the call is unlimited.</summary>
+    /// <exception cref="QuantraException">CONFIGURATION_INVALID: the token cannot be sent.</exception>
+    public async ValueTask<CallOptions> OptionsAsync(Deadline? deadline, CancellationToken cancellationToken)
+    {
+        var headers = new Metadata();
+        foreach (var header in Headers)
+            headers.Add(header);
+        await _token.AddToAsync(headers, cancellationToken).ConfigureAwait(false);
+        return new CallOptions(headers, deadline?.AtUtc, cancellationToken);
+    }
+
+    /// <summary>Returns the exception for a failed call: a cancellation if the token was cancelled.</summary>
+    public Exception Failure(RpcException error, CancellationToken cancellationToken) => cancellationToken.IsCancellationRequested
+        ? new OperationCanceledException("the call was cancelled", error, cancellationToken)
+        : ToError(error).ToException(error);
+
+    private QuantraError ToError(RpcException error) => TransportError.Of(error, _target, Timeout);
+}
