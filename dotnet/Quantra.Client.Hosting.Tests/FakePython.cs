@@ -1,21 +1,18 @@
 namespace Quantra.Client.Hosting.Tests;
 
-/// <summary>A virtual environment whose python is a shell script, for what a real one never does.</summary>
+/// <summary>A virtual environment whose python is a shell script, for behaviour that a real one does not show on demand.</summary>
 internal static class FakePython
 {
-    /// <summary>A script that goes on until its standard input ends, as a server does.</summary>
+    /// <summary>A script that runs until standard input is closed, like a server.</summary>
     public const string UntilTheEnd = "cat > /dev/null";
 
     private static int _made;
 
-    /// <summary>Makes one; where there is no shell, the test is skipped.</summary>
-    /// <param name="place">Where it is made, and removed in the end.</param>
-    /// <param name="script">Of sh.</param>
-    /// <returns>The environment's folder.</returns>
-    public static string Make(Place place, string script)
+    /// <summary>Creates an environment and returns its folder. Skips the test on Windows.</summary>
+    public static string Make(HostingFixture fixture, string script)
     {
         Assert.SkipWhen(OperatingSystem.IsWindows(), "the fake python is a shell script");
-        var folder = Directory.CreateDirectory(place.PathOf($"fake-{Interlocked.Increment(ref _made)}")).FullName;
+        var folder = Directory.CreateDirectory(fixture.PathOf($"fake-{Interlocked.Increment(ref _made)}")).FullName;
         File.WriteAllText(Path.Combine(folder, "pyvenv.cfg"), "");
         Directory.CreateDirectory(Path.Combine(folder, "bin"));
         var python = Path.Combine(folder, "bin", "python");

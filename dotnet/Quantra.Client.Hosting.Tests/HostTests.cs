@@ -4,8 +4,8 @@ using Microsoft.Extensions.Hosting;
 
 namespace Quantra.Client.Hosting.Tests;
 
-/// <summary>A server within a host, and its health.</summary>
-public sealed class HostTests(Place place)
+/// <summary>Servers in a host, and their health.</summary>
+public sealed class HostTests(HostingFixture fixture)
 {
     private static CancellationToken Token => TestContext.Current.CancellationToken;
 
@@ -13,11 +13,11 @@ public sealed class HostTests(Place place)
     public async Task Services_can_call_until_they_stop_regardless_of_their_order()
     {
         var builder = Host.CreateEmptyApplicationBuilder(null);
-        builder.Services.AddSingleton(place.Request).AddSingleton<Caller>().AddHostedService(services => services.GetRequiredService<Caller>());
+        builder.Services.AddSingleton(fixture.Request).AddSingleton<StartupCaller>().AddHostedService(services => services.GetRequiredService<StartupCaller>());
         builder.Services.AddQuantraServer(Set).AddHealthChecks().AddQuantra();
         using var host = builder.Build();
         await host.StartAsync(Token);
-        var caller = host.Services.GetRequiredService<Caller>();
+        var caller = host.Services.GetRequiredService<StartupCaller>();
         var health = host.Services.GetRequiredService<HealthCheckService>();
         var server = host.Services.GetRequiredService<QuantraServer>();
         Assert.Equal(["AAPL"], caller.AtStart!.Symbols);
@@ -27,7 +27,7 @@ public sealed class HostTests(Place place)
         await host.StopAsync(Token);
         Assert.Equal(caller.AtStart.ForecastId, caller.AtEnd!.ForecastId);
         Assert.Equal(QuantraServerState.Stopped, server.Status.State);
-        Assert.False(Pids.IsRunning(pid));
+        Assert.False(ProcessSignals.IsRunning(pid));
         report = (await health.CheckHealthAsync(Token)).Entries["quantra"];
         Assert.Equal((HealthStatus.Unhealthy, "UNAVAILABLE: the server is stopped; start it or its host"), (report.Status, report.Description));
     }
@@ -39,7 +39,7 @@ public sealed class HostTests(Place place)
         builder.Services.AddQuantraServer(options =>
         {
             Set(options);
-            (options.PythonEnvironment, options.HostWaitsUntilReady) = (FakePython.Make(place, "echo 'no disk' >&2; exit 1"), true);
+            (options.PythonEnvironment, options.HostWaitsUntilReady) = (FakePython.Make(fixture, "echo 'no disk' >&2; exit 1"), true);
         });
         using var host = builder.Build();
         var failure = await Assert.ThrowsAsync<QuantraException>(() => host.StartAsync(Token));
@@ -53,7 +53,7 @@ public sealed class HostTests(Place place)
         builder.Services.AddQuantraServer("own", options =>
         {
             Set(options);
-            options.PythonEnvironment = FakePython.Make(place, $"{FakePython.UntilTheEnd}; echo 'no disk' >&2; exit 1");
+            options.PythonEnvironment = FakePython.Make(fixture, $"{FakePython.UntilTheEnd}; echo 'no disk' >&2; exit 1");
         });
         builder.Services.AddHealthChecks().AddQuantra("own", tags: ["ready"]);
         using var host = builder.Build();
@@ -70,7 +70,7 @@ public sealed class HostTests(Place place)
         var services = new ServiceCollection().AddLogging().AddQuantraServer(options =>
         {
             Set(options);
-            options.PythonEnvironment = FakePython.Make(place, "echo 'no disk' >&2; exit 1");
+            options.PythonEnvironment = FakePython.Make(fixture, "echo 'no disk' >&2; exit 1");
         });
         services.AddHealthChecks().AddQuantra();
         await using var provider = services.BuildServiceProvider();
@@ -98,5 +98,5 @@ public sealed class HostTests(Place place)
     }
 
     private void Set(QuantraServerOptions options) =>
-        (options.Models, options.PythonEnvironment, options.Device) = (place.Models, place.Environment, "cpu");
+        (options.Models, options.PythonEnvironment, options.Device) = (fixture.Models, fixture.Environment, "cpu");
 }

@@ -3,8 +3,8 @@ using System.Text.RegularExpressions;
 
 namespace Quantra.Client.Hosting.Tests;
 
-/// <summary>A program with a server of its own, as a process.</summary>
-public sealed partial class ParentTests(Place place)
+/// <summary>A process of a program that supervises a server.</summary>
+public sealed partial class ParentTests(HostingFixture fixture)
 {
     private static CancellationToken Token => TestContext.Current.CancellationToken;
 
@@ -19,7 +19,7 @@ public sealed partial class ParentTests(Place place)
             using var program = Start();
             var server = await ServerOfAsync(program);
             program.Kill();
-            await Pids.HasEndedAsync(server, Token);
+            await ProcessSignals.WaitForExitAsync(server, Token);
         }
     }
 
@@ -29,20 +29,20 @@ public sealed partial class ParentTests(Place place)
         Assert.SkipUnless(OperatingSystem.IsLinux(), "sends a signal");
         using var program = Start();
         var server = await ServerOfAsync(program);
-        await Pids.SignalAsync(server, "INT"); // as the terminal sends it to both
-        await Pids.SignalAsync(program.Id, "INT");
+        await ProcessSignals.SignalAsync(server, "INT"); // the terminal sends it to both processes
+        await ProcessSignals.SignalAsync(program.Id, "INT");
         var rest = await program.StandardOutput.ReadToEndAsync(Token);
         await program.WaitForExitAsync(Token);
         Assert.Equal(0, program.ExitCode);
         Assert.DoesNotContain("restarting", rest, StringComparison.Ordinal);
         Assert.Contains("the server was stopped", rest, StringComparison.Ordinal);
-        Assert.False(Pids.IsRunning(server));
+        Assert.False(ProcessSignals.IsRunning(server));
     }
 
     [GeneratedRegex(@"^server: Ready .*, process (\d+)$")]
     private static partial Regex ReadyLine { get; }
 
-    /// <summary>The process of its server, once it is ready and has answered.</summary>
+    /// <summary>Returns the server's process id once it is ready and has answered.</summary>
     private static async Task<int> ServerOfAsync(Process program)
     {
         var server = 0;
@@ -62,8 +62,8 @@ public sealed partial class ParentTests(Place place)
         var dll = Path.Combine(AppContext.BaseDirectory, "Quantra.Supervised.dll");
         string[] settings =
         [
-            $"--Server:Models={place.Models}", $"--Server:PythonEnvironment={place.Environment}", "--Server:Device=cpu",
-            $"--Bars={place.PathOf("bars.csv")}", "--Model=small",
+            $"--Server:Models={fixture.Models}", $"--Server:PythonEnvironment={fixture.Environment}", "--Server:Device=cpu",
+            $"--Bars={fixture.PathOf("bars.csv")}", "--Model=small",
         ];
         return Process.Start(new ProcessStartInfo("dotnet", [dll, .. settings]) { RedirectStandardOutput = true })!;
     }

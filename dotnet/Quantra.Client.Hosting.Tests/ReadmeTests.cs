@@ -5,7 +5,7 @@ using Microsoft.Extensions.DependencyInjection;
 
 namespace Quantra.Client.Hosting.Tests;
 
-/// <summary>The package's page.</summary>
+/// <summary>The package's README.</summary>
 public sealed partial class ReadmeTests
 {
     private static readonly string Page = File.ReadAllText(PathOf("Quantra.Client.Hosting", "README.md"));
@@ -19,7 +19,7 @@ public sealed partial class ReadmeTests
     [Fact]
     public void The_readme_code_compiles()
     {
-        var compiled = Plain(File.ReadAllText(PathOf("Quantra.Client.Hosting.Tests", "Recipes.cs")));
+        var compiled = Plain(File.ReadAllText(PathOf("Quantra.Client.Hosting.Tests", "ReadmeCode.cs")));
         var blocks = Code.Matches(Page).Select(block => Plain(block.Groups[1].Value)).ToArray();
         Assert.Equal(5, blocks.Length);
         Assert.All(blocks, block => Assert.Contains(block, compiled, StringComparison.Ordinal));
@@ -34,14 +34,14 @@ public sealed partial class ReadmeTests
         var section = new ConfigurationBuilder().AddJsonStream(stream).Build().GetSection("Quantra");
         await using var provider = new ServiceCollection()
             .AddQuantraClient(section)
-            .AddQuantraClient(options => options.AuthorityFile = null) // the file is not here
+            .AddQuantraClient(options => options.AuthorityFile = null) // the file does not exist here
             .BuildServiceProvider();
         Assert.NotNull(provider.GetRequiredService<IStockPredictor>());
     }
 
-    private static string PathOf(string project, string file) => Path.Combine(Place.Repository(), "dotnet", project, file);
+    private static string PathOf(string project, string file) => Path.Combine(HostingFixture.Repository(), "dotnet", project, file);
 
-    /// <summary>Code without its indentation and its usings.</summary>
+    /// <summary>Removes indentation and using directives from code.</summary>
     private static string Plain(string code) => string.Join('\n', code
         .Split('\n')
         .Select(line => line.Trim())

@@ -7,10 +7,10 @@ using Quantra.Client.Hosting.Servers;
 
 namespace Quantra.Client.Hosting.Tests;
 
-/// <summary>Clients and servers as services, from code and from a configuration.</summary>
+/// <summary>Registration of clients and servers, from code and from configuration.</summary>
 public sealed class RegistrationTests
 {
-    private static readonly Uri Nobody = new("http://127.0.0.1:1");
+    private static readonly Uri UnusedAddress = new("http://127.0.0.1:1");
 
     private static CancellationToken Token => TestContext.Current.CancellationToken;
 
@@ -18,11 +18,11 @@ public sealed class RegistrationTests
     public async Task A_named_client_is_a_keyed_service_and_an_unnamed_one_an_ordinary_service()
     {
         var services = new ServiceCollection()
-            .AddQuantraClient(options => options.Address = Nobody)
-            .AddQuantraClient("research", options => options.Address = Nobody)
-            .AddSingleton<Desk>();
+            .AddQuantraClient(options => options.Address = UnusedAddress)
+            .AddQuantraClient("research", options => options.Address = UnusedAddress)
+            .AddSingleton<PredictorConsumer>();
         await using var provider = services.BuildServiceProvider();
-        var desk = provider.GetRequiredService<Desk>();
+        var desk = provider.GetRequiredService<PredictorConsumer>();
         Assert.Same(provider.GetRequiredService<QuantraClient>(), desk.Usual);
         Assert.Same(provider.GetRequiredKeyedService<QuantraClient>("research"), desk.Research);
         Assert.NotSame(desk.Usual, desk.Research);
@@ -33,18 +33,18 @@ public sealed class RegistrationTests
     public async Task A_client_that_is_added_twice_has_both_options()
     {
         var services = new ServiceCollection()
-            .AddQuantraClient("research", options => options.Address = Nobody)
+            .AddQuantraClient("research", options => options.Address = UnusedAddress)
             .AddQuantraClient("research", options => options.MaxAttempts = 3);
         await using var provider = services.BuildServiceProvider();
         Assert.Single(provider.GetKeyedServices<IStockPredictor>("research"));
         var options = provider.GetRequiredService<IOptionsMonitor<HostedClientOptions>>().Get("research");
-        Assert.Equal((Nobody, 3), (options.Address, options.MaxAttempts));
+        Assert.Equal((UnusedAddress, 3), (options.Address, options.MaxAttempts));
     }
 
     [Fact]
     public async Task The_container_disposes_a_client()
     {
-        var provider = new ServiceCollection().AddQuantraClient(options => options.Address = Nobody).BuildServiceProvider();
+        var provider = new ServiceCollection().AddQuantraClient(options => options.Address = UnusedAddress).BuildServiceProvider();
         var client = provider.GetRequiredService<IStockPredictor>();
         await provider.DisposeAsync();
         await Assert.ThrowsAsync<ObjectDisposedException>(() => client.ListModelsAsync(Token));
@@ -88,12 +88,12 @@ public sealed class RegistrationTests
     {
         var section = Section(
             ("Adress", "http://127.0.0.1:1"), ("Timeout", "30"), ("MaxAttempts", "many"), ("GraceTime", "00:00:00"), ("Server", ""), ("PingInterval:Seconds", "1"));
-        var told = await RefusalAsync(services => services.AddQuantraClient("research", section));
-        Assert.Contains("Quantra:Adress: unknown setting; the settings are Address, AuthorityFile, ConnectTimeout, ", told, StringComparison.Ordinal);
-        Assert.Contains("Quantra:Timeout: '30' is not a time; write it as 00:00:30", told, StringComparison.Ordinal);
-        Assert.Contains("Quantra:MaxAttempts: 'many' is not an integer", told, StringComparison.Ordinal);
-        Assert.Contains("Quantra:GraceTime: ", told, StringComparison.Ordinal);
-        Assert.Contains("Quantra:PingInterval: it has no value", told, StringComparison.Ordinal);
+        var text = await RefusalAsync(services => services.AddQuantraClient("research", section));
+        Assert.Contains("Quantra:Adress: unknown setting; the settings are Address, AuthorityFile, ConnectTimeout, ", text, StringComparison.Ordinal);
+        Assert.Contains("Quantra:Timeout: '30' is not a time; write it as 00:00:30", text, StringComparison.Ordinal);
+        Assert.Contains("Quantra:MaxAttempts: 'many' is not an integer", text, StringComparison.Ordinal);
+        Assert.Contains("Quantra:GraceTime: ", text, StringComparison.Ordinal);
+        Assert.Contains("Quantra:PingInterval: it has no value", text, StringComparison.Ordinal);
     }
 
     [Fact]
@@ -110,14 +110,14 @@ public sealed class RegistrationTests
     [InlineData("localhost:50051", null, "client 'research': 'localhost:50051' begins with neither http:// nor https://")]
     [InlineData(null, "own", "client 'research': no QuantraServer named 'own' was added")]
     [InlineData(null, "", "client 'research': no unnamed QuantraServer was added")]
-    public async Task An_invalid_address_fails_the_host_at_startup(string? address, string? server, string told)
+    public async Task An_invalid_address_fails_the_host_at_startup(string? address, string? server, string text)
     {
         var message = await RefusalAsync(services => services.AddQuantraClient("research", options =>
         {
             options.Address = address is null ? null : new Uri(address);
             options.Server = server;
         }));
-        Assert.Contains(told, message, StringComparison.Ordinal);
+        Assert.Contains(text, message, StringComparison.Ordinal);
     }
 
     [Fact]
@@ -132,14 +132,14 @@ public sealed class RegistrationTests
     [InlineData("models", null, "the unnamed server: Arguments contains null")]
     [InlineData("models", "--listen=0.0.0.0:1", "the unnamed server: Arguments contains --listen")]
     [InlineData("models", "--tls-cert", "the unnamed server: Arguments contains --tls-cert")]
-    public async Task Invalid_server_options_fail_the_host_at_startup(string models, string? argument, string told)
+    public async Task Invalid_server_options_fail_the_host_at_startup(string models, string? argument, string text)
     {
         var message = await RefusalAsync(services => services.AddQuantraServer(options =>
         {
             options.Models = models;
             options.Arguments.Add(argument!);
         }));
-        Assert.Contains(told, message, StringComparison.Ordinal);
+        Assert.Contains(text, message, StringComparison.Ordinal);
     }
 
     [Fact]
@@ -197,7 +197,7 @@ public sealed class RegistrationTests
         .Build()
         .GetSection("Quantra");
 
-    /// <summary>What a host says that does not start.</summary>
+    /// <summary>Returns the error of a host that does not start.</summary>
     private static async Task<string> RefusalAsync(Action<IServiceCollection> add)
     {
         var builder = Host.CreateEmptyApplicationBuilder(null);

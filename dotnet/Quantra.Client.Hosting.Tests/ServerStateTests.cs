@@ -1,11 +1,11 @@
 namespace Quantra.Client.Hosting.Tests;
 
-/// <summary>What a server comes to that does not start, hangs, or dies too often. Time passes when a test says so.</summary>
-public sealed class ServerStateTests(Place place) : IAsyncDisposable
+/// <summary>Servers that do not start, hang or crash too often, with a controlled clock.</summary>
+public sealed class ServerStateTests(HostingFixture fixture) : IAsyncDisposable
 {
     private const string Ready = """echo '{"ready": true, "port": 1, "pid": 7, "version": "0.1.0"}'""";
 
-    private readonly ManualTime _time = new();
+    private readonly ManualTimeProvider _time = new();
     private QuantraServer? _server;
 
     private static CancellationToken Token => TestContext.Current.CancellationToken;
@@ -19,7 +19,7 @@ public sealed class ServerStateTests(Place place) : IAsyncDisposable
     [Fact]
     public async Task A_server_that_was_not_started_is_stopped_and_its_calls_fail()
     {
-        var server = Made(place.Options());
+        var server = Made(fixture.Options());
         Assert.Equal(QuantraServerState.Stopped, server.Status.State);
         await using var client = server.OpenClient();
         var failure = await Assert.ThrowsAsync<QuantraException>(() => client.ListModelsAsync(Token));
@@ -30,8 +30,8 @@ public sealed class ServerStateTests(Place place) : IAsyncDisposable
     [Fact]
     public async Task A_wrong_Python_folder_fails_with_the_command_that_creates_it()
     {
-        var folder = place.PathOf("it's none");
-        var failure = await FailureAsync(place.Options(options => options.PythonEnvironment = folder));
+        var folder = fixture.PathOf("it's none");
+        var failure = await FailureAsync(fixture.Options(options => options.PythonEnvironment = folder));
         Assert.Equal(QuantraReason.ConfigurationInvalid, failure.Reason);
         Assert.StartsWith($"{folder} is not a virtual environment with pyvenv.cfg and a python executable; create it: ", failure.Message, StringComparison.Ordinal);
         if (!OperatingSystem.IsWindows())
@@ -45,9 +45,9 @@ public sealed class ServerStateTests(Place place) : IAsyncDisposable
     [Fact]
     public async Task A_python_that_cannot_be_run_is_reported()
     {
-        var folder = FakePython.Make(place, FakePython.UntilTheEnd);
+        var folder = FakePython.Make(fixture, FakePython.UntilTheEnd);
         await File.WriteAllTextAsync(Path.Combine(folder, "bin", "python"), "\u0001", Token);
-        var failure = await FailureAsync(place.Options(options => options.PythonEnvironment = folder));
+        var failure = await FailureAsync(fixture.Options(options => options.PythonEnvironment = folder));
         Assert.Equal(QuantraReason.ConfigurationInvalid, failure.Reason);
         Assert.Contains($"{folder}/bin/python cannot be run", failure.Message, StringComparison.Ordinal);
     }
@@ -55,11 +55,11 @@ public sealed class ServerStateTests(Place place) : IAsyncDisposable
     [Fact]
     public async Task An_environment_without_quantra_fails_with_the_command_that_installs_it()
     {
-        var folder = FakePython.Make(place, "exec \"$REAL_PYTHON\" -S \"$@\"");
-        var failure = await FailureAsync(place.Options(options =>
+        var folder = FakePython.Make(fixture, "exec \"$REAL_PYTHON\" -S \"$@\"");
+        var failure = await FailureAsync(fixture.Options(options =>
         {
             options.PythonEnvironment = folder;
-            options.Environment["REAL_PYTHON"] = place.Interpreter;
+            options.Environment["REAL_PYTHON"] = fixture.Interpreter;
             options.Environment["PYTHONPATH"] = "";
         }));
         Assert.Equal(QuantraReason.PackageMissing, failure.Reason);
@@ -70,8 +70,8 @@ public sealed class ServerStateTests(Place place) : IAsyncDisposable
     [Fact]
     public async Task A_server_that_exits_with_a_startup_error_is_not_restarted()
     {
-        var models = place.PathOf("not yet");
-        var server = Made(place.Options(options => options.Models = models));
+        var models = fixture.PathOf("not yet");
+        var server = Made(fixture.Options(options => options.Models = models));
         var failure = await FailureAsync(server);
         Assert.Contains("ended before it was ready, exit code 1: ", failure.Message, StringComparison.Ordinal);
         Assert.Contains("there is no such folder; train a model into", failure.Message, StringComparison.Ordinal);
@@ -85,7 +85,7 @@ public sealed class ServerStateTests(Place place) : IAsyncDisposable
     public async Task A_server_can_be_started_again_right_after_its_failure()
     {
         var failures = 0;
-        using var log = new SeenLog(line =>
+        using var log = new LogRecorder(line =>
         {
             if (line.Text.EndsWith("not restarting", StringComparison.Ordinal) && ++failures == 1)
                 _ = _server!.StartAsync(Token);
@@ -105,8 +105,8 @@ public sealed class ServerStateTests(Place place) : IAsyncDisposable
         await using var client = server.OpenClient();
         await server.StartAsync(Token);
         var asked = client.ListModelsAsync(Token);
-        await _time.PassAsync(TimeSpan.FromSeconds(1), Token);
-        await _time.PassAsync(TimeSpan.FromSeconds(2), Token);
+        await _time.FireTimerAsync(TimeSpan.FromSeconds(1), Token);
+        await _time.FireTimerAsync(TimeSpan.FromSeconds(2), Token);
         var failure = await Assert.ThrowsAsync<QuantraException>(() => asked);
         Assert.Equal(QuantraReason.Unavailable, failure.Reason);
         Assert.EndsWith("ended before it was ready, exit code 137", failure.Message, StringComparison.Ordinal);
@@ -122,12 +122,12 @@ public sealed class ServerStateTests(Place place) : IAsyncDisposable
         const string Script = "trap '' TERM; sleep 1000 & echo $! >&2; echo $$ >&2; echo all >&2; while true; do wait; done";
         var server = Made(Fake(Script, options => options.MaxRestarts = 0), out var log);
         await server.StartAsync(Token);
-        await log.LineAsync(line => line.Text == "all", Token);
-        await _time.PassAsync(TimeSpan.FromMinutes(2), Token);
+        await log.WaitForLineAsync(line => line.Text == "all", Token);
+        await _time.FireTimerAsync(TimeSpan.FromMinutes(2), Token);
         var failure = await Assert.ThrowsAsync<QuantraException>(() => server.WaitUntilReadyAsync(Token));
         Assert.EndsWith("was killed: it was not ready within 120 s", failure.Message, StringComparison.Ordinal);
         foreach (var pid in failure.Metadata["stderr"].Split('\n')[..2])
-            await Pids.HasEndedAsync(int.Parse(pid), Token);
+            await ProcessSignals.WaitForExitAsync(int.Parse(pid), Token);
     }
 
     [Fact]
@@ -149,28 +149,28 @@ public sealed class ServerStateTests(Place place) : IAsyncDisposable
     public async Task A_hanging_server_is_degraded_then_killed_and_restarted()
     {
         Assert.SkipUnless(OperatingSystem.IsLinux(), "stops a process by a signal");
-        var options = place.Options(changed => changed.ProbeTimeout = TimeSpan.FromSeconds(4));
+        var options = fixture.Options(changed => changed.ProbeTimeout = TimeSpan.FromSeconds(4));
         var server = Made(options);
         await server.StartAsync(Token);
         await server.WaitUntilReadyAsync(Token);
         await using var watch = server.WatchAsync(Token).GetAsyncEnumerator(Token);
         await NextAsync(watch);
         var pid = server.Status.ProcessId!.Value;
-        await Pids.SignalAsync(pid, "STOP");
+        await ProcessSignals.SignalAsync(pid, "STOP");
         await MissAsync(options);
         var degraded = await NextAsync(watch);
         Assert.Equal((QuantraServerState.Degraded, pid), (degraded.State, degraded.ProcessId));
         Assert.EndsWith("is unhealthy: no response to a health check within 4 s", degraded.Error!.Message, StringComparison.Ordinal);
-        await Pids.SignalAsync(pid, "CONT");
-        await _time.PassAsync(options.ProbeInterval, Token);
+        await ProcessSignals.SignalAsync(pid, "CONT");
+        await _time.FireTimerAsync(options.ProbeInterval, Token);
         Assert.Equal(QuantraServerState.Ready, (await NextAsync(watch)).State);
-        await Pids.SignalAsync(pid, "STOP");
+        await ProcessSignals.SignalAsync(pid, "STOP");
         for (var missed = 0; missed < 3; missed++)
             await MissAsync(options);
         Assert.Equal(QuantraServerState.Degraded, (await NextAsync(watch)).State);
         var starting = await NextAsync(watch);
         Assert.Equal((QuantraServerState.Starting, 1), (starting.State, starting.Restarts));
-        Assert.False(Pids.IsRunning(pid));
+        Assert.False(ProcessSignals.IsRunning(pid));
     }
 
     [Fact]
@@ -194,9 +194,9 @@ public sealed class ServerStateTests(Place place) : IAsyncDisposable
     {
         var server = Made(Fake($"echo $$ >&2; {FakePython.UntilTheEnd}; sleep 1000"), out var log);
         await server.StartAsync(Token);
-        var pid = int.Parse((await log.LineAsync(line => line.Category == "Quantra.Server", Token)).Text);
+        var pid = int.Parse((await log.WaitForLineAsync(line => line.Category == "Quantra.Server", Token)).Text);
         await server.DisposeAsync();
-        Assert.False(Pids.IsRunning(pid));
+        Assert.False(ProcessSignals.IsRunning(pid));
         Assert.Equal(QuantraServerState.Stopped, server.Status.State);
         await Assert.ThrowsAsync<ObjectDisposedException>(() => server.StartAsync(Token));
         await server.DisposeAsync();
@@ -209,12 +209,12 @@ public sealed class ServerStateTests(Place place) : IAsyncDisposable
         await server.StartAsync(Token);
         await server.WaitUntilReadyAsync(Token);
         var stopping = server.StopAsync(Token);
-        await log.LineAsync(line => line.Text == "closed", Token);
-        await _time.PassAsync(TimeSpan.FromSeconds(10), Token);
+        await log.WaitForLineAsync(line => line.Text == "closed", Token);
+        await _time.FireTimerAsync(TimeSpan.FromSeconds(10), Token);
         await stopping;
         var lines = log.Lines.Where(line => line.Category == "Quantra.Server").Select(line => line.Text).ToArray();
-        await Pids.HasEndedAsync(int.Parse(lines[0]), Token);
-        await Pids.HasEndedAsync(int.Parse(lines[1]), Token);
+        await ProcessSignals.WaitForExitAsync(int.Parse(lines[0]), Token);
+        await ProcessSignals.WaitForExitAsync(int.Parse(lines[1]), Token);
         Assert.Equal(QuantraServerState.Stopped, server.Status.State);
     }
 
@@ -246,7 +246,7 @@ public sealed class ServerStateTests(Place place) : IAsyncDisposable
     [Fact]
     public async Task An_unexpected_exception_fails_the_server_instead_of_hanging()
     {
-        var server = new QuantraServer(Fake(FakePython.UntilTheEnd), null, new BrokenTime());
+        var server = new QuantraServer(Fake(FakePython.UntilTheEnd), null, new BrokenTimeProvider());
         await server.StartAsync(Token);
         var failure = await Assert.ThrowsAsync<QuantraException>(() => server.WaitUntilReadyAsync(Token));
         Assert.Equal(QuantraReason.Internal, failure.Reason);
@@ -257,10 +257,10 @@ public sealed class ServerStateTests(Place place) : IAsyncDisposable
     [Fact]
     public async Task An_exception_of_the_logger_is_thrown_after_the_process_has_ended()
     {
-        using var log = new SeenLog(line => throw new InvalidTimeZoneException(line.Text));
+        using var log = new LogRecorder(line => throw new InvalidTimeZoneException(line.Text));
         var server = new QuantraServer(Fake("echo word >&2; exit 1"), log, _time);
         await server.StartAsync(Token);
-        var failure = await Assert.ThrowsAsync<QuantraException>(() => server.WaitUntilReadyAsync(Token).WaitAsync(Patience.Longest, Token));
+        var failure = await Assert.ThrowsAsync<QuantraException>(() => server.WaitUntilReadyAsync(Token).WaitAsync(TestTimeout.Value, Token));
         Assert.Equal(QuantraReason.Internal, failure.Reason);
         Assert.Contains("word", failure.Message, StringComparison.Ordinal);
     }
@@ -287,23 +287,23 @@ public sealed class ServerStateTests(Place place) : IAsyncDisposable
         return watch.Current;
     }
 
-    /// <summary>Lets a probe come and go without an answer.</summary>
+    /// <summary>Lets a probe time out.</summary>
     private async Task MissAsync(QuantraServerOptions options)
     {
-        await _time.PassAsync(options.ProbeInterval, Token);
-        await _time.PassAsync(options.ProbeTimeout, Token);
+        await _time.FireTimerAsync(options.ProbeInterval, Token);
+        await _time.FireTimerAsync(options.ProbeTimeout, Token);
     }
 
-    private QuantraServerOptions Fake(string script, Action<QuantraServerOptions>? change = null) => place.Options(options =>
+    private QuantraServerOptions Fake(string script, Action<QuantraServerOptions>? change = null) => fixture.Options(options =>
     {
-        options.PythonEnvironment = FakePython.Make(place, script);
+        options.PythonEnvironment = FakePython.Make(fixture, script);
         change?.Invoke(options);
     });
 
     private QuantraServer Made(QuantraServerOptions options) => Made(options, out _);
 
-    private QuantraServer Made(QuantraServerOptions options, out SeenLog log) =>
-        _server = new QuantraServer(options, log = new SeenLog(), _time);
+    private QuantraServer Made(QuantraServerOptions options, out LogRecorder log) =>
+        _server = new QuantraServer(options, log = new LogRecorder(), _time);
 
     private Task<QuantraException> FailureAsync(QuantraServerOptions options) => FailureAsync(Made(options));
 

@@ -1,9 +1,9 @@
 namespace Quantra.Client.Hosting.Tests;
 
-/// <summary>A real server that runs, and a client of it.</summary>
-public sealed class SupervisedServer(Place place) : IAsyncLifetime
+/// <summary>A real supervised server and its client.</summary>
+public sealed class SupervisedServer(HostingFixture fixture) : IAsyncLifetime
 {
-    internal SeenLog Log { get; } = new();
+    internal LogRecorder Log { get; } = new();
 
     public QuantraServer Server { get; private set; } = null!;
 
@@ -11,7 +11,7 @@ public sealed class SupervisedServer(Place place) : IAsyncLifetime
 
     public async ValueTask InitializeAsync()
     {
-        Server = new QuantraServer(place.Options(options => options.MaxRestarts = 10), Log);
+        Server = new QuantraServer(fixture.Options(options => options.MaxRestarts = 10), Log);
         Client = Server.OpenClient();
         await Server.StartAsync();
     }

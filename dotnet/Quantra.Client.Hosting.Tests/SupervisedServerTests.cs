@@ -3,15 +3,15 @@ using Microsoft.Extensions.Logging;
 
 namespace Quantra.Client.Hosting.Tests;
 
-/// <summary>A real server that is kept running, and what becomes of calls.</summary>
-public sealed class SupervisedServerTests(Place place, SupervisedServer supervised) : IClassFixture<SupervisedServer>
+/// <summary>A real supervised server and its calls.</summary>
+public sealed class SupervisedServerTests(HostingFixture fixture, SupervisedServer supervised) : IClassFixture<SupervisedServer>
 {
     private static CancellationToken Token => TestContext.Current.CancellationToken;
 
     [Fact]
     public async Task A_call_waits_for_the_server_to_be_ready()
     {
-        Assert.Equal(["AAPL"], (await supervised.Client.PredictAsync(place.Request, Token)).Symbols);
+        Assert.Equal(["AAPL"], (await supervised.Client.PredictAsync(fixture.Request, Token)).Symbols);
         var status = supervised.Server.Status;
         Assert.Equal(QuantraServerState.Ready, status.State);
         Assert.NotNull(status.ProcessId);
@@ -25,7 +25,7 @@ public sealed class SupervisedServerTests(Place place, SupervisedServer supervis
         await supervised.Server.WaitUntilReadyAsync(Token);
         var options = new QuantraClientOptions { Token = _ => default };
         await using var stranger = new QuantraClient(new Uri($"http://127.0.0.1:{supervised.Server.Status.Port}"), options);
-        var failure = await Assert.ThrowsAsync<QuantraException>(() => stranger.PredictAsync(place.Request, Token));
+        var failure = await Assert.ThrowsAsync<QuantraException>(() => stranger.PredictAsync(fixture.Request, Token));
         Assert.Equal(QuantraReason.Unauthenticated, failure.Reason);
     }
 
@@ -36,10 +36,10 @@ public sealed class SupervisedServerTests(Place place, SupervisedServer supervis
         var before = supervised.Server.Status;
         using var end = CancellationTokenSource.CreateLinkedTokenSource(Token);
         var asking = Enumerable.Range(0, 8).Select(_ => AskAsync(end.Token)).ToArray();
-        await supervised.Client.PredictAsync(place.Request, Token);
-        Pids.Kill(before.ProcessId!.Value);
+        await supervised.Client.PredictAsync(fixture.Request, Token);
+        ProcessSignals.Kill(before.ProcessId!.Value);
         var seen = await UntilReadyAgainAsync(before);
-        await supervised.Client.PredictAsync(place.Request, Token);
+        await supervised.Client.PredictAsync(fixture.Request, Token);
         await end.CancelAsync();
         Assert.All(await Task.WhenAll(asking), answered => Assert.True(answered > 0));
         Assert.Equal([QuantraServerState.Starting, QuantraServerState.Ready], seen.Select(status => status.State));
@@ -47,7 +47,7 @@ public sealed class SupervisedServerTests(Place place, SupervisedServer supervis
         Assert.NotEqual(before.ProcessId, supervised.Server.Status.ProcessId);
         Assert.NotEqual(before.Port, supervised.Server.Status.Port);
         if (!OperatingSystem.IsWindows())
-            Assert.Contains($"the server of {place.Models} ended, exit code 137", seen[0].Error!.Message, StringComparison.Ordinal);
+            Assert.Contains($"the server of {fixture.Models} ended, exit code 137", seen[0].Error!.Message, StringComparison.Ordinal);
     }
 
     [Fact]
@@ -55,7 +55,7 @@ public sealed class SupervisedServerTests(Place place, SupervisedServer supervis
     {
         await supervised.Server.WaitUntilReadyAsync(Token);
         const string Warned = "predictor.server.host: small: no version has the alias champion, so the newest is served";
-        var line = await supervised.Log.LineAsync(line => line.Text == Warned, Token);
+        var line = await supervised.Log.WaitForLineAsync(line => line.Text == Warned, Token);
         Assert.Equal(("Quantra.Server", LogLevel.Warning), (line.Category, line.Level));
         Assert.Contains(supervised.Log.Lines, line =>
             line.Category == typeof(QuantraServer).FullName && line.Level == LogLevel.Information && line.Text.StartsWith("the server is ready on port", StringComparison.Ordinal));
@@ -83,12 +83,12 @@ public sealed class SupervisedServerTests(Place place, SupervisedServer supervis
         Assert.Same(before, supervised.Server.Status);
     }
 
-    /// <summary>Asks one call after the other, and counts the answers.</summary>
+    /// <summary>Makes one call after the other and counts the results.</summary>
     private async Task<int> AskAsync(CancellationToken end)
     {
         var answered = 0;
         for (; !end.IsCancellationRequested; answered++)
-            await supervised.Client.PredictAsync(place.Request, Token);
+            await supervised.Client.PredictAsync(fixture.Request, Token);
         return answered;
     }
 

@@ -1,9 +1,9 @@
 namespace Quantra.Client.Hosting.Tests;
 
 /// <summary>Real trainings.</summary>
-public sealed class TrainerTests(Place place) : IAsyncLifetime
+public sealed class TrainerTests(HostingFixture fixture) : IAsyncLifetime
 {
-    private readonly QuantraTrainer _trainer = new(new QuantraTrainerOptions { PythonEnvironment = place.Environment });
+    private readonly QuantraTrainer _trainer = new(new QuantraTrainerOptions { PythonEnvironment = fixture.Environment });
 
     private static CancellationToken Token => TestContext.Current.CancellationToken;
 
@@ -14,9 +14,9 @@ public sealed class TrainerTests(Place place) : IAsyncLifetime
     [Fact]
     public async Task A_training_reports_every_step_and_returns_a_model()
     {
-        var seen = new SeenProgress();
+        var seen = new ProgressRecorder();
         var result = await _trainer.TrainAsync(Training("trained/1", "2"), seen, Token);
-        Assert.Equal(place.PathOf("trained/1"), result.Artifact);
+        Assert.Equal(fixture.PathOf("trained/1"), result.Artifact);
         Assert.True(File.Exists(Path.Combine(result.Artifact, "manifest.json")));
         Assert.Contains("\"calibration\"", result.CardJson, StringComparison.Ordinal);
         Assert.StartsWith("No skill shown: ", result.Skill, StringComparison.Ordinal);
@@ -39,9 +39,9 @@ public sealed class TrainerTests(Place place) : IAsyncLifetime
     public async Task A_cancelled_training_names_its_checkpoint()
     {
         using var cancelled = CancellationTokenSource.CreateLinkedTokenSource(Token);
-        var seen = new SeenProgress(told =>
+        var seen = new ProgressRecorder(text =>
         {
-            if (told is TrainingStep)
+            if (text is TrainingStep)
                 cancelled.Cancel();
         });
         var stopped = await Assert.ThrowsAsync<TrainingCanceledException>(() => _trainer.TrainAsync(Training("stopped/1", "100000"), seen, cancelled.Token));
@@ -49,26 +49,26 @@ public sealed class TrainerTests(Place place) : IAsyncLifetime
         Assert.True(Directory.Exists(stopped.Checkpoint), stopped.Message);
         Assert.StartsWith("stopped by SIGTERM after ", stopped.Message, StringComparison.Ordinal);
         Assert.EndsWith($"; set Resume to continue from {stopped.Checkpoint}", stopped.Message, StringComparison.Ordinal);
-        Assert.False(Directory.Exists(place.PathOf("stopped/1")));
+        Assert.False(Directory.Exists(fixture.PathOf("stopped/1")));
         await GoesOnAsync(Training("stopped/1", "100000") with { Resume = true });
     }
 
     [Fact]
     public async Task A_failed_training_throws_its_error()
     {
-        var training = Training("failed/1", "2") with { Bars = place.PathOf("nothing.csv") };
+        var training = Training("failed/1", "2") with { Bars = fixture.PathOf("nothing.csv") };
         var failure = await Assert.ThrowsAsync<QuantraException>(() => _trainer.TrainAsync(training, null, Token));
         Assert.Equal((QuantraStatus.InvalidArgument, QuantraReason.BarsInvalid), (failure.Code, failure.Reason));
-        Assert.Equal($"there is no file {place.PathOf("nothing.csv")}", failure.Message);
+        Assert.Equal($"there is no file {fixture.PathOf("nothing.csv")}", failure.Message);
     }
 
-    /// <summary>Lets a training go on for a step, which must not be its first.</summary>
+    /// <summary>Waits for a step after the first.</summary>
     private async Task GoesOnAsync(StockTraining training)
     {
         using var cancelled = CancellationTokenSource.CreateLinkedTokenSource(Token);
-        var seen = new SeenProgress(told =>
+        var seen = new ProgressRecorder(text =>
         {
-            if (told is TrainingStep)
+            if (text is TrainingStep)
                 cancelled.Cancel();
         });
         await Assert.ThrowsAsync<TrainingCanceledException>(() => _trainer.TrainAsync(training, seen, cancelled.Token));
@@ -78,8 +78,8 @@ public sealed class TrainerTests(Place place) : IAsyncLifetime
 
     private StockTraining Training(string folder, string epochs) => new()
     {
-        Bars = place.PathOf("history.csv"),
-        Out = place.PathOf(folder),
+        Bars = fixture.PathOf("history.csv"),
+        Out = fixture.PathOf(folder),
         Model = "lstm",
         Calendar = "XNYS",
         Arguments =

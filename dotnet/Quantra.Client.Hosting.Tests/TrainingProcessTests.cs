@@ -1,11 +1,11 @@
 namespace Quantra.Client.Hosting.Tests;
 
-/// <summary>What a trainer makes of processes that behave as real ones seldom do.</summary>
-public sealed class TrainingProcessTests(Place place) : IAsyncDisposable
+/// <summary>How a trainer handles the output and exit of processes, with fake ones.</summary>
+public sealed class TrainingProcessTests(HostingFixture fixture) : IAsyncDisposable
 {
-    private readonly ManualTime _time = new();
-    private readonly SeenLog _log = new();
-    private readonly SeenProgress _seen = new();
+    private readonly ManualTimeProvider _time = new();
+    private readonly LogRecorder _log = new();
+    private readonly ProgressRecorder _seen = new();
     private QuantraTrainer? _trainer;
 
     private static CancellationToken Token => TestContext.Current.CancellationToken;
@@ -107,21 +107,21 @@ public sealed class TrainingProcessTests(Place place) : IAsyncDisposable
         var training = TrainAsync(
             $$"""echo '{"kind": "checkpoint", "folder": "there"}'; echo $$ >&2; sleep 1000 & echo $! >&2; {{FakePython.UntilTheEnd}}; echo closed >&2; wait""",
             cancelled: cancelled.Token);
-        await _log.LineAsync(line => _log.Lines.Count == 2, Token);
+        await _log.WaitForLineAsync(line => _log.Lines.Count == 2, Token);
         await cancelled.CancelAsync();
-        await _log.LineAsync(line => line.Text == "closed", Token);
-        await _time.PassAsync(TimeSpan.FromSeconds(30), Token);
+        await _log.WaitForLineAsync(line => line.Text == "closed", Token);
+        await _time.FireTimerAsync(TimeSpan.FromSeconds(30), Token);
         var stopped = await Assert.ThrowsAsync<TrainingCanceledException>(() => training);
         Assert.Equal("the training was stopped; set Resume to continue from there", stopped.Message);
-        await Pids.HasEndedAsync(int.Parse(_log.Lines[0].Text), Token);
-        await Pids.HasEndedAsync(int.Parse(_log.Lines[1].Text), Token);
+        await ProcessSignals.WaitForExitAsync(int.Parse(_log.Lines[0].Text), Token);
+        await ProcessSignals.WaitForExitAsync(int.Parse(_log.Lines[1].Text), Token);
     }
 
     [Fact]
     public async Task Disposing_stops_running_trainings_and_rejects_new_ones()
     {
         var training = TrainAsync($"echo begun >&2; {FakePython.UntilTheEnd}");
-        await _log.LineAsync(line => line.Text == "begun", Token);
+        await _log.WaitForLineAsync(line => line.Text == "begun", Token);
         await _trainer!.DisposeAsync();
         Assert.True(training.IsCompleted);
         await Assert.ThrowsAsync<TrainingCanceledException>(() => training);
@@ -131,10 +131,10 @@ public sealed class TrainingProcessTests(Place place) : IAsyncDisposable
     [Fact]
     public async Task An_exception_of_the_progress_handler_ends_the_training()
     {
-        var failing = new SeenProgress(_ => throw new InvalidTimeZoneException());
+        var failing = new ProgressRecorder(_ => throw new InvalidTimeZoneException());
         var script = $$"""echo $$ >&2; echo '{"kind": "stage", "stage": "one"}'; {{FakePython.UntilTheEnd}}; sleep 1000""";
         await Assert.ThrowsAsync<InvalidTimeZoneException>(() => TrainAsync(script, progress: failing));
-        await Pids.HasEndedAsync(int.Parse(_log.Lines[0].Text), Token);
+        await ProcessSignals.WaitForExitAsync(int.Parse(_log.Lines[0].Text), Token);
     }
 
     [Fact]
@@ -161,16 +161,16 @@ public sealed class TrainingProcessTests(Place place) : IAsyncDisposable
     [Fact]
     public async Task Without_a_Python_environment_the_message_has_the_command_that_creates_it()
     {
-        await using var trainer = new QuantraTrainer(new QuantraTrainerOptions { PythonEnvironment = place.PathOf("nothing") });
+        await using var trainer = new QuantraTrainer(new QuantraTrainerOptions { PythonEnvironment = fixture.PathOf("nothing") });
         var failure = await Assert.ThrowsAsync<QuantraException>(() => trainer.TrainAsync(Training, null, Token));
         Assert.Equal(QuantraReason.ConfigurationInvalid, failure.Reason);
         Assert.Contains("create it: ", failure.Message, StringComparison.Ordinal);
     }
 
     private Task<TrainingResult> TrainAsync(
-        string script, StockTraining? training = null, SeenProgress? progress = null, CancellationToken? cancelled = null)
+        string script, StockTraining? training = null, ProgressRecorder? progress = null, CancellationToken? cancelled = null)
     {
-        _trainer = new QuantraTrainer(new QuantraTrainerOptions { PythonEnvironment = FakePython.Make(place, script) }, _log, _time);
+        _trainer = new QuantraTrainer(new QuantraTrainerOptions { PythonEnvironment = FakePython.Make(fixture, script) }, _log, _time);
         return _trainer.TrainAsync(training ?? Training, progress ?? _seen, cancelled ?? Token);
     }
 }

@@ -1,6 +1,6 @@
 namespace Quantra.Client.Tests;
 
-/// <summary>What is true of every answer, be it a predictor's or made for a test.</summary>
+/// <summary>Checks that hold for every result, whether from a predictor or a builder.</summary>
 internal static class AssertValid
 {
     public static void Forecast(Forecast forecast)
@@ -47,7 +47,7 @@ internal static class AssertValid
         Assert.Equal(64, model.WeightsHash.Length);
     }
 
-    /// <summary>The quantiles of one symbol and horizon: in order, or none of them.</summary>
+    /// <summary>Checks that the quantiles of one symbol and horizon are ordered, or all missing.</summary>
     private static void AssertRow(Forecast forecast, ForecastRow[] row)
     {
         if (forecast.Refusals.ContainsKey(row[0].Symbol))

@@ -132,7 +132,7 @@ public sealed class BarPanelTests : IDisposable
     [Fact]
     public async Task Bars_can_be_read_from_a_pipe()
     {
-        Assert.SkipWhen(OperatingSystem.IsWindows(), "a file of Windows is no pipe");
+        Assert.SkipWhen(OperatingSystem.IsWindows(), "Windows has no mkfifo");
         var path = Path.Combine(_folder.FullName, "bars.csv");
         using (var made = Process.Start("mkfifo", [path]))
             await made.WaitForExitAsync(TestContext.Current.CancellationToken);
@@ -142,8 +142,8 @@ public sealed class BarPanelTests : IDisposable
     }
 
     [Theory]
-    [InlineData("2013-12-22T10:00:00Z", "2013-12-26T15:00:00Z", "2013-12-23")] // a Sunday: the Monday of Tokyo begins
-    [InlineData("2013-12-24T09:59:00+00:00", "2013-12-28T02:00:00+00:00", "2013-12-23")] // a Saturday: the evening of New York's Friday
+    [InlineData("2013-12-22T10:00:00Z", "2013-12-26T15:00:00Z", "2013-12-23")] // a Sunday in UTC is already Monday in Tokyo
+    [InlineData("2013-12-24T09:59:00+00:00", "2013-12-28T02:00:00+00:00", "2013-12-23")] // a Saturday in UTC is still Friday evening in New York
     [InlineData("2013-12-22T00:00:00Z", "2013-12-26T00:00:00Z", "2013-12-22")]
     [InlineData("2013-12-23T21:00:00Z", "2013-12-27T21:00:00Z", "2013-12-23")]
     [InlineData("2013-12-22T15:00:00+09:00", "2013-12-26T15:00:00+09:00", "2013-12-22")]
@@ -226,7 +226,7 @@ public sealed class BarPanelTests : IDisposable
     [InlineData("date,open,high,low,volume\n2013-12-31,1,1,1,1\n", "missing column close")]
     [InlineData("day,time,open,high,low,close,volume\n2013-12-31,16:00,1,1,1,1,1\n", "columns time, day may each hold the date; rename the right one to date")]
     [InlineData("timestamp,open,high,low,close,volume,trade_count,vwap\n2013-12-31T05:00:00Z,1,1,1,1,1,1,1\n", "columns timestamp, trade_count, vwap of Alpaca")]
-    [InlineData("unix,date,symbol,open,high,low,close,volume btc,volume\n1,2013-12-31,A,1,1,1,1,1,1\n", "CryptoDataDownload's columns unix, date, symbol")]
+    [InlineData("unix,date,symbol,open,high,low,close,volume btc,volume\n1,2013-12-31,A,1,1,1,1,1,1\n", "columns unix, date, symbol of CryptoDataDownload")]
     [InlineData("date,open,high,low,close,volume\n2013-12-30T25:00:00Z,1,1,1,1,1\n", "'2013-12-30T25:00:00Z' is not a time")]
     [InlineData("date,open,high,low,close,volume\n2013-12-30T15:00:00Z,1,1,1,1,1\n", "the UTC time 2013-12-30T15:00:00Z may belong to the session 2013-12-30 or 2013-12-31")]
     [InlineData("date,open,high,low,close,volume\n20131202,1,1,1,1,1\n20131209,1,1,1,1,1\n20131216,1,1,1,1,1\n20131221,1,1,1,1,1\n20131230,1,1,1,1,1\n", "its bars are 7 days apart, the closest 5, but daily bars are required")]

@@ -1,6 +1,6 @@
 namespace Quantra.Client.Tests;
 
-/// <summary>One request, after which whoever asks for another is held, thread and all, until its result was read.</summary>
+/// <summary>A source of one request that blocks its thread on the second MoveNextAsync, until the result was read.</summary>
 internal sealed class BlockingRequestFeed(PredictionRequest request) : IAsyncEnumerable<PredictionRequest>, IAsyncEnumerator<PredictionRequest>, IDisposable
 {
     private readonly ManualResetEventSlim _read = new();
@@ -8,7 +8,7 @@ internal sealed class BlockingRequestFeed(PredictionRequest request) : IAsyncEnu
 
     public PredictionRequest Current => request;
 
-    /// <summary>The result was read.</summary>
+    /// <summary>Unblocks the source.</summary>
     public void LetGo() => _read.Set();
 
     public IAsyncEnumerator<PredictionRequest> GetAsyncEnumerator(CancellationToken cancellationToken = default) => this;

@@ -3,7 +3,7 @@ namespace Quantra.Client.Tests;
 /// <summary>Reading covariates.</summary>
 public sealed class CovariateSourceTests : IDisposable
 {
-    private static readonly DateOnly[] Days = [.. Enumerable.Range(1, 5).Select(day => new DateOnly(2013, 7, day))]; // a Monday first
+    private static readonly DateOnly[] Days = [.. Enumerable.Range(1, 5).Select(day => new DateOnly(2013, 7, day))]; // starting on a Monday
 
     private readonly DirectoryInfo _folder = Directory.CreateTempSubdirectory("quantra-covariates-");
 
@@ -19,7 +19,7 @@ public sealed class CovariateSourceTests : IDisposable
     [Fact]
     public void UTC_times_belong_to_the_days_that_the_week_implies()
     {
-        var read = Read( // a Sunday, a Monday and a Tuesday in UTC are the Monday, Tuesday and Wednesday of Tokyo
+        var read = Read( // Sunday, Monday and Tuesday in UTC are Monday, Tuesday and Wednesday in Tokyo
             "date,known_from,rate\n2013-06-30T15:00Z,20130601,1\n2013-07-01T15:00Z,20130601,2\n2013-07-02T15:00Z,20130601,3\n",
             CovariateGroup.Known);
         Assert.Equal([1, 2, 3, 3, 3], read.Known["rate"].ToArray()[..5]);
@@ -97,7 +97,7 @@ public sealed class CovariateSourceTests : IDisposable
         Assert.Contains(problem, failure.Message, StringComparison.Ordinal);
     }
 
-    /// <summary>The covariates of two symbols' bars of five days, for a model that looks two sessions ahead.</summary>
+    /// <summary>Returns covariates for bars of two symbols and five days, for a model that reads two sessions ahead.</summary>
     private Covariates Read(string dated, CovariateGroup group = CovariateGroup.Observed, string? statics = null, string calendar = "XNYS")
     {
         var (path, staticPath) = (Path.Combine(_folder.FullName, "dated.csv"), Path.Combine(_folder.FullName, "static.csv"));

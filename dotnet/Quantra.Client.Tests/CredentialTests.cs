@@ -2,7 +2,7 @@ using System.Security.Cryptography.X509Certificates;
 
 namespace Quantra.Client.Tests;
 
-/// <summary>TLS, certificates, tokens and Unix sockets by the options of a client.</summary>
+/// <summary>TLS, certificates, tokens and Unix sockets, set by client options.</summary>
 public sealed class CredentialTests(PredictorFixture fixture, SecureServers servers) : IClassFixture<SecureServers>
 {
     private static CancellationToken Token => TestContext.Current.CancellationToken;
@@ -85,14 +85,14 @@ public sealed class CredentialTests(PredictorFixture fixture, SecureServers serv
     [InlineData("two words", "blanks and line ends")]
     [InlineData("ends\n", "blanks and line ends")]
     [InlineData("caf\u00e9", "blanks and line ends")]
-    public async Task An_invalid_token_is_rejected(string token, string told) =>
-        await AssertRefusalAsync(Address, Options with { Token = _ => new(token) }, QuantraReason.ConfigurationInvalid, told);
+    public async Task An_invalid_token_is_rejected(string token, string expected) =>
+        await AssertRefusalAsync(Address, Options with { Token = _ => new(token) }, QuantraReason.ConfigurationInvalid, expected);
 
     [Fact]
     public async Task A_token_is_never_sent_unencrypted_to_another_machine()
     {
-        var door = new Uri("http://elsewhere.example:50051");
-        await AssertRefusalAsync(door, new() { Token = _ => new("secret") }, QuantraReason.ConfigurationInvalid, "unencrypted");
+        var address = new Uri("http://elsewhere.example:50051");
+        await AssertRefusalAsync(address, new() { Token = _ => new("secret") }, QuantraReason.ConfigurationInvalid, "unencrypted");
     }
 
     [Fact]
@@ -116,9 +116,9 @@ public sealed class CredentialTests(PredictorFixture fixture, SecureServers serv
     public async Task Connects_to_a_Unix_socket()
     {
         Assert.SkipWhen(OperatingSystem.IsWindows(), "the Python server has no Unix sockets on Windows");
-        var socket = fixture.PathOf("door/quantra.sock");
+        var socket = fixture.PathOf("socket/quantra.sock");
         await using var server = await PythonServer.StartAsync(fixture.Models, "--listen", $"unix:{socket}");
-        await AssertForecastAsync(new Uri($"unix:{socket}"), new() { Token = _ => new("to-nobody-who-asks") });
+        await AssertForecastAsync(new Uri($"unix:{socket}"), new() { Token = _ => new("ignored-by-this-server") });
         await AssertRefusalAsync(new Uri("unix:/nowhere/quantra.sock"), new() { MaxAttempts = 1 }, QuantraReason.Unavailable, "unix:/nowhere");
     }
 
@@ -129,11 +129,11 @@ public sealed class CredentialTests(PredictorFixture fixture, SecureServers serv
         Assert.Equal(fixture.Expected.Of("one").Bits("values"), ExpectedResults.BitsOf(forecast.Values));
     }
 
-    private async Task AssertRefusalAsync(Uri address, QuantraClientOptions options, string reason, string told)
+    private async Task AssertRefusalAsync(Uri address, QuantraClientOptions options, string reason, string expected)
     {
         await using var client = new QuantraClient(address, options);
         var failure = await Assert.ThrowsAsync<QuantraException>(() => client.PredictAsync(Request, Token));
         Assert.Equal(reason, failure.Reason);
-        Assert.Contains(told, failure.Message, StringComparison.Ordinal);
+        Assert.Contains(expected, failure.Message, StringComparison.Ordinal);
     }
 }

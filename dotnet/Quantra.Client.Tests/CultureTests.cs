@@ -4,7 +4,7 @@ using System.Runtime.CompilerServices;
 
 namespace Quantra.Client.Tests;
 
-/// <summary>All threads have the culture that the environment variable QUANTRA_TEST_CULTURE names, such as tr-TR.</summary>
+/// <summary>Sets the culture of all threads from the environment variable QUANTRA_TEST_CULTURE, for example tr-TR.</summary>
 public sealed class CultureTests
 {
     private static readonly string? Asked = Environment.GetEnvironmentVariable("QUANTRA_TEST_CULTURE");

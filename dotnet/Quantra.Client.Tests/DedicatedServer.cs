@@ -1,6 +1,6 @@
 namespace Quantra.Client.Tests;
 
-/// <summary>A real server of a test class's own, which it may kill and start again on the same port, and whose models it may change.</summary>
+/// <summary>A real server for one test class, which may kill and restart it on the same port and change its models.</summary>
 public sealed class DedicatedServer(PredictorFixture fixture) : IAsyncLifetime
 {
     private readonly string _models = Directory.CreateTempSubdirectory("quantra-models-").FullName;
@@ -9,7 +9,7 @@ public sealed class DedicatedServer(PredictorFixture fixture) : IAsyncLifetime
 
     public Uri Address => new($"http://127.0.0.1:{_port}");
 
-    /// <summary>Where models are changed.</summary>
+    /// <summary>Address of the admin service.</summary>
     public Uri AdminAddress => new($"http://127.0.0.1:{_server!.AdminPort}");
 
     public async ValueTask InitializeAsync()
@@ -18,7 +18,7 @@ public sealed class DedicatedServer(PredictorFixture fixture) : IAsyncLifetime
         await StartAsync();
     }
 
-    /// <summary>Puts another version of a model into the folder, of the same weights.</summary>
+    /// <summary>Copies a model into the folder as another version.</summary>
     public void CopyModel(string name, int version)
     {
         var (from, to) = (Path.Combine(fixture.Models, name, "1"), Path.Combine(_models, name, $"{version}"));
@@ -30,10 +30,10 @@ public sealed class DedicatedServer(PredictorFixture fixture) : IAsyncLifetime
         }
     }
 
-    /// <summary>Kills it, as if its machine were gone.</summary>
+    /// <summary>Kills the server, as if its machine had failed.</summary>
     public async Task KillAsync() => await _server!.DisposeAsync();
 
-    /// <summary>Starts it, on the port where it was.</summary>
+    /// <summary>Starts the server on its previous port.</summary>
     public async Task StartAsync()
     {
         _server = await PythonServer.StartAsync(
@@ -41,10 +41,10 @@ public sealed class DedicatedServer(PredictorFixture fixture) : IAsyncLifetime
         _port = _server.Port;
     }
 
-    /// <summary>Lets it end in order, as when the program that started it is gone.</summary>
+    /// <summary>Lets the server drain, as after the exit of its parent.</summary>
     public async Task DrainAsync() => await _server!.DrainAsync();
 
-    /// <summary>A number of its metrics.</summary>
+    /// <summary>Returns the value of a metric.</summary>
     public async Task<double> MetricAsync(string name, CancellationToken cancellationToken)
     {
         using var http = new HttpClient();

@@ -1,11 +1,11 @@
 namespace Quantra.Client.Tests;
 
-/// <summary>Servers that are killed, started again, drained, and whose models change.</summary>
+/// <summary>Servers that are killed, restarted or drained, and whose models change.</summary>
 public sealed class DedicatedServerTests(PredictorFixture fixture, DedicatedServer server) : IClassFixture<DedicatedServer>
 {
     private static CancellationToken Token => TestContext.Current.CancellationToken;
 
-    /// <summary>A client that waits for a server as long as it takes to start.</summary>
+    /// <summary>A client with enough attempts to wait for a starting server.</summary>
     private QuantraClient Patient => new(server.Address, new() { MaxAttempts = 1_000, Timeout = TimeSpan.FromSeconds(60) });
 
     [Fact]

@@ -1,6 +1,6 @@
 namespace Quantra.Client.Tests;
 
-/// <summary>What moves a model in general, inside this process.</summary>
+/// <summary>Global explanations inside this process.</summary>
 public sealed class EmbeddedGlobalExplanationTests(PredictorFixture fixture) : GlobalExplanationTests(fixture)
 {
     protected override IStockPredictor Predictor => Fixture.Embedded;

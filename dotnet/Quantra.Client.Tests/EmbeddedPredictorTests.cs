@@ -49,12 +49,12 @@ public sealed class EmbeddedPredictorTests(PredictorFixture fixture) : Predictor
     [InlineData("of an old one", "it is Python 3.10, but 3.11 or newer is required")]
     [InlineData("without a library", "no shared library of Python 3.98")]
     [InlineData("with a broken library", "does not load")]
-    public void An_environment_whose_Python_cannot_start_is_rejected_and_another_can_be_tried(string environment, string told)
+    public void An_environment_whose_Python_cannot_start_is_rejected_and_another_can_be_tried(string environment, string expected)
     {
         var failure = Fixture.Refused[environment];
         Assert.Equal((QuantraStatus.InvalidArgument, QuantraReason.ConfigurationInvalid), (failure.Code, failure.Reason));
         Assert.StartsWith("the Python of ", failure.Message, StringComparison.Ordinal);
-        Assert.Contains(told, failure.Message, StringComparison.Ordinal);
+        Assert.Contains(expected, failure.Message, StringComparison.Ordinal);
     }
 
     [Fact]
@@ -63,7 +63,7 @@ public sealed class EmbeddedPredictorTests(PredictorFixture fixture) : Predictor
     {
         var environment = Fixture.Expected.Environment;
         List<string> ways = [environment + Path.DirectorySeparatorChar, Path.Combine(environment, "..", Path.GetFileName(environment))];
-        if (!OperatingSystem.IsWindows()) // where making links is for administrators
+        if (!OperatingSystem.IsWindows()) // on Windows, only administrators can create links
             ways.Add(Directory.CreateSymbolicLink(Fixture.PathOf("linked"), environment).FullName);
         Assert.All(ways, way => Assert.NotEqual(environment, way));
         foreach (var way in ways)

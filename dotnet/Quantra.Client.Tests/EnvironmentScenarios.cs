@@ -2,13 +2,10 @@ using Quantra.Client.Embedded;
 
 namespace Quantra.Client.Tests;
 
-/// <summary>What can be tried only before Python has started in this process.</summary>
+/// <summary>Scenarios that are possible only before Python has started in this process.</summary>
 internal static class EnvironmentScenarios
 {
-    /// <summary>Opens with environments whose Python cannot start, one after the other.</summary>
-    /// <param name="options">That are good but for the environment.</param>
-    /// <param name="folder">Where the environments are made.</param>
-    /// <returns>What was said of each.</returns>
+    /// <summary>Opens predictors with environments whose Python cannot start, and returns the errors.</summary>
     public static async Task<IReadOnlyDictionary<string, QuantraException>> RefusedAsync(EmbeddedPredictorOptions options, string folder)
     {
         var home = Directory.CreateDirectory(Path.Combine(folder, "python", OperatingSystem.IsWindows() ? "" : "bin")).FullName;
@@ -34,7 +31,7 @@ internal static class EnvironmentScenarios
         return refused;
     }
 
-    /// <summary>Opens, cancels that while Python starts, and opens again.</summary>
+    /// <summary>Opens a predictor, cancels while Python starts, and opens another.</summary>
     public static async Task<EmbeddedPredictor> OpenAfterCancellingAsync(EmbeddedPredictorOptions options)
     {
         using var source = new CancellationTokenSource();

@@ -3,7 +3,7 @@ using System.Text.Json;
 
 namespace Quantra.Client.Tests;
 
-/// <summary>Python's own answers, as tests/contract/dotnet_fixture.py wrote them.</summary>
+/// <summary>Python's results, written by tests/contract/dotnet_fixture.py.</summary>
 public sealed class ExpectedResults(JsonElement root)
 {
     public static ExpectedResults Read(string path) => new(JsonDocument.Parse(File.ReadAllText(path)).RootElement);
@@ -25,14 +25,13 @@ public sealed class ExpectedResults(JsonElement root)
     public T[] Array<T>(string name)
         where T : unmanaged => MemoryMarshal.Cast<byte, T>(Convert.FromBase64String(Text(name))).ToArray();
 
-    /// <summary>Days written as yyyymmdd.</summary>
+    /// <summary>Days that are stored as yyyymmdd.</summary>
     public DateOnly[] Days(string name) =>
         [.. Array<int>(name).Select(day => new DateOnly(day / 10000, day / 100 % 100, day % 100))];
 
-    /// <summary>The bits of an array.</summary>
     public long[] Bits(string name) => BitsOf(Array<double>(name));
 
-    /// <summary>The bits of numbers, so that -0 does not equal 0; every NaN has the same.</summary>
+    /// <summary>The bits of numbers, so that -0 differs from 0 and all NaN are equal.</summary>
     public static long[] BitsOf(ReadOnlyMemory<double> values) =>
         [.. values.ToArray().Select(value => double.IsNaN(value) ? long.MinValue : BitConverter.DoubleToInt64Bits(value))];
 }

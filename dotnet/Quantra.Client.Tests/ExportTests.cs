@@ -1,15 +1,15 @@
 namespace Quantra.Client.Tests;
 
-/// <summary>Other programs' files of bars: C# reads them as Python does, or not at all.</summary>
+/// <summary>Exports of other programs: C# reads them like Python, or rejects them.</summary>
 public sealed class ExportTests(PredictorFixture fixture)
 {
-    /// <summary>Files that Python refuses and C# reads: one has a bad letter in a column that is ignored, one a bar that no model takes.</summary>
+    /// <summary>Files that only C# accepts: one has invalid UTF-8 in an ignored column, one a bar that no model accepts.</summary>
     private static readonly string[] Harmless = ["latin.csv", "half_empty.csv"];
 
-    /// <summary>Exports with the columns of a plain file, one file for each usual other name of a column, and those two.</summary>
+    /// <summary>Number of exports with standard columns, of files with one alternative column name each, and of the two above.</summary>
     private const int Plain = 9 + 12 + 2;
 
-    /// <summary>All exports, and the files with other names.</summary>
+    /// <summary>All exports and the files with alternative names.</summary>
     private const int WrittenAnew = 46 + 12;
 
     [Fact]

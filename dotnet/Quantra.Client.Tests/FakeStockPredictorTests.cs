@@ -2,7 +2,7 @@ using Quantra.Client.Testing;
 
 namespace Quantra.Client.Tests;
 
-/// <summary>The predictor for tests of other programs, and answers that are made in a line.</summary>
+/// <summary>The predictor for users' tests, and the builders of results.</summary>
 public sealed class FakeStockPredictorTests(PredictorFixture fixture)
 {
     private static readonly QuantraException Down = new QuantraError(QuantraStatus.Unavailable, QuantraReason.Unavailable, "down").ToException();
@@ -62,8 +62,8 @@ public sealed class FakeStockPredictorTests(PredictorFixture fixture)
         Assert.Throws<ArgumentException>(() => new AttributionBuilder { Inputs = [] }.Build());
         Assert.Throws<ArgumentException>(() => new ModelInfoBuilder { Quantiles = [] }.Build());
 
-        static void Refused(ForecastBuilder builder, string told) =>
-            Assert.Contains(told, Assert.Throws<ArgumentException>(builder.Build).Message, StringComparison.Ordinal);
+        static void Refused(ForecastBuilder builder, string expected) =>
+            Assert.Contains(expected, Assert.Throws<ArgumentException>(builder.Build).Message, StringComparison.Ordinal);
     }
 
     [Fact]

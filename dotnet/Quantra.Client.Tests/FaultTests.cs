@@ -1,6 +1,6 @@
 namespace Quantra.Client.Tests;
 
-/// <summary>What goes wrong with some calls and must not touch the others, over gRPC and inside this process.</summary>
+/// <summary>Failures of some calls that must not affect others, over gRPC and inside this process.</summary>
 public abstract class FaultTests(PredictorFixture fixture)
 {
     private static CancellationToken Token => TestContext.Current.CancellationToken;
@@ -47,8 +47,8 @@ public abstract class FaultTests(PredictorFixture fixture)
         }), Token);
         var (symbol, refusal) = Assert.Single(forecast.Refusals);
         Assert.Equal(($"S{Bad}", QuantraReason.TooFewBars), (symbol, refusal.Reason));
-        var alone = await Predictor.PredictAsync(One, Token);
-        Assert.All(forecast.Table(), row => Assert.Equal(row.Symbol == symbol ? double.NaN : alone.Value("AAPL", row.Horizon, row.Quantile), row.Value, 6));
+        var single = await Predictor.PredictAsync(One, Token);
+        Assert.All(forecast.Table(), row => Assert.Equal(row.Symbol == symbol ? double.NaN : single.Value("AAPL", row.Horizon, row.Quantile), row.Value, 6));
 
         double[] Rows(ReadOnlyMemory<double> column)
         {

@@ -2,7 +2,7 @@ using Grpc.Core;
 
 namespace Quantra.Client.Tests;
 
-/// <summary>Gives every call the same answer, or the same failure.</summary>
+/// <summary>A call invoker that gives every call the same response or failure.</summary>
 internal sealed class FixedResponseInvoker(Task<object> answer) : CallInvoker
 {
     public List<string> Headers { get; } = [];

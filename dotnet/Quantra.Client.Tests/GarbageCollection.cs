@@ -1,17 +1,17 @@
 namespace Quantra.Client.Tests;
 
-/// <summary>What nobody holds any more.</summary>
+/// <summary>Waits for finalizers.</summary>
 internal static class GarbageCollection
 {
     private const int MostRounds = 200;
 
-    /// <summary>Collects it until something has become true of it.</summary>
+    /// <summary>Collects garbage until a condition holds.</summary>
     public static async Task CollectUntilAsync(Func<Task<bool>> isGone)
     {
         for (var round = 0; !await isGone(); round++)
         {
             Assert.True(round < MostRounds, "it is still there");
-            await Task.Yield(); // whoever let go of it is still on the stack
+            await Task.Yield(); // the releasing method may still be on the stack
             GC.Collect();
             GC.WaitForPendingFinalizers();
         }

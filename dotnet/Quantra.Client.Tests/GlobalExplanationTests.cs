@@ -1,6 +1,6 @@
 namespace Quantra.Client.Tests;
 
-/// <summary>What moves a model in general, as every predictor tells it.</summary>
+/// <summary>Global explanations of every predictor.</summary>
 public abstract class GlobalExplanationTests(PredictorFixture fixture)
 {
     private static CancellationToken Token => TestContext.Current.CancellationToken;
@@ -9,7 +9,7 @@ public abstract class GlobalExplanationTests(PredictorFixture fixture)
 
     protected abstract IStockPredictor Predictor { get; }
 
-    /// <summary>The request whose answer the fixture has.</summary>
+    /// <summary>The request whose result is in the fixture.</summary>
     private GlobalExplanationRequest Request
     {
         get
@@ -62,7 +62,7 @@ public abstract class GlobalExplanationTests(PredictorFixture fixture)
             break;
         }
 
-        Assert.NotEmpty((await Predictor.ExplainAsync(new ExplanationRequest(instances[0], 5), Token)).RowNames); // the way is free
+        Assert.NotEmpty((await Predictor.ExplainAsync(new ExplanationRequest(instances[0], 5), Token)).RowNames); // the explanation queue is free again
     }
 
     [Fact]

@@ -2,7 +2,7 @@ using Quantra.Client.Wire;
 
 namespace Quantra.Client.Tests;
 
-/// <summary>Faults of calls to a server, of the server itself, and of the way to it.</summary>
+/// <summary>Failures of calls, of the server, and of the connection.</summary>
 public sealed class GrpcFaultTests(PredictorFixture fixture) : FaultTests(fixture)
 {
     private static readonly QuantraClientOptions Once = new()
@@ -51,11 +51,11 @@ public sealed class GrpcFaultTests(PredictorFixture fixture) : FaultTests(fixtur
     {
         await using var relay = new TcpRelay(Fixture.Address);
         await using var client = new QuantraClient(relay.Address);
-        await client.PredictManyAsync([.. Enumerable.Repeat(Request, 10)], Token); // so that it knows what the model reads
+        await client.PredictManyAsync([.. Enumerable.Repeat(Request, 10)], Token); // so that the client knows the model
         relay.FallSilent();
         using var source = new CancellationTokenSource();
         var sending = client.PredictManyAsync([.. Enumerable.Repeat(Request, 1000)], source.Token);
-        while (relay.Swallowed < 32 << 10) // of the 64 KiB that may come before the server has said anything
+        while (relay.Swallowed < 32 << 10) // half of the initial HTTP/2 window of 64 KiB
             await Task.Yield();
         await source.CancelAsync();
         var failure = await Assert.ThrowsAnyAsync<OperationCanceledException>(() => sending);

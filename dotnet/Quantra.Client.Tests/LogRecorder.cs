@@ -3,7 +3,7 @@ using Microsoft.Extensions.Logging;
 
 namespace Quantra.Client.Tests;
 
-/// <summary>Keeps every line, of every level.</summary>
+/// <summary>Records log lines of all levels.</summary>
 internal sealed class LogRecorder : ILoggerFactory
 {
     public ConcurrentQueue<string> Lines { get; } = [];

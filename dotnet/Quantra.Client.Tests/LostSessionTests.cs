@@ -1,6 +1,6 @@
 namespace Quantra.Client.Tests;
 
-/// <summary>Sessions whose connection or server is lost: they are opened again with their history, and say so.</summary>
+/// <summary>Sessions that lose their connection or server and are reopened with their history.</summary>
 public sealed class LostSessionTests : IAsyncLifetime
 {
     private readonly PredictorFixture _fixture;
@@ -113,7 +113,7 @@ public sealed class LostSessionTests : IAsyncLifetime
         var (third, second, last) = (Day(^3..^2), Day(^2..^1), Day(^1..));
         await BothAsync(third.Of(1));
         await BothAsync(third.Of(0, 2));
-        await BothAsync(second.Of(1), flush: true); // of the others, what was sent ahead stays
+        await BothAsync(second.Of(1), flush: true); // the other symbols keep what was sent ahead
         await BothAsync(last.Of(0));
         await BothAsync(last.Of(1, 2));
         await BothAsync(last);
@@ -189,7 +189,7 @@ public sealed class LostSessionTests : IAsyncLifetime
 
     private static BarPanel Empty(BarPanel bars) => WithoutBars(bars, bars.Sessions.ToArray());
 
-    /// <summary>The panel without any bar on these days.</summary>
+    /// <summary>Returns the panel without any bar on these days.</summary>
     private static BarPanel WithoutBars(BarPanel panel, DateOnly[] days)
     {
         var sessions = panel.Sessions.ToArray();

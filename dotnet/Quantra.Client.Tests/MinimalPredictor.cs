@@ -1,6 +1,6 @@
 namespace Quantra.Client.Tests;
 
-/// <summary>A predictor of before streams and sessions, as users' fakes are: it has no member but those that it must have.</summary>
+/// <summary>A predictor that implements only the mandatory members, like fakes of users.</summary>
 internal sealed class MinimalPredictor(IStockPredictor predictor) : IStockPredictor
 {
     public Task<Forecast> PredictAsync(PredictionRequest request, CancellationToken cancellationToken = default) =>

@@ -1,6 +1,6 @@
 namespace Quantra.Client.Tests;
 
-/// <summary>Streams and sessions of a predictor that implements neither: what the interface does then.</summary>
+/// <summary>The interface's default implementations of streams and sessions.</summary>
 public sealed class MinimalPredictorTests(PredictorFixture fixture)
 {
     private IStockPredictor Plain => new MinimalPredictor(fixture.Grpc);
@@ -79,17 +79,17 @@ public sealed class MinimalPredictorTests(PredictorFixture fixture)
         await RefusedAsync(first with { Symbols = ["FB", "IBM"] }, "FB is not a symbol");
         await RefusedAsync(first with { AdjustedClose = default }, "must have the same columns");
         await RefusedAsync(before.Last(2).Until(before.Sessions.Span[^2]), "has reached");
-        await RefusedAsync(second, "XNYS held sessions on"); // by the predictor itself
+        await RefusedAsync(second, "XNYS held sessions on"); // rejected by the predictor itself
         Assert.Equal(QuantraReason.MalformedRequest, (await Assert.ThrowsAsync<QuantraException>(() => session.FlushAsync(Token))).Reason);
         await session.PushAsync(first.Select("IBM"), cancellationToken: Token);
         await RefusedAsync(second, "still waiting for AAPL");
         var pushed = await session.PushAsync(first, cancellationToken: Token);
         Assert.Equal(await fixture.Grpc.PredictAsync(new("small", panel.Until(days[0])), Token), pushed.GetForecast());
 
-        async Task RefusedAsync(BarPanel bars, string told)
+        async Task RefusedAsync(BarPanel bars, string expected)
         {
             var failure = await Assert.ThrowsAsync<QuantraException>(() => session.PushAsync(bars, cancellationToken: Token));
-            Assert.Contains(told, failure.Message, StringComparison.Ordinal);
+            Assert.Contains(expected, failure.Message, StringComparison.Ordinal);
         }
     }
 

@@ -2,7 +2,7 @@ using Google.Protobuf;
 
 namespace Quantra.Client.Tests;
 
-/// <summary>Answers of servers that are newer than the client, or broken: what is not known is Unknown, what cannot be read an error.</summary>
+/// <summary>Responses of newer or faulty servers: unknown values are Unknown, invalid ones are errors.</summary>
 public sealed class NewerServerTests
 {
     private static readonly BarPanel Bars = new()
@@ -133,7 +133,7 @@ public sealed class NewerServerTests
     private static V1.PredictResponse Answer(params V1.Forecast[] forecasts) =>
         new() { Results = { forecasts.Select(forecast => new V1.Result { Forecast = forecast }) } };
 
-    /// <summary>Of one symbol, one horizon and two quantiles.</summary>
+    /// <summary>A forecast of one symbol, one horizon and two quantiles.</summary>
     private static V1.Forecast Forecasted() => new()
     {
         Symbols = { "A" },
@@ -144,7 +144,7 @@ public sealed class NewerServerTests
         Values = Doubles(2),
     };
 
-    /// <summary>Of one symbol, one input and two sessions.</summary>
+    /// <summary>An attribution of one symbol, one input and two sessions.</summary>
     private static V1.Attribution Explained() => new()
     {
         Symbols = { "A" },

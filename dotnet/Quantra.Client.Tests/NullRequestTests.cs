@@ -1,6 +1,6 @@
 namespace Quantra.Client.Tests;
 
-/// <summary>Requests in which null stands where the types allow none: programs without nullable checks write them.</summary>
+/// <summary>Requests with null where the types do not allow it, as programs without nullable checks may send them.</summary>
 public sealed class NullRequestTests(PredictorFixture fixture)
 {
     private static readonly BarPanel Bars = new()

@@ -5,14 +5,14 @@ using Quantra.Client.Wire;
 
 namespace Quantra.Client.Tests;
 
-/// <summary>Large panels: the last bars alone, in several calls where they must be, as one call of all.</summary>
+/// <summary>Large panels: trimming and splitting give the results of a single call with all bars.</summary>
 public sealed class PanelPlannerTests(PredictorFixture fixture)
 {
     private static CancellationToken Token => TestContext.Current.CancellationToken;
 
     public static TheoryData<string> Panels => ["universe", "universe_events"];
 
-    // --- against Python's numbers
+    // compared with Python
 
     [Theory]
     [MemberData(nameof(Panels))]
@@ -66,16 +66,16 @@ public sealed class PanelPlannerTests(PredictorFixture fixture)
         }
     }
 
-    // --- against a script
+    // with scripted responses
 
     [Fact]
     public async Task Only_the_last_bars_are_sent_and_the_model_is_described_once()
     {
-        var (transport, planning) = Scripted();
+        var (transport, planner) = Scripted();
         var request = new PredictionRequest("small", Universe(3, 150)) { RequestId = "a" };
         for (var call = 0; call < 2; call++)
-            Assert.Equal("a", Assert.Single(await planning.PredictAsync([request], Token)).RequestId);
-        await planning.ExplainAsync(new ExplanationRequest(request, 5).ToMany(), Token);
+            Assert.Equal("a", Assert.Single(await planner.PredictAsync([request], Token)).RequestId);
+        await planner.ExplainAsync(new ExplanationRequest(request, 5).ToMany(), Token);
         Assert.Equal(1, transport.Learnt);
         Assert.All(transport.Predictions, call => Assert.Equal(Universe(3, 150).Last(100), call[0].Bars));
         Assert.Equal(100, transport.Explanations[0].Instance.Bars!.Sessions.Length);
@@ -84,17 +84,17 @@ public sealed class PanelPlannerTests(PredictorFixture fixture)
     [Fact]
     public async Task A_small_request_is_sent_unchanged()
     {
-        var (transport, planning) = Scripted();
-        await planning.PredictAsync([new("small", Universe(1, 150))], Token);
+        var (transport, planner) = Scripted();
+        await planner.PredictAsync([new("small", Universe(1, 150))], Token);
         Assert.Equal((0, 150), (transport.Learnt, transport.Predictions[0][0].Bars!.Sessions.Length));
     }
 
     [Fact]
     public async Task A_large_panel_is_split_into_several_calls_in_order()
     {
-        var (transport, planning) = Scripted();
+        var (transport, planner) = Scripted();
         var panel = Universe(9, 120);
-        var forecast = Assert.Single(await planning.PredictAsync([new("small", panel)], Token)).GetForecast();
+        var forecast = Assert.Single(await planner.PredictAsync([new("small", panel)], Token)).GetForecast();
         Assert.Equal(["S0,S1,S2", "S3,S4,S5", "S6,S7,S8"], transport.Sent);
         Assert.Equal(panel.Symbols, forecast.Symbols);
         Assert.Equal(Enumerable.Range(0, 9).Select(row => Price(row, 119)), forecast.Values.ToArray());
@@ -105,13 +105,13 @@ public sealed class PanelPlannerTests(PredictorFixture fixture)
     [Fact]
     public async Task Many_requests_share_calls_in_order()
     {
-        var (transport, planning) = Scripted();
+        var (transport, planner) = Scripted();
         List<int> counts = [2, 1, 9, 1];
         PredictionRequest[] requests =
         [
             .. counts.Select((count, place) => new PredictionRequest("small", Universe(count, 120)) { RequestId = $"{place}" }),
         ];
-        var results = await planning.PredictAsync(requests, Token);
+        var results = await planner.PredictAsync(requests, Token);
         Assert.Equal(["0", "1", "2", "3"], results.Select(one => one.RequestId));
         Assert.Equal(counts, results.Select(one => one.GetForecast().Symbols.Count));
         Assert.Equal(["S0,S1|S0", "S0,S1,S2", "S3,S4,S5", "S6,S7,S8|S0"], transport.Sent);
@@ -120,8 +120,8 @@ public sealed class PanelPlannerTests(PredictorFixture fixture)
     [Fact]
     public async Task All_calls_have_one_deadline()
     {
-        var (transport, planning) = Scripted();
-        await planning.PredictAsync([new("small", Universe(9, 120))], Token);
+        var (transport, planner) = Scripted();
+        await planner.PredictAsync([new("small", Universe(9, 120))], Token);
         Assert.Equal(4, transport.Deadlines.Count);
         Assert.Single(transport.Deadlines.Distinct());
     }
@@ -129,14 +129,14 @@ public sealed class PanelPlannerTests(PredictorFixture fixture)
     [Fact]
     public async Task A_failed_part_fails_the_call_and_names_its_symbols()
     {
-        var (transport, planning) = Scripted();
+        var (transport, planner) = Scripted();
         transport.Before = _ =>
         {
             if (transport.Predictions.Count == 2)
                 throw new QuantraError(QuantraStatus.ResourceExhausted, QuantraReason.QueueFull, "no room", new Dictionary<string, string> { ["retry_after_ms"] = "70" }).ToException();
         };
-        var failure = await Assert.ThrowsAsync<QuantraException>(() => planning.PredictAsync([new("small", Universe(9, 120))], Token));
-        Assert.Equal((QuantraReason.QueueFull, "of the part with S3, S4, S5: no room"), (failure.Reason, failure.Message));
+        var failure = await Assert.ThrowsAsync<QuantraException>(() => planner.PredictAsync([new("small", Universe(9, 120))], Token));
+        Assert.Equal((QuantraReason.QueueFull, "in the part with S3, S4, S5: no room"), (failure.Reason, failure.Message));
         Assert.Equal(("S3", "S5", 70), (failure.Metadata["first_symbol"], failure.Metadata["last_symbol"], failure.RetryAfter?.TotalMilliseconds));
         Assert.Equal(2, transport.Predictions.Count);
     }
@@ -144,19 +144,19 @@ public sealed class PanelPlannerTests(PredictorFixture fixture)
     [Fact]
     public async Task Cancelling_stops_after_the_current_part()
     {
-        var (transport, planning) = Scripted();
+        var (transport, planner) = Scripted();
         using var stop = new CancellationTokenSource();
         transport.Before = _ => stop.Cancel();
-        await Assert.ThrowsAnyAsync<OperationCanceledException>(() => planning.PredictAsync([new("small", Universe(9, 120))], stop.Token));
+        await Assert.ThrowsAnyAsync<OperationCanceledException>(() => planner.PredictAsync([new("small", Universe(9, 120))], stop.Token));
         Assert.Single(transport.Predictions);
     }
 
     [Fact]
     public async Task A_part_without_forecasts_has_a_reason_per_symbol()
     {
-        var (transport, planning) = Scripted();
+        var (transport, planner) = Scripted();
         transport.IsUnusable = symbol => symbol is "S3" or "S4" or "S5" or "S8";
-        var forecast = Assert.Single(await planning.PredictAsync([new("small", Universe(9, 120))], Token)).GetForecast();
+        var forecast = Assert.Single(await planner.PredictAsync([new("small", Universe(9, 120))], Token)).GetForecast();
         Assert.Equal(["S0,S1,S2", "S3,S4,S5", "S6,S7,S8", "S3,S4,S5,S0"], transport.Sent);
         Assert.Equal(["S3", "S4", "S5", "S8"], forecast.Refusals.Keys);
         Assert.Equal("S4: has no bar", forecast.Refusals["S4"].Message);
@@ -167,9 +167,9 @@ public sealed class PanelPlannerTests(PredictorFixture fixture)
     [Fact]
     public async Task A_split_panel_without_any_forecast_is_rejected()
     {
-        var (transport, planning) = Scripted();
+        var (transport, planner) = Scripted();
         transport.IsUnusable = _ => true;
-        var result = Assert.Single(await planning.PredictAsync([new("small", Universe(9, 120))], Token));
+        var result = Assert.Single(await planner.PredictAsync([new("small", Universe(9, 120))], Token));
         Assert.Equal(QuantraReason.NoUsableSymbol, result.Error!.Reason);
         Assert.Equal(3, transport.Predictions.Count);
     }
@@ -177,12 +177,12 @@ public sealed class PanelPlannerTests(PredictorFixture fixture)
     [Fact]
     public async Task A_new_version_that_reads_more_bars_gets_another_call()
     {
-        var (transport, planning) = Scripted();
+        var (transport, planner) = Scripted();
         PredictionRequest request = new("small", Universe(3, 200));
-        await planning.PredictAsync([request], Token);
+        await planner.PredictAsync([request], Token);
         (transport.Version, transport.Model.Version, transport.Model.WeightsHash, transport.Model.BarsNeeded) = (2, 2, "2", 110);
-        Assert.Equal(2, Assert.Single(await planning.PredictAsync([request], Token)).GetForecast().Version);
-        await planning.PredictAsync([request], Token);
+        Assert.Equal(2, Assert.Single(await planner.PredictAsync([request], Token)).GetForecast().Version);
+        await planner.PredictAsync([request], Token);
         Assert.Equal([100, 100, 110, 110], transport.Predictions.Select(call => call[0].Bars!.Sessions.Length));
         Assert.Equal(2, transport.Learnt);
     }
@@ -190,36 +190,36 @@ public sealed class PanelPlannerTests(PredictorFixture fixture)
     [Fact]
     public async Task A_new_version_that_reads_fewer_bars_is_accepted()
     {
-        var (transport, planning) = Scripted();
+        var (transport, planner) = Scripted();
         PredictionRequest request = new("small", Universe(3, 200));
-        await planning.PredictAsync([request], Token);
+        await planner.PredictAsync([request], Token);
         (transport.Version, transport.Model.Version, transport.Model.WeightsHash, transport.Model.BarsNeeded) = (2, 2, "2", 90);
-        await planning.PredictAsync([request], Token);
-        await planning.PredictAsync([request], Token);
+        await planner.PredictAsync([request], Token);
+        await planner.PredictAsync([request], Token);
         Assert.Equal([100, 100, 90], transport.Predictions.Select(call => call[0].Bars!.Sessions.Length));
     }
 
     [Fact]
     public async Task An_explanation_by_a_version_that_reads_more_bars_is_repeated()
     {
-        var (transport, planning) = Scripted();
+        var (transport, planner) = Scripted();
         var request = new ExplanationRequest(new PredictionRequest("small", Universe(3, 200)), 5).ToMany();
-        await planning.ExplainAsync(request, Token);
+        await planner.ExplainAsync(request, Token);
         (transport.Version, transport.Model.Version, transport.Model.WeightsHash, transport.Model.BarsNeeded) = (2, 2, "2", 110);
-        Assert.Equal(2, Assert.Single(await planning.ExplainAsync(request, Token)).Version);
+        Assert.Equal(2, Assert.Single(await planner.ExplainAsync(request, Token)).Version);
         Assert.Equal([100, 100, 110], transport.Explanations.Select(call => call.Instance.Bars!.Sessions.Length));
     }
 
     [Fact]
     public async Task All_parts_are_from_one_version()
     {
-        var (transport, planning) = Scripted();
+        var (transport, planner) = Scripted();
         transport.Before = _ =>
         {
             if (transport.Predictions.Count == 3)
                 (transport.Version, transport.Model.Version, transport.Model.WeightsHash) = (2, 2, "2");
         };
-        var result = Assert.Single(await planning.PredictAsync([new("small", Universe(9, 120))], Token));
+        var result = Assert.Single(await planner.PredictAsync([new("small", Universe(9, 120))], Token));
         Assert.Equal(2, result.GetForecast().Version);
         Assert.Equal(6, transport.Predictions.Count);
     }
@@ -227,16 +227,16 @@ public sealed class PanelPlannerTests(PredictorFixture fixture)
     [Fact]
     public async Task All_bars_are_sent_if_the_version_keeps_changing()
     {
-        var (transport, planning) = Scripted();
+        var (transport, planner) = Scripted();
         transport.Version = 2;
-        await planning.PredictAsync([new("small", Universe(3, 150))], Token);
+        await planner.PredictAsync([new("small", Universe(3, 150))], Token);
         Assert.Equal([100, 100, 100, 150], transport.Predictions.Select(call => call[0].Bars!.Sessions.Length));
     }
 
     [Fact]
     public async Task Inconsistent_bars_are_sent_unchanged()
     {
-        var (transport, planning) = Scripted();
+        var (transport, planner) = Scripted();
         var panel = Universe(3, 120);
         PredictionRequest[] wrong =
         [
@@ -244,7 +244,7 @@ public sealed class PanelPlannerTests(PredictorFixture fixture)
             new("small", panel) { Covariates = new Covariates { Observed = new Dictionary<string, ReadOnlyMemory<double>> { ["x"] = new double[359] } } },
         ];
         foreach (var request in wrong)
-            await planning.PredictAsync([request], Token);
+            await planner.PredictAsync([request], Token);
         Assert.Equal(wrong, transport.Predictions.Select(call => call[0]));
     }
 
@@ -306,7 +306,7 @@ public sealed class PanelPlannerTests(PredictorFixture fixture)
         }
     }
 
-    private static (ScriptedUnaryTransport Door, PanelPlanner PanelPlanner) Scripted()
+    private static (ScriptedUnaryTransport Transport, PanelPlanner PanelPlanner) Scripted()
     {
         var transport = new ScriptedUnaryTransport();
         return (transport, new PanelPlanner(transport, new()));

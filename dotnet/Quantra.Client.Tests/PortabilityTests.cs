@@ -2,8 +2,8 @@ using System.Text.RegularExpressions;
 
 namespace Quantra.Client.Tests;
 
-/// <summary>Most users have Windows, where these tests may never have run: what only Unix has must not be called there.</summary>
-/// <remarks>Of what .NET itself knows to be missing on Windows, the analyzers see to it (CA1416).</remarks>
+/// <summary>Most users run Windows, where these tests may never have run: code without an OS check must not use Unix APIs.</summary>
+/// <remarks>Analyzers already cover APIs that .NET marks as unsupported on Windows (CA1416).</remarks>
 public sealed partial class PortabilityTests
 {
     public static TheoryData<string> Sources
@@ -40,7 +40,7 @@ public sealed partial class PortabilityTests
         Assert.Single(Unguarded("if (OperatingSystem.IsWindows())\n    return;\n\n" + member));
     }
 
-    /// <summary>Lines with something of Unix in a member that asks for no system; an empty line parts members.</summary>
+    /// <summary>Finds lines with a Unix API in members without an OS check. Empty lines separate members.</summary>
     private static IEnumerable<string> Unguarded(string source) => source
         .ReplaceLineEndings("\n")
         .Split("\n\n")

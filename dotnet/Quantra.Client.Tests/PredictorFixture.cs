@@ -6,16 +6,16 @@ using Quantra.Client.Tests;
 
 namespace Quantra.Client.Tests;
 
-/// <summary>A real Python server and the real Python inside this process, over the same models.</summary>
+/// <summary>A real Python server and real embedded Python with the same models.</summary>
 public sealed class PredictorFixture : IAsyncLifetime
 {
-    /// <summary>The trait of tests that a run may leave out.</summary>
+    /// <summary>Trait of tests that a run may skip.</summary>
     public const string Category = "Category";
 
-    /// <summary>They take a second or more, and neither culture nor framework matters to them.</summary>
+    /// <summary>Tests that take a second or more and do not depend on culture or framework.</summary>
     public const string Slow = "Slow";
 
-    /// <summary>The environment variable of a folder in which tests/contract/dotnet_fixture.py has written already.</summary>
+    /// <summary>Environment variable of a folder that tests/contract/dotnet_fixture.py has already written.</summary>
     private const string Fixture = "QUANTRA_TEST_FIXTURE";
 
     private readonly string _folder = Directory.CreateTempSubdirectory("quantra-").FullName;
@@ -30,7 +30,7 @@ public sealed class PredictorFixture : IAsyncLifetime
 
     public ExpectedResults Expected => _expected!;
 
-    /// <summary>That answers <see cref="Grpc"/>.</summary>
+    /// <summary>The server of <see cref="Grpc"/>.</summary>
     internal PythonServer Server => _server!;
 
     public Uri Address { get; private set; } = new("http://127.0.0.1");
@@ -39,7 +39,7 @@ public sealed class PredictorFixture : IAsyncLifetime
 
     public string PathOf(string file) => Path.Combine(_folder, file);
 
-    /// <summary>What was said of each environment whose Python cannot start, before that of the tests started.</summary>
+    /// <summary>Errors of environments whose Python cannot start, collected before the tests' Python started.</summary>
     public IReadOnlyDictionary<string, QuantraException> Refused { get; private set; } = new Dictionary<string, QuantraException>();
 
     public EmbeddedPredictorOptions EmbeddedOptions => new()

@@ -3,7 +3,7 @@ using Grpc.Core;
 
 namespace Quantra.Client.Tests;
 
-/// <summary>What every predictor answers, over gRPC and inside this process.</summary>
+/// <summary>Tests of every predictor, over gRPC and inside this process.</summary>
 public abstract class PredictorTests
 {
     private const int Last = 199; // the fixture's panels have 200 sessions
@@ -59,7 +59,7 @@ public abstract class PredictorTests
 
     protected abstract Task<IStockPredictor> OpenAsync(TimeSpan timeout, TimeSpan? graceTime = null);
 
-    /// <summary>The same predictor with another timeout.</summary>
+    /// <summary>Opens the same predictor with another timeout.</summary>
     protected abstract IStockPredictor WithTimeout(IStockPredictor predictor, TimeSpan timeout);
 
     [Fact]
@@ -658,7 +658,7 @@ public abstract class PredictorTests
         var (call, push) = (predictor.PredictManyAsync(many, Token), session.PushAsync(Bars.Last(1), cancellationToken: Token));
         await predictor.DisposeAsync();
         await AssertCancelledAsync(() => call);
-        Assert.True(await Record.ExceptionAsync(() => push) is null or QuantraException { Reason: QuantraReason.Cancelled }); // it may have been quick
+        Assert.True(await Record.ExceptionAsync(() => push) is null or QuantraException { Reason: QuantraReason.Cancelled }); // it may have completed in time
         await AssertCancelledAsync(async () =>
         {
             while (await stream.MoveNextAsync())
@@ -722,7 +722,7 @@ public abstract class PredictorTests
         return copy;
     }
 
-    /// <summary>The panel without the bars of these cells.</summary>
+    /// <summary>Returns the panel without the bars of these cells.</summary>
     private static BarPanel Emptied(BarPanel panel, int from, int to)
     {
         return panel with
@@ -773,7 +773,7 @@ public abstract class PredictorTests
         Assert.Equal(expected.Text("weights_hash"), forecast.WeightsHash);
     }
 
-    /// <summary>Rows that share a forward with others may end in other last bits.</summary>
+    /// <summary>Compares with a tolerance: the last bits may differ between batches of different size.</summary>
     private static void AssertNear(double[] expected, Forecast forecast) =>
         Assert.All(expected.Zip(forecast.Values[..expected.Length].ToArray()), pair => Assert.Equal(pair.First, pair.Second, 1e-6));
 

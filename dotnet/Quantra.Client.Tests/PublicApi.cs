@@ -46,7 +46,7 @@ internal static class PublicApi
         _ => "class",
     };
 
-    /// <summary>The base class, unless every type of the kind has it, and all public interfaces.</summary>
+    /// <summary>The base class, unless it is implied by the kind of type, and all public interfaces.</summary>
     private static IEnumerable<Type> Bases(Type type)
     {
         Type?[] usual = [null, typeof(object), typeof(ValueType), typeof(Enum)];
@@ -127,7 +127,7 @@ internal static class PublicApi
         _ => Convert.ToString(value, CultureInfo.InvariantCulture)!,
     };
 
-    /// <summary>A type as C# writes it, with a question mark where null is allowed.</summary>
+    /// <summary>Formats a type in C# syntax, with a question mark for nullable ones.</summary>
     private static string Name(NullabilityInfo of)
     {
         var type = of.Type.IsByRef ? of.Type.GetElementType()! : of.Type;

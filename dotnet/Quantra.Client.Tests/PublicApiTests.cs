@@ -6,13 +6,13 @@ using Quantra.Client.Testing;
 
 namespace Quantra.Client.Tests;
 
-/// <summary>What other programs compile against.</summary>
+/// <summary>Compares the public API with the recorded files.</summary>
 public sealed class PublicApiTests
 {
-    /// <summary>Set to anything, this environment variable lets the test write what it would compare with.</summary>
+    /// <summary>If this environment variable is set, the test writes the files instead.</summary>
     private const string Write = "QUANTRA_WRITE_PUBLIC_API";
 
-    /// <summary>For which the libraries that are tried were built, as a project names it.</summary>
+    /// <summary>Target framework of the tested libraries.</summary>
     private static string Framework
     {
         get

@@ -4,7 +4,7 @@ using System.Text.Json;
 
 namespace Quantra.Client.Tests;
 
-/// <summary>A real server in a process of its own, which ends where this is disposed.</summary>
+/// <summary>A real server in a child process, which ends on disposal.</summary>
 internal sealed class PythonServer : IAsyncDisposable
 {
     private readonly Process _process;
@@ -12,19 +12,18 @@ internal sealed class PythonServer : IAsyncDisposable
 
     private PythonServer(Process process, JsonElement ready) => (_process, _ready) = (process, ready);
 
-    /// <summary>Of 127.0.0.1; 0 where it listens on a Unix socket.</summary>
+    /// <summary>Port on 127.0.0.1; 0 = Unix socket.</summary>
     public int Port => PortOf("port");
 
-    /// <summary>Where models are changed; 0 = nowhere.</summary>
+    /// <summary>Port of the admin service; 0 = none.</summary>
     public int AdminPort => PortOf("admin_port");
 
-    /// <summary>Where it tells its metrics; 0 = nowhere.</summary>
+    /// <summary>Port of the metrics; 0 = none.</summary>
     public int MetricsPort => PortOf("metrics_port");
 
-    /// <summary>Of 127.0.0.1.</summary>
     public Uri Address => new($"http://127.0.0.1:{Port}");
 
-    /// <summary>Starts one and waits until it answers.</summary>
+    /// <summary>Starts a server and waits until it is ready.</summary>
     public static async Task<PythonServer> StartAsync(string models, params string[] more)
     {
         string[] quiet = ["--device", "cpu", "--log-level", "error"];
@@ -34,7 +33,7 @@ internal sealed class PythonServer : IAsyncDisposable
         return new PythonServer(process, JsonDocument.Parse(ready).RootElement);
     }
 
-    /// <summary>Runs a Python program to its end, which must be a good one.</summary>
+    /// <summary>Runs a Python program, which must succeed.</summary>
     public static async Task RunAsync(params string[] arguments)
     {
         using var process = Start(arguments);
@@ -42,15 +41,14 @@ internal sealed class PythonServer : IAsyncDisposable
         Assert.Equal(0, process.ExitCode);
     }
 
-    /// <summary>Ends what it watches with --parent-watch, and waits until it has ended in order.</summary>
+    /// <summary>Closes standard input, which --parent-watch watches, and waits for the exit.</summary>
     public async Task DrainAsync()
     {
         _process.StandardInput.Close();
         await _process.WaitForExitAsync();
     }
 
-    /// <summary>Sends it a signal of Unix.</summary>
-    /// <param name="name">For example STOP.</param>
+    /// <summary>Sends a Unix signal, for example STOP.</summary>
     public async Task SignalAsync(string name)
     {
         using var kill = Process.Start("kill", [$"-{name}", _process.Id.ToString(CultureInfo.InvariantCulture)]);

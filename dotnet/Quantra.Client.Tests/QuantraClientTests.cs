@@ -9,10 +9,10 @@ using Grpc.Net.Client;
 
 namespace Quantra.Client.Tests;
 
-/// <summary>The client alone.</summary>
+/// <summary>The client without a real server.</summary>
 public sealed class QuantraClientTests(PredictorFixture fixture)
 {
-    private static readonly Uri Nobody = new("http://127.0.0.1:1");
+    private static readonly Uri UnusedAddress = new("http://127.0.0.1:1");
 
     private static CancellationToken Token => TestContext.Current.CancellationToken;
 
@@ -20,7 +20,7 @@ public sealed class QuantraClientTests(PredictorFixture fixture)
     [Trait(PredictorFixture.Category, PredictorFixture.Slow)]
     public async Task A_missing_server_is_UNAVAILABLE()
     {
-        await using var client = new QuantraClient(Nobody);
+        await using var client = new QuantraClient(UnusedAddress);
         var failure = await Assert.ThrowsAsync<QuantraException>(() => client.ListModelsAsync(Token));
         Assert.Equal((QuantraStatus.Unavailable, QuantraReason.Unavailable), (failure.Code, failure.Reason));
     }
@@ -29,11 +29,11 @@ public sealed class QuantraClientTests(PredictorFixture fixture)
     [InlineData("localhost:50051", "write http://localhost:50051, or https://")]
     [InlineData("grpc://10.0.0.7:50051", "write http://10.0.0.7:50051, or https://")]
     [InlineData("desktop", "write http://desktop, or https://")]
-    public void An_address_without_a_scheme_is_rejected(string address, string told)
+    public void An_address_without_a_scheme_is_rejected(string address, string expected)
     {
         var failure = Assert.Throws<ArgumentException>(() => new QuantraClient(new Uri(address, UriKind.RelativeOrAbsolute)));
         Assert.Equal("address", failure.ParamName);
-        Assert.Contains(told, failure.Message, StringComparison.Ordinal);
+        Assert.Contains(expected, failure.Message, StringComparison.Ordinal);
     }
 
     [Fact]
@@ -158,18 +158,18 @@ public sealed class QuantraClientTests(PredictorFixture fixture)
     [Theory]
     [InlineData("The remote certificate is invalid because of errors in the certificate chain: NotTimeValid", "has expired")]
     [InlineData("An error occurred while sending the request.", "check the address")]
-    public async Task A_connection_error_with_status_INTERNAL_is_UNAVAILABLE_with_advice(string detail, string told)
+    public async Task A_connection_error_with_status_INTERNAL_is_UNAVAILABLE_with_advice(string detail, string expected)
     {
         var cause = new InvalidOperationException("wrapped", new HttpRequestException(detail));
         var refusal = await RefusalAsync(new RpcException(new Status(StatusCode.Internal, detail, cause)));
         Assert.Equal((QuantraStatus.Unavailable, QuantraReason.Unavailable), (refusal.Code, refusal.Reason));
-        Assert.Contains(told, refusal.Message, StringComparison.Ordinal);
+        Assert.Contains(expected, refusal.Message, StringComparison.Ordinal);
     }
 
     [Fact]
     public async Task An_unreadable_response_is_INTERNAL()
     {
-        var cause = new IOException("not a message"); // protobuf's exception is one
+        var cause = new IOException("not a message"); // protobuf's exception is an IOException
         var refusal = await RefusalAsync(new RpcException(new Status(StatusCode.Internal, "unreadable", cause)));
         Assert.Equal((QuantraStatus.Internal, QuantraReason.Internal), (refusal.Code, refusal.Reason));
     }
@@ -178,7 +178,7 @@ public sealed class QuantraClientTests(PredictorFixture fixture)
     public async Task A_response_with_too_few_results_is_INTERNAL()
     {
         var bars = await BarPanel.ReadCsvAsync(fixture.PathOf("bars.csv"), Token);
-        var request = new PredictionRequest("small", bars.Last(100)); // so few that nothing is asked before
+        var request = new PredictionRequest("small", bars.Last(100)); // few enough to be sent without describing the model first
         await using var predicting = Client(new V1.PredictResponse());
         var unpredicted = await Assert.ThrowsAsync<QuantraException>(() => predicting.PredictAsync(request, Token));
         await using var explaining = Client(new V1.ExplainResponse());
@@ -235,7 +235,7 @@ public sealed class QuantraClientTests(PredictorFixture fixture)
         Assert.Throws<ArgumentException>(() => forecast.Value("IBM", 5, 0.5));
     }
 
-    /// <summary>A call that a proxy ended as UNAVAILABLE, with details of a full queue.</summary>
+    /// <summary>A call that a proxy rejected as UNAVAILABLE, with Quantra's details of a full queue.</summary>
     private static RpcException WithDetails(string domain)
     {
         var info = new Rpc.ErrorInfo { Reason = QuantraReason.QueueFull, Domain = domain, Metadata = { ["have"] = "9" } };

@@ -6,7 +6,7 @@ using Quantra.Client.Wire;
 
 namespace Quantra.Client.Tests;
 
-/// <summary>An answer that several parts of a program share stays as it came, whatever one of them casts it to.</summary>
+/// <summary>Results that are shared within a program cannot be modified, not even by casts.</summary>
 public sealed class ReadOnlyResponseTests
 {
     private static readonly V1.Error Refused = new()
@@ -129,7 +129,7 @@ public sealed class ReadOnlyResponseTests
 
     private static ByteString Doubles(int count) => ByteString.CopyFrom(new byte[sizeof(double) * count]);
 
-    /// <summary>No list or dictionary that is a property of an answer can be written to by a cast.</summary>
+    /// <summary>Checks that lists and dictionaries of a result cannot be modified after a cast.</summary>
     private static void AssertReadOnly(object answer)
     {
         var collections = answer.GetType().GetProperties(BindingFlags.Public | BindingFlags.Instance)
@@ -140,7 +140,7 @@ public sealed class ReadOnlyResponseTests
         Assert.All(collections, one => Assert.True(IsReadOnly(one.Value!), $"{one.Name} can be written to"));
     }
 
-    /// <summary>Arrays say that they are read-only as generic lists, but let elements be set.</summary>
+    /// <summary>Whether a list is mutable. Arrays claim to be read-only lists but allow setting elements.</summary>
     private static bool IsReadOnly(object collection) => collection switch
     {
         Array array => array.Length == 0,

@@ -4,7 +4,7 @@ using System.Reflection;
 
 namespace Quantra.Client.Tests;
 
-/// <summary>Requests and answers as values: what they equal, and what they print.</summary>
+/// <summary>Equality and formatting of requests and results.</summary>
 public sealed class RecordTests
 {
     public static TheoryData<string> Names => [.. SampleRecords.All.Keys];
@@ -56,7 +56,7 @@ public sealed class RecordTests
     public void A_record_prints_one_line_the_same_in_every_culture(string name)
     {
         var (make, text) = SampleRecords.All[name];
-        if (text.Length > 0) // a forecast is a table, which has its own test
+        if (text.Length > 0) // a forecast formats as a table and has its own test
             Assert.Equal(text, InCommas(() => make().ToString()));
     }
 
@@ -87,7 +87,7 @@ public sealed class RecordTests
         }
     }
 
-    /// <summary>Another value of the same type; of a collection the last element is another.</summary>
+    /// <summary>Returns another value of the same type. In a collection, only the last element differs.</summary>
     private static object Altered(object value, Type type) => value switch
     {
         string text => text + "x",
@@ -128,7 +128,7 @@ public sealed class RecordTests
 
     private static object AlteredRecord(object record)
     {
-        var copy = record.GetType().GetMethod("<Clone>$")!.Invoke(record, null)!; // what "with" calls: the record may be shared
+        var copy = record.GetType().GetMethod("<Clone>$")!.Invoke(record, null)!; // the method behind "with"
         var property = record.GetType().GetProperties(BindingFlags.Public | BindingFlags.Instance).First(one => one.CanWrite);
         property.SetValue(copy, Altered(property.GetValue(record)!, property.PropertyType));
         return copy;

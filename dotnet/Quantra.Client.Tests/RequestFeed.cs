@@ -1,21 +1,21 @@
 namespace Quantra.Client.Tests;
 
-/// <summary>The same request again and again, named by its numbers from 0; and what becomes of who takes them.</summary>
+/// <summary>A source that repeats one request with ids from 0, and records how it is enumerated.</summary>
 internal sealed class RequestFeed(PredictionRequest request) : IAsyncEnumerable<PredictionRequest>
 {
     private readonly TaskCompletionSource _ended = new(TaskCreationOptions.RunContinuationsAsynchronously);
     private int _taken;
 
-    /// <summary>How many there are; without an end if nothing else is said.</summary>
+    /// <summary>Number of requests; endless by default.</summary>
     public int Count { get; init; } = int.MaxValue;
 
-    /// <summary>What comes after them.</summary>
+    /// <summary>Runs after the last request.</summary>
     public Func<CancellationToken, Task> Then { get; init; } = _ => Task.CompletedTask;
 
-    /// <summary>How many were taken.</summary>
+    /// <summary>Number of requests taken so far.</summary>
     public int Taken => Volatile.Read(ref _taken);
 
-    /// <summary>Done once nobody takes any more.</summary>
+    /// <summary>Completes when the enumeration ends.</summary>
     public Task Ended => _ended.Task;
 
     public async IAsyncEnumerator<PredictionRequest> GetAsyncEnumerator(CancellationToken cancellationToken = default)

@@ -1,9 +1,9 @@
 namespace Quantra.Client.Tests;
 
-/// <summary>Requests that come one after the other, as those of a stream do.</summary>
+/// <summary>Converts between lists and asynchronous streams.</summary>
 internal static class RequestLists
 {
-    /// <summary>All of these, each in a turn of its own.</summary>
+    /// <summary>Yields the requests asynchronously.</summary>
     public static async IAsyncEnumerable<PredictionRequest> Of(params IEnumerable<PredictionRequest> requests)
     {
         foreach (var request in requests)
@@ -13,7 +13,7 @@ internal static class RequestLists
         }
     }
 
-    /// <summary>All results, in the order in which they came.</summary>
+    /// <summary>Collects all results in order.</summary>
     public static async Task<List<PredictionResult>> ReadAsync(this IAsyncEnumerable<PredictionResult> results, CancellationToken cancellationToken)
     {
         var read = new List<PredictionResult>();

@@ -3,7 +3,7 @@ using System.Net.Sockets;
 
 namespace Quantra.Client.Tests;
 
-/// <summary>What a client tries again, and what it does not.</summary>
+/// <summary>Which calls a client retries.</summary>
 public sealed class RetryTests(PredictorFixture fixture)
 {
     private static CancellationToken Token => TestContext.Current.CancellationToken;
@@ -15,32 +15,32 @@ public sealed class RetryTests(PredictorFixture fixture)
     [InlineData(4, false)]
     public async Task A_late_server_answers_within_the_allowed_attempts(int refused, bool answers)
     {
-        var door = new LateServer(fixture.Address, refused);
-        var options = new QuantraClientOptions { MaxAttempts = 4, ConfigureHandler = door.Replace };
+        var server = new LateServer(fixture.Address, refused);
+        var options = new QuantraClientOptions { MaxAttempts = 4, ConfigureHandler = server.Replace };
         await using var client = new QuantraClient(fixture.Address, options);
         var asked = await Record.ExceptionAsync(() => client.PredictAsync(Request, Token));
         Assert.Equal(answers ? null : QuantraReason.Unavailable, (asked as QuantraException)?.Reason);
-        Assert.Equal(4, door.Connections);
+        Assert.Equal(4, server.Connections);
     }
 
     [Fact]
     public async Task One_attempt_means_no_retry()
     {
-        var door = new LateServer(fixture.Address, int.MaxValue);
-        await using var client = new QuantraClient(fixture.Address, new() { MaxAttempts = 1, ConfigureHandler = door.Replace });
+        var server = new LateServer(fixture.Address, int.MaxValue);
+        await using var client = new QuantraClient(fixture.Address, new() { MaxAttempts = 1, ConfigureHandler = server.Replace });
         var failure = await Assert.ThrowsAsync<QuantraException>(() => client.PredictAsync(Request, Token));
-        Assert.Equal((QuantraReason.Unavailable, 1), (failure.Reason, door.Connections));
+        Assert.Equal((QuantraReason.Unavailable, 1), (failure.Reason, server.Connections));
     }
 
     [Fact]
     public async Task Attempts_end_before_the_deadline_with_the_last_error()
     {
-        var door = new LateServer(fixture.Address, int.MaxValue);
-        var options = new QuantraClientOptions { MaxAttempts = 20, ConfigureHandler = door.Replace, Timeout = TimeSpan.FromSeconds(2) };
+        var server = new LateServer(fixture.Address, int.MaxValue);
+        var options = new QuantraClientOptions { MaxAttempts = 20, ConfigureHandler = server.Replace, Timeout = TimeSpan.FromSeconds(2) };
         await using var client = new QuantraClient(fixture.Address, options);
         var failure = await Assert.ThrowsAsync<QuantraException>(() => client.PredictAsync(Request, Token));
         Assert.Equal(QuantraReason.Unavailable, failure.Reason);
-        Assert.InRange(door.Connections, 2, 19);
+        Assert.InRange(server.Connections, 2, 19);
     }
 
     [Fact]
@@ -83,20 +83,20 @@ public sealed class RetryTests(PredictorFixture fixture)
     [Fact]
     public async Task Model_changes_are_not_retried()
     {
-        var door = new LateServer(fixture.Address, 1);
-        await using var client = new ModelAdminClient(fixture.Address, new() { ConfigureHandler = door.Replace });
+        var server = new LateServer(fixture.Address, 1);
+        await using var client = new ModelAdminClient(fixture.Address, new() { ConfigureHandler = server.Replace });
         var failure = await Assert.ThrowsAsync<QuantraException>(() => client.LoadAsync("small", Token));
-        Assert.Equal((QuantraReason.Unavailable, 1), (failure.Reason, door.Connections));
+        Assert.Equal((QuantraReason.Unavailable, 1), (failure.Reason, server.Connections));
     }
 
     [Fact]
     public async Task A_large_request_is_rejected_before_it_is_sent()
     {
-        var door = new LateServer(fixture.Address, 0);
-        await using var client = new QuantraClient(fixture.Address, new() { MaxRequestBytes = 1000, ConfigureHandler = door.Replace });
+        var server = new LateServer(fixture.Address, 0);
+        await using var client = new QuantraClient(fixture.Address, new() { MaxRequestBytes = 1000, ConfigureHandler = server.Replace });
         var failure = await Assert.ThrowsAsync<QuantraException>(() => client.PredictAsync(Request, Token));
         Assert.Equal((QuantraStatus.ResourceExhausted, QuantraReason.RequestTooLarge), (failure.Code, failure.Reason));
-        Assert.Equal(("1000", 0), (failure.Metadata["most"], door.Connections));
+        Assert.Equal(("1000", 0), (failure.Metadata["most"], server.Connections));
         Assert.False(failure.Error.IsTransient);
     }
 
@@ -108,7 +108,7 @@ public sealed class RetryTests(PredictorFixture fixture)
         await using var client = new QuantraClient(fixture.Address, new() { MaxRequestBytes = 1 << 30 });
         var failure = await Assert.ThrowsAsync<QuantraException>(async () =>
         {
-            await foreach (var known in client.ExplainGlobalAsync(new GlobalExplanationRequest(many, []), Token)) // in one call, whatever its size
+            await foreach (var known in client.ExplainGlobalAsync(new GlobalExplanationRequest(many, []), Token)) // always a single call
                 Assert.Fail($"{known}");
         });
         Assert.Equal(QuantraReason.RequestTooLarge, failure.Reason);
@@ -143,7 +143,7 @@ public sealed class RetryTests(PredictorFixture fixture)
         Assert.Null(new QuantraError(QuantraStatus.ResourceExhausted, QuantraReason.QueueFull, "no", metadata).RetryAfter);
     }
 
-    /// <summary>A server that refuses so many connections before it takes one.</summary>
+    /// <summary>A server that refuses a number of connections before it accepts one.</summary>
     private sealed class LateServer(Uri address, int refused)
     {
         private int _connections;

@@ -1,11 +1,11 @@
 namespace Quantra.Client.Tests;
 
-/// <summary>A record of every kind that holds lists, arrays or numbers; each call makes all of its parts anew.</summary>
+/// <summary>Samples of all records with lists, arrays or numbers. Each call creates new parts.</summary>
 internal static class SampleRecords
 {
     private static readonly DateOnly Monday = new(2013, 7, 1);
 
-    /// <summary>How each is made, and its text.</summary>
+    /// <summary>Factories and formatted text of the samples.</summary>
     public static IReadOnlyDictionary<string, (Func<object> Make, string Text)> All { get; } = new Dictionary<string, (Func<object>, string)>
     {
         ["panel"] = (Panel, "bars of A, B; 2 sessions, 2013-07-01 to 2013-07-02"),

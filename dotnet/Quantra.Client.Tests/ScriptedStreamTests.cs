@@ -2,7 +2,7 @@ using Quantra.Client.Wire;
 
 namespace Quantra.Client.Tests;
 
-/// <summary>What no real predictor of this version says, and what it says at moments that no test can choose.</summary>
+/// <summary>Responses, and timings of responses, that a real predictor of this version does not produce on demand.</summary>
 public sealed class ScriptedStreamTests
 {
     private static readonly QuantraException Gone = new QuantraError(QuantraStatus.Unavailable, QuantraReason.Unavailable, "gone").ToException();
@@ -226,7 +226,7 @@ public sealed class ScriptedStreamTests
         Assert.Equal((1, QuantraReason.DeadlineExceeded), (session.Reopenings, session.LastLoss?.Reason));
         await transport.Calls[0].Completed;
         string[][] actions = [.. transport.Calls.Select(call => call.Sent.Select(request => request.ActionCase.ToString()).ToArray())];
-        Assert.Equal([["Open", "Push", "Close"], ["Open", "Push"]], actions); // nobody knows whether it was taken
+        Assert.Equal([["Open", "Push", "Close"], ["Open", "Push"]], actions); // the outcome of the push is unknown
         Assert.NotEqual(transport.Calls[0].Sent[0].Open.SessionId, transport.Calls[1].Sent[0].Open.SessionId);
     }
 
@@ -339,7 +339,7 @@ public sealed class ScriptedStreamTests
         return BarSession.OpenAsync(transport, streams, new ActiveCalls(), transport, new SessionRequest("small", Bars(days)), Token);
     }
 
-    /// <summary>A transport behind which nobody waits long.</summary>
+    /// <summary>Returns a transport with short timeouts.</summary>
     private static ScriptedStreamTransport Hasty(Action<V1.PredictStreamRequest, ScriptedStreamTransport.ScriptedCall> answer, bool ends = true)
     {
         var transport = new ScriptedStreamTransport(answer);
@@ -353,7 +353,7 @@ public sealed class ScriptedStreamTests
 
     private static BarPanel Bars(int count) => Of(Days(0, count), 0);
 
-    /// <summary>Closes count up from the number of the first day.</summary>
+    /// <summary>Returns bars whose closes increase by day.</summary>
     private static BarPanel Of(IEnumerable<DateOnly> days, int first)
     {
         DateOnly[] sessions = [.. days];

@@ -3,8 +3,7 @@ using Quantra.Client.Wire;
 
 namespace Quantra.Client.Tests;
 
-/// <summary>A predictor that says to each request what a test tells it to.</summary>
-/// <param name="respond">Told each request, and who takes responses to it.</param>
+/// <summary>A transport whose responses a test scripts.</summary>
 internal sealed class ScriptedStreamTransport(Action<V1.PredictStreamRequest, ScriptedStreamTransport.ScriptedCall> respond) : IStreamTransport, IStreamTelemetry, ICallTelemetry
 {
     public CallSettings Settings { get; init; } = new()
@@ -16,10 +15,10 @@ internal sealed class ScriptedStreamTransport(Action<V1.PredictStreamRequest, Sc
         MaxRequestBytes = int.MaxValue,
     };
 
-    /// <summary>What a version of a model reads.</summary>
+    /// <summary>Bars that the described model reads.</summary>
     public int BarsNeeded { get; set; } = 100;
 
-    /// <summary>Whether it ends a call to which no request follows.</summary>
+    /// <summary>Whether a call ends when the client completes its requests.</summary>
     public bool EndsCalls { get; init; } = true;
 
     public List<ScriptedCall> Calls { get; } = [];
@@ -62,18 +61,17 @@ internal sealed class ScriptedStreamTransport(Action<V1.PredictStreamRequest, Sc
     {
     }
 
-    /// <summary>One call.</summary>
     internal sealed class ScriptedCall(int number, Action<V1.PredictStreamRequest, ScriptedCall> respond, bool ends, CancellationToken cancellationToken) : IDuplexCall
     {
         private readonly TaskCompletionSource _completed = new(TaskCreationOptions.RunContinuationsAsynchronously);
         private readonly Channel<V1.PredictStreamResponse> _responses = Channel.CreateUnbounded<V1.PredictStreamResponse>();
 
-        /// <summary>From 0.</summary>
+        /// <summary>Index of the call, from 0.</summary>
         public int Number => number;
 
         public List<V1.PredictStreamRequest> Sent { get; } = [];
 
-        /// <summary>Done once no request follows.</summary>
+        /// <summary>Completes when the client completes its requests.</summary>
         public Task Completed => _completed.Task;
 
         public void Forecast(V1.PredictStreamRequest request) =>
@@ -88,7 +86,7 @@ internal sealed class ScriptedStreamTransport(Action<V1.PredictStreamRequest, Sc
             _responses.Writer.TryWrite(response);
         }
 
-        /// <summary>Ends the call, in order or not.</summary>
+        /// <summary>Ends the call, with or without a failure.</summary>
         public void End(QuantraException? failure = null) => _responses.Writer.TryComplete(failure);
 
         public Task<bool> SendAsync(V1.PredictStreamRequest request)

@@ -2,7 +2,7 @@ using Quantra.Client.Wire;
 
 namespace Quantra.Client.Tests;
 
-/// <summary>Models that answer as a test tells them to; each call is noted.</summary>
+/// <summary>A transport whose responses a test scripts, and which records calls.</summary>
 internal sealed class ScriptedUnaryTransport : IUnaryTransport
 {
     public CallSettings Settings { get; init; } = new()
@@ -14,16 +14,16 @@ internal sealed class ScriptedUnaryTransport : IUnaryTransport
         MaxRequestBytes = 20_000,
     };
 
-    /// <summary>What is told of the model.</summary>
+    /// <summary>The described model.</summary>
     public V1.ModelInfo Model { get; } = new() { Name = "small", Version = 1, WeightsHash = "1", BarsNeeded = 100 };
 
-    /// <summary>The version that answers.</summary>
+    /// <summary>The version that answers predictions.</summary>
     public int Version { get; set; } = 1;
 
-    /// <summary>Done before each call is answered.</summary>
+    /// <summary>Called before each prediction.</summary>
     public Action<IReadOnlyList<PredictionRequest>> Before { get; set; } = _ => { };
 
-    /// <summary>Of one symbol, whether it has no forecast.</summary>
+    /// <summary>Whether a symbol has no forecast.</summary>
     public Func<string, bool> IsUnusable { get; set; } = _ => false;
 
     public int Learnt { get; private set; }
@@ -34,7 +34,7 @@ internal sealed class ScriptedUnaryTransport : IUnaryTransport
 
     public List<DateTime> Deadlines { get; } = [];
 
-    /// <summary>The symbols of each prediction.</summary>
+    /// <summary>Symbols of each prediction.</summary>
     public IEnumerable<string> Sent => Predictions.Select(call => string.Join('|', call.Select(one => string.Join(',', one.Bars!.Symbols))));
 
     public Task<V1.GetModelResponse> GetModelAsync(ModelReference model, Deadline deadline, CancellationToken cancellationToken)
@@ -65,7 +65,7 @@ internal sealed class ScriptedUnaryTransport : IUnaryTransport
             [ResponseReader.Attribution(new V1.Attribution { Version = Version, WeightsHash = $"{Version}" })]);
     }
 
-    /// <summary>Its numbers are the last closes, and its id the symbols.</summary>
+    /// <summary>Creates a result with the last closes as values and the symbols as id.</summary>
     private PredictionResult Result(PredictionRequest request)
     {
         var bars = request.Bars!;

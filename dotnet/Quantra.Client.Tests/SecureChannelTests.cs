@@ -7,7 +7,7 @@ using Grpc.Net.Client;
 
 namespace Quantra.Client.Tests;
 
-/// <summary>Channels of the caller's own, to servers with TLS and tokens.</summary>
+/// <summary>Caller-owned channels to servers with TLS and tokens.</summary>
 public sealed class SecureChannelTests(PredictorFixture fixture, SecureServers servers) : IClassFixture<SecureServers>
 {
     private static CancellationToken Token => TestContext.Current.CancellationToken;
@@ -60,7 +60,7 @@ public sealed class SecureChannelTests(PredictorFixture fixture, SecureServers s
     public async Task A_client_certificate_gets_a_forecast()
     {
         using var read = X509Certificate2.CreateFromPemFile(servers.ClientCertificate, servers.ClientKey);
-        // Read once more, because Windows shows no certificate whose key is in memory alone.
+        // Reload the certificate, because Windows does not present one whose key is only in memory.
         using var certificate = X509CertificateLoader.LoadPkcs12(read.Export(X509ContentType.Pkcs12), null);
         var shown = Trust();
         shown.ClientCertificates = [certificate];
@@ -118,7 +118,7 @@ public sealed class SecureChannelTests(PredictorFixture fixture, SecureServers s
     public void Call_credentials_are_not_sent_unencrypted() =>
         Assert.Throws<InvalidOperationException>(() => Channel($"http://127.0.0.1:{servers.Port}", SecureServers.Predicts, Trust()));
 
-    /// <summary>TLS that trusts the authority of the servers and no other.</summary>
+    /// <summary>TLS options that trust only the servers' authority.</summary>
     private SslClientAuthenticationOptions Trust()
     {
         var policy = new X509ChainPolicy { TrustMode = X509ChainTrustMode.CustomRootTrust, RevocationMode = X509RevocationMode.NoCheck };
@@ -145,7 +145,7 @@ public sealed class SecureChannelTests(PredictorFixture fixture, SecureServers s
         });
     }
 
-    /// <summary>The numbers of a forecast, asked for over the channel, which stays open.</summary>
+    /// <summary>Returns the values of a forecast over the channel.</summary>
     private async Task<long[]> ForecastAsync(GrpcChannel channel)
     {
         await using var client = new QuantraClient(channel, new QuantraClientOptions());
@@ -155,10 +155,10 @@ public sealed class SecureChannelTests(PredictorFixture fixture, SecureServers s
     private Task<QuantraException> RefusalAsync(GrpcChannel channel) =>
         Assert.ThrowsAsync<QuantraException>(() => ForecastAsync(channel));
 
-    private async Task AssertUnavailableAsync(GrpcChannel channel, string told)
+    private async Task AssertUnavailableAsync(GrpcChannel channel, string expected)
     {
         var failure = await RefusalAsync(channel);
         Assert.Equal((QuantraStatus.Unavailable, QuantraReason.Unavailable), (failure.Code, failure.Reason));
-        Assert.Contains(told, failure.Message, StringComparison.Ordinal);
+        Assert.Contains(expected, failure.Message, StringComparison.Ordinal);
     }
 }

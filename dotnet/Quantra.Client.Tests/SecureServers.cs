@@ -1,12 +1,12 @@
 namespace Quantra.Client.Tests;
 
-/// <summary>Two real servers with TLS and a file of tokens; one of them asks callers for certificates too.</summary>
+/// <summary>Two real servers with TLS and tokens, one of which requires client certificates.</summary>
 public sealed class SecureServers(PredictorFixture fixture) : IAsyncLifetime
 {
-    /// <summary>A token that may predict and nothing else.</summary>
+    /// <summary>A token with only the role predict.</summary>
     public const string Predicts = "predicts-predicts-predicts-predicts";
 
-    /// <summary>A token that may explain and nothing else.</summary>
+    /// <summary>A token with only the role explain.</summary>
     public const string Explains = "explains-explains-explains-explains";
 
     private readonly string _folder = Directory.CreateTempSubdirectory("quantra-tls-").FullName;
@@ -15,7 +15,7 @@ public sealed class SecureServers(PredictorFixture fixture) : IAsyncLifetime
 
     public int Port => _open!.Port;
 
-    /// <summary>Of the server that asks for certificates.</summary>
+    /// <summary>Port of the server that requires client certificates.</summary>
     public int MutualPort => _mutual!.Port;
 
     public string Authority => PathOf("ca.pem");

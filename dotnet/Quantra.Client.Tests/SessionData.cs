@@ -1,11 +1,11 @@
 namespace Quantra.Client.Tests;
 
-/// <summary>Bars of the fixture as a session takes them: a history, and the days after it.</summary>
+/// <summary>Bars of the fixture for sessions: a history and the following days.</summary>
 internal static class SessionData
 {
     private static readonly string[] Observed = ["short_interest", "credit_spread"];
 
-    /// <summary>The panel, itself without so many days, and these days.</summary>
+    /// <summary>Returns the panel, the panel without its last days, and these days.</summary>
     public static (BarPanel Panel, BarPanel Before, DateOnly[] Days) Split(PredictorFixture fixture, int count)
     {
         var panel = BarPanel.ReadCsv(fixture.PathOf("bars.csv"));
@@ -13,9 +13,7 @@ internal static class SessionData
         return (panel, panel.Until(days[^(count + 1)]), days[^count..]);
     }
 
-    /// <summary>Requests with covariates for the first so many sessions of the fixture's panel, or for those of a range of them.</summary>
-    /// <param name="fixture">Of the fixture.</param>
-    /// <param name="sessions">Which sessions; static covariates go with those from the first on.</param>
+    /// <summary>Returns a request with covariates for a range of the fixture's sessions. Static covariates are included if the range starts at 0.</summary>
     public static PredictionRequest WithCovariates(PredictorFixture fixture, Range sessions)
     {
         var panel = BarPanel.ReadCsv(fixture.PathOf("covariate_bars.csv"));
@@ -36,10 +34,10 @@ internal static class SessionData
         static ReadOnlyMemory<double> Cut(double[] column, int length, Range part) => column.Chunk(length).SelectMany(row => row[part]).ToArray();
     }
 
-    /// <summary>The session that begins with what is requested.</summary>
+    /// <summary>Converts a prediction request to the opening of a session.</summary>
     public static SessionRequest ToSession(this PredictionRequest request) => new(request.Model, request.Bars!) { Covariates = request.Covariates };
 
-    /// <summary>The part of a request that is about some of its symbols.</summary>
+    /// <summary>Returns the request for some of its symbols.</summary>
     public static PredictionRequest Of(this PredictionRequest request, params int[] rows)
     {
         var symbols = request.Bars!.Symbols.Count;

@@ -1,6 +1,6 @@
 namespace Quantra.Client.Tests;
 
-/// <summary>Sessions of every predictor, over gRPC and inside this process: each forecast is that of all bars sent so far.</summary>
+/// <summary>Sessions of every predictor: each push returns the forecast of all bars sent so far.</summary>
 public abstract class SessionTests(PredictorFixture fixture)
 {
     private const int Pushed = 5;

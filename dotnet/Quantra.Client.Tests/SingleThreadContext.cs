@@ -2,10 +2,10 @@ using System.Collections.Concurrent;
 
 namespace Quantra.Client.Tests;
 
-/// <summary>A thread to which everything returns that awaits on it, as that of a user interface.</summary>
+/// <summary>A synchronization context with one thread, like that of a user interface.</summary>
 internal sealed class SingleThreadContext : SynchronizationContext, IDisposable
 {
-    /// <summary>After which a thread that is blocked is taken for one that waits for itself.</summary>
+    /// <summary>A thread that is blocked for longer counts as deadlocked.</summary>
     private static readonly TimeSpan Longest = TimeSpan.FromSeconds(30);
 
     private readonly BlockingCollection<(SendOrPostCallback Call, object? State)> _calls = [];
@@ -17,15 +17,15 @@ internal sealed class SingleThreadContext : SynchronizationContext, IDisposable
         _thread.Start();
     }
 
-    /// <summary>Whether the caller runs on it.</summary>
+    /// <summary>Whether the calling thread is the context's thread.</summary>
     public bool IsCurrent => Thread.CurrentThread == _thread;
 
     public override void Post(SendOrPostCallback d, object? state) => _calls.Add((d, state));
 
-    public override void Send(SendOrPostCallback d, object? state) => throw new NotSupportedException("nobody should wait for this thread");
+    public override void Send(SendOrPostCallback d, object? state) => throw new NotSupportedException("nothing may wait for this thread");
 
-    /// <summary>Begins work on it, and waits for its end elsewhere.</summary>
-    /// <exception cref="TimeoutException">The thread stands still.</exception>
+    /// <summary>Starts work on the thread and waits for its end.</summary>
+    /// <exception cref="TimeoutException">The thread is deadlocked.</exception>
     public async Task RunAsync(Func<Task> work)
     {
         var done = new TaskCompletionSource(TaskCreationOptions.RunContinuationsAsynchronously);
@@ -41,7 +41,7 @@ internal sealed class SingleThreadContext : SynchronizationContext, IDisposable
             }
             catch (Exception failure) when (done.TrySetException(failure))
             {
-                // told
+                // passed on to the waiting test
             }
         }
     }

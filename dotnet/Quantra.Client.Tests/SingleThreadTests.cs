@@ -3,7 +3,7 @@ using Quantra.Client.Embedded;
 
 namespace Quantra.Client.Tests;
 
-/// <summary>Every method on the thread of a user interface: awaited it returns there, and blocked upon it does not stand still.</summary>
+/// <summary>Calls of every method on a UI thread: awaiting returns to the thread, and blocking does not deadlock.</summary>
 public sealed class SingleThreadTests(PredictorFixture fixture)
 {
     private static readonly Dictionary<string, Func<IStockPredictor, PredictionRequest, Task>> Methods = new()
@@ -20,7 +20,7 @@ public sealed class SingleThreadTests(PredictorFixture fixture)
     };
 
     public static TheoryData<string, string> Everywhere =>
-        [.. from method in Methods.Keys from door in Kinds where door != Plain || method != nameof(IStockPredictor.ExplainGlobalAsync) select (method, door)];
+        [.. from method in Methods.Keys from kind in Kinds where kind != Plain || method != nameof(IStockPredictor.ExplainGlobalAsync) select (method, kind)];
 
     public static TheoryData<string> EachDoor => [.. Kinds];
 
@@ -38,32 +38,32 @@ public sealed class SingleThreadTests(PredictorFixture fixture)
 
     [Theory]
     [MemberData(nameof(Everywhere))]
-    public async Task Awaiting_a_method_returns_to_the_thread(string method, string door)
+    public async Task Awaiting_a_method_returns_to_the_thread(string method, string kind)
     {
         using var thread = new SingleThreadContext();
         await thread.RunAsync(async () =>
         {
-            await Methods[method](Door(door), Request);
+            await Methods[method](PredictorOf(kind), Request);
             Assert.True(thread.IsCurrent);
         });
     }
 
     [Theory]
     [MemberData(nameof(Everywhere))]
-    public async Task Blocking_on_a_method_does_not_deadlock(string method, string door)
+    public async Task Blocking_on_a_method_does_not_deadlock(string method, string kind)
     {
         using var thread = new SingleThreadContext();
-        await thread.RunAsync(() => Blocked(Methods[method](Door(door), Request)));
+        await thread.RunAsync(() => Blocked(Methods[method](PredictorOf(kind), Request)));
     }
 
     [Theory]
     [MemberData(nameof(EachDoor))]
-    public async Task Results_of_a_stream_are_read_on_the_thread(string door)
+    public async Task Results_of_a_stream_are_read_on_the_thread(string kind)
     {
         using var thread = new SingleThreadContext();
         await thread.RunAsync(async () =>
         {
-            await foreach (var _ in Door(door).PredictStreamAsync(Feed(Request), Token))
+            await foreach (var _ in PredictorOf(kind).PredictStreamAsync(Feed(Request), Token))
                 Assert.True(thread.IsCurrent);
             Assert.True(thread.IsCurrent);
         });
@@ -111,7 +111,6 @@ public sealed class SingleThreadTests(PredictorFixture fixture)
     {
         await foreach (var _ in results.ConfigureAwait(false))
         {
-            // All of them.
         }
     }
 
@@ -123,14 +122,14 @@ public sealed class SingleThreadTests(PredictorFixture fixture)
         await session.PushAsync(bars.Between(last, last), flush: true, cancellationToken: Token).ConfigureAwait(false);
     }
 
-    private IStockPredictor Door(string door) => door switch
+    private IStockPredictor PredictorOf(string kind) => kind switch
     {
         "gRPC" => fixture.Grpc,
         "embedded" => fixture.Embedded,
         _ => new MinimalPredictor(fixture.Grpc),
     };
 
-    /// <summary>Keeps the thread until the task is done.</summary>
+    /// <summary>Blocks the thread until the task completes.</summary>
     [SuppressMessage("Performance", "CA1849:Call async methods when in an async method", Justification = "to block is what is tried")]
     private static Task Blocked(Task task)
     {

@@ -59,7 +59,7 @@ public abstract class StreamTests(PredictorFixture fixture)
         await foreach (var result in predictor.PredictStreamAsync(feed, Token))
         {
             Assert.Equal((null, $"{read++}"), (result.Error, result.RequestId));
-            for (var look = 0; look < 5; look++) // other calls pass, and nothing more is taken
+            for (var look = 0; look < 5; look++) // other calls succeed meanwhile, and no more requests are taken
                 await predictor.GetModelAsync("small", Token);
             Assert.InRange(feed.Taken, read, read + 1);
             if (read == 10)
@@ -113,7 +113,7 @@ public abstract class StreamTests(PredictorFixture fixture)
         await foreach (var result in Predictor.PredictStreamAsync(more.GetConsumingEnumerable(Token), Token))
         {
             Assert.Null(result.Error);
-            break; // while the list waits for another one
+            break; // while the list blocks
         }
 
         more.CompleteAdding();
@@ -223,7 +223,7 @@ public abstract class StreamTests(PredictorFixture fixture)
         });
         await ending;
         Assert.Equal((QuantraStatus.Cancelled, QuantraReason.Cancelled), (failure.Code, failure.Reason));
-        Assert.InRange(feed.Taken - read, 0, 1); // one may just be on its way from the feed
+        Assert.InRange(feed.Taken - read, 0, 1); // one request may be on its way
         await Assert.ThrowsAsync<ObjectDisposedException>(() => predictor.PredictStreamAsync(RequestLists.Of(Request), Token).ReadAsync(Token));
     }
 }

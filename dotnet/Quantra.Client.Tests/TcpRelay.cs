@@ -3,7 +3,7 @@ using System.Net.Sockets;
 
 namespace Quantra.Client.Tests;
 
-/// <summary>Passes connections on to a server of this machine, until it is told to swallow what comes over them.</summary>
+/// <summary>A TCP relay to a local server that can drop traffic silently.</summary>
 internal sealed class TcpRelay : IAsyncDisposable
 {
     private readonly TcpListener _listener = new(IPAddress.Loopback, 0);
@@ -14,8 +14,8 @@ internal sealed class TcpRelay : IAsyncDisposable
     private int _bytesOfFirst;
     private long _swallowed;
 
-    /// <param name="server">Of this machine.</param>
-    /// <param name="bytesOfFirst">So many bytes of the server's come through the first connection, which then breaks.</param>
+    /// <param name="server">Address of the local server.</param>
+    /// <param name="bytesOfFirst">Number of response bytes after which the first connection breaks.</param>
     public TcpRelay(Uri server, int bytesOfFirst = int.MaxValue)
     {
         (_port, _bytesOfFirst) = (server.Port, bytesOfFirst);
@@ -25,17 +25,17 @@ internal sealed class TcpRelay : IAsyncDisposable
 
     public Uri Address => new($"http://{_listener.LocalEndpoint}");
 
-    /// <summary>Bytes that came after it had fallen silent.</summary>
+    /// <summary>Number of dropped bytes.</summary>
     public long Swallowed => Interlocked.Read(ref _swallowed);
 
-    /// <summary>From now on nothing comes through the connections that there are, which stay open; new ones work.</summary>
+    /// <summary>Drops all traffic of the existing connections without closing them. New ones work.</summary>
     public void FallSilent()
     {
         _silence.Cancel();
         _silence = new CancellationTokenSource();
     }
 
-    /// <summary>Ends the connections that there are; new ones work.</summary>
+    /// <summary>Closes the existing connections. New ones work.</summary>
     public void Break()
     {
         lock (_sockets)
@@ -94,7 +94,7 @@ internal sealed class TcpRelay : IAsyncDisposable
         }
         catch (Exception failure) when (failure is IOException or ObjectDisposedException or InvalidOperationException)
         {
-            // one of both ends is closed
+            // one end is closed
         }
     }
 }

@@ -4,14 +4,14 @@ using System.Diagnostics.Metrics;
 
 namespace Quantra.Client.Tests;
 
-/// <summary>What listeners to activities and metrics see while this lives.</summary>
+/// <summary>Records activities and metrics of the client.</summary>
 internal sealed class TelemetryRecorder : IDisposable
 {
     private const string Name = "Quantra.Client";
     private readonly ActivityListener _activities;
     private readonly MeterListener _meters = new();
     private long _retries;
-    private long _begun;
+    private long _started;
 
     public TelemetryRecorder()
     {
@@ -19,7 +19,7 @@ internal sealed class TelemetryRecorder : IDisposable
         {
             ShouldListenTo = source => source.Name == Name,
             Sample = (ref ActivityCreationOptions<ActivityContext> _) => ActivitySamplingResult.AllDataAndRecorded,
-            ActivityStarted = _ => Interlocked.Increment(ref _begun),
+            ActivityStarted = _ => Interlocked.Increment(ref _started),
             ActivityStopped = Activities.Add,
         };
         ActivitySource.AddActivityListener(_activities);
@@ -33,10 +33,10 @@ internal sealed class TelemetryRecorder : IDisposable
         _meters.Start();
     }
 
-    /// <summary>Activities that have begun.</summary>
-    public long Begun => Interlocked.Read(ref _begun);
+    /// <summary>Number of started activities.</summary>
+    public long Started => Interlocked.Read(ref _started);
 
-    /// <summary>Activities that have ended.</summary>
+    /// <summary>Stopped activities.</summary>
     public ConcurrentBag<Activity> Activities { get; } = [];
 
     /// <summary>Method, model and reason of each call.</summary>

@@ -49,7 +49,7 @@ public sealed class TelemetryTests(PredictorFixture fixture)
         using var cancelled = new CancellationTokenSource();
         await using var client = new QuantraClient(fixture.Address);
         var many = Enumerable.Repeat(Request, 1000).ToArray();
-        await client.PredictManyAsync(many[..10], Token); // so that it knows what the model reads
+        await client.PredictManyAsync(many[..10], Token); // so that the client knows the model
         using var seen = new TelemetryRecorder();
         var asked = client.PredictManyAsync(many, cancelled.Token);
         await cancelled.CancelAsync();
@@ -69,7 +69,7 @@ public sealed class TelemetryTests(PredictorFixture fixture)
         await cancelled.CancelAsync();
         await Assert.ThrowsAnyAsync<OperationCanceledException>(() => Task.WhenAll(asked));
         await client.DisposeAsync();
-        Assert.Equal(seen.Begun, seen.Calls.Count);
+        Assert.Equal(seen.Started, seen.Calls.Count);
         Assert.Contains("Explain tft CANCELLED", seen.Calls);
     }
 

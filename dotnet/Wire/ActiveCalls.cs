@@ -43,7 +43,7 @@ internal sealed class ActiveCalls
         }
         catch (Exception error) when (_ending.IsCancellationRequested && error is OperationCanceledException or ObjectDisposedException)
         {
-                    const string Message = "the predictor was disposed, and the call did not finish within the grace time";
+            const string Message = "the predictor was disposed, and the call did not finish within the grace time";
             throw new QuantraError(QuantraStatus.Cancelled, QuantraReason.Cancelled, Message).ToException(error);
         }
         finally

@@ -33,14 +33,14 @@ internal static class NullCheck
         ThrowIfNull(request.Instances, path, ".Instances");
         CheckElements(request.Targets, path, ".Targets");
         if (request.Instances.Count == 0)
-                    throw new ArgumentException($"{nameof(request)}.Instances is empty; add at least one instance", nameof(request));
+            throw new ArgumentException($"{nameof(request)}.Instances is empty; add at least one instance", nameof(request));
         for (var index = 0; index < request.Instances.Count; index++)
         {
             var instance = path with { Path = ".Instances", Index = index };
             Request(request.Instances[index], instance);
             var (model, first) = (request.Instances[index].Model, request.Instances[0].Model);
             if (model != first)
-                            throw new ArgumentException($"{instance} uses model {model}, but the first instance uses {first}; explain each model separately", nameof(request));
+                throw new ArgumentException($"{instance} uses model {model}, but the first instance uses {first}; explain each model separately", nameof(request));
         }
     }
 
@@ -120,7 +120,7 @@ internal static class NullCheck
     /// <summary>The path of a member. Formatted only for an error.</summary>
     private readonly record struct MemberPath(string Parameter, string Path = "", long? Index = null, string Member = "")
     {
-            /// <summary>For example "request.Instances[3].Covariates".</summary>
+        /// <summary>For example "request.Instances[3].Covariates".</summary>
         public override string ToString() => $"{Parameter}{Path}{(Index is { } index ? FormattableString.Invariant($"[{index}]") : "")}{Member}";
     }
 }

@@ -34,7 +34,7 @@ internal static class PredictorCalls
         CancellationToken cancellationToken)
     {
         ArgumentNullException.ThrowIfNull(requests);
-                // a copy, because the caller may change the list while the call runs
+        // a copy, because the caller may change the list while the call runs
         PredictionRequest[] copy = [.. requests];
         return calls.RunAsync(owner, RunAsync, cancellationToken);
 

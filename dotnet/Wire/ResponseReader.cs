@@ -20,7 +20,7 @@ internal static class ResponseReader
             {
                 V1.Result.OutcomeOneofCase.Forecast => new(result.RequestId, Forecast(result.Forecast), null),
                 V1.Result.OutcomeOneofCase.Error => new(result.RequestId, null, StatusReader.Error(result.Error)),
-                                _ => throw InvalidResponse.Create($"a result has neither a forecast nor an error"),
+                _ => throw InvalidResponse.Create($"a result has neither a forecast nor an error"),
             };
         }
         catch (QuantraException unreadable)

@@ -29,7 +29,7 @@ internal static class StatusReader
         }
         catch (InvalidProtocolBufferException)
         {
-                    return null; // a proxy's trailer, ignored like details of another domain
+            return null; // a proxy's trailer, ignored like details of another domain
         }
     }
 

@@ -12,7 +12,7 @@ HAS_CULTURES = sys.platform != "linux" or ctypes.util.find_library("icuuc") is n
 CULTURE_CLASSES = (
     "BarPanelTests",
     "CovariateSourceTests",
-    "CultureOfTheRun",
+    "CultureTests",
     "EmbeddedPredictorTests",
     "FakeStockPredictorTests",
     "GrpcPredictorTests",

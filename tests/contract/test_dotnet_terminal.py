@@ -135,7 +135,7 @@ def test_the_live_view_goes_on_when_its_server_is_killed(terminal: tuple[str, st
         "last 60 closes",
         "as of 2013-03-01",
         "restarts: 1",
-        "session opened again once",
+        "session reopened once",
         "of 20 days ended inside",
     ):
         assert shown in screen
@@ -206,6 +206,4 @@ def test_an_exception_of_pythons_own_is_internal_and_shows_no_trace(
     (package / "__init__.py").touch()
     (package / "embed.py").write_text("def open_door(*_):\n    raise ZeroDivisionError('a secret')\n")
     line = refused(terminal, models, tmp_path)
-    assert (
-        line == "INTERNAL: the predictor failed on this call, which is a bug of Quantra; the inner exception tells more"
-    )
+    assert line == "INTERNAL: the predictor failed on this call, which is a bug in Quantra; see the inner exception"

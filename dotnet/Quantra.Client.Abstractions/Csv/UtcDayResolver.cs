@@ -37,13 +37,13 @@ internal sealed class UtcDayResolver
     {
         if (!_isAllUtc || _isAllMidnight)
             return 0;
-        var beside = _isAllEarly ? -1 : 1;
+        var offset = _isAllEarly ? -1 : 1;
         var isBesideOnWeekend = _isAllEarly ? _isDayBeforeOnWeekend : _isDayAfterOnWeekend;
         if (_isOnWeekend != isBesideOnWeekend)
-            return _isOnWeekend ? beside : 0;
+            return _isOnWeekend ? offset : 0;
         throw table.Refusal(string.Create(
             CultureInfo.InvariantCulture,
-            $"the UTC time {_first} may belong to the session {_firstDay:yyyy-MM-dd} or {_firstDay.AddDays(beside):yyyy-MM-dd}; "
+            $"the UTC time {_first} may belong to the session {_firstDay:yyyy-MM-dd} or {_firstDay.AddDays(offset):yyyy-MM-dd}; "
             + $"write the exchange's days instead"));
     }
 

@@ -8,13 +8,13 @@ using Quantra.Desktop.ViewModels;
 
 namespace Quantra.Client.Hosting.Tests.Desktop;
 
-/// <summary>The window's XAML, which runs on Windows alone: what it binds to is there.</summary>
+/// <summary>Checks the bindings of the window's XAML, which runs only on Windows.</summary>
 public sealed partial class BindingTests
 {
     private static readonly XNamespace Xaml = "http://schemas.microsoft.com/winfx/2006/xaml/presentation";
-    private static readonly string Folder = Path.Combine(Place.Repository(), "dotnet", "samples", "Quantra.Desktop");
+    private static readonly string Folder = Path.Combine(HostingFixture.Repository(), "dotnet", "samples", "Quantra.Desktop");
 
-    /// <summary>What properties of elements need; others take anything that can be shown.</summary>
+    /// <summary>Types that element properties require. Others accept any value.</summary>
     private static readonly Dictionary<string, Type> Needed = new()
     {
         ["Command"] = typeof(ICommand),
@@ -66,7 +66,7 @@ public sealed partial class BindingTests
         Assert.All(handlers, one => Assert.Contains($"void {one.Value}(", code, StringComparison.Ordinal));
     }
 
-    /// <summary>Each binding below an element, and what its path begins at.</summary>
+    /// <summary>Returns each binding below an element and the type at the root of its path.</summary>
     private static IEnumerable<(XAttribute Attribute, string Path, Type Source)> Bindings(XElement element, Type source)
     {
         var own = element.Attributes().FirstOrDefault(one => one.Name.LocalName == "DataContext" && one.Name.Namespace == XNamespace.None);
@@ -90,14 +90,14 @@ public sealed partial class BindingTests
         }
     }
 
-    /// <summary>What a template shows one of.</summary>
+    /// <summary>Returns the item type of a template.</summary>
     private static Type ItemOf(XElement element, Type source) =>
         TypeOf(source, PathOf(element.Attribute("ItemsSource")!)!)!.GetInterfaces()
             .Append(TypeOf(source, PathOf(element.Attribute("ItemsSource")!)!)!)
             .First(one => one.IsGenericType && one.GetGenericTypeDefinition() == typeof(IEnumerable<>) || one.Name.StartsWith("IReadOnlyList", StringComparison.Ordinal))
             .GetGenericArguments()[0];
 
-    /// <summary>The path of a binding, "" = the source itself; null if it is none.</summary>
+    /// <summary>Returns the path of a binding, "" = the source itself; null if it is not a binding.</summary>
     private static string? PathOf(XAttribute attribute) =>
         BindingPattern().Match(attribute.Value) is { Success: true } found ? found.Groups[1].Value : null;
 

@@ -5,7 +5,7 @@ using Quantra.Desktop.Charts;
 
 namespace Quantra.Client.Hosting.Tests.Desktop;
 
-/// <summary>The charts of the desktop sample, as pictures and as shapes.</summary>
+/// <summary>Charts of the desktop sample, as images and shapes.</summary>
 public sealed class ChartTests
 {
     private static readonly ChartSize Size = new(800, 400);

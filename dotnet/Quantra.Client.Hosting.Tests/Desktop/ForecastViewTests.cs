@@ -6,12 +6,12 @@ using Quantra.Desktop.ViewModels;
 
 namespace Quantra.Client.Hosting.Tests.Desktop;
 
-/// <summary>What the window of the desktop sample shows, on a thread as a window's is, from a real server.</summary>
-public sealed class ForecastViewTests(Place place, SupervisedServer supervised) : IClassFixture<SupervisedServer>
+/// <summary>The forecast view of the desktop sample on a UI thread, with a real server.</summary>
+public sealed class ForecastViewTests(HostingFixture fixture, SupervisedServer supervised) : IClassFixture<SupervisedServer>
 {
     private static CancellationToken Token => TestContext.Current.CancellationToken;
 
-    private string Bars => place.PathOf("bars.csv");
+    private string Bars => fixture.PathOf("bars.csv");
 
     [Fact]
     public Task A_file_is_opened_and_its_first_symbol_is_forecast_and_explained() => OnWindowAsync(async view =>
@@ -20,7 +20,7 @@ public sealed class ForecastViewTests(Place place, SupervisedServer supervised) 
         Assert.Equal(["small"], view.Models.Select(model => model.Name));
         Assert.Equal(["AAPL", "IBM"], view.Symbols);
         Assert.Equal("AAPL · small@1 · as of 2013-03-01", view.Fan.Heading);
-        var forecast = await supervised.Client.PredictAsync(place.Request, Token);
+        var forecast = await supervised.Client.PredictAsync(fixture.Request, Token);
         Assert.Equal(forecast.Horizons, view.Fan.Lines.Select(line => line.Days));
         Assert.StartsWith(FormattableString.Invariant($"{forecast.Price("AAPL", 1, 0.5):F2}  "), view.Fan.Lines[0].Values[1], StringComparison.Ordinal);
         Assert.Equal(["q0.1", "q0.5", "q0.9"], view.Fan.Columns);
@@ -86,7 +86,7 @@ public sealed class ForecastViewTests(Place place, SupervisedServer supervised) 
     public Task A_file_error_is_shown_and_keeps_the_previous_forecast() => OnWindowAsync(async view =>
     {
         await OpenedAsync(view);
-        var bad = place.PathOf("bad.csv");
+        var bad = fixture.PathOf("bad.csv");
         await File.WriteAllTextAsync(bad, "date,open,high,low,close,volume\n2024-01-02,1,1,1,nothing,1\n", Token);
         await view.OpenAsync(bad);
         Assert.Contains("nothing", view.Problem.Text, StringComparison.Ordinal);
@@ -99,7 +99,7 @@ public sealed class ForecastViewTests(Place place, SupervisedServer supervised) 
     [Fact]
     public Task The_reason_of_a_symbol_without_a_forecast_is_shown() => OnWindowAsync(async view =>
     {
-        var file = place.PathOf("short.csv");
+        var file = fixture.PathOf("short.csv");
         await File.WriteAllLinesAsync(file, Lines((await BarPanel.ReadCsvAsync(Bars, Token)).Last(5)), Token);
         await view.ConnectAsync();
         await view.OpenAsync(file);
@@ -147,7 +147,7 @@ public sealed class ForecastViewTests(Place place, SupervisedServer supervised) 
         });
     }
 
-    /// <summary>The lines of a file.</summary>
+    /// <summary>Reads the lines of a file.</summary>
     private static IEnumerable<string> Lines(BarPanel bars)
     {
         yield return "symbol,date,open,high,low,close,volume";
@@ -162,7 +162,7 @@ public sealed class ForecastViewTests(Place place, SupervisedServer supervised) 
         }
     }
 
-    /// <summary>The headings that it shows from here on.</summary>
+    /// <summary>Records the headings from now on.</summary>
     private static List<string> Headings(FanViewModel fan)
     {
         var shown = new List<string>();
@@ -177,14 +177,14 @@ public sealed class ForecastViewTests(Place place, SupervisedServer supervised) 
     private static Task Changed(ObservableObject view, string property)
     {
         var changed = new TaskCompletionSource();
-        view.PropertyChanged += Told;
+        view.PropertyChanged += OnChanged;
         return changed.Task;
 
-        void Told(object? sender, PropertyChangedEventArgs change)
+        void OnChanged(object? sender, PropertyChangedEventArgs change)
         {
             if (change.PropertyName != property || ((ExplanationViewModel)view).Sum.Length == 0)
                 return;
-            view.PropertyChanged -= Told;
+            view.PropertyChanged -= OnChanged;
             changed.SetResult();
         }
     }
@@ -196,7 +196,7 @@ public sealed class ForecastViewTests(Place place, SupervisedServer supervised) 
         await view.PendingForecast;
     }
 
-    /// <summary>Does something with a view on a window's thread, and holds that it tells of changes nowhere else.</summary>
+    /// <summary>Runs work with a view on a UI thread, and checks that changes are raised only there.</summary>
     private async Task OnWindowAsync(Func<ForecastViewModel, Task> work)
     {
         using var window = new SingleThreadContext();

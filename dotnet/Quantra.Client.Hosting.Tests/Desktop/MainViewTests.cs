@@ -3,22 +3,22 @@ using Quantra.Desktop.ViewModels;
 
 namespace Quantra.Client.Hosting.Tests.Desktop;
 
-/// <summary>The whole window of the desktop sample: its server, and a training of a new model.</summary>
-public sealed class MainViewTests(Place place)
+/// <summary>The main window of the desktop sample: its server, and the training of a new model.</summary>
+public sealed class MainViewTests(HostingFixture fixture)
 {
     private static CancellationToken Token => TestContext.Current.CancellationToken;
 
     [Fact]
     public async Task A_model_is_trained_on_the_open_file_and_forecasts_as_soon_as_the_server_has_it()
     {
-        var models = place.PathOf("of the window");
+        var models = fixture.PathOf("of the window");
         CopyModels(models);
-        await using var server = new QuantraServer(place.Options(options =>
+        await using var server = new QuantraServer(fixture.Options(options =>
         {
             options.Models = models;
             options.Arguments.Add("--watch");
         }));
-        await using var trainer = new QuantraTrainer(new QuantraTrainerOptions { PythonEnvironment = place.Environment });
+        await using var trainer = new QuantraTrainer(new QuantraTrainerOptions { PythonEnvironment = fixture.Environment });
         await using var client = server.OpenClient();
         using var window = new SingleThreadContext();
         await window.RunAsync(async () =>
@@ -29,7 +29,7 @@ public sealed class MainViewTests(Place place)
             await view.Server.Start.RunAsync();
             await Until(view.Forecast, () => view.Forecast.Models.Count > 0);
             Assert.Equal(("server ready", "", false), (view.Server.Text, view.Server.Reason, view.Server.Start.CanExecute(null)));
-            await view.Forecast.OpenAsync(place.PathOf("history.csv"));
+            await view.Forecast.OpenAsync(fixture.PathOf("history.csv"));
             var shares = new List<double>();
             view.Training.PropertyChanged += (_, _) => shares.Add(view.Training.Share);
             var training = view.Train.RunAsync();
@@ -51,8 +51,8 @@ public sealed class MainViewTests(Place place)
     [Fact]
     public async Task A_failed_server_has_a_reason_and_can_be_started_again()
     {
-        var models = place.PathOf("comes later");
-        await using var server = new QuantraServer(place.Options(options => options.Models = models));
+        var models = fixture.PathOf("comes later");
+        await using var server = new QuantraServer(fixture.Options(options => options.Models = models));
         await using var trainer = new QuantraTrainer();
         await using var client = server.OpenClient();
         using var window = new SingleThreadContext();
@@ -86,9 +86,9 @@ public sealed class MainViewTests(Place place)
 
     private void CopyModels(string folder)
     {
-        foreach (var file in Directory.EnumerateFiles(place.Models, "*", SearchOption.AllDirectories))
+        foreach (var file in Directory.EnumerateFiles(fixture.Models, "*", SearchOption.AllDirectories))
         {
-            var copy = Path.Combine(folder, Path.GetRelativePath(place.Models, file));
+            var copy = Path.Combine(folder, Path.GetRelativePath(fixture.Models, file));
             Directory.CreateDirectory(Path.GetDirectoryName(copy)!);
             File.Copy(file, copy);
         }

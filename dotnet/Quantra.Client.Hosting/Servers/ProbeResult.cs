@@ -6,4 +6,4 @@ namespace Quantra.Client.Hosting.Servers;
 internal readonly record struct ProbeResult(bool IsAnswered, string? Problem)
 {
     public static ProbeResult Healthy => new(IsAnswered: true, null);
-    }
+}

@@ -7,7 +7,7 @@ namespace Quantra.Client.Hosting.Servers;
 /// <summary>Connects clients to the current port of a server. Connections wait while the server starts.</summary>
 internal sealed class ServerConnector(QuantraServer server)
 {
-    /// <summary>Makes a handler connect to the server, whatever address it is given.</summary>
+    /// <summary>Makes a handler connect to the server, regardless of the requested address.</summary>
     public void Configure(SocketsHttpHandler handler)
     {
         handler.ConnectTimeout = Timeout.InfiniteTimeSpan; // the deadline of each call limits the wait

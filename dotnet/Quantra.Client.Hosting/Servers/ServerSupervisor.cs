@@ -51,7 +51,7 @@ internal sealed class ServerSupervisor
         }
         catch (Exception bug)
         {
-            // Without this status, callers would wait for ever for a server that is no longer supervised.
+            // Without this status, callers would wait forever for a server that is no longer supervised.
             var message = $"the server is no longer supervised, which is a bug in Quantra: {bug.Message}";
             Publish(QuantraServerState.Failed, new QuantraError(QuantraStatus.Internal, QuantraReason.Internal, message));
             throw;
@@ -95,7 +95,7 @@ internal sealed class ServerSupervisor
         }
     }
 
-    /// <summary>A server that has been ready before may recover, whatever its exit code.</summary>
+    /// <summary>A server that has been ready before may recover, regardless of its exit code.</summary>
     private bool IsPermanent(ServerExit exit) => exit.IsPermanent && !_wasEverReady;
 
     /// <summary>Waits. Returns false if a stop was requested meanwhile.</summary>

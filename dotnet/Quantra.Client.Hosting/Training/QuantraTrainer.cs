@@ -56,7 +56,7 @@ public sealed class QuantraTrainer : IAsyncDisposable
     /// <returns>The trained model.</returns>
     /// <exception cref="ArgumentException">A property is missing, or Arguments contains a flag that is not allowed.</exception>
     /// <exception cref="TrainingCanceledException">The training was stopped; the message names the checkpoint.</exception>
-    /// <exception cref="QuantraException">The training failed, or no Python with quantra was found.</exception>
+    /// <exception cref="QuantraException">The training failed, or no Python environment with Quantra was found.</exception>
     public async Task<TrainingResult> TrainAsync(
         StockTraining training,
         IProgress<TrainingProgress>? progress = null,

@@ -43,7 +43,7 @@ internal sealed record CallPlan(IReadOnlyList<IReadOnlyList<PanelPart>> Calls, I
         if (request.Bars is null || size.FitsInto(limits, request))
             return null;
         if (model.IsPanelModel)
-                        return TooLarge(request, size, model, $"{model.Reference} looks across the symbols of a panel, which therefore cannot be split; send fewer symbols");
+            return TooLarge(request, size, model, $"{model.Reference} looks across the symbols of a panel, which therefore cannot be split; send fewer symbols");
         return size.Head + (2 * size.LargestRow) > limits.Bytes
                         ? TooLarge(request, size, model, "not even two symbols fit into one call; send fewer sessions")
             : null;

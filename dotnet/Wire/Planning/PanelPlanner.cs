@@ -80,7 +80,7 @@ internal sealed class PanelPlanner(IUnaryTransport transport, ConcurrentDictiona
         CancellationToken cancellationToken)
     {
         var trimmed = request with { Instance = model.Trim(request.Instance) };
-                CallPlan.Check(trimmed.Instance, model, "an explanation cannot be split into several calls; send fewer symbols");
+        CallPlan.Check(trimmed.Instance, model, "an explanation cannot be split into several calls; send fewer symbols");
         try
         {
             return (await transport.ExplainAsync(trimmed, deadline, cancellationToken).ConfigureAwait(false), null);

@@ -42,7 +42,7 @@ internal static class PartMerger
         var metadata = new Dictionary<string, string>(error.Metadata);
         metadata.TryAdd("first_symbol", symbols[0]);
         metadata.TryAdd("last_symbol", symbols[^1]);
-                return new(error.Code, error.Reason, $"in the part with {string.Join(", ", symbols.Take(NamedSymbols))}{more}: {error.Message}", metadata);
+        return new(error.Code, error.Reason, $"in the part with {string.Join(", ", symbols.Take(NamedSymbols))}{more}: {error.Message}", metadata);
     }
 
     /// <summary>Removes the last symbol, which was added only to get a refusal for each of the others.</summary>

@@ -8,10 +8,10 @@ namespace Quantra.Client.Wire;
 /// <param name="Rows">Bytes of each symbol.</param>
 internal sealed record RequestSizeEstimate(long Head, IReadOnlyList<long> Rows)
 {
-        /// <summary>Requests up to this size are sent as they are: trimming them saves less than it costs.</summary>
+    /// <summary>Requests up to this size are sent as they are: trimming them saves less than it costs.</summary>
     private const int TrimThreshold = 16 * 1024;
 
-        /// <summary>Slack of the bounds. A request that exceeds the limit by less is measured.</summary>
+    /// <summary>Slack of the bounds. A request that exceeds the limit by less is measured.</summary>
     private const int Slack = 64 * 1024;
 
     private const int Number = 8;

@@ -15,7 +15,7 @@ internal readonly record struct RowRange(int First, int End, int? Extra = null)
         if (column.IsEmpty)
             return column;
         var part = column[(First * width)..(End * width)];
-                return Extra is { } row ? (double[])[.. part.Span, .. column.Slice(row * width, width).Span] : part;
+        return Extra is { } row ? (double[])[.. part.Span, .. column.Slice(row * width, width).Span] : part;
     }
 
     public IReadOnlyList<string> Of(IReadOnlyList<string> all)
@@ -23,8 +23,8 @@ internal readonly record struct RowRange(int First, int End, int? Extra = null)
         var part = new List<string>(Count + 1);
         for (var row = First; row < End; row++)
             part.Add(all[row]);
-                if (Extra is { } extra)
-                        part.Add(all[extra]);
+        if (Extra is { } extra)
+            part.Add(all[extra]);
         return part.AsReadOnly();
     }
 }

@@ -15,10 +15,10 @@ internal sealed record ServedModel(
     bool IsPanelModel,
     RequestLimits Limits)
 {
-        /// <summary>Reference to exactly this version.</summary>
+    /// <summary>Reference to exactly this version.</summary>
     public ModelReference Reference => ModelReference.To(Name, Version);
 
-        /// <exception cref="QuantraException">INTERNAL: the response has no model.</exception>
+    /// <exception cref="QuantraException">INTERNAL: the response has no model.</exception>
     public static ServedModel Of(V1.GetModelResponse response, long maxBytes) => response.Model is not { } model
                 ? throw InvalidResponse.Create($"it has no model")
         : new(
@@ -29,11 +29,11 @@ internal sealed record ServedModel(
             model.IsPanelModel,
             RequestLimits.Of(response.Limits, maxBytes));
 
-        /// <summary>Returns the request with only the sessions that its forecast depends on.</summary>
-        /// <remarks>
-        /// A model takes the last sessions of the panel before it adjusts prices or computes features. The forecast of a trimmed panel is
-        /// therefore the same to the last bit. Inconsistent panels stay unchanged, so that the predictor reports the problem.
-        /// </remarks>
+    /// <summary>Returns the request with only the sessions that its forecast depends on.</summary>
+    /// <remarks>
+    /// A model takes the last sessions of the panel before it adjusts prices or computes features. The forecast of a trimmed panel is
+    /// therefore the same to the last bit. Inconsistent panels stay unchanged, so that the predictor reports the problem.
+    /// </remarks>
     public PredictionRequest Trim(PredictionRequest request) =>
         request.Bars is { } bars && BarsNeeded > 0 && bars.Sessions.Length > BarsNeeded && PanelSlicer.IsConsistent(request, bars)
             ? PanelSlicer.TakeLast(request, bars, BarsNeeded)
@@ -41,6 +41,6 @@ internal sealed record ServedModel(
 
     public bool Matches(int version, string weightsHash) => version == Version && weightsHash == WeightsHash;
 
-        /// <summary>Whether panels that were trimmed and split for another version suit this one too.</summary>
+    /// <summary>Whether panels that were trimmed and split for another version suit this one too.</summary>
     public bool CanUsePlanFor(ServedModel planned) => BarsNeeded <= planned.BarsNeeded && IsPanelModel == planned.IsPanelModel;
 }

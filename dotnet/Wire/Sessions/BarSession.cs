@@ -44,7 +44,7 @@ internal sealed class BarSession : IBarSession
     public IReadOnlyList<string> Symbols { get; }
 
     /// <inheritdoc/>
-        public Forecast FirstForecast { get; private set; } = null!; // set before the caller gets the session
+    public Forecast FirstForecast { get; private set; } = null!; // set before the caller gets the session
 
     /// <inheritdoc/>
     public int Reopenings { get; private set; }
@@ -228,7 +228,7 @@ internal sealed class BarSession : IBarSession
     {
         if (need <= have)
             return;
-                var message = FormattableString.Invariant($"the session was lost, and its model now reads {need} bars, but only {have} are kept; open a new session with the whole history");
+        var message = FormattableString.Invariant($"the session was lost, and its model now reads {need} bars, but only {have} are kept; open a new session with the whole history");
         var metadata = new Dictionary<string, string>
         {
             ["have"] = have.ToString(CultureInfo.InvariantCulture),

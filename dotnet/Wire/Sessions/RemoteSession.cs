@@ -51,7 +51,7 @@ internal sealed class RemoteSession(IStreamTransport transport, SessionRegistry 
         try
         {
             var response = await SendAsync(handle, request, cancellationToken).ConfigureAwait(false);
-                    isKnown = IsError(response); // a rejected push leaves the session unchanged
+            isKnown = IsError(response); // a rejected push leaves the session unchanged
             if (isKnown)
                 cancellationToken.ThrowIfCancellationRequested();
             var result = StreamResponseReader.Push(response);

@@ -34,7 +34,7 @@ internal sealed class SessionCall
     public static SessionCall Start(IStreamTransport transport, CancellationToken ending)
     {
         var call = new SessionCall();
-            using (ExecutionContext.SuppressFlow()) // the call outlives the request that starts it
+        using (ExecutionContext.SuppressFlow()) // the call outlives the request that starts it
             _ = Task.Run(() => call.RunAsync(transport, ending), CancellationToken.None);
         return call;
     }
@@ -87,7 +87,7 @@ internal sealed class SessionCall
             var call = await transport.OpenAsync(stop.Token).ConfigureAwait(false);
             await using var closing = call.ConfigureAwait(false);
             await TaskGroup.WhenAllAsync(stop, SendAsync(call, stop.Token), ReceiveAsync(call)).ConfigureAwait(false);
-                    const string Message = "ended the session stream; the next push reopens the session";
+            const string Message = "ended the session stream; the next push reopens the session";
             End(new QuantraError(QuantraStatus.Unavailable, QuantraReason.Unavailable, $"{transport.Settings.Target} {Message}").ToException());
         }
         catch (Exception failure)
@@ -111,7 +111,7 @@ internal sealed class SessionCall
     {
         while (await call.ReadAsync().ConfigureAwait(false) is { } response)
             Receive(response);
-            Complete(); // the server ended the call: stop sending
+        Complete(); // the server ended the call: stop sending
     }
 
     private void Receive(V1.PredictStreamResponse response)

@@ -14,8 +14,8 @@ internal static class AsyncProducer
         [EnumeratorCancellation] CancellationToken cancellationToken)
     {
         var items = Channel.CreateUnbounded<T>(new UnboundedChannelOptions { SingleReader = true });
-                using var consumer = new Consumer(cancellationToken);
-                var producing = ProduceAsync(produce, items.Writer, consumer.Stopped);
+        using var consumer = new Consumer(cancellationToken);
+        var producing = ProduceAsync(produce, items.Writer, consumer.Stopped);
         try
         {
             while (await items.Reader.WaitToReadAsync(cancellationToken).ConfigureAwait(false))
@@ -31,7 +31,7 @@ internal static class AsyncProducer
         }
         finally
         {
-                        await consumer.StopAsync().ConfigureAwait(false);
+            await consumer.StopAsync().ConfigureAwait(false);
             await producing.ConfigureAwait(false);
         }
     }
@@ -62,9 +62,9 @@ internal static class AsyncProducer
     {
         private readonly CancellationTokenSource _stopped = CancellationTokenSource.CreateLinkedTokenSource(cancellationToken);
 
-                ~Consumer() => _ = _stopped.CancelAsync();
+        ~Consumer() => _ = _stopped.CancelAsync();
 
-            public CancellationToken Stopped => _stopped.Token;
+        public CancellationToken Stopped => _stopped.Token;
 
         public Task StopAsync() => _stopped.CancelAsync();
 

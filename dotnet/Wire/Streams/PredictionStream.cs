@@ -43,10 +43,10 @@ internal sealed class PredictionStream
     public Task RunAsync(CancellationToken cancellationToken) => _transport.Telemetry.BeginStream().TrackAsync(async () =>
     {
         using var stop = CancellationTokenSource.CreateLinkedTokenSource(cancellationToken);
-                var taking = Task.Run(() => TakeAsync(stop.Token), CancellationToken.None); // the caller's enumerator may block its thread
+        var taking = Task.Run(() => TakeAsync(stop.Token), CancellationToken.None); // the caller's enumerator may block its thread
         await TaskGroup.WhenAllAsync(stop, taking, RunCallsAsync(stop.Token)).ConfigureAwait(false);
         if (_isInterrupted)
-                        throw Failure(QuantraStatus.Cancelled, QuantraReason.Cancelled, "the predictor was disposed before it took all requests of the stream");
+            throw Failure(QuantraStatus.Cancelled, QuantraReason.Cancelled, "the predictor was disposed before it took all requests of the stream");
         return true;
     });
 
@@ -92,7 +92,7 @@ internal sealed class PredictionStream
             return;
         }
 
-                var message = $"request '{pending.Id}' is already in progress; read its result first, or use another id";
+        var message = $"request '{pending.Id}' is already in progress; read its result first, or use another id";
         var metadata = new Dictionary<string, string> { ["request_id"] = pending.Id };
         var error = new QuantraError(QuantraStatus.InvalidArgument, QuantraReason.DuplicateId, message, metadata);
         _results.TryWrite(new StreamResult(new(pending.Id, null, error), ReleasesId: false));
@@ -190,11 +190,11 @@ internal sealed class PredictionStream
         }
         catch (QuantraException) when (_pending.IsDone)
         {
-                        return; // every request is answered, so the status of the call does not matter
+            return; // every request is answered, so the status of the call does not matter
         }
 
         if (!_pending.IsDone)
-                        throw Failure(QuantraStatus.Internal, QuantraReason.Internal, $"{Settings.Target} ended the stream before it answered all requests");
+            throw Failure(QuantraStatus.Internal, QuantraReason.Internal, $"{Settings.Target} ended the stream before it answered all requests");
     }
 
     /// <summary>Waits for the next response; throws if the predictor stays silent for too long.</summary>
@@ -221,7 +221,7 @@ internal sealed class PredictionStream
     {
         if (_pending.Find(response.RequestId) is not { } pending)
         {
-                        var message = $"{Settings.Target} answered an unknown request; use the same version of client and server";
+            var message = $"{Settings.Target} answered an unknown request; use the same version of client and server";
             throw Failure(QuantraStatus.Internal, QuantraReason.Internal, message);
         }
 

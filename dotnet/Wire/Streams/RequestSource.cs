@@ -25,7 +25,7 @@ internal sealed class RequestSource(IAsyncEnumerable<PredictionRequest> requests
     {
         if (_moving is { IsCompleted: false } moving)
         {
-                        await Task.WhenAny(moving, Task.Delay(CancellationGrace, CancellationToken.None)).ConfigureAwait(false);
+            await Task.WhenAny(moving, Task.Delay(CancellationGrace, CancellationToken.None)).ConfigureAwait(false);
             if (!moving.IsCompleted)
             {
                 _ = DisposeAfterAsync(moving);

@@ -1,7 +1,7 @@
 namespace Quantra.Client.Hosting.Tests;
 
-/// <summary>Time with which nobody can wait.</summary>
-internal sealed class BrokenTime : TimeProvider
+/// <summary>A clock whose timers throw.</summary>
+internal sealed class BrokenTimeProvider : TimeProvider
 {
     public override ITimer CreateTimer(TimerCallback callback, object? state, TimeSpan dueTime, TimeSpan period) =>
         throw new NotSupportedException("a broken clock");

@@ -2,8 +2,8 @@ using Microsoft.Extensions.Hosting;
 
 namespace Quantra.Client.Hosting.Tests;
 
-/// <summary>A service of a host that asks for a forecast when it starts, and when it ends.</summary>
-public sealed class Caller(IStockPredictor predictor, PredictionRequest request) : IHostedService
+/// <summary>A hosted service that requests a forecast when it starts and when it stops.</summary>
+public sealed class StartupCaller(IStockPredictor predictor, PredictionRequest request) : IHostedService
 {
     public Forecast? AtStart { get; private set; }
 

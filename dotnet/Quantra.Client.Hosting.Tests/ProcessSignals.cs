@@ -2,17 +2,16 @@ using System.Diagnostics;
 
 namespace Quantra.Client.Hosting.Tests;
 
-/// <summary>Processes by their number.</summary>
-internal static class Pids
+/// <summary>Helpers for processes by id.</summary>
+internal static class ProcessSignals
 {
-    /// <summary>Ends a process as a crash would.</summary>
     public static void Kill(int pid)
     {
         using var process = Process.GetProcessById(pid);
         process.Kill();
     }
 
-    /// <summary>Stops a process (SIGSTOP), or lets it go on (SIGCONT).</summary>
+    /// <summary>Sends a signal, for example STOP or CONT.</summary>
     public static async Task SignalAsync(int pid, string signal)
     {
         using var kill = Process.Start("kill", [$"-{signal}", $"{pid}"]);
@@ -20,22 +19,22 @@ internal static class Pids
         Assert.Equal(0, kill.ExitCode);
     }
 
-    /// <summary>Waits until a process has ended, whoever has to bury it.</summary>
-    public static async Task HasEndedAsync(int pid, CancellationToken cancellationToken)
+    /// <summary>Waits until a process has ended.</summary>
+    public static async Task WaitForExitAsync(int pid, CancellationToken cancellationToken)
     {
         using var late = CancellationTokenSource.CreateLinkedTokenSource(cancellationToken);
-        late.CancelAfter(Patience.Longest);
+        late.CancelAfter(TestTimeout.Value);
         while (IsRunning(pid))
             await Task.Delay(20, late.Token);
     }
 
-    /// <summary>Whether it runs; one that has ended and is not buried yet does not.</summary>
+    /// <summary>Whether a process is running. A zombie is not.</summary>
     public static bool IsRunning(int pid)
     {
         try
         {
-            var told = File.ReadAllText($"/proc/{pid}/stat");
-            return told[(told.LastIndexOf(')') + 2)..][0] != 'Z';
+            var text = File.ReadAllText($"/proc/{pid}/stat");
+            return text[(text.LastIndexOf(')') + 2)..][0] != 'Z';
         }
         catch (IOException)
         {

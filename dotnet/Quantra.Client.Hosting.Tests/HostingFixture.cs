@@ -1,14 +1,14 @@
 using System.Diagnostics;
 using Quantra.Client.Hosting.Tests;
 
-[assembly: AssemblyFixture(typeof(Place))]
+[assembly: AssemblyFixture(typeof(HostingFixture))]
 
 namespace Quantra.Client.Hosting.Tests;
 
-/// <summary>A folder with models and bars, and the Python environment that made them.</summary>
-public sealed class Place : IAsyncLifetime
+/// <summary>A folder with models and bars, and the Python environment that created them.</summary>
+public sealed class HostingFixture : IAsyncLifetime
 {
-    private const string Making = """
+    private const string SetupScript = """
         import sys
         from pathlib import Path
 
@@ -28,18 +28,18 @@ public sealed class Place : IAsyncLifetime
     /// <summary>A folder with one model, small@1.</summary>
     public string Models => PathOf("models");
 
-    /// <summary>The virtual environment in which quantra is installed.</summary>
+    /// <summary>Virtual environment with quantra.</summary>
     public string Environment { get; private set; } = "";
 
-    /// <summary>A question to that model.</summary>
+    /// <summary>A request for that model.</summary>
     public PredictionRequest Request { get; private set; } = null!;
 
-    /// <summary>A python with quantra.</summary>
+    /// <summary>Python interpreter with quantra.</summary>
     public string Interpreter { get; } = FindInterpreter();
 
     public string PathOf(string name) => Path.Combine(_folder, name);
 
-    /// <summary>A server of these models, that is not started.</summary>
+    /// <summary>Options of a server with these models.</summary>
     public QuantraServerOptions Options(Action<QuantraServerOptions>? change = null)
     {
         var options = new QuantraServerOptions { Models = Models, PythonEnvironment = Environment, Device = "cpu" };
@@ -49,7 +49,7 @@ public sealed class Place : IAsyncLifetime
 
     public async ValueTask InitializeAsync()
     {
-        using var python = Process.Start(Interpreter, ["-c", Making, _folder, Path.Combine(Repository(), "tests")]);
+        using var python = Process.Start(Interpreter, ["-c", SetupScript, _folder, Path.Combine(Repository(), "tests")]);
         await python.WaitForExitAsync();
         Assert.Equal(0, python.ExitCode);
         Environment = await File.ReadAllTextAsync(PathOf("environment.txt"));

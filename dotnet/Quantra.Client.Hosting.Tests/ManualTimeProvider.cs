@@ -1,7 +1,7 @@
 namespace Quantra.Client.Hosting.Tests;
 
-/// <summary>Time that passes when a test says so.</summary>
-internal sealed class ManualTime : TimeProvider
+/// <summary>A clock that a test controls.</summary>
+internal sealed class ManualTimeProvider : TimeProvider
 {
     private readonly object _gate = new();
     private readonly List<Timer> _waiting = [];
@@ -16,15 +16,15 @@ internal sealed class ManualTime : TimeProvider
             return _now.Ticks;
     }
 
-    /// <summary>Waits until somebody waits for so long, and lets that time pass for him alone.</summary>
-    public async Task PassAsync(TimeSpan wait, CancellationToken cancellationToken)
+    /// <summary>Waits for a timer of this duration and fires only this one.</summary>
+    public async Task FireTimerAsync(TimeSpan wait, CancellationToken cancellationToken)
     {
         while (true)
         {
             var (timer, changed) = Take(wait);
             if (timer is null)
             {
-                await changed.WaitAsync(Patience.Longest, cancellationToken);
+                await changed.WaitAsync(TestTimeout.Value, cancellationToken);
                 continue;
             }
 
@@ -33,7 +33,7 @@ internal sealed class ManualTime : TimeProvider
         }
     }
 
-    /// <summary>Lets time pass for whoever looks at the clock.</summary>
+    /// <summary>Advances the timestamp without firing timers.</summary>
     public void Advance(TimeSpan time)
     {
         lock (_gate)
@@ -47,7 +47,7 @@ internal sealed class ManualTime : TimeProvider
         return timer;
     }
 
-    /// <summary>Whoever waits for so long, and what completes when that may have changed.</summary>
+    /// <summary>Returns a timer of this duration, if any, and a task that completes when timers change.</summary>
     private (Timer? Timer, Task Changed) Take(TimeSpan wait)
     {
         lock (_gate)
@@ -73,7 +73,7 @@ internal sealed class ManualTime : TimeProvider
         }
     }
 
-    private sealed class Timer(ManualTime time, Action fire) : ITimer
+    private sealed class Timer(ManualTimeProvider time, Action fire) : ITimer
     {
         public TimeSpan Wait { get; set; } = Timeout.InfiniteTimeSpan;
 

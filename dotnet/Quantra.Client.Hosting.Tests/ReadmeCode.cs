@@ -5,7 +5,7 @@ using Microsoft.Extensions.Hosting;
 namespace Quantra.Client.Hosting.Tests;
 
 /// <summary>The code of the package's page, so that it compiles; <see cref="ReadmeTests"/> compares both.</summary>
-internal static class Recipes
+internal static class ReadmeCode
 {
     public static async Task HostAsync(string[] args)
     {
@@ -51,7 +51,7 @@ internal static class Recipes
         }
         catch (TrainingCanceledException stopped)
         {
-            Console.WriteLine(stopped.Message); // where its checkpoint is, from which Resume goes on
+            Console.WriteLine(stopped.Message); // names the checkpoint that Resume continues from
         }
     }
 }

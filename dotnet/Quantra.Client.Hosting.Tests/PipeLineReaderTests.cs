@@ -3,8 +3,8 @@ using Quantra.Client.Hosting.Processes;
 
 namespace Quantra.Client.Hosting.Tests;
 
-/// <summary>What comes through a pipe, as lines.</summary>
-public sealed class PipeLinesTests
+/// <summary>Lines read from a pipe.</summary>
+public sealed class PipeLineReaderTests
 {
     private static CancellationToken Token => TestContext.Current.CancellationToken;
 

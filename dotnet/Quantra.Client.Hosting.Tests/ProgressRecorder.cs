@@ -1,7 +1,7 @@
 namespace Quantra.Client.Hosting.Tests;
 
-/// <summary>Keeps what a training tells.</summary>
-internal sealed class SeenProgress(Action<TrainingProgress>? also = null) : IProgress<TrainingProgress>
+/// <summary>Records the progress of a training.</summary>
+internal sealed class ProgressRecorder(Action<TrainingProgress>? also = null) : IProgress<TrainingProgress>
 {
     public List<TrainingProgress> All { get; } = [];
 

@@ -2,16 +2,16 @@ using Microsoft.Extensions.Logging;
 
 namespace Quantra.Client.Hosting.Tests;
 
-/// <summary>Keeps every line that is logged.</summary>
-/// <param name="also">Told each line, on the thread that writes it.</param>
-internal sealed class SeenLog(Action<SeenLine>? also = null) : ILoggerFactory, ILoggerProvider
+/// <summary>Records log lines.</summary>
+/// <param name="also">Called for each line on the logging thread.</param>
+internal sealed class LogRecorder(Action<LogLine>? also = null) : ILoggerFactory, ILoggerProvider
 {
     private readonly object _gate = new();
-    private readonly List<SeenLine> _lines = [];
+    private readonly List<LogLine> _lines = [];
     private TaskCompletionSource _changed = new(TaskCreationOptions.RunContinuationsAsynchronously);
 
-    /// <summary>All so far.</summary>
-    public IReadOnlyList<SeenLine> Lines
+    /// <summary>All lines so far.</summary>
+    public IReadOnlyList<LogLine> Lines
     {
         get
         {
@@ -20,20 +20,20 @@ internal sealed class SeenLog(Action<SeenLine>? also = null) : ILoggerFactory, I
         }
     }
 
-    /// <summary>Waits for a line: what a process writes comes when it comes.</summary>
-    public async Task<SeenLine> LineAsync(Predicate<SeenLine> isMeant, CancellationToken cancellationToken)
+    /// <summary>Waits for a line.</summary>
+    public async Task<LogLine> WaitForLineAsync(Predicate<LogLine> predicate, CancellationToken cancellationToken)
     {
         while (true)
         {
             Task changed;
             lock (_gate)
             {
-                if (_lines.Find(isMeant) is { } found)
+                if (_lines.Find(predicate) is { } found)
                     return found;
                 changed = _changed.Task;
             }
 
-            await changed.WaitAsync(Patience.Longest, cancellationToken);
+            await changed.WaitAsync(TestTimeout.Value, cancellationToken);
         }
     }
 
@@ -47,7 +47,7 @@ internal sealed class SeenLog(Action<SeenLine>? also = null) : ILoggerFactory, I
     {
     }
 
-    private void Add(SeenLine line)
+    private void Add(LogLine line)
     {
         lock (_gate)
         {
@@ -59,7 +59,7 @@ internal sealed class SeenLog(Action<SeenLine>? also = null) : ILoggerFactory, I
         also?.Invoke(line);
     }
 
-    private sealed class Category(string name, SeenLog log) : ILogger
+    private sealed class Category(string name, LogRecorder log) : ILogger
     {
         public IDisposable? BeginScope<TState>(TState state)
             where TState : notnull => null;
@@ -67,6 +67,6 @@ internal sealed class SeenLog(Action<SeenLine>? also = null) : ILoggerFactory, I
         public bool IsEnabled(LogLevel logLevel) => true;
 
         public void Log<TState>(LogLevel logLevel, EventId eventId, TState state, Exception? exception, Func<TState, Exception?, string> formatter) =>
-            log.Add(new SeenLine(name, logLevel, formatter(state, exception)));
+            log.Add(new LogLine(name, logLevel, formatter(state, exception)));
     }
 }
