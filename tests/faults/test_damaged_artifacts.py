@@ -336,7 +336,7 @@ def _set(*path: str, value: object) -> Callable[[Entry], None]:
 
 FORGED_MANIFESTS: Sequence[tuple[Callable[[Entry], object], str]] = [
     (_set("format", value="other"), "format is 'other', expected 'quantra-artifact'"),
-    (_set("format_version", value=3), "format version is 3, this program reads 1 and 2; update quantra"),
+    (_set("format_version", value=3), "format version is 3, this program reads 2; update quantra"),
     (_set("format_version", value="1"), "format_version"),
     (_set("network", "kind", value="prophet"), "no network kind 'prophet'"),
     (_set("network", "kind_version", value=9), "network 'lstm' is version 9"),

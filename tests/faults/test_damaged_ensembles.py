@@ -199,7 +199,7 @@ def _entry(data: bytes) -> Entry:
 
 
 FORGED: list[tuple[Callable[[Entry], object], str]] = [
-    (lambda m: m.update(format_version=3), "format version is 3, this program reads 1 and 2"),
+    (lambda m: m.update(format_version=3), "format version is 3, this program reads 2"),
     (lambda m: m.update(combination={"quantiles": "median"}), "combination is not this program's"),
     (lambda m: m.update(stranger=1), "stranger"),
     (lambda m: m.update(members=m["members"][:1]), "an ensemble has 2 to 32 members, but there are 1"),

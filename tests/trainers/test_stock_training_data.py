@@ -1,7 +1,6 @@
 """Fine-tuning: what comes from an artifact and what is fitted anew, what it has seen, and what is refused."""
 
 import json
-import zipfile
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from functools import cache
@@ -107,8 +106,8 @@ def tuned(parent: Path, out: Path, recipe: StockRecipe = CHILD, bars: BarPanel |
 
 PLANS = (
     ("training", "quick_baselines"),
-    ("ensembles.join", "quick_baselines"),
-    ("evaluation.evaluate", "all_baselines"),
+    ("ensembles.ensemble", "quick_baselines"),
+    ("evaluation.evaluation", "all_baselines"),
 )
 
 
@@ -236,8 +235,8 @@ def test_the_card_names_the_parents_weights_and_all_that_they_had_seen(parent: P
         }
     ]
     note = child.summary.notes[0]
-    assert note.startswith(f"fine-tuned from the weights {artifact.load(parent).weights_hash[:16]}, which had seen")
-    assert "labels 2008-01-02 to 2010-08-31 of AAPL; baselines know of these only" in note
+    assert note.startswith(f"fine-tuned from the weights {artifact.load(parent).weights_hash[:16]}, trained on")
+    assert "labels from 2008-01-02 to 2010-08-31 of AAPL; baselines are fitted on the model's own splits only" in note
 
 
 def test_the_same_fine_tuning_gives_the_same_bytes_and_another_seed_other_weights(
@@ -405,7 +404,7 @@ def test_two_parents_deep_everything_before_is_kept(parent: Path, child: Trainin
     assert [one.weights_hash for one in ancestors] == hashes
     assert [one.seen_until for one in ancestors] == [NEW.calibration.last, SEEN]
     assert loaded(made.folder).taught.symbols == {"AAPL", "GOOG", "IBM", "MSFT"}
-    assert "labels 2008-01-02 to 2011-12-30 of GOOG, IBM, AAPL" in made.summary.notes[0]
+    assert "labels from 2008-01-02 to 2011-12-30 of GOOG, IBM, AAPL" in made.summary.notes[0]
     with pytest.raises(InSampleError, match="up to 2011-12-30"):
         tuned(child.folder, tmp_path / "2", CHILD)
 
@@ -434,7 +433,7 @@ def test_evaluations_hold_to_what_any_ancestor_has_seen(knowing: Path) -> None:
     assert (found.days.seen_until, found.days.first) == (20120629, 20120702)
     assert found.seeds is None
     assert found.notes[0].startswith("fine-tuned from the weights ")
-    assert "it started from weights that are not in it: it is not trained with other seeds" in found.notes
+    assert "a fine-tuned artifact lacks its parent's weights, so it is not trained from other seeds" in found.notes
 
 
 def test_backtests_hold_to_what_any_ancestor_has_seen_and_refit_nothing(knowing: Path, tmp_path: Path) -> None:
@@ -450,7 +449,7 @@ def test_backtests_hold_to_what_any_ancestor_has_seen_and_refit_nothing(knowing:
             folder=BacktestFolder(path=tmp_path / "a"),
         )
     later = replace(plan, start=20120702)
-    with pytest.raises(ConfigurationError, match="cannot be trained again; backtest it with --refit never"):
+    with pytest.raises(ConfigurationError, match="so it cannot be refitted; use --refit never"):
         backtest(
             source,
             new_bars(),
@@ -483,7 +482,7 @@ def test_audits_hold_to_what_any_ancestor_has_seen(knowing: Path) -> None:
         announce=print,
     )
     assert found.first_session == 20120702
-    assert any(note.startswith("fine-tuned from") and "from fresh weights" in note for note in found.notes)
+    assert any(note.startswith("fine-tuned from") and "start from new weights" in note for note in found.notes)
 
 
 def test_an_ensemble_of_children_says_where_they_come_from(
@@ -543,10 +542,11 @@ def test_what_has_no_network_of_its_own_is_refused_with_the_reason(
 
 
 def test_an_artifact_that_does_not_tell_what_it_has_seen_is_refused(parent: Path, tmp_path: Path) -> None:
-    with zipfile.ZipFile(Path(__file__).parents[1] / "fixtures" / "format_1.zip") as packed:
-        packed.extractall(tmp_path / "format-1")
+    stored = artifact.load(parent)
+    bare = replace(stored.artifact, manifest=replace(stored.artifact.manifest, card={}))
+    artifact.save(tmp_path / "bare", bare, stored.golden)
     with pytest.raises(ConfigurationError, match="its card has no data, recipe, splits, so what it has seen"):
-        ParentArtifact.load(tmp_path / "format-1" / "volatility" / "1")
+        ParentArtifact.load(tmp_path / "bare")
     card = artifact.load(parent).artifact.manifest.card["recipe"]
     assert isinstance(card, dict)
     unknown = rewritten(parent, tmp_path / "unknown", recipe={**card, "momentum": 0.9})

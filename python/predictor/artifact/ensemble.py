@@ -261,7 +261,7 @@ def _manifest_json(m: EnsembleManifest, files: Mapping[str, bytes]) -> Json:
 
 def _member_files(folder: Path, digest: str) -> dict[str, bytes]:
     """Every file of a member, unchanged."""
-    text, _, _, files = verified(folder)
+    text, _, files = verified(folder)
     if sha256(text) != digest:
         raise ArtifactError(f"{folder}: its manifest was changed after it was read; make the ensemble again")
     return {**files, MANIFEST: text, DIGEST: (folder / DIGEST).read_bytes()}

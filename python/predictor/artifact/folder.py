@@ -29,7 +29,6 @@ from predictor.artifact.manifest import (
     GOLDEN_ARRAYS,
     GOLDEN_TEXT,
     MANIFEST,
-    READ_VERSIONS,
     WEIGHTS,
     Manifest,
     read_manifest,
@@ -127,22 +126,21 @@ def verified_manifest(folder: Path) -> bytes:
     return manifest
 
 
-def check_format(record: Record, expected: str) -> int:
-    """The version of a manifest of this format.
+def check_format(record: Record, expected: str) -> None:
+    """Check the format and its version in a manifest.
 
     Raises:
-        ArtifactError: it is of another format, or of a version that this program does not read.
+        ArtifactError: the format is another one, or this program does not read its version.
     """
     name, version = record.text("format"), record.integer("format_version")
     if name != expected:
         raise ArtifactError.of(MANIFEST, f"format is {name!r}, expected {expected!r}")
-    if version not in READ_VERSIONS:
+    if version != FORMAT_VERSION:
         raise ArtifactError.of(
             MANIFEST,
-            f"format version is {version}, this program reads {' and '.join(map(str, READ_VERSIONS))}; "
+            f"format version is {version}, this program reads {FORMAT_VERSION}; "
             "update quantra, or train the model again",
         )
-    return version
 
 
 def listed_files(folder: Path, record: Record, contents: Collection[str]) -> dict[str, bytes]:
@@ -237,8 +235,6 @@ class VerifiedFiles(NamedTuple):
 
     text: bytes
     """The manifest."""
-    version: int
-    """Of its format."""
     record: Record
     """The same, to be read on."""
     files: dict[str, bytes]
@@ -271,9 +267,9 @@ def unpacked(files: Mapping[str, bytes]) -> StoredArtifact:
     """
     text = files[MANIFEST]
     record = Record.from_bytes(text, MANIFEST)
-    version = check_format(record, FORMAT)
+    check_format(record, FORMAT)
     record.json("files")  # says what `files` hold
-    return _stored(VerifiedFiles(text, version, record, dict(files)))
+    return _stored(VerifiedFiles(text, record, dict(files)))
 
 
 def load(folder: Path) -> StoredArtifact:
@@ -287,8 +283,8 @@ def load(folder: Path) -> StoredArtifact:
 
 
 def _stored(found: VerifiedFiles) -> StoredArtifact:
-    text, version, record, files = found
-    manifest = read_manifest(record, version)
+    text, record, files = found
+    manifest = read_manifest(record)
     pipeline = _pipeline(manifest, files)
     _check_facts(record, pipeline)
     record.end()
@@ -313,9 +309,9 @@ def verified(folder: Path) -> VerifiedFiles:
     """
     text = verified_manifest(folder)
     record = Record.from_bytes(text, MANIFEST)
-    version = check_format(record, FORMAT)
+    check_format(record, FORMAT)
     check_no_strangers(folder, (MANIFEST, DIGEST, *CONTENTS))
-    return VerifiedFiles(text, version, record, listed_files(folder, record, CONTENTS))
+    return VerifiedFiles(text, record, listed_files(folder, record, CONTENTS))
 
 
 def write_golden(golden: Golden) -> dict[str, bytes]:

@@ -24,9 +24,6 @@ from predictor.windows import BarRequirements
 FORMAT = "quantra-artifact"
 ENSEMBLE_FORMAT = "quantra-ensemble"
 FORMAT_VERSION = 2
-"""What is written. Format 1 is read too: its levels are the window's own, one for all horizons, and it does not state
-what a symbol must have, which then is what `BarRequirements` says."""
-READ_VERSIONS = (1, FORMAT_VERSION)
 
 MANIFEST, DIGEST = "manifest.json", "manifest.sha256"
 WEIGHTS, FEATURES, CALENDAR = "weights.safetensors", "features.json", "calendar.json"
@@ -109,8 +106,8 @@ def write_manifest(m: Manifest) -> dict[str, Json]:
     }
 
 
-def read_manifest(record: Record, version: int) -> Manifest:
-    """The manifest from JSON of this version of the format; the record may hold more than that.
+def read_manifest(record: Record) -> Manifest:
+    """Read the manifest; the record may hold more keys.
 
     Raises:
         ArtifactError: a key is missing, or a value is not what it must be.
@@ -123,11 +120,11 @@ def read_manifest(record: Record, version: int) -> Manifest:
             config=config,
             target=target,
             quantiles=record.numbers("quantiles"),
-            normaliser=_read_normaliser(record.record("normaliser"), target, version),
+            normaliser=_read_normaliser(record.record("normaliser"), target),
             encoder_length=record.integer("encoder_length"),
-            minimum=BarRequirements() if version == 1 else _read_minimum(record.record("minimum")),
+            minimum=_read_minimum(record.record("minimum")),
             conformal=read_conformal(record.record("conformal")),
-            baseline=_read_baseline(record.record("baseline"), target, version),
+            baseline=_read_baseline(record.record("baseline"), target),
             universe=record.texts("universe"),
             card=read_card(record.json("card")),
         )
@@ -212,9 +209,8 @@ def _read_network(record: Record) -> tuple[NetworkKind, NetworkConfig]:
     return kind, read_config(kind, scalars)
 
 
-def _read_normaliser(record: Record, target: Target, version: int) -> Normaliser:
-    """Format 1 knows the kind `window` alone, and does not name it."""
-    return read_normaliser(record, target, "window" if version == 1 else record.text("kind"))
+def _read_normaliser(record: Record, target: Target) -> Normaliser:
+    return read_normaliser(record, target, record.text("kind"))
 
 
 def _read_minimum(record: Record) -> BarRequirements:
@@ -223,19 +219,14 @@ def _read_minimum(record: Record) -> BarRequirements:
     return minimum
 
 
-def _read_baseline(record: Record, target: Target, version: int) -> BaselineSpec:
+def _read_baseline(record: Record, target: Target) -> BaselineSpec:
     horizons = len(target.horizons)
-
-    def level(key: str) -> tuple[float, ...]:
-        """One per horizon; format 1 has one for all."""
-        return (record.number(key),) * horizons if version == 1 else record.numbers(key)
-
     baseline = BaselineSpec(
         name=record.text("name"),
         known=record.numbers("known"),
         static=record.numbers("static"),
-        location=level("location"),
-        scale=level("scale"),
+        location=record.numbers("location"),
+        scale=record.numbers("scale"),
     )
     record.end()
     if len(baseline.location) != horizons or len(baseline.scale) != horizons:
