@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"^```(bash|python|csharp)\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
 PORT = "50051"
+SHORTER = {"quantra train": "--epochs 2", "quantra evaluate": "--seeds 1"}
+"""The demo has trained to the end with the same defaults, and test_stock_evaluation trains from other seeds."""
 
 
 def test_the_readme_shows_commands_python_and_csharp() -> None:
@@ -45,5 +47,5 @@ def _run_lines(code: str, folder: Path, servers: ExitStack) -> None:
         if line.startswith("quantra serve"):
             assert '"ready": true' in servers.enter_context(running(line, folder))
         else:
-            # The demo has trained to the end with the same defaults.
-            run_command(f"{line} --epochs 2" if line.startswith("quantra train") else line, folder)
+            more = next((flags for command, flags in SHORTER.items() if line.startswith(command)), "")
+            run_command(f"{line} {more}", folder)

@@ -18,7 +18,7 @@ import pytest
 from artifacts import recent_bars, save_small_artifact, small_models
 from free_ports import free_port
 from grpc_health.v1 import health_pb2, health_pb2_grpc
-from serving import failed_start, server_process
+from serving import Process, failed_start, server_process
 
 from predictor._pb import prediction_pb2 as pb
 from predictor._pb.prediction_pb2_grpc import ModelAdminServiceStub
@@ -34,24 +34,43 @@ SOON_S = 60
 
 @dataclass(frozen=True)
 class Running:
+    """A server, and a model of it that is a test's own."""
+
     models: Path
+    name: str
     target: str
     client: QuantraClient
     admin: ModelAdminServiceStub
 
+    @property
+    def folder(self) -> Path:
+        return self.models / self.name
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return small_models(tmp_path_factory.mktemp("server") / "models")
+
+
+@pytest.fixture(scope="module")
+def server(models: Path) -> Iterator[Process]:
+    options = ("--watch", "--admin-listen", "127.0.0.1:0")
+    with (models.parent / "log").open("w") as log, server_process(models, log, *options) as process:
+        yield process
+
 
 @pytest.fixture
-def running(tmp_path: Path) -> Iterator[Running]:
-    models = small_models(tmp_path / "models")
-    set_alias(models / "small", "champion", 1)
-    options = ("--watch", "--admin-listen", "127.0.0.1:0")
+def running(server: Process, models: Path) -> Iterator[Running]:
+    name = f"model{len(list(models.iterdir()))}"
+    save_small_artifact(models / name / "1")
+    set_alias(models / name, "champion", 1)
     with (
-        (tmp_path / "log").open("w") as log,
-        server_process(models, log, *options) as process,
-        QuantraClient(process.target, "small") as client,
-        grpc.insecure_channel(f"127.0.0.1:{process.ready['admin_port']}") as channel,
+        QuantraClient(server.target, name) as client,
+        grpc.insecure_channel(f"127.0.0.1:{server.ready['admin_port']}") as channel,
     ):
-        yield Running(models, process.target, client, ModelAdminServiceStub(channel))
+        admin = ModelAdminServiceStub(channel)
+        admin.LoadModel(pb.LoadModelRequest(model=name))
+        yield Running(models, name, server.target, client, admin)
 
 
 def refused(call: Callable[[], object]) -> QuantraError:
@@ -89,25 +108,25 @@ def is_serving(target: str, name: str) -> bool:
 
 def test_models_are_loaded_reloaded_and_unloaded_while_calls_are_answered(running: Running) -> None:
     first = running.client.predict(recent_bars("AAPL"))
-    save_small_artifact(running.models / "small" / "2", seed=2)
-    set_alias(running.models / "small", "champion", 2)
-    loaded = running.admin.LoadModel(pb.LoadModelRequest(model="small"))
+    save_small_artifact(running.folder / "2", seed=2)
+    set_alias(running.folder, "champion", 2)
+    loaded = running.admin.LoadModel(pb.LoadModelRequest(model=running.name))
     assert versions(loaded.models) == [(1, False), (2, True)]
     second = running.client.predict(recent_bars("AAPL"))
     assert (first.version, second.version) == (1, 2)
-    left = running.admin.UnloadModel(pb.UnloadModelRequest(model="small@1"))
+    left = running.admin.UnloadModel(pb.UnloadModelRequest(model=f"{running.name}@1"))
     assert versions(left.models) == [(2, True)]
-    shutil.rmtree(running.models / "small" / "2")
-    save_small_artifact(running.models / "small" / "2", seed=3)
-    running.admin.ReloadModel(pb.ReloadModelRequest(model="small@2"))
+    shutil.rmtree(running.folder / "2")
+    save_small_artifact(running.folder / "2", seed=3)
+    running.admin.ReloadModel(pb.ReloadModelRequest(model=f"{running.name}@2"))
     assert running.client.predict(recent_bars("AAPL")).weights_hash not in {first.weights_hash, second.weights_hash}
 
 
 def test_a_bad_artifact_leaves_the_old_one_serving_and_says_why(running: Running) -> None:
     before = running.client.predict(recent_bars("AAPL"))
-    weights = running.models / "small" / "1" / "weights.safetensors"
+    weights = running.folder / "1" / "weights.safetensors"
     weights.write_bytes(weights.read_bytes()[:-1])
-    error = refused(lambda: running.admin.ReloadModel(pb.ReloadModelRequest(model="small")))
+    error = refused(lambda: running.admin.ReloadModel(pb.ReloadModelRequest(model=running.name)))
     assert "weights.safetensors" in error.message
     assert running.client.predict(recent_bars("AAPL")).forecast_id == before.forecast_id
 
@@ -125,11 +144,11 @@ def test_a_reference_is_a_name_and_never_a_path(running: Running) -> None:
 
 
 def test_what_comes_into_the_folder_goes_live_by_alias_and_what_leaves_it_is_served_no_more(running: Running) -> None:
-    save_small_artifact(running.models / "small" / "2", seed=2)
+    save_small_artifact(running.folder / "2", seed=2)
     save_small_artifact(running.models / "other" / "1")
     until(lambda: is_serving(running.target, "other"))
     assert running.client.predict(recent_bars("AAPL")).version == 1
-    set_alias(running.models / "small", "champion", 2)
+    set_alias(running.folder, "champion", 2)
     until(lambda: running.client.predict(recent_bars("AAPL")).version == 2)
     shutil.rmtree(running.models / "other")
     until(lambda: not is_serving(running.target, "other"))
@@ -147,9 +166,9 @@ def test_callers_of_a_model_that_is_replaced_over_and_over_while_someone_explain
     ended = threading.Event()
 
     def replace(source: Path) -> None:
-        shutil.rmtree(running.models / "small" / "1")
-        shutil.copytree(source, running.models / "small" / "1")
-        running.admin.ReloadModel(pb.ReloadModelRequest(model="small@1"))
+        shutil.rmtree(running.folder / "1")
+        shutil.copytree(source, running.folder / "1")
+        running.admin.ReloadModel(pb.ReloadModelRequest(model=f"{running.name}@1"))
 
     def predict(_: int) -> list[tuple[str, bytes]]:
         answers: list[tuple[str, bytes]] = []
