@@ -23,19 +23,19 @@ OURS: Final = (
     Command(
         "evaluate",
         "trainers.stock.evaluation.command:evaluate_command",
-        "Score an artifact against the baselines, on days after everything that it has seen.",
+        "Score an artifact against baselines, on days after all data that it has seen.",
         "Example: quantra evaluate models/demo/1 --bars bars.csv --aci",
     ),
     Command(
         "backtest",
         "trainers.stock.backtest.command:backtest_command",
-        "Walk forward over past days: forecast with what was known then, trade at the next close, and charge costs.",
+        "Walk forward over past days: forecast with the data known then, trade at the next close, charge costs.",
         "Example: quantra backtest models/demo/1 --bars bars.csv --start 2011-03-01 --end 2013-03-01 --refit 63",
     ),
     Command(
         "audit",
         "trainers.stock.audit.command:audit_command",
-        "Check whether a model's skill is only a leak, a lag, a cost or luck; the record is kept next to the artifact.",
+        "Check whether a leak, the lag, costs or luck explain a model's skill; writes a record next to the artifact.",
         "Example: quantra audit models/demo/1 --bars bars.csv --trials 40",
     ),
     Command(
