@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import date
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
@@ -65,8 +66,8 @@ def forecast() -> Forecast:
     return replace(
         canned_service.forecast(SYMBOLS),
         horizons=HORIZONS,
-        target_sessions=np.array([20130304, 20130401], np.int32),
-        as_of_session=int(panel.sessions[-1]),
+        target_sessions=(date(2013, 3, 4), date(2013, 4, 1)),
+        as_of_session=date.fromisoformat(str(panel.sessions[-1])),
         values=values,
         returns=values,
         prices=anchors[:, None, None] * np.exp(values),
@@ -95,7 +96,7 @@ def _attribution(info: ModelInfo, horizon: int, quantile: float) -> Attribution:
         row_names=names,
         row_kinds=kinds,
         per_row=0.002 * random.standard_normal((count, len(names))),
-        sessions=sessions,
+        sessions=tuple(date.fromisoformat(str(day)) for day in sessions),
         per_time=0.001 * random.standard_normal((count, WINDOW)),
         cells=0.0003 * random.standard_normal((count, WINDOW, len(observed))),
         internals=(
