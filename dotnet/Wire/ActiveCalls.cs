@@ -34,8 +34,8 @@ internal sealed class ActiveCalls
         Enter(owner);
         try
         {
-            using var linkedToken = CancellationTokenSource.CreateLinkedTokenSource(cancellationToken, _ending.Token);
-            return await Task.Run(() => call(linkedToken.Token), linkedToken.Token).ConfigureAwait(false);
+            using var linked = CancellationTokenSource.CreateLinkedTokenSource(cancellationToken, _ending.Token);
+            return await Task.Run(() => call(linked.Token), linked.Token).ConfigureAwait(false);
         }
         catch (OperationCanceledException error) when (cancellationToken.IsCancellationRequested)
         {
@@ -58,14 +58,13 @@ internal sealed class ActiveCalls
     {
         var isFirst = Close();
         await _closing.CancelAsync().ConfigureAwait(false);
-        await IsDrainedAsync(grace).ConfigureAwait(false);
+        await WaitUntilDrainedAsync(grace).ConfigureAwait(false);
         await _ending.CancelAsync().ConfigureAwait(false);
-        await IsDrainedAsync(grace).ConfigureAwait(false);
+        await WaitUntilDrainedAsync(grace).ConfigureAwait(false);
         return isFirst;
     }
 
-    private async Task<bool> IsDrainedAsync(TimeSpan wait) =>
-        await Task.WhenAny(_drained.Task, Task.Delay(wait)).ConfigureAwait(false) == _drained.Task;
+    private Task WaitUntilDrainedAsync(TimeSpan timeout) => Task.WhenAny(_drained.Task, Task.Delay(timeout));
 
     private void Enter(object owner)
     {

@@ -20,7 +20,7 @@ internal static class ArrayBytes
     /// <exception cref="QuantraException">INTERNAL: the number of bytes is not a multiple of 8.</exception>
     public static double[] Doubles(ByteString bytes) => bytes.Length % sizeof(double) == 0
         ? MemoryMarshal.Cast<byte, double>(bytes.Span).ToArray()
-            : throw InvalidResponse.Create($"an array has {bytes.Length} bytes, not a multiple of {sizeof(double)}");
+        : throw InvalidResponse.Create($"an array has {bytes.Length} bytes, not a multiple of {sizeof(double)}");
 
     public static ReadOnlyMemory<double>? DoublesOrNull(ByteString bytes) => bytes.IsEmpty ? (ReadOnlyMemory<double>?)null : Doubles(bytes);
 
@@ -31,7 +31,7 @@ internal static class ArrayBytes
         public override Span<byte> GetSpan() => MemoryMarshal.AsBytes(MemoryMarshal.AsMemory(array).Span);
 
         public override MemoryHandle Pin(int elementIndex = 0) =>
-                    throw new NotSupportedException("the bytes can only be read through spans");
+            throw new NotSupportedException("the bytes can only be read through spans");
 
         public override void Unpin()
         {

@@ -27,7 +27,7 @@ internal sealed class CallLimiter
         if (await slots.WaitAsync(remaining > TimeSpan.Zero ? remaining : TimeSpan.Zero, cancellationToken).ConfigureAwait(false))
             return new Slot(slots);
         var message = FormattableString.Invariant(
-                    $"earlier calls of this client took all of the {timeout.TotalSeconds:g} s; set a longer timeout, or make fewer calls at once");
+            $"earlier calls of this client took all of the {timeout.TotalSeconds:g} s; set a longer timeout, or make fewer calls at once");
         throw new QuantraError(QuantraStatus.DeadlineExceeded, QuantraReason.DeadlineExceeded, message).ToException();
     }
 

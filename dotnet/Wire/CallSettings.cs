@@ -37,12 +37,12 @@ internal sealed record CallSettings
     public QuantraException NoResponse() => new QuantraError(
         QuantraStatus.DeadlineExceeded,
         QuantraReason.DeadlineExceeded,
-            FormattableString.Invariant($"no response from {Target} within {(Timeout + ResponseGrace).TotalSeconds:g} s; set a longer timeout, or use another server"))
+        FormattableString.Invariant($"no response from {Target} within {(Timeout + ResponseGrace).TotalSeconds:g} s; set a longer timeout, or use another server"))
         .ToException();
 
     /// <summary>Creates the error for a request whose deadline passed before it was sent.</summary>
     public QuantraError DeadlinePassed() => new(
         QuantraStatus.DeadlineExceeded,
         QuantraReason.DeadlineExceeded,
-            FormattableString.Invariant($"no response from {Target} within {Timeout.TotalSeconds:g} s; set a longer timeout"));
+        FormattableString.Invariant($"no response from {Target} within {Timeout.TotalSeconds:g} s; set a longer timeout"));
 }

@@ -116,7 +116,7 @@ internal static class PredictorCalls
         if (actual == expected)
             return;
         var message = FormattableString.Invariant(
-                    $"the response has {actual} results for {expected} requests; use the same version of client and server");
+            $"the response has {actual} results for {expected} requests; use the same version of client and server");
         throw new QuantraError(QuantraStatus.Internal, QuantraReason.Internal, message).ToException();
     }
 }

@@ -16,7 +16,7 @@ internal static class RequestSize
         throw new QuantraError(
             QuantraStatus.ResourceExhausted,
             QuantraReason.RequestTooLarge,
-                    $"the request has {have} bytes, the limit is {most}; send fewer symbols, sessions or requests at once",
+            $"the request has {have} bytes, the limit is {most}; send fewer symbols, sessions or requests at once",
             new Dictionary<string, string> { ["have"] = have, ["most"] = most }).ToException();
     }
 }

@@ -20,7 +20,7 @@ internal static class SessionNumber
         var (year, month, day) = (session / 10_000, session / 100 % 100, session % 100);
         return year is >= 1 and <= 9999 && month is >= 1 and <= 12 && day >= 1 && day <= DateTime.DaysInMonth(year, month)
             ? new DateOnly(year, month, day)
-                    : throw InvalidResponse.Create($"{session} is not a date");
+            : throw InvalidResponse.Create($"{session} is not a date");
     }
 
     public static DateOnly? ToDateOrNull(int session) => session == 0 ? null : ToDate(session);

@@ -14,7 +14,7 @@ internal static class StatusReader
     public static QuantraError Error(byte[] status) => ErrorOrNull(status) ?? new(
         QuantraStatus.Internal,
         QuantraReason.Internal,
-            "the predictor returned an unreadable error; use the same version of Quantra in Python and C#");
+        "the predictor returned an unreadable error; use the same version of Quantra in Python and C#");
 
     /// <summary>Reads a serialized google.rpc.Status; null if it is not from Quantra.</summary>
     public static QuantraError? ErrorOrNull(byte[] status)
@@ -40,7 +40,7 @@ internal static class StatusReader
         return new(
             status != QuantraStatus.Ok && Enum.IsDefined(status) ? status : QuantraStatus.Unknown,
             reason.Length > 0 ? reason : QuantraReason.Error,
-                    message.Length > 0 ? message : "the predictor returned an error without a message",
+            message.Length > 0 ? message : "the predictor returned an error without a message",
             new Dictionary<string, string>(metadata).AsReadOnly());
     }
 }

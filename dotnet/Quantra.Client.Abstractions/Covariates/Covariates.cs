@@ -42,8 +42,8 @@ public sealed record Covariates
     /// <summary>Formats one line, the same in every culture.</summary>
     /// <returns>For example "covariates short_interest, sector".</returns>
     public override string ToString() => IsEmpty
-            ? "no covariates"
-            : $"covariates {MessageFormat.First([.. Observed.Keys, .. Known.Keys, .. Numbers.Keys, .. Categories.Keys])}";
+        ? "no covariates"
+        : $"covariates {MessageFormat.First([.. Observed.Keys, .. Known.Keys, .. Numbers.Keys, .. Categories.Keys])}";
 
     private static ReadOnlyDictionary<string, T> Empty<T>() => ReadOnlyDictionary<string, T>.Empty;
 

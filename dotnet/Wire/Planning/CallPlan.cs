@@ -45,7 +45,7 @@ internal sealed record CallPlan(IReadOnlyList<IReadOnlyList<PanelPart>> Calls, I
         if (model.IsPanelModel)
             return TooLarge(request, size, model, $"{model.Reference} looks across the symbols of a panel, which therefore cannot be split; send fewer symbols");
         return size.Head + (2 * size.LargestRow) > limits.Bytes
-                        ? TooLarge(request, size, model, "not even two symbols fit into one call; send fewer sessions")
+            ? TooLarge(request, size, model, "not even two symbols fit into one call; send fewer sessions")
             : null;
     }
 
@@ -108,7 +108,7 @@ internal sealed record CallPlan(IReadOnlyList<IReadOnlyList<PanelPart>> Calls, I
         var symbols = (request.Bars?.Symbols ?? request.Window!.Symbols).Count;
         var sessions = request.Bars is { } bars ? FormattableString.Invariant($" of {bars.Sessions.Length} sessions") : "";
         var message = FormattableString.Invariant(
-                        $"{symbols} symbols{sessions} take up to {size.Total} bytes, but a request may have {model.Limits.Bytes} bytes and {model.Limits.Symbols} symbols; {advice}");
+            $"{symbols} symbols{sessions} take up to {size.Total} bytes, but a request may have {model.Limits.Bytes} bytes and {model.Limits.Symbols} symbols; {advice}");
         var metadata = new Dictionary<string, string>
         {
             ["have"] = FormattableString.Invariant($"{size.Total}"),

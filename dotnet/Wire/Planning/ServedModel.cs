@@ -20,7 +20,7 @@ internal sealed record ServedModel(
 
     /// <exception cref="QuantraException">INTERNAL: the response has no model.</exception>
     public static ServedModel Of(V1.GetModelResponse response, long maxBytes) => response.Model is not { } model
-                ? throw InvalidResponse.Create($"it has no model")
+        ? throw InvalidResponse.Create($"it has no model")
         : new(
             model.Name,
             model.Version,

@@ -6,7 +6,7 @@ internal sealed class RemoteSession(IStreamTransport transport, SessionRegistry 
     private static readonly QuantraError Interrupted = new(
         QuantraStatus.Cancelled,
         QuantraReason.Cancelled,
-            "a push was interrupted, so its outcome is unknown");
+        "a push was interrupted, so its outcome is unknown");
 
     private SessionHandle? _handle;
 

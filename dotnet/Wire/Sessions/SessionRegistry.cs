@@ -28,7 +28,7 @@ internal sealed class SessionRegistry(IStreamTransport transport, CancellationTo
         throw new QuantraError(
             QuantraStatus.InvalidArgument,
             QuantraReason.DuplicateId,
-                    $"session '{name}' is already open; dispose it first, or use another id",
+            $"session '{name}' is already open; dispose it first, or use another id",
             new Dictionary<string, string> { ["session_id"] = name }).ToException();
     }
 
