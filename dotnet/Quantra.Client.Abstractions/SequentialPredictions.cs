@@ -25,11 +25,11 @@ internal static class SequentialPredictions
         var source = requests.GetAsyncEnumerator(cancellationToken);
         try
         {
-            for (var place = 0; await Task.Run(() => source.MoveNextAsync().AsTask(), CancellationToken.None).ConfigureAwait(false); place++)
+            for (var index = 0; await Task.Run(() => source.MoveNextAsync().AsTask(), CancellationToken.None).ConfigureAwait(false); index++)
             {
                 var request = source.Current
-                    ?? throw new ArgumentException(FormattableString.Invariant($"requests[{place}] is null"), nameof(requests));
-                var name = request.RequestId is { Length: > 0 } given ? given : place.ToString(CultureInfo.InvariantCulture);
+                    ?? throw new ArgumentException(FormattableString.Invariant($"requests[{index}] is null"), nameof(requests));
+                var name = request.RequestId is { Length: > 0 } id ? id : index.ToString(CultureInfo.InvariantCulture);
                 yield return await AskAsync(predictor, request, name, cancellationToken).ConfigureAwait(false);
             }
         }

@@ -99,7 +99,7 @@ public sealed record AttributionBuilder
         ArgumentNullException.ThrowIfNull(Inputs);
         if (Inputs.Count == 0)
             throw new ArgumentException("Inputs is empty; add at least one input");
-        double[][] rows = [.. Symbols.Select(symbol => Inputs.Select((input, place) => ValueOf(symbol, input.Name, place)).ToArray())];
+        double[][] rows = [.. Symbols.Select(symbol => Inputs.Select((input, index) => ValueOf(symbol, input.Name, index)).ToArray())];
         return new Attribution
         {
             Symbols = Symbols,
@@ -129,8 +129,8 @@ public sealed record AttributionBuilder
         };
     }
 
-    private double ValueOf(string symbol, string input, int place) =>
-        Value is null ? (place % 2 == 0 ? 0.004 : -0.004) / (1 + (place / 3.0)) : Value(symbol, input);
+    private double ValueOf(string symbol, string input, int index) =>
+        Value is null ? (index % 2 == 0 ? 0.004 : -0.004) / (1 + (index / 3.0)) : Value(symbol, input);
 
     private T[] Of<T>(T value) => [.. Enumerable.Repeat(value, Symbols.Count)];
 
@@ -138,7 +138,7 @@ public sealed record AttributionBuilder
     private double[] PerTime(double[][] rows) =>
     [
         .. from row in rows
-           let whole = row.Where((_, place) => Inputs[place].Kind is RowKind.Observed or RowKind.Known).Sum()
+           let whole = row.Where((_, index) => Inputs[index].Kind is RowKind.Observed or RowKind.Known).Sum()
            from session in Enumerable.Range(0, EncoderLength)
            select whole / EncoderLength,
     ];
@@ -148,8 +148,8 @@ public sealed record AttributionBuilder
     [
         .. from row in rows
            from session in Enumerable.Range(0, EncoderLength)
-           from place in Enumerable.Range(0, Inputs.Count)
-           where Inputs[place].Kind == RowKind.Observed
-           select row[place] / EncoderLength,
+           from index in Enumerable.Range(0, Inputs.Count)
+           where Inputs[index].Kind == RowKind.Observed
+           select row[index] / EncoderLength,
     ];
 }

@@ -161,10 +161,10 @@ public sealed record ForecastBuilder
     private int[] Ranks(double[] scores)
     {
         var ranks = new int[scores.Length];
-        for (var place = 0; place < scores.Length; place++)
+        for (var index = 0; index < scores.Length; index++)
         {
-            var rivals = Enumerable.Range(0, Symbols.Count).Select(row => scores[(row * Horizons.Count) + (place % Horizons.Count)]);
-            ranks[place] = double.IsNaN(scores[place]) ? 0 : 1 + rivals.Count(rival => rival > scores[place]);
+            var rivals = Enumerable.Range(0, Symbols.Count).Select(row => scores[(row * Horizons.Count) + (index % Horizons.Count)]);
+            ranks[index] = double.IsNaN(scores[index]) ? 0 : 1 + rivals.Count(rival => rival > scores[index]);
         }
 
         return ranks;

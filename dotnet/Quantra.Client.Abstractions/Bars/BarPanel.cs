@@ -178,8 +178,8 @@ public sealed record BarPanel
             if (column.IsEmpty)
                 return column;
             var part = new double[rows.Length * length];
-            for (var place = 0; place < rows.Length; place++)
-                Row(column, rows[place]).Span.Slice(start, length).CopyTo(part.AsSpan(place * length));
+            for (var index = 0; index < rows.Length; index++)
+                Row(column, rows[index]).Span.Slice(start, length).CopyTo(part.AsSpan(index * length));
             return part;
         }
     }

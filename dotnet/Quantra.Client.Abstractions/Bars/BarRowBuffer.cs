@@ -13,7 +13,7 @@ internal sealed class BarRowBuffer(int columns)
 
     /// <summary>Adds a row.</summary>
     /// <returns>The columns, and the index of the row's numbers in each.</returns>
-    public (double[][] Columns, int Place) Add(int symbol, DateOnly day)
+    public (double[][] Columns, int Index) Add(int symbol, DateOnly day)
     {
         if (_blocks.Count == 0 || _blocks[^1].Count == _blocks[^1].Days.Length)
             _blocks.Add(new Block(columns, _blocks.Count == 0 ? FirstBlock : Math.Min(LargestBlock, 2 * _blocks[^1].Days.Length)));
@@ -42,11 +42,11 @@ internal sealed class BarRowBuffer(int columns)
     {
         var values = new double[(long)symbols * sessions.Length];
         Array.Fill(values, double.NaN);
-        var places = Places(sessions);
+        var indexByDay = IndexByDay(sessions);
         foreach (var block in _blocks)
         {
             for (var row = 0; row < block.Count; row++)
-                values[(block.Symbols[row] * sessions.Length) + places[block.Days[row] - sessions[0].DayNumber]] = block.Columns[column][row];
+                values[(block.Symbols[row] * sessions.Length) + indexByDay[block.Days[row] - sessions[0].DayNumber]] = block.Columns[column][row];
             block.Columns[column] = []; // frees memory for the next column
         }
 
@@ -54,12 +54,12 @@ internal sealed class BarRowBuffer(int columns)
     }
 
     /// <summary>Maps days to their index among the sessions, as an array from the first day on.</summary>
-    private static int[] Places(DateOnly[] sessions)
+    private static int[] IndexByDay(DateOnly[] sessions)
     {
-        var places = new int[sessions[^1].DayNumber - sessions[0].DayNumber + 1];
-        for (var place = 0; place < sessions.Length; place++)
-            places[sessions[place].DayNumber - sessions[0].DayNumber] = place;
-        return places;
+        var indexByDay = new int[sessions[^1].DayNumber - sessions[0].DayNumber + 1];
+        for (var index = 0; index < sessions.Length; index++)
+            indexByDay[sessions[index].DayNumber - sessions[0].DayNumber] = index;
+        return indexByDay;
     }
 
     private sealed class Block(int columns, int rows)

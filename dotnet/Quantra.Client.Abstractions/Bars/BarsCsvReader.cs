@@ -62,9 +62,9 @@ internal sealed class BarsCsvReader
         else if (day <= _lastDays[symbol])
             throw MissingSymbolColumn() ?? OrderError(_symbols.Names[symbol], day, _lastDays[symbol]);
         _lastDays[symbol] = day;
-        var (columns, place) = _rows.Add(symbol, day);
+        var (columns, position) = _rows.Add(symbol, day);
         for (var index = 0; index < _columns.Length; index++)
-            columns[index][place] = row.Number(_columns[index]);
+            columns[index][position] = row.Number(_columns[index]);
     }
 
     private BarPanel ToPanel()

@@ -91,7 +91,7 @@ internal static partial class CovariateCsvReader
         foreach (var (column, rows) in statements)
         {
             if (row.Text(column).Length > 0) // an empty cell has no value
-                rows.Add(new(symbol, day, known, Finite(row, column), row.Place));
+                rows.Add(new(symbol, day, known, Finite(row, column), row.RowNumber));
         }
     }
 

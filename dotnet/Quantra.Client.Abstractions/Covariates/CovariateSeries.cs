@@ -62,15 +62,15 @@ internal sealed class CovariateSeries
     {
         Statement? latest = null;
         var next = 0;
-        for (var place = 0; place < days.Length; place++)
+        for (var index = 0; index < days.Length; index++)
         {
-            for (; next < rows.Length && countsFrom(rows[next]) <= days[place]; next++)
+            for (; next < rows.Length && countsFrom(rows[next]) <= days[index]; next++)
             {
                 if (latest is null || rows[next].Day >= latest.Day)
                     latest = rows[next];
             }
 
-            values[place] = latest?.Value ?? double.NaN;
+            values[index] = latest?.Value ?? double.NaN;
         }
     }
 

@@ -43,7 +43,7 @@ internal sealed class CsvReader : IDisposable
     public int Number { get; private set; }
 
     /// <summary>Returns a cell without its quotes, valid until the next line is read.</summary>
-    public ReadOnlySpan<byte> Cell(int place) => _line.AsSpan(_cells[place].Start, _cells[place].Length);
+    public ReadOnlySpan<byte> Cell(int index) => _line.AsSpan(_cells[index].Start, _cells[index].Length);
 
     /// <summary>Starts again with the first line.</summary>
     /// <exception cref="IOException">The file cannot be read.</exception>

@@ -8,15 +8,15 @@ namespace Quantra.Client;
 internal readonly struct CsvRow(CsvTable table, CsvReader reader)
 {
     /// <summary>Number of the row, from 1 after the header.</summary>
-    public int Place => reader.Number;
+    public int RowNumber => reader.Number;
 
     /// <summary>Returns the raw cell.</summary>
-    public ReadOnlySpan<byte> Bytes(CsvColumn column) => reader.Cell(column.Place);
+    public ReadOnlySpan<byte> Bytes(CsvColumn column) => reader.Cell(column.Index);
 
     /// <summary>Returns a cell without surrounding white space.</summary>
     public string Text(CsvColumn column)
     {
-        var cell = reader.Cell(column.Place);
+        var cell = reader.Cell(column.Index);
         return Utf8.IsValid(cell)
             ? Encoding.UTF8.GetString(cell).Trim()
             : throw Refusal(column, $"'{Encoding.UTF8.GetString(cell)}' is not UTF-8; save the file as CSV in UTF-8");
@@ -26,13 +26,13 @@ internal readonly struct CsvRow(CsvTable table, CsvReader reader)
     public string Symbol()
     {
         var symbol = Text(table.SymbolColumn!.Value);
-        return symbol.Length > 0 ? symbol : throw table.Refusal($"row {Place} after the header: the symbol is empty");
+        return symbol.Length > 0 ? symbol : throw table.Refusal($"row {RowNumber} after the header: the symbol is empty");
     }
 
     /// <summary>Returns a day, written as 2013-12-31 or 20131231. A time of day after it is ignored.</summary>
     public DateOnly Day(CsvColumn column)
     {
-        if (CsvDate.TryRead(reader.Cell(column.Place).Trim((byte)' '), out var day))
+        if (CsvDate.TryRead(reader.Cell(column.Index).Trim((byte)' '), out var day))
             return day;
         var text = Text(column);
         return CsvDate.TryRead(Encoding.UTF8.GetBytes(text), out day)
@@ -43,7 +43,7 @@ internal readonly struct CsvRow(CsvTable table, CsvReader reader)
     /// <summary>Returns a number; NaN for an empty cell.</summary>
     public double Number(CsvColumn column)
     {
-        var cell = reader.Cell(column.Place);
+        var cell = reader.Cell(column.Index);
         if (cell.IsEmpty)
             return double.NaN;
         if (CsvNumber.TryRead(cell, out var value))
@@ -56,5 +56,5 @@ internal readonly struct CsvRow(CsvTable table, CsvReader reader)
 
     /// <summary>Creates the exception for an invalid cell.</summary>
     public QuantraException Refusal(CsvColumn column, string problem) =>
-        table.Refusal(string.Create(CultureInfo.InvariantCulture, $"row {Place} after the header, column {column.Name}: {problem}"));
+        table.Refusal(string.Create(CultureInfo.InvariantCulture, $"row {RowNumber} after the header, column {column.Name}: {problem}"));
 }

@@ -17,7 +17,7 @@ internal sealed class CsvTable : IDisposable
     private readonly string _file;
     private readonly string _reason;
     private readonly string _advice;
-    private readonly Dictionary<string, int> _places = [];
+    private readonly Dictionary<string, int> _indexes = [];
     private readonly CsvColumn[] _symbolColumns = [];
     private readonly int _width;
 
@@ -26,13 +26,13 @@ internal sealed class CsvTable : IDisposable
         (_reader, _file, _reason, _advice) = (reader, Path.GetFileName(path), reason, advice);
         string[] names = [.. Header().Select(Normal)];
         _width = names.Length;
-        foreach (var (name, place) in names.Select((name, place) => (name, place)))
+        foreach (var (name, index) in names.Select((name, index) => (name, index)))
         {
-            if (!_places.TryAdd(name, place))
+            if (!_indexes.TryAdd(name, index))
                 throw Refusal($"more than one column {Short(name)}");
         }
 
-        _symbolColumns = [.. SymbolNames.Where(_places.ContainsKey).Select(name => new CsvColumn(name, _places[name]))];
+        _symbolColumns = [.. SymbolNames.Where(_indexes.ContainsKey).Select(name => new CsvColumn(name, _indexes[name]))];
         Columns = [.. names.Except(_symbolColumns.Skip(1).Select(column => column.Name)).Select(Called)];
     }
 
@@ -40,7 +40,7 @@ internal sealed class CsvTable : IDisposable
     public IReadOnlyList<string> Columns { get; }
 
     /// <summary>The symbol column; null if there is none.</summary>
-    public CsvColumn? SymbolColumn => _symbolColumns.Length > 0 ? new(Symbol, _symbolColumns[0].Place) : null;
+    public CsvColumn? SymbolColumn => _symbolColumns.Length > 0 ? new(Symbol, _symbolColumns[0].Index) : null;
 
     /// <summary>Opens a file and reads its header.</summary>
     /// <param name="path">The file.</param>
@@ -71,9 +71,9 @@ internal sealed class CsvTable : IDisposable
     /// <inheritdoc/>
     public void Dispose() => _reader.Dispose();
 
-    public bool Has(string column) => column == Symbol ? _symbolColumns.Length > 0 : _places.ContainsKey(column);
+    public bool Has(string column) => column == Symbol ? _symbolColumns.Length > 0 : _indexes.ContainsKey(column);
 
-    public CsvColumn Column(string name) => name == Symbol ? SymbolColumn!.Value : new(name, _places[name]);
+    public CsvColumn Column(string name) => name == Symbol ? SymbolColumn!.Value : new(name, _indexes[name]);
 
     /// <summary>Throws if a column is missing.</summary>
     public void Require(IEnumerable<string> columns)
@@ -145,7 +145,7 @@ internal sealed class CsvTable : IDisposable
     private static string Normal(string name) => name.Trim().ToLowerInvariant().Replace(' ', '_');
 
     private string[] Header() =>
-        _reader.Read() ? [.. Enumerable.Range(0, _reader.Count).Select(place => Encoding.UTF8.GetString(_reader.Cell(place)))] : [""];
+        _reader.Read() ? [.. Enumerable.Range(0, _reader.Count).Select(index => Encoding.UTF8.GetString(_reader.Cell(index)))] : [""];
 
     private string Called(string name) => _symbolColumns.Length > 0 && name == _symbolColumns[0].Name ? Symbol : name;
 
@@ -171,7 +171,7 @@ internal sealed class CsvTable : IDisposable
             if (one != two)
             {
                 throw Refusal(
-                    $"row {row.Place} after the header: column {_symbolColumns[0].Name} says '{one}', column {other.Name} says '{two}'; "
+                    $"row {row.RowNumber} after the header: column {_symbolColumns[0].Name} says '{one}', column {other.Name} says '{two}'; "
                     + "keep the one with the symbol, and remove or rename the other");
             }
         }

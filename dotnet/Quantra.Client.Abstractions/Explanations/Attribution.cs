@@ -103,7 +103,7 @@ public sealed record Attribution
         var weights = Internals[Axis.IndexOf([.. Internals.Select(one => one.Name)], name, nameof(name))];
         var row = Axis.IndexOf(Symbols, symbol, nameof(symbol));
         var values = weights.Values.Slice(row * weights.Labels.Count, weights.Labels.Count).ToArray();
-        return [.. values.Select((value, place) => new Share(weights.InWords(place), value)).OrderByDescending(share => share.Value)];
+        return [.. values.Select((value, index) => new Share(weights.Describe(index), value)).OrderByDescending(share => share.Value)];
     }
 
     /// <inheritdoc/>

@@ -25,9 +25,9 @@ public sealed record NetworkInternal(string Name, InternalAxis Axis, IReadOnlyLi
     }
 
     /// <summary>Describes a label, for example "26 sessions before the last" for the session "-26".</summary>
-    internal string InWords(int place)
+    internal string Describe(int index)
     {
-        var label = Labels[place];
+        var label = Labels[index];
         if (Axis != InternalAxis.Sessions || !int.TryParse(label, NumberStyles.AllowLeadingSign, CultureInfo.InvariantCulture, out var offset))
             return label;
         var count = MessageFormat.Count(Math.Abs(offset), "session");

@@ -222,17 +222,17 @@ public sealed record Forecast
         var (rest, q) = Math.DivRem(cell, Quantiles.Count);
         var (s, h) = Math.DivRem(rest, Horizons.Count);
         var session = TargetSessions.Count > 0 ? TargetSessions[h] : (DateOnly?)null;
-        var place = (s * Horizons.Count) + h;
-        return new(Symbols[s], Horizons[h], session, Quantiles[q], Values.Span[cell], PriceAt(cell), ScoreAt(place), RankAt(place));
+        var index = (s * Horizons.Count) + h;
+        return new(Symbols[s], Horizons[h], session, Quantiles[q], Values.Span[cell], PriceAt(cell), ScoreAt(index), RankAt(index));
     }
 
     private double PriceAt(int cell) => Prices is { } prices ? prices.Span[cell] : double.NaN;
 
     private double SimpleReturnAt(int cell) => Returns is { } returns ? Math.Exp(returns.Span[cell]) - 1 : double.NaN;
 
-    private double ScoreAt(int place) => Scores is { } scores ? scores.Span[place] : double.NaN;
+    private double ScoreAt(int index) => Scores is { } scores ? scores.Span[index] : double.NaN;
 
-    private int RankAt(int place) => Ranks is { } ranks ? ranks.Span[place] : 0;
+    private int RankAt(int index) => Ranks is { } ranks ? ranks.Span[index] : 0;
 
     private int IndexOf(string symbol, int horizon)
     {

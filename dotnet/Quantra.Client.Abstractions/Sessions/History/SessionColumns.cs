@@ -19,7 +19,7 @@ internal sealed class SessionColumns
     ];
 
     private readonly SessionRequest _asked;
-    private readonly Dictionary<string, int> _places;
+    private readonly Dictionary<string, int> _indexes;
     private readonly Func<BarPanel, ReadOnlyMemory<double>>[] _bars;
     private readonly string[] _observed;
     private readonly string[] _known;
@@ -28,7 +28,7 @@ internal sealed class SessionColumns
     public SessionColumns(SessionRequest request)
     {
         string[] symbols = [.. request.Bars.Symbols];
-        _places = symbols.Select((symbol, row) => (symbol, row)).ToDictionary(one => one.symbol, one => one.row);
+        _indexes = symbols.Select((symbol, row) => (symbol, row)).ToDictionary(one => one.symbol, one => one.row);
         _bars = [.. Every.Where(column => !column(request.Bars).IsEmpty)];
         _observed = [.. request.Covariates.Observed.Keys];
         _known = [.. request.Covariates.Known.Keys];
@@ -49,10 +49,10 @@ internal sealed class SessionColumns
 
     /// <summary>Returns the rows of pushed symbols.</summary>
     /// <exception cref="KeyNotFoundException">A symbol is not in the session.</exception>
-    public int[] RowsOf(IReadOnlyList<string> symbols) => [.. symbols.Select(symbol => _places[symbol])];
+    public int[] RowsOf(IReadOnlyList<string> symbols) => [.. symbols.Select(symbol => _indexes[symbol])];
 
     /// <summary>Whether the session has the symbol.</summary>
-    public bool Has(string symbol) => _places.ContainsKey(symbol);
+    public bool Has(string symbol) => _indexes.ContainsKey(symbol);
 
     /// <summary>Whether bars and covariates have exactly the session's columns.</summary>
     public bool Fit(BarPanel bars, Covariates covariates) =>
@@ -97,8 +97,8 @@ internal sealed class SessionColumns
 
         ReadOnlyMemory<double> Column(int which)
         {
-            var place = Array.IndexOf(_bars, Every[which]);
-            return place < 0 ? default(ReadOnlyMemory<double>) : columns[place];
+            var index = Array.IndexOf(_bars, Every[which]);
+            return index < 0 ? default(ReadOnlyMemory<double>) : columns[index];
         }
     }
 
@@ -112,8 +112,8 @@ internal sealed class SessionColumns
     private static Dictionary<string, ReadOnlyMemory<double>> Named(string[] names, ReadOnlySpan<double[]> columns)
     {
         var named = new Dictionary<string, ReadOnlyMemory<double>>();
-        for (var place = 0; place < names.Length; place++)
-            named.Add(names[place], columns[place]);
+        for (var index = 0; index < names.Length; index++)
+            named.Add(names[index], columns[index]);
         return named;
     }
 

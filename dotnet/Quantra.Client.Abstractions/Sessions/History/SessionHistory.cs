@@ -42,13 +42,13 @@ internal sealed class SessionHistory
         ReadOnlyMemory<double>[] sent = [.. columns.Of(request.Bars, request.Covariates)];
         var first = Math.Max(0, sessions.Length - 1 - most);
         var days = new SessionDay[sessions.Length - first];
-        for (var place = 0; place < days.Length; place++)
+        for (var index = 0; index < days.Length; index++)
         {
-            days[place] = new SessionDay
+            days[index] = new SessionDay
             {
-                Session = sessions[first + place],
-                Values = Cell(columns, sent, first + place),
-                Ahead = place == days.Length - 1 ? AheadOf(columns, sent, sessions.Length, request.Covariates.FutureSessions.Span) : [],
+                Session = sessions[first + index],
+                Values = Cell(columns, sent, first + index),
+                Ahead = index == days.Length - 1 ? AheadOf(columns, sent, sessions.Length, request.Covariates.FutureSessions.Span) : [],
                 IsAnswered = true,
                 HasForecast = true,
             };
@@ -67,8 +67,8 @@ internal sealed class SessionHistory
         SessionDay[] days = isNew ? [.. _days, day] : [.. _days[..^1], day];
         var count = Array.FindLastIndex(days, one => one.HasForecast) + 1;
         var safe = count - 1;
-        for (var place = 0; place < safe - 1; place++)
-            days[place] = days[place].WithoutAhead();
+        for (var index = 0; index < safe - 1; index++)
+            days[index] = days[index].WithoutAhead();
         var surplus = Math.Max(0, safe - _most);
         return new SessionHistory(Columns, days[surplus..], _most, HasDropped || surplus > 0);
     }
@@ -93,11 +93,11 @@ internal sealed class SessionHistory
             columns[column] = new double[symbols * length];
             for (var row = 0; row < symbols; row++)
             {
-                for (var place = 0; place < length; place++)
+                for (var index = 0; index < length; index++)
                 {
-                    columns[column][(row * length) + place] = place < count
-                        ? _days[place].Values[(column * symbols) + row]
-                        : ahead[place - count].Values[(known * symbols) + row];
+                    columns[column][(row * length) + index] = index < count
+                        ? _days[index].Values[(column * symbols) + row]
+                        : ahead[index - count].Values[(known * symbols) + row];
                 }
             }
         }
@@ -168,8 +168,8 @@ internal sealed class SessionHistory
     private (DateOnly Session, double[] Values)[] AheadWith(ReadOnlySpan<DateOnly> future, int[] rows, ReadOnlyMemory<double>[] sent)
     {
         var ahead = new (DateOnly, double[])[Columns.OfKnown == 0 ? 0 : future.Length];
-        for (var place = 0; place < ahead.Length; place++)
-            ahead[place] = (future[place], WithRows(SentAhead(future[place]), rows, Cell(rows.Length, sent[^Columns.OfKnown..], place + 1)));
+        for (var index = 0; index < ahead.Length; index++)
+            ahead[index] = (future[index], WithRows(SentAhead(future[index]), rows, Cell(rows.Length, sent[^Columns.OfKnown..], index + 1)));
         return ahead;
     }
 
@@ -207,8 +207,8 @@ internal sealed class SessionHistory
         var symbols = Columns.Symbols.Count;
         for (var column = 0; column < values.Length / symbols; column++)
         {
-            for (var place = 0; place < rows.Length; place++)
-                merged[(column * symbols) + rows[place]] = others[(column * rows.Length) + place];
+            for (var index = 0; index < rows.Length; index++)
+                merged[(column * symbols) + rows[index]] = others[(column * rows.Length) + index];
         }
 
         return merged;
@@ -221,22 +221,22 @@ internal sealed class SessionHistory
         ReadOnlySpan<DateOnly> future)
     {
         var ahead = new (DateOnly, double[])[columns.OfKnown == 0 ? 0 : future.Length];
-        for (var place = 0; place < ahead.Length; place++)
-            ahead[place] = (future[place], Cell(columns.Symbols.Count, sent[^columns.OfKnown..], sessions + place));
+        for (var index = 0; index < ahead.Length; index++)
+            ahead[index] = (future[index], Cell(columns.Symbols.Count, sent[^columns.OfKnown..], sessions + index));
         return ahead;
     }
 
-    private static double[] Cell(SessionColumns columns, ReadOnlyMemory<double>[] sent, int place) => Cell(columns.Symbols.Count, sent, place);
+    private static double[] Cell(SessionColumns columns, ReadOnlyMemory<double>[] sent, int index) => Cell(columns.Symbols.Count, sent, index);
 
     /// <summary>Returns the [C, P] values of one session of columns [P, T].</summary>
-    private static double[] Cell(int rows, ReadOnlyMemory<double>[] columns, int place)
+    private static double[] Cell(int rows, ReadOnlyMemory<double>[] columns, int index)
     {
         var values = new double[columns.Length * rows];
         for (var column = 0; column < columns.Length; column++)
         {
             var length = columns[column].Length / rows;
             for (var row = 0; row < rows; row++)
-                values[(column * rows) + row] = columns[column].Span[(row * length) + place];
+                values[(column * rows) + row] = columns[column].Span[(row * length) + index];
         }
 
         return values;
