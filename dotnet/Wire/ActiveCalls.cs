@@ -64,7 +64,7 @@ internal sealed class ActiveCalls
         return isFirst;
     }
 
-    private Task WaitUntilDrainedAsync(TimeSpan timeout) => Task.WhenAny(_drained.Task, Task.Delay(timeout));
+    private async Task WaitUntilDrainedAsync(TimeSpan timeout) => await Task.WhenAny(_drained.Task, Task.Delay(timeout)).ConfigureAwait(false);
 
     private void Enter(object owner)
     {
