@@ -15,7 +15,7 @@ import json
 import shutil
 import sys
 from dataclasses import fields
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import cast
 
@@ -216,6 +216,8 @@ def _described(value: Described) -> dict[str, object]:
 def _plain(value: object) -> object:
     if isinstance(value, np.ndarray):
         return base64.b64encode(np.ascontiguousarray(value).tobytes()).decode()
+    if isinstance(value, date):
+        return int(value.strftime("%Y%m%d"))
     if isinstance(value, tuple):
         return [_plain(item) for item in value]
     if isinstance(value, dict):
