@@ -34,7 +34,7 @@ from trainers.stock.card import bars_hash
 from trainers.stock.command import stock
 from trainers.stock.evaluation.command import evaluate_command
 from trainers.stock.fitted_artifact import FittedArtifact
-from trainers.stock.progress_output import audience
+from trainers.stock.progress_output import open_progress
 from trainers.stock.recipe import recipe_of
 from trainers.stock.training_plan import bars_of
 
@@ -349,7 +349,7 @@ def test_a_live_bar_ends_with_the_work_though_an_exception_keeps_its_reports_ali
     before, kept = set(threading.enumerate()), list[Iterator[Report]]()
 
     def watched() -> None:
-        with audience(quiet=False) as heard:
+        with open_progress(quiet=False) as heard:
             kept.append(heard.consume(endless()))
             next(kept[0])
             assert set(threading.enumerate()) > before
@@ -377,7 +377,7 @@ def test_the_live_bar_of_a_training_that_stops_early_ends_before_the_next_begins
         finally:
             ended.append(number)
 
-    with audience(quiet=False) as heard:
+    with open_progress(quiet=False) as heard:
         for number in range(3):
             assert ended == [*range(number)]
             for _ in heard.consume(endless(number)):
@@ -499,8 +499,8 @@ import trainers
 assert "torch" not in sys.modules and "numpy" not in sys.modules
 sys.modules |= {name: None for name in ("rich", "typer", "polars", "plotly")}
 from trainers import StockTrainer
-from trainers.stock.progress_output import audience
-with audience(quiet=False) as heard:
+from trainers.stock.progress_output import open_progress
+with open_progress(quiet=False) as heard:
     heard.announce("training")
     list(heard.consume([]))
 print(StockTrainer(model="gru"))

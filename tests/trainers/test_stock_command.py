@@ -361,7 +361,7 @@ def leave_a_checkpoint(bars_file: Path, out: Path, monkeypatch: pytest.MonkeyPat
 
     with monkeypatch.context() as patched:
         patched.setattr("trainers.stock.training.artifact.save", fail)
-        with pytest.raises(ConfigurationError, match="No space left on device; once it can be, --resume saves it"):
+        with pytest.raises(ConfigurationError, match="No space left on device; repair this, then --resume saves it"):
             train(
                 TrainingMaterial(BarPanel.read(bars_file), default_features()),
                 QUICK_RECIPE,

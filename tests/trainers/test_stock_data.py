@@ -21,7 +21,7 @@ from trainers.stock.data import History, TrainingWindows
 from trainers.stock.fitting import fit_pipeline
 from trainers.stock.objectives import QuantileTask
 from trainers.stock.recipe import StockRecipe
-from trainers.stock.scale import learnt_of
+from trainers.stock.scale import sample_of
 from trainers.stock.splits import DataSplits, SplitPart
 
 FloatArray = NDArray[np.float64]
@@ -173,7 +173,7 @@ def test_a_window_begins_to_count_with_the_least_bars_and_returns(minimum: BarRe
 def test_the_scale_is_fitted_on_the_same_windows_that_are_trained_on() -> None:
     halted = without(bars(), 0, slice(200, 350))
     pipeline = pipeline_for(halted)
-    learnt = learnt_of(halted.until(LAST_TRAINING_SESSION), pipeline, splits().train, StockRecipe().quantiles)
+    learnt = sample_of(halted.until(LAST_TRAINING_SESSION), pipeline, splits().train, StockRecipe().quantiles)
     found = History(halted, pipeline)
     windows, known = found.windows(splits().train), np.isfinite(learnt.outcomes).any(axis=1)
     np.testing.assert_allclose(learnt.outcomes[known], found.outcomes(windows), rtol=1e-9)

@@ -262,7 +262,7 @@ def test_a_symbol_without_a_training_window_is_told_of_and_counts_as_unseen(tmp_
 
     made = train(TrainingMaterial(young, default_features()), har, tmp_path / "1", consume=iter, warn=told.append)
 
-    (line,) = [one for one in told if "no bars enough for a window of the training part" in one]
+    (line,) = [one for one in told if "too few bars for a window of the training part" in one]
     assert line.startswith("GOOG: ")
     data = made.summary.data
     assert data is not None

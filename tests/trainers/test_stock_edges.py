@@ -135,7 +135,7 @@ def test_edges_are_built_anew_for_every_training_window() -> None:
 
 
 def test_no_returns_are_an_error() -> None:
-    with pytest.raises(ConfigurationError, match=r"none of .* is known"):
+    with pytest.raises(ConfigurationError, match=r"all .* are unknown"):
         fit_edges(np.full((3, 10), np.nan), neighbours=1)
 
 
@@ -159,8 +159,8 @@ def test_given_edges_keep_the_largest_weights(tmp_path: Path) -> None:
         ("A,B,near", "'near' is not a number"),
         ("A,B,inf", "must be finite"),
         ("A,A,1", "line 2: the edge from A to A leads to the stock itself"),
-        ("A,B", "line 2: it must have 3 cells"),
-        ("A,B,1,9", "line 2: it must have 3 cells"),
+        ("A,B", "line 2: a line must have 3 cells"),
+        ("A,B,1,9", "line 2: a line must have 3 cells"),
         ("A,B,1\nA,B,2", "line 3: the edge from A to B appears twice"),
     ],
 )

@@ -286,7 +286,7 @@ def test_a_symbol_that_the_parent_learnt_is_not_said_to_be_unlearnt(parent: Path
         train(material, CHILD, tmp_path / symbol, consume=ConsumerChain(), warn=heard.append)
         return " ".join(heard)
 
-    assert "IBM: no bars enough for a window of the training part" in warnings("IBM")
+    assert "IBM: too few bars for a window of the training part" in warnings("IBM")
     assert "too few bars" not in warnings("AAPL")
 
 

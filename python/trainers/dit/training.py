@@ -171,9 +171,9 @@ def fit(
             pass
         if monitor is None:
             run.use_average()
-            return learnt_of(run.history)
+            return sample_of(run.history)
         monitor.keep_best(run)
-        return replace(learnt_of(run.history), looks=tuple(monitor.looks), collapsed=monitor.collapsed)
+        return replace(sample_of(run.history), looks=tuple(monitor.looks), collapsed=monitor.collapsed)
 
 
 def loop_of(model: ImageModel, recipe: ImageRecipe, state: Mapping[str, Stateful] = MappingProxyType({})) -> Loop[Any]:
@@ -227,6 +227,6 @@ def rounds_of(images: ImageSource[EncodedImages] | ImageSource[RawImages], recip
     return BatchRounds[Any](images, size=recipe.batch_size, batches=each, seed=recipe.seed)
 
 
-def learnt_of(history: tuple[EpochReport, ...]) -> ImageTrainingResult:
+def sample_of(history: tuple[EpochReport, ...]) -> ImageTrainingResult:
     """The curve of a training."""
     return ImageTrainingResult(tuple(report.phases[TRANSFORMER].loss for report in history))

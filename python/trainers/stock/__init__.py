@@ -1,7 +1,4 @@
-"""Stock models: from daily bars to an artifact that can be served.
-
-The names load on first use, so that `python -m trainers.stock` can handle Ctrl+C before torch loads.
-"""
+"""Training of stock models; names load on first use, so that Ctrl+C works before torch loads."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Final
@@ -25,7 +22,7 @@ __all__ = [
     "train",
 ]
 
-_HOMES: Final = {
+_MODULES: Final = {
     "CheckpointSettings": "training",
     "TrainingMaterial": "training_data",
     "Optimisation": "recipe",
@@ -40,6 +37,6 @@ _HOMES: Final = {
 
 
 def __getattr__(name: str) -> object:
-    if name in _HOMES:
-        return getattr(import_module(f"trainers.stock.{_HOMES[name]}"), name)
+    if name in _MODULES:
+        return getattr(import_module(f"trainers.stock.{_MODULES[name]}"), name)
     raise AttributeError(f"module 'trainers.stock' has no attribute {name!r}")

@@ -1,9 +1,9 @@
-"""`python -m trainers.stock …`: the stock trainer as a script of its own."""
+"""The stock trainer as a script: `python -m trainers.stock …`."""
 
 from predictor.interruption import loading
 
 with loading():
-    from predictor.cli import run  # first: where typer is missing, it says what to install
+    from predictor.cli import run  # first: without typer, it says what to install
 
     # isort: split
     import typer

@@ -1,4 +1,4 @@
-"""How many bars a training needs, and whether they belong to the model's calendar."""
+"""Checks of the number and the calendar of bars before a training."""
 
 from math import ceil
 
@@ -19,17 +19,17 @@ from trainers.stock.splits import DataSplits
 def check_enough(
     sessions: NDArray[np.int32], symbols: int, features: FeatureSet, recipe: StockRecipe, splits: DataSplits
 ) -> None:
-    """Refuse bars whose training part is too short whatever their values are.
+    """Refuse bars whose training part is too short, whatever the prices.
 
     Args:
         sessions: [T] of the bars, yyyymmdd.
-        symbols: how many there are; the windows of all count.
-        features: what is computed of the bars.
-        recipe: what is to be trained.
+        symbols: number of symbols; windows of all symbols count.
+        features: features to compute.
+        recipe: recipe to train.
         splits: the parts of these sessions.
 
     Raises:
-        ConfigurationError: it says how many sessions the bars would have to have.
+        ConfigurationError: the training part is too short; the message names the number of sessions needed.
     """
     have = int(np.searchsorted(sessions, splits.train.last, side="right"))
     need = _needed(symbols, features, recipe)
@@ -43,18 +43,18 @@ def check_enough(
 
 
 def _needed(symbols: int, features: FeatureSet, recipe: StockRecipe) -> int:
-    """Sessions of the training part, at least."""
+    """Fewest sessions of the training part."""
     return bars_of_a_window(features, recipe) + recipe.target.reach - 1 + ceil(_windows(recipe) / symbols)
 
 
 def bars_of_a_window(features: FeatureSet, recipe: StockRecipe) -> int:
-    """As `Pipeline.bars_needed`, before there is a pipeline."""
+    """`Pipeline.bars_needed`, computed without a pipeline."""
     levels = recipe.window_normaliser.window if recipe.scale == "window" else TAPS
     return recipe.encoder_length + lookback_of(features.lookback, levels, recipe.encoder_length) - 1
 
 
 def _windows(recipe: StockRecipe) -> int:
-    """Windows of the training part, at least: a scale is fitted to them, unless it is the window's own."""
+    """Fewest windows of the training part: every scale but `window` is fitted on them."""
     return 1 if recipe.scale == "window" else FEWEST
 
 
@@ -67,7 +67,7 @@ def _advice(need: int, recipe: StockRecipe, sessions: NDArray[np.int32], splits:
         return "give earlier bars, or make that part longer"
     shares = recipe.shares
     smallest = min(shares.selection, shares.calibration, shares.test)
-    # One more than each share needs: parts are cut at whole sessions.
+    # Parts are cut at whole sessions, so each may lose one.
     total = max(ceil((need + 1) / shares.train), ceil((recipe.target.reach + 1) / smallest))
     return (
         f"give {total} sessions or more, of which training takes {100 * shares.train:.0f} %, or shorten what the model "
@@ -76,11 +76,11 @@ def _advice(need: int, recipe: StockRecipe, sessions: NDArray[np.int32], splits:
 
 
 def check_sessions(bars: BarPanel, calendar: SessionCalendar) -> None:
-    """Refuse bars that are of another calendar than a model's.
+    """Refuse bars that do not match the model's calendar.
 
     Raises:
-        CalendarEndedError: a bar lies outside the calendar.
-        ConfigurationError: a bar lies on no session, or a symbol has none on any weekend although those are sessions.
+        CalendarEndedError: a bar is outside the calendar's dates.
+        ConfigurationError: a bar is not on a session, or a symbol lacks every weekend of an every-day calendar.
     """
     strangers = calendar.unexpected(bars.sessions)
     if len(strangers):
@@ -98,7 +98,7 @@ def check_sessions(bars: BarPanel, calendar: SessionCalendar) -> None:
 
 
 def _rests(bars: BarPanel, row: int, calendar: SessionCalendar) -> bool:
-    """Whether a symbol lacks every weekend from its first bar to its last, and there is one."""
+    """Whether a symbol has no bar on any weekend between its first bar and its last."""
     if not calendar.is_every_day:
         return False
     sessions = bars.sessions[np.flatnonzero(bars.present[row])]

@@ -1,4 +1,4 @@
-"""The card: an artifact's record of how it was made. Plain JSON; no time, duration, path or host."""
+"""Sections of the card, an artifact's record of its training, as JSON without times, paths or hosts."""
 
 import hashlib
 from collections.abc import Sequence
@@ -32,12 +32,12 @@ LIBRARIES = {
     "scikit-learn": "sklearn",
     "exchange-calendars": "exchange_calendars",
 }
-"""Those whose numbers are in an artifact, in its weights, its scores or its calendar, and what they are imported as."""
+"""Module of each distribution that affects an artifact's weights, scores or calendar."""
 FIELDS = ("open", "high", "low", "close", "volume", "adj_close", "split_ratio", "cash_dividend")
 
 
 def data_card(bars: BarPanel, doubts: Sequence[str], untaught: Sequence[str] = ()) -> dict[str, Json]:
-    """Which bars the model saw, symbols of them that it learnt nothing from, and what there is to doubt about them."""
+    """The training's bars, symbols without a training window, and warnings about the bars."""
     adjustment = "adj_close" if bars.adj_close is not None else "split_ratio and cash_dividend"
     return {
         "symbols": list(bars.symbols),
@@ -64,7 +64,7 @@ def bars_hash(bars: BarPanel) -> str:
 
 
 def features_identity(features: FeatureSet) -> dict[str, Json]:
-    """What identifies a feature set: names and expressions in their order, on which the weights depend too."""
+    """Names and expressions of a feature set in their order, on which the weights depend."""
     return {
         "observed": [[feature.name, feature.expression] for feature in features.observed],
         "known": [[feature.name, feature.expression] for feature in features.known],
@@ -72,7 +72,7 @@ def features_identity(features: FeatureSet) -> dict[str, Json]:
 
 
 def splits_card(splits: DataSplits, history: History) -> dict[str, Json]:
-    """Which days each part's targets may touch, and how many windows that gives."""
+    """First and last session of each part's targets, and its number of windows."""
     return {
         part.name: {"first": part.first, "last": part.last, "windows": len(history.windows(part))}
         for part in splits.parts
@@ -80,12 +80,12 @@ def splits_card(splits: DataSplits, history: History) -> dict[str, Json]:
 
 
 def libraries_card() -> dict[str, Json]:
-    """Versions of those that are installed, for people: they are recorded and never compared."""
+    """Versions of installed libraries; they are recorded and never compared."""
     return {name: version(name) for name, module in LIBRARIES.items() if find_spec(module)}
 
 
 def scores_card(test: EvaluationSet, rows: Sequence[ModelScores], *, unit: str) -> dict[str, Json]:
-    """Held-out losses of the model and of the baselines, best first."""
+    """Test losses of the model and the baselines, best first."""
     return {
         "unit": f"pinball loss of {unit}, x 10000",
         "split": "test",
@@ -96,11 +96,11 @@ def scores_card(test: EvaluationSet, rows: Sequence[ModelScores], *, unit: str) 
 
 
 def _score_row(row: ModelScores) -> dict[str, Json]:
-    given: dict[str, Json] = {} if row.fit is None else {"fit": row.fit.value}
+    fit: dict[str, Json] = {} if row.fit is None else {"fit": row.fit.value}
     return {
         "name": row.name,
         "is_model": row.role is ScoreRole.MODEL,
-        **given,
+        **fit,
         "pinball": [10_000 * horizon.pinball.value for horizon in row.horizons],
         "mean": 10_000 * row.mean.value,
         "band_coverage": [horizon.band.value for horizon in row.horizons],
@@ -108,7 +108,7 @@ def _score_row(row: ModelScores) -> dict[str, Json]:
 
 
 def calibration_card(test: EvaluationSet, forecasts: ModelForecasts) -> dict[str, Json]:
-    """How often outcomes fell below each quantile, with block-bootstrap intervals."""
+    """Share of outcomes below each quantile, with block-bootstrap intervals."""
     shares = below_by_level(test, forecasts.calibrated)
     return {
         "levels": list(test.levels),
@@ -124,12 +124,12 @@ def calibration_card(test: EvaluationSet, forecasts: ModelForecasts) -> dict[str
 def conformal_card(
     test: EvaluationSet, forecasts: ModelForecasts, effective_blocks: Sequence[float]
 ) -> dict[str, Json]:
-    """What the conformal offsets rest on, and what they did on the test split: one number per horizon.
+    """Effective samples of the conformal offsets, and scores with and without them, one per horizon.
 
     Args:
-        test: the test split's windows.
-        forecasts: the model's, before and after the offsets.
-        effective_blocks: days of the calibration split over the horizon; as many outcomes of it do not overlap.
+        test: windows of the test split.
+        forecasts: of the model, before and after the offsets.
+        effective_blocks: calibration days divided by the horizon, the number of outcomes that do not overlap.
     """
     card: dict[str, Json] = {"effective_samples": list(effective_blocks)}
     for when, values in (("before", forecasts.raw), ("after", forecasts.calibrated)):
@@ -139,7 +139,7 @@ def conformal_card(
 
 
 def skill_card(skill: SkillScore) -> dict[str, Json]:
-    """Whether the model beats the best of its rivals, with the uncertainty."""
+    """Improvement over the best rival, with its interval."""
     verdict: dict[str, Json] = {"sentence": skill.sentence, "days_short": skill.days_short}
     days: dict[str, Json] = {"first_day": skill.first_day, "last_day": skill.last_day}
     rivals: dict[str, Json] = {"baseline": skill.baseline, "rivals": list(skill.rivals)}
@@ -147,7 +147,7 @@ def skill_card(skill: SkillScore) -> dict[str, Json]:
 
 
 def epochs_card(epochs: Sequence[tuple[float, float]]) -> list[Json]:
-    """Training and selection loss of every epoch in which both are numbers: JSON knows no others."""
+    """Training and selection loss of every epoch in which both are finite, as JSON requires."""
     return [
         {"epoch": k + 1, "train": train, "selection": selection}
         for k, (train, selection) in enumerate(epochs)

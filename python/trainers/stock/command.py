@@ -1,4 +1,4 @@
-"""`quantra train stock …` and `python -m trainers.stock …`: a thin map from flags to a recipe."""
+"""The command `quantra train stock`, also `python -m trainers.stock`."""
 
 import json
 import sys
@@ -23,7 +23,7 @@ from predictor.parent import stop_with_parent
 from trainers.loop import LoopError, StoppedError, launched_rank
 from trainers.options import RunOptions, consumer
 from trainers.progress import unwatched, watched_on
-from trainers.stock.data_warnings import to_nobody
+from trainers.stock.data_warnings import discard
 from trainers.stock.edges import read_edges
 from trainers.stock.feature_selection import FeatureSelection
 from trainers.stock.flags import StartOption, chosen_parent, continued, refuse_learning, tell_use_of
@@ -34,7 +34,7 @@ from trainers.stock.training_data import ParentArtifact, TrainingMaterial
 
 
 @with_flags
-def stock(  # noqa: PLR0913 - one argument a group of flags
+def stock(  # noqa: PLR0913 - one argument per group of flags
     *,
     bars: BarsFlags,
     out: Annotated[Path, Flag("Folder of the artifact, such as models/NAME/1; it must not exist.")],
@@ -51,28 +51,28 @@ def stock(  # noqa: PLR0913 - one argument a group of flags
     run: RunOptions,
 ) -> None:
     """Train a stock model on daily bars and save it as an artifact."""
-    asked = RecipeChanges(recipe=recipe, target=target, network=network, optimisation=optimisation)
-    parent = None if start is None else chosen_parent(start, asked, reads, files)
+    changes = RecipeChanges(recipe=recipe, target=target, network=network, optimisation=optimisation)
+    parent = None if start is None else chosen_parent(start, changes, reads, files)
     if parent is None:
-        refuse_learning(asked)
-    whole = asked.over(recipe_of(asked.kind) if parent is None else continued(parent))
+        refuse_learning(changes)
+    final = changes.over(recipe_of(changes.kind) if parent is None else continued(parent))
     rank = launched_rank()
     if run.resume and (out / "manifest.json").is_file():
-        _check_same(out, whole, parent)
+        _check_same(out, final, parent)
         if rank == 0:
-            _tell_finished(out, as_json=run.as_json)
+            _print_finished(out, as_json=run.as_json)
         return
     artifact.check_place(out)
     torch.set_num_threads(run.threads)
     if run.parent_watch:
         stop_with_parent()
     covariates = files.read()
-    features = reads.over(FeatureSelection()).beside(covariates, whole.calendar) if parent is None else parent.features
+    features = reads.over(FeatureSelection()).beside(covariates, final.calendar) if parent is None else parent.features
     panel = bars.read(tells=rank == 0)
-    given = None if edges is None else _edges(edges, panel, whole)
-    trained = _trained(TrainingMaterial(panel, features, covariates, given, parent), whole, out, run, rank)
+    given = None if edges is None else _edges(edges, panel, final)
+    trained = _train(TrainingMaterial(panel, features, covariates, given, parent), final, out, run, rank)
     if rank == 0:
-        _tell(trained, as_json=run.as_json)
+        _print_result(trained, as_json=run.as_json)
         if not run.as_json:
             tell_use_of(out, bars, files)
 
@@ -83,10 +83,10 @@ def _edges(path: Path, bars: BarPanel, recipe: StockRecipe) -> Edges:
     return read_edges(path, bars.symbols, neighbours=recipe.config.neighbours)
 
 
-def _trained(
+def _train(
     material: TrainingMaterial, recipe: StockRecipe, out: Path, options: RunOptions, rank: int
 ) -> TrainingResult:
-    """Train, with log and checkpoints in a folder next to the artifact's."""
+    """Train, with the log and checkpoints in a folder next to the artifact."""
     folder = out.parent / f"{out.name}.run"
     try:
         return train(
@@ -94,9 +94,9 @@ def _trained(
             recipe,
             out,
             consume=consumer(options, folder, sys.stdout, rank=rank),
-            # The first process of a group announces for all.
-            announce=announcer(as_json=options.as_json) if rank == 0 else to_nobody,
-            warn=warner(as_json=options.as_json) if rank == 0 else to_nobody,
+            # Only the first process of a group reports.
+            announce=announcer(as_json=options.as_json) if rank == 0 else discard,
+            warn=warner(as_json=options.as_json) if rank == 0 else discard,
             stepwise=unwatched if options.as_json or rank else watched_on(sys.stdout),
             keeping=CheckpointSettings(
                 folder=folder / "checkpoints",
@@ -116,7 +116,7 @@ def _trained(
         raise ConfigurationError(str(error)) from error
 
 
-def _tell(trained: TrainingResult, *, as_json: bool) -> None:
+def _print_result(trained: TrainingResult, *, as_json: bool) -> None:
     if as_json:
         sys.stdout.write(json.dumps({"kind": "trained", "artifact": str(trained.folder), "card": trained.card}) + "\n")
         return
@@ -126,10 +126,10 @@ def _tell(trained: TrainingResult, *, as_json: bool) -> None:
 
 
 def _check_same(out: Path, recipe: StockRecipe, parent: ParentArtifact | None) -> None:
-    """A finished artifact must be what the flags ask for; the bars are not looked at."""
+    """Refuse to resume a finished artifact of other settings; bars are not compared."""
     card = artifact.load(out).artifact.manifest.card
-    made, before, now = card["recipe"], ancestors_of(card), () if parent is None else parent.lineage
-    settings = made if isinstance(made, dict) else {}
+    recorded, before, now = card["recipe"], ancestors_of(card), () if parent is None else parent.lineage
+    settings = recorded if isinstance(recorded, dict) else {}
     different = [
         f"{name} was {settings.get(name)} and is now {value}"
         for name, value in recipe.settings().items()
@@ -146,11 +146,11 @@ def _check_same(out: Path, recipe: StockRecipe, parent: ParentArtifact | None) -
 
 
 def _lineage(ancestors: Sequence[ParentModel]) -> str:
-    told = (f"{one.weights_hash[:16]} (labels up to {shown_date(one.seen_until)})" for one in ancestors)
-    return ", of ".join(told) or "none"
+    texts = (f"{one.weights_hash[:16]} (labels up to {shown_date(one.seen_until)})" for one in ancestors)
+    return ", of ".join(texts) or "none"
 
 
-def _tell_finished(out: Path, *, as_json: bool) -> None:
+def _print_finished(out: Path, *, as_json: bool) -> None:
     if as_json:
         sys.stdout.write(json.dumps({"kind": "finished", "artifact": str(out)}) + "\n")
     else:

@@ -1,4 +1,4 @@
-"""Training data: one encoded history, and which of its windows each part learns from or is judged by."""
+"""Training data: an encoded history, its windows, and panels of whole days."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -24,15 +24,15 @@ NO_SOURCE = CovariateSource()
 
 ROWS = 1024
 
-"""Windows gathered at once where the whole of a part is wanted; bounds the memory of a long history."""
+"""Windows per batch when a whole part is gathered, which bounds memory."""
 
 MEASURED: Final = 8192
 
-"""Windows whose levels are measured at once."""
+"""Windows per block when levels are measured."""
 
 SYMBOLS_AT_ONCE: Final = 64
 
-"""Whose bars are adjusted at once: those of all symbols take as much memory as the bars themselves."""
+"""Symbols per block when bars are adjusted: adjusted bars of all symbols would double the memory."""
 
 
 class WindowBatch(NamedTuple):
@@ -45,7 +45,7 @@ class WindowBatch(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class TrainingWindows:
-    """N windows by place, all of whose symbols could be forecast and have at least one target."""
+    """N windows by symbol and position; each can be forecast and has at least one known target."""
 
     symbols: NDArray[np.int64]
     """[N] row of the panel."""
@@ -56,15 +56,15 @@ class TrainingWindows:
         return len(self.symbols)
 
     def blocks(self, most: int) -> "Iterator[tuple[slice, TrainingWindows]]":
-        """So many of them at a time, each time with their place among the N."""
+        """Blocks of at most `most` windows, each with its slice of the N."""
         for k in range(0, len(self), most):
             rows = slice(k, k + most)
             yield rows, TrainingWindows(symbols=self.symbols[rows], positions=self.positions[rows])
 
     def thinned(self, most: int) -> "TrainingWindows":
-        """So many of them at most, evenly over their order: always the same draw, one of each stretch.
+        """At most `most` windows, one random draw from each of as many equal stretches; always the same draw.
 
-        Every k-th of them would be the same few symbols on every day, wherever k divides the number of symbols.
+        Every k-th window would be of the same few symbols if k divides the number of symbols.
         """
         if len(self) <= most:
             return self
@@ -74,22 +74,22 @@ class TrainingWindows:
 
 
 class StoredInputs(NamedTuple):
-    """The inputs of S symbols and T sessions, of which windows are gathered; all on one device."""
+    """Inputs of S symbols and T sessions on one device, from which windows are gathered."""
 
     observed: Tensor
     """float32 [S, T, F]"""
     mask: Tensor
     """bool [S, T, F]"""
     known: Tensor
-    """float32 [S, A, K] on the calendar's sessions; where nothing differs between symbols they share one row."""
+    """float32 [S, A, K] on the calendar's sessions; symbols share one row if their values are equal."""
     static: Tensor
     """float32 [S, C]"""
     place: Tensor
-    """int64 [T] each session's place among the calendar's."""
+    """int64 [T] index of each session among the calendar's."""
     back: Tensor
-    """int64 sessions of a window, counted from its last."""
+    """int64 offsets of a window's sessions from its last."""
     ahead: Tensor
-    """int64 sessions after it."""
+    """int64 offsets of the sessions after it."""
 
     def gather(self, symbols: Tensor, positions: Tensor, location: Tensor, scale: Tensor) -> Inputs:
         """The windows of N symbols that end at N positions, int64 [N] both, with their levels [N, H]."""
@@ -106,19 +106,19 @@ class StoredInputs(NamedTuple):
 
 
 class History:
-    """A panel's inputs and labels on the whole date axis; windows are gathered from it, never stored."""
+    """Inputs and labels of a panel on the whole date axis; windows are gathered on demand."""
 
     def __init__(self, bars: BarPanel, pipeline: Pipeline, covariates: CovariateSource = NO_SOURCE) -> None:
-        """Compute everything but the windows.
+        """Compute inputs and labels.
 
         Args:
             bars: S symbols, T sessions.
-            pipeline: what the network reads.
+            pipeline: fitted pipeline.
             covariates: files of covariates.
 
         Raises:
             CovariateMissingError: the pipeline reads a covariate that no file has.
-            CovariatesError: a known covariate became known after the target looks at it.
+            CovariatesError: a known covariate became known too late for the target.
         """
         self.bars = bars
         self.pipeline = pipeline
@@ -141,16 +141,16 @@ class History:
 
     @property
     def adjusted(self) -> AdjustedBars:
-        """The bars without the jumps of splits and dividends, computed on each call: they are large."""
+        """The bars adjusted for splits and dividends; not cached, because they are large."""
         return self.bars.adjusted()
 
     @cached_property
     def daily(self) -> FloatArray:
-        """[S, T] the target's daily series; NaN where unknown."""
+        """[S, T] daily series of the target; NaN where unknown."""
         return self.of_adjusted(self.pipeline.target.daily)
 
     def of_adjusted(self, compute: Callable[[AdjustedBars], FloatArray]) -> FloatArray:
-        """[S, …] what is computed of each symbol's adjusted bars by itself; a few symbols are adjusted at a time."""
+        """[S, …] results of `compute`, applied to the adjusted bars of a few symbols at a time."""
         values = np.empty(0)
         for rows, few in adjusted_blocks(self.bars):
             computed = compute(few)
@@ -167,10 +167,10 @@ class History:
         return suffices & present & self.encoded.mask.any(axis=2)
 
     def windows(self, part: SplitPart) -> TrainingWindows:
-        """The windows whose targets lie inside the part, by date, then symbol.
+        """The windows with targets inside the part, by date, then symbol.
 
         Raises:
-            ConfigurationError: there are none.
+            ConfigurationError: there are no such windows.
         """
         positions = decisions(part, self.bars.sessions, self.pipeline.target)
         positions = positions[positions >= self.pipeline.bars_needed - 1]
@@ -187,14 +187,13 @@ class History:
         return WindowBatch(inputs=inputs, target=self.normalised(windows, location, scale))
 
     def batches(self, windows: TrainingWindows) -> Iterator[WindowBatch]:
-        """All of these windows in order, a bounded number at a time."""
+        """Batches of these windows, in order."""
         return (self.gather(block) for _, block in windows.blocks(ROWS))
 
     def level(self, windows: TrainingWindows) -> tuple[Tensor, Tensor]:
         """Location and scale of each window at each horizon, float64 [N, H] both.
 
-        They are measured again on each call: kept for all sessions and horizons, they would take more
-        memory than the features.
+        They are not cached: for all sessions and horizons they would take more memory than the features.
         """
         shape = (len(windows), len(self.pipeline.target.horizons))
         location, scale = np.empty(shape), np.empty(shape)
@@ -214,24 +213,24 @@ class History:
         return self.normalised(windows, *self.level(windows))
 
     def normalised(self, windows: TrainingWindows, location: Tensor, scale: Tensor) -> Tensor:
-        """As `targets`, of windows whose location and scale [N, H] are known already."""
+        """`targets` for windows with known location and scale [N, H]."""
         s, t = places(windows)
         return normalise(self._labels[s, t], location, scale, self._spread).to(torch.float32)
 
     def outcomes(self, windows: TrainingWindows) -> FloatArray:
-        """[N, H] outcomes in the target's own unit; NaN where unknown."""
+        """[N, H] outcomes in the target's unit; NaN where unknown."""
         return self.labels[windows.symbols, windows.positions]
 
 
 def adjusted_blocks(bars: BarPanel) -> Iterator[tuple[slice, AdjustedBars]]:
-    """The adjusted bars of a few symbols at a time, each time with their rows of the panel."""
+    """Adjusted bars of a few symbols at a time, each with their rows of the panel."""
     for first in range(0, len(bars.symbols), SYMBOLS_AT_ONCE):
         rows = slice(first, first + SYMBOLS_AT_ONCE)
         yield rows, bars.select(bars.symbols[rows]).adjusted()
 
 
 def no_window(part: SplitPart, pipeline: Pipeline) -> ConfigurationError:
-    """The error for a part in which nothing can be learnt or judged."""
+    """The error for a part without windows."""
     return ConfigurationError(
         f"split {part.name}, {part.first} to {part.last}, holds no window: each needs {pipeline.bars_needed} bars "
         f"before it and {pipeline.target.reach} sessions after it"
@@ -244,31 +243,28 @@ def places(windows: TrainingWindows) -> tuple[Tensor, Tensor]:
 
 
 def _encoded(bars: BarPanel, pipeline: Pipeline, covariates: CovariateSource) -> EncodedPanel:
-    """The inputs of a whole history, with all that is known by its last session."""
+    """Inputs of a whole history, with covariates known by its last session."""
     last = int(bars.sessions[-1])
-    beside = covariates.beside(pipeline.covariates, bars, pipeline.following(last), known_by=last)
-    check_sent(pipeline.covariates, beside)
-    return pipeline.encode(bars, beside)
+    values = covariates.beside(pipeline.covariates, bars, pipeline.following(last), known_by=last)
+    check_sent(pipeline.covariates, values)
+    return pipeline.encode(bars, values)
 
 
 def _known(bars: BarPanel, pipeline: Pipeline, covariates: CovariateSource, axis: NDArray[np.int32]) -> Tensor:
-    """[S, A, K] on the calendar's sessions; where nothing differs between symbols they share one row of memory."""
+    """[S, A, K] on the calendar's sessions; symbols share one row of memory if their values are equal."""
     last = int(bars.sessions[-1])
-    beside = covariates.known(pipeline.covariates, bars.symbols, axis, known_by=last)
-    return torch.from_numpy(pipeline.known(axis, beside)).expand(len(bars.symbols), -1, -1)
+    values = covariates.known(pipeline.covariates, bars.symbols, axis, known_by=last)
+    return torch.from_numpy(pipeline.known(axis, values)).expand(len(bars.symbols), -1, -1)
 
 
 def _calendar_axis(bars: BarPanel, pipeline: Pipeline) -> NDArray[np.int32]:
-    """The calendar's sessions from the first bar to the farthest target: the future that serving will count on.
-
-    It holds every session of the bars, and also those that the bars lack, such as holidays of an unknown exchange.
-    """
+    """The calendar's sessions from the first bar to the farthest target, including those without a bar."""
     first, last = int(bars.sessions[0]), int(bars.sessions[-1])
     return pipeline.calendar.sessions(first, int(pipeline.calendar.following(last, pipeline.target.reach)[-1]))
 
 
 class WindowSource(Protocol):
-    """What windows are gathered from, such as a `History`."""
+    """Gathers windows, as a `History` does."""
 
     def gather(self, windows: TrainingWindows) -> WindowBatch:
         """Inputs and targets of these windows."""
@@ -279,9 +275,9 @@ class PanelBatch(NamedTuple):
     """P panels of S stocks each: N = P * S rows, panel by panel, absent stocks included."""
 
     inputs: Inputs
-    """Absent rows are wholly unknown, with location 0 and scale 1."""
+    """Absent rows are unknown, with location 0 and scale 1."""
     nodes: Tensor
-    """int64 [N] each row's place in the universe."""
+    """int64 [N] node of each row in the universe, -1 if unknown."""
     target: Tensor
     """float32 [N, H] in units of each window's volatility, NaN where unknown and for absent rows."""
     panels: int
@@ -291,8 +287,7 @@ class PanelBatch(NamedTuple):
 class PanelDays:
     """Panels of all stocks by the position of their day on the date axis.
 
-    A stock is present on a day if it can be forecast. A covariate may be known of a stock that is not traded, and makes
-    it nobody's neighbour.
+    A stock is present on a day if it can be forecast; a known covariate of a stock that is not traded does not count.
     """
 
     def __init__(
@@ -301,9 +296,9 @@ class PanelDays:
         """Bind to a history.
 
         Args:
-            history: windows are gathered from it when they are wanted, and never stored.
-            forecastable: [S, T] where one of its S stocks has what it must have to be forecast, a bar above all.
-            nodes: [S] each stock's place in the network's universe, -1 = unknown; None if they are in its order.
+            history: source of windows.
+            forecastable: [S, T] whether a stock can be forecast on a day.
+            nodes: [S] node of each stock in the network's universe, -1 = unknown; None if they are in its order.
         """
         self._history = history
         self._forecastable = forecastable
@@ -328,7 +323,7 @@ class PanelDays:
     def source(
         self, positions: NDArray[np.int64], *, days: int, seed: int = 0, shuffle: bool = True
     ) -> ResidentSource[PanelBatch]:
-        """Batches of that many of the days at positions [D], in an order that depends on seed and epoch alone."""
+        """Batches of `days` of the days at positions [D]; the order depends only on seed and epoch."""
 
         def gather(index: Tensor) -> PanelBatch:
             batch = self.gather(positions[index.numpy()])
@@ -338,7 +333,7 @@ class PanelDays:
 
 
 def _with_absent(inputs: Inputs, present: Tensor) -> Inputs:
-    """The inputs with absent rows wholly unknown."""
+    """The inputs with absent rows set to unknown."""
     there = present[:, None, None]
     return inputs._replace(
         observed=torch.where(there, inputs.observed, 0.0),
@@ -350,18 +345,18 @@ def _with_absent(inputs: Inputs, present: Tensor) -> Inputs:
 
 @final
 class PanelSplitter:
-    """Cuts a batch into whole panels where memory is short; a ranking compares the stocks of one."""
+    """Splits a batch into whole panels when memory runs out; the ranking loss compares stocks within a panel."""
 
     def samples(self, batch: PanelBatch) -> int:
-        """How many panels it holds."""
+        """Number of panels."""
         return batch.panels
 
     def cost(self, batch: PanelBatch) -> int:
-        """The rows of a panel."""
+        """Rows per panel."""
         return len(batch.nodes) // batch.panels
 
     def piece(self, batch: PanelBatch, start: int, stop: int) -> PanelBatch:
-        """The panels from `start` to before `stop`."""
+        """The panels `start` to `stop`, the latter excluded."""
         rows = self.cost(batch)
         first, last = start * rows, stop * rows
         return PanelBatch(
@@ -374,12 +369,12 @@ class PanelSplitter:
 
 SHARE: Final = 4
 
-"""A history goes to the device if its inputs take at most this part of the memory that is free there: network,
-optimizer and activations need the rest. From the host every window would be transferred again in every epoch."""
+"""A history moves to the device if its inputs take at most 1/SHARE of the free memory there; network, optimizer and
+activations need the rest. From the host, every window would be transferred again in every epoch."""
 
 
 class TrainingHistory(Protocol):
-    """What objectives are made from, such as a `History`."""
+    """Data of an objective: a `History` or a `DeviceHistory`."""
 
     bars: BarPanel
     pipeline: Pipeline
@@ -395,7 +390,7 @@ class TrainingHistory(Protocol):
 
 
 def placed(history: History, device: torch.device) -> TrainingHistory:
-    """The history, with its inputs on the device if that is a GPU and has room for them."""
+    """The history, with its inputs on the device if it is a GPU with enough free memory."""
     free = free_bytes(device)
     if free is None or size_of(history.stored) > free // SHARE:
         return history
@@ -403,7 +398,7 @@ def placed(history: History, device: torch.device) -> TrainingHistory:
 
 
 def size_of(stored: StoredInputs) -> int:
-    """Bytes of the inputs, rows that symbols share counted once."""
+    """Bytes of the inputs; rows that symbols share count once."""
     return sum(_own(tensor).numel() * tensor.element_size() for tensor in stored)
 
 
@@ -433,10 +428,10 @@ class DeviceHistory:
 
 
 def _own(tensor: Tensor) -> Tensor:
-    """One of the rows, where all share its memory."""
+    """One row if all rows share its memory, else all."""
     return tensor[:1] if tensor.ndim and tensor.stride(0) == 0 else tensor
 
 
 def _moved(tensor: Tensor, device: torch.device) -> Tensor:
-    """On the device, where rows share their memory as they did."""
+    """Move to the device; rows that share memory still share it."""
     return _own(tensor).to(device).expand(tensor.shape)

@@ -1,4 +1,4 @@
-"""What makes a training or an evaluation doubtful though it is possible: warned of before the work and recorded."""
+"""Warnings about data before a training or an evaluation, which the card records."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
@@ -25,25 +25,25 @@ from trainers.stock.training_data import ParentArtifact, TrainingMaterial
 
 FEWEST_STEPS: Final = 10
 
-"""Optimizer steps per epoch; with fewer, a network has hardly moved when its patience ends."""
+"""Optimizer steps per epoch; with fewer, the weights hardly change before early stopping."""
 
 
 Warn = Callable[[str], None]
 
 
-def to_nobody(_line: str) -> None:
-    """Warn nobody, and announce to nobody."""
+def discard(_line: str) -> None:
+    """Ignore the line."""
 
 
-def heard(lines: Sequence[str], warn: Warn) -> tuple[str, ...]:
-    """The same lines, after warning of each."""
+def emit(lines: Sequence[str], warn: Warn) -> tuple[str, ...]:
+    """Emit each warning, and return all."""
     for line in lines:
         warn(line)
     return tuple(lines)
 
 
 def of_material(material: TrainingMaterial, recipe: StockRecipe) -> tuple[str, ...]:
-    """Of bars and files that a recipe is to be trained on, also compared with those of weights that it starts from."""
+    """Warnings about the data of a training, also compared with that of its parent."""
     is_adjusted = material.parent is not None and material.parent.is_adjusted
     return of_recipe(material.bars, material.features, material.covariates, recipe, is_adjusted=is_adjusted)
 
@@ -51,14 +51,17 @@ def of_material(material: TrainingMaterial, recipe: StockRecipe) -> tuple[str, .
 def of_recipe(
     bars: BarPanel, features: FeatureSet, covariates: CovariateSource, recipe: StockRecipe, *, is_adjusted: bool = False
 ) -> tuple[str, ...]:
-    """The same; `is_adjusted` says whether bars that it learnt from before included splits and dividends."""
+    """Warnings about the data of a training.
+
+    `is_adjusted` is whether the bars of an earlier training included splits and dividends.
+    """
     learns = kind_named(recipe.kind).learns
     needs = needs_of(features, covariates) if learns else ()
     return _of(bars, covariates, needs, reads_volume=learns and features.reads_volume, is_adjusted=is_adjusted)
 
 
 def of_models(models: Sequence[Model], bars: BarPanel, covariates: CovariateSource) -> tuple[str, ...]:
-    """Of bars and files that a model is to be judged on, or an ensemble of these members."""
+    """Warnings about the data that a model, or an ensemble of these members, is evaluated on."""
     return _of(
         bars,
         covariates,
@@ -81,22 +84,22 @@ def _of(
     reads_volume: bool,
     is_adjusted: bool,
 ) -> tuple[str, ...]:
-    judged = bars_doubts(bars, bars.symbols, reads_volume=reads_volume, is_adjusted=is_adjusted)
-    return bounded((*judged, *covariates.doubts(needs), *bars.suspicious_jumps().lines()))
+    warnings = bars_doubts(bars, bars.symbols, reads_volume=reads_volume, is_adjusted=is_adjusted)
+    return bounded((*warnings, *covariates.doubts(needs), *bars.suspicious_jumps().lines()))
 
 
 def untaught(history: History, splits: DataSplits) -> tuple[str, ...]:
     """Symbols without a window in the training part.
 
     Raises:
-        ConfigurationError: it holds no window.
+        ConfigurationError: the training part holds no window.
     """
     taught = set(history.windows(splits.train).symbols.tolist())
     return tuple(symbol for s, symbol in enumerate(history.bars.symbols) if s not in taught)
 
 
 def of_untaught(history: History, splits: DataSplits, parent: ParentArtifact | None = None) -> tuple[str, ...]:
-    """Of such symbols, if there are any that nothing was learnt of before either.
+    """Warning about symbols without a window in the training part, unless the parent learnt from them.
 
     Raises:
         ConfigurationError: the training part holds no window.
@@ -106,18 +109,18 @@ def of_untaught(history: History, splits: DataSplits, parent: ParentArtifact | N
     if not symbols:
         return ()
     line = (
-        f"{listed(symbols)}: no bars enough for a window of the training part, {splits.train.first} to "
-        f"{splits.train.last}, so nothing is learnt of them; leave them out, give earlier bars, or move the parts "
-        "(--splits)"
+        f"{listed(symbols)}: too few bars for a window of the training part, {splits.train.first} to "
+        f"{splits.train.last}, so the model learns nothing from them; leave them out, give earlier bars, or move the "
+        "parts (--splits)"
     )
     return (line,)
 
 
 def of_steps(history: History, splits: DataSplits, recipe: StockRecipe) -> tuple[str, ...]:
-    """Of a training part that makes few steps per epoch.
+    """Warning about a training part that makes few steps per epoch.
 
     Raises:
-        ConfigurationError: it holds no window.
+        ConfigurationError: the training part holds no window.
     """
     if not kind_named(recipe.kind).learns:
         return ()
@@ -133,7 +136,7 @@ def of_steps(history: History, splits: DataSplits, recipe: StockRecipe) -> tuple
 
 
 def since_calendar(bars: BarPanel, calendar: SessionCalendar) -> BarPanel:
-    """Drop the bars before the first date of the model's calendar; training did not have them."""
+    """Drop the bars before the first date of the model's calendar."""
     if bars.sessions[0] >= calendar.first or bars.sessions[-1] < calendar.first:
         return bars
     return bars.between(calendar.first, int(bars.sessions[-1]))
@@ -143,7 +146,7 @@ def check_bars(bars: BarPanel, calendar: SessionCalendar, splits: DataSplits) ->
     """Check that the bars fit the calendar and reach into the training part.
 
     Raises:
-        ConfigurationError: They do not.
+        ConfigurationError: they do not.
     """
     check_sessions(bars, calendar)
     first = int(bars.sessions[0])
@@ -158,7 +161,7 @@ def refuse_flat(test: EvaluationSet) -> None:
     """Check that the outcomes of every horizon are known and vary.
 
     Raises:
-        ConfigurationError: They do not.
+        ConfigurationError: they do not.
     """
     for h, horizon in enumerate(test.horizons):
         known = test.outcomes[np.isfinite(test.outcomes[:, h]), h]

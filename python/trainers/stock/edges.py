@@ -1,4 +1,4 @@
-"""Edges of a graph of stocks: from the returns of the training window alone, from a file, or from an artifact."""
+"""Edges of a graph of stocks: from returns of the training part, a file or an artifact."""
 
 import csv
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,39 +20,38 @@ from predictor.model import Model
 from predictor.networks import Edges, PanelForecastNetwork
 
 LEAST_SESSIONS: Final = 60
-"""Sessions that two stocks must share before their correlation counts."""
+"""Shared sessions needed for a correlation."""
 MARKET: Final = 5
-"""Stocks whose mean return is a market."""
+"""Fewest stocks whose mean return counts as the market."""
 COLUMNS: Final = ("symbol", "neighbour", "weight")
 RETURNS: Final = "training returns"
 GIVEN: Final = "given"
 
 
 def training_edges(bars: BarPanel, last: int, *, neighbours: int) -> Edges:
-    """Edges from the returns of all sessions up to the last of the training part (yyyymmdd).
+    """Edges from the returns up to the last session of the training part (yyyymmdd).
 
-    Bars are cut there before anything is computed, so that nothing later can move an edge, not even by rebasing an
-    adjustment factor.
+    Bars are cut there first, so that later bars have no effect, not even by rebasing an adjustment factor.
     """
     close = bars.until(last).adjusted().close
     return fit_edges(np.diff(np.log(close), axis=1), neighbours=neighbours)
 
 
 def fit_edges(returns: FloatArray, *, neighbours: int) -> Edges:
-    """Each stock's nearest others by the correlation of what the market does not explain.
+    """The nearest neighbours of each stock, by correlation of returns that the market does not explain.
 
-    The market is the mean return of the day's stocks; each stock's regression on it is taken out, or else everybody's
-    nearest are the stocks that are most like the market. A handful of stocks is no market: their plain returns count.
+    The market is the mean return of the day. Each stock's regression on it is removed: otherwise the stocks closest to
+    the market would be the nearest of all. With fewer than `MARKET` stocks, plain returns are used.
 
     Args:
         returns: [S, T] daily log returns, NaN where unknown.
-        neighbours: how many each stock gets at most (k); fewer where fewer correlations are positive.
+        neighbours: most edges per stock (k); a stock has fewer if fewer correlations are positive.
 
     Raises:
         ConfigurationError: there are no returns.
     """
     if not np.isfinite(returns).any():
-        raise ConfigurationError(f"edges need returns, but none of {returns.shape} is known; give more training bars")
+        raise ConfigurationError(f"edges need returns, but all {returns.shape} are unknown; give more training bars")
     nearness = correlations(without_market(returns) if len(returns) >= MARKET else returns)
     count = min(neighbours, len(nearness) - 1)
     np.fill_diagonal(nearness, -np.inf)
@@ -76,7 +75,7 @@ def without_market(returns: FloatArray) -> FloatArray:
 
 
 def correlations(values: FloatArray) -> FloatArray:
-    """[S, S] of series [S, T], over the sessions that both know; 0 where these are fewer than `LEAST_SESSIONS`."""
+    """[S, S] correlations of series [S, T] over shared sessions; 0 with fewer than `LEAST_SESSIONS`."""
     known = np.isfinite(values)
     centred = _centred(values, known)
     shared = known.astype(np.float64)
@@ -93,12 +92,12 @@ def _centred(values: FloatArray, known: BoolArray) -> FloatArray:
 
 
 def read_edges(path: Path, symbols: Sequence[str], *, neighbours: int) -> Edges:
-    """Edges from a CSV file with the columns symbol, neighbour and weight, one edge a line.
+    """Read edges from a CSV file with the columns symbol, neighbour and weight, one edge per line.
 
     Args:
         path: the file.
-        symbols: the universe, in the order of its nodes.
-        neighbours: of each symbol, this many of the largest weights are kept.
+        symbols: the universe, in node order.
+        neighbours: number of edges to keep per symbol, the heaviest first.
 
     Raises:
         ConfigurationError: the file cannot be read, a column or a cell is missing, a symbol is not in the universe, an
@@ -116,7 +115,7 @@ def read_edges(path: Path, symbols: Sequence[str], *, neighbours: int) -> Edges:
 
 
 def _lines(path: Path) -> Iterator[tuple[str, tuple[str, str, str]]]:
-    """The place of each line, for messages, and its symbol, neighbour and weight."""
+    """The position of each line, for messages, with its symbol, neighbour and weight."""
     try:
         text = path.read_text(encoding="utf-8-sig")
     except OSError as error:
@@ -129,7 +128,7 @@ def _lines(path: Path) -> Iterator[tuple[str, tuple[str, str, str]]]:
     for row in reader:
         where = f"{path.name}, line {reader.line_num}"
         if None in row or None in row.values():
-            raise ConfigurationError(f"{where}: it must have {len(COLUMNS)} cells, {', '.join(COLUMNS)}")
+            raise ConfigurationError(f"{where}: a line must have {len(COLUMNS)} cells, {', '.join(COLUMNS)}")
         yield where, (row["symbol"], row["neighbour"], row["weight"])
 
 
@@ -162,45 +161,45 @@ def _strongest(lists: Sequence[Sequence[tuple[float, int]]], count: int) -> Edge
 
 
 def edges_card(network: nn.Module, given: Edges | None) -> dict[str, Json]:
-    """What the card says of where a graph's edges come from; nothing where there is no graph."""
+    """The card's section on the source of a graph's edges; empty without a graph."""
     if not isinstance(network, PanelForecastNetwork):
         return {}
     return {"edges": {"source": RETURNS if given is None else GIVEN}}
 
 
 def given_edges(model: Model, symbols: Sequence[str]) -> Edges | None:
-    """The edges that a graph was given when it was trained, for training it again.
+    """The edges that were given to a model's first training, for a refit.
 
     Args:
-        model: as it was trained.
-        symbols: of the bars that it is to be trained on, in their order.
+        model: the trained model.
+        symbols: of the new bars, in their order.
 
     Returns:
-        None if the model has no graph or took its edges from returns: each training part then has edges of its own.
+        None if the model has no graph or took its edges from returns, which each training part computes again.
 
     Raises:
-        ArtifactError: the card names edges, but not where they come from.
+        ArtifactError: the card names edges without their source.
     """
     return edges_in(model.manifest, model.engine.network.state_dict(), symbols)
 
 
 def edges_in(manifest: Manifest, weights: Mapping[str, Tensor], symbols: Sequence[str]) -> Edges | None:
-    """The same of an artifact's parts: its weights by name, among them a graph's neighbours and weights [S, k]."""
+    """`given_edges` from a manifest and its weights by name, which hold the graph's neighbours and weights [S, k]."""
     card = Record(manifest.card, f"{SOURCE}, card")
     if not manifest.kind.is_panel_model or not card.has("edges"):
         return None
     if card.record("edges").text("source") == RETURNS:
         return None
-    kept = Edges(neighbours=weights["neighbours"].cpu(), weights=weights["weights"].cpu())
-    return among(kept, manifest.universe, symbols)
+    edges = Edges(neighbours=weights["neighbours"].cpu(), weights=weights["weights"].cpu())
+    return among(edges, manifest.universe, symbols)
 
 
 def among(edges: Edges, universe: Sequence[str], symbols: Sequence[str]) -> Edges:
-    """The edges of a universe that lead from one of these symbols to another; a new symbol has none."""
+    """The edges between these symbols, renumbered from the universe; a new symbol has none."""
     node_of = {symbol: node for node, symbol in enumerate(universe)}
     place_of = {symbol: place for place, symbol in enumerate(symbols)}
     nodes = torch.tensor([node_of.get(symbol, -1) for symbol in symbols])
-    places = torch.tensor([*(place_of.get(symbol, -1) for symbol in universe), -1])  # the last for "no neighbour", -1
+    places = torch.tensor([*(place_of.get(symbol, -1) for symbol in universe), -1])  # last: no neighbour
     neighbours = torch.where(nodes[:, None] >= 0, places[edges.neighbours[nodes]], -1)
     weights = torch.where(neighbours >= 0, edges.weights[nodes], 0.0)
     return Edges(neighbours=neighbours, weights=weights)

@@ -1,4 +1,4 @@
-"""What a model reads: features by name or from a file, and the columns of covariate files among them."""
+"""Selection and fitting of a model's features and covariates."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -39,7 +39,7 @@ class FeatureSelection:
     known: Known = ""
 
     def beside(self, covariates: CovariateSource, calendar: str) -> FeatureSet:
-        """The features of a model of this calendar, with the columns of these files among them.
+        """The features of a model of this calendar, including the columns of these files.
 
         Raises:
             QuantraError: see `features_named` and `covariate_fields`.
@@ -48,7 +48,7 @@ class FeatureSelection:
 
 
 def check_features(name: str) -> None:
-    """Refuse early a name that is neither that of a feature set nor of a file.
+    """Check that a name is a feature set or a file.
 
     Raises:
         ConfigurationError: it is neither.
@@ -62,13 +62,13 @@ def features_named(name: str, calendar: str, covariates: CovariateFields | None 
 
     Args:
         name: `default`, `alpha158` or a path.
-        calendar: the model's; what trades on every day of the week has a default of its own.
-        covariates: columns that the file's expressions may read; one that none of them reads becomes a feature.
+        calendar: of the model; the default differs for markets that trade every day.
+        covariates: columns that the file's expressions may read; each unused column becomes a feature.
     """
-    beside = covariates or CovariateFields()
+    columns = covariates or CovariateFields()
     named = {**NAMED, "default": every_day_features} if calendar == EVERY_DAY else NAMED
-    chosen = named[name]() if name in named else FeatureSet.read(name, beside)
-    return chosen.with_covariates(beside)
+    chosen = named[name]() if name in named else FeatureSet.read(name, columns)
+    return chosen.with_covariates(columns)
 
 
 def covariate_fields(covariates: CovariateSource, known: str = "") -> CovariateFields:
@@ -76,16 +76,16 @@ def covariate_fields(covariates: CovariateSource, known: str = "") -> CovariateF
 
     Args:
         covariates: the files.
-        known: names, with commas, of those whose future values are known ahead; the others are observed.
+        known: comma-separated names of columns whose future values are known; the others are observed.
 
     Raises:
         ConfigurationError: no file has such a column.
     """
     names, ahead = covariates.series_names, [name.strip() for name in known.split(",") if name.strip()]
-    strangers = [name for name in ahead if name not in names]
-    if strangers:
+    unknown = [name for name in ahead if name not in names]
+    if unknown:
         raise ConfigurationError(
-            f"known inputs {', '.join(strangers)} are in no covariate file; the files have {', '.join(names) or 'none'}"
+            f"known inputs {', '.join(unknown)} are in no covariate file; the files have {', '.join(names) or 'none'}"
         )
     return CovariateFields(
         observed=tuple(name for name in names if name not in ahead),
@@ -96,13 +96,13 @@ def covariate_fields(covariates: CovariateSource, known: str = "") -> CovariateF
 def fit_features(
     learnt: BarPanel, features: FeatureSet, calendar: SessionCalendar, covariates: CovariateSource
 ) -> FittedFeatures:
-    """Every number of the features, from the training part alone.
+    """Fit the features on the training part only.
 
     Args:
-        learnt: bars cut at the end of that part, so that nothing later can move a number.
-        features: what the network reads of bars, calendar and covariates.
-        calendar: holds the sessions of the bars.
-        covariates: files; of what they say, all that was known by the end of that part.
+        learnt: bars cut at the end of the training part, so that later values have no effect.
+        features: features of bars, calendar and covariates.
+        calendar: covers the sessions of the bars.
+        covariates: files, of which only values known by the end of the training part are used.
 
     Raises:
         CovariateMissingError: the features read a covariate that no file has.
@@ -111,11 +111,11 @@ def fit_features(
     """
     last = int(learnt.sessions[-1])
     needs = _needs(features.covariates)
-    beside = covariates.beside(needs, learnt, np.zeros(0, np.int32), known_by=last)
+    values = covariates.beside(needs, learnt, np.zeros(0, np.int32), known_by=last)
     known = covariates.known(needs, learnt.symbols, learnt.sessions, known_by=last)
     return FittedFeatures.fit(
         features,
-        features.columns(learnt.adjusted(), beside.observed),
+        features.columns(learnt.adjusted(), values.observed),
         known=features.evaluate_known(calendar.fields(learnt.sessions), known) if features.covariates.known else None,
         statics=_statics(learnt, covariates),
         present=learnt.present,
@@ -123,7 +123,7 @@ def fit_features(
 
 
 def covariates_card(pipeline: Pipeline, covariates: CovariateSource) -> dict[str, Json]:
-    """What the card says of them; nothing where there are none."""
+    """The card's section on covariates; empty without any."""
     if not pipeline.covariates:
         return {}
     groups: dict[str, Json] = {
@@ -133,7 +133,7 @@ def covariates_card(pipeline: Pipeline, covariates: CovariateSource) -> dict[str
 
 
 def needs_of(features: FeatureSet, covariates: CovariateSource) -> tuple[CovariateInfo, ...]:
-    """What a training reads from the files: what the features name, and every static covariate."""
+    """Covariates that a training reads: those of the features, and all static ones."""
     facts = (CovariateInfo(name=name, group=CovariateGroup.STATIC) for name in covariates.static_names)
     return (*_needs(features.covariates), *facts)
 
@@ -145,8 +145,8 @@ def _needs(fields: CovariateFields) -> tuple[CovariateInfo, ...]:
     )
 
 
-def _refuse_a_stray_text(table: StaticTable, name: str) -> None:
-    """A few texts among numbers are mistakes, which would make each of the numbers a category of its own."""
+def _refuse_stray_text(table: StaticTable, name: str) -> None:
+    """Refuse a few texts among numbers: they would turn every number into a category."""
     stray = table.without_number(name)
     if 0 < 2 * len(stray) < sum(text != "" for text in table.texts[name]):
         raise CovariatesError(
@@ -156,12 +156,12 @@ def _refuse_a_stray_text(table: StaticTable, name: str) -> None:
 
 
 def _statics(learnt: BarPanel, covariates: CovariateSource) -> StaticFeatures:
-    """Fitted on the symbols that have a bar in the training part."""
+    """Static features, fitted on the symbols with a bar in the training part."""
     table = covariates.statics
     if table is None:
         return StaticFeatures()
     for name in table.names:
-        _refuse_a_stray_text(table, name)
+        _refuse_stray_text(table, name)
     traded = np.flatnonzero(learnt.present.any(axis=1))
     symbols = [learnt.symbols[s] for s in traded]
     return StaticFeatures.fit(

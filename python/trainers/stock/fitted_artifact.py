@@ -1,4 +1,4 @@
-"""What a fit in memory leaves: the files of an artifact, and the model that they make."""
+"""A fitted artifact that is held in memory."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,42 +16,42 @@ from predictor.registry import Runtime, built_single
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class FittedArtifact:
-    """An artifact that lies in no folder yet."""
+    """An artifact that is not saved yet."""
 
     files: Mapping[str, bytes]
     stored: StoredArtifact
-    """The same, read."""
+    """The same files, parsed."""
 
     @classmethod
     def of(cls, files: Mapping[str, bytes]) -> Self:
-        """Read the files of an artifact that was just made."""
+        """Parse the files of a new artifact."""
         return cls(files=files, stored=artifact.unpacked(files))
 
     @property
     def card(self) -> Card:
-        """How it was made and how well it does."""
+        """Its training record and scores."""
         return Card.from_json(canonical.to_bytes(dict(self.stored.artifact.manifest.card)).decode())
 
     @property
     def sentence(self) -> str:
-        """How well it does beside the best baseline, in words."""
+        """Its skill against the best baseline, as text."""
         skill = self.card.skill
-        return "there are no scores of it" if skill is None else skill.sentence
+        return "the model has no scores" if skill is None else skill.sentence
 
     def model(self, device: str, *, max_rows: int) -> Model:
-        """The model as it is after loading, proven by its golden instance; its name is that of its kind.
+        """The model, verified with its golden instance as after loading; it is named after its kind.
 
         Raises:
-            ConfigurationError: there is no such device.
+            ConfigurationError: the device is not available.
         """
         name = self.stored.artifact.manifest.kind.name
         return built_single(self.stored, (name, 1), Runtime(choose_device(device), max_rows))
 
     def save(self, folder: Path) -> None:
-        """Write the artifact's folder, whole or not at all.
+        """Write the artifact's folder atomically.
 
         Raises:
-            ConfigurationError: the folder exists already, or cannot be written.
+            ConfigurationError: the folder exists or cannot be written.
         """
         artifact.check_place(folder)
         try:

@@ -1,4 +1,4 @@
-"""Fitting a stock model to a history: pipeline, network, weights, calibration; nothing is saved and nothing scored."""
+"""Fits of a stock model's pipeline, network and calibration."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -45,14 +45,14 @@ from trainers.stock.initialization import initialize, initialize_from
 from trainers.stock.network_forecasts import calibrate, network_forecasts
 from trainers.stock.objectives import StockObjective, objective_of
 from trainers.stock.recipe import WARMUP, Optimisation, StockRecipe
-from trainers.stock.scale import fit_normaliser, learnt_of
+from trainers.stock.scale import fit_normaliser, sample_of
 from trainers.stock.splits import DataSplits
 
 STARTED_FROM = 20_000
-"""Training windows at most that a network's start is computed from, evenly over all of them."""
+"""Most training windows, evenly spaced, that initial weights are computed from."""
 
 CALENDAR_YEARS = 5
-"""How far beyond the last training bar the artifact's calendar reaches."""
+"""Years of the artifact's calendar after the last bar."""
 
 
 def fit_pipeline(
@@ -62,13 +62,13 @@ def fit_pipeline(
     splits: DataSplits,
     covariates: CovariateSource = NO_SOURCE,
 ) -> Pipeline:
-    """Everything between bars and network; fitted numbers come from the training part alone.
+    """Fit everything between bars and network on the training part.
 
-    Features and scale are fitted on bars cut at the end of that part, so that nothing later can move a number, not
-    even by rebasing an adjustment factor.
+    Bars are cut at the end of that part first, so that later bars have no effect, not even by rebasing an adjustment
+    factor.
 
     Raises:
-        ConfigurationError: there are too few bars, or they contradict the calendar or the features.
+        ConfigurationError: the bars are too few, or do not match the calendar or the features.
     """
     calendar = _calendar(bars, recipe.calendar)
     check_enough(bars.sessions, len(bars.symbols), features, recipe, splits)
@@ -83,12 +83,12 @@ def fit_pipeline(
     )
     if recipe.scale == "window":
         return draft
-    fitted = fit_normaliser(learnt_of(learnt, draft, splits.train, recipe.quantiles), recipe.scale)
+    fitted = fit_normaliser(sample_of(learnt, draft, splits.train, recipe.quantiles), recipe.scale)
     return replace(draft, normaliser=fitted)
 
 
 def _calendar(bars: BarPanel, name: str) -> SessionCalendar:
-    """The calendar's sessions from the first bar to five years after the last; the bars must lie on them."""
+    """The calendar from the first bar to five years after the last, checked against the bars."""
     first, last = int(bars.sessions[0]), int(bars.sessions[-1])
     end = int(dates_of(days_of(np.array([last], np.int32)) + np.timedelta64(366 * CALENDAR_YEARS, "D"))[0])
     calendar = SessionCalendar.named(name, first, end)
@@ -104,17 +104,17 @@ def _calendar(bars: BarPanel, name: str) -> SessionCalendar:
 def fit_artifact(
     history: History, splits: DataSplits, recipe: StockRecipe, *, consume: ReportConsumer, edges: Edges | None = None
 ) -> Artifact:
-    """Fit and calibrate in one go, without checkpoints; the artifact's card is still empty.
+    """Fit and calibrate without checkpoints; the card stays empty.
 
     Args:
-        history: inputs and labels, by a pipeline that was fitted on the training part.
-        splits: the parts; only training, selection and calibration are looked at.
+        history: inputs and labels, from a pipeline fitted on the training part.
+        splits: only training, selection and calibration are used.
         recipe: every other setting.
-        consume: progress of the epochs.
-        edges: of a graph; None takes them from the training part's returns.
+        consume: receives the epoch reports.
+        edges: of a graph; None computes them from training returns.
 
     Raises:
-        ConfigurationError: the settings contradict themselves or the bars.
+        ConfigurationError: settings contradict each other or the bars.
         LoopError: the training failed.
     """
     fitted = fit(prepare(history, splits, recipe, edges), recipe.optimisation, None, consume)
@@ -123,35 +123,35 @@ def fit_artifact(
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class FittedNetwork:
-    """A network with its best weights, and how it got there."""
+    """A network with its best weights, and its training history."""
 
     network: nn.Module
     device: str
     precision: str
     epochs: tuple[tuple[float, float], ...]
-    """Training and selection loss of each."""
+    """Training and selection loss per epoch."""
     best_epoch: int
-    """Counted from 1; 0 if nothing was better than the start, as where a linear highway is the best there is."""
+    """Counted from 1; 0 if no epoch was better than the initial weights."""
     best_loss: float
-    """Selection loss of what is kept."""
+    """Selection loss of the best weights."""
 
 
 def check_edges(edges: Edges | None, recipe: StockRecipe) -> None:
-    """Raise ConfigurationError if edges are given to a network that has no graph."""
+    """Raise ConfigurationError if edges are given for a network without a graph."""
     if edges is not None and not kind_named(recipe.kind).is_panel_model:
         raise ConfigurationError(f"edges are given, but a network of kind {recipe.kind!r} has no graph; use graph")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class PreparedTraining:
-    """All that a fit needs; nothing is written before it is complete."""
+    """A network, its objective and its loop, ready for `fit`."""
 
     network: nn.Module
     started: InitialWeights | None
-    """The weights of another that it starts from; None if it starts fresh."""
+    """The parent's weights that it starts from; None without a parent."""
     objective: StockObjective[Any]
     loop: Loop[Any] | None
-    """None where there are no weights to learn."""
+    """None if the network has no weights to learn."""
 
 
 def prepare(
@@ -161,18 +161,18 @@ def prepare(
     edges: Edges | None,
     weights: Mapping[str, Tensor] | None = None,
 ) -> PreparedTraining:
-    """A network where it starts, what it learns from, and its loop.
+    """Build a network with initial weights, its objective and its loop.
 
     Args:
         history: inputs and labels.
-        splits: the parts; only training and selection are looked at.
+        splits: only training and selection are used.
         recipe: every other setting.
-        edges: of a graph; None takes them from the training part's returns.
-        weights: of a network of the same kind and shapes, to start from; None starts from fresh ones.
+        edges: of a graph; None computes them from training returns.
+        weights: initial weights from a network of the same kind and shapes; None for a new network.
 
     Raises:
-        ConfigurationError: a part holds no window, or the settings contradict themselves.
-        LoopError: the loop cannot run so, or the weights do not fit.
+        ConfigurationError: a part holds no window, or settings contradict each other.
+        LoopError: the loop does not support the settings, or the weights do not fit.
     """
     seed_everything(recipe.optimisation.seed)
     train, selection = history.windows(splits.train), history.windows(splits.selection)
@@ -193,10 +193,10 @@ def prepare(
 def fit(
     prepared: PreparedTraining, settings: Optimisation, checkpoints: Checkpoints | None, consume: ReportConsumer
 ) -> FittedNetwork:
-    """Run the epochs, and keep the weights of the best one on the selection part.
+    """Run the epochs, and keep the weights with the best selection loss.
 
     Raises:
-        StoppedError: a signal ended it, after a checkpoint.
+        StoppedError: a signal stopped the training, after a checkpoint.
         LoopError: the training failed.
     """
     loop, objective = prepared.loop, prepared.objective
@@ -204,7 +204,7 @@ def fit(
         return _unlearnt(prepared)
     held = Validation(objective.selection_loss, objective.selection)
     with loop.running(checkpoints) as run:
-        if not run.best.begun:  # not again after a resume
+        if not run.best.begun:  # False after a resume
             run.stalled(run.validate(held.score, held.source).mean, patience=settings.patience)
         for report in consume(run.epochs(objective.train, max_epochs=settings.max_epochs, validation=held)):
             if isinstance(report, EpochReport) and run.stalled(report.monitored, patience=settings.patience):
@@ -212,7 +212,7 @@ def fit(
         run.restore_best()
         epochs = tuple((report.loss, report.monitored) for report in run.history)
         best_epoch, best_loss = len(epochs) - run.best.stale, run.best.value
-    assert best_loss is not None  # noqa: S101 - there is one, or restoring it would have failed
+    assert best_loss is not None  # noqa: S101 - or restore_best would have failed
     if best_epoch == 0 and prepared.started is None and isinstance(prepared.network, PanelForecastNetwork):
         prepared.network.rank_nobody()
     return FittedNetwork(
@@ -227,7 +227,7 @@ def fit(
 
 @torch.inference_mode()
 def _unlearnt(prepared: PreparedTraining) -> FittedNetwork:
-    """A network that keeps its initial weights."""
+    """The result for a network that keeps its initial weights."""
     network, objective = freeze(prepared.network), prepared.objective
     losses = [objective.selection_loss(batch) for batch in objective.selection.batches(0)]
     total = sum(float(loss.mean) * loss.count for loss in losses) / sum(loss.count for loss in losses)
@@ -235,7 +235,6 @@ def _unlearnt(prepared: PreparedTraining) -> FittedNetwork:
 
 
 def _loop(network: nn.Module, objective: StockObjective[Any], settings: Optimisation) -> Loop[Any]:
-    """The training loop of the one network."""
     learning = [parameter for parameter in network.parameters() if parameter.requires_grad]
     optimizer = adamw(
         learning, lr=settings.learning_rate, weight_decay=settings.weight_decay, spared=undecayed(network)
@@ -257,9 +256,9 @@ def _loop(network: nn.Module, objective: StockObjective[Any], settings: Optimisa
 
 
 def undecayed(network: nn.Module) -> Iterator[nn.Parameter]:
-    """Biases, and norms that are vectors: above all the head's bias, which holds the targets' quantiles.
+    """Parameters without weight decay: biases, such as the head's quantiles, and norms that are vectors.
 
-    Gains and shifts of many norms in one tensor, as in the TFT's variable selection, decay like other weights.
+    Norms that are stacked in one tensor, as in the TFT's variable selection, decay like other weights.
     """
     for name, parameter in network.named_parameters():
         if parameter.requires_grad and (parameter.ndim <= 1 or "bias" in name.rpartition(".")[2]):
@@ -267,7 +266,6 @@ def undecayed(network: nn.Module) -> Iterator[nn.Parameter]:
 
 
 def _schedule(optimizer: Optimizer, batches: int, settings: Optimisation) -> LRScheduler:
-    """Up over the first tenth of all steps, then down to 0."""
     steps = settings.max_epochs * ceil(batches / (settings.accumulate * launched_size()))
     return cosine(optimizer, warmup_steps=int(WARMUP * steps), total_steps=steps)
 
@@ -275,7 +273,7 @@ def _schedule(optimizer: Optimizer, batches: int, settings: Optimisation) -> LRS
 def _network(
     history: History, train: TrainingWindows, recipe: StockRecipe, weights: Mapping[str, Tensor] | None
 ) -> tuple[nn.Module, InitialWeights | None]:
-    """A network, started from training windows, and from weights where there are any."""
+    """A network, initialised from training windows and from `weights` if given."""
     network = build_network(
         kind_named(recipe.kind),
         recipe.config,
@@ -292,7 +290,7 @@ def _network(
 
 
 def _refuse_unknown(history: History, train: TrainingWindows) -> None:
-    """Raise ConfigurationError if a horizon has no known outcome to learn from."""
+    """Raise ConfigurationError if a horizon has no known outcome in the training part."""
     for h, horizon in enumerate(history.pipeline.target.horizons):
         if not np.isfinite(history.labels[train.symbols, train.positions, h]).any():
             raise ConfigurationError(
@@ -301,12 +299,12 @@ def _refuse_unknown(history: History, train: TrainingWindows) -> None:
 
 
 def _universe(history: History, recipe: StockRecipe) -> tuple[str, ...]:
-    """The symbols that the network knows by name."""
+    """Symbols in node order for a panel network, else none."""
     return history.bars.symbols if kind_named(recipe.kind).is_panel_model else ()
 
 
 def calibrated(fitted: FittedNetwork, history: History, splits: DataSplits, recipe: StockRecipe) -> Artifact:
-    """The artifact's parts, with conformal offsets from the calibration part; its card is still empty."""
+    """The artifact with conformal offsets from the calibration part; its card stays empty."""
     levels, target = recipe.quantiles, recipe.target
     blank = Conformal(
         offsets=((0.0,) * len(levels),) * len(target.horizons), effective_samples=(0.0,) * len(target.horizons)
@@ -339,7 +337,7 @@ def calibrated(fitted: FittedNetwork, history: History, splits: DataSplits, reci
 
 
 def _baseline(history: History, splits: DataSplits) -> BaselineSpec:
-    """The average training window."""
+    """The mean training window, as the baseline of explanations."""
     train = history.windows(splits.train)
     sizes = history.pipeline.sizes
     known, static = (torch.zeros(width, dtype=torch.float64) for width in (sizes.known, sizes.static))
@@ -357,5 +355,5 @@ def _baseline(history: History, splits: DataSplits) -> BaselineSpec:
 
 
 def engine_of(network: nn.Module, manifest: Manifest) -> Engine:
-    """What runs a frozen network on the CPU."""
+    """An engine that runs a frozen network on the CPU."""
     return Engine(network, output_map(manifest), device=torch.device("cpu"), max_rows=ROWS)

@@ -1,7 +1,4 @@
-"""Flags, besides those of a recipe, that the command of stock models has, and what is bad usage among them.
-
-Among them is `--from ARTIFACT`: what comes from the artifact, and which flags therefore contradict it.
-"""
+"""Flags of `quantra train stock` besides the recipe's, and checks that they agree."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import fields, replace
@@ -23,29 +20,28 @@ from trainers.stock.training_data import ParentArtifact
 
 WITHOUT_LEARNING: Final = frozenset({"device", "seed", "deterministic"})
 
-"""Optimisation settings of a model whose weights are not learnt."""
-
+"""Optimisation settings that apply to a model without learnt weights."""
 
 _FREE: Final = frozenset({"parts", "calendar", "dropout"})
 
-"""Settings that are no part of the weights."""
+"""Settings that a training from a parent may change."""
 
 
 def needless_learning(asked: RecipeChanges) -> tuple[str, ...]:
-    """What was asked for that says how weights are learnt, of a model that has none."""
+    """Flags about learning that were given for a model without learnt weights."""
     if kind_named(asked.kind).learns:
         return ()
     return tuple(name for field, name in asked.optimisation.flags.items() if field not in WITHOUT_LEARNING)
 
 
 def continued(parent: ParentArtifact) -> StockRecipe:
-    """The artifact's recipe as far as its weights depend on it; the rest is what suits its kind."""
+    """The parent's recipe, with splits and optimisation reset to the defaults of its kind."""
     kind = parent.recipe.kind
     return replace(parent.recipe, shares=SplitShares(), parts=None, optimisation=optimisation_of(kind))
 
 
 def contradictions(parent: ParentArtifact, asked: RecipeChanges) -> Iterator[str]:
-    """Settings that ask for something other than the artifact's own."""
+    """Settings that differ from the parent's, as text."""
     recipe = parent.recipe
     yield from _other(asked.recipe, recipe)
     yield from _other(asked.target, recipe.target)
@@ -55,26 +51,26 @@ def contradictions(parent: ParentArtifact, asked: RecipeChanges) -> Iterator[str
 def other_features(
     parent: ParentArtifact, reads: ParsedFlags[FeatureSelection], files: Callable[[], CovariateSource]
 ) -> Iterator[str]:
-    """Settings that ask for other features, or for other covariates that are known ahead; else no file is read."""
+    """Feature settings that differ from the parent's, as text; without any, no file is read."""
     if not reads.values:
         return
-    own = parent.features.covariates.known
-    asked = reads.over(FeatureSelection(known=",".join(own)))
-    fields = covariate_fields(files(), asked.known)
-    if set(fields.known) != set(own):
-        yield f"{reads.flags['known']} is {asked.known} and the artifact's {','.join(own) or 'none'}"
+    known = parent.features.covariates.known
+    selection = reads.over(FeatureSelection(known=",".join(known)))
+    fields = covariate_fields(files(), selection.known)
+    if set(fields.known) != set(known):
+        yield f"{reads.flags['known']} is {selection.known} and the artifact's {','.join(known) or 'none'}"
     elif "features" in reads.flags and (
-        features_identity(features_named(asked.features, parent.recipe.calendar, fields))
+        features_identity(features_named(selection.features, parent.recipe.calendar, fields))
         != features_identity(parent.features)
     ):
-        yield f"{reads.flags['features']} is {asked.features}, whose features are not the artifact's"
+        yield f"{reads.flags['features']} is {selection.features}, whose features are not the artifact's"
 
 
 def _other(given: ParsedFlags[SettingsT], own: SettingsT) -> Iterator[str]:
-    held = {field.name: getattr(own, field.name) for field in fields(own)}
+    current = {field.name: getattr(own, field.name) for field in fields(own)}
     for name, flag in given.flags.items():
-        if name not in _FREE and given.values[name] != held.get(name):
-            yield f"{flag} is {_shown(given.values[name])} and the artifact's {_shown(held.get(name))}"
+        if name not in _FREE and given.values[name] != current.get(name):
+            yield f"{flag} is {_shown(given.values[name])} and the artifact's {_shown(current.get(name))}"
 
 
 def _shown(value: object) -> str:
@@ -94,10 +90,10 @@ StartOption = Annotated[
 
 
 def refuse_learning(asked: RecipeChanges) -> None:
-    """Refuse flags that say how weights are learnt, given to a model that has none.
+    """Refuse flags about learning for a model without learnt weights.
 
     Raises:
-        typer.BadParameter: naming the flags.
+        typer.BadParameter: such flags are given; the message names them.
     """
     flags = needless_learning(asked)
     if flags:
@@ -109,18 +105,18 @@ def refuse_learning(asked: RecipeChanges) -> None:
 def chosen_parent(
     folder: Path, asked: RecipeChanges, reads: ParsedFlags[FeatureSelection], files: CovariateFlags
 ) -> ParentArtifact:
-    """The artifact to start from.
+    """Load the artifact to start from, and check it against the flags.
 
     Args:
-        folder: the artifact's.
-        asked: the settings given on the command line.
-        reads: the features given there.
+        folder: of the artifact.
+        asked: settings from the command line.
+        reads: features from the command line.
         files: covariates that features may read.
 
     Raises:
-        typer.BadParameter: flags contradict it; the message names all of them.
-        ConfigurationError: no training can start from it.
-        ArtifactError: it is damaged.
+        typer.BadParameter: flags contradict the artifact; the message names all of them.
+        ConfigurationError: no training can start from the artifact.
+        ArtifactError: the artifact is damaged.
     """
     parent = ParentArtifact.load(folder)
     wrong = [*contradictions(parent, asked), *other_features(parent, reads, files.read)]
@@ -132,7 +128,7 @@ def chosen_parent(
 
 
 def tell_use_of(out: Path, bars: BarsFlags, files: CovariateFlags) -> None:
-    """Tells a person what to do with a new artifact, on the bars that it was made of."""
+    """Print the next commands for a new artifact, on the bars that it was trained on."""
     tell_next(
         quantra("inspect", out),
         quantra("evaluate", out, *given(bars, files)),

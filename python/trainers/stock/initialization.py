@@ -1,7 +1,7 @@
-"""Where a network starts: its highway at least squares, its head at the quantiles of what the highway leaves.
+"""Initial weights: the highway by least squares, the head's bias by quantiles of the highway's residuals.
 
-The highway's map stays what it is: steps of an optimizer only add noise to a solution that is exact. The rest of the
-network learns what no linear map knows, and the highway's gate how far to trust it.
+The highway's map stays fixed, because optimizer steps only add noise to an exact solution. The rest of the network
+learns what a linear map cannot, and the highway's gate learns how far to trust the map.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -16,22 +16,22 @@ from trainers.loop import InitialWeights, take_weights
 from trainers.stock.data import WindowBatch
 
 PENALTIES: Final = (0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0)
-"""Of the ridge regression, a window, for inputs of variance about 1."""
+"""Ridge penalties per window, for inputs of variance about 1."""
 FARTHEST: Final = 8.0
-"""Targets beyond so many units of their window's volatility count as that: a crash must not decide all weights."""
+"""Bound of targets, in units of their window's volatility: a crash must not decide all weights."""
 TRIED_ON: Final = 0.2
-"""Share of the training windows, the newest, on which a penalty is chosen; then all of them are used."""
+"""Share of the newest training windows used to choose the penalty; the final fit uses all windows."""
 
 Batches = Callable[[], Iterable[WindowBatch]]
 
 
 @torch.no_grad()
 def initialize(network: nn.Module, batches: Batches, levels: tuple[float, ...]) -> None:
-    """Set a fresh network's highway map for good, if it has one, and the bias of its head, from training windows.
+    """Fit the highway's map, if the network has one, and the bias of its head on training windows.
 
     Args:
-        network: on the CPU; everything else stays as it is.
-        batches: gives the training windows by date, oldest first, as often as it is asked.
+        network: on the CPU; its other weights stay.
+        batches: returns the training windows, oldest first, on every call.
         levels: [Q] of the head.
     """
     highway = _solved_highway(network, batches)
@@ -44,15 +44,15 @@ def initialize(network: nn.Module, batches: Batches, levels: tuple[float, ...]) 
 
 @torch.no_grad()
 def initialize_from(network: nn.Module, weights: Mapping[str, Tensor], batches: Batches) -> InitialWeights:
-    """Fill a fresh network with another's weights; its highway is solved again, and its graph gets its edges later.
+    """Copy weights into a new network and fit its highway again; a graph's edges are set later.
 
     Args:
         network: of the same kind and sizes, on the CPU.
         weights: by name, in the network's shapes.
-        batches: gives the training windows by date, oldest first, as often as it is asked.
+        batches: returns the training windows, oldest first, on every call.
 
     Raises:
-        WeightsMismatchError: naming every weight that does not fit.
+        WeightsMismatchError: weights do not fit; the message names all of them.
     """
     _solved_highway(network, batches)
     anew = _anew(network)
@@ -60,20 +60,19 @@ def initialize_from(network: nn.Module, weights: Mapping[str, Tensor], batches: 
 
 
 def _anew(network: nn.Module) -> tuple[str, ...]:
-    """What each training determines for itself: the highway from its windows, the edges from its stocks."""
+    """Names of the weights that every training computes again: the highway, or a graph's edges."""
     if isinstance(network, PanelForecastNetwork):
         return ("neighbours", "weights")
     return () if _highway_of(network) is None else ("highway.weight",)
 
 
 def _highway_of(network: nn.Module) -> Highway | None:
-    """None where it has none."""
     highway = getattr(network, "highway", None)
     return highway if isinstance(highway, Highway) else None
 
 
 def _solved_highway(network: nn.Module, batches: Batches) -> Highway | None:
-    """The network's highway, its map set for good; None where it has none."""
+    """Fit and freeze the network's highway, and return it; None without a highway."""
     highway = _highway_of(network)
     if highway is not None:
         highway.weight.copy_(_least_squares(highway, batches))
@@ -82,7 +81,7 @@ def _solved_highway(network: nn.Module, batches: Batches) -> Highway | None:
 
 
 class _NormalEquations(NamedTuple):
-    """The normal equations of targets [N, H] on cells [N, C] and a constant, summed over windows; float64."""
+    """Normal equations of targets [N, H] on cells [N, C] and a constant, summed over windows; float64."""
 
     squares: Tensor
     """[C + 1, C + 1]"""
@@ -92,13 +91,13 @@ class _NormalEquations(NamedTuple):
     """[H] squares of the targets."""
 
     def plus(self, cells: Tensor, targets: Tensor) -> "_NormalEquations":
-        """With more windows: cells [N, C] and targets [N, H]."""
+        """Add windows: cells [N, C] and targets [N, H]."""
         rows = torch.cat([cells, torch.ones_like(cells[:, :1])], dim=1)
         squares, products = self.squares + rows.T @ rows, self.products + rows.T @ targets
         return _NormalEquations(squares, products, self.power + targets.square().sum(0))
 
     def solved(self, penalty: float) -> Tensor:
-        """[C + 1, H] weights of the ridge regression; the constant is free."""
+        """[C + 1, H] weights of the ridge regression; the constant is not penalised."""
         ridge = torch.full((len(self.squares),), penalty, dtype=torch.float64) * self.squares[-1, -1]
         ridge[-1] = 0
         return torch.linalg.solve(self.squares + ridge.diag(), self.products)
@@ -110,9 +109,9 @@ class _NormalEquations(NamedTuple):
 
 
 def _least_squares(highway: Highway, batches: Batches) -> Tensor:
-    """[H, C] the ridge regression whose penalty does best on the newest windows; 0 where none beats the mean.
+    """[H, C] ridge regression with the best penalty on the newest windows; 0 if none beats the mean.
 
-    Windows with an unknown target are left out; without any other it is 0 too.
+    Windows with an unknown target are left out; the result is 0 if no window remains.
     """
     total = sum(int(_known(batch).sum()) for batch in batches())
     if total == 0:
@@ -128,9 +127,10 @@ def _least_squares(highway: Highway, batches: Batches) -> Tensor:
 
 
 def _summed(highway: Highway, batches: Batches, *, cut: int) -> tuple[_NormalEquations, _NormalEquations]:
-    """The sums of the first `cut` windows and of those after them."""
+    """Sums over the first `cut` windows, and over the rest."""
     horizons, cells = highway.weight.shape
-    empty = _NormalEquations(*(torch.zeros(shape, dtype=torch.float64) for shape in _shapes(cells + 1, horizons)))
+    shapes = ((cells + 1, cells + 1), (cells + 1, horizons), (horizons,))
+    empty = _NormalEquations(*(torch.zeros(shape, dtype=torch.float64) for shape in shapes))
     older, newer, seen = empty, empty, 0
     for batch in batches():
         known = _known(batch)
@@ -144,10 +144,6 @@ def _summed(highway: Highway, batches: Batches, *, cut: int) -> tuple[_NormalEqu
     return older, newer
 
 
-def _shapes(cells: int, horizons: int) -> tuple[tuple[int, ...], ...]:
-    return (cells, cells), (cells, horizons), (horizons,)
-
-
 def _known(batch: WindowBatch) -> Tensor:
-    """[N] windows all of whose targets are known."""
+    """[N] whether all targets of a window are known."""
     return batch.target.isfinite().all(dim=1)

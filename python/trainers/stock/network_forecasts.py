@@ -16,25 +16,24 @@ from trainers.stock.data import History, PanelDays, TrainingWindows
 
 
 class NetworkForecasts(NamedTuple):
-    """Answers for N windows. Legend: H horizons, Q quantiles."""
+    """Forecasts of N windows, H horizons and Q quantiles."""
 
     units: Tensor
     """float32 [N, H, Q] quantiles in units of each window's volatility, before calibration."""
     scores: Tensor | None
-    """float32 [N, H] of a ranking model."""
+    """float32 [N, H]; None unless the model ranks."""
 
 
 def network_forecasts(
     engine: Engine, history: History, windows: TrainingWindows, universe: Sequence[str] = ()
 ) -> NetworkForecasts:
-    """The network's answers.
+    """Forecast windows with a network.
 
     Args:
         engine: the network.
         history: inputs of all its stocks.
-        windows: [N] what to forecast, by date.
-        universe: symbols in the order of the network's nodes, where it looks across stocks; each day it then reads all
-            stocks of the history that have a bar.
+        windows: [N] windows by date.
+        universe: symbols in node order for a panel network, which reads all stocks with a bar on each day.
     """
     if isinstance(engine.network, PanelForecastNetwork):
         return _by_day(engine, history, windows, universe)
@@ -44,10 +43,9 @@ def network_forecasts(
 
 
 def joined(parts: Iterable[Tensor], count: int) -> Tensor:
-    """Parts one after another, [count, ...].
+    """Concatenate parts as [count, ...].
 
-    Each goes to its place as it comes: small parts that stay between large arrays that come and go would keep the
-    memory of these from being used again.
+    Each part is copied at once: small tensors left between large temporary ones would fragment memory.
     """
     whole, first = torch.empty(0), 0
     for part in parts:
@@ -94,7 +92,7 @@ def calibrate(
         units: [N, H, Q] quantiles in units of each window's volatility.
         outcomes: [N, H] in the same unit, NaN where unknown.
         levels: [Q]
-        sessions: different decision days among the N windows.
+        sessions: number of distinct decision days.
         horizons: [H] trading days.
 
     Raises:
@@ -117,7 +115,7 @@ def calibrate(
 
 
 def _offset(residuals: FloatArray, level: float) -> float:
-    """The shift below which a share `level` of residuals falls, with the (n + 1) correction, away from the median."""
+    """The `level` quantile of residuals with the (n + 1) correction, rounded away from the median."""
     known = np.sort(residuals[np.isfinite(residuals)])
     count = len(known)
     exact = round((count + 1) * level, 9)  # 0.55 * 100 is a little more than 55

@@ -1,10 +1,4 @@
-"""What a network learns from and is selected by: its losses, its batches, and how these are cut.
-
-Of the training windows, some lack their static values, so that a network learns what to do without them: a share sees
-none at all, as for an unknown symbol, and each variable is hidden from a share of its own, as of a
-symbol whose sector is new. Which windows these are follows from seed, symbol, session and variable alone, so a training
-that goes on later sees what it would have seen.
-"""
+"""Losses and batches of the training of stock networks."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -33,9 +27,9 @@ from trainers.stock.data import (
 from trainers.stock.recipe import StockRecipe
 
 TINY = 1e-12
-"""Keeps a correlation finite where all scores or outcomes of a day are the same."""
+"""Keeps a correlation finite if all scores or outcomes of a day are equal."""
 SHARE: Final = 0.05
-"""Of windows that see no static value, and again of windows that one variable is hidden from."""
+"""Share of windows without any static value, and share of windows that each variable is hidden from."""
 
 _ODD: Final = np.uint64(0x9E3779B97F4A7C15)
 _FIRST: Final = np.uint64(0xBF58476D1CE4E5B9)
@@ -45,7 +39,7 @@ BatchT = TypeVar("BatchT")
 
 
 class QuantileTask:
-    """Pinball loss in units of each window's volatility, so that calm and wild stocks and all horizons weigh alike."""
+    """Pinball loss in units of each window's volatility, which gives all stocks and horizons equal weight."""
 
     def __init__(self, network: nn.Module, levels: tuple[float, ...]) -> None:
         self._network = network
@@ -53,9 +47,9 @@ class QuantileTask:
 
     def loss(self, batch: WindowBatch) -> Loss:
         """Mean over the known targets of a batch."""
-        self._levels = _beside(self._levels, batch.target)
+        self._levels = _on_device_of(batch.target, self._levels)
         known = torch.isfinite(batch.target)
-        count = int(known.sum())  # before the forward is queued: a GPU is waited for here
+        count = int(known.sum())  # before the forward: this waits for a GPU
         quantiles: Tensor = self._network(batch.inputs)
         target = torch.where(known, batch.target, 0.0)
         losses = pinball_loss(quantiles.float(), target, self._levels).mean(-1)
@@ -63,7 +57,7 @@ class QuantileTask:
 
 
 class Ranking(NamedTuple):
-    """How well scores order the stocks of each day. Legend: P panels, H horizons."""
+    """Ranking loss of P panels at H horizons."""
 
     loss: Tensor
     """[P, H] 1 minus the correlation of scores and outcomes' ranks, between 0 and 2."""
@@ -71,20 +65,20 @@ class Ranking(NamedTuple):
     """[P, H] stocks whose outcome is known."""
 
     def mean(self) -> Tensor:
-        """A scalar over days and horizons, each weighing as many as are known."""
+        """Scalar mean over days and horizons, weighted by known outcomes."""
         return (self.loss * self.known).sum() / self.known.sum().clamp(min=1)
 
 
 def ranking_loss(scores: Tensor, outcomes: Tensor) -> Ranking:
     """One minus the information coefficient of each day's cross-section.
 
-    The coefficient is Pearson's correlation of the scores with the outcomes' ranks, so that outliers among the outcomes
-    do not matter (Qlib's CSRankNorm label) and neither does the scale of the scores. A day with fewer than two known
-    outcomes says nothing: its loss is 1, without a gradient.
+    The coefficient is Pearson's correlation of the scores with the outcomes' ranks (Qlib's CSRankNorm label), so
+    outliers of outcomes and the scale of scores do not matter. A day with fewer than two known outcomes has a loss of
+    1 without a gradient.
 
     Args:
         scores: [P, S, H]
-        outcomes: [P, S, H] in any unit, NaN where unknown. Equal ones are ranked in their given order.
+        outcomes: [P, S, H] in any unit, NaN where unknown; ties are ranked in their given order.
     """
     known = torch.isfinite(outcomes)
     count = known.sum(1, keepdim=True)
@@ -96,17 +90,14 @@ def ranking_loss(scores: Tensor, outcomes: Tensor) -> Ranking:
 
 
 def _centred(values: Tensor, known: Tensor, count: Tensor) -> Tensor:
-    """Deviations from the mean of the known ones of a day, 0 where unknown."""
+    """Deviations from the day's mean of known values, 0 where unknown."""
     mean = (values * known).sum(1, keepdim=True) / count.clamp(min=1)
     return (values - mean) * known
 
 
 @final
 class PanelTask:
-    """Pinball loss in units of each window's volatility, plus a multiple of the ranking loss of each day.
-
-    Both are means over the known targets: horizons without any in a day are left out of both.
-    """
+    """Pinball loss in units of each window's volatility plus a weighted ranking loss, both over known targets."""
 
     def __init__(
         self, network: nn.Module, *, levels: tuple[float, ...], spread: Tensor, ranking_weight: float = 0.1
@@ -116,8 +107,8 @@ class PanelTask:
         Args:
             network: called with inputs, nodes and panels; returns a `PanelOutput`.
             levels: of its quantiles (Q).
-            spread: [H] how the target's scale grows with the horizon; outcomes are ranked in the target's own unit.
-            ranking_weight: of the ranking loss, above 0 (the scores have no other teacher).
+            spread: [H] growth of the target's scale with the horizon, to rank outcomes in the target's unit.
+            ranking_weight: weight of the ranking loss, the only loss of the scores.
 
         Raises:
             ContractError: the weight is not above 0.
@@ -133,7 +124,7 @@ class PanelTask:
         """Mean over the known targets of the batch, with both losses as parts.
 
         Raises:
-            ContractError: the network's output is no `PanelOutput` of the batch's sizes.
+            ContractError: the network's output is not a `PanelOutput` of the batch's sizes.
         """
         known, count = _known(batch.target)
         output = self._output(batch)
@@ -143,7 +134,7 @@ class PanelTask:
         return Loss(mean=pinball + self._weight * ranking, count=count, parts=parts)
 
     def quantile_loss(self, batch: PanelBatch) -> Loss:
-        """The pinball loss alone.
+        """The pinball loss without the ranking loss.
 
         Raises:
             ContractError: as `loss`.
@@ -152,8 +143,7 @@ class PanelTask:
         return Loss(mean=self._pinball(self._output(batch), batch.target, known, count), count=count)
 
     def _pinball(self, output: PanelOutput, targets: Tensor, known: Tensor, count: int) -> Tensor:
-        """The mean over the known targets."""
-        self._levels = _beside(self._levels, targets)
+        self._levels = _on_device_of(targets, self._levels)
         target = torch.where(known, targets, 0.0)
         losses = pinball_loss(output.quantiles.float(), target, self._levels).mean(-1)
         return (losses * known).sum() / max(count, 1)
@@ -169,41 +159,41 @@ class PanelTask:
         return output
 
     def _outcomes(self, batch: PanelBatch) -> Tensor:
-        """[P, S, H] the targets in their own unit."""
+        """[P, S, H] targets in their own unit."""
         location, scale = batch.inputs.location.float(), batch.inputs.scale.float()
-        self._spread = _beside(self._spread, batch.target)
+        self._spread = _on_device_of(batch.target, self._spread)
         return _by_day(location + scale * self._spread * batch.target, batch.panels)
 
 
-def _beside(kept: Tensor, other: Tensor) -> Tensor:
-    """On the other's device, to stay there.
+def _on_device_of(other: Tensor, constant: Tensor) -> Tensor:
+    """Move a constant to another tensor's device, outside inference mode.
 
-    A selection loss, which comes first, runs in inference mode; what is moved in that mode no backward accepts later.
+    The first selection loss runs in inference mode, and no backward pass accepts a tensor that was created there.
     """
-    if kept.device == other.device:
-        return kept
+    if constant.device == other.device:
+        return constant
     with torch.inference_mode(mode=False):
-        return kept.to(other.device)
+        return constant.to(other.device)
 
 
 def _known(targets: Tensor) -> tuple[Tensor, int]:
-    """Where targets are known, and how many are; asked before the forward is queued, for a GPU is waited for here."""
+    """Mask and number of known targets; call it before the forward, because it waits for a GPU."""
     known = torch.isfinite(targets)
     return known, int(known.sum())
 
 
 def _by_day(values: Tensor, panels: int) -> Tensor:
-    """Rows [P * S, H] panel by panel as [P, S, H]."""
+    """Reshape rows [P * S, H] to [P, S, H]."""
     return values.unflatten(0, (panels, -1))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class StockObjective(Generic[BatchT]):
-    """All that the loop needs besides the network itself."""
+    """Losses and batches of a training."""
 
     loss: Callable[[BatchT], Loss]
     selection_loss: Callable[[BatchT], Loss]
-    """The quantile loss, by which epochs are compared with each other and with the start."""
+    """The quantile loss that early stopping compares."""
     train: ResidentSource[BatchT]
     selection: ResidentSource[BatchT]
     cutting: BatchSplitter[BatchT]
@@ -216,14 +206,14 @@ def objective_of(
     selection: TrainingWindows,
     recipe: StockRecipe,
 ) -> StockObjective[Any]:
-    """By whole days for a network that looks across stocks, by windows for others."""
+    """Batches of whole days for a panel network, of windows for others."""
     if isinstance(network, PanelForecastNetwork):
         return by_days(network, history, train, selection, recipe)
     return by_windows(network, history, train, selection, recipe)
 
 
 def batches_of(history: History, train: TrainingWindows, recipe: StockRecipe) -> int:
-    """How many batches these windows make, as an objective cuts them."""
+    """Number of batches per epoch."""
     size = recipe.optimisation.batch_size
     if not kind_named(recipe.kind).is_panel_model:
         return ceil(len(train) / size)
@@ -257,12 +247,10 @@ def by_days(
     selection: TrainingWindows,
     recipe: StockRecipe,
 ) -> StockObjective[PanelBatch]:
-    """Whole days, shuffled; a batch has as many as come nearest to the recipe's number of windows, at least one."""
-    settings, stocks, there = recipe.optimisation, len(history.bars.symbols), history.forecastable
-    taught, days = (
-        PanelDays(StaticDropout(history, seed=settings.seed), forecastable=there),
-        PanelDays(history, forecastable=there),
-    )
+    """Whole days, shuffled; a batch has the number of days closest to the recipe's number of windows, at least one."""
+    settings, stocks, forecastable = recipe.optimisation, len(history.bars.symbols), history.forecastable
+    training_days = PanelDays(StaticDropout(history, seed=settings.seed), forecastable=forecastable)
+    days = PanelDays(history, forecastable=forecastable)
     task = PanelTask(
         network,
         levels=recipe.quantiles,
@@ -272,7 +260,7 @@ def by_days(
     return StockObjective(
         loss=task.loss,
         selection_loss=task.quantile_loss,
-        train=taught.source(
+        train=training_days.source(
             np.unique(train.positions), days=_days_per_batch(settings.batch_size, stocks), seed=settings.seed
         ),
         selection=days.source(np.unique(selection.positions), days=_days_per_batch(ROWS, stocks), shuffle=False),
@@ -297,7 +285,12 @@ def _window_batches(
 
 @final
 class StaticDropout:
-    """Gathers training windows of a history, some of them without static values."""
+    """Hides static values of some training windows, so that a network learns to forecast without them.
+
+    A share of windows has no static value, as for an unknown symbol, and each variable is hidden from another share, as
+    for a symbol of a new sector. The choice depends only on seed, symbol, session and variable, so a resumed training
+    repeats it.
+    """
 
     def __init__(self, history: TrainingHistory, *, seed: int) -> None:
         features = history.pipeline.features
@@ -313,19 +306,19 @@ class StaticDropout:
         if self._variables == 0:
             return batch
         whole = batch.inputs.static
-        self._unknown = _beside(self._unknown, whole)
+        self._unknown = _on_device_of(whole, self._unknown)
         hidden = torch.from_numpy(self.hidden(windows))[:, self._groups]
         static = torch.where(hidden.to(whole.device), self._unknown, whole)
         return batch._replace(inputs=batch.inputs._replace(static=static))
 
     def hidden(self, windows: TrainingWindows) -> BoolArray:
-        """[N, V] which variables each window does not see."""
+        """[N, V] whether a variable is hidden from a window."""
         draws = np.stack([_uniform(self._seed, windows, k) for k in range(self._variables + 1)], axis=1)
         return (draws[:, :1] < SHARE) | (draws[:, 1:] < SHARE)
 
 
 def _uniform(seed: int, windows: TrainingWindows, variable: int) -> FloatArray:
-    """[N] numbers in [0, 1) that depend on the arguments alone."""
+    """[N] numbers in [0, 1), a hash of the arguments."""
     mixed = _mixed(np.full(len(windows), seed, np.uint64))
     for part in (np.full(len(windows), variable), windows.symbols, windows.positions):
         mixed = _mixed(mixed + _ODD + part.astype(np.uint64))
@@ -333,7 +326,7 @@ def _uniform(seed: int, windows: TrainingWindows, variable: int) -> FloatArray:
 
 
 def _mixed(values: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """The finaliser of SplitMix64 (Steele, Lea and Flood 2014): each bit of the input moves all of the result."""
+    """The finaliser of SplitMix64 (Steele, Lea and Flood 2014)."""
     values = (values ^ (values >> np.uint64(30))) * _FIRST
     values = (values ^ (values >> np.uint64(27))) * _SECOND
     return values ^ (values >> np.uint64(31))

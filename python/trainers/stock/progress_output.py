@@ -1,4 +1,4 @@
-"""Who hears of what a call from Python does: a person at a terminal or a notebook, or nobody."""
+"""Printing of stages, warnings and progress to a terminal, a notebook or a program."""
 
 import json
 import sys
@@ -13,11 +13,11 @@ from trainers.loop import Report
 from trainers.progress import ConsumerChain, ReportConsumer, is_cell, progress_for
 from trainers.stock.backtest.backtest import Watch, in_silence
 from trainers.stock.backtest.folds import Fold, told_fold
-from trainers.stock.data_warnings import Warn, to_nobody
+from trainers.stock.data_warnings import Warn, discard
 
 
 def announcer(*, as_json: bool) -> Callable[[str], None]:
-    """Tells a person or a program on standard output, among the other lines of a long run."""
+    """A function that prints the stages of a long run to standard output, as text or JSON."""
 
     def announce(stage: str) -> None:
         if as_json:
@@ -30,12 +30,12 @@ def announcer(*, as_json: bool) -> Callable[[str], None]:
 
 
 def tell(line: str) -> None:
-    """Tells a person what came out, on standard output."""
+    """Print a result to standard output."""
     _print(line, "")
 
 
 def warner(*, as_json: bool) -> Callable[[str], None]:
-    """Warns where `announcer` announces."""
+    """A function that prints warnings to standard output, as text or JSON."""
 
     def warn(line: str) -> None:
         if as_json:
@@ -48,12 +48,12 @@ def warner(*, as_json: bool) -> Callable[[str], None]:
 
 
 def warn_beside(line: str) -> None:
-    """Warns where `announce_beside` announces."""
+    """Print a warning to standard error."""
     _print(f"warning: {line}", "yellow", beside=True)
 
 
 def announce_beside(stage: str) -> None:
-    """Tells a person on standard error, where standard output is one answer that a program may read."""
+    """Print a stage to standard error, which leaves standard output to the result."""
     _print(f"{stage} …", "dim", beside=True)
 
 
@@ -65,42 +65,37 @@ def _print(line: str, style: str, *, beside: bool = False) -> None:
         return
     from rich.console import Console
 
-    # In a notebook, rich would make each line a piece of HTML, cut off at the right.
+    # In a notebook, rich would print each line as HTML that is cut off at the right.
     console = Console(file=stream, force_jupyter=False)
     console.print(line, style=style, markup=False, highlight=False, soft_wrap=is_cell(stream))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProgressOutput:
-    """Where progress, stages and warnings go."""
+    """Functions that show progress, stages and warnings."""
 
     consume: ReportConsumer
-    """The reports of epochs."""
+    """Epoch reports."""
     announce: Callable[[str], None]
     """A stage that begins."""
     tell: Callable[[str], None]
-    """What came out."""
+    """A result."""
     warn: Warn
     watch: Watch
     """The folds of a backtest."""
 
 
 @contextmanager
-def audience(*, quiet: bool) -> Generator[ProgressOutput]:
-    """Whoever sits before standard output, unless it is to be quiet.
-
-    Nothing is drawn any more afterwards, also not by the thread of a live bar, however the work inside has ended.
-    """
+def open_progress(*, quiet: bool) -> Generator[ProgressOutput]:
+    """Show progress on standard output unless `quiet`; live bars stop when the block ends, also on an exception."""
     if quiet:
-        yield ProgressOutput(
-            consume=ConsumerChain(), announce=to_nobody, tell=to_nobody, warn=to_nobody, watch=in_silence
-        )
+        yield ProgressOutput(consume=ConsumerChain(), announce=discard, tell=discard, warn=discard, watch=in_silence)
         return
     progress = _EndedProgress(progress_for(sys.stdout))
     announce = announcer(as_json=False)
     try:
         yield ProgressOutput(
-            consume=progress, announce=announce, tell=tell, warn=warner(as_json=False), watch=_told(announce)
+            consume=progress, announce=announce, tell=tell, warn=warner(as_json=False), watch=_announce_folds(announce)
         )
     finally:
         progress.end()
@@ -108,10 +103,10 @@ def audience(*, quiet: bool) -> Generator[ProgressOutput]:
 
 @final
 class _EndedProgress:
-    """A consumer that can be ended from outside.
+    """A consumer that can be closed from outside.
 
-    Whoever stops reading its reports ends it, as nobody else holds them: here they are known weakly. An exception
-    outside of it, such as Ctrl+C between two reports, does not, for its traceback keeps them alive.
+    Its generators end when their reader drops them, so they are held weakly here. After an exception such as Ctrl+C
+    between two reports, the traceback keeps them alive, and `end` must close them.
     """
 
     def __init__(self, consumer: ReportConsumer) -> None:
@@ -126,12 +121,12 @@ class _EndedProgress:
         return passing
 
     def end(self) -> None:
-        """Let every one that still waits for reports put away what it has drawn."""
+        """Close every open generator, which stops its live bar."""
         for passing in tuple(self._passing):
             passing.close()
 
 
-def _told(announce: Callable[[str], None]) -> Watch:
+def _announce_folds(announce: Callable[[str], None]) -> Watch:
     def watched(folds: Iterator[Fold], total: int) -> Iterator[Fold]:
         for count, fold in enumerate(folds, start=1):
             announce(f"fold {count}/{total} {told_fold(fold)}")

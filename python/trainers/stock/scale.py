@@ -1,7 +1,6 @@
-"""Fitting the units in which a model learns: HAR by least squares, GARCH by maximum likelihood, and their mean.
+"""Fits of the scale of targets: HAR by least squares, GARCH by maximum likelihood, or their mean.
 
-One fit for all symbols. Every number comes from the training part, by the core packages alone. Windows are thinned to a
-bounded number: so few numbers are fitted that more would not move them.
+One fit covers all symbols, on a bounded number of windows of the training part.
 """
 
 from collections.abc import Iterator
@@ -39,17 +38,17 @@ from trainers.stock.splits import SplitPart, decisions
 Steps = tuple[tuple[int, int], ...]
 """[H] first and last day of each horizon, the day after the decision being 1."""
 
-LEARNT_FROM: Final = 20_000
-"""Windows at most."""
+MOST_WINDOWS: Final = 20_000
+"""Most windows of a fit."""
 FEWEST: Final = 50
-"""Windows with a known outcome that a fit needs: ten for each number that HAR has."""
+"""Windows with a known outcome that a fit needs: ten per parameter of HAR."""
 SHARES: Final = tuple(k / 10 for k in range(11))
-"""Of HAR in the mean, of which the best on the training windows is taken."""
+"""Shares of HAR in the mean to try."""
 START: Final = (0.07, 0.92, 6.0)
 """Starting values of GARCH's alpha, beta and degrees of freedom: typical of daily returns."""
 SEARCH_STEPS: Final = 60
 NO_RANGE: Final = log(SMALLEST_RANGE_VOLATILITY) + 1e-9
-"""Log volatility of an outcome without any range; a hair more, as it was rounded."""
+"""Log volatility of an outcome without any range, with a margin for rounding."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -58,7 +57,7 @@ class ScaleSample:
 
     kind: TargetKind
     windows: DailySeries
-    """[N, W] each: daily log returns and range volatility, or of a target of volatility the latter alone."""
+    """[N, W] each: daily log returns and range volatility; only the latter for a volatility target."""
     outcomes: FloatArray
     """[N, H] of the target, NaN where unknown."""
     volatility: FloatArray
@@ -69,56 +68,56 @@ class ScaleSample:
     spread: FloatArray
     """[H] how the target's scale grows with the horizon."""
     levels: tuple[float, ...]
-    """[Q] quantiles by whose loss the share of HAR is chosen."""
+    """[Q] quantiles whose loss selects the share of HAR."""
 
 
-def fit_normaliser(learnt: ScaleSample, scale: Literal["har", "garch", "mix"]) -> FittedNormaliser:
-    """Location and scale by econometrics.
+def fit_normaliser(sample: ScaleSample, scale: Literal["har", "garch", "mix"]) -> FittedNormaliser:
+    """Fit location and scale with an econometric model.
 
     Raises:
-        ConfigurationError: there are too few windows with a known outcome, or prices that never move.
+        ConfigurationError: there are too few windows with a known outcome, or prices never move.
     """
-    for (first, last), known in zip(learnt.steps, np.isfinite(learnt.outcomes).sum(axis=0), strict=True):
+    for (first, last), known in zip(sample.steps, np.isfinite(sample.outcomes).sum(axis=0), strict=True):
         if known < FEWEST:
             raise ConfigurationError(
                 f"the training part has {known} windows whose outcome at horizon {last - first + 1} is known, and "
                 f"fitting the scale {scale} needs {FEWEST}; give more bars, or use --scale window"
             )
-    if learnt.kind is TargetKind.LOG_VOLATILITY:
-        return _level(learnt)
-    har = FittedScale(har=fit_har(learnt)) if scale != "garch" else None
-    garch = FittedScale(garch=fit_garch(learnt), har_share=0.0) if scale != "har" else None
+    if sample.kind is TargetKind.LOG_VOLATILITY:
+        return _level(sample)
+    har = FittedScale(har=fit_har(sample)) if scale != "garch" else None
+    garch = FittedScale(garch=fit_garch(sample), har_share=0.0) if scale != "har" else None
     if har is None or garch is None:
         return har or garch or FittedScale()
     tried = [_mixed(har, garch, share) for share in SHARES]
-    return min(tried, key=lambda one: _loss(one, learnt))
+    return min(tried, key=lambda one: _loss(one, sample))
 
 
 def _mixed(har: FittedScale, garch: FittedScale, share: float) -> FittedScale:
-    """The convex mean of the logs; at either end one of them alone."""
+    """The convex mean of the logs; at either end only one of them."""
     if share in (0.0, 1.0):
         return har if share else garch
     return FittedScale(har=har.har, garch=garch.garch, har_share=share)
 
 
-def _level(learnt: ScaleSample) -> FittedLevel:
-    """HAR's forecast of log volatility, and how far it missed."""
-    har = fit_har(learnt)
-    unscaled = FittedLevel(har=har, residuals=(1.0,) * len(learnt.steps))
-    residuals = learnt.outcomes - unscaled.levels(learnt.windows).location
+def _level(sample: ScaleSample) -> FittedLevel:
+    """HAR's forecast of log volatility, and its root mean square error."""
+    har = fit_har(sample)
+    unscaled = FittedLevel(har=har, residuals=(1.0,) * len(sample.steps))
+    residuals = sample.outcomes - unscaled.levels(sample.windows).location
     sizes = np.sqrt(np.nanmean(residuals * residuals, axis=0))
     return FittedLevel(har=har, residuals=tuple(np.maximum(sizes, unscaled.floor).tolist()))
 
 
-# --- the data they are fitted on
+# --- data
 
 
-def learnt_of(bars: BarPanel, draft: Pipeline, part: SplitPart, levels: tuple[float, ...]) -> ScaleSample:
-    """Training windows of bars, and their outcomes; a few symbols are adjusted at a time.
+def sample_of(bars: BarPanel, draft: Pipeline, part: SplitPart, levels: tuple[float, ...]) -> ScaleSample:
+    """Training windows and their outcomes; a few symbols are adjusted at a time.
 
     Args:
-        bars: cut at the end of the training part, so that nothing later can move a number.
-        draft: says what is forecast, how long windows are and what a symbol must have; it computes nothing.
+        bars: cut at the end of the training part, so that later bars have no effect.
+        draft: gives the target, the window length and the bars that a symbol must have.
         part: the training part.
         levels: [Q] of the quantiles.
 
@@ -127,9 +126,9 @@ def learnt_of(bars: BarPanel, draft: Pipeline, part: SplitPart, levels: tuple[fl
     """
     target = draft.target
     ranged = replace(target, kind=TargetKind.LOG_VOLATILITY)
-    windows = _windows(bars, draft, part).thinned(LEARNT_FROM)
+    windows = _windows(bars, draft, part).thinned(MOST_WINDOWS)
     shape = (len(windows), len(target.horizons))
-    learnt = ScaleSample(
+    sample = ScaleSample(
         kind=target.kind,
         windows=(np.empty((len(windows), TAPS)), np.empty((len(windows), TAPS))),
         outcomes=np.empty(shape),
@@ -143,16 +142,16 @@ def learnt_of(bars: BarPanel, draft: Pipeline, part: SplitPart, levels: tuple[fl
         rows = np.flatnonzero((windows.symbols >= block.start) & (windows.symbols < block.stop))
         s, t = windows.symbols[rows] - block.start, windows.positions[rows]
         returns = _RETURNS.daily(few)
-        learnt.windows[0][rows] = back_from(returns, s, t, TAPS)
-        learnt.windows[1][rows] = back_from(target.range_volatility(few), s, t, TAPS)
-        learnt.outcomes[rows] = target.labels(few)[s, t]
-        learnt.volatility[rows] = ranged.labels(few)[s, t]
-        learnt.following[rows] = returns[s, t + 1]
-    return learnt if target.kind is TargetKind.LOG_RETURN else replace(learnt, windows=learnt.windows[1:])
+        sample.windows[0][rows] = back_from(returns, s, t, TAPS)
+        sample.windows[1][rows] = back_from(target.range_volatility(few), s, t, TAPS)
+        sample.outcomes[rows] = target.labels(few)[s, t]
+        sample.volatility[rows] = ranged.labels(few)[s, t]
+        sample.following[rows] = returns[s, t + 1]
+    return sample if target.kind is TargetKind.LOG_RETURN else replace(sample, windows=sample.windows[1:])
 
 
 def _windows(bars: BarPanel, draft: Pipeline, part: SplitPart) -> TrainingWindows:
-    """Those of the part whose symbols have what they must have, by date."""
+    """Windows of the part whose symbols have enough bars, by date."""
     positions = decisions(part, bars.sessions, draft.target)
     positions = positions[positions >= draft.bars_needed - 1]
     present = bars.present
@@ -172,26 +171,26 @@ _RETURNS: Final = Target()
 # --- HAR
 
 
-def fit_har(learnt: ScaleSample) -> Har:
-    """Least squares of the horizon's log volatility on the terms, both relative to the window's own level.
+def fit_har(sample: ScaleSample) -> Har:
+    """Least squares of the horizon's log volatility on the terms, both relative to the window's level.
 
-    Windows with a session without a range, in them or in their outcome, are left out: logs of next to nothing would
-    bend the line of all symbols. Where fewer than `FEWEST` remain, ranges tell nothing and the line is flat.
+    Windows with a session without a range, in them or in their outcome, are left out: logs near zero would bend the
+    fit of all symbols. If fewer than `FEWEST` remain, all weights are 0.
 
-    Of returns the intercepts are set so that outcomes in units of the forecast have a mean square of 1: range
-    volatility and that of closes are not the same measure, and the window's level of the latter is what is scaled.
+    For a return target, intercepts are set so that outcomes in units of the forecast have a mean square of 1, because
+    range volatility and the volatility of closes are different measures.
     """
-    ranges = learnt.windows[-1][:, -TAPS:]
+    ranges = sample.windows[-1][:, -TAPS:]
     plain = Har(intercepts=(0.0,), weights=((0.0,) * len(HAR_SESSIONS),))
     terms, level = plain.terms(ranges), np.log(window_mean(ranges))
     ranged = ~(ranges <= SMALLEST_RANGE_VOLATILITY).any(axis=1)
-    solved = [_least_squares(terms, column - level, ranged & (column > NO_RANGE)) for column in learnt.volatility.T]
+    solved = [_least_squares(terms, column - level, ranged & (column > NO_RANGE)) for column in sample.volatility.T]
     har = Har(intercepts=tuple(row[-1] for row in solved), weights=tuple(row[:-1] for row in solved))
-    return har if learnt.kind is TargetKind.LOG_VOLATILITY else _centred(har, learnt)
+    return har if sample.kind is TargetKind.LOG_VOLATILITY else _centred(har, sample)
 
 
 def _least_squares(terms: FloatArray, outcomes: FloatArray, ranged: BoolArray) -> tuple[float, ...]:
-    """Weights of the terms [N, K], and a constant behind them, from the rows that have ranges; 0 where few have."""
+    """Weights of the terms [N, K], then a constant, from the rows with ranges; 0 if these are too few."""
     rows = ranged & np.isfinite(outcomes)
     if rows.sum() < FEWEST:
         return (0.0,) * (terms.shape[1] + 1)
@@ -199,10 +198,10 @@ def _least_squares(terms: FloatArray, outcomes: FloatArray, ranged: BoolArray) -
     return tuple(np.linalg.lstsq(known, outcomes[rows])[0].tolist())
 
 
-def _centred(har: Har, learnt: ScaleSample) -> Har:
-    """With intercepts that make the mean square of outcomes in units of the scale 1."""
-    scale = FittedScale(har=har).levels(learnt.windows).scale * learnt.spread
-    units = learnt.outcomes / scale
+def _centred(har: Har, sample: ScaleSample) -> Har:
+    """Set intercepts so that outcomes in units of the scale have a mean square of 1."""
+    scale = FittedScale(har=har).levels(sample.windows).scale * sample.spread
+    units = sample.outcomes / scale
     square = np.nanmean(units * units, axis=0)
     if not (np.isfinite(square) & (square > 0)).all():
         raise ConfigurationError("prices never move in the training part, so no volatility can be fitted")
@@ -213,13 +212,13 @@ def _centred(har: Har, learnt: ScaleSample) -> Har:
 # --- GARCH
 
 
-def fit_garch(learnt: ScaleSample) -> Garch:
-    """Maximum likelihood of the next day's return with Student-t errors (Bollerslev 1987), all windows as one.
+def fit_garch(sample: ScaleSample) -> Garch:
+    """Maximum likelihood of the next day's return with Student-t errors (Bollerslev 1987), over all windows.
 
     Raises:
-        ConfigurationError: hardly any window moves.
+        ConfigurationError: prices move in too few windows.
     """
-    returns, outcome = learnt.windows[0][:, -TAPS:], learnt.following**2
+    returns, outcome = sample.windows[0][:, -TAPS:], sample.following**2
     squares = returns * returns
     long_run = window_mean(squares)
     rows = np.isfinite(outcome) & (long_run > 0)
@@ -230,14 +229,14 @@ def fit_garch(learnt: ScaleSample) -> Garch:
         )
     distance = np.where(np.isnan(squares), 0.0, squares - long_run[:, None])[rows, ::-1].copy()
     alpha, beta = _likeliest(*map(torch.from_numpy, (distance, long_run[rows], outcome[rows])))
-    return Garch(alpha=alpha, beta=beta, reversion=tuple(_reversions(alpha + beta, learnt.steps)))
+    return Garch(alpha=alpha, beta=beta, reversion=tuple(_reversions(alpha + beta, sample.steps)))
 
 
 def _likeliest(distance: Tensor, long_run: Tensor, outcome: Tensor) -> tuple[float, float]:
-    """Alpha and beta, estimated by quasi-Newton steps (L-BFGS) on parameters that cannot leave their range.
+    """Alpha and beta, estimated with L-BFGS on unconstrained parameters.
 
     Args:
-        distance: [N, W] squared returns less their mean, newest first.
+        distance: [N, W] squared returns minus their mean, newest first.
         long_run: [N] that mean.
         outcome: [N] squared return of the next day.
     """
@@ -261,9 +260,9 @@ def _likeliest(distance: Tensor, long_run: Tensor, outcome: Tensor) -> tuple[flo
 
 
 _SMALLEST: Final = 1e-12
-"""Variance."""
+"""Smallest variance."""
 _LARGEST_SUM: Final = 0.9995
-"""Of alpha and beta: with 1 there would be no level to return to."""
+"""Largest sum of alpha and beta; at 1, variance would not return to a level."""
 
 
 def _unbound(alpha: float, beta: float, freedom: float) -> tuple[float, float, float]:
@@ -281,7 +280,7 @@ def _bound(unbound: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def _reversions(total: float, steps: Steps) -> Iterator[float]:
-    """Mean of total^(j - 1) over the days j of each horizon, by repeated multiplication."""
+    """Mean of total^(j - 1) over the days j of each horizon."""
     powers = [1.0]
     while len(powers) < steps[-1][1]:
         powers.append(powers[-1] * total)
@@ -289,15 +288,15 @@ def _reversions(total: float, steps: Steps) -> Iterator[float]:
         yield sum(powers[first - 1 : last]) / (last - first + 1)
 
 
-# --- their mean
+# --- mean of HAR and GARCH
 
 
-def _loss(normaliser: FittedScale, learnt: ScaleSample) -> float:
-    """Mean pinball loss, over horizons and divided by their spread, of pooled quantiles in these units."""
-    location, scale = (torch.from_numpy(part) for part in normaliser.levels(learnt.windows))
-    spread, outcomes = torch.from_numpy(learnt.spread), torch.from_numpy(learnt.outcomes)
+def _loss(normaliser: FittedScale, sample: ScaleSample) -> float:
+    """Mean pinball loss of pooled quantiles in these units, over horizons, divided by their spread."""
+    location, scale = (torch.from_numpy(part) for part in normaliser.levels(sample.windows))
+    spread, outcomes = torch.from_numpy(sample.spread), torch.from_numpy(sample.outcomes)
     units = normalise(outcomes, location, scale, spread)
-    levels = torch.tensor(learnt.levels, dtype=torch.float64)
+    levels = torch.tensor(sample.levels, dtype=torch.float64)
     quantiles = torch.nanquantile(units, levels, dim=0).T
     losses = pinball_loss(quantiles.expand(*units.shape, -1), units, levels).mean(-1) * scale
     return float(losses.nanmean(0).mean())

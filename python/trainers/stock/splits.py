@@ -1,8 +1,8 @@
-"""The four parts of history: train, selection (early stopping), calibration (conformal), test.
+"""Splits of history: train, selection (early stopping), calibration (conformal), test.
 
-A decision after session t belongs to a part only if its whole target interval, from t + lag + 1 to t + lag + the
-longest horizon, lies inside that part's sessions. So intervals of different parts never meet, whatever the horizons;
-encoders may look back across a boundary, because at t all of that is known.
+A decision after session t belongs to a part only if its whole target interval, t + lag + 1 to t + lag + longest
+horizon, is inside the part. So target intervals of two parts never overlap. Encoder windows may cross a boundary: their
+bars are known at t.
 """
 
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ PARTS = ("train", "selection", "calibration", "test")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SplitShares:
-    """How much of history each part takes, oldest first; the shares add up to 1."""
+    """Share of history of each part, oldest first; the shares add up to 1."""
 
     train: float = 0.60
     selection: float = 0.12
@@ -36,7 +36,7 @@ class SplitShares:
 
 @dataclass(frozen=True, slots=True)
 class SplitPart:
-    """The sessions that targets of one part may touch, yyyymmdd, both included."""
+    """First and last session of one part's targets, yyyymmdd, both included."""
 
     name: str
     first: int
@@ -45,7 +45,7 @@ class SplitPart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DataSplits:
-    """Four parts in time order. Parts whose target intervals could meet are refused."""
+    """Four parts in time order that do not overlap."""
 
     train: SplitPart
     selection: SplitPart
@@ -70,10 +70,10 @@ class DataSplits:
 
     @classmethod
     def from_text(cls, text: str) -> "DataSplits":
-        """Four ranges of ISO dates with commas: 2000-01-03/2007-12-31,….
+        """Parse four comma-separated ranges of ISO dates: 2000-01-03/2007-12-31,….
 
         Raises:
-            ConfigurationError: the text is something else, or the ranges do not follow each other.
+            ConfigurationError: the text is malformed, or the ranges overlap or are out of order.
         """
         try:
             ranges = [
@@ -90,7 +90,7 @@ class DataSplits:
         """Parts by their first and last session, yyyymmdd, oldest first.
 
         Raises:
-            ConfigurationError: there are not four, one ends before it begins, or two meet.
+            ConfigurationError: there are not four, one ends before it begins, or two overlap.
         """
         if len(ranges) != len(PARTS):
             raise ConfigurationError(f"{len(ranges)} splits are given, but four are needed: {', '.join(PARTS)}")
@@ -112,19 +112,19 @@ class DataSplits:
 
 
 def read_day(text: str) -> int:
-    """Yyyymmdd of an ISO date.
+    """Parse an ISO date as yyyymmdd.
 
     Raises:
-        ValueError: it is none.
+        ValueError: the text is not an ISO date.
     """
     return int(date.fromisoformat(text.strip()).strftime("%Y%m%d"))
 
 
 def day_of(flag: str, text: str) -> int:
-    """Yyyymmdd of an ISO date that a flag was given.
+    """Parse the ISO date of a flag as yyyymmdd.
 
     Raises:
-        ValueError: it is none; the message names the flag.
+        ValueError: the text is not an ISO date; the message names the flag.
     """
     try:
         return read_day(text)
@@ -136,7 +136,7 @@ def decisions(part: SplitPart, sessions: NDArray[np.int32], target: Target) -> N
     """[D] positions on the date axis of sessions [T] whose target intervals lie inside the part.
 
     Raises:
-        ConfigurationError: there are none; the part is shorter than the longest horizon.
+        ConfigurationError: the part is shorter than the longest horizon.
     """
     first = int(np.searchsorted(sessions, part.first))
     last = int(np.searchsorted(sessions, part.last, side="right")) - 1

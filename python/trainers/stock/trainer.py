@@ -40,7 +40,7 @@ from trainers.stock.backtest.source import standing_source
 from trainers.stock.data import ROWS
 from trainers.stock.evaluation.evaluation import EvaluationSettings, ModelEvaluation, evaluate
 from trainers.stock.fitted_artifact import FittedArtifact
-from trainers.stock.progress_output import ProgressOutput, audience
+from trainers.stock.progress_output import ProgressOutput, open_progress
 from trainers.stock.recipe import Scale, Schedule, StockRecipe
 from trainers.stock.splits import DataSplits
 from trainers.stock.training import train_in_memory
@@ -53,7 +53,7 @@ from trainers.stock.training_plan import (
     bars_of,
     covariates_of,
     day_number,
-    telling_names,
+    suggest_names,
 )
 
 ANSWERED_AT_ONCE: Final = 256
@@ -69,7 +69,7 @@ class _LastFit:
 
 
 @final
-@telling_names
+@suggest_names
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class StockTrainer:
     """Trains a stock model, judges it on days that it has not seen, and saves it.
@@ -206,13 +206,13 @@ class StockTrainer:
             QuantraError: The bars or files are not what they must be, or the training failed.
         """
         material = self.plan.material(bars, covariates)
-        with self._working(self._threads) as heard:
+        with self._working(self._threads) as output:
             files = train_in_memory(
-                material, self.plan.recipe, consume=heard.consume, announce=heard.announce, warn=heard.warn
+                material, self.plan.recipe, consume=output.consume, announce=output.announce, warn=output.warn
             )
             fitted = FittedArtifact.of(files)
             model = fitted.model(self._answering, max_rows=ANSWERED_AT_ONCE)
-            heard.tell(fitted.sentence)
+            output.tell(fitted.sentence)
         self._slot.fitted = fitted
         return Forecaster.of(model)
 
@@ -259,14 +259,14 @@ class StockTrainer:
         fitted = self._fitted("evaluate")
         days = {name: None if day is None else day_number(name, day) for name, day in (("start", start), ("end", end))}
         wanted = asked_for(EvaluationSettings, {**days, "seeds": seeds, "aci": aci, "device": self.device})
-        with self._working(self._threads) as heard:
+        with self._working(self._threads) as output:
             return evaluate(
                 fitted.model(self._answering, max_rows=ROWS),
                 bars_of(bars),
                 wanted.over(EvaluationSettings()),
-                consume=heard.consume,
-                announce=heard.announce,
-                warn=heard.warn,
+                consume=output.consume,
+                announce=output.announce,
+                warn=output.warn,
                 covariates=covariates_of(covariates),
             )
 
@@ -342,11 +342,11 @@ class StockTrainer:
         fitted = self._fitted("backtest")
         plan = asked_for(WalkForwardPlan, asked).over(days)
         terms, tactic = asked_for(TradingTerms, asked), asked_for(StrategySettings, asked).over(StrategySettings())
-        with self._working(1) as heard, TemporaryDirectory() as folder:
+        with self._working(1) as output, TemporaryDirectory() as folder:
             model = fitted.model(self._answering, max_rows=MAX_ROWS)
             source = standing_source(model, fitted.stored.manifest_hash, covariates_of(covariates))
             panel = bars_of(bars)
-            data_warnings.heard(source.doubts(panel), heard.warn)
+            data_warnings.emit(source.doubts(panel), output.warn)
             return backtest(
                 source,
                 panel,
@@ -355,7 +355,7 @@ class StockTrainer:
                 tactic=tactic,
                 folder=BacktestFolder(path=Path(folder) / "backtest"),
                 workers=workers,
-                watch=heard.watch,
+                watch=output.watch,
             )
 
     def __repr__(self) -> str:
@@ -385,10 +385,10 @@ class StockTrainer:
     def _working(self, threads: int) -> Generator[ProgressOutput]:
         """While it works: a number of torch's threads and generators of its own; afterwards the program's are back."""
         before = torch.get_num_threads()
-        with audience(quiet=self.quiet) as heard, HostGenerators(0).inside():
+        with open_progress(quiet=self.quiet) as output, HostGenerators(0).inside():
             torch.set_num_threads(threads)
             try:
-                yield heard
+                yield output
             except LoopError as error:
                 raise ConfigurationError(str(error)) from error
             finally:

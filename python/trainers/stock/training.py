@@ -19,7 +19,7 @@ from trainers.loop import Checkpoints, launched_rank
 from trainers.progress import ReportConsumer, StepProgress, unwatched
 from trainers.stock import card
 from trainers.stock.data import History
-from trainers.stock.data_warnings import Warn, heard, of_material, of_steps, of_untaught, to_nobody, untaught
+from trainers.stock.data_warnings import Warn, discard, emit, of_material, of_steps, of_untaught, untaught
 from trainers.stock.edges import edges_card
 from trainers.stock.evaluation.baselines import InformationSet, quick_baselines
 from trainers.stock.evaluation.evaluated_days import origin_notes, seen_until
@@ -59,15 +59,15 @@ class TrainingResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckpointSettings:
-    """Where a training writes checkpoints, so that it can go on after it was stopped."""
+    """Where and how often a training writes checkpoints."""
 
     folder: Path
     resume: bool = False
-    """Go on from the newest checkpoint, if there is one; else refuse a folder that has any."""
+    """Whether to continue from the newest checkpoint; if False, a folder with checkpoints is refused."""
     every_seconds: float = 60.0
-    """Within an epoch, infinite for never; they are also written at the ends of epochs."""
+    """Time between checkpoints within an epoch; infinite writes them only after epochs."""
     keep: int = 3
-    """How many of the newest stay."""
+    """Number of newest checkpoints to keep."""
 
 
 def train(
@@ -76,44 +76,44 @@ def train(
     out: Path,
     *,
     consume: ReportConsumer,
-    announce: Callable[[str], None] = to_nobody,
-    warn: Warn = to_nobody,
+    announce: Callable[[str], None] = discard,
+    warn: Warn = discard,
     stepwise: StepProgress = unwatched,
     keeping: CheckpointSettings | None = None,
     tuning: Mapping[str, Json] | None = None,
 ) -> TrainingResult:
     """Train a model and save it as an artifact.
 
-    Started by `torchrun`, every process trains on its share of the windows, and the first one saves. The same material
-    and recipe give the same bytes on the same machine, device, threads and library versions.
+    Under `torchrun`, every process trains on its share of the windows, and the first one saves. The same material and
+    recipe give the same bytes on the same machine, device, threads and library versions.
 
     Args:
-        material: what the model is made from; where it starts from an artifact's weights, all else is fitted anew.
+        material: training data; only weights are taken from its parent, all else is fitted again.
         recipe: every other setting.
         out: the artifact's folder, which must not exist.
-        consume: progress and logs of the epochs.
-        announce: told which stage begins before and after them, such as `computing features`.
-        warn: told what makes bars and files doubtful, before the epochs; the card's notes on the data hold it too.
-        stepwise: shows how far the scoring after the epochs is.
-        keeping: checkpoints, which are removed when the artifact is saved; None for none.
-        tuning: what the card records of the search that the recipe came from; None for no search.
+        consume: receives the epoch reports.
+        announce: receives the name of each stage, such as `computing features`.
+        warn: receives warnings about the data before the epochs; the card records them.
+        stepwise: shows the progress of the scoring.
+        keeping: checkpoints, which are removed when the artifact is saved; None writes none.
+        tuning: the card's section on the search that chose the recipe; None without a search.
 
     Raises:
         CovariateMissingError: the features read a covariate that no file has.
         CovariatesError: a known covariate became known after the target looks at it.
         ConfigurationError: the settings contradict themselves, the bars or the parent's network, `out` exists or cannot
-            be written, or there are checkpoints of a training and resuming was not requested.
+            be written, or checkpoints exist and `resume` is not set.
         InSampleError: the parent has seen days of the selection, calibration or test part.
-        StoppedError: a signal ended it, after a checkpoint.
-        LoopError: the training failed, or another one writes checkpoints into the folder; see trainers.loop.
+        StoppedError: a signal stopped the training, after a checkpoint.
+        LoopError: the training failed, or another one uses the checkpoint folder; see trainers.loop.
     """
     artifact.check_place(out)
     material = _inherited(material, recipe)
     checkpoints = None if keeping is None else _checkpoints(keeping, material, recipe)
-    lesson = _lesson(material, recipe, announce, warn)
-    # Held until the artifact is saved, so that no other training can begin to resume meanwhile.
+    setup = _prepare(material, recipe, announce, warn)
+    # Held until the artifact is saved, so that no other training resumes meanwhile.
     with checkpoints.open() if checkpoints is not None and launched_rank() == 0 else nullcontext():
-        made = lesson.learnt(checkpoints, tuning, consume, announce, stepwise)
+        made = setup.run(checkpoints, tuning, consume, announce, stepwise)
         announce("recording the golden instance, and saving")
         if launched_rank() == 0:
             _save(out, made, checkpoints)
@@ -125,22 +125,22 @@ def train_in_memory(
     recipe: StockRecipe,
     *,
     consume: ReportConsumer,
-    announce: Callable[[str], None] = to_nobody,
-    warn: Warn = to_nobody,
+    announce: Callable[[str], None] = discard,
+    warn: Warn = discard,
 ) -> dict[str, bytes]:
-    """The files of the artifact that `train` would save, by their names; nothing is written anywhere.
+    """Train, and return the artifact's files by name without writing them.
 
-    Arguments and errors are those of `train`. Without checkpoints no signal is caught: Ctrl+C ends it at once.
+    Arguments and errors are those of `train`. Signals are not caught: Ctrl+C stops the training at once.
     """
-    lesson = _lesson(_inherited(material, recipe), recipe, announce, warn)
-    made = lesson.learnt(None, None, consume, announce, unwatched)
+    setup = _prepare(_inherited(material, recipe), recipe, announce, warn)
+    made = setup.run(None, None, consume, announce, unwatched)
     announce("recording the golden instance")
     return artifact.packed(made, golden.record(_model(made)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _TrainingSetup:
-    """What a training works on, once its inputs are computed."""
+    """A training that is ready to run."""
 
     material: TrainingMaterial
     recipe: StockRecipe
@@ -149,7 +149,7 @@ class _TrainingSetup:
     doubts: tuple[str, ...]
     prepared: PreparedTraining
 
-    def learnt(
+    def run(
         self,
         checkpoints: Checkpoints | None,
         tuning: Mapping[str, Json] | None,
@@ -157,7 +157,7 @@ class _TrainingSetup:
         announce: Callable[[str], None],
         stepwise: StepProgress,
     ) -> Artifact:
-        """The artifact, after all epochs."""
+        """Run the epochs, then calibrate and score the model."""
         fitted = fit(self.prepared, self.recipe.optimisation, checkpoints, consume)
         announce(f"{_kept(fitted)}; calibrating and scoring it against the baselines")
         return self._artifact_of(fitted, tuning, stepwise)
@@ -165,34 +165,33 @@ class _TrainingSetup:
     def _artifact_of(
         self, fitted: FittedNetwork, tuning: Mapping[str, Json] | None, stepwise: StepProgress
     ) -> Artifact:
-        """The calibrated artifact, with its card."""
+        """Calibrate the network, and write its card."""
         made = calibrated(fitted, self.history, self.splits, self.recipe)
-        searched: dict[str, Json] = {} if tuning is None else {"tuning": dict(tuning)}
-        before = {} if self.material.parent is None else self.material.parent.card()
-        told = (
-            before
-            | _card(made, fitted, self, origin_notes(before), stepwise)
+        ancestors = {} if self.material.parent is None else self.material.parent.card()
+        content = (
+            ancestors
+            | _card(made, fitted, self, origin_notes(ancestors), stepwise)
             | edges_card(fitted.network, self.material.edges)
-            | searched
+            | ({} if tuning is None else {"tuning": dict(tuning)})
         )
-        return replace(made, manifest=replace(made.manifest, card=told))
+        return replace(made, manifest=replace(made.manifest, card=content))
 
 
-def _lesson(
+def _prepare(
     material: TrainingMaterial, recipe: StockRecipe, announce: Callable[[str], None], warn: Warn
 ) -> _TrainingSetup:
-    """Inputs, labels and the network as it starts, after all that must be announced before the epochs."""
+    """Compute inputs and labels, build the network, and warn about the data."""
     splits, parent = recipe.splits(material.bars.sessions), material.parent
-    doubts = heard(of_material(material, recipe), warn)
+    doubts = emit(of_material(material, recipe), warn)
     announce("computing features")
     history = _history(material, recipe, splits)
-    doubts += heard((*of_untaught(history, splits, parent), *of_steps(history, splits, recipe)), warn)
+    doubts += emit((*of_untaught(history, splits, parent), *of_steps(history, splits, recipe)), warn)
     prepared = prepare(history, splits, recipe, material.edges, None if parent is None else parent.weights)
     if parent is not None and prepared.started is not None:
-        anew = ", ".join(prepared.started.new)
+        new = ", ".join(prepared.started.new)
         announce(
             f"starting from the weights {parent.weights_hash[:16]}: {len(prepared.started.reused)} reused, "
-            f"{anew or 'none'} initialised from scratch"
+            f"{new or 'none'} initialised from scratch"
         )
     if (loop := prepared.loop) is not None:
         announce(f"training on {loop.device.device} ({loop.device.reason}) in {loop.precision.name}")
@@ -208,7 +207,7 @@ def _kept(fitted: FittedNetwork) -> str:
 
 
 def _inherited(material: TrainingMaterial, recipe: StockRecipe) -> TrainingMaterial:
-    """The material with the edges that its parent was given, once it is clear that it can start from it."""
+    """Check the material against its parent, and add the parent's edges."""
     check_edges(material.edges, recipe)
     splits, parent = recipe.splits(material.bars.sessions), material.parent
     if parent is None:
@@ -219,7 +218,7 @@ def _inherited(material: TrainingMaterial, recipe: StockRecipe) -> TrainingMater
 
 
 def _history(material: TrainingMaterial, recipe: StockRecipe, splits: DataSplits) -> History:
-    """The material's inputs and labels, fitted on the training part."""
+    """Inputs and labels, from a pipeline that is fitted on the training part."""
     pipeline = fit_pipeline(material.bars, material.features, recipe, splits, material.covariates)
     if material.parent is not None:
         pipeline = material.parent.keeping_columns(pipeline)
@@ -230,14 +229,14 @@ def _save(out: Path, made: Artifact, checkpoints: Checkpoints | None) -> None:
     try:
         artifact.save(out, made, golden.record(_model(made)))
     except OSError as error:
-        advice = "" if checkpoints is None else "; once it can be, --resume saves it without training again"
+        advice = "" if checkpoints is None else "; repair this, then --resume saves it without training again"
         raise ConfigurationError(f"{out} cannot be saved: {error.strerror}{advice}") from error
     if checkpoints is not None:
         checkpoints.clear()
 
 
 def _checkpoints(keeping: CheckpointSettings, material: TrainingMaterial, recipe: StockRecipe) -> Checkpoints:
-    """The training's checkpoints, which know it by everything that decides what comes out."""
+    """The training's checkpoints, identified by every setting and input that affects the result."""
     checkpoints = Checkpoints(
         keeping.folder,
         keep=keeping.keep,
@@ -250,10 +249,10 @@ def _checkpoints(keeping: CheckpointSettings, material: TrainingMaterial, recipe
 
 
 def _refuse(checkpoints: Checkpoints) -> NoReturn:
-    """Say whose checkpoints are in the way: those of a training that still runs must not be removed."""
+    """Refuse existing checkpoints, with another message if their training still runs."""
     if launched_rank() == 0:
         with checkpoints.open():
-            pass  # a training that runs holds the folder, and then this is an error that names it
+            pass  # raises if a running training holds the folder
     raise ConfigurationError(
         f"{checkpoints.folder} holds checkpoints of a training that was stopped; continue it (--resume), or remove "
         "the folder to start over"
@@ -266,19 +265,19 @@ def _model(made: Artifact) -> Model:
 
 
 def _card(
-    made: Artifact, fitted: FittedNetwork, lesson: _TrainingSetup, origin: tuple[str, ...], stepwise: StepProgress
+    made: Artifact, fitted: FittedNetwork, setup: _TrainingSetup, origin: tuple[str, ...], stepwise: StepProgress
 ) -> dict[str, Json]:
-    history, splits, recipe = lesson.history, lesson.splits, lesson.recipe
+    history, splits, recipe = setup.history, setup.splits, setup.recipe
     windows = history.windows(splits.test)
-    judged = EvaluationSet.of(history, windows, recipe.quantiles)
+    test = EvaluationSet.of(history, windows, recipe.quantiles)
     engine = engine_of(fitted.network, made.manifest)
     ours = forecasts_of(engine, output_map(made.manifest), history, windows, made.manifest.universe)
     plan = quick_baselines(recipe.target.kind, len(history.bars.symbols))
     known = InformationSet.of(history, splits, seen_until(splits), recipe.quantiles)
-    result = benchmark(judged, OURS, ours, known, plan, stepwise=stepwise)
+    result = benchmark(test, OURS, ours, known, plan, stepwise=stepwise)
     unit = UNITS[recipe.target.kind]
     return {
-        "data": card.data_card(history.bars, lesson.doubts, untaught(history, splits)),
+        "data": card.data_card(history.bars, setup.doubts, untaught(history, splits)),
         **covariates_card(history.pipeline, history.covariates),
         "splits": card.splits_card(splits, history),
         "recipe": recipe.settings(),
@@ -291,23 +290,23 @@ def _card(
             "epochs": card.epochs_card(fitted.epochs),
         },
         "libraries": card.libraries_card(),
-        "scores": card.scores_card(judged, result.rows, unit=unit),
+        "scores": card.scores_card(test, result.rows, unit=unit),
         "notes": [*origin, *_gap_notes(history), *_start_notes(fitted), *result.notes],
-        "calibration": card.calibration_card(judged, ours),
+        "calibration": card.calibration_card(test, ours),
         "skill": card.skill_card(result.skill),
-        "conformal": card.conformal_card(judged, ours, made.manifest.conformal.effective_samples),
+        "conformal": card.conformal_card(test, ours, made.manifest.conformal.effective_samples),
     }
 
 
 def _start_notes(fitted: FittedNetwork) -> list[str]:
-    """The note on a ranking model whose initial weights were kept."""
+    """A note if a ranking model keeps its initial weights."""
     if fitted.best_epoch or not (isinstance(fitted.network, PanelForecastNetwork) and fitted.network.ranks_nobody):
         return []
     return ["no epoch was better than the start, whose scores have learnt nothing: the model ranks all stocks alike"]
 
 
 def _gap_notes(history: History) -> list[str]:
-    """The note on sessions of the exchange on which no symbol has a bar."""
+    """A note on exchange sessions without any bar."""
     calendar = history.pipeline.calendar
     missing = calendar.missing(history.bars.sessions)
     if not calendar.is_exchange or missing.size == 0:

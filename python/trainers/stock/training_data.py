@@ -1,7 +1,4 @@
-"""What a stock model is made from, besides its recipe: bars, features, and the artifact that a training may start from.
-
-For that artifact it says what it brings, what must be kept of it, and what it has seen.
-"""
+"""Inputs of a training besides its recipe: bars, features and a parent artifact to start from."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
@@ -30,35 +27,35 @@ from trainers.stock.recipe import NETWORK, NORMALISER, StockRecipe, read_recipe
 from trainers.stock.splits import DataSplits
 
 KEPT: Final = ("kind", "target", "horizons", "lag", "quantiles", "encoder_length", "scale")
-"""Settings, besides the network's and the normaliser's own, without which its weights would mean something else."""
+"""Settings, besides those of the network and the normaliser, that the weights depend on."""
 FREE: Final = f"{NETWORK}dropout"
-"""A setting of the network that only its training knows of."""
+"""A network setting that affects training only."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ParentArtifact:
-    """A trained artifact to start from: its weights, and all that gives them their meaning."""
+    """A trained artifact whose weights a training starts from."""
 
     stored: StoredArtifact
     recipe: StockRecipe
-    """What it was trained with; a training that starts from it takes the same network, target and scale."""
+    """Its recipe; a child takes the same network, target and scale."""
     data: DataFacts
     lineage: tuple[ParentModel, ...]
-    """Itself, then those that it started from itself."""
+    """This model, then its ancestors."""
 
     @classmethod
     def load(cls, folder: Path) -> Self:
-        """Read and verify an artifact that a training can start from.
+        """Read and verify an artifact to start from.
 
         Raises:
-            ArtifactError: it is damaged, or of a format that this program does not read.
-            ConfigurationError: it is an ensemble, its kind has no weights, or its card does not say how it was made.
+            ArtifactError: the artifact is damaged, or its format is unsupported.
+            ConfigurationError: the artifact is an ensemble, has no weights, or its card lacks the training's record.
         """
         if artifact.is_ensemble(folder):
             raise _refusal(folder, f"it is an ensemble; name one of its members: {folder}/{MEMBERS}/NAME")
         with artifact.named(folder):
             stored = artifact.load(folder)
-            stored.artifact.network()  # its weights are whole and finite, or it is refused here
+            stored.artifact.network()  # refuses incomplete or infinite weights
         manifest = stored.artifact.manifest
         if not manifest.kind.learns:
             name = manifest.kind.name
@@ -74,12 +71,12 @@ class ParentArtifact:
 
     @property
     def features(self) -> FeatureSet:
-        """What its network reads."""
+        """Features of its network."""
         return self.stored.artifact.pipeline.features.features
 
     @property
     def weights(self) -> Mapping[str, Tensor]:
-        """Of the network, by name."""
+        """Weights of its network, by name."""
         return self.stored.artifact.weights
 
     @property
@@ -89,12 +86,12 @@ class ParentArtifact:
 
     @property
     def symbols(self) -> frozenset[str]:
-        """That it, or one before it, learnt from."""
+        """Symbols that it or an ancestor learnt from."""
         return frozenset(symbol for one in self.lineage for symbol in one.symbols)
 
     @property
     def seen_until(self) -> int:
-        """The last session, yyyymmdd, of a label that it, or one before it, has seen."""
+        """The last session, yyyymmdd, of a label that it or an ancestor has seen."""
         return max(one.seen_until for one in self.lineage)
 
     @property
@@ -103,22 +100,22 @@ class ParentArtifact:
         return self.data.adjustment != UNADJUSTED
 
     def identity(self) -> Mapping[str, Json]:
-        """What identifies it to a stopped training."""
+        """Hashes that a resumed training compares."""
         return {"parent_weights": self.weights_hash, "parent_manifest": self.stored.manifest_hash}
 
     def card(self) -> dict[str, Json]:
-        """What the card of a model that started from it records: all that was seen before."""
+        """The section on ancestors in a child's card."""
         return {"ancestors": [asdict(one) | {"symbols": list(one.symbols)} for one in self.lineage]}
 
     def edges(self, bars: BarPanel) -> Edges | None:
-        """The edges among the bars' symbols that its graph was given, if it has one and was given any."""
+        """The edges given to its graph, limited to the bars' symbols; None without any."""
         return edges_in(self.stored.artifact.manifest, self.weights, bars.symbols)
 
     def check(self, features: FeatureSet, recipe: StockRecipe) -> None:
-        """Check that a training keeps what gives the weights their meaning.
+        """Check that a training keeps the settings that the weights depend on.
 
         Raises:
-            ConfigurationError: naming all that differs.
+            ConfigurationError: settings differ; the message names all of them.
         """
         ours, theirs = _kept(recipe), _kept(self.recipe)
         differing = [
@@ -135,14 +132,14 @@ class ParentArtifact:
             )
 
     def check_unseen(self, splits: DataSplits, sessions: NDArray[np.int32]) -> None:
-        """Check that nothing is selected, calibrated or tested on what it has seen.
+        """Check that selection, calibration and test hold no labels that it has seen.
 
         Args:
             splits: of the new training.
             sessions: [T] of its bars, yyyymmdd.
 
         Raises:
-            InSampleError: a part holds such days; the message names each, and the first date that is allowed.
+            InSampleError: a part holds such days; the message names the part and the first allowed date.
         """
         seen = self.seen_until
         inside = [part for part in (splits.selection, splits.calibration, splits.test) if part.first <= seen]
@@ -161,10 +158,10 @@ class ParentArtifact:
         )
 
     def keeping_columns(self, pipeline: Pipeline) -> Pipeline:
-        """A newly fitted pipeline, in which text columns mean what they meant to the network.
+        """The pipeline with the parent's categories of text columns.
 
         Raises:
-            ConfigurationError: the static covariates are others than those that the network reads.
+            ConfigurationError: the static covariates differ from the parent's.
         """
         fitted, known = pipeline.features, self.stored.artifact.pipeline.features.statics
         if _variables(fitted.statics) != _variables(known):
@@ -176,11 +173,11 @@ class ParentArtifact:
 
 
 def _made_from(folder: Path, card: Mapping[str, Json]) -> tuple[DataFacts, StockRecipe, DataSplits]:
-    """What a card records of the bars, the settings and the days that a model was made from."""
+    """The bars, recipe and splits that a card records."""
     data = data_of(card)
-    lacking = [*(["data"] if data is None else []), *(name for name in ("recipe", "splits") if name not in card)]
-    if data is None or lacking:
-        raise _refusal(folder, f"its card has no {', '.join(lacking)}, so what it has seen is unknown; train it again")
+    missing = [*(["data"] if data is None else []), *(name for name in ("recipe", "splits") if name not in card)]
+    if data is None or missing:
+        raise _refusal(folder, f"its card has no {', '.join(missing)}, so what it has seen is unknown; train it again")
     try:
         return data, read_recipe(card["recipe"], "its recipe"), splits_of(card)
     except ConfigurationError as error:
@@ -204,7 +201,7 @@ def _names(features: FeatureSet) -> str:
 
 
 def _variables(statics: StaticFeatures) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Names of the numbers, and of the texts."""
+    """Names of the number columns and of the text columns."""
     return tuple(one.name for one in statics.numbers), tuple(one.name for one in statics.categories)
 
 
@@ -215,22 +212,19 @@ def _listed(statics: StaticFeatures) -> str:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TrainingMaterial:
-    """Bars, what is read of them, and covariates."""
+    """Inputs of a training besides its recipe."""
 
     bars: BarPanel
-    """A long history."""
     features: FeatureSet
-    """What the network reads."""
     covariates: CovariateSource = NO_SOURCE
-    """Files of the covariates that the features read, and of static covariates."""
+    """Covariates that the features read, and static covariates."""
     edges: Edges | None = None
-    """Of a graph of the bars' symbols, in their order; None takes them from the training part's returns, or where the
-    parent's were given, those among its own."""
+    """Edges between the bars' symbols, in their order; None takes those given to the parent, else computes them."""
     parent: ParentArtifact | None = None
-    """The artifact whose weights a training starts from; None for fresh ones."""
+    """The artifact whose weights the training starts from; None starts from new weights."""
 
     def identity(self) -> Mapping[str, Json]:
-        """What identifies the material to a stopped training or search."""
+        """Hashes that a resumed training or search compares."""
         return {
             "bars": bars_hash(self.bars),
             "covariates": self.covariates.digest(),

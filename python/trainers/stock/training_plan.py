@@ -1,4 +1,4 @@
-"""What a training from Python is asked for: settings by name, over those that suit the kind of network."""
+"""Settings of a training from Python, checked and merged with the defaults of the network kind."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
@@ -31,7 +31,7 @@ Bars = BarPanel | Frame | str | Path
 
 CovariateFiles = CovariateSource | Sequence[str | Path]
 
-"""Covariates that were read already, or their files."""
+"""Loaded covariates, or their files."""
 
 Day = date | str | int
 
@@ -39,7 +39,7 @@ Day = date | str | int
 
 
 def bars_of(source: Bars) -> BarPanel:
-    """The bars of whatever holds them.
+    """Read bars, unless they are a panel already.
 
     Raises:
         QuantraError: see `BarPanel.of` and `read_bars`.
@@ -50,7 +50,7 @@ def bars_of(source: Bars) -> BarPanel:
 
 
 def covariates_of(files: CovariateFiles) -> CovariateSource:
-    """What covariate files say.
+    """Read covariate files, unless they are loaded already.
 
     Raises:
         CovariatesError: a file is malformed.
@@ -64,7 +64,7 @@ def day_number(name: str, day: Day) -> int:
     """The day as yyyymmdd.
 
     Raises:
-        ConfigurationError: there is no such day; the message begins with the name.
+        ConfigurationError: the day does not exist; the message begins with the name.
     """
     text = day.strftime("%Y-%m-%d") if isinstance(day, date) else shown_date(day) if isinstance(day, int) else day
     try:
@@ -87,26 +87,27 @@ class FlagSetting:
 
     @property
     def name(self) -> str:
-        """As the flag is spelt, without its dashes: `epochs` of `--epochs`."""
+        """The flag without its dashes: `epochs` of `--epochs`."""
         return self.flag.spelling.lstrip("-").replace("-", "_") or self.flag.name or self.field
 
     def value(self, given: object) -> Any:
-        """What was given, as the field has it; None if it is a text that means None.
+        """Convert a value to the field's type; None if it is the flag's text for None.
 
         Raises:
-            ConfigurationError: it cannot be; the message begins with the name.
+            ConfigurationError: the value is invalid; the message begins with the name.
         """
         if isinstance(given, str) and self.flag.read is not None:
-            return None if given == self.flag.none else self._told(self.flag.read, given)
+            return None if given == self.flag.none else self._call(self.flag.read, given)
         value = typed(self.name, self.kind, given)
         self._check_range(value)
         if self.flag.check is not None:
-            self._told(self.flag.check, value)
+            self._call(self.flag.check, value)
         return value
 
-    def _told(self, judge: Callable[[Any], Any], given: object) -> Any:
+    def _call(self, function: Callable[[Any], Any], value: object) -> Any:
+        """Call a reader or a check of the flag; its errors name the setting."""
         try:
-            return judge(given)
+            return function(value)
         except ConfigurationError:
             raise
         except ValueError as error:
@@ -120,7 +121,7 @@ class FlagSetting:
 
 
 def settings_of(owner: type[Dataclass]) -> Iterator[FlagSetting]:
-    """The settings of a dataclass, its own and those that it inherits."""
+    """The settings of a dataclass, inherited ones included."""
     hints = get_type_hints(owner, include_extras=True)
     for field in fields(owner):
         hint = hints[field.name]
@@ -130,25 +131,25 @@ def settings_of(owner: type[Dataclass]) -> Iterator[FlagSetting]:
 
 
 def asked_for(owner: type[SettingsT], values: Mapping[str, object]) -> ParsedFlags[SettingsT]:
-    """Those values that are settings of this dataclass, checked; None was not given.
+    """The values that are settings of this dataclass, checked; None means not given.
 
     Args:
         owner: the dataclass.
-        values: by the settings' names; those of others are passed over.
+        values: by setting name; settings of other dataclasses are ignored.
 
     Raises:
-        ConfigurationError: a value cannot be.
+        ConfigurationError: a value is invalid.
     """
-    given = [(one, values[one.name]) for one in settings_of(owner) if values.get(one.name) is not None]
-    held = [(one, value) for one, value in ((one, one.value(value)) for one, value in given) if value is not None]
-    return ParsedFlags({one.field: value for one, value in held}, {one.field: one.name for one, _ in held})
+    given = [(one, one.value(values[one.name])) for one in settings_of(owner) if values.get(one.name) is not None]
+    known = [(one, value) for one, value in given if value is not None]
+    return ParsedFlags({one.field: value for one, value in known}, {one.field: one.name for one, _ in known})
 
 
 def typed(name: str, kind: Any, given: object) -> Any:
-    """A value as a type wants it, which may take it in another form: a list as a tuple, a text as a choice.
+    """Convert a value to a type, such as a list to a tuple or a text to an enum member.
 
     Raises:
-        ConfigurationError: it is of another type.
+        ConfigurationError: the value is of another type.
     """
     if get_origin(kind) is UnionType:
         (kind,) = (part for part in get_args(kind) if part is not NoneType)
@@ -158,9 +159,9 @@ def typed(name: str, kind: Any, given: object) -> Any:
         return _several(name, get_args(kind)[0], given)
     if issubclass(kind, Enum):
         return kind(_chosen(name, tuple(choice.value for choice in kind), given))
-    accepted, told = _PLAIN.get(kind, ((kind,), f"a {kind.__name__}"))
+    accepted, description = _PLAIN.get(kind, ((kind,), f"a {kind.__name__}"))
     if not isinstance(given, accepted) or (isinstance(given, bool) and kind is not bool):
-        raise ConfigurationError(f"{name} is {given!r}, but must be {told}")
+        raise ConfigurationError(f"{name} is {given!r}, but must be {description}")
     return kind(given) if kind in _PLAIN else given
 
 
@@ -171,7 +172,7 @@ _PLAIN: Final[Mapping[type, tuple[tuple[type, ...], str]]] = {
     str: ((str, Path), "a text"),
 }
 
-"""Types that are made anew of what was given: of NumPy's numbers Python's own. Which is taken, and in words."""
+"""Types that values are converted to, such as from NumPy numbers: accepted types, and a description."""
 
 
 def _chosen(name: str, choices: tuple[str, ...], given: object) -> str:
@@ -191,28 +192,28 @@ def _several(name: str, kind: type, given: Any) -> tuple[Any, ...]:
 
 
 def nearest(name: str, known: tuple[str, ...]) -> list[str]:
-    """The names that somebody may have meant, the likeliest alone."""
-    begun = [one for one in known if one.startswith(name) or name.startswith(one)]
-    return get_close_matches(name, known, n=1) or begun[:1]
+    """The known name most similar to `name`, if any."""
+    prefixed = [one for one in known if one.startswith(name) or name.startswith(one)]
+    return get_close_matches(name, known, n=1) or prefixed[:1]
 
 
-def telling_names(kind: type[KindT]) -> type[KindT]:
-    """The class as it is, which also tells its settings' names to whoever gives it another one."""
+def suggest_names(kind: type[KindT]) -> type[KindT]:
+    """A class decorator: an unknown setting raises an error that names the most similar one."""
     plain = kind.__init__
     known = tuple(signature(plain).parameters)[1:]
 
     @wraps(plain)
-    def begin(self: Any, *values: object, **given: object) -> None:
+    def init(self: Any, *values: object, **given: object) -> None:
         if values:
             raise TypeError(f"{kind.__name__} takes its settings by name: {kind.__name__}({known[0]}={values[0]!r})")
-        strangers = [name for name in given if name not in known]
-        if strangers:
-            near = nearest(strangers[0], known)
-            meant = f"; did you mean {near[0]}?" if near else f"; it has {', '.join(known)}"
-            raise TypeError(f"{kind.__name__} has no setting {strangers[0]}{meant}")
+        unknown = [name for name in given if name not in known]
+        if unknown:
+            near = nearest(unknown[0], known)
+            hint = f"; did you mean {near[0]}?" if near else f"; it has {', '.join(known)}"
+            raise TypeError(f"{kind.__name__} has no setting {unknown[0]}{hint}")
         plain(self, **given)
 
-    kind.__init__ = begin
+    kind.__init__ = init
     return kind
 
 
@@ -221,7 +222,7 @@ KEPT_WITH_WEIGHTS: Final = "come with the weights that it starts from; leave the
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainingPlan:
-    """A recipe, and what the material is to be made of; see `of`."""
+    """A recipe, features, run options, parent and edges; see `of`."""
 
     recipe: StockRecipe
     reads: ParsedFlags[FeatureSelection]
@@ -233,16 +234,16 @@ class TrainingPlan:
     def of(
         cls, values: Mapping[str, Any], *, recipe: StockRecipe | None, start: Path | None, edges: Path | None
     ) -> Self:
-        """What these settings mean together.
+        """Check settings together, and merge them with the defaults.
 
         Args:
-            values: by the names of their flags; None was not given.
-            recipe: settings to begin with; None for those that suit the kind.
+            values: by flag name; None means not given.
+            recipe: settings to start with; None takes the defaults of the kind.
             start: the artifact to start from.
             edges: the file of a graph's edges.
 
         Raises:
-            ConfigurationError: a value cannot be, the kind has no such setting, or some contradict each other.
+            ConfigurationError: a value is invalid, the kind has no such setting, or settings contradict each other.
             ArtifactError: the artifact to start from is damaged.
         """
         changes = _changes(values, recipe)
@@ -250,29 +251,27 @@ class TrainingPlan:
             _check_learning(changes)
         parent = None if start is None else _parent(start, changes, recipe)
         own = continued(parent) if parent is not None else recipe or recipe_of(changes.kind)
-        whole = changes.over(own)
-        _check_edges(edges, whole)
+        final = changes.over(own)
+        _check_edges(edges, final)
         reads = asked_for(FeatureSelection, values)
         check_features(reads.over(FeatureSelection()).features)
         run = asked_for(RunOptions, values).over(RunOptions())
-        return cls(recipe=whole, reads=reads, run=run, parent=parent, edges=edges)
+        return cls(recipe=final, reads=reads, run=run, parent=parent, edges=edges)
 
     def material(self, bars: Bars, covariates: CovariateFiles) -> TrainingMaterial:
         """Bars, features and covariates, and the edges of a graph.
 
         Raises:
-            ConfigurationError: features or edges do not fit the files, or the weights that it starts from.
-            QuantraError: a file is not what it must be.
+            ConfigurationError: features or edges do not fit the files or the parent's weights.
+            QuantraError: a file is malformed.
         """
-        panel, beside = bars_of(bars), covariates_of(covariates)
-        wanted, calendar = self.reads.over(FeatureSelection()), self.recipe.calendar
-        features = wanted.beside(beside, calendar) if self.parent is None else self.parent.features
-        self._check_inherited(beside)
-        return TrainingMaterial(panel, features, beside, self._edges(panel.symbols), self.parent)
-
-    def _check_inherited(self, covariates: CovariateSource) -> None:
-        if self.parent is not None:
-            _refuse(list(other_features(self.parent, self.reads, lambda: covariates)))
+        panel, source = bars_of(bars), covariates_of(covariates)
+        if self.parent is None:
+            features = self.reads.over(FeatureSelection()).beside(source, self.recipe.calendar)
+        else:
+            features = self.parent.features
+            _refuse(list(other_features(self.parent, self.reads, lambda: source)))
+        return TrainingMaterial(panel, features, source, self._edges(panel.symbols), self.parent)
 
     def _edges(self, symbols: tuple[str, ...]) -> Edges | None:
         config = self.recipe.config
@@ -282,7 +281,7 @@ class TrainingPlan:
 
 
 def _changes(values: Mapping[str, Any], recipe: StockRecipe | None) -> RecipeChanges:
-    """The settings of the recipe that were asked for; without a kind among them, that of the recipe to begin with."""
+    """The recipe's settings that were given; the kind defaults to that of `recipe`."""
     asked = asked_for(StockRecipe, values)
     if recipe is not None:
         if (kind := asked.value("kind", recipe.kind)) != recipe.kind:
@@ -298,7 +297,7 @@ def _changes(values: Mapping[str, Any], recipe: StockRecipe | None) -> RecipeCha
 
 
 def _network(values: Mapping[str, Any]) -> ParsedFlags[NetworkConfig]:
-    """Sizes of the network that were asked for; whether its kind has them is said where they become a recipe."""
+    """The network's sizes that were given; whether its kind has them is checked in `RecipeChanges.over`."""
     sizes = {one.name: one for kind in KINDS.values() for one in settings_of(kind.config)}
     given = {name: one.value(values[name]) for name, one in sizes.items() if values.get(name) is not None}
     return ParsedFlags(given, {name: name for name in given})

@@ -115,10 +115,10 @@ def fit(
         for _ in consume(reports):
             objective.judged = begins is not None and run.windows >= begins
         run.use_average()
-        return learnt_of(run.history)
+        return sample_of(run.history)
 
 
-def learnt_of(history: Sequence[EpochReport]) -> VoiceTrainingResult:
+def sample_of(history: Sequence[EpochReport]) -> VoiceTrainingResult:
     """The curves of a training."""
     return VoiceTrainingResult(
         tuple(report.phases["generator"].loss for report in history),

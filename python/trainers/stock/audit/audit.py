@@ -36,7 +36,7 @@ from trainers.stock.backtest.source import ModelSource
 from trainers.stock.backtest.strategies import StrategySettings, TradingTerms, weights_of
 from trainers.stock.card import bars_hash
 from trainers.stock.data import History
-from trainers.stock.data_warnings import Warn, heard, to_nobody
+from trainers.stock.data_warnings import Warn, discard, emit
 from trainers.stock.evaluation.evaluated_days import origin_notes, seen_until
 from trainers.stock.fitting import fit_pipeline
 from trainers.stock.recipe import StockRecipe
@@ -106,7 +106,7 @@ def audit(
     tactic: StrategySettings,
     depth: AuditBudget,
     announce: Announce,
-    warn: Warn = to_nobody,
+    warn: Warn = discard,
     stepwise: StepProgress = unwatched,
     consume: ReportConsumer | None = None,
 ) -> AuditRecord:
@@ -127,7 +127,7 @@ def audit(
         ConfigurationError: The bars lack the training or later days, or the source is an ensemble.
         LoopError: A training failed.
     """
-    doubts = heard(source.doubts(bars), warn)
+    doubts = emit(source.doubts(bars), warn)
     terms = replace(terms, sessions_a_year=source.sessions_a_year)
     shown = _AuditProgress(announce=announce, stepwise=stepwise, consume=consume)
     subject = _subject(source, bars, shown)

@@ -42,7 +42,7 @@ from trainers.stock.backtest.result import (
 )
 from trainers.stock.backtest.source import ModelSource, artifact_source, recipe_source, refuse_in_sample
 from trainers.stock.backtest.strategies import LONGEST_HALT, StrategySettings, TradingTerms
-from trainers.stock.data_warnings import heard
+from trainers.stock.data_warnings import emit
 from trainers.stock.evaluation.tables import VERDICT_COLOURS, plain_table
 from trainers.stock.feature_selection import FeatureSelection, Known
 from trainers.stock.progress_output import warner
@@ -240,7 +240,7 @@ def backtest_command(
     panel = bars.read()
     check_allowed(source, panel, plan)
     whole = chosen_terms(terms, source)
-    heard(source.doubts(panel), warner(as_json=run.as_json))
+    emit(source.doubts(panel), warner(as_json=run.as_json))
     watch = _watch(as_json=run.as_json)
     try:
         result = backtest(

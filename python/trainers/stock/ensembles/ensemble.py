@@ -20,7 +20,7 @@ from predictor.registry import Runtime, load_single
 from trainers.progress import StepProgress, unwatched
 from trainers.stock import card
 from trainers.stock.data import NO_SOURCE, ROWS
-from trainers.stock.data_warnings import Warn, check_bars, heard, of_models, presence_notes, refuse_flat, to_nobody
+from trainers.stock.data_warnings import Warn, check_bars, discard, emit, of_models, presence_notes, refuse_flat
 from trainers.stock.evaluation.baselines import InformationSet, quick_baselines
 from trainers.stock.evaluation.bound_model import EnsembleMembers
 from trainers.stock.evaluation.comparison import ModelComparison, pinball
@@ -102,8 +102,8 @@ def join(
     out: Path,
     *,
     covariates: CovariateSource = NO_SOURCE,
-    announce: Callable[[str], None] = to_nobody,
-    warn: Warn = to_nobody,
+    announce: Callable[[str], None] = discard,
+    warn: Warn = discard,
     stepwise: StepProgress = unwatched,
 ) -> JoinedEnsemble:
     """Combine artifacts, calibrate them as one model, score it against its members, and save it.
@@ -133,7 +133,7 @@ def join(
     splits = common_splits({name: splits_of(one) for name, one in cards.items()})
     models = {name: load_single(folder, (name, 0), _RUNTIME) for name, folder in folders.items()}
     check_bars(bars, next(iter(models.values())).pipeline.calendar, splits)
-    doubts = heard(of_models([*models.values()], bars, covariates), warn)
+    doubts = emit(of_models([*models.values()], bars, covariates), warn)
     announce("computing features")
     members = EnsembleMembers.over(bars, models, covariates)
     announce("calibrating, and scoring against the members and the baselines")

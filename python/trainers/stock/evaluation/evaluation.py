@@ -25,13 +25,13 @@ from trainers.stock.data import NO_SOURCE, History, TrainingWindows
 from trainers.stock.data_warnings import (
     Warn,
     check_bars,
-    heard,
+    discard,
+    emit,
     networks_of,
     of_models,
     presence_notes,
     refuse_flat,
     since_calendar,
-    to_nobody,
 )
 from trainers.stock.edges import given_edges
 from trainers.stock.evaluation.baselines import InformationSet, all_baselines
@@ -202,7 +202,7 @@ def evaluate(
     *,
     consume: ReportConsumer,
     announce: Callable[[str], None],
-    warn: Warn = to_nobody,
+    warn: Warn = discard,
     stepwise: StepProgress = unwatched,
     covariates: CovariateSource = NO_SOURCE,
 ) -> ModelEvaluation:
@@ -224,7 +224,7 @@ def evaluate(
         ArtifactError: The card does not record the model's splits.
         CovariateMissingError: No file has a covariate that the model reads.
     """
-    doubts = heard(of_models(networks_of(model), since_calendar(bars, calendar_of(model)), covariates), warn)
+    doubts = emit(of_models(networks_of(model), since_calendar(bars, calendar_of(model)), covariates), warn)
     exam = _exam(model, bars, wanted, announce, covariates)
     test, ours = exam.test_set, exam.tested.forecasts
     result, compared = _beside_baselines(exam, announce, stepwise)

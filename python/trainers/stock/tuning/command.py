@@ -20,7 +20,7 @@ from trainers.loop import LoopError
 from trainers.options import RunOptions
 from trainers.progress import JsonLines, ReportConsumer, progress_for, unwatched, watched_on
 from trainers.stock.data import History
-from trainers.stock.data_warnings import heard, of_recipe, of_steps
+from trainers.stock.data_warnings import emit, of_recipe, of_steps
 from trainers.stock.feature_selection import FeatureSelection
 from trainers.stock.fitting import fit_pipeline
 from trainers.stock.flags import tell_use_of
@@ -88,9 +88,9 @@ def _searched(
 ) -> tuple[SearchResult, TrainingResult]:
     """The result, and the artifact of the best recipe."""
     announce, warn, consume = announcer(as_json=as_json), warner(as_json=as_json), _consumer(as_json=as_json)
-    heard(of_recipe(material.bars, material.features, material.covariates, recipe), warn)
+    emit(of_recipe(material.bars, material.features, material.covariates, recipe), warn)
     asked = _search_of(material, recipe, trials=effort.trials, seeds=effort.seeds)
-    heard(of_steps(asked.history, asked.splits, recipe), warn)
+    emit(of_steps(asked.history, asked.splits, recipe), warn)
     try:
         result = search(asked, effort.kept(out, recipe.kind), consume=consume, announce=announce)
         announce("training the best recipe for its artifact")

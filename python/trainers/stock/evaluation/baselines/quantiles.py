@@ -22,7 +22,7 @@ from trainers.stock.evaluation.baselines.baseline import (
 )
 from trainers.stock.evaluation.evaluation_set import ForecastUnits, units_of
 from trainers.stock.recipe import window_normaliser
-from trainers.stock.scale import fit_normaliser, learnt_of
+from trainers.stock.scale import fit_normaliser, sample_of
 
 SESSIONS: Final = 60
 LEARNT_FROM: Final = 200_000
@@ -122,7 +122,7 @@ def scaled(sample: BaselineSample) -> FittedBaseline:
 def relative_har(sample: BaselineSample) -> FittedBaseline:
     """In units of a HAR forecast relative to the window's level: the start of a model with scale `har`."""
     try:
-        learnt = learnt_of(sample.history.bars, sample.history.pipeline, sample.part, sample.levels)
+        learnt = sample_of(sample.history.bars, sample.history.pipeline, sample.part, sample.levels)
         normaliser = fit_normaliser(learnt, "har")
     except ConfigurationError as error:
         raise NoForecastError(error.message) from error
