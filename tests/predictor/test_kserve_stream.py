@@ -124,7 +124,7 @@ def test_an_answer_that_is_too_large_is_an_error_of_its_own() -> None:
         stream.send(request_id)
     stream.answer(1, "b" * 100)
     stream.answer(0, "a")
-    assert [error[:26] for _, error in stream.told()] == ["", "the answer has 104 bytes, "]
+    assert [error[:28] for _, error in stream.told()] == ["", "the response has 104 bytes, "]
 
 
 @pytest.mark.parametrize("size", [0, 1, 127, 128, 20_000, 3_000_000])

@@ -267,7 +267,7 @@ def test_a_limit_of_the_servers_own_ends_an_explanation_and_says_so(monkeypatch:
     now_s[0] += 29
     limited.check()
     now_s[0] += 1
-    with pytest.raises(DeadlineExceededError, match="may take 30 seconds here; ask for fewer symbols or targets"):
+    with pytest.raises(DeadlineExceededError, match="limit of 30 seconds; request fewer symbols or targets"):
         limited.check()
 
 
@@ -277,8 +277,8 @@ def test_a_prediction_is_under_way_until_it_is_answered_or_refused(service: Pred
     late = service.predict("", [Instance(input=recent_bars("AAPL"))], Deadline.after(0))
     assert isinstance(late.exception(SOON_S), DeadlineExceededError)
     _predict(service, Instance(input=recent_bars("AAPL")))
-    assert service._traffic._under_way == 0
-    assert service._traffic._last_s > -math.inf
+    assert service._activity._under_way == 0
+    assert service._activity._last_s > -math.inf
 
 
 # --- deadlines
@@ -361,7 +361,7 @@ def test_a_forked_child_is_refused_at_once_after_its_parent_has_predicted(model:
         assert in_a_fork(lambda: asked_in_a_fork(service)) == "tuple"
         assert _predict(service) == ()
         said = in_a_fork(lambda: asked_in_a_fork(service))
-        assert f"work in process {os.getpid()}, from which this one was forked" in said
+        assert f"used in process {os.getpid()}, and this forked process lacks" in said
         assert _predict(service) == ()
 
 
@@ -393,7 +393,7 @@ def asked_here_in_a_fork(service: PredictionService) -> str:
 def test_a_forked_child_that_would_answer_in_its_own_thread_is_refused_too(model: Model) -> None:
     with PredictionService(_registry(model)) as service:
         assert _predict(service) == ()
-        assert "from which this one was forked" in in_a_fork(lambda: asked_here_in_a_fork(service))
+        assert "this forked process lacks their threads" in in_a_fork(lambda: asked_here_in_a_fork(service))
 
 
 def test_closing_a_service_answers_what_waits(model: Model) -> None:

@@ -35,7 +35,7 @@ def item(name: str = "", rows: int = 1, size: int = 10, expires_at_s: float | No
 
 
 def names(items: list[AnyItem]) -> list[str]:
-    return [one.asked.name for one in items]
+    return [one.request.name for one in items]
 
 
 # --- the policy
@@ -197,7 +197,7 @@ def test_a_cancelled_item_leaves_at_once_with_all_that_it_holds() -> None:
         one: QueuedRequest[Asked, int] = QueuedRequest(Asked(size=15 << 20), Deadline())
         queue.put(line, one)
         assert one.answer.cancel()
-        return weakref.ref(one.asked)
+        return weakref.ref(one.request)
 
     held = [cancelled() for _ in range(50)]
     gc.collect()
@@ -238,7 +238,7 @@ def test_an_item_dropped_to_make_room_is_answered() -> None:
 def test_a_closed_line_gives_what_waits_and_takes_no_more_while_others_do() -> None:
     queue, line = RequestQueue(QueueLimits()), ModelQueue()
     queue.put(line, item("a"))
-    queue.close_line(line)
+    queue.close_model_queue(line)
     with pytest.raises(ModelQueueClosedError):
         queue.put(line, item())
     queue.put(ModelQueue(), item())
@@ -254,7 +254,7 @@ def test_a_closed_queue_gives_what_waits_and_takes_no_more() -> None:
         queue.put("m", item())
     taken = queue.take_in_turn()
     assert taken is not None
-    assert taken.asked.name == "a"
+    assert taken.request.name == "a"
     assert queue.take_in_turn() is None
 
 
@@ -262,7 +262,7 @@ def test_a_closed_line_gives_what_waits_behind_an_item_that_nobody_wants() -> No
     queue, line = RequestQueue(QueueLimits()), ModelQueue()
     for one in (item(expires_at_s=0.0), item("wanted")):
         queue.put(line, one)
-    queue.close_line(line)
+    queue.close_model_queue(line)
     assert names(queue.take(line, 1)) == ["wanted"]
     assert queue.take(line, 1) == []
 
@@ -271,7 +271,7 @@ def test_whoever_waits_at_a_line_hears_that_it_closes() -> None:
     queue, line = RequestQueue(QueueLimits()), ModelQueue()
     taking = threading.Thread(target=queue.take, args=(line, 9), daemon=True)
     taking.start()
-    queue.close_line(line)
+    queue.close_model_queue(line)
     taking.join(SOON_S)
     assert not taking.is_alive()
 
@@ -286,7 +286,7 @@ def test_an_item_taken_in_turn_can_no_longer_be_cancelled_by_its_future() -> Non
 
 def test_nobody_works_alone_in_a_line_or_a_queue_that_is_closed() -> None:
     queue, line = RequestQueue(QueueLimits()), ModelQueue()
-    queue.close_line(line)
+    queue.close_model_queue(line)
     assert not queue.begin_alone(line, item())
     queue.close()
     assert not queue.begin_alone(ModelQueue(), item())

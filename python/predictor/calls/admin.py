@@ -1,4 +1,4 @@
-"""The calls that change which models are served: those of ModelAdminService, and of the public inference protocol."""
+"""The calls that change the served models, of ModelAdminService and of the open inference protocol."""
 
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
@@ -24,54 +24,54 @@ _WAITING: Final = QueueLimits(calls=16)
 
 
 class ModelAdministration(Protocol):
-    """The models that are served; see predictor.service.ServedModels."""
+    """The served models; see predictor.service.ServedModels."""
 
     def infos(self) -> tuple[ModelInfo, ...]:
-        """Every version that is served."""
+        """Every served version."""
         ...
 
     def load(self, reference: str) -> None:
-        """Serve what is not served yet; raises QuantraError, and then nothing has changed."""
+        """Start serving a model; raises QuantraError if nothing changed."""
         ...
 
     def unload(self, reference: str) -> None:
-        """Serve it no more; raises as `load`."""
+        """Stop serving a model; raises as `load`."""
         ...
 
     def reload(self, reference: str) -> None:
-        """Read it again; raises as `load`."""
+        """Load a model again; raises as `load`."""
         ...
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class AdminMethod:
-    """One of the calls."""
+    """One admin call."""
 
     reference: Callable[[bytes], str]
-    """What its request is about; raises QuantraError where that cannot be told."""
+    """Decodes the model reference of a request; raises QuantraError."""
     change: Callable[[str], None]
     answer: Callable[[Sequence[ModelInfo]], bytes]
-    """From the versions of the model that are served afterwards."""
+    """Encodes the response from the model's versions served afterwards."""
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class ModelChange:
-    """One change, as its thread works on it."""
+    """One queued change."""
 
     method: AdminMethod
     reference: str
     served: Callable[[], tuple[ModelInfo, ...]]
     changed: Callable[[], None]
-    look: Callable[[], None] | None
+    refresh: Callable[[], None] | None
     rows: int = 0
     size: int = 0
 
-    def step(self, now: datetime, deadline: Cancellation) -> bytes:  # noqa: ARG002 - once begun, a change is carried out
-        """The answer."""
-        if self.look is not None:
-            self.look()
+    def step(self, now: datetime, deadline: Cancellation) -> bytes:  # noqa: ARG002 - a change is never interrupted
+        """Apply the change and encode the response."""
+        if self.refresh is not None:
+            self.refresh()
         self.method.change(self.reference)
         self.changed()
         name = self.reference.partition("@")[0]
@@ -80,23 +80,23 @@ class ModelChange:
 
 @final
 class AdminCalls:
-    """Answers the calls that change models, of both protocols, one change after the other. Thread-safe.
+    """The calls that change models, of both protocols, applied one at a time. Thread-safe.
 
     Args:
-        served: the models.
-        changed: told after each change, on the thread that carried it out.
-        look: called before each, on that thread, where a folder of models is followed: what has come there by then is
-            older than the change.
+        served: The models.
+        changed: Called after each change, on the same thread.
+        refresh: Called before each change, on the same thread, if a models folder is watched, so that earlier changes
+            of the folder are applied first.
     """
 
     def __init__(
-        self, served: ModelAdministration, changed: Callable[[], None], look: Callable[[], None] | None = None
+        self, served: ModelAdministration, changed: Callable[[], None], refresh: Callable[[], None] | None = None
     ) -> None:
         self._served = served
         self._changed = changed
-        self._look = look
+        self._refresh = refresh
         self._queue = RequestQueue(_WAITING)
-        self._lane = ExplanationWorker("admin", self._queue)
+        self._worker = ExplanationWorker("admin", self._queue)
         self._methods = {
             "LoadModel": AdminMethod(_reference_in(pb.LoadModelRequest), served.load, _telling(pb.LoadModelResponse)),
             "UnloadModel": AdminMethod(
@@ -123,41 +123,41 @@ class AdminCalls:
         }
 
     def call(self, name: str, request: bytes, deadline: Deadline) -> "Future[bytes]":
-        """Carry out one change, or tell what is served; as `Calls.call`."""
+        """Apply one change or list the served models; as `Calls.call`."""
         answer: Future[bytes] = Future()
         try:
             if name in self._told:
                 settle(answer, self._told[name](request))
             else:
                 self._begin(name, self._methods[name], request, deadline, answer)
-        except Exception as error:  # noqa: BLE001 - the layer's edge
+        except Exception as error:  # noqa: BLE001 - layer boundary
             fail(name, answer, error)
         return answer
 
     def open(self, name: str, deadline: Deadline, emit: Emit, most_bytes: int | None = None) -> OpenCall:  # noqa: ARG002
-        """A call whose answer is a stream: there is none."""
+        """Fails: there is no streaming admin call."""
         return OneRequestCall(name, lambda _: _no_stream(name), deadline, emit)
 
     def drain(self) -> None:
-        """There is no stream to end."""
+        """Do nothing: there are no streams."""
 
     def close(self) -> None:
-        """Carry out what waits, and take no more."""
+        """Reject new changes and apply the queued ones."""
         self._queue.close()
 
     def _begin(
         self, name: str, method: AdminMethod, request: bytes, deadline: Deadline, answer: "Future[bytes]"
     ) -> None:
-        change = ModelChange(method, method.reference(request), self._served.infos, self._changed, self._look)
+        change = ModelChange(method, method.reference(request), self._served.infos, self._changed, self._refresh)
         item: QueuedRequest[ModelChange, bytes] = QueuedRequest(change, deadline)
-        self._lane.put(name, item)
+        self._worker.put(name, item)
         chain(name, item.answer, answer, lambda made: made)
 
 
 def _reference_in(
     kind: "type[pb.LoadModelRequest | pb.UnloadModelRequest | pb.ReloadModelRequest]",
 ) -> Callable[[bytes], str]:
-    """What reads a request of ModelAdminService."""
+    """A decoder for the model reference of a ModelAdminService request."""
 
     def reference(body: bytes) -> str:
         count_parts(body, kind)
@@ -169,11 +169,11 @@ def _reference_in(
 def _telling(
     kind: "type[pb.LoadModelResponse | pb.UnloadModelResponse | pb.ReloadModelResponse]",
 ) -> Callable[[Sequence[ModelInfo]], bytes]:
-    """What encodes an answer of ModelAdminService."""
+    """An encoder for the response of ModelAdminService."""
     return lambda infos: kind(models=map(models.encode, infos)).SerializeToString()
 
 
 def _no_stream(name: str) -> "Future[bytes]":
     refused: Future[bytes] = Future()
-    fail(name, refused, MalformedRequestError(f"{name} is no call whose answer is a stream"))
+    fail(name, refused, MalformedRequestError(f"{name} has no response stream; call it as a unary method"))
     return refused

@@ -1,15 +1,15 @@
-"""How much one stream holds: its requests until they are answered, and their answers until the caller has them."""
+"""Flow control: bounds the pending requests and unread responses of a stream."""
 
 from typing import final
 
 
 @final
 class StreamWindow:
-    """Counts messages and bytes. Not safe for threads.
+    """Counts messages and bytes. Not thread-safe.
 
     Args:
-        most: requests and answers.
-        most_size: their bytes; one more request may come while they are fewer.
+        most: Largest number of requests and responses.
+        most_size: Bytes at which no further request may follow.
     """
 
     def __init__(self, most: int, most_size: int) -> None:
@@ -18,7 +18,7 @@ class StreamWindow:
 
     @property
     def has_room(self) -> bool:
-        """Whether another request may come."""
+        """Whether another request may follow."""
         return self._count < self._most and self._size < self._most_size
 
     @property
@@ -27,15 +27,15 @@ class StreamWindow:
         return self._count, self._size
 
     def enter(self, size: int) -> None:
-        """A request has come."""
+        """Count a request."""
         self._count += 1
         self._size += size
 
-    def answer(self, size: int, answer_size: int) -> None:
-        """An answer takes the place of its request."""
-        self._size += answer_size - size
+    def answer(self, size: int, response_size: int) -> None:
+        """Count a response instead of its request."""
+        self._size += response_size - size
 
-    def leave(self, answer_size: int) -> None:
-        """The caller has an answer."""
+    def leave(self, response_size: int) -> None:
+        """Stop counting a response that the caller received."""
         self._count -= 1
-        self._size -= answer_size
+        self._size -= response_size

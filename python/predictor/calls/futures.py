@@ -1,4 +1,4 @@
-"""One future after another: the second has the first one's result, made into something else."""
+"""Chained futures."""
 
 import logging
 from collections.abc import Callable
@@ -8,47 +8,47 @@ from typing import Any, TypeVar
 from predictor.errors import QuantraError
 from predictor.memory import error_of
 
-GivenT = TypeVar("GivenT")
-MadeT = TypeVar("MadeT")
+InputT = TypeVar("InputT")
+ResultT = TypeVar("ResultT")
 
 _log = logging.getLogger(__name__)
 
 
-def chain(call: str, first: Future[GivenT], second: Future[MadeT], make: Callable[[GivenT], MadeT]) -> None:
-    """Let `second` end as `first` does: with what `make` makes of the result, on the thread that has it, or its error.
+def chain(call: str, first: Future[InputT], second: Future[ResultT], make: Callable[[InputT], ResultT]) -> None:
+    """Complete `second` with `make(result)` of `first`, on the thread that completes `first`, or with its error.
 
-    Cancelling the second cancels the first; whatever is no QuantraError becomes one, as `error_of` says.
+    Cancelling `second` cancels `first`. Other errors become a QuantraError by `error_of`.
     """
-    follow(call, first, second, lambda given: settle(second, make(given)))
+    follow(call, first, second, lambda result: settle(second, make(result)))
 
 
-def follow(call: str, first: Future[GivenT], second: Future[Any], go_on: Callable[[GivenT], None]) -> None:
-    """As `chain`, where `go_on` sees to it that the second ends."""
+def follow(call: str, first: Future[InputT], second: Future[Any], go_on: Callable[[InputT], None]) -> None:
+    """As `chain`, but `go_on` completes `second`."""
     second.add_done_callback(lambda ended: first.cancel() if ended.cancelled() else None)
     first.add_done_callback(lambda ended: _go_on(call, ended, second, go_on))
 
 
-def _go_on(call: str, first: Future[GivenT], second: Future[Any], go_on: Callable[[GivenT], None]) -> None:
+def _go_on(call: str, first: Future[InputT], second: Future[Any], go_on: Callable[[InputT], None]) -> None:
     if first.cancelled() or second.cancelled():
         return
     try:
         go_on(first.result())
-    except Exception as error:  # noqa: BLE001 - the layer's edge: our own bug must not end in the caller's hands
+    except Exception as error:  # noqa: BLE001 - layer boundary: every error becomes a QuantraError
         fail(call, second, error)
 
 
-def settle(answer: Future[MadeT], value: MadeT) -> None:
-    """Give an answer that nobody has given, unless it was cancelled."""
+def settle(answer: Future[ResultT], value: ResultT) -> None:
+    """Set the result of a future that is neither done nor cancelled."""
     if not answer.done() and answer.set_running_or_notify_cancel():
         answer.set_result(value)
 
 
-def fail(call: str, answer: Future[MadeT], error: Exception) -> None:
-    """End an answer that nobody has given, unless it was cancelled."""
+def fail(call: str, answer: Future[ResultT], error: Exception) -> None:
+    """Set the error of a future that is neither done nor cancelled."""
     if not answer.done() and answer.set_running_or_notify_cancel():
         answer.set_exception(quantra_error(call, error))
 
 
 def quantra_error(call: str, error: Exception) -> QuantraError:
-    """As `error_of`; details go to the log."""
+    """As `error_of`, with details in the log."""
     return error_of(call, error, _log)

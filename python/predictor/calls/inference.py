@@ -1,4 +1,4 @@
-"""The calls of the public inference protocol, from request bytes to answer bytes, on the same service and queue."""
+"""The unary calls of the open inference protocol, on the same service and queue."""
 
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
@@ -28,56 +28,56 @@ if TYPE_CHECKING:
     from predictor.arrays import PositionArray
 
 Begin = Callable[[bytes, Deadline, "Future[bytes]"], None]
-"""Begin to answer a request; raises QuantraError where that cannot be."""
+"""Starts the answer to a request; raises QuantraError."""
 
 INFER: Final = "ModelInfer"
 _ONLY: Final = np.zeros(1, np.intp)
-"""Where a window's one symbol is."""
+"""Position of a window's only symbol."""
 
 
 class InferenceService(Protocol):
-    """What these calls need of the service."""
+    """The part of predictor.service.PredictionService that these calls use."""
 
     def models(self) -> tuple[ModelInfo, ...]:
-        """Every version that is served."""
+        """Every served version."""
         ...
 
     def model(self, reference: str) -> ModelInfo:
         """One version; raises ModelNotFoundError or VersionNotFoundError."""
         ...
 
-    def predict(self, reference: str, asked: PredictionRequest, deadline: Deadline) -> Future[tuple[Outcome, ...]]:
-        """Each instance's forecast or error, in order; raises at once if the model is unknown or the queue is full."""
+    def predict(self, reference: str, request: PredictionRequest, deadline: Deadline) -> Future[tuple[Outcome, ...]]:
+        """Forecast or error of each instance, in order; raises at once if the model is unknown or the queue is full."""
         ...
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class DeferredRequest:
-    """A request of so many parts that it is looked at in its turn."""
+    """A request with many parts, parsed on a separate thread."""
 
     body: bytes
     rows: int = 0
 
     @property
     def size(self) -> int:
-        """Bytes that it holds."""
+        """Bytes of the request."""
         return len(self.body)
 
-    def step(self, now: datetime, deadline: Cancellation) -> InferRequest:  # noqa: ARG002 - it takes a moment only
-        """Its tensors; raises as `read_request`."""
+    def step(self, now: datetime, deadline: Cancellation) -> InferRequest:  # noqa: ARG002 - short
+        """Parse the tensors; raises as `read_request`."""
         return read_request(self.body)
 
 
 @final
 class EncodedRows:
-    """The rows of a ModelInferRequest, which are read when their turn comes.
+    """The rows of a ModelInferRequest, decoded when work on them begins.
 
     Args:
-        request: its tensors.
-        choices: its parameters.
-        info: the model, for windows; bars need none.
-        size: bytes of the request.
+        request: Its tensors.
+        choices: Its parameters.
+        info: The model, for windows; None for bars.
+        size: Bytes of the request.
     """
 
     def __init__(self, request: InferRequest, choices: RequestParameters, info: ModelInfo | None, size: int) -> None:
@@ -87,12 +87,12 @@ class EncodedRows:
         self.rows = request.rows
         self.size = size
         self.places: list[PositionArray] = []
-        """Where the symbols of each row are among those that were sent, once the rows were read."""
+        """Positions of each row's symbols among the sent symbols; set when the rows are decoded."""
 
     def instances(self) -> list[ReadInstance]:
-        """Each row, or what is wrong with it; called once, for the bytes are let go then."""
+        """Decode each row, or give its error; call it once, because it frees the bytes."""
         request, self._request = self._request, None
-        assert request is not None  # noqa: S101 - it is called once
+        assert request is not None  # noqa: S101 - called once
         if self._info is not None:
             self.places = [_ONLY] * request.count
             return [*inputs.read_windows(request.tensors, self._info, self._choices)]
@@ -103,17 +103,17 @@ class EncodedRows:
 
 @final
 class InferenceCalls:
-    """Answers the unary calls of GRPCInferenceService.
+    """The unary calls of GRPCInferenceService.
 
     Args:
-        service: computes the answers.
-        counting: counts requests.
+        service: Computes the results.
+        counter: Counts requests.
     """
 
-    def __init__(self, service: InferenceService, counting: RequestCounter) -> None:
+    def __init__(self, service: InferenceService, counter: RequestCounter) -> None:
         self._service = service
-        self._counting = counting
-        told: Mapping[str, Callable[[bytes], bytes]] = {
+        self._counter = counter
+        immediate: Mapping[str, Callable[[bytes], bytes]] = {
             "ServerLive": live,
             "ServerReady": ready,
             "ModelReady": self._model_ready,
@@ -121,21 +121,21 @@ class InferenceCalls:
             "ModelMetadata": self._model_metadata,
             "ModelConfig": self._model_config,
             "RepositoryIndex": lambda body: repository_index(body, service.models()),
-            "RepositoryModelLoad": _elsewhere,
-            "RepositoryModelUnload": _elsewhere,
+            "RepositoryModelLoad": _wrong_address,
+            "RepositoryModelUnload": _wrong_address,
         }
         self.unary: dict[str, Begin] = {
             INFER: self._infer,
-            **{name: _at_once(answer) for name, answer in told.items()},
+            **{name: _at_once(answer) for name, answer in immediate.items()},
         }
-        """How each call is begun, by its name."""
+        """Handlers by name."""
 
     def _infer(self, body: bytes, deadline: Deadline, answer: "Future[bytes]") -> None:
         size = len(body)
         try:
             request = read_request(body, AT_ONCE)
         except TooManyPartsError:
-            reading = self._counting.later(INFER, DeferredRequest(body), deadline)
+            reading = self._counter.later(INFER, DeferredRequest(body), deadline)
             follow(INFER, reading, answer, lambda read: self._forecast(read, size, deadline, answer))
         else:
             self._forecast(request, size, deadline, answer)
@@ -146,16 +146,16 @@ class InferenceCalls:
         wanted = wanted_outputs(request.head)
         choices = choices_of(request.head, are_bars=request.are_bars)
         reference, info = request.reference, None
-        if not request.are_bars:  # their form is the model's, which must be the one that answers
+        if not request.are_bars:  # the form of windows depends on the model, so pin its version
             info = self._service.model(reference)
             reference = f"{info.name}@{info.version}"
-        asked = EncodedRows(request, choices, info, size)
-        outcomes = self._service.predict(reference, asked, deadline)
+        rows = EncodedRows(request, choices, info, size)
+        outcomes = self._service.predict(reference, rows, deadline)
         chain(
             INFER,
             outcomes,
             answer,
-            lambda done: encode_answer(done, asked.places, symbols, request_id=request_id, wanted=wanted),
+            lambda done: encode_answer(done, rows.places, symbols, request_id=request_id, wanted=wanted),
         )
 
     def _model_ready(self, body: bytes) -> bytes:
@@ -179,19 +179,19 @@ class InferenceCalls:
 
 
 def live(body: bytes) -> bytes:
-    """The answer to ServerLive."""
+    """Respond to ServerLive."""
     small(body, pb.ServerLiveRequest)
     return pb.ServerLiveResponse(live=True).SerializeToString()
 
 
 def ready(body: bytes) -> bytes:
-    """The answer to ServerReady, once models are loaded."""
+    """Respond to ServerReady, once models are loaded."""
     small(body, pb.ServerReadyRequest)
     return pb.ServerReadyResponse(ready=True).SerializeToString()
 
 
 def server_metadata(body: bytes) -> bytes:
-    """The answer to ServerMetadata."""
+    """Respond to ServerMetadata."""
     small(body, pb.ServerMetadataRequest)
     return pb.ServerMetadataResponse(
         name=models.PLATFORM, version=version("quantra"), extensions=models.EXTENSIONS
@@ -199,7 +199,7 @@ def server_metadata(body: bytes) -> bytes:
 
 
 def repository_index(body: bytes, infos: tuple[ModelInfo, ...]) -> bytes:
-    """The answer to RepositoryIndex."""
+    """Respond to RepositoryIndex."""
     small(body, pb.RepositoryIndexRequest)
     return models.index(infos).SerializeToString()
 
@@ -208,7 +208,7 @@ def loaded(body: bytes) -> str:
     """The reference in a RepositoryModelLoadRequest.
 
     Raises:
-        MalformedRequestError: it brings parameters, such as files of the model.
+        MalformedRequestError: It has parameters, such as model files.
     """
     request = small(body, pb.RepositoryModelLoadRequest)
     _check_parameters(request.parameters, frozenset())
@@ -226,20 +226,20 @@ def _check_parameters(sent: Mapping[str, pb.ModelRepositoryParameter], known: fr
     for name in sent:
         if name not in known:
             raise MalformedRequestError(
-                f"parameter {name[:80]!r} is not supported; a model is what its folder holds",
+                f"parameter {name[:80]!r} is not supported; models load from their folder only, so leave it out",
                 metadata={"field": "parameters"},
             )
 
 
-def _elsewhere(_body: bytes) -> bytes:
+def _wrong_address(_body: bytes) -> bytes:
     raise PermissionDeniedError(
-        "models are loaded and unloaded at the server's address for changes alone (--admin-listen); ask there",
+        "models are loaded and unloaded at the server's admin address only (--admin-listen); send the call there",
         metadata={"role": "admin"},
     )
 
 
 def _at_once(answer_of: Callable[[bytes], bytes]) -> Begin:
-    """A call that takes a moment."""
+    """A handler that responds immediately."""
 
     def begin(body: bytes, _deadline: Deadline, answer: "Future[bytes]") -> None:
         settle(answer, answer_of(body))
@@ -248,6 +248,6 @@ def _at_once(answer_of: Callable[[bytes], bytes]) -> Begin:
 
 
 def small(body: bytes, kind: type[MessageT]) -> MessageT:
-    """The message of a request that holds a few texts."""
+    """Parse a request that has only a few short strings."""
     check_count("the request: bytes", len(body), MAX_HEAD)
     return parsed(body, kind)

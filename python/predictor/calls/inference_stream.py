@@ -1,4 +1,4 @@
-"""ModelStreamInfer: many requests on one call, answered in their order, each with its id."""
+"""ModelStreamInfer: many requests on one call, answered in order, each with its id."""
 
 import threading
 from collections import deque
@@ -20,40 +20,40 @@ CALL: Final = "ModelStreamInfer"
 
 @final
 class PendingInference:
-    """A request whose answer was not emitted yet."""
+    """A request whose response was not emitted yet."""
 
     def __init__(self, request: bytes) -> None:
         self.request_id = models.request_id_of(request)
         self.size = len(request)
         self.answer: Future[bytes] | None = None
-        """None while it is being begun."""
+        """None while it is being started."""
 
     @property
     def is_answered(self) -> bool:
-        """Whether there is nothing to wait for."""
+        """Whether the result is ready."""
         return self.answer is not None and self.answer.done()
 
     def cancel(self) -> None:
-        """Nobody waits for it."""
+        """Cancel the request."""
         if self.answer is not None:
             self.answer.cancel()
 
     def result(self) -> bytes:
-        """The answer, once there is one; raises its error."""
+        """The result, once ready; raises its error."""
         assert self.answer is not None  # noqa: S101 - it is answered
         return self.answer.result()
 
 
 @final
 class InferStream:
-    """A ModelStreamInfer under way; see `OpenCall`. Requests are handed over one after the other, on any thread.
+    """An open ModelStreamInfer; see `OpenCall`. Send requests one at a time, on any thread.
 
     Args:
-        infer: begins to answer one request; its future fails with a QuantraError and nothing else.
-        deadline: of the call.
-        emit: takes each response.
-        flow: what the stream may hold; its own.
-        most_bytes: of one response; None = any.
+        infer: Starts one request; its future fails only with a QuantraError.
+        deadline: Deadline of the call.
+        emit: Receives each response.
+        flow: Flow control of this stream only.
+        most_bytes: Largest response; None: any.
     """
 
     def __init__(
@@ -69,26 +69,26 @@ class InferStream:
         self._emit = emit
         self._flow = flow
         self._most_bytes = most_bytes
-        self._lock = threading.RLock()  # whoever takes a response may say so at once
+        self._lock = threading.RLock()  # `emit` may call `taken`
         self._requests: deque[PendingInference] = deque()
         """Oldest first."""
         self._takes_more = True
         self._is_cancelled = False
         self._error: QuantraError | None = None
-        """What the call ends with."""
+        """The error that the call ends with."""
         self.ended: Future[None] = Future()
 
     def send(self, request: bytes) -> bool:
-        """As `OpenCall`; what is wrong with a request is its own answer."""
+        """As `OpenCall`; an invalid request gets its error as its response."""
         with self._lock:
             if not self._takes_more:
                 return False
-            under_way = PendingInference(request)
-            self._flow.enter(under_way.size)
-            self._requests.append(under_way)
-        answer = self._infer(request, self._deadline)  # without the lock, which whoever answers takes, too
+            pending = PendingInference(request)
+            self._flow.enter(pending.size)
+            self._requests.append(pending)
+        answer = self._infer(request, self._deadline)  # outside the lock, which completing the request takes
         with self._lock:
-            under_way.answer = answer
+            pending.answer = answer
             if self._is_cancelled:
                 answer.cancel()
         answer.add_done_callback(lambda _: self._advance())
@@ -120,7 +120,7 @@ class InferStream:
             one.cancel()
 
     def _advance(self) -> None:
-        """Emit what is answered, up to the first request that is not."""
+        """Emit the ready responses, up to the first request that is not ready."""
         with self._lock:
             while self._requests and self._requests[0].is_answered and not self._is_cancelled:
                 one = self._requests.popleft()
@@ -134,7 +134,7 @@ class InferStream:
             message = models.encode_response(one.result())
         except CancelledError:
             return models.encode_error(
-                one.request_id, CallCancelledError("the request was cancelled before its answer was there")
+                one.request_id, CallCancelledError("the request was cancelled before its response was ready")
             )
         except QuantraError as error:
             return models.encode_error(one.request_id, error)
@@ -143,7 +143,7 @@ class InferStream:
         return models.encode_error(
             one.request_id,
             RequestTooLargeError(
-                f"the answer has {len(message)} bytes, at most {self._most_bytes}; ask for fewer rows or outputs",
+                f"the response has {len(message)} bytes, at most {self._most_bytes}; request fewer rows or outputs",
                 metadata={"have": str(len(message)), "most": str(self._most_bytes)},
             ),
         )

@@ -1,4 +1,4 @@
-"""The sessions of a stream: subscriptions that bars are pushed to, each taking one request after the other."""
+"""The sessions of a stream: subscriptions that receive pushed bars."""
 
 import threading
 from collections.abc import Callable, Sequence
@@ -9,7 +9,7 @@ from predictor._pb import prediction_pb2 as pb
 from predictor.calls.requests import checked_reference
 from predictor.calls.sequencing import RequestSequencer
 from predictor.calls.session_room import SessionRoom
-from predictor.calls.sessions import Said, SessionRequest
+from predictor.calls.sessions import SessionReply, SessionRequest
 from predictor.catalog import ModelInfo
 from predictor.errors import DuplicateIdError, MalformedRequestError, QuantraError, UnknownSessionError
 from predictor.forecast import Forecast, Outcome
@@ -22,17 +22,17 @@ _CALL: Final = "PredictStream"
 
 
 class SessionModels(Protocol):
-    """What sessions ask about models; see predictor.service.PredictionService."""
+    """The part of predictor.service.PredictionService that sessions use."""
 
     def model(self, reference: str) -> ModelInfo:
-        """What a reference means now; raises ModelNotFoundError or VersionNotFoundError."""
+        """The referenced model; raises ModelNotFoundError or VersionNotFoundError."""
         ...
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class SessionModel:
-    """The weights that a reference means, and how many bars they read."""
+    """Version and weights of a model, and how many bars it needs."""
 
     version: int
     weights_hash: str
@@ -40,11 +40,11 @@ class SessionModel:
 
     @classmethod
     def of(cls, info: ModelInfo) -> "SessionModel":
-        """That of a model."""
+        """From a model's info."""
         return cls(info.version, info.weights_hash, info.bars_needed)
 
-    def made(self, outcome: Outcome) -> bool:
-        """Whether a forecast is from these weights."""
+    def produced(self, outcome: Outcome) -> bool:
+        """Whether these weights produced the forecast."""
         return isinstance(outcome, Forecast) and (outcome.version, outcome.weights_hash) == (
             self.version,
             self.weights_hash,
@@ -53,17 +53,17 @@ class SessionModel:
 
 @final
 class OpeningInstance:
-    """The instance of a session that is being opened; it is read when its turn comes."""
+    """The instance that opens a session, decoded on the model's thread."""
 
     def __init__(self, message: pb.Instance) -> None:
         self._message = message
         self.rows = len(message.bars.symbols)
         self.size = message.ByteSize()
         self.read: Instance | None = None
-        """The instance, once it was read and is one that a session can begin with."""
+        """The decoded instance, if a session can start with it."""
 
     def instances(self) -> Sequence[ReadInstance]:
-        """The instance, or what is wrong with it."""
+        """Decode the instance, or give its error."""
         read = instances.decode_or_error(self._message)
         self._message = pb.Instance()
         if isinstance(read, QuantraError):
@@ -78,7 +78,7 @@ class OpeningInstance:
 
 @final
 class PushedInstance:
-    """The bars of a session with those that were pushed; they are put together when their turn comes."""
+    """A session's bars after a push, assembled on the model's thread."""
 
     def __init__(self, after: Subscription, size: int) -> None:
         self._after = after
@@ -86,20 +86,20 @@ class PushedInstance:
         self.size = size
 
     def instances(self) -> Sequence[ReadInstance]:
-        """The instance."""
+        """Assemble the instance."""
         return [self._after.instance()]
 
 
 @final
 class LiveSession:
-    """One session, which takes one request after the other; who comes early gets a future. Thread-safe.
+    """One session. It handles requests in sequence and returns a future for those that must wait. Thread-safe.
 
     Args:
-        name: its id.
-        model: the reference of the model that it asks.
-        models: what references mean.
-        room: of its stream; it has entered.
-        left: called once when it is over.
+        name: Id of the session.
+        model: Reference of its model.
+        models: Looks up references.
+        room: Room of its stream; the session has entered it.
+        left: Called once when the session ends.
     """
 
     def __init__(
@@ -110,25 +110,25 @@ class LiveSession:
         self._room = room
         self._left = left
         self._lock = threading.Lock()
-        self._turns = RequestSequencer(_CALL)
+        self._sequencer = RequestSequencer(_CALL)
         self._is_over = False
         self._subscription: Subscription | None = None
         self._size = 0
 
-    def open(self, message: pb.Instance) -> Said:
-        """Subscribe with an instance."""
-        return self._turns.take(lambda: self._opening(OpeningInstance(message)))
+    def open(self, message: pb.Instance) -> SessionReply:
+        """Start the subscription with an instance."""
+        return self._sequencer.run(lambda: self._opening(OpeningInstance(message)))
 
-    def push(self, request: pb.PushBars) -> Said:
-        """Take bars."""
-        return self._turns.take(lambda: self._pushing(pushes.decode(request), request.ByteSize()))
+    def push(self, request: pb.PushBars) -> SessionReply:
+        """Push bars."""
+        return self._sequencer.run(lambda: self._pushing(pushes.decode(request), request.ByteSize()))
 
-    def close(self) -> Said:
-        """End after what was asked before."""
-        return self._turns.take(self._closing)
+    def close(self) -> SessionReply:
+        """Close after the earlier requests."""
+        return self._sequencer.run(self._closing)
 
     def end(self) -> None:
-        """End at once: nobody is there any more."""
+        """End immediately, because the stream has ended or opening failed."""
         with self._lock:
             if self._is_over:
                 return
@@ -137,38 +137,40 @@ class LiveSession:
         self._room.leave(size)
         self._left()
 
-    def _opening(self, asked: OpeningInstance) -> Said:
+    def _opening(self, asked: OpeningInstance) -> SessionReply:
         return SessionRequest(self._model, asked, lambda outcome: self._opened(asked, outcome))
 
-    def _opened(self, asked: OpeningInstance, outcome: Outcome) -> Said:
-        """The forecast, if the session may stay; else it is over, and was never there."""
+    def _opened(self, asked: OpeningInstance, outcome: Outcome) -> SessionReply:
+        """Keep the session if it got a forecast and has room; else end it."""
         try:
             if asked.read is not None and isinstance(outcome, Forecast):
-                self._keep(Subscription.of(asked.read, self._answerer().bars_needed))
+                self._keep(Subscription.of(asked.read, self._current_model().bars_needed))
         except QuantraError as error:
             outcome = error
         finally:
             if self._subscription is None:
                 self.end()
-            self._turns.go_on()
+            self._sequencer.advance()
         return outcome
 
-    def _pushing(self, push: Push, size: int) -> Said:
-        answerer = self._answerer()
-        pushed = self._open_subscription().pushed(push, answerer.bars_needed)
+    def _pushing(self, push: Push, size: int) -> SessionReply:
+        model = self._current_model()
+        pushed = self._open_subscription().pushed(push, model.bars_needed)
         if not pushed.asks:
             self._keep(pushed.after)
             return pb.Ack(waiting_for=pushed.after.waits_for)
         asked = PushedInstance(pushed.after, size)
-        return SessionRequest(self._model, asked, lambda outcome: self._answered(push, size, pushed, answerer, outcome))
+        return SessionRequest(self._model, asked, lambda outcome: self._answered(push, size, pushed, model, outcome))
 
-    def _answered(self, push: Push, size: int, pushed: AcceptedPush, asked: SessionModel, outcome: Outcome) -> Said:
-        """The answer to a push, which is taken unless that is an error."""
-        is_asked = False
+    def _answered(
+        self, push: Push, size: int, pushed: AcceptedPush, asked: SessionModel, outcome: Outcome
+    ) -> SessionReply:
+        """The response to a push; the push is kept unless this is an error."""
+        needs_prediction = False
         try:
             if self._has_changed(asked, outcome):
                 again = self._pushing(push, size)
-                is_asked = isinstance(again, SessionRequest)
+                needs_prediction = isinstance(again, SessionRequest)
                 return again
             answer = pushed.answer(outcome)
             if not isinstance(answer, QuantraError):
@@ -177,20 +179,20 @@ class LiveSession:
         except QuantraError as error:
             return error
         finally:
-            if not is_asked:
-                self._turns.go_on()
+            if not needs_prediction:
+                self._sequencer.advance()
 
     def _has_changed(self, asked: SessionModel, outcome: Outcome) -> bool:
-        """Whether another version answered than the one whose bars were counted."""
-        return not asked.made(outcome) and self._answerer() != asked
+        """Whether the model changed between counting the bars and the forecast."""
+        return not asked.produced(outcome) and self._current_model() != asked
 
-    def _closing(self) -> Said:
+    def _closing(self) -> SessionReply:
         self._open_subscription()
         self.end()
         return pb.Ack()
 
     def _keep(self, subscription: Subscription) -> None:
-        """Go on with this one. Raises QueueFullError if there is no room, UnknownSessionError if it is over."""
+        """Replace the subscription. Raises QueueFullError if there is no room, UnknownSessionError after the end."""
         size = subscription.size
         with self._lock:
             if self._is_over:
@@ -204,12 +206,12 @@ class LiveSession:
             raise unknown(self._name)
         return subscription
 
-    def _answerer(self) -> SessionModel:
+    def _current_model(self) -> SessionModel:
         return SessionModel.of(self._models.model(self._model))
 
 
 def unknown(name: str) -> UnknownSessionError:
-    """The error about a session that is not open."""
+    """The error for a session that is not open."""
     return UnknownSessionError(
         f"session {name[:_SHOWN]!r} is not open on this stream; open it with its history first",
         metadata={"session_id": name[:_SHOWN]},
@@ -221,8 +223,8 @@ class LiveSessions:
     """The sessions of one stream; see `Sessions`.
 
     Args:
-        models: what references mean.
-        room: of the stream.
+        models: Looks up references.
+        room: Room of the stream.
     """
 
     def __init__(self, models: SessionModels, room: SessionRoom) -> None:
@@ -231,16 +233,16 @@ class LiveSessions:
         self._lock = threading.Lock()
         self._sessions: dict[str, LiveSession] = {}
 
-    def open(self, request: pb.OpenSession) -> Said:
+    def open(self, request: pb.OpenSession) -> SessionReply:
         """As `Sessions.open`; raises MalformedRequestError without an id, QueueFullError if too many are open."""
         name, model = request.session_id, checked_reference(request.model)
         if not name:
-            raise MalformedRequestError("session_id is empty; name the session", metadata={"field": "session_id"})
+            raise MalformedRequestError("session_id is empty; set a unique id", metadata={"field": "session_id"})
         self._models.model(model)
         with self._lock:
             if name in self._sessions:
                 raise DuplicateIdError(
-                    f"session {name[:_SHOWN]!r} is open already; close it first, or give this one another id",
+                    f"session {name[:_SHOWN]!r} is already open; close it first, or choose another id",
                     metadata={"session_id": name[:_SHOWN]},
                 )
             self._room.enter()
@@ -248,13 +250,13 @@ class LiveSessions:
             self._sessions[name] = session
         return session.open(request.instance)
 
-    def push(self, request: pb.PushBars) -> Said:
+    def push(self, request: pb.PushBars) -> SessionReply:
         """As `Sessions.push`."""
-        return self._open_one(request.session_id).push(request)
+        return self._session(request.session_id).push(request)
 
-    def close(self, request: pb.CloseSession) -> Said:
+    def close(self, request: pb.CloseSession) -> SessionReply:
         """As `Sessions.close`."""
-        return self._open_one(request.session_id).close()
+        return self._session(request.session_id).close()
 
     def end(self) -> None:
         """As `Sessions.end`."""
@@ -263,7 +265,7 @@ class LiveSessions:
         for session in sessions:
             session.end()
 
-    def _open_one(self, name: str) -> LiveSession:
+    def _session(self, name: str) -> LiveSession:
         with self._lock:
             session = self._sessions.get(name)
         if session is None:

@@ -1,4 +1,4 @@
-"""PredictStream: many requests on one call, each answered by its id as soon as its answer is there."""
+"""PredictStream: many requests on one call, each answered by id as soon as its result is ready."""
 
 import math
 import threading
@@ -13,7 +13,7 @@ from predictor.calls.flow_control import StreamWindow
 from predictor.calls.futures import fail, quantra_error, settle
 from predictor.calls.request_counter import AT_ONCE, RequestCounter, UncountedRequest
 from predictor.calls.requests import EncodedInstances, ParsedInstances, checked_reference, parsed
-from predictor.calls.sessions import Said, SessionRequest, Sessions, SessionStep
+from predictor.calls.sessions import SessionReply, SessionRequest, Sessions, SessionStep
 from predictor.calls.streams import Emit
 from predictor.errors import (
     CallCancelledError,
@@ -40,22 +40,22 @@ from predictor.wire.request_counts import (
 CALL: Final = "PredictStream"
 
 SMALL: Final = 64 * 1024
-"""Bytes of a session's request that is read on the caller's own thread."""
+"""Largest session request, in bytes, that is decoded on the calling thread."""
 
 DoneT = TypeVar("DoneT")
 
 
 class PredictService(Protocol):
-    """What forecasts; see predictor.service.PredictionService."""
+    """The part of predictor.service.PredictionService that a stream uses."""
 
-    def predict(self, reference: str, asked: PredictionRequest, deadline: Deadline) -> "Future[tuple[Outcome, ...]]":
-        """Each instance's forecast or error, in order; raises at once if the model is unknown or the queue is full."""
+    def predict(self, reference: str, request: PredictionRequest, deadline: Deadline) -> "Future[tuple[Outcome, ...]]":
+        """Forecast or error of each instance, in order; raises at once if the model is unknown or the queue is full."""
         ...
 
 
 @final
 class PendingRequest:
-    """A request that has no answer yet."""
+    """A request without a response yet."""
 
     def __init__(self, request_id: str, size: int, deadline: Deadline) -> None:
         self.request_id = request_id
@@ -63,11 +63,11 @@ class PendingRequest:
         self.size = size
         self.deadline = deadline
         self.work: Future[Any] | None = None
-        """What its answer waits for now."""
+        """The job that the response currently waits for."""
         self.is_answered = False
 
     def cancel(self) -> None:
-        """Nobody waits for it."""
+        """Cancel the request and its job."""
         self.deadline.cancelled.set()
         if self.work is not None:
             self.work.cancel()
@@ -75,29 +75,29 @@ class PendingRequest:
 
 @final
 class PredictStream:
-    """A PredictStream under way; see `OpenCall`. Requests are handed over one after the other, on any thread.
+    """An open PredictStream; see `OpenCall`. Send requests one at a time, on any thread.
 
     Args:
-        service: forecasts.
-        sessions: those of this stream alone.
-        counting: of large requests.
-        deadline: of the call.
-        emit: takes each response.
-        flow: what the stream may hold; its own.
-        most_bytes: of one response; None = any.
+        service: Forecasts.
+        sessions: Sessions of this stream only.
+        counter: Counts large requests.
+        deadline: Deadline of the call.
+        emit: Receives each response.
+        flow: Flow control of this stream only.
+        most_bytes: Largest response; None: any.
     """
 
     def __init__(
         self,
         service: PredictService,
         sessions: Sessions,
-        counting: RequestCounter,
+        counter: RequestCounter,
         deadline: Deadline,
         emit: Emit,
         flow: StreamWindow,
         most_bytes: int | None = None,
     ) -> None:
-        self._service, self._sessions, self._counting = service, sessions, counting
+        self._service, self._sessions, self._counter = service, sessions, counter
         self._deadline = deadline
         self._emit = emit
         self._flow = flow
@@ -105,31 +105,31 @@ class PredictStream:
         self._lock = threading.Lock()
         self._requests: dict[str, PendingRequest] = {}
         self._under_way = 0
-        """Requests whose responses were not emitted yet, those included that are refused just now."""
+        """Requests whose responses were not emitted yet, including those being rejected."""
         self._steps = 0
-        """Requests to sessions that wait or are being taken."""
+        """Session requests that are queued or running."""
         self._takes_more = True
         self._error: QuantraError | None = None
-        """What the call ends with."""
+        """The error that the call ends with."""
         self._is_cancelled = self._has_ended = False
         self.ended: Future[None] = Future()
 
-    # --- what the door calls
+    # --- called by the transport
 
     def send(self, request: bytes) -> bool:
-        """As `OpenCall`; bytes that are no request end the stream, and so does the call's deadline."""
+        """As `OpenCall`; a malformed request or the call's deadline ends the stream."""
         try:
             self._deadline.check()
             read = read_request(request)
         except QuantraError as error:
             self.stop(error)
             return False
-        asked = PendingRequest(read.request_id[:MAX_TEXT], len(request), self._deadline_of(read))
+        pending = PendingRequest(read.request_id[:MAX_TEXT], len(request), self._deadline_of(read))
         try:
-            if self._enter(asked, read):
-                self._begin(asked, read, request)
-        except Exception as error:  # noqa: BLE001 - the layer's edge
-            self._answer(asked, quantra_error(CALL, error))
+            if self._enter(pending, read):
+                self._begin(pending, read, request)
+        except Exception as error:  # noqa: BLE001 - layer boundary
+            self._answer(pending, quantra_error(CALL, error))
         with self._lock:
             return self._takes_more and self._flow.has_room
 
@@ -167,7 +167,7 @@ class PredictStream:
         return Deadline(None if math.isinf(ends_s) else ends_s, observer=self._deadline.observer)
 
     def _enter(self, request: PendingRequest, read: StreamRequest) -> bool:
-        """Count a request; False where the stream takes no more. Raises what is wrong with it."""
+        """Register a request; False if the stream is ending. Raises if the request is invalid."""
         with self._lock:
             if not self._takes_more:
                 return False
@@ -176,7 +176,7 @@ class PredictStream:
             _check(read)
             if read.request_id in self._requests:
                 raise DuplicateIdError(
-                    f"request {read.request_id!r} is under way already; wait for its answer, or take another id",
+                    f"request id {read.request_id!r} is in use; wait for its response, or choose another id",
                     metadata={"request_id": read.request_id},
                 )
             self._requests[read.request_id] = request
@@ -185,7 +185,8 @@ class PredictStream:
     def _begin(self, request: PendingRequest, read: StreamRequest, body: bytes) -> None:
         if read.plain is not None:
             model = checked_reference(read.plain.model)
-            self._ask(request, model, ParsedInstances(body, (read.plain.instance,), instance_of), _itself)
+            instances = ParsedInstances(body, (read.plain.instance,), instance_of)
+            self._run_prediction(request, model, instances, _as_response)
             return
         action, within = read.action()
         match action:
@@ -210,7 +211,7 @@ class PredictStream:
         self._answer(request, pb.Ack())
 
     def _predict(self, request: PendingRequest, body: bytes, within: slice) -> None:
-        counted = self._counting.count(CALL, UncountedRequest(body, pb.StreamPredict, within), request.deadline)
+        counted = self._counter.count(CALL, UncountedRequest(body, pb.StreamPredict, within), request.deadline)
         if isinstance(counted, RequestCounts):
             self._predict_counted(request, body, counted)
         else:
@@ -220,47 +221,51 @@ class PredictStream:
         model = checked_reference(parsed(counted.head, pb.StreamPredict).model)
         if len(counted.instances) != 1:
             raise MalformedRequestError(
-                f"instance: have {len(counted.instances)}, need 1; send each in a request of its own",
+                f"instance: have {len(counted.instances)}, need 1; send one request per instance",
                 metadata={"field": "instance", "have": str(len(counted.instances))},
             )
-        self._ask(request, model, EncodedInstances(body, counted), _itself)
+        self._run_prediction(request, model, EncodedInstances(body, counted), _as_response)
 
-    def _ask(
-        self, request: PendingRequest, model: str, asked: PredictionRequest, told: Callable[[Outcome], Said]
+    def _run_prediction(
+        self,
+        request: PendingRequest,
+        model: str,
+        instances: PredictionRequest,
+        respond: Callable[[Outcome], SessionReply],
     ) -> None:
-        """Let a model answer, and do what whoever asked it says then."""
+        """Run a prediction and handle the reply that `respond` makes of its outcome."""
 
-        def tell(outcome: Outcome) -> None:
-            self._said(request, told(outcome))
+        def finish(outcome: Outcome) -> None:
+            self._handle(request, respond(outcome))
 
         try:
-            outcomes = self._service.predict(model, asked, request.deadline)
+            outcomes = self._service.predict(model, instances, request.deadline)
         except QuantraError as error:
-            tell(error)
+            finish(error)
         else:
-            self._when_done(request, outcomes, lambda done: tell(done[0]), tell)
+            self._when_done(request, outcomes, lambda done: finish(done[0]), finish)
 
     # --- sessions
 
     def _step(self, request: PendingRequest, action: str, body: bytes, within: slice) -> None:
-        """Let the sessions take a request: at once if it is small and none is before it, else in its turn."""
-        work = SessionStep(self._sessions, action, body, within, partial(_name, request))
+        """Pass a request to the sessions: at once if it is small and the first, else queued."""
+        work = SessionStep(self._sessions, action, body, within, partial(_set_session_id, request))
         with self._lock:
             is_next = not self._steps
             self._steps += 1
         taken = _taken_at_once(work) if is_next and len(body) <= SMALL else None
-        taken = self._counting.later(CALL, work, request.deadline) if taken is None else taken
-        self._when_done(request, taken, partial(self._said, request))
-        taken.add_done_callback(lambda _: self._leave_step())  # after the callback above: what follows comes later
+        taken = self._counter.later(CALL, work, request.deadline) if taken is None else taken
+        self._when_done(request, taken, partial(self._handle, request))
+        taken.add_done_callback(lambda _: self._leave_step())  # must come after the callback above
 
-    def _said(self, request: PendingRequest, said: Said) -> None:
-        """Ask the model that a session wants to ask, wait for what it will say, or answer."""
-        if isinstance(said, SessionRequest):
-            self._ask(request, said.model, said.asked, said.ended)
-        elif isinstance(said, Future):
-            self._when_done(request, said, partial(self._said, request))
+    def _handle(self, request: PendingRequest, reply: SessionReply) -> None:
+        """Handle a session's reply: run its prediction, wait for the reply, or answer."""
+        if isinstance(reply, SessionRequest):
+            self._run_prediction(request, reply.model, reply.request, reply.respond)
+        elif isinstance(reply, Future):
+            self._when_done(request, reply, partial(self._handle, request))
         else:
-            self._answer(request, said)
+            self._answer(request, reply)
 
     def _leave_step(self) -> None:
         with self._lock:
@@ -285,17 +290,20 @@ class PredictStream:
         go_on: Callable[[DoneT], None],
         failed: Callable[[QuantraError], None] | None = None,
     ) -> None:
-        """Go on with what the work gives, on the thread that has it, or with its error, which else is the answer."""
+        """Call `go_on` with the result of the work, on the thread that completes it, or `failed` with its error.
+
+        By default, the error is the response.
+        """
 
         def done(work: "Future[DoneT]") -> None:
             try:
                 _pass_on(work, go_on, failed or partial(self._answer, request))
-            except Exception as error:  # noqa: BLE001 - the layer's edge
+            except Exception as error:  # noqa: BLE001 - layer boundary
                 self._answer(request, quantra_error(CALL, error))
 
         request.work = work
         work.add_done_callback(done)
-        if request.deadline.cancelled.is_set():  # just now, when there was other work to cancel
+        if request.deadline.cancelled.is_set():  # cancelled before `work` was set
             work.cancel()
 
     def _answer(self, request: PendingRequest, outcome: Outcome | pb.Ack) -> None:
@@ -321,7 +329,7 @@ class PredictStream:
         if self._most_bytes is None or len(message) <= self._most_bytes:
             return message
         error = RequestTooLargeError(
-            f"the answer has {len(message)} bytes, at most {self._most_bytes}; ask for fewer symbols",
+            f"the response has {len(message)} bytes, at most {self._most_bytes}; request fewer symbols",
             metadata={"have": str(len(message)), "most": str(self._most_bytes)},
         )
         return encode_response(request.request_id, request.session_id, error)
@@ -344,7 +352,7 @@ class PredictStream:
 
 
 def encode_response(request_id: str, session_id: str, outcome: Outcome | pb.Ack) -> bytes:
-    """The response to one request."""
+    """Encode the response to one request."""
     if isinstance(outcome, Forecast):
         response = pb.PredictStreamResponse(
             request_id=request_id, session_id=session_id, forecast=forecasts.encode(outcome)
@@ -357,9 +365,9 @@ def encode_response(request_id: str, session_id: str, outcome: Outcome | pb.Ack)
 
 
 def _check(read: StreamRequest) -> None:
-    """Raises what is wrong with a request, its action aside."""
+    """Validate the fields of a request other than its action."""
     if not read.request_id:
-        raise MalformedRequestError("request_id is empty; name each request", metadata={"field": "request_id"})
+        raise MalformedRequestError("request_id is empty; set a unique id", metadata={"field": "request_id"})
     check_text("request_id", read.request_id)
     if not read.timeout_s >= 0:  # NaN is not
         raise MalformedRequestError(
@@ -371,29 +379,29 @@ def _pass_on(work: "Future[DoneT]", go_on: Callable[[DoneT], None], failed: Call
     try:
         result = work.result()
     except CancelledError:
-        failed(CallCancelledError("the request was cancelled before its answer was there"))
-    except Exception as error:  # noqa: BLE001 - the layer's edge
+        failed(CallCancelledError("the request was cancelled before its response was ready"))
+    except Exception as error:  # noqa: BLE001 - layer boundary
         failed(quantra_error(CALL, error))
     else:
         go_on(result)
 
 
-def _taken_at_once(work: SessionStep) -> "Future[Said] | None":
-    """What the sessions say to a request; None if it is too large for the caller's own thread."""
-    taken: Future[Said] = Future()
+def _taken_at_once(work: SessionStep) -> "Future[SessionReply] | None":
+    """The sessions' reply to a request; None if it has too many parts for the calling thread."""
+    taken: Future[SessionReply] = Future()
     try:
         taken.set_result(work.take(AT_ONCE))
     except TooManyPartsError:
         return None
-    except Exception as error:  # noqa: BLE001 - the layer's edge
+    except Exception as error:  # noqa: BLE001 - layer boundary
         taken.set_exception(error)
     return taken
 
 
-def _name(request: PendingRequest, session_id: str) -> None:
+def _set_session_id(request: PendingRequest, session_id: str) -> None:
     request.session_id = session_id
 
 
-def _itself(outcome: Outcome) -> Said:
-    """The outcome is the answer."""
+def _as_response(outcome: Outcome) -> SessionReply:
+    """The outcome is the response."""
     return outcome

@@ -1,4 +1,4 @@
-"""Requests are counted before they are parsed: small ones at once, large ones on a thread for it."""
+"""Counting of a request's parts before parsing: small requests at once, large ones on a separate thread."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -17,8 +17,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
 
 AT_ONCE: Final = 256
-"""Fields of a request that are counted on the caller's own thread, in a tenth of a millisecond; larger requests are
-counted on a thread for it, so that no caller, such as an event loop, is held up."""
+"""Largest number of fields counted on the calling thread, which takes 0.1 ms; more would block an event loop."""
 
 ResultT = TypeVar("ResultT")
 
@@ -26,21 +25,21 @@ ResultT = TypeVar("ResultT")
 @final
 @dataclass(frozen=True, slots=True)
 class UncountedRequest:
-    """A request that is not counted yet."""
+    """A request whose parts are not counted yet."""
 
     body: bytes
     request: type[Message]
     within: slice | None = None
-    """Where it lies in the bytes; None = it is all of them."""
+    """Position in the body; None for all of it."""
     rows: int = 0
 
     @property
     def size(self) -> int:
-        """Bytes that it holds."""
+        """Bytes of the body."""
         return len(self.body)
 
-    def step(self, now: datetime, deadline: Cancellation) -> RequestCounts:  # noqa: ARG002 - it takes a moment only
-        """What it holds; raises as `count_parts`."""
+    def step(self, now: datetime, deadline: Cancellation) -> RequestCounts:  # noqa: ARG002 - short
+        """Count the parts; raises as `count_parts`."""
         return count_parts(self.body, self.request, within=self.within)
 
 
@@ -49,39 +48,39 @@ class RequestCounter:
     """Counts requests. Thread-safe.
 
     Args:
-        limits: of large requests that wait.
+        limits: Limits of queued large requests.
     """
 
     def __init__(self, limits: QueueLimits) -> None:
         self._queue = RequestQueue(limits)
-        self._lane = ExplanationWorker("count", self._queue)
+        self._worker = ExplanationWorker("count", self._queue)
 
     def count(
         self, name: str, uncounted: UncountedRequest, deadline: Deadline
     ) -> "RequestCounts | Future[RequestCounts]":
-        """What a small request of this call holds, or what a large one will turn out to hold.
+        """Count the parts of a request of this call; a future for a large one.
 
         Raises:
-            QuantraError: as `count_parts`, of a small request.
+            QuantraError: As `count_parts`, for a small request.
         """
         try:
             return count_parts(uncounted.body, uncounted.request, AT_ONCE, within=uncounted.within)
         except TooManyPartsError:
             return self.later(name, uncounted, deadline)
 
-    def later(self, name: str, work: SteppedJob[ResultT], deadline: Deadline) -> "Future[ResultT]":
-        """What work on a request of this call gives, one after the other in the order in which they came.
+    def later(self, name: str, job: SteppedJob[ResultT], deadline: Deadline) -> "Future[ResultT]":
+        """Run a job of this call on the thread, in order of arrival.
 
-        The future fails where the work does, or if there is no room for it; cancelling it drops work that waits.
+        The future fails if the job does or the queue is full. Cancelling it drops a queued job.
         """
-        item: QueuedRequest[SteppedJob[ResultT], ResultT] = QueuedRequest(work, deadline)
+        item: QueuedRequest[SteppedJob[ResultT], ResultT] = QueuedRequest(job, deadline)
         try:
-            self._lane.put(name, item)
-        except Exception as error:  # noqa: BLE001 - the layer's edge
+            self._worker.put(name, item)
+        except Exception as error:  # noqa: BLE001 - layer boundary
             fail(name, item.answer, error)
         return item.answer
 
     def close(self) -> None:
-        """Finish what waits, and take no more."""
+        """Reject new requests and finish queued ones."""
         self._queue.close()
         self._queue.join()

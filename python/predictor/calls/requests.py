@@ -1,4 +1,4 @@
-"""Requests that were counted, and that are read only when their turn comes: bytes wait in less memory than arrays."""
+"""Requests that are decoded only when work on them begins, because bytes take less memory than arrays."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -18,10 +18,10 @@ MessageT = TypeVar("MessageT", bound=Message)
 
 
 def parsed(body: bytes, kind: type[MessageT]) -> MessageT:
-    """The message.
+    """Parse a message.
 
     Raises:
-        MalformedRequestError: the bytes are none.
+        MalformedRequestError: The bytes are not such a message.
     """
     try:
         return kind.FromString(body)
@@ -31,14 +31,14 @@ def parsed(body: bytes, kind: type[MessageT]) -> MessageT:
 
 @final
 class EncodedInstances:
-    """The instances of a request's bytes.
+    """The instances of an encoded request.
 
     Args:
-        body: the request.
-        counted: what it holds.
+        body: Bytes of the request.
+        counted: Counts of its parts.
 
     Raises:
-        MalformedRequestError: it holds no instance.
+        MalformedRequestError: It has no instance.
     """
 
     def __init__(self, body: bytes, counted: RequestCounts) -> None:
@@ -51,27 +51,27 @@ class EncodedInstances:
         self.size = len(body)
 
     def instances(self) -> tuple[ReadInstance, ...]:
-        """Each instance, or what is wrong with it; called once, for the bytes are let go then."""
+        """Decode each instance, or give its error; call it once, because it frees the bytes."""
         body, self._body = self._body, b""
         messages = [place if isinstance(place, QuantraError) else _message(body[place]) for place in self._places]
-        del body  # the messages have copies of their own
+        del body  # the messages have copies
         self._ids = tuple("" if isinstance(one, QuantraError) else one.request_id for one in messages)
         return tuple(one if isinstance(one, QuantraError) else instances.decode_or_error(one) for one in messages)
 
     @property
     def request_ids(self) -> Sequence[str]:
-        """Of each instance, once they were read; empty where it could not be."""
+        """Id of each decoded instance; empty if it failed to decode."""
         return self._ids
 
 
 @final
 class ParsedInstances:
-    """The instances of a request that is parsed whole, because it is small. Until its turn it waits as bytes.
+    """The instances of a small request, which is parsed as a whole. It waits in the queue as bytes.
 
     Args:
-        body: the request.
-        found: its instances.
-        read: finds them once more.
+        body: Bytes of the request.
+        found: Its instances.
+        read: Parses them again.
     """
 
     def __init__(
@@ -83,14 +83,14 @@ class ParsedInstances:
         self.size = len(body)
 
     def instances(self) -> tuple[ReadInstance, ...]:
-        """Each instance, or what is wrong with it; called once, for the bytes are let go then."""
+        """Decode each instance, or give its error; call it once, because it frees the bytes."""
         messages, self._body = self._read(self._body), b""
         self._ids = tuple(one.request_id for one in messages)
         return instances.decode_each(messages)
 
     @property
     def request_ids(self) -> Sequence[str]:
-        """Of each instance, once they were read."""
+        """Id of each decoded instance."""
         return self._ids
 
 
@@ -103,11 +103,11 @@ def _message(body: bytes) -> pb.Instance | QuantraError:
 
 @final
 class EncodedQuery:
-    """The query of an explanation's request.
+    """The query of an encoded ExplainRequest.
 
     Args:
-        body: the request.
-        counted: what it holds.
+        body: Bytes of the request.
+        counted: Counts of its parts.
     """
 
     def __init__(self, body: bytes, counted: RequestCounts) -> None:
@@ -117,29 +117,29 @@ class EncodedQuery:
 
     @property
     def model(self) -> str:
-        """The reference of the model that is asked."""
+        """The reference of the model."""
         return checked_reference(self._message.model)
 
     @property
     def request_id(self) -> str:
-        """Comes back with the answer."""
+        """The id that the response repeats."""
         return self._message.instance.request_id
 
     def query(self) -> Query:
-        """What is asked; raises as `attributions.decode_query`."""
+        """Decode the query; raises as `attributions.decode_query`."""
         return attributions.decode_query(self._message)
 
 
 @final
 class EncodedGlobalQuery:
-    """The instances and targets of a request for a global explanation.
+    """The instances and targets of an encoded ExplainGlobalRequest.
 
     Args:
-        body: the request.
-        counted: what it holds.
+        body: Bytes of the request.
+        counted: Counts of its parts.
 
     Raises:
-        MalformedRequestError: it holds no instance.
+        MalformedRequestError: It has no instance.
     """
 
     def __init__(self, body: bytes, counted: RequestCounts) -> None:
@@ -149,15 +149,15 @@ class EncodedGlobalQuery:
 
     @property
     def model(self) -> str:
-        """The reference of the model that is asked."""
+        """The reference of the model."""
         return checked_reference(self._head.model)
 
     def query(self) -> GlobalQuery:
-        """What is asked; called once. Raises as `global_importance.decode_query`."""
+        """Decode the query; call it once. Raises as `global_importance.decode_query`."""
         return replace(global_importance.decode_query(self._head), instances=self._instances.instances())
 
 
 def checked_reference(reference: str) -> str:
-    """The reference of a model, no longer than a name may be."""
+    """The reference of a model, checked for length."""
     check_text("model", reference)
     return reference

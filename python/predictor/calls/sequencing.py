@@ -1,4 +1,4 @@
-"""One request after the other, where each may have to wait for what a model says to the one before."""
+"""Sequential execution of a session's requests, each of which may wait for a prediction."""
 
 import threading
 from collections import deque
@@ -7,73 +7,74 @@ from concurrent.futures import Future
 from typing import final
 
 from predictor.calls.futures import quantra_error
-from predictor.calls.sessions import Said, SessionRequest
+from predictor.calls.sessions import SessionReply, SessionRequest
 
-Work = Callable[[], Said]
-"""What is done when a request has its turn; raises QuantraError."""
+Work = Callable[[], SessionReply]
+"""Handles one request; raises QuantraError."""
 
 
 @final
 class RequestSequencer:
-    """The turns of one session's requests. Thread-safe.
+    """Runs the requests of one session in sequence. Thread-safe.
 
-    A turn ends with the work, unless that asks a model: then whoever asked says `go_on` once it has answered.
+    A request is finished when its work returns. If the work returns a SessionRequest, call `advance` after the
+    prediction instead.
 
     Args:
-        call: whose requests they are, for the log.
+        call: Name of the call, for the log.
     """
 
     def __init__(self, call: str) -> None:
         self._call = call
         self._lock = threading.Lock()
-        self._waiting: deque[tuple[Work, Future[Said]]] = deque()
-        self._is_busy = self._goes_on = False
+        self._waiting: deque[tuple[Work, Future[SessionReply]]] = deque()
+        self._is_busy = self._is_advancing = False
 
-    def take(self, work: Work) -> Said:
-        """What the work says, or a future of it where others come first; raises what the work raises."""
+    def run(self, work: Work) -> SessionReply:
+        """Run the work, or return a future if others are first; raises what the work raises."""
         with self._lock:
-            if self._is_busy or self._goes_on or self._waiting:
-                later: Future[Said] = Future()
-                self._waiting.append((work, later))
-                return later
+            if self._is_busy or self._is_advancing or self._waiting:
+                future: Future[SessionReply] = Future()
+                self._waiting.append((work, future))
+                return future
             self._is_busy = True
-        return self._work(work)
+        return self._run(work)
 
-    def go_on(self) -> None:
-        """A turn has ended: let the next requests have theirs, until a model is asked; never from within itself."""
+    def advance(self) -> None:
+        """Finish the current request and run the next until one needs a prediction; a nested call returns."""
         with self._lock:
             self._is_busy = False
-            if self._goes_on:
+            if self._is_advancing:
                 return
-            self._goes_on = True
+            self._is_advancing = True
         while (turn := self._next()) is not None:
-            self._take_late(*turn)
+            self._run_queued(*turn)
 
-    def _work(self, work: Work) -> Said:
-        is_asked = False
+    def _run(self, work: Work) -> SessionReply:
+        needs_prediction = False
         try:
-            said = work()
-            is_asked = isinstance(said, SessionRequest)
-            return said
+            reply = work()
+            needs_prediction = isinstance(reply, SessionRequest)
+            return reply
         finally:
-            if not is_asked:
-                self.go_on()
+            if not needs_prediction:
+                self.advance()
 
-    def _next(self) -> "tuple[Work, Future[Said]] | None":
+    def _next(self) -> "tuple[Work, Future[SessionReply]] | None":
         with self._lock:
             if self._is_busy or not self._waiting:
-                self._goes_on = False
+                self._is_advancing = False
                 return None
             self._is_busy = True
             return self._waiting.popleft()
 
-    def _take_late(self, work: Work, later: "Future[Said]") -> None:
-        if not later.set_running_or_notify_cancel():
-            self.go_on()
+    def _run_queued(self, work: Work, future: "Future[SessionReply]") -> None:
+        if not future.set_running_or_notify_cancel():
+            self.advance()
             return
         try:
-            said = self._work(work)
+            reply = self._run(work)
         except Exception as error:  # noqa: BLE001 - a callback's edge: the error is the caller's answer
-            later.set_exception(quantra_error(self._call, error))
+            future.set_exception(quantra_error(self._call, error))
         else:
-            later.set_result(said)
+            future.set_result(reply)

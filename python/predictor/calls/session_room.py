@@ -1,4 +1,4 @@
-"""How many sessions are open, and how many bytes they hold, within the bounds of a stream and of the process."""
+"""Limits on the number and bytes of open sessions, per stream and per process."""
 
 import threading
 from typing import Final, final
@@ -7,18 +7,18 @@ from predictor.errors import QueueFullError
 from predictor.limits import ServiceLimits
 
 _RETRY_AFTER_S: Final = 1.0
-"""Sessions stay longer than calls."""
+"""Longer than for calls, because sessions stay open longer."""
 
 
 @final
 class SessionRoom:
-    """Room for sessions, part of a larger one or the largest. Thread-safe.
+    """Counts sessions and bytes against limits, and against those of an outer room. Thread-safe.
 
     Args:
-        most: sessions.
-        most_bytes: of all together.
-        where: what has these bounds, for messages.
-        within: the larger room.
+        most: Largest number of sessions.
+        most_bytes: Largest number of bytes in total.
+        where: Owner of the limits, for messages.
+        within: The outer room.
     """
 
     def __init__(self, most: int, most_bytes: int, where: str, within: "SessionRoom | None" = None) -> None:
@@ -29,37 +29,37 @@ class SessionRoom:
 
     @classmethod
     def of_process(cls, limits: ServiceLimits) -> "SessionRoom":
-        """The largest."""
+        """The room of the whole process."""
         return cls(limits.sessions, limits.session_bytes, "this server")
 
     def of_stream(self, limits: ServiceLimits) -> "SessionRoom":
-        """That of one stream in this one."""
+        """A room for one stream within this one."""
         return SessionRoom(limits.sessions_per_stream, limits.session_bytes_per_stream, "this stream", self)
 
     @property
     def held(self) -> tuple[int, int]:
-        """Sessions that are open, and the bytes that they hold."""
+        """Number of open sessions and their bytes."""
         with self._lock:
             return self._sessions, self._bytes
 
     def enter(self) -> None:
-        """One more session.
+        """Add a session.
 
         Raises:
-            QueueFullError: there are as many as may be, and nothing has changed.
+            QueueFullError: A limit is reached; nothing has changed.
         """
         self.add(1, 0)
 
     def grow(self, size: int) -> None:
-        """So many bytes more, or fewer, where the number is negative; raises as `enter`."""
+        """Add bytes, or free them if negative; raises as `enter`."""
         self.add(0, size)
 
     def leave(self, size: int) -> None:
-        """One session fewer, with its bytes."""
+        """Remove a session and its bytes."""
         self.add(-1, -size)
 
     def add(self, sessions: int, size: int) -> None:
-        """More of both, or fewer, here and in the larger room; raises as `enter`."""
+        """Change both counts, here and in the outer room; raises as `enter`."""
         with self._lock:
             self._check(sessions, size)
             if self._within is not None:

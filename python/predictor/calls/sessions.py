@@ -1,4 +1,4 @@
-"""What PredictStream needs from the sessions that live on a stream."""
+"""The interface between PredictStream and the sessions of a stream."""
 
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -20,88 +20,87 @@ RequestT = TypeVar("RequestT", pb.OpenSession, pb.PushBars, pb.CloseSession)
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class SessionRequest:
-    """What a session asks a model; its answer is that of the request."""
+    """A prediction that a session needs to answer a request."""
 
     model: str
-    """Its reference."""
-    asked: PredictionRequest
-    """One instance. It is read when its turn comes, on the model's thread."""
-    ended: "Callable[[Outcome], Said]"
-    """Told once how it ended, on any thread, and says what the request is answered with: also where it was cancelled or
-    came too late, or where the model is unknown or the queue full."""
+    """Reference of the model."""
+    request: PredictionRequest
+    """One instance, decoded on the model's thread."""
+    respond: "Callable[[Outcome], SessionReply]"
+    """Maps the outcome to the response; called once, on any thread, also after cancellation or any other error."""
 
 
-Said = SessionRequest | pb.Ack | Outcome | Future["Said"]
-"""What a session says to a request: a model has to be asked, or the answer; or later, when what came before is done."""
+SessionReply = SessionRequest | pb.Ack | Outcome | Future["SessionReply"]
+"""Reply of a session to a request: a prediction to run, the response, or a future of either."""
 
 
 class Sessions(Protocol):
-    """The sessions of one stream, which end with it.
+    """The sessions of one stream; they end with it.
 
-    `open`, `push` and `close` are called one at a time, in the order of the stream's requests, on any thread; each
-    raises a QuantraError that is the answer. Requests were counted before they were parsed. What takes longer than some
-    hundred microseconds belongs into `SessionRequest.asked`. A future that they give is cancelled with its request.
+    `open`, `push` and `close` are called one at a time, in request order, on any thread. A QuantraError that they raise
+    is the response. Work longer than some hundred microseconds belongs in `SessionRequest.request`. A future
+    that they return is cancelled with its request.
     """
 
-    def open(self, request: pb.OpenSession) -> Said:
-        """Begin a session; raises DuplicateIdError if there is one of this id."""
+    def open(self, request: pb.OpenSession) -> SessionReply:
+        """Open a session; raises DuplicateIdError if the id is in use."""
         ...
 
-    def push(self, request: pb.PushBars) -> Said:
-        """Take bars; raises UnknownSessionError if there is no such session."""
+    def push(self, request: pb.PushBars) -> SessionReply:
+        """Push bars; raises UnknownSessionError if the session is not open."""
         ...
 
-    def close(self, request: pb.CloseSession) -> Said:
-        """End a session; raises as `push`."""
+    def close(self, request: pb.CloseSession) -> SessionReply:
+        """Close a session; raises as `push`."""
         ...
 
     def end(self) -> None:
-        """The stream has ended; called once, after the last of the others."""
+        """End all sessions with the stream; called once, last."""
         ...
 
 
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class SessionStep:
-    """A request to the sessions of a stream, which they take when its turn comes."""
+    """A queued request to the sessions of a stream."""
 
     sessions: Sessions
     action: str
     """`open`, `push` or `close`."""
     body: bytes
     within: slice
-    """Where the action lies in the bytes."""
-    named: Callable[[str], None]
-    """Told the session's id, as soon as it is known."""
+    """Position of the action's message in the body."""
+    set_session_id: Callable[[str], None]
+    """Receives the session's id once it is decoded."""
     rows: int = 0
 
     @property
     def size(self) -> int:
-        """Bytes that it holds."""
+        """Bytes of the request."""
         return len(self.body)
 
-    def step(self, now: datetime, deadline: Cancellation) -> Said:  # noqa: ARG002 - once begun, it is taken
+    def step(self, now: datetime, deadline: Cancellation) -> SessionReply:  # noqa: ARG002 - never interrupted
         """As `take`."""
         return self.take()
 
-    def take(self, most_parts: int = MAX_PARTS) -> Said:
-        """What the sessions say to it.
+    def take(self, most_parts: int = MAX_PARTS) -> SessionReply:
+        """Pass the request to the sessions.
 
         Raises:
-            QuantraError: the answer.
-            TooManyPartsError: it has more than `most_parts`, where that is less than a request may have.
+            QuantraError: The response is this error.
+            TooManyPartsError: The request has more than `most_parts`, if that is less than the protocol allows.
         """
         match self.action:
             case "open":
-                return self.sessions.open(self._read(pb.OpenSession, most_parts))
+                return self.sessions.open(self._decode(pb.OpenSession, most_parts))
             case "push":
-                return self.sessions.push(self._read(pb.PushBars, most_parts))
+                return self.sessions.push(self._decode(pb.PushBars, most_parts))
             case _:
-                return self.sessions.close(self._read(pb.CloseSession, most_parts))
+                return self.sessions.close(self._decode(pb.CloseSession, most_parts))
 
-    def _read(self, kind: type[RequestT], most_parts: int) -> RequestT:
+    def _decode(self, kind: type[RequestT], most_parts: int) -> RequestT:
         count_parts(self.body, kind, most_parts, within=self.within)
         request = parsed(self.body[self.within], kind)
         check_text("session_id", request.session_id)
-        self.named(request.session_id)
+        self.set_session_id(request.session_id)
         return request

@@ -1,4 +1,4 @@
-"""Calls whose answer is a stream of messages."""
+"""Calls with a stream of response messages."""
 
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -9,50 +9,50 @@ from predictor.errors import MalformedRequestError, QuantraError
 from predictor.instance import Deadline
 
 Emit = Callable[[bytes], object]
-"""Takes one message of the answer; called on any thread, perhaps on several at once. It must not wait."""
+"""Receives one response message; called on any thread, possibly on several at once. It must not block."""
 
 
 class OpenCall(Protocol):
-    """A call under way: requests go in, one after the other, and messages come out, until `ended` does.
+    """A call in progress: requests go in one by one and messages come out until `ended` is done.
 
-    None of its methods raises or waits.
+    Its methods neither raise nor block.
     """
 
     @property
     def ended(self) -> "Future[None]":
-        """Done when all messages were emitted; fails with a QuantraError and nothing else."""
+        """Done when all messages were emitted; its error is always a QuantraError."""
         ...
 
     def send(self, request: bytes) -> bool:
-        """Hand over a request. Returns whether another may follow now; if not, `taken` will say when."""
+        """Send a request. Returns whether another may follow now; if not, `taken` will return True when it may."""
         ...
 
     def taken(self, size: int) -> bool:
-        """The caller has a message of so many bytes: it counts no longer. Returns whether a request may follow now."""
+        """Acknowledge a received message of `size` bytes. Returns whether a request may follow now."""
         ...
 
     def end(self) -> None:
-        """No request follows."""
+        """End the requests."""
         ...
 
     def stop(self, error: QuantraError) -> None:
-        """Take no more requests; answer those under way, and fail with this error then."""
+        """Reject new requests, answer pending ones, then fail with this error."""
         ...
 
     def cancel(self) -> None:
-        """Nobody waits any more: what waits is dropped at once, what is worked on ends soon."""
+        """Cancel the call: drop queued requests and interrupt running ones."""
         ...
 
 
 @final
 class OneRequestCall:
-    """A call of one request.
+    """A call with exactly one request.
 
     Args:
-        name: of the call.
-        start: begins to answer a request; its future has the answer's last message.
-        deadline: of the call.
-        emit: takes each message.
+        name: Name of the call.
+        start: Starts the request; its future holds the last message.
+        deadline: Deadline of the call.
+        emit: Receives each message.
     """
 
     def __init__(self, name: str, start: "Callable[[bytes], Future[bytes]]", deadline: Deadline, emit: Emit) -> None:
@@ -64,26 +64,26 @@ class OneRequestCall:
         self.ended: Future[None] = Future()
 
     def send(self, request: bytes) -> bool:
-        """Hand over the request; another may follow, and ends the call."""
+        """Send the request; a second one fails the call."""
         if self._has_begun:
             self._deadline.cancelled.set()
-            fail(self._name, self.ended, MalformedRequestError(f"{self._name} takes one request; send no other"))
+            fail(self._name, self.ended, MalformedRequestError(f"{self._name} takes one request; send only one"))
         else:
             self._has_begun = True
             follow(self._name, self._start(request), self.ended, self._finish)
         return True
 
-    def taken(self, size: int) -> bool:  # noqa: ARG002 - messages of one request are few
+    def taken(self, size: int) -> bool:  # noqa: ARG002 - one request has few messages
         """As `OpenCall`."""
         return True
 
     def end(self) -> None:
-        """No request follows."""
+        """End the requests."""
         if not self._has_begun:
             fail(self._name, self.ended, MalformedRequestError("the call ended without a request; send one message"))
 
     def stop(self, error: QuantraError) -> None:
-        """Fail if there was no request; the answer to one goes on."""
+        """Fail if there was no request; a started one continues."""
         if not self._has_begun:
             fail(self._name, self.ended, error)
 

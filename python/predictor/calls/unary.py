@@ -1,4 +1,4 @@
-"""Which calls there are, and how each is answered."""
+"""The calls of PredictionService and their dispatch."""
 
 import threading
 from collections.abc import Callable, Sequence
@@ -44,16 +44,16 @@ from predictor.wire.request_counts import RequestCounts, parsed_if_plain
 SERVICE_NAME: Final = pb.DESCRIPTOR.services_by_name["PredictionService"].full_name
 
 MOST_PLAIN: Final = 64
-"""Instances of a request that is parsed without being counted."""
+"""Largest number of instances of a request that is parsed without counting."""
 
 ReadT = TypeVar("ReadT")
 
 
 class CallService(Protocol):
-    """What the calls need from predictor.service.PredictionService."""
+    """The part of predictor.service.PredictionService that the calls use."""
 
     def models(self) -> tuple[ModelInfo, ...]:
-        """Every version that is served."""
+        """Every served version."""
         ...
 
     def model(self, reference: str) -> ModelInfo:
@@ -63,14 +63,14 @@ class CallService(Protocol):
     def predict(
         self, reference: str, asked: PredictionRequest, deadline: Deadline, *, here: bool = False
     ) -> Future[tuple[Outcome, ...]]:
-        """Each instance's forecast or error, in order; raises at once if the model is unknown or the queue is full.
+        """Forecast or error of each instance, in order; raises at once if the model is unknown or the queue is full.
 
-        `here` lets the caller's own thread work where no other call waits.
+        `here` allows work in the calling thread if no other request waits.
         """
         ...
 
     def explain(self, reference: str, asked: ExplanationRequest, deadline: Deadline) -> Future[Explanation]:
-        """The reasons behind one forecast; never keeps a prediction waiting."""
+        """Attributions of one forecast; never delays a prediction."""
         ...
 
     def explain_global(
@@ -80,7 +80,7 @@ class CallService(Protocol):
         report: Callable[[GlobalImportance], None],
         deadline: Deadline,
     ) -> Future[GlobalImportance]:
-        """What moves the forecasts of many instances; reports on the way, called on a thread of the service."""
+        """Global importance over many instances; `report` receives results so far, on a thread of the service."""
         ...
 
 
@@ -91,12 +91,12 @@ class UnaryMethod:
 
     request: type[Message]
     begin: Callable[[bytes, RequestCounts, Deadline, "Future[bytes]"], None]
-    """Begin to answer counted bytes; raises QuantraError where that cannot be."""
+    """Start the answer to a counted request; raises QuantraError."""
 
 
 @final
 class OpenStreams:
-    """The streams that are under way. Thread-safe."""
+    """The open streams. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -104,7 +104,7 @@ class OpenStreams:
         self._error: QuantraError | None = None
 
     def add(self, stream: OpenCall) -> None:
-        """One more, until it ends."""
+        """Add a stream until it ends."""
         with self._lock:
             self._streams.add(stream)
             error = self._error
@@ -113,7 +113,7 @@ class OpenStreams:
             stream.stop(error)
 
     def stop(self, error: QuantraError) -> None:
-        """End all with this error, those that come later too."""
+        """End all streams, and later ones, with this error."""
         with self._lock:
             self._error = error
             streams = [*self._streams]
@@ -127,13 +127,13 @@ class OpenStreams:
 
 @final
 class Calls:
-    """Answers the calls of PredictionService and of GRPCInferenceService. Thread-safe.
+    """The calls of PredictionService and of GRPCInferenceService. Thread-safe.
 
     Args:
-        service: computes the answers.
-        limits: the service's.
-        most_bytes: of one request that the door lets through; None = it does not mind.
-        sessions: makes the sessions of one stream; None: those that bars are pushed to.
+        service: Computes the results.
+        limits: Limits of the service.
+        most_bytes: Largest request that the transport accepts; None: unlimited.
+        sessions: Creates the sessions of one stream; None: `LiveSessions`.
     """
 
     def __init__(
@@ -148,15 +148,15 @@ class Calls:
         self._sessions = sessions or self._live_sessions
         self._limits = limits or ServiceLimits()
         self._room = SessionRoom.of_process(self._limits)
-        self._counting = RequestCounter(self._limits.uncounted)
-        self._told_limits = models.encode_limits(_request_limits(self._limits, most_bytes))
+        self._counter = RequestCounter(self._limits.uncounted)
+        self._encoded_limits = models.encode_limits(_request_limits(self._limits, most_bytes))
         self._open = OpenStreams()
         methods = {
             "ListModels": UnaryMethod(pb.ListModelsRequest, self._list_models),
             "GetModel": UnaryMethod(pb.GetModelRequest, self._get_model),
             "Explain": UnaryMethod(pb.ExplainRequest, self._explain),
         }
-        self._inference = InferenceCalls(service, self._counting)
+        self._inference = InferenceCalls(service, self._counter)
         self._unary: dict[str, Begin] = {
             **{name: partial(self._begin, name, method) for name, method in methods.items()},
             "Predict": partial(self._begin_predict, here=False),
@@ -165,27 +165,27 @@ class Calls:
         self._unary_here = {**self._unary, "Predict": partial(self._begin_predict, here=True)}
 
     def call(self, name: str, request: bytes, deadline: Deadline, *, here: bool = False) -> "Future[bytes]":
-        """Answer one call. Never raises: the future fails, with a QuantraError and nothing else.
+        """Answer one unary call. Never raises: the future fails, always with a QuantraError.
 
-        Cancelling the future drops a call that waits; the deadline's flag ends one that is worked on.
+        Cancelling the future drops a queued call; setting the deadline's `cancelled` interrupts a running one.
 
         Args:
-            name: of the call.
-            request: its bytes.
-            deadline: of the call.
-            here: let this thread forecast where no other call waits for the model.
+            name: Name of the call.
+            request: Bytes of the request.
+            deadline: Deadline of the call.
+            here: Forecast in this thread if no other request waits.
         """
         methods = self._unary_here if here else self._unary
         return self._answered(name, methods.get(name), request, deadline)
 
     def open(self, name: str, deadline: Deadline, emit: Emit, most_bytes: int | None = None) -> OpenCall:
-        """Begin a call whose answer is a stream of messages. Never raises, as `call`.
+        """Open a call with a stream of response messages. Never raises, as `call`.
 
         Args:
-            name: of the call.
-            deadline: of the whole call.
-            emit: takes each message.
-            most_bytes: of one message; None = any. A larger answer to one request of several is an error of its own.
+            name: Name of the call.
+            deadline: Deadline of the whole call.
+            emit: Receives each message.
+            most_bytes: Largest message; None: any. A larger response to one request becomes an error.
         """
         stream = self._opened(name, deadline, emit, most_bytes)
         self._open.add(stream)
@@ -196,7 +196,7 @@ class Calls:
         if name == INFER_STREAM:
             return InferStream(partial(self.call, INFER), deadline, emit, flow, most_bytes)
         if name == PREDICT_STREAM:
-            return PredictStream(self._service, self._sessions(), self._counting, deadline, emit, flow, most_bytes)
+            return PredictStream(self._service, self._sessions(), self._counter, deadline, emit, flow, most_bytes)
         explaining = UnaryMethod(pb.ExplainGlobalRequest, partial(self._explain_global, emit))
         streams: dict[str, Begin] = {"ExplainGlobal": partial(self._begin, "ExplainGlobal", explaining)}
         return OneRequestCall(
@@ -205,37 +205,39 @@ class Calls:
 
     @property
     def sessions_held(self) -> tuple[int, int]:
-        """Sessions that are open on all streams, and the bytes that they hold."""
+        """Number of open sessions on all streams, and their bytes."""
         return self._room.held
 
     def drain(self) -> None:
-        """End streams, those that come later too, as UNAVAILABLE: what they have asked already is answered first."""
-        self._open.stop(UnavailableError("the server is stopping; open the stream again in a moment, or elsewhere"))
+        """Answer the pending requests of all streams, then end them, and later ones, as UNAVAILABLE."""
+        self._open.stop(
+            UnavailableError("the server is stopping; open the stream again in a moment, or on another server")
+        )
 
     def close(self) -> None:
-        """As `drain`; finish counting what waits, and count no more; what was counted is the service's."""
+        """As `drain`, and finish the queue of requests to count. The service finishes the counted ones."""
         self.drain()
-        self._counting.close()
+        self._counter.close()
 
     def _live_sessions(self) -> LiveSessions:
-        """Those of one stream."""
+        """The sessions of one new stream."""
         return LiveSessions(self._service, self._room.of_stream(self._limits))
 
     def _answered(self, name: str, begin: "Begin | None", request: bytes, deadline: Deadline) -> "Future[bytes]":
         answer: Future[bytes] = Future()
         if begin is None:
-            fail(name, answer, MalformedRequestError(f"there is no call {name[:80]!r} of this kind"))
+            fail(name, answer, MalformedRequestError(f"unknown call {name[:80]!r}; use a call of the service"))
             return answer
         try:
             begin(request, deadline, answer)
-        except Exception as error:  # noqa: BLE001 - the layer's edge
+        except Exception as error:  # noqa: BLE001 - layer boundary
             fail(name, answer, error)
         return answer
 
     def _begin(
         self, name: str, method: UnaryMethod, request: bytes, deadline: Deadline, answer: "Future[bytes]"
     ) -> None:
-        counted = self._counting.count(name, UncountedRequest(request, method.request), deadline)
+        counted = self._counter.count(name, UncountedRequest(request, method.request), deadline)
         if isinstance(counted, RequestCounts):
             method.begin(request, counted, deadline, answer)
         else:
@@ -244,8 +246,8 @@ class Calls:
     def _begin_predict(self, request: bytes, deadline: Deadline, answer: "Future[bytes]", *, here: bool) -> None:
         plain = parsed_if_plain(request, pb.PredictRequest)
         if plain is not None and 0 < len(plain.instances) <= MOST_PLAIN:
-            asked = ParsedInstances(request, plain.instances, _instances_of)
-            self._ask(plain.model, asked, deadline, answer, here=here)
+            instances = ParsedInstances(request, plain.instances, _instances_of)
+            self._start_predict(plain.model, instances, deadline, answer, here=here)
         else:
             self._begin("Predict", UnaryMethod(pb.PredictRequest, self._predict), request, deadline, answer)
 
@@ -257,44 +259,40 @@ class Calls:
     def _get_model(self, body: bytes, _counted: RequestCounts, _deadline: Deadline, answer: "Future[bytes]") -> None:
         request = parsed(body, pb.GetModelRequest)
         info = self._service.model(checked_reference(request.model))
-        told = pb.GetModelResponse(model=models.encode(info), limits=self._told_limits)
-        settle(answer, told.SerializeToString())
+        response = pb.GetModelResponse(model=models.encode(info), limits=self._encoded_limits)
+        settle(answer, response.SerializeToString())
 
     def _predict(self, body: bytes, counted: RequestCounts, deadline: Deadline, answer: "Future[bytes]") -> None:
-        asked = EncodedInstances(body, counted)
-        self._ask(parsed(counted.head, pb.PredictRequest).model, asked, deadline, answer)
+        model = parsed(counted.head, pb.PredictRequest).model
+        self._start_predict(model, EncodedInstances(body, counted), deadline, answer)
 
-    def _ask(
+    def _start_predict(
         self,
         model: str,
-        asked: EncodedInstances | ParsedInstances,
+        instances: EncodedInstances | ParsedInstances,
         deadline: Deadline,
         answer: "Future[bytes]",
         *,
         here: bool = False,
     ) -> None:
-        outcomes = self._service.predict(checked_reference(model), asked, deadline, here=here)
-        chain("Predict", outcomes, answer, lambda done: encode_results(asked.request_ids, done))
+        outcomes = self._service.predict(checked_reference(model), instances, deadline, here=here)
+        chain("Predict", outcomes, answer, lambda done: encode_results(instances.request_ids, done))
 
     def _explain(self, body: bytes, counted: RequestCounts, deadline: Deadline, answer: "Future[bytes]") -> None:
-        asked = EncodedQuery(body, counted)
-        explanation = self._service.explain(asked.model, asked, deadline)
-        chain("Explain", explanation, answer, lambda done: encode_explanation(asked.request_id, done))
+        query = EncodedQuery(body, counted)
+        explanation = self._service.explain(query.model, query, deadline)
+        chain("Explain", explanation, answer, lambda done: encode_explanation(query.request_id, done))
 
     def _explain_global(
         self, emit: Emit, body: bytes, counted: RequestCounts, deadline: Deadline, answer: "Future[bytes]"
     ) -> None:
-        asked = EncodedGlobalQuery(body, counted)
-
-        def report(known: GlobalImportance) -> None:
-            emit(encode_known(known))
-
-        known = self._service.explain_global(asked.model, asked, report, deadline)
+        query = EncodedGlobalQuery(body, counted)
+        known = self._service.explain_global(query.model, query, lambda known: emit(encode_known(known)), deadline)
         chain("ExplainGlobal", known, answer, encode_known)
 
 
 def _request_limits(limits: ServiceLimits, most_bytes: int | None) -> RequestLimits:
-    """What one request may hold: as much as the door lets through, and as finds room where requests wait."""
+    """Limits of one request, from the transport and the queues."""
     room = min(limits.uncounted.size, limits.predictions.size)
     return RequestLimits(
         size=room if most_bytes is None else min(room, most_bytes), rows=min(MAX_ROWS, limits.predictions.rows)
@@ -306,12 +304,12 @@ def _instances_of(body: bytes) -> Sequence[pb.Instance]:
 
 
 def encode_known(known: GlobalImportance) -> bytes:
-    """One message of the answer to ExplainGlobal."""
+    """Encode one message of the ExplainGlobal response."""
     return global_importance.encode(known).SerializeToString()
 
 
 def encode_results(request_ids: Sequence[str], outcomes: Sequence[Outcome]) -> bytes:
-    """The answer to Predict."""
+    """Encode the Predict response."""
     pairs = zip(request_ids, outcomes, strict=True)
     return pb.PredictResponse(results=[_result(*pair) for pair in pairs]).SerializeToString()
 
@@ -323,5 +321,5 @@ def _result(request_id: str, outcome: Outcome) -> pb.Result:
 
 
 def encode_explanation(request_id: str, explanation: Explanation) -> bytes:
-    """The answer to Explain."""
+    """Encode the Explain response."""
     return attributions.encode(explanation, request_id).SerializeToString()

@@ -1,17 +1,10 @@
-"""The use cases, without wire types: what every door (gRPC, in-process, pythonnet) calls, and all that it calls.
+"""The prediction service: a request queue, a worker per model, and one explanation worker.
 
-    service.py     what can be asked
-    served.py      which models are served, and how others take their place
-    waiting.py     what waits: one queue, bounded in calls, rows and bytes
-    lanes.py       the threads that answer
-    observing.py   what is noted of a request, for whoever observes it
-    explanations.py  what the explaining thread works on
-    traffic.py     how explanations give way to predictions
 
-Work runs on threads of its own and comes back as futures. Predictions have one thread per model, which takes all that
-waits; explanations have one thread for all, over an attribution view of their own, so that a prediction never waits
-for an explanation. While predictions come, explanations pause between their steps, because two threads of one
-interpreter hold each other up.
+Every front end (gRPC, in-process, pythonnet) calls it; it knows no wire types. Results are futures. Each model has one
+prediction thread, which takes all waiting requests as one batch. All explanations share one other thread, so a
+prediction never waits for an explanation. Explanations pause between steps while predictions arrive, because threads
+of one interpreter slow each other down.
 """
 
 from predictor.observation import Observation, Observer

@@ -1,4 +1,4 @@
-"""What the explaining thread works on: one query, or many instances one after the other."""
+"""Jobs of the explanation worker: one query, or many instances in sequence."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -14,14 +14,14 @@ from predictor.model import Predictor, explain_each
 from predictor.service.workers import rows_of
 
 MOST_REPORTS: Final = 100
-"""Reports of one global explanation, about; they hold the same rows each time."""
+"""Approximate number of reports of one global explanation; each repeats all rows."""
 
 Report = Callable[[GlobalImportance], None]
-"""Takes what is known after some of the instances; called on the explaining thread."""
+"""Receives intermediate results, on the explanation thread."""
 
 
 class ExplanationRequest(Protocol):
-    """A query, which may be read only when its turn comes."""
+    """A query that may be decoded only when work on it begins."""
 
     @property
     def rows(self) -> int:
@@ -39,7 +39,7 @@ class ExplanationRequest(Protocol):
 
 
 class GlobalExplanationRequest(Protocol):
-    """A question about many instances, which may be read only when its turn comes."""
+    """A global query that may be decoded only when work on it begins."""
 
     @property
     def rows(self) -> int:
@@ -59,7 +59,7 @@ class GlobalExplanationRequest(Protocol):
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class SingleExplanation:
-    """One query to one model."""
+    """Explanation of one query by one model."""
 
     model: Predictor
     asked: ExplanationRequest
@@ -72,11 +72,11 @@ class SingleExplanation:
 
     @property
     def size(self) -> int:
-        """Bytes that the query holds."""
+        """Bytes of the query."""
         return self.asked.size
 
     def step(self, now: datetime, deadline: Cancellation) -> Explanation:
-        """The whole answer."""
+        """Explain the query in one step."""
         begun_s = time.perf_counter()
         attributions = self.model.explain(self.asked.query(), now, deadline)
         return Explanation(
@@ -88,13 +88,12 @@ class SingleExplanation:
 
 @final
 class GlobalExplanation:
-    """Many instances of one model, one in each step.
+    """Explanation of many instances by one model, one instance per step.
 
     Args:
-        model: whose forecasts are explained.
-        asked: the instances.
-        report: told what is known after each instance, or after several where there are many; not of the last one,
-            which is the answer.
+        model: The model to explain.
+        asked: The instances.
+        report: Receives the result so far after one or several instances; the final one is returned.
     """
 
     def __init__(self, model: Predictor, asked: GlobalExplanationRequest, report: Report) -> None:
@@ -106,7 +105,7 @@ class GlobalExplanation:
         self._steps: Iterator[GlobalImportance] = iter(())
 
     def step(self, now: datetime, deadline: Cancellation) -> GlobalImportance | None:
-        """The next instance; what is known after the last of them."""
+        """Explain the next instance; the result after the last one, else None."""
         self._turn.deadline = deadline
         if self._asked is not None:
             self._steps = explain_each(self._model, self._asked.query(), now, self._turn)
@@ -121,55 +120,55 @@ class GlobalExplanation:
 
 @final
 class _StepDeadline:
-    """The deadline of the present step."""
+    """The deadline of the current step."""
 
     def __init__(self) -> None:
         self.deadline: Cancellation = NEVER
 
     def check(self) -> None:
-        """Raises as the present step's."""
+        """Raises as `Deadline.check`."""
         self.deadline.check()
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class DecodedQuery:
-    """A query of the same process."""
+    """A query from the same process."""
 
-    given: Query
+    decoded: Query
 
     @property
     def rows(self) -> int:
         """Symbols that are read."""
-        return len(self.given.instance.input.symbols)
+        return len(self.decoded.instance.input.symbols)
 
     @property
     def size(self) -> int:
-        """None: it is the caller's own, who holds it in any case."""
+        """0: the caller holds this memory anyway."""
         return 0
 
     def query(self) -> Query:
-        """As it was given."""
-        return self.given
+        """As it was decoded."""
+        return self.decoded
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class DecodedGlobalQuery:
-    """A question of the same process."""
+    """A global query from the same process."""
 
-    given: GlobalQuery
+    decoded: GlobalQuery
 
     @property
     def rows(self) -> int:
         """Symbols that are read."""
-        return rows_of(self.given.instances)
+        return rows_of(self.decoded.instances)
 
     @property
     def size(self) -> int:
-        """None, as with `DecodedQuery`."""
+        """0, as for `DecodedQuery`."""
         return 0
 
     def query(self) -> GlobalQuery:
-        """As it was given."""
-        return self.given
+        """As it was decoded."""
+        return self.decoded

@@ -1,6 +1,7 @@
-"""How explanations give way to predictions: they pause between their steps while predictions come.
+"""Preemption of explanations by predictions.
 
-Two threads of one interpreter hold each other up, whatever the cores.
+Explanations pause between steps while predictions arrive: threads of one interpreter slow each other down, however
+many cores there are.
 """
 
 import math
@@ -13,14 +14,14 @@ from predictor.errors import DeadlineExceededError
 from predictor.instance import Cancellation
 
 QUIET_S: Final = 0.01
-"""Predictions closer together than this count as one stream."""
+"""Predictions closer together than this count as continuous activity."""
 LONGEST_PAUSE_S: Final = 0.2
-"""An explanation takes its next step after this time, however many predictions come."""
+"""Longest pause of an explanation between two steps."""
 
 
 @final
 class PredictionActivity:
-    """How many predictions are under way and when the last one ended, so that other work can pause meanwhile."""
+    """Number of predictions in progress, and when the last one ended."""
 
     def __init__(
         self, *, clock: Callable[[], float] = time.monotonic, sleep: Callable[[float], None] = time.sleep
@@ -31,18 +32,18 @@ class PredictionActivity:
         self._last_s = -math.inf
 
     def begin(self) -> None:
-        """A prediction was asked for."""
+        """Count a new prediction."""
         with self._lock:
             self._under_way += 1
 
     def end(self) -> None:
-        """It has its answer, or needs none."""
+        """Count a prediction that was answered or dropped."""
         with self._lock:
             self._under_way -= 1
             self._last_s = self._clock()
 
     def pause(self) -> None:
-        """Wait until no prediction is under way and none has been for a while, at most LONGEST_PAUSE_S."""
+        """Wait until there was no prediction for QUIET_S, at most LONGEST_PAUSE_S."""
         longest_s = self._clock() + LONGEST_PAUSE_S
         while self._is_busy() and self._clock() < longest_s:
             self._sleep(QUIET_S / 4)
@@ -53,21 +54,21 @@ class PredictionActivity:
 
 @final
 class PreemptibleDeadline:
-    """A deadline at which predictions pass first."""
+    """A deadline whose check lets predictions run first."""
 
-    def __init__(self, deadline: Cancellation, traffic: PredictionActivity) -> None:
+    def __init__(self, deadline: Cancellation, activity: PredictionActivity) -> None:
         self._deadline = deadline
-        self._traffic = traffic
+        self._activity = activity
 
     def check(self) -> None:
-        """Pause for predictions; raises as `Deadline.check`."""
-        self._traffic.pause()
+        """Pause while predictions run; raises as `Deadline.check`."""
+        self._activity.pause()
         self._deadline.check()
 
 
 @final
 class BoundedDeadline:
-    """A deadline, and a time limit of the server's own that counts from now."""
+    """A deadline, shortened to a time limit of the server that starts now."""
 
     def __init__(self, deadline: Cancellation, longest_s: float) -> None:
         self._deadline = deadline
@@ -75,10 +76,11 @@ class BoundedDeadline:
         self._ends_at_s = time.monotonic() + longest_s
 
     def check(self) -> None:
-        """Raises as `Deadline.check`, and DeadlineExceededError once the server's own limit is over."""
+        """Raises as `Deadline.check`, and DeadlineExceededError after the server's limit."""
         self._deadline.check()
         if time.monotonic() >= self._ends_at_s:
             raise DeadlineExceededError(
-                f"one explanation may take {self._longest_s:g} seconds here; ask for fewer symbols or targets",
+                f"the explanation took longer than this server's limit of {self._longest_s:g} seconds; "
+                "request fewer symbols or targets",
                 metadata={"most_s": f"{self._longest_s:g}"},
             )

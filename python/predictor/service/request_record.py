@@ -1,4 +1,4 @@
-"""What is noted of a request while it travels through the service, for whoever observes it."""
+"""Stage times of a batch, and the record of a request for observers."""
 
 import time
 from collections.abc import Sequence
@@ -15,13 +15,16 @@ if TYPE_CHECKING:
     from predictor.forecast import Outcome
 
 ENGINE: Final = "torch"
-"""What computes every answer; there is no other."""
+"""Engine of every response."""
 
 
 @final
 @dataclass(slots=True)
 class StageTimes:
-    """When each stage of a batch ended, in seconds of one clock; 0 = not yet. `asked_s` is its first request's."""
+    """End of each stage of a batch, in seconds of `perf_counter`; 0 = not yet.
+
+    `asked_s` is the arrival of the first request.
+    """
 
     asked_s: float
     begun_s: float
@@ -34,16 +37,16 @@ class StageTimes:
 
     @property
     def prepare_s(self) -> float | None:
-        """Seconds from instances to the network's inputs; None if that did not end."""
+        """Seconds from instances to network inputs; None if not finished."""
         return self.prepared_s - self.read_s if self.prepared_s else None
 
     @property
     def forward_s(self) -> float | None:
-        """Seconds in the network; None if that did not end."""
+        """Seconds in the network; None if not finished."""
         return self.forecast_s - self.prepared_s if self.forecast_s else None
 
     def __str__(self) -> str:
-        """How long each took."""
+        """Duration of each stage."""
         ends = (self.asked_s, self.begun_s, self.read_s, self.prepared_s, self.forecast_s, self.encoded_s)
         names = ("queue", "decode", "prepare", "forward", "encode")
         spans = zip(names, pairwise(ends), strict=True)
@@ -52,12 +55,12 @@ class StageTimes:
 
 @final
 class RequestRecord:
-    """One request on its way. It is told once, when `told` hears of its answer, and not at all if it reached no model.
+    """One request in progress. Observers are notified once, at its end, if it reached a model.
 
     Args:
-        method: what is asked.
-        rows: symbols that it asks about.
-        observers: whoever is told.
+        method: Method of the request.
+        rows: Number of symbols.
+        observers: Observers to notify.
     """
 
     __slots__ = ("_asked_at_s", "_asked_s", "_method", "_model", "_observers", "_rows", "_version", "times")
@@ -69,21 +72,21 @@ class RequestRecord:
         self._model, self._version = "", 0
         self._asked_at_s, self._asked_s = time.time(), time.perf_counter()
         self.times: StageTimes | None = None
-        """Of the batch that it is answered in, or of its first step; None until its turn comes."""
+        """Times of its batch or of its first step; None while queued."""
 
     def reached(self, model: str, version: int) -> None:
-        """It is about to wait for this model."""
+        """The request is about to be queued for this model."""
         self._model, self._version = model, version
         for observer in self._observers:
             observer.reached(model, version)
 
     def begin(self) -> None:
-        """Its first step begins; the later ones change nothing."""
+        """Note the start of the first step; later calls do nothing."""
         if self.times is None:
             self.times = StageTimes(self._asked_s, time.perf_counter())
 
-    def told(self, answer: "Future[Any]") -> None:
-        """It has its answer, was refused, or was cancelled."""
+    def finish(self, answer: "Future[Any]") -> None:
+        """Notify observers: the request was answered, rejected or cancelled."""
         if not self._model:
             return
         observation = self._observation(answer)
@@ -101,7 +104,7 @@ class RequestRecord:
             engine=ENGINE,
             code=OK if error is None else error.status.value,
             reason="" if error is None else error.reason,
-            refused=() if error is not None else _refused(answer.result()),
+            refused=() if error is not None else _failed_reasons(answer.result()),
             took_s=time.perf_counter() - self._asked_s,
             queue_s=None if times is None else times.begun_s - self._asked_s,
             prepare_s=None if times is None else times.prepare_s,
@@ -111,7 +114,7 @@ class RequestRecord:
 
 
 def _error(answer: "Future[Any]") -> ErrorStatus | None:
-    """How the error looks from outside; None if there is none."""
+    """The error as the caller sees it; None if there is none."""
     if answer.cancelled():
         return answer_of(CallCancelledError(""))
     error = answer.exception()
@@ -120,7 +123,7 @@ def _error(answer: "Future[Any]") -> ErrorStatus | None:
     return answer_of(error if isinstance(error, QuantraError) else InternalError(""))
 
 
-def _refused(result: object) -> tuple[str, ...]:
-    """The reasons of the instances that could not be forecast; explanations are one whole."""
+def _failed_reasons(result: object) -> tuple[str, ...]:
+    """Reasons of the instances without a forecast; empty for explanations."""
     outcomes: Sequence[Outcome] = result if isinstance(result, tuple) else ()
     return tuple(answer_of(one).reason for one in outcomes if isinstance(one, QuantraError))

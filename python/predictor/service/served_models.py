@@ -1,4 +1,4 @@
-"""Which models are served now, each with its lane, and how others take their place while calls are answered."""
+"""The served models and their workers, and how to replace them without interrupting requests."""
 
 import threading
 from collections.abc import Callable, Mapping
@@ -15,40 +15,40 @@ from predictor.service.workers import ModelWorker
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class ModelWorkers:
-    """The models of one moment, and the lane of each: replaced as a whole, never changed."""
+    """An immutable snapshot of the served models and their workers."""
 
     registry: Registry
-    lanes: Mapping[Predictor, ModelWorker]
-    """By the model itself; models are equal only to themselves."""
+    workers: Mapping[Predictor, ModelWorker]
+    """Workers by model; models compare by identity."""
     seen: FolderState | None = None
-    """What their folder looked like to whoever follows it; None if nobody does."""
+    """State of the models folder at this snapshot; None if it is not watched."""
 
-    def lane(self, reference: str) -> ModelWorker:
-        """The lane of the model that this reference means; raises as `Registry.find`."""
-        return self.lanes[self.registry.find(reference)]
+    def worker(self, reference: str) -> ModelWorker:
+        """The worker of the referenced model; raises as `Registry.find`."""
+        return self.workers[self.registry.find(reference)]
 
 
 @final
 class ServedModels:
-    """The models that are served. A change is prepared beside what is served, and then takes its place in one step.
+    """The served models. A change is prepared in the background and then applied in one step.
 
-    A model that is replaced answers the calls that wait for it already, and is freed with the last of them.
+    A replaced model answers the requests already queued for it and is freed after the last one.
 
     Args:
-        registry: what is served at first.
-        lane_of: makes a model's lane.
-        folder: where models come from; None if they cannot change.
-        watch: made before the folder was opened.
+        registry: The initial models.
+        worker_of: Creates a model's worker.
+        folder: Source of models; None if they cannot change.
+        watch: Watcher created before the folder was opened.
     """
 
     def __init__(
         self,
         registry: Registry,
-        lane_of: Callable[[Predictor], ModelWorker],
+        worker_of: Callable[[Predictor], ModelWorker],
         folder: ModelsFolder | None = None,
         watch: FolderWatcher | None = None,
     ) -> None:
-        self._lane_of = lane_of
+        self._worker_of = worker_of
         self._folder = folder
         self._watch = watch
         self._changing = threading.Lock()
@@ -56,45 +56,45 @@ class ServedModels:
 
     @property
     def now(self) -> ModelWorkers:
-        """What is served at this moment."""
+        """The current snapshot."""
         return self._now
 
     @property
     def versions(self) -> frozenset[tuple[str, int]]:
         """Name and version of every model."""
-        return frozenset((model.identity.name, model.identity.version) for model in self._now.lanes)
+        return frozenset((model.identity.name, model.identity.version) for model in self._now.workers)
 
     def infos(self) -> tuple[ModelInfo, ...]:
         """Every version of every model."""
         return self._now.registry.infos()
 
     def load(self, reference: str) -> None:
-        """Serve what the folder has under this reference and is not served yet; raises as `ModelsFolder.load`."""
+        """Serve a model of the folder that is not served yet; raises as `ModelsFolder.load`."""
         with self._changing:
             self._serve(self._source().load(self._now.registry, reference))
 
     def unload(self, reference: str) -> None:
-        """Serve it no more; raises as `ModelsFolder.unload`."""
+        """Stop serving a model; raises as `ModelsFolder.unload`."""
         with self._changing:
             self._serve(self._source().unload(self._now.registry, reference))
 
     def reload(self, reference: str) -> None:
-        """Read it again; what cannot be served leaves the old one serving. Raises as `ModelsFolder.reload`."""
+        """Load a model again; on failure the old one stays. Raises as `ModelsFolder.reload`."""
         with self._changing:
             self._serve(self._source().reload(self._now.registry, reference))
 
     def restore(self, served: ModelWorkers) -> None:
-        """Serve what was served at an earlier moment; what the folder has had since comes with the next refresh."""
+        """Return to an earlier snapshot; the next refresh picks up later changes of the folder."""
         with self._changing:
             if self._watch is not None and served.seen is not None:
                 self._watch.forget_since(served.seen)
             self._serve(served.registry)
 
     def refresh(self) -> tuple[ArtifactError, ...]:
-        """Do what has changed in the folder since the last time.
+        """Apply the changes of the folder since the last refresh.
 
         Returns:
-            What is wrong there since then.
+            Artifacts that cannot be served since then.
         """
         with self._changing:
             if self._watch is None:
@@ -105,15 +105,15 @@ class ServedModels:
 
     def _serve(self, registry: Registry) -> None:
         before = self._now
-        self._now = self._served(registry, before.lanes)
-        for model, lane in before.lanes.items():
-            if model not in self._now.lanes:
-                lane.close()
+        self._now = self._served(registry, before.workers)
+        for model, worker in before.workers.items():
+            if model not in self._now.workers:
+                worker.close()
 
-    def _served(self, registry: Registry, lanes: Mapping[Predictor, ModelWorker]) -> ModelWorkers:
+    def _served(self, registry: Registry, workers: Mapping[Predictor, ModelWorker]) -> ModelWorkers:
         models = [model for line in registry.lines.values() for model in line.versions.values()]
         seen = None if self._watch is None else self._watch.seen
-        return ModelWorkers(registry, {model: lanes.get(model) or self._lane_of(model) for model in models}, seen)
+        return ModelWorkers(registry, {model: workers.get(model) or self._worker_of(model) for model in models}, seen)
 
     def _source(self) -> ModelsFolder:
         if self._folder is None:
@@ -122,4 +122,4 @@ class ServedModels:
 
 
 def _unchangeable() -> ConfigurationError:
-    return ConfigurationError("these models were not opened from a folder of models, so they cannot change")
+    return ConfigurationError("the models were not opened from a models folder and cannot change; open them from one")

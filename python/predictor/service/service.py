@@ -1,4 +1,4 @@
-"""What can be asked, of the models that are served now."""
+"""The prediction service."""
 
 import threading
 import weakref
@@ -45,17 +45,17 @@ ResultT = TypeVar("ResultT")
 
 
 class PredictionService:
-    """Answers for every model of a registry. Thread-safe; close it to finish what waits.
+    """Forecasts and explanations from every model of a registry. Thread-safe; `close` finishes queued requests.
 
     Args:
-        registry: the models.
-        limits: of what waits.
-        clock: the present, with a time zone.
-        most_rows: rows of one forward; a lane takes about as many at once.
-        max_age_sessions: sessions that may have closed since the last bar of what is predicted; None: any number.
-        folder: where the models come from; None if they cannot change.
-        watch: made before the folder was opened.
-        observer: told of every request that reaches a model, beside the one that its deadline has.
+        registry: The models.
+        limits: Limits of the queues.
+        clock: The current time, with a time zone.
+        most_rows: Rows of one forward pass, and about the rows of one batch.
+        max_age_sessions: Largest number of sessions closed since the last bar of an instance; None: any.
+        folder: Source of the models; None if they cannot change.
+        watch: Watcher created before the folder was opened.
+        observer: Notified of every request that reaches a model, in addition to its deadline's observer.
     """
 
     def __init__(
@@ -74,18 +74,18 @@ class PredictionService:
         self._observer = observer
         self._clock = clock
         self._most_rows, self._max_age_sessions = most_rows, max_age_sessions
-        self._traffic = PredictionActivity()
+        self._activity = PredictionActivity()
         self._predictions = RequestQueue(limits.predictions)
         self._explanations = RequestQueue(limits.explanations)
-        traffic, longest_s = self._traffic, limits.explanation_s
+        activity, longest_s = self._activity, limits.explanation_s
         self._explaining = ExplanationWorker(
             "explain",
             self._explanations,
             clock=self._clock,
-            deadline_of=lambda deadline: PreemptibleDeadline(BoundedDeadline(deadline, longest_s), traffic),
+            deadline_of=lambda deadline: PreemptibleDeadline(BoundedDeadline(deadline, longest_s), activity),
         )
-        self.served = ServedModels(registry, self._lane, folder, watch)
-        # Whoever forgets to close: a process that ends in the midst of a forward would crash.
+        self.served = ServedModels(registry, self._worker, folder, watch)
+        # A process that exits during a forward pass would crash, even if the caller forgets to close.
         weakref.finalize(self, _end_queues, self._predictions, self._explanations)
 
     @classmethod
@@ -101,20 +101,22 @@ class PredictionService:
         max_age_sessions: int | None = None,
         observer: Observer | None = None,
     ) -> Self:
-        """Verify every model of a folder, and build what each plain name means: it answers its golden instance first.
+        """Verify every model of a folder and load the version that each plain name refers to.
+
+        A loaded model must first reproduce its golden instance.
 
         Args:
-            models: NAME/VERSION artifacts.
+            models: Folder of NAME/VERSION artifacts.
             device: `auto`, `cpu`, `cuda` or `cuda:N`.
-            max_batch_rows: rows of one forward at most.
-            threads: CPU threads of one forward, for the whole process; None leaves torch's setting as it is.
-            limits: of what waits.
-            lock: file that pins the manifests of those versions that may be served; None lets all be served.
-            max_age_sessions: as for the service itself.
-            observer: told of every request that reaches a model.
+            max_batch_rows: Largest number of rows of one forward pass.
+            threads: CPU threads of torch, for the whole process; None keeps torch's setting.
+            limits: Limits of the queues.
+            lock: File that pins the manifests of the versions allowed to be served; None allows all.
+            max_age_sessions: As for the class.
+            observer: Notified of every request that reaches a model.
 
         Raises:
-            ConfigurationError: no such folder, device or lock, or no model that can be served.
+            ConfigurationError: The folder, device or lock does not exist, or no model can be served.
         """
         if threads is not None:
             use_threads(threads)
@@ -143,12 +145,12 @@ class PredictionService:
 
     @property
     def waiting(self) -> tuple[int, int, int]:
-        """Calls, symbols and request bytes of predictions that have no answer yet."""
+        """Calls, symbols and request bytes of predictions without a response yet."""
         return self._predictions.held
 
     @property
     def explaining(self) -> tuple[int, int, int]:
-        """As `waiting`, of explanations."""
+        """As `waiting`, for explanations."""
         return self._explanations.held
 
     def models(self) -> tuple[ModelInfo, ...]:
@@ -159,7 +161,7 @@ class PredictionService:
         """One model.
 
         Raises:
-            ModelNotFoundError, VersionNotFoundError: the reference means nothing; the message lists what exists.
+            ModelNotFoundError, VersionNotFoundError: No such model or version; the message lists those that exist.
         """
         registry = self.served.now.registry
         return registry.info(registry.find(reference))
@@ -172,44 +174,40 @@ class PredictionService:
         *,
         here: bool = False,
     ) -> Future[tuple[Outcome, ...]]:
-        """Forecast each instance, in order; a bad one, or one that could not be read, is answered with its error.
+        """Forecast each instance, in order; the outcome of an invalid instance is its error.
 
-        Cancelling the future before its turn drops the call at once; after that, the deadline's flag does.
+        Cancelling the future drops a queued request. Once work has begun, set the deadline's `cancelled` instead.
 
         Args:
-            reference: which model.
-            asked: the instances.
-            deadline: of the call.
-            here: let the caller's own thread compute the answer where no other waits; the future is done then.
+            reference: Reference of the model.
+            asked: The instances.
+            deadline: Deadline of the request.
+            here: Compute in the calling thread if no other request waits; the future is then done.
 
         Raises:
-            ModelNotFoundError, VersionNotFoundError, QueueFullError, UnavailableError: at once.
+            ModelNotFoundError, VersionNotFoundError, QueueFullError, UnavailableError: Immediately.
         """
-        given = DecodedInstances(asked) if isinstance(asked, Sequence) else asked
-        item: Prediction = QueuedRequest(given, deadline, record=self._record("Predict", given, deadline))
-        traffic = self._traffic  # not the service itself: whoever lets go of it while calls wait must not keep it
-        traffic.begin()
-        item.answer.add_done_callback(lambda _: traffic.end())
-        if not (here and self._is_answered_alone(reference, item)):
+        request = DecodedInstances(asked) if isinstance(asked, Sequence) else asked
+        item: Prediction = QueuedRequest(request, deadline, record=self._record("Predict", request, deadline))
+        activity = self._activity  # a queued request must not keep the service alive
+        activity.begin()
+        item.answer.add_done_callback(lambda _: activity.end())
+        if not (here and self._is_answered_here(reference, item)):
             self._put(reference, item)
         return item.answer
 
     def predict_here(
         self, reference: str, instances: Sequence[ReadInstance], deadline: Deadline
     ) -> tuple[Outcome, ...]:
-        """As `predict`, for a caller that waits: where no other does, its own thread computes the answer.
+        """As `predict`, but wait; compute in the calling thread if no other request waits.
 
         Raises:
-            QuantraError: as `predict`, or what ends the whole call.
+            QuantraError: As `predict`, or the whole request failed.
         """
         return self.predict(reference, instances, deadline, here=True).result()
 
     def explain(self, reference: str, asked: ExplanationRequest | Query, deadline: Deadline) -> Future[Explanation]:
-        """Explain one forecast.
-
-        Raises:
-            ModelNotFoundError, VersionNotFoundError, QueueFullError, UnavailableError: at once.
-        """
+        """Explain one forecast; raises as `predict`."""
         model = self.served.now.registry.find(reference)
         query = DecodedQuery(asked) if isinstance(asked, Query) else asked
         record = self._record("Explain", query, deadline)
@@ -222,16 +220,16 @@ class PredictionService:
     def explain_global(
         self, reference: str, asked: GlobalExplanationRequest | GlobalQuery, report: Report, deadline: Deadline
     ) -> Future[GlobalImportance]:
-        """Explain many instances, one at a time, so that other explanations come in between.
+        """Explain many instances, one per step, so that other explanations can run in between.
 
         Args:
-            reference: the model.
-            asked: the instances.
-            report: as for `GlobalExplanation`.
-            deadline: looked at before every instance and every forward.
+            reference: Reference of the model.
+            asked: The instances.
+            report: As for `GlobalExplanation`.
+            deadline: Checked before every instance and every forward pass.
 
         Raises:
-            ModelNotFoundError, VersionNotFoundError, QueueFullError, UnavailableError: at once.
+            ModelNotFoundError, VersionNotFoundError, QueueFullError, UnavailableError: Immediately.
         """
         model = self.served.now.registry.find(reference)
         query = DecodedGlobalQuery(asked) if isinstance(asked, GlobalQuery) else asked
@@ -241,7 +239,7 @@ class PredictionService:
         return item.answer
 
     def close(self) -> None:
-        """Accept no more, finish what waits."""
+        """Reject new requests and finish queued ones."""
         _close_queues(self._predictions, self._explanations)
 
     def __enter__(self) -> Self:
@@ -253,13 +251,13 @@ class PredictionService:
         self.close()
 
     def _record(self, method: str, asked: SizedRequest, deadline: Deadline) -> RequestRecord | None:
-        """For a request that somebody observes."""
+        """A record of the request; None if there is no observer."""
         observers = [one for one in (self._observer, deadline.observer) if one is not None]
         return RequestRecord(method, asked.rows, observers) if observers else None
 
-    def _is_answered_alone(self, reference: str, item: Prediction) -> bool:
+    def _is_answered_here(self, reference: str, item: Prediction) -> bool:
         try:
-            return self.served.now.lane(reference).answer_alone(item)
+            return self.served.now.worker(reference).answer_here(item)
         except QuantraError as error:
             item.answer.set_exception(error)
             raise
@@ -267,11 +265,11 @@ class PredictionService:
     def _put(self, reference: str, item: Prediction) -> None:
         while True:
             try:
-                self.served.now.lane(reference).put(item)
-            except ModelQueueClosedError:  # the model was replaced between these two steps: ask its successor
+                self.served.now.worker(reference).put(item)
+            except ModelQueueClosedError:  # the model was just replaced: use its successor
                 continue
             except QuantraError as error:
-                item.answer.set_exception(error)  # whoever observes hears of it
+                item.answer.set_exception(error)  # notifies observers
                 raise
             return
 
@@ -284,7 +282,7 @@ class PredictionService:
             item.answer.set_exception(error)
             raise
 
-    def _lane(self, model: Predictor) -> ModelWorker:
+    def _worker(self, model: Predictor) -> ModelWorker:
         return ModelWorker(
             model,
             self._predictions,
@@ -295,14 +293,14 @@ class PredictionService:
 
 
 def done(value: ResultT) -> Future[ResultT]:
-    """A result that is there already."""
+    """A future that already has its result."""
     answered: Future[ResultT] = Future()
     answered.set_result(value)
     return answered
 
 
 def _close_queues(*queues: RequestQueue) -> None:
-    """Accept no more, and wait until everything is answered."""
+    """Close the queues and wait until every request has a response."""
     for queue in queues:
         queue.close()
     for queue in queues:
@@ -310,7 +308,7 @@ def _close_queues(*queues: RequestQueue) -> None:
 
 
 def _end_queues(*queues: RequestQueue) -> None:
-    """As `_close_queues`, but a thread that answers may run this, too, and would wait for itself."""
+    """As `_close_queues`, but do not wait on other threads: a worker may run this and would wait for itself."""
     for queue in queues:
         queue.close()
     if threading.current_thread() is threading.main_thread():

@@ -1,7 +1,4 @@
-"""The threads that work: one for each model's predictions, one for all explanations.
-
-A prediction that nobody else waits beside may be worked out in its caller's own thread instead.
-"""
+"""Worker threads: one per model for predictions, one for all explanations."""
 
 import logging
 import threading
@@ -27,12 +24,12 @@ _log = logging.getLogger(__name__)
 
 
 def now() -> datetime:
-    """The present, with a time zone."""
+    """The current time in UTC."""
     return datetime.now(UTC)
 
 
 class PredictionRequest(Protocol):
-    """Instances to forecast, which may be read only when their turn comes."""
+    """Instances to forecast, which may be decoded only when work on them begins."""
 
     @property
     def rows(self) -> int:
@@ -45,45 +42,45 @@ class PredictionRequest(Protocol):
         ...
 
     def instances(self) -> Sequence[ReadInstance]:
-        """Each instance, or what is wrong with it; raises QuantraError where none can be told."""
+        """Each instance or its error; raises QuantraError if the whole request is invalid."""
         ...
 
 
 def rows_of(instances: Iterable[ReadInstance]) -> int:
-    """Symbols of all of them; an instance that could not be read has none."""
+    """Total number of symbols; an instance that failed to decode has none."""
     return sum(len(one.input.symbols) for one in instances if not isinstance(one, QuantraError))
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class DecodedInstances:
-    """Instances of the same process."""
+    """Instances from the same process."""
 
-    given: Sequence[ReadInstance]
+    decoded: Sequence[ReadInstance]
 
     @property
     def rows(self) -> int:
         """Symbols of all of them."""
-        return rows_of(self.given)
+        return rows_of(self.decoded)
 
     @property
     def size(self) -> int:
-        """None: they are the caller's own, who holds them in any case."""
+        """0: the caller holds this memory anyway."""
         return 0
 
     def instances(self) -> Sequence[ReadInstance]:
-        """As they were given."""
-        return self.given
+        """As they were decoded."""
+        return self.decoded
 
 
 Prediction = QueuedRequest[PredictionRequest, tuple[Outcome, ...]]
-Read = tuple[Prediction, Sequence[ReadInstance]]
-"""A call and its instances."""
+DecodedRequest = tuple[Prediction, Sequence[ReadInstance]]
+"""A request and its instances."""
 
 
 @final
 class LazyThread:
-    """A thread that is made when it begins: since Python 3.13, one made before a fork cannot begin after it."""
+    """A thread created on start: since Python 3.13, one created before a fork cannot start after it."""
 
     def __init__(self, run: Callable[[], None], name: str) -> None:
         self._run, self._name = run, name
@@ -91,7 +88,7 @@ class LazyThread:
         self._has_begun = False
 
     def begin(self) -> None:
-        """Start it if nobody has."""
+        """Start the thread once."""
         if not self._has_begun:
             with self._once:
                 if not self._has_begun:
@@ -101,9 +98,9 @@ class LazyThread:
 
 @final
 class ModelWorker:
-    """One thread that answers what waits for one model: all of it together, as it piled up, without waiting for more.
+    """One thread that answers all waiting requests of one model as one batch, without waiting for more.
 
-    It begins with the first call that waits, and ends once its line in the queue is closed and empty.
+    It starts with the first queued request and ends when its queue is closed and empty.
     """
 
     def __init__(
@@ -116,25 +113,25 @@ class ModelWorker:
         max_age_sessions: int | None = None,
     ) -> None:
         self._model = model
-        self._queue, self._line = queue, ModelQueue()
+        self._queue, self._model_queue = queue, ModelQueue()
         self._clock = clock
         self._most_rows = most_rows
         self._max_age_sessions = max_age_sessions
         self._thread = LazyThread(self._run, f"predict-{model.identity.name}")
 
     def put(self, item: Prediction) -> None:
-        """Let a call wait for this model; raises as `RequestQueue.put`."""
+        """Queue a request for this model; raises as `RequestQueue.put`."""
         self._note(item)
-        self._queue.put(self._line, item)
+        self._queue.put(self._model_queue, item)
         self._thread.begin()
 
-    def answer_alone(self, item: Prediction) -> bool:
-        """Answer a call in the caller's own thread; False, and nothing done, where others wait or are being answered.
+    def answer_here(self, item: Prediction) -> bool:
+        """Answer a request in the calling thread; False, and nothing done, if any other request is in progress.
 
-        Two threads that hand one call over take as long as a small network's forward. What the caller set for its
-        own thread, such as `np.errstate`, does not reach the model; raises as `RequestQueue.begin_alone`.
+        Handing a request to another thread takes as long as the forward pass of a small network. Context settings of
+        the calling thread, such as `np.errstate`, do not reach the model. Raises as `RequestQueue.begin_alone`.
         """
-        if not (is_plain_thread() and self._queue.begin_alone(self._line, item)):
+        if not (is_plain_thread() and self._queue.begin_alone(self._model_queue, item)):
             return False
         self._note(item)
         try:
@@ -145,88 +142,89 @@ class ModelWorker:
         return True
 
     def close(self) -> None:
-        """Take no more; what waits is still answered."""
-        self._queue.close_line(self._line)
+        """Reject new requests; queued ones are still answered."""
+        self._queue.close_model_queue(self._model_queue)
 
     def _note(self, item: Prediction) -> None:
         if item.record is not None:
             item.record.reached(self._model.identity.name, self._model.identity.version)
 
     def _run(self) -> None:
-        while items := self._queue.take(self._line, self._most_rows):
+        while items := self._queue.take(self._model_queue, self._most_rows):
             self._answer(items)
             self._queue.release(items)
-            del items  # a lane that waits holds on to no request
+            del items  # keep no request alive while waiting
 
     def _answer(self, items: Sequence[Prediction]) -> None:
         begun_s = time.perf_counter()
-        read = [(item, instances) for item in items if (instances := _read(item)) is not None]
-        if read:
-            self._answer_read(read, begun_s)
+        decoded = [(item, instances) for item in items if (instances := _decode(item)) is not None]
+        if decoded:
+            self._answer_decoded(decoded, begun_s)
 
-    def _answer_read(self, read: Sequence[Read], begun_s: float) -> None:
-        """Answer all; where they cannot be together, each by itself, so that none ends another."""
-        if not self._is_settled(read, begun_s):
-            for one in read:
+    def _answer_decoded(self, decoded: Sequence[DecodedRequest], begun_s: float) -> None:
+        """Answer all requests as a batch; if that fails, one by one, so that none fails because of another."""
+        if not self._is_settled(decoded, begun_s):
+            for one in decoded:
                 if not one[0].answer.done():
-                    self._answer_read([one], begun_s)
+                    self._answer_decoded([one], begun_s)
 
-    def _is_settled(self, read: Sequence[Read], begun_s: float) -> bool:
-        """False where a bug of ours, or memory that ran out, ended several calls; what they had taken is free then."""
+    def _is_settled(self, decoded: Sequence[DecodedRequest], begun_s: float) -> bool:
+        """False if an unexpected error (a bug, or no memory) failed a batch of several requests."""
         try:
-            self._answer_together(read, begun_s)
-        except Exception as error:  # noqa: BLE001 - a thread's edge: the error is the callers' answer
-            if len(read) > 1 and not isinstance(error, QuantraError):
+            self._answer_together(decoded, begun_s)
+        except Exception as error:  # noqa: BLE001 - thread boundary: callers get the error
+            if len(decoded) > 1 and not isinstance(error, QuantraError):
                 return False
-            for item, _ in read:
-                if not item.answer.done() and item.is_wanted():  # each that nobody waits for has its own reason
+            for item, _ in decoded:
+                if not item.answer.done() and item.is_wanted():  # an expired request gets its own error
                     item.answer.set_exception(error)
         return True
 
-    def _answer_together(self, read: Sequence[Read], begun_s: float) -> None:
-        times = StageTimes(read[0][0].asked_at_s, begun_s, time.perf_counter())
-        _note_times([item for item, _ in read], times)
-        everything = [self._bounded(instance) for _, instances in read for instance in instances]
-        deadline = SharedDeadline([item.deadline for item, _ in read])
+    def _answer_together(self, decoded: Sequence[DecodedRequest], begun_s: float) -> None:
+        times = StageTimes(decoded[0][0].asked_at_s, begun_s, time.perf_counter())
+        _note_times([item for item, _ in decoded], times)
+        everything = [self._bounded(instance) for _, instances in decoded for instance in instances]
+        deadline = SharedDeadline([item.deadline for item, _ in decoded])
         batch = self._model.prepare_batch(everything, self._clock(), deadline)
         times.prepared_s = time.perf_counter()
-        wanted = [(item, places) for item, places in _places(read) if item.is_wanted()]
+        wanted = [(item, places) for item, places in _places(decoded) if item.is_wanted()]
         outcomes = batch.outcomes([place for _, places in wanted for place in places], deadline)
         times.forecast_s = time.perf_counter()
         _set_outcomes(wanted, outcomes)
         if _log.isEnabledFor(logging.DEBUG):
             times.encoded_s = time.perf_counter()
-            _log.debug("%s: %d calls, %d instances, %s", self._model.identity.name, len(read), len(everything), times)
+            name = self._model.identity.name
+            _log.debug("%s: %d calls, %d instances, %s", name, len(decoded), len(everything), times)
 
     def _bounded(self, instance: ReadInstance) -> ReadInstance:
-        """The instance, whose bars are refused where they are older than the service allows."""
+        """The instance, or an error if its bars are older than the service allows."""
         if self._max_age_sessions is None or isinstance(instance, QuantraError):
             return instance
         return no_older(instance, self._max_age_sessions)
 
 
-def _read(item: Prediction) -> Sequence[ReadInstance] | None:
-    """The instances of a call, which can be read once only; None where its answer is why they could not be."""
+def _decode(item: Prediction) -> Sequence[ReadInstance] | None:
+    """Decode a request, which works only once; None if that failed and the request has its error."""
     try:
-        return item.asked.instances()
-    except Exception as error:  # noqa: BLE001 - a thread's edge: the error is the caller's answer
+        return item.request.instances()
+    except Exception as error:  # noqa: BLE001 - thread boundary: the caller gets the error
         item.answer.set_exception(error)
         return None
 
 
 def _note_times(items: Sequence[Prediction], times: StageTimes) -> None:
-    """Let each request that is observed know of its batch, whose times are still to come."""
+    """Attach the times of the batch, which fill in later, to each observed request."""
     records = [item.record for item in items if item.record is not None]
     if records:
-        times.rows = sum(item.asked.rows for item in items)
+        times.rows = sum(item.request.rows for item in items)
     for record in records:
         record.times = times
 
 
-def _places(read: Sequence[Read]) -> Iterator[tuple[Prediction, range]]:
-    """Where the instances of each call lie among those of all."""
+def _places(decoded: Sequence[DecodedRequest]) -> Iterator[tuple[Prediction, range]]:
+    """Positions of each request's instances in the batch."""
     first = 0
-    for item, instances in read:
+    for item, instances in decoded:
         yield item, range(first, first + len(instances))
         first += len(instances)
 
@@ -239,13 +237,13 @@ def _set_outcomes(wanted: Sequence[tuple[Prediction, range]], outcomes: Sequence
 
 @final
 class SharedDeadline:
-    """The deadline of work for several calls: it goes on as long as anybody waits for its own part."""
+    """The deadline of a batch: it expires when the deadlines of all requests have expired."""
 
     def __init__(self, deadlines: Sequence[Deadline]) -> None:
         self._deadlines = deadlines
 
     def check(self) -> None:
-        """Raises what the first of the deadlines does, if all of them are over."""
+        """If all deadlines have expired, raise the error of the first."""
         now_s = time.monotonic()
         if all(deadline.is_over(now_s) for deadline in self._deadlines):
             for deadline in self._deadlines:
@@ -253,11 +251,11 @@ class SharedDeadline:
 
 
 class SteppedJob(Protocol[ResultT_co]):
-    """Something that is worked on in turns with others."""
+    """A job done in steps, between the steps of other jobs."""
 
     @property
     def rows(self) -> int:
-        """Symbols that it reads."""
+        """Symbols of the job."""
         ...
 
     @property
@@ -266,19 +264,19 @@ class SteppedJob(Protocol[ResultT_co]):
         ...
 
     def step(self, now: datetime, deadline: Cancellation) -> ResultT_co | None:
-        """Work until others may have their turn; the answer, or None while there is more to do."""
+        """Do one step; the result, or None if there is more to do."""
         ...
 
 
 @final
 class ExplanationWorker:
-    """One thread that works for all lines of a queue in turn, a step at a time. It begins with the first call.
+    """One thread that serves the keys of a queue round-robin, one step at a time. It starts with the first request.
 
     Args:
-        name: of the thread.
-        queue: made for one thread.
-        clock: the present.
-        deadline_of: what a step asks whether it may go on, for a call's own deadline.
+        name: Name of the thread.
+        queue: A queue of this worker only.
+        clock: The current time.
+        deadline_of: Derives the deadline of a step from that of the request.
     """
 
     def __init__(
@@ -294,9 +292,9 @@ class ExplanationWorker:
         self._deadline_of = deadline_of
         self._thread = LazyThread(self._run, name)
 
-    def put(self, line: str, item: QueuedRequest[Any, Any]) -> None:
-        """Let a call wait for its turn among those of its line; raises as `RequestQueue.put`."""
-        self._queue.put(line, item)
+    def put(self, key: str, item: QueuedRequest[Any, Any]) -> None:
+        """Queue a request under a key; raises as `RequestQueue.put`."""
+        self._queue.put(key, item)
         self._thread.begin()
 
     def _run(self) -> None:
@@ -305,17 +303,17 @@ class ExplanationWorker:
                 self._queue.release([item])
             else:
                 self._queue.put_back(item)
-            del item  # a lane that waits holds on to no request
+            del item  # keep no request alive while waiting
 
     def _is_done(self, item: QueuedRequest[Any, Any]) -> bool:
-        """Whether the item has its answer after another step."""
+        """Do one step; whether the request is finished."""
         if item.record is not None:
             item.record.begin()
         try:
             deadline = self._deadline_of(item.deadline)
             deadline.check()
-            answer = item.asked.step(self._clock(), deadline)
-        except Exception as error:  # noqa: BLE001 - a thread's edge: the error is the caller's answer
+            answer = item.request.step(self._clock(), deadline)
+        except Exception as error:  # noqa: BLE001 - thread boundary: the caller gets the error
             item.answer.set_exception(error)
             return True
         if answer is not None:
