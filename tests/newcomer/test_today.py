@@ -1,6 +1,7 @@
 """A model whose exchange's calendar has ended: who says so, by which name, and what helps."""
 
 from dataclasses import replace
+from datetime import date
 from pathlib import Path
 
 import numpy as np
@@ -79,4 +80,4 @@ def test_training_again_on_todays_bars_helps(tmp_path: Path) -> None:
     )
     train(TrainingMaterial(todays_bars(), default_features()), recipe, tmp_path / "mine" / "2", consume=ConsumerChain())
     with Forecaster.load(tmp_path / "mine" / "2") as forecaster:
-        assert forecaster.predict(todays_bars()).as_of_session == 20261125
+        assert forecaster.predict(todays_bars()).as_of_session == date(2026, 11, 25)

@@ -4,6 +4,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
+from datetime import date
 from pathlib import Path
 
 import numpy as np
@@ -109,8 +110,8 @@ def test_a_table_has_one_row_a_symbol_horizon_and_quantile(forecaster: Forecaste
     answer = forecaster.predict(recent_bars("AAPL", "IBM"))
     table = answer.table()
     assert len(table) == 2 * 4 * 3
-    assert table[0][:4] == ("AAPL", 1, 20130304, 0.1)
-    assert table[-1][:4] == ("IBM", 20, 20130401, 0.9)
+    assert table[0][:4] == ("AAPL", 1, date(2013, 3, 4), 0.1)
+    assert table[-1][:4] == ("IBM", 20, date(2013, 4, 1), 0.9)
     assert table[-1].value == answer.values[1, 3, 2]
     assert answer.prices is not None
     assert table[-1].price == answer.prices[1, 3, 2]
@@ -118,9 +119,9 @@ def test_a_table_has_one_row_a_symbol_horizon_and_quantile(forecaster: Forecaste
 
 
 def test_a_table_without_prices_or_dates_says_so() -> None:
-    row = replace(forecast(("AAPL",)), target_sessions=np.zeros(0, np.int32)).table()[1]
+    row = replace(forecast(("AAPL",)), target_sessions=()).table()[1]
     assert np.isnan(row.price)
-    assert row.session == 0
+    assert row.session is None
 
 
 def test_a_table_tells_score_and_rank_of_a_model_that_ranks() -> None:

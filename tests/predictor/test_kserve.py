@@ -4,6 +4,7 @@ import re
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import replace
+from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
 
@@ -34,6 +35,7 @@ from predictor.bars import BarPanel
 from predictor.calls import AdminCalls, Calls
 from predictor.calls.request_counter import AT_ONCE
 from predictor.covariates import CovariateSource
+from predictor.dates import optional_date
 from predictor.errors import (
     BarsError,
     BarsStaleError,
@@ -163,7 +165,7 @@ def test_levels_of_each_horizon_are_read_as_the_model_has_them(calls: Calls) -> 
         schema_hash=pipeline.features.schema_hash,
     )
     assert window.location.shape == (1, 4)
-    told = outputs_in(infer(calls, infer_request(windows(replace(window, as_of_session=20130301)), "har")))
+    told = outputs_in(infer(calls, infer_request(windows(replace(window, as_of_session=date(2013, 3, 1))), "har")))
     (forecast,) = predicted(calls, "har", Instance(input=window))
     assert_same_bits(told["values"][0], forecast.values)
     assert np.isnan(told["prices"]).all()  # there is no anchor
@@ -238,7 +240,7 @@ def test_each_row_of_windows_has_its_own_part_of_every_input() -> None:
         assert isinstance(window, FeatureWindow)
         for name, values in sent.items():
             assert np.array_equal(getattr(window, name), values[row : row + 1]), name
-        assert (window.symbols, window.as_of_session) == ((symbol,), day)
+        assert (window.symbols, window.as_of_session) == ((symbol,), optional_date(day))
         assert (window.schema_hash, instance.max_age_sessions) == ("7" * 64, 0)
     asked.calls.close()
 

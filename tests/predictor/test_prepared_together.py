@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -89,8 +89,8 @@ ASKED: Mapping[str, Instance] = {
     "in another order": Instance(input=WHOLE.select(["MSFT", "AAPL"])),
     "unknown to training": Instance(input=replace(WHOLE.select(["IBM"]), symbols=("NEW",))),
     "as many as are needed": Instance(input=WHOLE.select(["GOOG"]).last(140)),
-    "earlier": Instance(input=WHOLE.between(0, int(WHOLE.sessions[-9]))),
-    "earlier still": Instance(input=WHOLE.select(["IBM"]).between(0, int(WHOLE.sessions[-20]))),
+    "earlier": Instance(input=WHOLE.until(int(WHOLE.sessions[-9]))),
+    "earlier still": Instance(input=WHOLE.select(["IBM"]).until(int(WHOLE.sessions[-20]))),
     "few": Instance(input=WHOLE.last(90)),
     "too few": Instance(input=WHOLE.last(10)),
     "gap": Instance(input=cut(WHOLE, [-5, -30])),
@@ -226,7 +226,7 @@ def test_windows_get_together_what_they_get_alone_also_beside_impossible_ones(na
     assert isinstance(model, Model)
     one, several = window_of(model, WHOLE.select(["IBM"])), window_of(model, WHOLE)
     assert isinstance(one.input, FeatureWindow)
-    told = replace(one, input=replace(one.input, as_of_session=20130228, anchor_price=np.array([70.0])))
+    told = replace(one, input=replace(one.input, as_of_session=date(2013, 2, 28), anchor_price=np.array([70.0])))
     groups = (("observed", np.inf), ("known", 1e7), ("location", np.nan), ("scale", -1.0), ("scale", 11.0))
     bad = [broken(several, group, value) for group, value in groups]
     unknown = np.zeros_like(one.input.mask)

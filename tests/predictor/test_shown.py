@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -20,6 +21,7 @@ from predictor.bars import BarPanel
 from predictor.cli import app, run
 from predictor.cli.output import contributions_table, forecast_table
 from predictor.client import QuantraClient
+from predictor.dates import optional_number
 from predictor.embed import open_door
 from predictor.forecast import Forecast, simple_return
 from predictor.forecaster import Forecaster
@@ -48,7 +50,7 @@ def forecast() -> Forecast:
 
 def delayed() -> Forecast:
     """The same from the close after the next session."""
-    return replace(forecast(), prices=None, lag=1, base_session=20130304)
+    return replace(forecast(), prices=None, lag=1, base_session=date(2013, 3, 4))
 
 
 def printed(*parts: object, width: int = 100) -> str:
@@ -235,7 +237,7 @@ class Doors:
 
 def plain(one: Forecast) -> dict[str, Any]:
     return {
-        "base_session": one.base_session,
+        "base_session": optional_number(one.base_session),
         "lag": one.lag,
         "prices": one.prices,
         "skill": None if one.skill is None else skill_fields(one.skill),
@@ -310,7 +312,7 @@ def test_the_skill_is_shown_with_an_explanation_too(doors: Doors, capsys: Captur
 
 
 def test_the_session_of_a_window_without_a_date_is_unknown_and_the_words_hold_no_date() -> None:
-    assert replace(delayed(), base_session=0).counted_from == "the close 1 session after the last bar"
+    assert replace(delayed(), base_session=None).counted_from == "the close 1 session after the last bar"
     assert delayed().counted_from == NEXT_CLOSE
     assert replace(delayed(), returns=None).counted_from == "the session of 2013-03-04, 1 session after the last bar"
     assert forecast().counted_from == "the last close"
@@ -321,14 +323,14 @@ def test_the_base_session_follows_the_exchange_and_not_the_weekday(models: Path)
     with Forecaster.load(models / "delayed" / "1") as forecaster:
         found = forecaster.predict(good_friday_ahead)
 
-    assert (found.as_of_session, found.base_session) == (20121224, 20121226)
+    assert (found.as_of_session, found.base_session) == (date(2012, 12, 24), date(2012, 12, 26))
 
 
 def test_an_older_servers_forecast_has_no_base_session() -> None:
     message = forecasts.encode(delayed())
     message.ClearField("base_session")
 
-    assert forecasts.decode(message).base_session == 0
+    assert forecasts.decode(message).base_session is None
 
 
 @pytest.mark.parametrize(("model", "line"), [("told", NO_SKILL.line), ("delayed", UNKNOWN), ("volatility", UNKNOWN)])

@@ -5,6 +5,7 @@ import re
 import socket
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, fields, replace
+from datetime import date
 from functools import cache
 from itertools import count
 from math import isnan, nan
@@ -104,7 +105,7 @@ def test_the_artifact_loads_with_its_golden_instance_and_forecasts_in_order(trai
     forecast = model.forecast([model.prepare(Instance(input=bars().last(150)), LONG_AFTER)])[0]
     assert forecast.values.shape == (2, 4, 3)
     assert (np.diff(forecast.values, axis=-1) > 0).all()
-    assert forecast.as_of_session == 20130301
+    assert forecast.as_of_session == date(2013, 3, 1)
 
 
 def test_the_same_training_gives_the_same_bytes_whatever_the_state_of_the_generators(
