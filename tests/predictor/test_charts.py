@@ -31,7 +31,7 @@ DAYS = np.arange(np.datetime64("2022-01-03"), np.datetime64("2023-01-03"))
 DATES = np.asarray([int(str(day).replace("-", "")) for day in DAYS], np.int32)
 CLOSE = 100 + np.cumsum(np.random.default_rng(7).normal(size=DATES.size))
 CANDLES = Candles(dates=DATES, open=CLOSE - 0.5, high=CLOSE + 1, low=CLOSE - 1, close=CLOSE)
-DAYS = tuple(as_date(day) for day in DATES.tolist())
+HEAT_DAYS = tuple(as_date(day) for day in DATES.tolist())
 TARGETS = (date(2023, 1, 3), date(2023, 1, 10))
 PRICES = np.asarray([[95.0, 98.0, 100.0, 102.0, 105.0], [90.0, 96.0, 101.0, 106.0, 112.0]])
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
@@ -143,7 +143,7 @@ def test_bars_show_the_sign_by_colour() -> None:
 def test_the_heat_map_shows_each_feature_on_each_date_with_white_at_zero() -> None:
     values = np.asarray([[1.0, -3.0], [0.5, 2.0], [np.nan, 0.0]])
 
-    figure = importance_heatmap(DAYS[:3], ["a", "<b>"], values, "bp of log return")
+    figure = importance_heatmap(HEAT_DAYS[:3], ["a", "<b>"], values, "bp of log return")
 
     rows, layout = traces(figure), cast("Any", figure).layout
     assert [(row.type, row.name, row.base, row.y.tolist()) for row in rows] == [
@@ -160,14 +160,14 @@ def test_the_heat_map_shows_each_feature_on_each_date_with_white_at_zero() -> No
 
 
 def test_a_heat_map_names_a_few_days_that_are_never_rotated() -> None:
-    axis = cast("Any", importance_heatmap(DAYS[:60], ["a"], np.zeros((60, 1)), "bp")).layout.xaxis
+    axis = cast("Any", importance_heatmap(HEAT_DAYS[:60], ["a"], np.zeros((60, 1)), "bp")).layout.xaxis
 
     assert axis.tickvals == (0, 20, 39, 59)
     assert axis.ticktext[0] == "01-03<br>2022"
 
 
 def test_a_heat_map_of_zeros_is_white() -> None:
-    scale = cast("Any", importance_heatmap(DAYS[:2], ["a"], np.zeros((2, 1)), "bp")).layout.coloraxis
+    scale = cast("Any", importance_heatmap(HEAT_DAYS[:2], ["a"], np.zeros((2, 1)), "bp")).layout.coloraxis
 
     assert (scale.cmin, scale.cmax) == (-1.0, 1.0)
 
@@ -316,7 +316,7 @@ def test_every_figure_becomes_html() -> None:
         fan(CANDLES, TARGETS, QUANTILES, PRICES, title="AAPL"),
         quantile_lines((1, 20), QUANTILES, PRICES, title="AAPL"),
         importance_bars(["a"], np.ones(1), "bp"),
-        importance_heatmap(DAYS[:1], ["a"], np.ones((1, 1)), "bp"),
+        importance_heatmap(HEAT_DAYS[:1], ["a"], np.ones((1, 1)), "bp"),
         loss_curve([1], [0.9], [0.9], (1, 0.9)),
         calibration([0.5], ["1 session"], np.ones((1, 1)), np.ones((1, 1)), np.ones((1, 1))),
     ]
