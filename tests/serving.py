@@ -66,7 +66,7 @@ def serving(
     calls = calls or Calls(service, limits.service, most_bytes=limits.receive_bytes)
 
     def listener() -> Listener:
-        return Listener(address, limits, guard=guard, credentials=credentials, watching=watching)
+        return Listener(address, limits, guard=guard, credentials=credentials, observers=watching)
 
     thread = threading.Thread(target=asyncio.run, args=(_serve(service, address, listener, calls, ready),))
     thread.start()

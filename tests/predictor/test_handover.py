@@ -82,7 +82,7 @@ def test_what_is_told_just_when_the_loop_has_done_all_wakes_it_again() -> None:
             count = super().__len__()
             if not count and not self.told:
                 self.told = True
-                handovers[0].tell(done.set)
+                handovers[0].call_soon(done.set)
             return count
 
     handovers: list[LoopBridge] = []
@@ -90,7 +90,7 @@ def test_what_is_told_just_when_the_loop_has_done_all_wakes_it_again() -> None:
     async def work(handover: LoopBridge) -> None:
         handovers.append(handover)
         handover._ready = Emptied()
-        handover.tell(lambda: None)
+        handover.call_soon(lambda: None)
         await asyncio.wait_for(done.wait(), 10)
 
     done = asyncio.Event()
@@ -102,7 +102,7 @@ def test_what_is_told_before_the_loop_has_woken_is_done_in_its_order() -> None:
 
     async def work(handover: LoopBridge) -> None:
         for number in range(3):
-            handover.tell(partial(done.append, number))
+            handover.call_soon(partial(done.append, number))
         await asyncio.sleep(0)
 
     run(work)

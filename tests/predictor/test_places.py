@@ -121,7 +121,7 @@ def test_a_request_whose_time_is_over_when_the_slow_ones_are_looked_for_stops_no
         loop = asyncio.get_running_loop()
         assert isinstance(loop, Clocked)
         arrivals, peer, call = IncomingRequests(ServerLimits(arriving=1)), PeerConnection(3), cast("Any", Silent())
-        moving = asyncio.create_task(arrivals.keep_moving())
+        moving = asyncio.create_task(arrivals.end_slow_requests())
         first = asyncio.create_task(arrivals.request(call, peer))
         await settle()
         second = asyncio.create_task(arrivals.request(call, peer))
@@ -204,7 +204,7 @@ def test_a_request_that_has_come_is_not_ended_in_the_place_of_a_slow_one() -> No
         loop = asyncio.get_running_loop()
         assert isinstance(loop, Clocked)
         arrivals, peer = IncomingRequests(ServerLimits(arriving=1)), PeerConnection(3)
-        moving = asyncio.create_task(arrivals.keep_moving())
+        moving = asyncio.create_task(arrivals.end_slow_requests())
         assert await arrivals.request(cast("Any", Speaking()), peer) == b"whole"
         slow = asyncio.create_task(arrivals.request(cast("Any", Silent()), peer))
         await settle()
@@ -227,7 +227,7 @@ def test_of_one_connections_slow_requests_as_many_end_as_wait_for_its_places() -
         loop = asyncio.get_running_loop()
         assert isinstance(loop, Clocked)
         arrivals, peer = IncomingRequests(ServerLimits()), PeerConnection(2)
-        moving = asyncio.create_task(arrivals.keep_moving())
+        moving = asyncio.create_task(arrivals.end_slow_requests())
         slow = [asyncio.create_task(arrivals.request(cast("Any", Silent()), peer)) for _ in range(3)]
         await settle()
         loop.ahead_s += 2
@@ -248,7 +248,7 @@ def test_a_request_has_a_second_to_come_though_others_wait_for_its_place() -> No
         loop = asyncio.get_running_loop()
         assert isinstance(loop, Clocked)
         arrivals, peer = IncomingRequests(ServerLimits(arriving=1)), PeerConnection(3)
-        tasks: list[asyncio.Task[Any]] = [asyncio.create_task(arrivals.keep_moving())]
+        tasks: list[asyncio.Task[Any]] = [asyncio.create_task(arrivals.end_slow_requests())]
         tasks += [asyncio.create_task(arrivals.request(cast("Any", Silent()), peer)) for _ in range(2)]
         await settle()
         loop.ahead_s += 0.7  # one look

@@ -124,8 +124,8 @@ def test_the_socket_is_gone_at_the_end(life: Life) -> None:
 
 
 def test_the_log_tells_of_tokens_without_showing_one(life: Life) -> None:
-    assert "others may read tokens.txt" in life.log
-    assert "tokens have changed; the new ones are in force" in life.log
+    assert "other users can read tokens.txt" in life.log
+    assert "tokens changed; the new ones are active" in life.log
 
 
 def test_the_log_has_no_token_no_path_and_no_price(life: Life) -> None:

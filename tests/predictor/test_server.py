@@ -366,7 +366,7 @@ def test_bytes_that_are_no_question_about_health_are_invalid(channel: grpc.Chann
     kind = channel.unary_unary if method == "Check" else channel.unary_stream
     code, _, message = refusal(lambda: _exhausted(kind(place)(body, timeout=10)))
     assert code is grpc.StatusCode.INVALID_ARGUMENT
-    assert f"the {len(body)} bytes of the request are not what this method reads" in message
+    assert f"the {len(body)} bytes of the request are not a message of this method" in message
 
 
 def test_bytes_that_are_no_question_about_services_are_invalid_after_one_that_is(channel: grpc.Channel) -> None:
@@ -544,7 +544,7 @@ def test_texts_that_are_no_address_are_refused(text: str) -> None:
 
 def test_a_public_address_needs_to_be_meant(tmp_path: Any) -> None:
     public = Address("0.0.0.0", 0)  # noqa: S104 - what is refused here
-    with pytest.raises(ConfigurationError, match="pass --insecure-public if that is meant"):
+    with pytest.raises(ConfigurationError, match="pass --insecure-public to allow it"):
         ServerSettings(models=tmp_path, listen=public)
     assert ServerSettings(models=tmp_path, listen=public, insecure_public=True).listen == public
 
@@ -585,7 +585,7 @@ def test_a_request_that_does_not_come_whole_in_time_ends_and_says_why(service: C
     with serving(service, limits) as running, Connection(port_of(running)) as connection:
         ended = connection.finish(begun(connection, message(bytes(1000))[:500]))
         assert ended.status == "4"
-        assert "was not whole after 0.2 seconds" in ended.headers["grpc-message"]
+        assert "was incomplete after 0.2 seconds" in ended.headers["grpc-message"]
 
 
 def test_a_call_that_sends_nothing_ends_too(service: CannedService) -> None:
@@ -813,7 +813,7 @@ def test_health_follows_the_models_that_are_served(service: CannedService) -> No
         port = listener.bind()
         await listener.start()
         await listener.serve(Calls(service), ["one", "two"])
-        await listener.tell_health(["two", "three"])
+        await listener.set_health(["two", "three"])
         async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
             asked = [health_pb2.HealthCheckRequest(service=name) for name in ("", "one", "two", "three")]
             found = [(await health_of(channel).Check(one)).status for one in asked]

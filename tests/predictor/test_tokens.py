@@ -35,13 +35,13 @@ def test_a_file_has_a_token_a_line_beside_comments_and_empty_lines() -> None:
     [
         (f"desk predict {A[1:]}", "line 2: the token has 31 characters, but must have 32"),
         ("desk predict " + "x" * 1025, "1025 characters"),
-        (f"desk predict {A}\N{LATIN SMALL LETTER E WITH ACUTE}", "not a visible one of ASCII"),
+        (f"desk predict {A}\N{LATIN SMALL LETTER E WITH ACUTE}", "not visible ASCII"),
         (f"desk {A}", "line 2: 2 words"),
         (f"desk predict explain {A}", "line 2: 4 words"),
-        (f"desk predict,forecast {A}", "1 of its roles are unknown; there are predict, explain, admin"),
-        (f"desk predict, {A}", "1 of its roles are unknown"),
-        (f"d/e predict {A}", "a name has letters"),
-        (f"two predict {B}", "line 2: an earlier line has the same token"),
+        (f"desk predict,forecast {A}", "1 unknown roles; use predict, explain, admin"),
+        (f"desk predict, {A}", "1 unknown roles"),
+        (f"d/e predict {A}", "invalid name; use at most 64 letters"),
+        (f"two predict {B}", "line 2: duplicates the token of an earlier line"),
     ],
 )
 def test_a_line_that_is_no_token_is_refused_by_number_and_never_shown(line: str, problem: str) -> None:
@@ -53,7 +53,7 @@ def test_a_line_that_is_no_token_is_refused_by_number_and_never_shown(line: str,
 
 @pytest.mark.parametrize("count", [0, MOST + 1])
 def test_a_file_of_no_token_or_of_too_many_is_refused(count: int) -> None:
-    with pytest.raises(ConfigurationError, match=f"holds {count} tokens"):
+    with pytest.raises(ConfigurationError, match=f"{count} tokens found"):
         Tokens.parse("# nobody\n" + "".join(f"n predict {number:032}\n" for number in range(count)))
 
 

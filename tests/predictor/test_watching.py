@@ -533,7 +533,7 @@ def test_a_port_of_metrics_that_is_in_use_is_named_and_the_server_ends(tmp_path:
 
 @pytest.mark.parametrize("number", [-1, 65536])
 def test_a_port_that_is_none_is_refused(tmp_path: Path, number: int) -> None:
-    with pytest.raises(ConfigurationError, match=f"the port {number} for metrics is none"):
+    with pytest.raises(ConfigurationError, match=f"metrics port {number} is invalid"):
         ServerSettings(models=tmp_path, metrics_port=number)
 
 

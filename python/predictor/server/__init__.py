@@ -1,4 +1,4 @@
-"""The gRPC server: translates between the wire and predictor.service, and keeps the process's bounds."""
+"""The gRPC server."""
 
 from predictor.server.address import DEFAULT_ADDRESS, Address, Listening, SocketAddress, parse_listening
 from predictor.server.certificates import TlsFiles

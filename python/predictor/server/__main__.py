@@ -1,4 +1,4 @@
-"""`python -m predictor.server`: the server with the core packages alone."""
+"""`python -m predictor.server`: the server, with the core dependencies only."""
 
 import argparse
 import sys
@@ -38,7 +38,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _add(parser: argparse.ArgumentParser, field: "Field[Any]", kind: Any, flag: Flag) -> None:
-    """The flag of a field, as typer would have it."""
+    """Add the flag of a field, as typer would."""
     spelling = flag.spelling or f"--{field.name.replace('_', '-')}"
     if kind is bool:
         parser.add_argument(spelling, dest=field.name, action="store_true", help=flag.help)
@@ -59,7 +59,7 @@ def _add(parser: argparse.ArgumentParser, field: "Field[Any]", kind: Any, flag: 
 
 
 def _reading(kind: Any, minimum: float | None) -> Callable[[str], Any]:
-    """What makes a value of a text; of a type that may also be None, the other one."""
+    """A parser for values of a type or of the type in `T | None`."""
     make: Callable[[str], Any] = get_args(kind)[0] if isinstance(kind, UnionType) else kind
 
     def read(text: str) -> Any:
@@ -68,7 +68,7 @@ def _reading(kind: Any, minimum: float | None) -> Callable[[str], Any]:
             raise argparse.ArgumentTypeError(f"{text} is below {minimum:g}")
         return value
 
-    read.__name__ = make.__name__  # which argparse names where the text is none
+    read.__name__ = make.__name__  # argparse uses the name in errors
     return read
 
 

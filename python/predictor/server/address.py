@@ -1,4 +1,4 @@
-"""Where a server listens: an address of the network, or a socket in a folder of its user's."""
+"""Addresses to listen on: host and port, or a Unix socket."""
 
 import ipaddress
 import os
@@ -11,7 +11,7 @@ from predictor.errors import ConfigurationError
 LAST_PORT: Final = 65535
 _SCHEME: Final = "unix:"
 _LONGEST_PATH: Final = 100
-"""Bytes. The system's own limit is 108 on Linux and 104 on macOS, with a byte of their own."""
+"""Bytes; the system limit is 108 on Linux and 104 on macOS, including a final zero byte."""
 
 
 @final
@@ -21,14 +21,14 @@ class Address:
 
     host: str
     port: int
-    """0 = any free one."""
+    """0 picks a free port."""
 
     @classmethod
     def parse(cls, text: str) -> Self:
         """Read "HOST:PORT", with brackets around an IPv6 host.
 
         Raises:
-            ConfigurationError: it is not such a text.
+            ConfigurationError: It has another form.
         """
         host, _, port = text.rpartition(":")
         host = host.removeprefix("[").removesuffix("]")
@@ -38,7 +38,7 @@ class Address:
 
     @property
     def is_loopback(self) -> bool:
-        """Whether only this machine reaches it; a host name other than localhost counts as public."""
+        """Whether only this machine can reach it; a host name other than localhost counts as public."""
         try:
             return ipaddress.ip_address(self.host).is_loopback
         except ValueError:
@@ -54,17 +54,17 @@ class SocketAddress:
     """A Unix socket."""
 
     path: Path
-    """Absolute. Its folder is this user's alone."""
+    """Absolute path, in a folder that only this user can access."""
 
     @classmethod
     def parse(cls, text: str) -> Self:
         """Read "unix:PATH".
 
         Raises:
-            ConfigurationError: there is no path, it is too long, or this system has no such sockets.
+            ConfigurationError: The path is missing or too long, or this system has no Unix sockets.
         """
         if os.name != "posix":
-            raise ConfigurationError(f"{text[:80]!r}: there are no Unix sockets here; listen on 127.0.0.1:0")
+            raise ConfigurationError(f"{text[:80]!r}: this system has no Unix sockets; listen on 127.0.0.1:0")
         name = text.removeprefix(_SCHEME).removeprefix("//")
         path = Path(name).absolute()
         if not name or name.endswith("/") or "\0" in name:
@@ -75,7 +75,7 @@ class SocketAddress:
 
     @property
     def is_loopback(self) -> bool:
-        """Always: no other machine reaches it."""
+        """Always true."""
         return True
 
     def __str__(self) -> str:

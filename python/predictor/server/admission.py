@@ -1,4 +1,4 @@
-"""Which calls are let in: how many in all and from one peer, and how long a request may take to arrive."""
+"""Admission of calls: limits in total and per connection, and time limits for requests to arrive."""
 
 import asyncio
 from collections import Counter, deque
@@ -11,14 +11,14 @@ from predictor.errors import DeadlineExceededError, MalformedRequestError, Queue
 from predictor.server.settings import ServerLimits
 
 _GRACE_S: Final = 1.0
-"""A request may take so long to arrive, whoever waits for its place."""
+"""Time that a request may take to arrive even while others wait for its slot."""
 
 Context = grpc.aio.ServicerContext[Any, Any]
 
 
 @final
 class CallSlots:
-    """So many at once; whoever finds none free waits its turn."""
+    """A fair semaphore with a fixed number of slots."""
 
     def __init__(self, count: int) -> None:
         self._free = count
@@ -26,27 +26,27 @@ class CallSlots:
 
     @property
     def waiting(self) -> int:
-        """How many wait."""
+        """Number of waiting callers."""
         return sum(not turn.done() for turn in self._waiting)
 
     async def take(self) -> None:
-        """Wait for a place; every one that was taken must be given back."""
+        """Wait for a slot; return it with `give`."""
         if self._free:
             self._free -= 1
             return
         while self._waiting and self._waiting[-1].done():
-            self._waiting.pop()  # whoever went away while it waited
+            self._waiting.pop()  # cancelled while waiting
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.append(turn)
         try:
             await turn
         except asyncio.CancelledError:
-            if not turn.cancelled():  # it had its turn just then
+            if not turn.cancelled():  # it had just got the slot
                 self.give()
             raise
 
     def give(self) -> None:
-        """Give a place back: to whoever waits longest."""
+        """Return a slot to the first waiting caller."""
         while self._waiting:
             turn = self._waiting.popleft()
             if not turn.done():
@@ -57,18 +57,18 @@ class CallSlots:
 
 @final
 class PeerConnection:
-    """One connection, while it has calls in flight."""
+    """One connection with calls in flight."""
 
-    def __init__(self, places: int) -> None:
+    def __init__(self, slots: int) -> None:
         self.calls = self.streams = 0
-        self.places = CallSlots(places)
-        """For its requests on their way."""
+        self.slots = CallSlots(slots)
+        """Slots for its arriving requests."""
 
 
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class IncomingRequest:
-    """A request on its way."""
+    """An arriving request."""
 
     peer: PeerConnection
     since_s: float
@@ -76,7 +76,7 @@ class IncomingRequest:
 
 @final
 class Admission:
-    """Counts calls from their arrival until their answer is sent, on one event loop."""
+    """Counts calls from arrival until the response is sent, on one event loop."""
 
     def __init__(self, limits: ServerLimits) -> None:
         self._limits = limits
@@ -87,21 +87,21 @@ class Admission:
         self._idle.set()
 
     def enter(self, context: Context, *, is_stream: bool = False) -> PeerConnection:
-        """Let a call in, until it has ended.
+        """Admit a call until it ends.
 
         Args:
-            context: of the call.
-            is_stream: its requests may go on for as long as it likes.
+            context: Context of the call.
+            is_stream: Whether it is a stream of requests.
 
         Returns:
-            Whose call it is.
+            The connection of the call.
 
         Raises:
-            UnavailableError: the server is stopping.
-            QueueFullError: as many calls, or streams, as allowed are in flight, in all or from this peer.
+            UnavailableError: The server is stopping.
+            QueueFullError: A limit of calls or streams is reached, in total or for the connection.
         """
         if self._is_closed:
-            raise UnavailableError("the server is stopping; ask again in a moment, or another server")
+            raise UnavailableError("the server is stopping; retry in a moment, or on another server")
         if self._in_flight >= self._limits.calls_in_flight:
             raise QueueFullError.of("calls are in flight", self._in_flight, self._limits.calls_in_flight)
         name = context.peer()
@@ -117,11 +117,11 @@ class Admission:
         def leave(_: Context) -> None:
             self._leave(name, peer, is_stream=is_stream)
 
-        context.add_done_callback(cast("Any", leave))  # the stubs name the argument otherwise
+        context.add_done_callback(cast("Any", leave))  # the stubs use another argument name
         return peer
 
     def close(self) -> None:
-        """Let no further call in."""
+        """Reject new calls."""
         self._is_closed = True
 
     async def idle(self) -> None:
@@ -151,25 +151,25 @@ class Admission:
 
 @final
 class IncomingRequests:
-    """Requests on their way. Until one has a place, gRPC takes no more than 64 KiB of it: places bound the memory.
+    """Arriving requests. Slots bound their memory: without one, gRPC buffers at most 64 KiB of a request.
 
-    One that never comes whole would keep its place for ever. It ends after `request_s`; while others wait for a place,
-    so does any that has taken longer than a second.
+    A request that does not arrive within `request_s` ends, so that it does not keep its slot. While others wait for a
+    slot, this limit is one second.
     """
 
     def __init__(self, limits: ServerLimits) -> None:
         self._limits = limits
-        self._places = CallSlots(limits.arriving)
+        self._slots = CallSlots(limits.arriving)
         self._arriving: dict[asyncio.Timeout, IncomingRequest] = {}
         """Oldest first."""
 
     async def request(self, context: Context, peer: PeerConnection) -> bytes:
-        """The call's one message.
+        """Read the only message of a call.
 
         Raises:
-            DeadlineExceededError: it did not arrive in time.
-            QueueFullError: others wait for its place, and it takes long.
-            MalformedRequestError: the call ended without one.
+            DeadlineExceededError: It did not arrive in time.
+            QueueFullError: It is slow and others wait for its slot.
+            MalformedRequestError: The call ended without a message.
         """
         body = await self.message(context, peer)
         if body is grpc.aio.EOF:
@@ -177,54 +177,54 @@ class IncomingRequests:
         return body
 
     async def message(self, context: Context, peer: PeerConnection) -> Any:
-        """The call's next message, or `grpc.aio.EOF`; raises as `request`."""
-        await peer.places.take()
+        """Read the next message, or `grpc.aio.EOF`; raises as `request`."""
+        await peer.slots.take()
         try:
-            await self._places.take()
+            await self._slots.take()
             try:
                 return await self._read(context, peer)
             finally:
-                self._places.give()
+                self._slots.give()
         finally:
-            peer.places.give()
+            peer.slots.give()
 
-    async def keep_moving(self) -> None:
-        """End requests that take long while others wait for a place; runs until it is cancelled."""
+    async def end_slow_requests(self) -> None:
+        """End slow requests while others wait for a slot; runs until cancelled."""
         while True:
             await asyncio.sleep(_GRACE_S / 2)
             now_s = asyncio.get_running_loop().time()
-            for ending in self._in_the_way(now_s):
-                ending.reschedule(now_s)
+            for timeout in self._slow_requests(now_s):
+                timeout.reschedule(now_s)
 
     async def _read(self, context: Context, peer: PeerConnection) -> Any:
         arrival = IncomingRequest(peer, asyncio.get_running_loop().time())
-        ending = asyncio.timeout_at(arrival.since_s + self._limits.request_s)
-        self._arriving[ending] = arrival
+        timeout = asyncio.timeout_at(arrival.since_s + self._limits.request_s)
+        self._arriving[timeout] = arrival
         try:
-            async with ending:
+            async with timeout:
                 return await context.read()
         except TimeoutError:
             raise self._too_slow(arrival) from None
         finally:
-            del self._arriving[ending]
+            del self._arriving[timeout]
 
-    def _in_the_way(self, now_s: float) -> list[asyncio.Timeout]:
-        """The oldest of those that take long: as many as wait, in all or for their own connection's places."""
+    def _slow_requests(self, now_s: float) -> list[asyncio.Timeout]:
+        """The oldest slow requests, as many as wait in total or for slots of the same connection."""
         found: list[asyncio.Timeout] = []
         by_peer = Counter[PeerConnection]()
-        for ending, one in self._arriving.items():
-            if ending.expired():  # its time was over just now, and it has not heard of it yet
+        for timeout, one in self._arriving.items():
+            if timeout.expired():  # already timeout
                 continue
-            is_wanted = len(found) < self._places.waiting or by_peer[one.peer] < one.peer.places.waiting
+            is_wanted = len(found) < self._slots.waiting or by_peer[one.peer] < one.peer.slots.waiting
             if is_wanted and now_s - one.since_s >= _GRACE_S:
-                found.append(ending)
+                found.append(timeout)
                 by_peer[one.peer] += 1
         return found
 
     def _too_slow(self, arrival: IncomingRequest) -> DeadlineExceededError | QueueFullError:
         took_s = asyncio.get_running_loop().time() - arrival.since_s
         if took_s < self._limits.request_s:
-            return QueueFullError.of("requests are on their way", len(self._arriving), self._limits.arriving)
+            return QueueFullError.of("requests are arriving", len(self._arriving), self._limits.arriving)
         return DeadlineExceededError(
-            f"the request was not whole after {self._limits.request_s:g} seconds; send less at once, or faster"
+            f"the request was incomplete after {self._limits.request_s:g} seconds; send a smaller request, or faster"
         )

@@ -1,4 +1,4 @@
-"""Claims the place where a server listens, and tells why it cannot."""
+"""Binding of a server's address, with explanations of failures."""
 
 import errno
 import os
@@ -29,19 +29,19 @@ def bind(
     *,
     is_shared: bool = False,
 ) -> int:
-    """Claim a place for a server. gRPC removes a Unix socket when the server stops.
+    """Bind an address for a server. gRPC removes a Unix socket when the server stops.
 
     Args:
-        server: that will listen there.
-        address: the place.
-        credentials: for addresses of the network; None: without TLS.
-        is_shared: whether other processes listen on the port too, which is then reserved for them and this one.
+        server: The server that will listen.
+        address: The address.
+        credentials: TLS credentials; None: no TLS. Ignored for Unix sockets.
+        is_shared: Whether several processes share the port, which must be reserved.
 
     Returns:
-        The port; of a Unix socket, a number that says nothing.
+        The port; an arbitrary number for a Unix socket.
 
     Raises:
-        ConfigurationError: it is in use, not allowed, or not this machine's; a socket's folder is open to others.
+        ConfigurationError: It is in use, not permitted, or not of this machine; a socket's folder is open to others.
     """
     if isinstance(address, SocketAddress):
         _make_folder(address.path.parent)
@@ -58,21 +58,21 @@ def bind(
 
 @contextmanager
 def reserved(address: Address) -> Generator[Address]:
-    """Keep an address for several processes of this user, and from others, while the block runs.
+    """Reserve an address for several processes of this user while the block runs.
 
-    Yields it with the port that was chosen where it was 0. The socket never listens, so no connection comes to it.
+    Yields it with the chosen port if it was 0. The socket never listens, so it gets no connections.
 
     Raises:
-        ConfigurationError: the address is in use, not allowed, or not this machine's.
+        ConfigurationError: The address is in use, not permitted, or not of this machine.
     """
     family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
     with socket.socket(family, socket.SOCK_STREAM) as kept:
-        kept.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # connections of a server before may still be ending
+        kept.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # an earlier server's connections may linger
         try:
             kept.bind((address.host, address.port))
         except OSError as error:
             raise ConfigurationError(why_not(address, error)) from None
-        # Claimed alone; only now may others join, of the same user. Asked for before, it would join another server.
+        # Allow sharing only after an exclusive bind; before, the bind could join another server's port.
         kept.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 0)
         kept.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         port: int = kept.getsockname()[1]
@@ -80,10 +80,10 @@ def reserved(address: Address) -> Generator[Address]:
 
 
 def _check_free(address: Address) -> None:
-    """Ask the system, whose errors tell why; gRPC's do not."""
+    """Bind a probe socket, because the system's errors give the reason and gRPC's do not."""
     family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
     with socket.socket(family, socket.SOCK_STREAM) as probe:
-        if os.name == "posix":  # elsewhere the option would allow what this is to find out
+        if os.name == "posix":  # on Windows the option would permit a port in use
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((address.host, address.port))
@@ -92,41 +92,41 @@ def _check_free(address: Address) -> None:
 
 
 def why_not(address: Address, error: OSError) -> str:
-    """What the system's error about an address means, and what to do."""
+    """Explain the system's error about an address."""
     if error.errno == errno.EADDRINUSE:
         return f"{address} is in use; stop the server there, or listen on another port (port 0 picks a free one)"
     if error.errno == errno.EACCES:
-        return f"{address} needs more rights than this user has; choose port 1024 or above"
+        return f"this user may not listen on {address}; choose port 1024 or above"
     return f"cannot listen on {address}: {error.strerror}; choose an address of this machine"
 
 
 def _make_folder(folder: Path) -> None:
-    """A folder that this user alone can enter: whoever can connect to a socket is whoever can enter its folder."""
+    """Create a folder that only this user can enter, which restricts who can connect to its sockets."""
     try:
         folder.mkdir(_OWN_FOLDER, parents=True, exist_ok=True)
         found = folder.stat()
     except OSError as error:
         raise ConfigurationError(
-            f"cannot make the folder {folder.name!r} of the socket: {error.strerror}; choose another one"
+            f"cannot create the socket's folder {folder.name!r}: {error.strerror}; choose another one"
         ) from None
     if found.st_uid != os.geteuid():
-        raise ConfigurationError(f"the folder {folder.name!r} of the socket is another user's; choose one of your own")
+        raise ConfigurationError(f"the socket's folder {folder.name!r} belongs to another user; choose your own")
     if found.st_mode & _OTHERS:
         raise ConfigurationError(
-            f"others can enter the folder {folder.name!r} of the socket (mode {stat.S_IMODE(found.st_mode):04o}); "
-            "choose a folder for it alone, or chmod 700 that one"
+            f"other users can enter the socket's folder {folder.name!r} (mode {stat.S_IMODE(found.st_mode):04o}); "
+            "choose a separate folder, or chmod 700 it"
         )
 
 
 def _check_unused(address: SocketAddress) -> None:
-    """Hold that no server lives there: gRPC takes the place of whatever socket is there."""
+    """Check that no server listens there, because gRPC would replace any socket."""
     try:
         if not stat.S_ISSOCK(address.path.lstat().st_mode):
-            raise ConfigurationError(f"{address.path.name} is there and is no socket; listen on another path")
+            raise ConfigurationError(f"{address.path.name} exists and is not a socket; listen on another path")
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
             probe.settimeout(_ANSWER_S)
             probe.connect(str(address.path))
-    except (FileNotFoundError, ConnectionRefusedError):  # nothing, or what a dead server left
+    except (FileNotFoundError, ConnectionRefusedError):  # nothing, or the socket of a dead server
         return
     except OSError as error:
         raise ConfigurationError(

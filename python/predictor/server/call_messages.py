@@ -1,4 +1,4 @@
-"""The messages of one call, both ways: requests are read while there is room for them, answers written as they come."""
+"""Reads the requests and writes the responses of one call."""
 
 import asyncio
 from collections import deque
@@ -18,19 +18,19 @@ if TYPE_CHECKING:
 
 @final
 class CallMessages:
-    """What travels on one call, on the running event loop.
+    """The messages of one call, on the running event loop.
 
     Args:
-        context: of the call.
-        handover: from the threads that have answers.
-        sendable: the answer, or raises what the call ends with instead.
-        admit: asked before each request of a conversation; raises what the call ends with instead.
+        context: Context of the call.
+        bridge: Hands responses over from threads.
+        sendable: Checks a response; an error ends the call.
+        admit: Checks before each request of a stream; an error ends the call.
     """
 
     def __init__(
         self,
         context: Context,
-        handover: LoopBridge,
+        bridge: LoopBridge,
         sendable: Callable[[bytes], bytes],
         admit: Callable[[], None] = lambda: None,
     ) -> None:
@@ -38,23 +38,23 @@ class CallMessages:
         self._sendable = sendable
         self._admit = admit
         self._refusal: QuantraError | None = None
-        self._handover = handover
+        self._bridge = bridge
         self._answers: deque[bytes] = deque()
         self._is_over = False
-        self._has_news, self._has_room = asyncio.Event(), asyncio.Event()
+        self._changed, self._has_room = asyncio.Event(), asyncio.Event()
 
     def emit(self, message: bytes) -> None:
-        """Send an answer, in its turn; from any thread."""
-        self._handover.tell(partial(self._put, message))
+        """Queue a response; from any thread."""
+        self._bridge.call_soon(partial(self._put, message))
 
     async def answer(self, call: "OpenCall", request: bytes) -> None:
-        """Send the answers to one request; raises what the call ends with."""
+        """Send the responses to one request; raises the error of the call."""
         call.send(request)
         call.end()
         await self._write_all(call)
 
     async def converse(self, call: "OpenCall") -> None:
-        """Read requests and send their answers until the call ends; raises what it ends with."""
+        """Read requests and send their responses until the call ends; raises the error of the call."""
         reading = asyncio.create_task(self._read_all(call))
         try:
             await self._write_all(call)
@@ -76,7 +76,7 @@ class CallMessages:
         call.end()
 
     async def _write_all(self, call: "OpenCall") -> None:
-        call.ended.add_done_callback(lambda _: self._handover.tell(self._end))
+        call.ended.add_done_callback(lambda _: self._bridge.call_soon(self._end))
         try:
             while await self._has_answer():
                 message = self._answers.popleft()
@@ -87,26 +87,26 @@ class CallMessages:
                 raise self._refusal
             call.ended.result()
         finally:
-            call.cancel()  # whatever ended it here, nobody waits for the rest
+            call.cancel()  # the call has ended, so drop the rest
 
     async def _write(self, message: bytes) -> None:
-        """Send as the caller takes it."""
+        """Send a message as fast as the caller reads."""
         try:
             await self._context.write(message)
-        except grpc.aio.InternalError:  # the caller went away, and gRPC has not cancelled this task yet
+        except grpc.aio.InternalError:  # the caller disconnected, and gRPC has not cancelled this task yet
             raise asyncio.CancelledError from None
 
     async def _has_answer(self) -> bool:
-        """Wait for the next answer; False once the last was written."""
+        """Wait for the next response; False after the last."""
         while not self._answers and not self._is_over:
-            self._has_news.clear()
-            await self._has_news.wait()
+            self._changed.clear()
+            await self._changed.wait()
         return bool(self._answers)
 
     def _put(self, message: bytes) -> None:
         self._answers.append(message)
-        self._has_news.set()
+        self._changed.set()
 
     def _end(self) -> None:
         self._is_over = True
-        self._has_news.set()
+        self._changed.set()

@@ -1,7 +1,7 @@
-"""Connections that a server cuts as it ends.
+"""Closing of a server's connections during shutdown.
 
-gRPC ends calls that arrive while it stops as CANCELLED, which nobody repeats. Where the connection is gone first, they
-are UNAVAILABLE, and callers ask elsewhere.
+gRPC ends calls that arrive during shutdown as CANCELLED, which clients do not retry. If the connection is closed first,
+they are UNAVAILABLE and clients retry on another server.
 """
 
 import os
@@ -13,31 +13,31 @@ from pathlib import Path
 from typing import Final
 
 _DESCRIPTORS: Final = Path("/dev/fd")
-"""What this process has open; Windows has no such folder, and there nothing is cut."""
+"""Open descriptors of this process; missing on Windows, where connections are not closed."""
 
 
 def cut(place: int | str) -> None:
-    """Stop listening there, and end the connections that were made to this process there, without a word.
+    """Stop listening at an address and close this process's connections to it.
 
-    It listens no longer before connections end: a caller that connected again would be cancelled as the server stops.
+    Listening stops first, because a client that reconnects would be cancelled when the server stops.
 
     Args:
-        place: a port of the network, or the path of a Unix socket.
+        place: A port, or the path of a Unix socket.
     """
     for descriptor, one in _sockets(place):
         if _is_listening(one):
-            # gRPC goes on to use the descriptor, and would log an error if the socket were shut down.
+            # Replace the descriptor, because gRPC still uses it and would log an error after a shutdown.
             with socket.socket(one.family) as unused:
                 os.dup2(unused.fileno(), descriptor, inheritable=False)
             if isinstance(place, str):
                 Path(place).unlink(missing_ok=True)
     for _, one in _sockets(place):
-        with suppress(OSError):  # it has ended meanwhile
+        with suppress(OSError):  # already closed
             one.shutdown(socket.SHUT_RDWR)
 
 
 def _sockets(place: int | str) -> Iterator[tuple[int, socket.socket]]:
-    """The sockets of this process with that address, each with its descriptor; each may be used until the next."""
+    """The sockets of this process at an address, with their descriptors; each is valid until the next."""
     if not _DESCRIPTORS.is_dir():
         return
     for name in os.listdir(_DESCRIPTORS):  # noqa: PTH208 - the folder changes while it is read
@@ -45,7 +45,7 @@ def _sockets(place: int | str) -> Iterator[tuple[int, socket.socket]]:
             if not stat.S_ISSOCK(os.fstat(int(name)).st_mode):
                 continue
             one = socket.socket(fileno=os.dup(int(name)))
-        except OSError:  # it is not open any more
+        except OSError:  # already closed
             continue
         with one:
             if _is_of(one, place):

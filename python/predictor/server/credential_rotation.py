@@ -1,4 +1,4 @@
-"""Certificates and tokens that may change while a server runs: which are in force, and why others are not."""
+"""Reloading of certificates and tokens while a server runs."""
 
 import asyncio
 import logging
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     import grpc
 
 LOOK_S: Final = 1.0
-"""Seconds between two looks at the files."""
+"""Seconds between two checks of the files."""
 _READABLE: Final = 0o044
-"""By the group, or by all."""
+"""Permission bits of group and others."""
 
 ValueT = TypeVar("ValueT")
 
@@ -31,14 +31,14 @@ _log = logging.getLogger(__name__)
 
 @final
 class WatchedFile(Generic[ValueT]):
-    """What files say, as long as they say something that can be used: else what they said before.
+    """The last valid content of files.
 
     Args:
-        name: of the files, for the log.
-        read: reads them, and is given what they said before; raises ConfigurationError where they cannot be used.
+        name: Name of the files, for the log.
+        read: Reads them, given the current value; raises ConfigurationError if they are invalid.
 
     Raises:
-        ConfigurationError: they cannot be used at first.
+        ConfigurationError: The files are invalid at the first read.
     """
 
     def __init__(self, name: str, read: Callable[[ValueT | None], ValueT]) -> None:
@@ -46,22 +46,22 @@ class WatchedFile(Generic[ValueT]):
         self._read = read
         self._problem = ""
         self.value = read(None)
-        """In force."""
+        """The last valid value."""
 
-    def look(self) -> bool:
-        """Read them again; whether something new is in force. What is wrong with them is told once."""
+    def reload(self) -> bool:
+        """Read the files again; whether the value changed. Each problem is logged once."""
         try:
             found = self._read(self.value)
         except ConfigurationError as error:
             if error.message != self._problem:
-                _log.warning("%s cannot be used, the earlier ones stay in force: %s", self._name, error.message)
+                _log.warning("invalid %s, the previous ones stay active: %s", self._name, error.message)
             self._problem = error.message
             return False
         self._problem = ""
         if found == self.value:
             return False
         self.value = found
-        _log.info("%s have changed; the new ones are in force", self._name)
+        _log.info("%s changed; the new ones are active", self._name)
         return True
 
 
@@ -70,10 +70,10 @@ class CredentialRotation:
     """The certificates and tokens of one server.
 
     Args:
-        settings: name the files.
+        settings: Settings with the paths of the files.
 
     Raises:
-        ConfigurationError: a file cannot be used.
+        ConfigurationError: A file is invalid.
     """
 
     def __init__(self, settings: ServerSettings) -> None:
@@ -86,24 +86,24 @@ class CredentialRotation:
         self.guard = TokenGuard(None if self._tokens is None else self._tokens.value)
 
     def credentials(self) -> "grpc.ServerCredentials | None":
-        """What a port takes, each one of its own; None: without TLS."""
+        """New credentials for one port; None without TLS."""
         followed = self._tls
         return None if followed is None else certificates.credentials(lambda: followed.value)
 
     async def follow(self) -> None:
-        """Put into force what comes into the files; runs until it is cancelled."""
+        """Reload the files when they change; runs until cancelled."""
         self._warn()
         while self._tls is not None or self._tokens is not None:
             await asyncio.sleep(LOOK_S)
             try:
-                await asyncio.to_thread(self.look)
-            except Exception as error:  # noqa: BLE001 - a task's edge: a token that is taken away later must not stay good
-                _log.warning("%s", InternalError.of("looking at certificates and tokens", error, _log).message)
+                await asyncio.to_thread(self.reload)
+            except Exception as error:  # noqa: BLE001 - task boundary: later revocations must still take effect
+                _log.warning("%s", InternalError.of("reloading certificates and tokens", error, _log).message)
 
-    def look(self) -> None:
-        """Read the files again."""
-        has_certificates = self._tls is not None and self._tls.look()
-        has_tokens = self._tokens is not None and self._tokens.look()
+    def reload(self) -> None:
+        """Reload the files."""
+        has_certificates = self._tls is not None and self._tls.reload()
+        has_tokens = self._tokens is not None and self._tokens.reload()
         if self._tokens is not None and has_tokens:
             self.guard.change(self._tokens.value)
         if has_certificates or has_tokens:
@@ -112,18 +112,18 @@ class CredentialRotation:
     def _warn(self) -> None:
         for path in self._private:
             if _is_readable_by_others(path):
-                _log.warning("others may read %s; allow it to this user alone: chmod 600", path.name)
+                _log.warning("other users can read %s; restrict it with chmod 600", path.name)
 
 
 def read_tokens(file: Path | None, own: str) -> Tokens:
-    """Those of the file, and one more that may predict and explain.
+    """The tokens of the file, and one more with the roles predict and explain.
 
     Args:
-        file: None: no others.
-        own: the one more; empty: none.
+        file: Token file; None: none.
+        own: The additional token; empty: none.
 
     Raises:
-        ConfigurationError: the file cannot be used, or the token is none.
+        ConfigurationError: The file or the token is invalid.
     """
     found = NONE
     if file is not None:
@@ -131,7 +131,7 @@ def read_tokens(file: Path | None, own: str) -> Tokens:
         try:
             found = Tokens.parse(body.decode("utf-8-sig"))
         except UnicodeDecodeError:
-            raise ConfigurationError(f"--token-file {file.name} is no UTF-8; write it anew") from None
+            raise ConfigurationError(f"--token-file {file.name} is not UTF-8; save it as UTF-8") from None
         except ConfigurationError as error:
             raise ConfigurationError(f"--token-file {file.name}: {error.message}") from None
     if not own:
@@ -143,8 +143,8 @@ def read_tokens(file: Path | None, own: str) -> Tokens:
 
 
 def _is_readable_by_others(path: Path) -> bool:
-    """Where systems tell: Windows has no such bits."""
+    """Whether group or others may read; always False on Windows."""
     try:
         return os.name == "posix" and bool(path.stat().st_mode & _READABLE)
     except OSError:
-        return False  # it is away for a moment; `look` tells
+        return False  # missing for a moment; the next reload reports it

@@ -1,4 +1,4 @@
-"""What stands on the command line of a server: `quantra serve` and `python -m predictor.server` are made from it."""
+"""The command line flags of `quantra serve` and `python -m predictor.server`."""
 
 import os
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from predictor.server.settings import ServerLimits, ServerSettings
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServeFlags:
-    """The flags."""
+    """The flags of a server."""
 
     models: Annotated[Path, Flag("Folder of NAME/VERSION artifacts.", metavar="DIR")]
     listen: Annotated[str, Flag("Or unix:PATH. Port 0 picks a free one.", metavar="HOST:PORT")] = str(DEFAULT_ADDRESS)
@@ -24,44 +24,42 @@ class ServeFlags:
     threads: Annotated[int, Flag("CPU threads per forward pass.", minimum=1)] = 1
     insecure_public: Annotated[bool, Flag("Allow an address that other machines can reach, unencrypted.")] = False
     tls_cert: Annotated[
-        Path | None, Flag("Encrypt: the server's certificate, PEM; read again on change.", metavar="FILE")
+        Path | None, Flag("Enable TLS with this server certificate, PEM; reloaded on change.", metavar="FILE")
     ] = None
     tls_key: Annotated[Path | None, Flag("Its private key, PEM.", metavar="FILE")] = None
     tls_client_ca: Annotated[
-        Path | None, Flag("Take calls only with certificates of these authorities, PEM.", metavar="FILE")
+        Path | None, Flag("Require client certificates of these authorities, PEM.", metavar="FILE")
     ] = None
     token_file: Annotated[
-        Path | None, Flag("Who may call what: lines of NAME ROLE[,ROLE] TOKEN; read again on change.", metavar="FILE")
+        Path | None, Flag("Access tokens: lines of NAME ROLE[,ROLE] TOKEN; reloaded on change.", metavar="FILE")
     ] = None
     lock: Annotated[
-        Path | None, Flag("Serve only versions that sha256sum */*/manifest.json listed in this file.", metavar="FILE")
+        Path | None, Flag("Serve only versions in this output of sha256sum */*/manifest.json.", metavar="FILE")
     ] = None
-    watch: Annotated[bool, Flag("Serve what comes into the folder; drop what leaves it.")] = False
+    watch: Annotated[bool, Flag("Apply changes of the models folder while serving.")] = False
     max_age: Annotated[
-        int | None, Flag("Refuse bars after whose last one more than N sessions have closed.", metavar="N", minimum=0)
+        int | None, Flag("Reject bars if more than N sessions have closed since the last one.", metavar="N", minimum=0)
     ] = None
     admin_listen: Annotated[
-        str | None, Flag("Where models can be loaded and unloaded, or unix:PATH.", metavar="HOST:PORT")
+        str | None, Flag("Admin address to load and unload models, or unix:PATH.", metavar="HOST:PORT")
     ] = None
-    processes: Annotated[int, Flag("Processes that answer on the one port; Linux.", minimum=1)] = 1
-    max_streams: Annotated[
-        int, Flag("Streams that may be open at once; each may hold 16 MiB of a request.", minimum=1)
-    ] = ServerLimits().streams
-    parent_watch: Annotated[bool, Flag("End when standard input does: with whoever started the server.")] = False
-    metrics_port: Annotated[
-        int | None, Flag("Where Prometheus reads, on 127.0.0.1; 0 picks a free one.", metavar="PORT")
-    ] = None
-    otel: Annotated[bool, Flag("A span of each call for OpenTelemetry, sent as the variables OTEL_* say.")] = False
-    log_level: Annotated[Literal["debug", "info", "warning", "error"], Flag("At debug, a line for every call.")] = (
-        "info"
+    processes: Annotated[int, Flag("Number of processes that share the port; Linux only.", minimum=1)] = 1
+    max_streams: Annotated[int, Flag("Most open streams; each may buffer a 16 MiB request.", minimum=1)] = (
+        ServerLimits().streams
     )
-    as_json: Annotated[bool, Flag("Log as JSON too; standard output always is.", spelling="--json")] = False
+    parent_watch: Annotated[bool, Flag("Exit when standard input closes, that is, when the parent exits.")] = False
+    metrics_port: Annotated[
+        int | None, Flag("Prometheus metrics port on 127.0.0.1; 0 picks a free one.", metavar="PORT")
+    ] = None
+    otel: Annotated[bool, Flag("Export an OpenTelemetry span per call; configure with OTEL_* variables.")] = False
+    log_level: Annotated[Literal["debug", "info", "warning", "error"], Flag("debug logs every call.")] = "info"
+    as_json: Annotated[bool, Flag("Log as JSON; standard output is always JSON.", spelling="--json")] = False
 
     def settings(self) -> ServerSettings:
-        """The server's settings, with the token that the variable QUANTRA_TOKEN has.
+        """The server's settings, with the token of the environment variable QUANTRA_TOKEN.
 
         Raises:
-            ConfigurationError: an address is none, half of TLS is missing, or as `ServerSettings`.
+            ConfigurationError: An address is invalid, half of TLS is missing, or as `ServerSettings`.
         """
         return ServerSettings(
             models=self.models,
@@ -86,5 +84,5 @@ class ServeFlags:
 
     @property
     def log(self) -> LogSettings:
-        """How the server writes its log."""
+        """The log settings."""
         return LogSettings(self.log_level, as_json=self.as_json)

@@ -1,7 +1,6 @@
-"""Services of gRPC's own packages, health and reflection, whose requests are read and parsed here.
+"""gRPC's health and reflection services, with requests read and parsed here.
 
-What gRPC reads itself may come half and stay so for ever, as often as a caller likes; what it parses itself ends as
-UNKNOWN where it cannot be parsed.
+If gRPC read them, incomplete requests would never time out and malformed ones would end as UNKNOWN.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
@@ -29,13 +28,13 @@ ValueT = TypeVar("ValueT")
 @final
 @dataclass(frozen=True, slots=True)
 class ServiceRegistrar:
-    """Where generated code registers a service, in the place of a server.
+    """Stands in for a server when generated code registers a service.
 
     Attributes:
-        server: that answers.
-        admission: of these calls, which need no token and are counted by themselves: health is told however many others
-            there are.
-        arrivals: of their requests, and of each request of a stream.
+        server: The real server.
+        admission: Admission of these calls. They need no token and have their own count, so that health checks work
+            under any load.
+        arrivals: Reads their requests.
     """
 
     server: grpc.aio.Server
@@ -47,35 +46,35 @@ class ServiceRegistrar:
         self.server.add_generic_rpc_handlers([_BytesHandler(self, handlers) for handlers in generic_rpc_handlers])
 
     def add_registered_method_handlers(self, service_name: str, method_handlers: object) -> None:
-        """Nothing: the same handlers come by the other way."""
+        """Do nothing: the same handlers are also registered as generic ones."""
 
 
 @final
 class _BytesHandler(grpc.GenericRpcHandler):
-    def __init__(self, adopting: ServiceRegistrar, handlers: grpc.GenericRpcHandler) -> None:
-        self._adopting = adopting
+    def __init__(self, registrar: ServiceRegistrar, handlers: grpc.GenericRpcHandler) -> None:
+        self._registrar = registrar
         self._handlers = handlers
 
     def service(self, handler_call_details: grpc.HandlerCallDetails) -> Any:
         handler: Any = self._handlers.service(handler_call_details)
-        return None if handler is None else _parsing(self._adopting, handler)
+        return None if handler is None else _parsing(self._registrar, handler)
 
 
-def _parsing(adopting: ServiceRegistrar, handler: Any) -> Any:
-    """The same method; its requests come as a stream whatever the method, so that they are read here."""
+def _parsing(registrar: ServiceRegistrar, handler: Any) -> Any:
+    """The same method, always with streaming requests, so that they are read here."""
     answer: Callable[..., Any] = handler.stream_stream or handler.unary_stream or handler.unary_unary
     parse: Callable[[bytes], Any] = handler.request_deserializer
 
     async def one(_bodies: object, context: Context) -> Any:
-        body = await _allowed(context, _one_request(adopting, context))
+        body = await _or_abort(context, _one_request(registrar, context))
         request = await _parsed(parse, body, context)
         try:
             return await answer(request, context)
-        except NotImplementedError:  # a method that gRPC's package describes and lacks, such as Health/List
-            await context.abort(grpc.StatusCode.UNIMPLEMENTED, "this server does not have this method")
+        except NotImplementedError:  # declared but not implemented by gRPC's package, such as Health/List
+            await context.abort(grpc.StatusCode.UNIMPLEMENTED, "this server does not implement this method")
 
     async def many(_bodies: object, context: Context) -> AsyncIterator[Any]:
-        bodies = await _allowed(context, _each_request(adopting, context))
+        bodies = await _or_abort(context, _each_request(registrar, context))
         requests = (await _parsed(parse, body, context) async for body in bodies)
         async for reply in answer(requests, context):
             yield reply
@@ -88,22 +87,22 @@ def _parsing(adopting: ServiceRegistrar, handler: Any) -> Any:
     return grpc.stream_unary_rpc_method_handler(one, response_serializer=serialize)
 
 
-async def _one_request(adopting: ServiceRegistrar, context: Context) -> bytes:
-    return await adopting.arrivals.request(context, adopting.admission.enter(context))
+async def _one_request(registrar: ServiceRegistrar, context: Context) -> bytes:
+    return await registrar.arrivals.request(context, registrar.admission.enter(context))
 
 
-async def _each_request(adopting: ServiceRegistrar, context: Context) -> AsyncIterator[bytes]:
-    peer = adopting.admission.enter(context)
+async def _each_request(registrar: ServiceRegistrar, context: Context) -> AsyncIterator[bytes]:
+    peer = registrar.admission.enter(context)
 
     async def each() -> AsyncIterator[bytes]:
-        while (body := await _allowed(context, adopting.arrivals.message(context, peer))) is not grpc.aio.EOF:
+        while (body := await _or_abort(context, registrar.arrivals.message(context, peer))) is not grpc.aio.EOF:
             yield body
 
     return each()
 
 
-async def _allowed(context: Context, work: Awaitable[ValueT]) -> ValueT:
-    """What comes of it, unless the call is refused."""
+async def _or_abort(context: Context, work: Awaitable[ValueT]) -> ValueT:
+    """The result of the work; a QuantraError aborts the call."""
     try:
         return await work
     except QuantraError as error:
@@ -120,14 +119,14 @@ async def _parsed(parse: Callable[[bytes], Any], body: bytes, context: Context) 
 async def _refuse(context: Context, size: int) -> Never:
     await context.abort(
         grpc.StatusCode.INVALID_ARGUMENT,
-        f"the {size} bytes of the request are not what this method reads; encode it from the service's own .proto",
+        f"the {size} bytes of the request are not a message of this method; encode it from the service's .proto",
     )
 
 
-def described() -> DescriptorPool:
-    """What reflection tells of: the files of every service, in one pool.
+def descriptor_pool() -> DescriptorPool:
+    """The descriptors for reflection: the files of every service in one pool.
 
-    The public inference protocol has a pool of its own, beside the default one of the others.
+    The open inference protocol has a separate pool; the others share the default one.
     """
     pool, known = DescriptorPool(), set[str]()
     for module in (prediction_pb2, inference_pb2, health_pb2, reflection_pb2):

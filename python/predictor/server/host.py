@@ -1,4 +1,4 @@
-"""What a server process does between its signals: it listens, loads, serves, follows its folder of models, drains."""
+"""The life cycle of a server: bind, load, serve, watch the models folder, drain."""
 
 import asyncio
 import gc
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from predictor.service.served_models import ServedModels
 
 WATCH_S: Final = 2.0
-"""Seconds between two looks at the folder of models."""
+"""Seconds between two checks of the models folder."""
 
 _log = logging.getLogger(__name__)
 
@@ -34,7 +34,7 @@ _log = logging.getLogger(__name__)
 @final
 @dataclass(frozen=True, slots=True)
 class LoadedService:
-    """The models, and what answers calls with them."""
+    """The models and the calls that use them."""
 
     service: "PredictionService"
     calls: "Calls"
@@ -42,12 +42,12 @@ class LoadedService:
 
     @property
     def names(self) -> list[str]:
-        """Of the models that are served."""
+        """Names of the served models."""
         return [info.name for info in self.service.models()]
 
     @property
     def levels(self) -> ServerGauges:
-        """What can be read of them at any time."""
+        """Gauges to read at any time."""
         service, calls = self.service, self.calls
         return ServerGauges(
             versions=lambda: service.served.versions,
@@ -56,7 +56,7 @@ class LoadedService:
         )
 
     def close(self) -> None:
-        """Finish what waits, and take no more."""
+        """Reject new requests and finish queued ones."""
         self.admin.close()
         self.calls.close()
         self.service.close()
@@ -64,16 +64,16 @@ class LoadedService:
 
 @final
 class Host:
-    """One server, on the running event loop: `bind`, `start`, `load`, `serve` and `drain` in this order.
+    """One server, on the running event loop. Call `bind`, `start`, `load`, `serve` and `drain` in this order.
 
-    `close` ends it at any time. A worker loads first, and then binds, serves and starts: others answer meanwhile.
+    `close` works at any time. A worker loads first, then binds, serves and starts, while others answer.
 
     Args:
-        settings: of the server.
-        is_worker: whether it shares its port with others.
+        settings: Settings of the server.
+        is_worker: Whether it shares its port with other processes.
 
     Raises:
-        ConfigurationError: certificates or tokens cannot be used.
+        ConfigurationError: Certificates or tokens are invalid.
     """
 
     def __init__(self, settings: ServerSettings, *, is_worker: bool = False) -> None:
@@ -81,25 +81,25 @@ class Host:
         self._is_worker = is_worker
         self._instruments = Instruments(settings.metrics_port, traces=settings.otel, has_port=not is_worker)
         self._rotation = CredentialRotation(settings)
-        self._listener = self._listening(settings.listen, CALLS)
-        self._admin = None if settings.admin_listen is None else self._listening(settings.admin_listen, CHANGES)
+        self._listener = self._create_listener(settings.listen, CALLS)
+        self._admin = None if settings.admin_listen is None else self._create_listener(settings.admin_listen, CHANGES)
         self._loaded: LoadedService | None = None
         self._loop = asyncio.get_running_loop()
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def _listening(self, address: Listening, offers: Sequence[ServiceEndpoint]) -> Listener:
+    def _create_listener(self, address: Listening, offers: Sequence[ServiceEndpoint]) -> Listener:
         credentials = self._rotation.credentials() if isinstance(address, Address) else None
-        watching = self._instruments.watching
+        observers = self._instruments.observers
         limits, guard = self._settings.limits, self._rotation.guard
-        return Listener(address, limits, offers, guard, credentials, watching=watching, is_shared=self._is_worker)
+        return Listener(address, limits, offers, guard, credentials, observers=observers, is_shared=self._is_worker)
 
     @property
     def models(self) -> "ServedModels":
-        """What is served, once it is loaded."""
-        return self._there.service.served
+        """The served models, after loading."""
+        return self._ready_service.service.served
 
     @property
-    def _there(self) -> LoadedService:
+    def _ready_service(self) -> LoadedService:
         assert self._loaded is not None  # noqa: S101 - `load` came first
         return self._loaded
 
@@ -108,40 +108,40 @@ class Host:
         return [self._listener] if self._admin is None else [self._listener, self._admin]
 
     def bind(self) -> ListenAddresses:
-        """Claim the addresses before anything is loaded; raises as `Listener.bind` and `Instruments.bind`."""
+        """Bind the addresses before loading; raises as `Listener.bind` and `Instruments.bind`."""
         calls = self._listener.bind()
         admin = None if self._admin is None else self._admin.bind()
         return ports_of(self._settings, calls, admin, self._instruments.bind())
 
     async def start(self) -> None:
-        """Answer that models are loading."""
+        """Start responding that models are loading."""
         await self._instruments.start()
         for listener in self._listeners:
             await listener.start()
         if self._settings.is_open:
-            _log.warning("other machines reach this server, and whoever does may ask; --token-file says who may")
+            _log.warning("other machines can call this server without authentication; restrict it with --token-file")
         self._begin(self._rotation.follow())
 
     async def load(self) -> None:
-        """Load the models on a thread of their own.
+        """Load the models on a separate thread.
 
         Raises:
-            QuantraError: none can be served.
+            QuantraError: No model can be served.
         """
         loaded: Future[LoadedService] = Future()
 
         def load() -> None:
             try:
                 loaded.set_result(_load(self._settings, self._changed, self.refresh, self._instruments.observer))
-            except Exception as error:  # noqa: BLE001 - a thread's edge: whoever waits raises it
+            except Exception as error:  # noqa: BLE001 - thread boundary: the waiting task raises it
                 loaded.set_exception(error)
 
         threading.Thread(target=load, name="load", daemon=True).start()
         self._loaded = await asyncio.wrap_future(loaded)
 
     async def serve(self) -> None:
-        """Answer calls with what was loaded."""
-        loaded = self._there
+        """Answer calls with the loaded models."""
+        loaded = self._ready_service
         self._instruments.read(loaded.levels)
         _warn(loaded.service.problems)
         for name in loaded.service.without_champion:
@@ -153,32 +153,32 @@ class Host:
             self._begin(self._watch())
 
     def numbers(self) -> bytes:
-        """What was counted for Prometheus, as text."""
+        """The Prometheus metrics as text."""
         return self._instruments.numbers()
 
     def change(self, name: str, request: bytes) -> "Future[bytes]":
-        """Answer a call of the admin service, once models are loaded; as `AdminCalls.call`."""
-        return self._there.admin.call(name, request, NEVER)
+        """Answer a call of the admin service, after loading; as `AdminCalls.call`."""
+        return self._ready_service.admin.call(name, request, NEVER)
 
     def restore(self, served: "ModelWorkers") -> None:
-        """Serve what was served before a change."""
+        """Return to the models served before a change."""
         self.models.restore(served)
         self._changed()
 
     def refresh(self) -> None:
-        """Look at the folder of models, if it is followed; not on the event loop's thread, for it may load models."""
+        """Apply changes of the models folder if it is watched. May load models, so do not call it on the event loop."""
         if self._settings.watch:
             _warn(self.models.refresh())
             self._changed()
 
     async def drain(self) -> None:
-        """Let calls in flight finish, take no more, and close."""
+        """Reject new calls, let those in flight finish, and close."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*(listener.drain() for listener in self._listeners))
 
     async def close(self) -> None:
-        """Give everything back at once, in whatever state the server is."""
+        """Release everything immediately, in any state."""
         for listener in self._listeners:
             await listener.close()
         await self._instruments.close()
@@ -190,16 +190,16 @@ class Host:
             await asyncio.sleep(WATCH_S)
             try:
                 await asyncio.to_thread(self.refresh)
-            except Exception as error:  # noqa: BLE001 - a task's edge: the next look may do better
-                _log.warning("%s", InternalError.of("watching the models", error, _log).message)
+            except Exception as error:  # noqa: BLE001 - task boundary: the next check may succeed
+                _log.warning("%s", InternalError.of("observers the models", error, _log).message)
 
     def _changed(self) -> None:
-        """The models have changed; called on the thread that changed them."""
-        self._loop.call_soon_threadsafe(lambda: self._begin(self._tell_health()))
+        """Update health after a change of the models; called on the thread that made it."""
+        self._loop.call_soon_threadsafe(lambda: self._begin(self._update_health()))
 
-    async def _tell_health(self) -> None:
+    async def _update_health(self) -> None:
         if self._loaded is not None:
-            await self._listener.tell_health(self._loaded.names)
+            await self._listener.set_health(self._loaded.names)
 
     def _begin(self, work: Coroutine[None, None, None]) -> None:
         task = asyncio.create_task(work)
@@ -210,11 +210,11 @@ class Host:
 def _load(
     settings: ServerSettings, changed: Callable[[], None], look: Callable[[], None], observer: Observer | None
 ) -> LoadedService:
-    from predictor.calls import AdminCalls, Calls  # imports torch, which an address in use need not wait for
+    from predictor.calls import AdminCalls, Calls  # imports torch; import it after binding the address
     from predictor.service import PredictionService
 
-    # What is imported by now stays for good. The collector, which holds up every call, need not look through it again
-    # and again. Models come later, so that one that is replaced is collected.
+    # Exclude imported modules from garbage collection, which pauses every call. Models load later, so that replaced
+    # ones are collected.
     gc.freeze()
     service = PredictionService.open(
         settings.models,
@@ -237,5 +237,5 @@ def _warn(problems: Iterable[QuantraError]) -> None:
 
 
 def one_line(error: QuantraError) -> str:
-    """The message of an error as one line of a log."""
+    """The message of an error as one line."""
     return " ".join(error.message.split())

@@ -1,6 +1,6 @@
-"""Certificates for development: an authority of one's own, and what it vouches for, in a folder.
+"""Development certificates: a private authority, and a server and a client certificate that it signs.
 
-Needs the package cryptography, of the extra tls.
+Requires the package cryptography (extra `tls`).
 """
 
 import ipaddress
@@ -20,10 +20,10 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from predictor.errors import ConfigurationError
 
 LOCAL: Final = ("localhost", "127.0.0.1", "::1")
-"""What every server certificate is good for."""
+"""Hosts of every server certificate."""
 VALID: Final = timedelta(days=365)
 _EARLIER: Final = timedelta(hours=1)
-"""Clocks differ."""
+"""Tolerance for clock differences."""
 _PRIVATE: Final = 0o600
 _PUBLIC: Final = 0o644
 
@@ -31,18 +31,18 @@ _PUBLIC: Final = 0o644
 @final
 @dataclass(frozen=True, slots=True)
 class IssuedCertificates:
-    """The files of a folder, all PEM."""
+    """The PEM files in a folder."""
 
     folder: Path
 
     @property
     def ca(self) -> Path:
-        """The authority's certificate: for clients, and for servers that ask clients for theirs."""
+        """The authority's certificate, for clients and for servers that require client certificates."""
         return self.folder / "ca.pem"
 
     @property
     def ca_key(self) -> Path:
-        """The authority's key: whoever has it can be anybody."""
+        """The authority's key, which can sign any identity."""
         return self.folder / "ca.key"
 
     @property
@@ -81,7 +81,7 @@ class CertificateKey:
 
     @classmethod
     def authority(cls, begin: datetime) -> Self:
-        """One that vouches for itself and for others."""
+        """A self-signed authority."""
         key, name = _new_key(), _name("Quantra development authority")
         usage = x509.BasicConstraints(ca=True, path_length=0)
         built = _builder(name, name, key, begin).add_extension(usage, critical=True)
@@ -92,7 +92,7 @@ class CertificateKey:
     def issue(
         self, name: str, purpose: x509.ObjectIdentifier, hosts: Sequence[str], begin: datetime
     ) -> "CertificateKey":
-        """One that this one vouches for."""
+        """A certificate signed by this one."""
         key = _new_key()
         usage = x509.BasicConstraints(ca=False, path_length=None)
         built = _builder(_name(name), self.cert.subject, key, begin).add_extension(usage, critical=True)
@@ -104,27 +104,27 @@ class CertificateKey:
         return CertificateKey(_sign(built, self.key), key)
 
     def write(self, cert: Path, key: Path) -> None:
-        """Write both; the key is for this user alone."""
+        """Write both; only this user can read the key."""
         body = self.key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
         _write(key, body, _PRIVATE)
         _write(cert, self.cert.public_bytes(Encoding.PEM), _PUBLIC)
 
 
 def issue(folder: Path, hosts: Iterable[str] = (), begin: datetime | None = None) -> IssuedCertificates:
-    """Make an authority, and certificates of a server and of a client, good for a year.
+    """Create an authority, a server certificate and a client certificate, valid for a year.
 
     Args:
-        folder: where to; made if it is missing.
-        hosts: names and addresses of the server beside those of this machine.
-        begin: from when they are good; None: from now on.
+        folder: Target folder; created if missing.
+        hosts: Names and addresses of the server, in addition to localhost.
+        begin: Start of validity; None: now.
 
     Raises:
-        ConfigurationError: one of the files is there already, or a host is no name.
-        OSError: they cannot be written.
+        ConfigurationError: One of the files exists, or a host name is invalid.
+        OSError: The files cannot be written.
     """
     files = IssuedCertificates(folder)
     if there := [path.name for path in files.all if path.exists()]:
-        raise ConfigurationError(f"{folder} has {', '.join(there)} already; name another folder, or remove them")
+        raise ConfigurationError(f"{folder} already has {', '.join(there)}; choose another folder, or remove them")
     since = datetime.now(UTC) - _EARLIER if begin is None else begin
     authority = CertificateKey.authority(since)
     server = authority.issue("Quantra server", ExtendedKeyUsageOID.SERVER_AUTH, (*LOCAL, *hosts), since)
@@ -150,12 +150,12 @@ def _host(text: str) -> x509.GeneralName:
     except ValueError:
         pass
     if not text or not text.isascii() or any(c in text for c in " :/,"):
-        raise ConfigurationError(f"--host {text[:80]!r} is no name of a host, such as server.example.com")
+        raise ConfigurationError(f"--host {text[:80]!r} is not a host name; use one such as server.example.com")
     return x509.DNSName(text)
 
 
 def _signing() -> x509.KeyUsage:
-    """Signs certificates, and nothing else."""
+    """Key usage for signing certificates only."""
     return x509.KeyUsage(
         digital_signature=False,
         content_commitment=False,
@@ -182,6 +182,6 @@ def _sign(builder: x509.CertificateBuilder, key: ec.EllipticCurvePrivateKey) -> 
 
 
 def _write(path: Path, body: bytes, mode: int) -> None:
-    """Write a file that is not there yet, with these rights from its first moment on."""
+    """Create a file with these permissions from the start."""
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
         file.write(body)

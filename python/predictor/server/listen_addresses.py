@@ -1,4 +1,4 @@
-"""Where a server listens, and the one line on standard output by which others learn of it."""
+"""The addresses of a running server, and the ready line that announces them on standard output."""
 
 import json
 import os
@@ -16,33 +16,33 @@ from predictor.server.settings import ServerSettings
 @final
 @dataclass(frozen=True, slots=True)
 class ListenAddresses:
-    """Where a server listens."""
+    """The bound addresses of a server."""
 
     calls: int
     """0 for a Unix socket."""
     admin: int | None
-    """For changes of the models; None = nowhere."""
+    """Admin port; None if there is none."""
     metrics: int | None = None
-    """For Prometheus; None = nowhere."""
+    """Metrics port; None if there is none."""
     socket: Path | None = None
-    """In place of the port for calls."""
+    """Unix socket instead of `calls`."""
     admin_socket: Path | None = None
-    """In place of the other."""
+    """Unix socket instead of `admin`."""
 
-    def told(self) -> Mapping[str, int | str]:
-        """As the ready line has them."""
-        told = {
+    def to_json(self) -> Mapping[str, int | str]:
+        """Fields of the ready line."""
+        places = {
             "port": None if self.socket is not None else self.calls,
             "socket": None if self.socket is None else str(self.socket),
             "admin_port": None if self.admin_socket is not None else self.admin,
             "admin_socket": None if self.admin_socket is None else str(self.admin_socket),
             "metrics_port": self.metrics,
         }
-        return {name: place for name, place in told.items() if place is not None}
+        return {name: place for name, place in places.items() if place is not None}
 
 
 def ports_of(settings: ServerSettings, calls: int, admin: int | None, metrics: int | None) -> ListenAddresses:
-    """The ports that were claimed, and the sockets in their place."""
+    """The bound ports, or the sockets instead of them."""
     return ListenAddresses(
         calls, admin, metrics, socket=_path(settings.listen), admin_socket=_path(settings.admin_listen)
     )
@@ -53,7 +53,7 @@ def _path(address: Listening | None) -> Path | None:
 
 
 def announce(ports: ListenAddresses) -> None:
-    """Say that the server answers, and where."""
-    line = {"ready": True, **ports.told(), "pid": os.getpid(), "version": version("quantra")}
+    """Print the ready line."""
+    line = {"ready": True, **ports.to_json(), "pid": os.getpid(), "version": version("quantra")}
     sys.stdout.write(json.dumps(line) + "\n")
     sys.stdout.flush()

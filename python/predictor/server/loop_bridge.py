@@ -1,4 +1,4 @@
-"""From the threads that have answers to the event loop that sends them."""
+"""Handover of results from threads to the event loop."""
 
 import asyncio
 from collections import deque
@@ -12,10 +12,9 @@ if TYPE_CHECKING:
 
 @final
 class LoopBridge:
-    """Takes answers from the threads that have them to the running event loop.
+    """Runs callbacks of other threads on the running event loop.
 
-    To wake the loop costs a thread as much as to encode a forecast, and several answers are there at once: what comes
-    before the loop has woken up goes with what woke it.
+    Waking the loop costs as much as encoding a forecast, so one wake-up serves all callbacks added before it runs.
     """
 
     def __init__(self) -> None:
@@ -24,30 +23,30 @@ class LoopBridge:
         self._is_woken = False
 
     async def result(self, answer: "Future[bytes]") -> bytes:
-        """The answer, or its error; whoever is cancelled here cancels it."""
+        """Await a future; cancelling the await cancels the future."""
         waiting: asyncio.Future[bytes] = self._loop.create_future()
-        answer.add_done_callback(lambda _: self.tell(partial(_settle, waiting, answer)))
+        answer.add_done_callback(lambda _: self.call_soon(partial(_settle, waiting, answer)))
         try:
             return await waiting
         except asyncio.CancelledError:
             answer.cancel()
             raise
 
-    def tell(self, news: Callable[[], None]) -> None:
-        """Call `news` on the loop, in the order in which they are told; from any thread."""
-        self._ready.append(news)
+    def call_soon(self, callback: Callable[[], None]) -> None:
+        """Call `callback` on the loop, in order; from any thread."""
+        self._ready.append(callback)
         if not self._is_woken and not self._loop.is_closed():
             self._is_woken = True
-            self._loop.call_soon_threadsafe(self._take)
+            self._loop.call_soon_threadsafe(self._run_ready)
 
-    def _take(self) -> None:
-        self._is_woken = False  # first: what comes from now on wakes the loop again
+    def _run_ready(self) -> None:
+        self._is_woken = False  # first, so that later callbacks wake the loop again
         while self._ready:
             self._ready.popleft()()
 
 
 def _settle(waiting: "asyncio.Future[bytes]", answer: "Future[bytes]") -> None:
-    if waiting.done():  # nobody waits any more
+    if waiting.done():  # cancelled
         return
     if answer.cancelled():
         waiting.cancel()

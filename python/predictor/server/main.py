@@ -1,4 +1,4 @@
-"""A server process from start to end."""
+"""The main function of a server process."""
 
 import logging
 import os
@@ -17,62 +17,61 @@ _log = logging.getLogger(__name__)
 
 
 def serve(settings: ServerSettings, log: LogSettings | None = None) -> int:
-    """Serve until SIGTERM or SIGINT. The first line on stdout is JSON and means that calls are answered.
+    """Serve until SIGTERM or SIGINT. The first line on stdout is JSON and means that the server is ready.
 
-    Must be called on the main thread. Signal handlers, switch interval and what the garbage collector looks at are
-    restored at the end. A signal while models are loading ends the process itself, with status 0, for nothing
-    interrupts what loads them. So does the end of standard input with `parent_watch`, once calls in flight have ended.
+    Call it on the main thread. It restores signal handlers, switch interval and garbage collector settings at the end.
+    A signal during loading exits the process with status 0, because loading cannot be interrupted. With
+    `parent_watch`, the end of standard input exits the process after the calls in flight.
 
     Args:
-        settings: of the server.
-        log: how further processes write their logs, where there are several; None: as `LogSettings()`. This one
-            writes as its caller has chosen.
+        settings: Settings of the server.
+        log: Log settings of worker processes; None: `LogSettings()`. This process keeps its own logging.
 
     Returns:
-        0 after an orderly end, 1 if the server could not start; one line on stderr then says why.
+        0 after a clean shutdown, 1 if the server could not start, with the reason on stderr.
     """
     try:
         with tuned():
-            ends_at_once = run(_serve_alone(settings) if settings.processes == 1 else _supervise(settings, log))
+            must_exit = run(_serve_here(settings) if settings.processes == 1 else _supervise(settings, log))
     except QuantraError as error:
         sys.stderr.write(f"{one_line(error)}\n")
         return 1
-    if ends_at_once:
-        end_at_once()
+    if must_exit:
+        exit_now()
     return 0
 
 
 async def _supervise(settings: ServerSettings, log: LogSettings | None) -> bool:
-    """Whether the process itself shall end."""
+    """Run worker processes; whether this process must exit immediately."""
     from predictor.server.workers.supervisor import supervise
 
     return await supervise(settings, log or LogSettings())
 
 
-async def _serve_alone(settings: ServerSettings) -> bool:
-    """Whether the process itself shall end: models are still being loaded, or nobody is left to wait for it."""
-    host, stopping = Host(settings), ShutdownSignal()
-    with stop_signals(stopping, parent_watch=settings.parent_watch):
+async def _serve_here(settings: ServerSettings) -> bool:
+    """Run in this process; whether it must exit immediately: models are loading, or the parent is gone."""
+    host, shutdown = Host(settings), ShutdownSignal()
+    with stop_signals(shutdown, parent_watch=settings.parent_watch):
         try:
             if settings.parent_watch:
-                end_with_parent(stopping)
+                end_with_parent(shutdown)
             ports = host.bind()
             await host.start()
-            if not await stopping.until(host.load()):
+            if not await shutdown.until(host.load()):
                 _log.info("stopping before the models are loaded")
                 return True
             await host.serve()
             announce(ports)
-            await stopping.asked.wait()
+            await shutdown.requested.wait()
             _log.info("stopping: calls in flight may finish")
-            await stopping.drained(host.drain())
+            await shutdown.drained(host.drain())
         finally:
             await host.close()
-    return stopping.orphaned.is_set()
+    return shutdown.orphaned.is_set()
 
 
-def end_at_once(status: int = 0) -> NoReturn:
-    """End without what an orderly end waits for: threads that load, and the second that Python takes to undo torch."""
+def exit_now(status: int = 0) -> NoReturn:
+    """Exit without waiting for loading threads or for the second that Python takes to finalize torch."""
     logging.shutdown()
     sys.stdout.flush()
     sys.stderr.flush()

@@ -1,4 +1,4 @@
-"""What a server sets for its whole process: how threads take turns, what the system lets it have, and memory."""
+"""Process-wide settings of a server: event loop, switch interval, file descriptors and memory."""
 
 import asyncio
 import ctypes
@@ -13,30 +13,30 @@ from importlib.util import find_spec
 from typing import Any, Final, TypeVar
 
 SWITCH_INTERVAL_S: Final = 0.0002
-"""How long a thread keeps the interpreter while others wait. With the default of 5 ms the thread that runs the network
-waits that long for each answer that is being written; 0.2 ms gave a third more throughput, shorter times no more."""
+"""Thread switch interval. With the default of 5 ms, the network thread waits too long for the thread that writes
+responses. 0.2 ms gave a third more throughput; shorter intervals gave no more."""
 
 ResultT = TypeVar("ResultT")
 
 _M_MMAP_THRESHOLD: Final = -3
 """From malloc.h."""
 _MAPPED_BYTES: Final = 4 << 20
-"""Blocks from this size on are the system's again once they are free; what a forward uses is smaller."""
+"""Freed blocks of this size or more return to the system; a forward pass uses smaller ones."""
 
 
 def run(main: Coroutine[Any, Any, ResultT]) -> ResultT:
-    """Run on an event loop of uvloop's where the extra `fast` is installed, else on one of asyncio's."""
+    """Run on uvloop if the extra `fast` is installed, else on asyncio's loop."""
     with asyncio.Runner(loop_factory=_fast_loop()) as runner:
         return runner.run(main)
 
 
 def _fast_loop() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    """Makes a loop of uvloop's; None: it is not installed, or cannot be used."""
+    """The loop factory of uvloop; None if it is not installed or cannot be used."""
     return import_module("uvloop").new_event_loop if find_spec("uvloop") and _has_standard_streams() else None
 
 
 def _has_standard_streams() -> bool:
-    """Whether the descriptors 0 to 2 are taken; where they are not, its own get these numbers, and libuv aborts."""
+    """Whether descriptors 0 to 2 are open; otherwise libuv's own get these numbers and it aborts."""
     try:
         for descriptor in range(3):
             os.fstat(descriptor)
@@ -47,7 +47,7 @@ def _has_standard_streams() -> bool:
 
 @contextmanager
 def tuned() -> Generator[None]:
-    """Serve within the block; switch interval and what the garbage collector looks at are restored behind it."""
+    """Tune the process within the block; restores switch interval and garbage collector settings after it."""
     before = sys.getswitchinterval()
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     _allow_connections()
@@ -60,7 +60,7 @@ def tuned() -> Generator[None]:
 
 
 def _allow_connections() -> None:
-    """As many descriptors as the system lets this process have; the usual 1024 are few for a server."""
+    """Raise the limit of file descriptors to the maximum; the usual 1024 are few for a server."""
     if sys.platform != "win32":
         import resource
 
@@ -69,6 +69,6 @@ def _allow_connections() -> None:
 
 
 def _return_memory() -> None:
-    """Give the memory of large requests back to the system; glibc would keep it once it has freed a few of them."""
+    """Return the memory of large requests to the system; glibc would keep it."""
     if platform.libc_ver()[0] == "glibc":
         ctypes.CDLL(None).mallopt(_M_MMAP_THRESHOLD, _MAPPED_BYTES)

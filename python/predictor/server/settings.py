@@ -1,4 +1,4 @@
-"""A server's settings, and the bounds that it keeps."""
+"""Settings and limits of a server."""
 
 import sys
 from dataclasses import dataclass, field
@@ -26,59 +26,56 @@ _COUNTS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerLimits:
-    """Bounds of one server. Beyond each, callers get RESOURCE_EXHAUSTED and others are served on.
+    """Limits of one server. A caller that exceeds one gets RESOURCE_EXHAUSTED; others are unaffected.
 
     Raises:
-        ConfigurationError: a bound below 1.
+        ConfigurationError: A limit is too small.
     """
 
     receive_bytes: int = 16 * _MIB
     """Largest request."""
     send_bytes: int = 16 * _MIB
-    """Largest answer; Python and .NET clients must allow it: their own default is 4 MiB."""
+    """Largest response; clients must raise their default limit of 4 MiB."""
     metadata_bytes: int = 8 * 1024
-    """All of a call's headers together."""
+    """Total size of a call's headers."""
     calls_in_flight: int = 1024
-    """Calls that may be under way at once, from their arrival until their answer is sent; one more is QUEUE_FULL."""
+    """Most calls in flight, from arrival until the response is sent; one more is QUEUE_FULL."""
     calls_per_peer: int = 512
-    """As many of them may come over one connection."""
+    """Most calls in flight per connection."""
     streams: int = 64
-    """As many of them may be streams of requests, which stay for as long as they like; one more is QUEUE_FULL. gRPC
-    cannot tell a stream that is idle from one that has sent half a message, so each may hold one of `receive_bytes`:
-    this number bounds that memory, and nothing else does."""
+    """Most open request streams; one more is QUEUE_FULL. This is the only bound on their memory: each may hold an
+    incomplete message of `receive_bytes`, because gRPC does not distinguish it from an idle stream."""
     streams_per_peer: int = 32
-    """As many of them may come over one connection. A client needs one for all of its sessions."""
+    """Most open streams per connection. A client needs one for all of its sessions."""
     arriving: int = 6
-    """Requests that are taken in at once, each of up to `receive_bytes`; others wait for a place, and one that takes
-    longer than a second meanwhile is QUEUE_FULL. gRPC copies each, 16 MiB in 15 ms, on the thread
-    that answers health."""
+    """Most requests received at once, each of up to `receive_bytes`; others wait for a slot. One that takes longer
+    than a second while others wait is QUEUE_FULL. gRPC copies each request on the event loop: 15 ms for 16 MiB."""
     arriving_per_peer: int = 3
-    """As many of them may come over one connection."""
+    """Most requests received at once per connection."""
     request_s: float = 30.0
-    """Seconds in which a request must arrive."""
+    """Longest time for a request to arrive, in seconds."""
     pending_calls: int = 100_000
     """Calls that gRPC has received and Python has not seen yet. Beyond it gRPC drops calls at random, as CANCELLED and
     without a reason, so it lies far above `calls_in_flight`, which refuses in order and says why."""
     handshake_s: float = 10.0
     """Seconds in which a connection must begin to speak HTTP/2."""
     idle_s: float = 300.0
-    """Seconds after which a connection without a call ends; clients open another one when they need it."""
+    """Seconds after which a connection without calls is closed; clients reconnect when needed."""
     age_s: float = 3600.0
-    """Seconds after which a connection with TLS takes no further call, and clients open another one: what a certificate
-    was good for when it was made, it is good for so long after the certificate was taken away."""
+    """Seconds after which a TLS connection accepts no new call and clients reconnect; a revoked certificate is valid
+    for at most that long on an existing connection."""
     silence_s: float = 60.0
-    """Seconds after which a connection on which nothing moves is asked whether it is there; one that does not say so
-    within as many more ends, with its streams."""
+    """Seconds after which a silent connection is pinged; without a reply within the same time, it is closed."""
     stuck_s: float = 30.0
-    """Seconds after which one of several processes, whose event loop answers nothing meanwhile, is killed and replaced.
-    Forwards do not hold it up: long before, its health and its calls have no answer."""
+    """Seconds after which a worker process with an unresponsive event loop is killed and replaced. Forward passes do
+    not block the loop."""
     drain_s: float = 30.0
-    """How long calls in flight may finish after the signal to stop."""
+    """Time for calls in flight after the signal to stop."""
     service: ServiceLimits = field(default_factory=ServiceLimits)
-    """What may wait for its answer in the whole process, whatever door it came through."""
+    """Limits of the queues of the whole process."""
 
     def __post_init__(self) -> None:
-        """Refuse bounds that let nothing through."""
+        """Reject limits that would block every call."""
         for name in _COUNTS:
             value: int = getattr(self, name)
             if value < 1:
@@ -93,70 +90,68 @@ class ServerLimits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerSettings:
-    """Everything about one server.
+    """The settings of one server.
 
     Raises:
-        ConfigurationError: an address that other machines reach, without TLS or `insecure_public`, or for changes
-            without TLS and tokens; TLS without an address that has it; several processes where the system does not
-            share a port among them as Linux does, or without a port; a port that is none.
+        ConfigurationError: A public address without TLS or `insecure_public`; a public admin address without TLS and
+            tokens; TLS with Unix sockets only; several processes not on Linux or on a Unix socket; an invalid port.
     """
 
     models: Path
     """Folder of NAME/VERSION artifacts."""
     listen: Listening = DEFAULT_ADDRESS
     insecure_public: bool = False
-    """Allow an address that other machines reach without TLS: whoever is between can read and change what is said."""
+    """Allow a public address without TLS, where others can read and change the traffic."""
     tls: TlsFiles | None = None
-    """What the server shows of itself, on every address but Unix sockets; None: nothing is encrypted."""
+    """Certificate files for every address except Unix sockets; None: no encryption."""
     token_file: Path | None = None
-    """Who may call what, a token a line; None: whoever reaches the server may, unless there is `token`."""
+    """File of access tokens; None: anyone may call, unless `token` is set."""
     token: str = field(default="", repr=False)
-    """One more token, good to predict and explain; empty: none."""
+    """An additional token with the roles predict and explain; empty: none."""
     device: str = "auto"
     """`auto`, `cpu`, `cuda` or `cuda:N`."""
     max_batch_rows: int = 256
-    """Rows of one forward at most."""
+    """Largest number of rows of one forward pass."""
     threads: int = 1
-    """CPU threads of one forward. Each model has a thread of its own already; more pay off for wide networks alone."""
+    """CPU threads of one forward pass. Each model already has a thread; more help only wide networks."""
     lock: Path | None = None
-    """What `sha256sum */*/manifest.json` printed in the folder of models: versions that may be served; None: all."""
+    """Output of `sha256sum */*/manifest.json` in `models`, which lists the versions that may be served; None: all."""
     watch: bool = False
-    """Serve what comes into the folder, and no more what leaves it."""
+    """Apply changes of the models folder while serving."""
     max_age_sessions: int | None = None
-    """Sessions of a model's calendar that may have closed since the last bar of what is predicted; None: any number."""
+    """Largest number of sessions closed since the last bar of an instance, by the model's calendar; None: any."""
     admin_listen: Listening | None = None
-    """Where models can be loaded, unloaded and read again; None: nowhere. Without `token_file` nobody is asked who they
-    are there."""
+    """Address to load, unload and reload models; None: disabled. Without `token_file`, it needs no token."""
     metrics_port: int | None = None
-    """Where Prometheus reads, on 127.0.0.1 alone, in [0, 65535]; 0 = any free port; None: nowhere."""
+    """Port of the Prometheus metrics on 127.0.0.1, in [0, 65535]; 0 picks a free port; None: disabled."""
     otel: bool = False
-    """Make a span of each call for OpenTelemetry; where they go is told by the variables OTEL_*."""
+    """Export an OpenTelemetry span per call, configured by the OTEL_* environment variables."""
     processes: int = 1
-    """How many answer on the one port; more than one on Linux alone. Each loads the models, and has the limits."""
+    """Number of processes that share the port; more than 1 only on Linux. Models and limits are per process."""
     parent_watch: bool = False
-    """End, within 5 seconds, when standard input does: with whoever started the server, however that dies."""
+    """Exit within 5 seconds after standard input closes, which happens when the parent exits for any reason."""
     limits: ServerLimits = field(default_factory=ServerLimits)
 
     def __post_init__(self) -> None:
-        """Refuse to be public by accident."""
+        """Reject invalid settings, such as an unintended public address."""
         self._check_processes()
         if self.metrics_port is not None and not 0 <= self.metrics_port <= LAST_PORT:
-            raise ConfigurationError(f"the port {self.metrics_port} for metrics is none; use 0 to {LAST_PORT}")
+            raise ConfigurationError(f"metrics port {self.metrics_port} is invalid; use 0 to {LAST_PORT}")
         if self.max_age_sessions is not None and self.max_age_sessions < 0:
             raise ConfigurationError(f"max_age_sessions is {self.max_age_sessions}, but must be 0 or more")
         if not self.listen.is_loopback and self.tls is None and not self.insecure_public:
             raise ConfigurationError(
-                f"{self.listen} can be reached from other machines, without encryption; listen on 127.0.0.1, give "
-                "--tls-cert and --tls-key, or pass --insecure-public if that is meant"
+                f"{self.listen} is reachable from other machines without encryption; listen on 127.0.0.1, set "
+                "--tls-cert and --tls-key, or pass --insecure-public to allow it"
             )
         is_public = self.admin_listen is not None and not self.admin_listen.is_loopback
         if is_public and (self.tls is None or self.token_file is None):
             raise ConfigurationError(
-                f"{self.admin_listen} can be reached from other machines, and who reaches it can change the models; "
-                "listen for changes on 127.0.0.1, or give --tls-cert, --tls-key and --token-file"
+                f"admin address {self.admin_listen} is reachable from other machines; listen on 127.0.0.1, or set "
+                "--tls-cert, --tls-key and --token-file"
             )
         if self.tls is not None and not any(isinstance(one, Address) for one in (self.listen, self.admin_listen)):
-            raise ConfigurationError("a Unix socket has no TLS; take --tls-cert away, or listen on HOST:PORT")
+            raise ConfigurationError("a Unix socket has no TLS; remove --tls-cert, or listen on HOST:PORT")
 
     def _check_processes(self) -> None:
         if self.processes < 1:
@@ -166,11 +161,11 @@ class ServerSettings:
                 "several processes on one port need Linux; here, start a server on each of several ports"
             )
         if self.processes > 1 and not isinstance(self.listen, Address):
-            raise ConfigurationError("several processes share a port, and no Unix socket; listen on HOST:PORT")
+            raise ConfigurationError("several processes cannot share a Unix socket; listen on HOST:PORT")
 
     @property
     def is_open(self) -> bool:
-        """Whether other machines reach it, and whoever does may ask."""
+        """Whether other machines can reach it without authentication."""
         asks = (
             self.token_file is not None or bool(self.token) or (self.tls is not None and self.tls.client_ca is not None)
         )

@@ -1,4 +1,4 @@
-"""When a server ends: at a signal, or when whoever started it is gone."""
+"""Shutdown of a server, on a signal or when its parent process exits."""
 
 import asyncio
 import contextlib
@@ -13,40 +13,40 @@ from typing import Final, final
 from predictor.parent import STDIN, watch_parent
 
 ORPHAN_DRAIN_S: Final = 5.0
-"""How long calls in flight may finish once whoever started the server is gone."""
+"""Time for calls in flight after the parent process has exited."""
 
 _log = logging.getLogger(__name__)
 
 
 @final
 class ShutdownSignal:
-    """Whether the server shall end, on the running event loop; any thread may say so."""
+    """A request to shut down, on the running event loop; any thread may set it."""
 
     def __init__(self) -> None:
-        self.asked = asyncio.Event()
-        """Calls in flight may finish."""
+        self.requested = asyncio.Event()
+        """Shut down after the calls in flight."""
         self.orphaned = asyncio.Event()
-        """They have `ORPHAN_DRAIN_S` for it: nobody is left who could end the server by force."""
+        """The parent has exited: calls in flight have `ORPHAN_DRAIN_S`, because no one could kill the server later."""
         self._loop = asyncio.get_running_loop()
 
-    def ask(self) -> None:
-        """End in order."""
-        self._set(self.asked)
+    def request(self) -> None:
+        """Request a graceful shutdown."""
+        self._set(self.requested)
 
     def orphan(self) -> None:
-        """End soon."""
-        self._set(self.asked, self.orphaned)
+        """Request a shutdown because the parent has exited."""
+        self._set(self.requested, self.orphaned)
 
     def _set(self, *events: asyncio.Event) -> None:
-        with contextlib.suppress(RuntimeError):  # the loop has ended already, and the server with it
+        with contextlib.suppress(RuntimeError):  # the loop is closed
             for event in events:
                 self._loop.call_soon_threadsafe(event.set)
 
     async def until(self, work: Coroutine[None, None, object]) -> bool:
-        """Whether the work was done before the server was asked to end; else it is cancelled. Raises as the work."""
-        working, asked = asyncio.create_task(work), asyncio.create_task(self.asked.wait())
-        await asyncio.wait({working, asked}, return_when="FIRST_COMPLETED")
-        asked.cancel()
+        """Whether the work finished before a shutdown request, which cancels it. Raises as the work."""
+        working, requested = asyncio.create_task(work), asyncio.create_task(self.requested.wait())
+        await asyncio.wait({working, requested}, return_when="FIRST_COMPLETED")
+        requested.cancel()
         if not working.cancel():
             await working
             return True
@@ -54,7 +54,7 @@ class ShutdownSignal:
         return False
 
     async def drained(self, drain: Coroutine[None, None, None]) -> None:
-        """Drain to the end, or until the time of an orphan is over."""
+        """Drain to the end, or for `ORPHAN_DRAIN_S` after the parent exits."""
         draining, orphaned = asyncio.create_task(drain), asyncio.create_task(self.orphaned.wait())
         await asyncio.wait({draining, orphaned}, return_when="FIRST_COMPLETED")
         await asyncio.wait({draining}, timeout=ORPHAN_DRAIN_S)
@@ -64,17 +64,17 @@ class ShutdownSignal:
 
 
 @contextmanager
-def stop_signals(stopping: ShutdownSignal, *, parent_watch: bool = False) -> Generator[None]:
-    """SIGTERM and SIGINT ask the server to end within the block; works also where event loops know no signals.
+def stop_signals(shutdown: ShutdownSignal, *, parent_watch: bool = False) -> Generator[None]:
+    """Handle SIGTERM and SIGINT as shutdown requests within the block; works also on Windows event loops.
 
     Args:
-        stopping: asked.
-        parent_watch: leave SIGINT to the parent, unless standard input is a terminal: Ctrl+C goes to all processes that
-            were started there, and the parent may need the server until it has ended its own work.
+        shutdown: Receives the request.
+        parent_watch: Ignore SIGINT unless standard input is a terminal. Ctrl+C reaches parent and server, and the
+            parent may need the server until it has finished.
     """
 
     def stop(_number: int, _frame: FrameType | None) -> None:
-        stopping.ask()
+        shutdown.request()
 
     leaves_interrupts = parent_watch and sys.stdin is not None and not sys.stdin.isatty()
     handlers = {signal.SIGTERM: stop, signal.SIGINT: signal.SIG_IGN if leaves_interrupts else stop}
@@ -86,15 +86,15 @@ def stop_signals(stopping: ShutdownSignal, *, parent_watch: bool = False) -> Gen
             signal.signal(number, signal.SIG_DFL if handler is None else handler)  # None: not one of Python's
 
 
-def end_with_parent(stopping: ShutdownSignal, descriptor: int = STDIN) -> None:
-    """End the server when standard input ends, which it does with whoever holds its other end, however that dies.
+def end_with_parent(shutdown: ShutdownSignal, descriptor: int = STDIN) -> None:
+    """Shut down when standard input closes, which happens when the parent exits for any reason.
 
     Raises:
-        ConfigurationError: there is no standard input.
+        ConfigurationError: There is no standard input.
     """
 
     def gone() -> None:
-        _log.info("standard input has ended: whoever started the server is gone")
-        stopping.orphan()
+        _log.info("standard input closed: the parent process has exited; stopping")
+        shutdown.orphan()
 
     watch_parent(gone, descriptor)

@@ -1,4 +1,4 @@
-"""Who may call what, decided from a call's name and headers before anything of its body is read."""
+"""Authorization of calls by token, before their body is read."""
 
 from collections.abc import Iterable, Mapping
 from typing import Final, final
@@ -30,59 +30,58 @@ NEEDS: Final[Mapping[str, frozenset[Role]]] = {
     "ModelInfer": frozenset({Role.PREDICT}),
     "ModelStreamInfer": frozenset({Role.PREDICT}),
 }
-"""By the name of a call, the roles of which one is enough; none: it needs no token, as health does not. What is not
-listed needs `admin`."""
+"""Roles that permit each call; one is enough, and an empty set needs no token. Calls not listed need `admin`."""
 _NOT_LISTED: Final = frozenset({Role.ADMIN})
 
 
 @final
 class TokenGuard:
-    """Lets calls in by their tokens. Thread-safe.
+    """Checks the tokens of calls. Thread-safe.
 
     Args:
-        tokens: those that are known; None: nobody is asked for one.
+        tokens: The valid tokens; None: no token needed.
     """
 
     def __init__(self, tokens: Tokens | None = None) -> None:
         self._tokens = tokens
 
     def change(self, tokens: Tokens) -> None:
-        """Know these from now on, and no others."""
+        """Replace the valid tokens."""
         self._tokens = tokens
 
     def check(self, name: str, headers: Iterable[tuple[str, str | bytes]]) -> None:
-        """Let a call in.
+        """Check the token of a call.
 
         Args:
-            name: of the call.
-            headers: of the call, their names in lower case.
+            name: Name of the call.
+            headers: Headers of the call, with lower-case names.
 
         Raises:
-            UnauthenticatedError: it has no token, or one that is not known.
-            PermissionDeniedError: its token is not good for it.
+            UnauthenticatedError: The token is missing or unknown.
+            PermissionDeniedError: The token lacks the role.
         """
         tokens, need = self._tokens, NEEDS.get(name, _NOT_LISTED)
         if tokens is None or not need:
             return
         token = tokens.find(_sent(headers))
         if token is None:
-            raise UnauthenticatedError("the server does not know this token; ask whoever runs it for another one")
+            raise UnauthenticatedError("unknown token; ask the server's operator for a valid one")
         if not token.roles & need:
             role = min(need)
             raise PermissionDeniedError(
-                f"the token of {token.name} is good for {', '.join(sorted(token.roles))}; {name} needs one with the "
-                f"role {role}",
+                f"the token of {token.name} has the roles {', '.join(sorted(token.roles))}; "
+                f"{name} needs the role {role}",
                 metadata={"role": role.value},
             )
 
 
 def _sent(headers: Iterable[tuple[str, str | bytes]]) -> str:
-    """The one token of a call."""
+    """The token of a call."""
     values = [value for key, value in headers if key == _HEADER]
     scheme, _, token = str(values[0]).partition(" ") if len(values) == 1 else ("", "", "")
     if scheme.lower() != _SCHEME or not token.strip():
         raise UnauthenticatedError(
-            "this server wants a token; send 'authorization: Bearer TOKEN' once. The Python client takes QUANTRA_TOKEN "
-            "from the environment"
+            "this server requires a token; send one header 'authorization: Bearer TOKEN'. The Python client reads "
+            "QUANTRA_TOKEN from the environment"
         )
     return token.strip()

@@ -1,4 +1,4 @@
-"""Tokens: who may call what. No transport is named here; every door that asks for tokens shares this."""
+"""Access tokens and their roles, independent of the transport."""
 
 import hashlib
 import hmac
@@ -11,16 +11,16 @@ from typing import Final, Self, final
 from predictor.errors import ConfigurationError
 
 SHORTEST: Final = 32
-"""Characters. A token of fewer might be guessed."""
+"""Fewest characters; a shorter token might be guessed."""
 LONGEST: Final = 1024
 MOST: Final = 256
-"""Tokens of one file: each call is compared with all of them."""
+"""Most tokens in one file; each call is compared with all of them."""
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _TOKEN: Final = re.compile(r"[!-~]+")
 
 
 class Role(StrEnum):
-    """What a token is good for."""
+    """Permission of a token."""
 
     PREDICT = "predict"
     EXPLAIN = "explain"
@@ -30,12 +30,12 @@ class Role(StrEnum):
 @final
 @dataclass(frozen=True, slots=True)
 class Token:
-    """One caller's.
+    """The token of one caller.
 
     Attributes:
-        name: of who has it, for messages.
-        roles: what it is good for.
-        digest: its SHA-256; the token itself is not kept.
+        name: Name of the caller, for messages.
+        roles: Permissions.
+        digest: SHA-256 of the token; the token itself is not stored.
     """
 
     name: str
@@ -44,10 +44,10 @@ class Token:
 
     @classmethod
     def of(cls, name: str, roles: Iterable[Role], token: str) -> Self:
-        """Take a token in.
+        """Check and hash a token.
 
         Raises:
-            ConfigurationError: it is too short or too long, or has characters that no header can have.
+            ConfigurationError: It is too short, too long, or has characters that are invalid in a header.
         """
         if not SHORTEST <= len(token) <= LONGEST:
             raise ConfigurationError(
@@ -55,24 +55,26 @@ class Token:
                 "openssl rand -hex 32"
             )
         if not _TOKEN.fullmatch(token):
-            raise ConfigurationError("the token has a character that is not a visible one of ASCII; make another one")
+            raise ConfigurationError(
+                "the token has a character that is not visible ASCII; make one with openssl rand -hex 32"
+            )
         return cls(name, frozenset(roles), _digest(token))
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class Tokens:
-    """Those that a server knows."""
+    """The valid tokens of a server."""
 
     all: tuple[Token, ...]
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Read a file of tokens: `NAME ROLE[,ROLE] TOKEN` on each line, or nothing, or `#` and a comment.
+        """Parse a token file: each line is `NAME ROLE[,ROLE] TOKEN`, blank, or a `#` comment.
 
         Raises:
-            ConfigurationError: a line is something else, two have the same token, or none has one. The message names
-                the line and nothing of what it holds.
+            ConfigurationError: A line is invalid, two lines have the same token, or there is no token. The message
+                names the line but none of its content.
         """
         found: dict[bytes, Token] = {}
         for number, line in enumerate(text.splitlines(), 1):
@@ -84,17 +86,16 @@ class Tokens:
             except ConfigurationError as error:
                 raise ConfigurationError(f"line {number}: {error.message}") from None
             if token.digest in found:
-                raise ConfigurationError(f"line {number}: an earlier line has the same token; make another one")
+                raise ConfigurationError(f"line {number}: duplicates the token of an earlier line; make another one")
             found[token.digest] = token
         if not 0 < len(found) <= MOST:
-            raise ConfigurationError(f"it holds {len(found)} tokens, but must hold 1 to {MOST}: NAME ROLE[,ROLE] TOKEN")
+            raise ConfigurationError(f"{len(found)} tokens found, need 1 to {MOST} lines of NAME ROLE[,ROLE] TOKEN")
         return cls(tuple(found.values()))
 
     def find(self, token: str) -> Token | None:
-        """The one that was sent; None if it is not known.
+        """The matching token; None if it is unknown.
 
-        It is compared with every token, over all of its bytes, whether or not one was found already: how long that
-        takes tells nothing about any of them.
+        Compares with every token in constant time, even after a match, so that the duration reveals nothing.
         """
         sent, found = _digest(token), None
         for one in self.all:
@@ -103,7 +104,7 @@ class Tokens:
         return found
 
     def with_one(self, token: Token) -> "Tokens":
-        """These and one more; nothing changes where it is among them already."""
+        """Add a token, unless it is present."""
         return self if any(one.digest == token.digest for one in self.all) else Tokens((*self.all, token))
 
 
@@ -115,10 +116,10 @@ def _token_of(words: list[str]) -> Token:
         raise ConfigurationError(f"{len(words)} words, but a line is NAME ROLE[,ROLE] TOKEN")
     name, roles, token = words
     if not _NAME.fullmatch(name):
-        raise ConfigurationError("a name has letters, digits, '.', '_' and '-', at most 64 of them")
+        raise ConfigurationError("invalid name; use at most 64 letters, digits, '.', '_' and '-'")
     known = {role.value: role for role in Role}
     if unknown := [role for role in roles.split(",") if role not in known]:
-        raise ConfigurationError(f"{len(unknown)} of its roles are unknown; there are {', '.join(known)}")
+        raise ConfigurationError(f"{len(unknown)} unknown roles; use {', '.join(known)}")
     return Token.of(name, (known[role] for role in roles.split(",")), token)
 
 

@@ -36,7 +36,7 @@ class Instruments:
 
             self._tracing = CallTracer()
         watchers: tuple[CallObserver | None, ...] = (AccessLog(), self._metrics, self._tracing)
-        self.watching = CallObservers([one for one in watchers if one is not None])
+        self.observers = CallObservers([one for one in watchers if one is not None])
         """For whoever has calls."""
 
     @property

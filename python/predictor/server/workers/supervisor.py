@@ -25,34 +25,34 @@ async def supervise(settings: ServerSettings, log: LogSettings) -> bool:
     Raises:
         ConfigurationError: an address is in use, or workers cannot serve.
     """
-    stopping = ShutdownSignal()
-    with stop_signals(stopping, parent_watch=settings.parent_watch), reserved(_address_of(settings)) as address:
+    shutdown = ShutdownSignal()
+    with stop_signals(shutdown, parent_watch=settings.parent_watch), reserved(_address_of(settings)) as address:
         if settings.parent_watch:
-            end_with_parent(stopping)
+            end_with_parent(shutdown)
         own = replace(settings, listen=address, admin_listen=None, processes=1, parent_watch=False)
         team = WorkerPool(LoadModels(own, log), settings.processes)
         front = SupervisorEndpoint(settings, team)
         try:
-            await _serve(team, front, front.bind(address.port), stopping)
+            await _serve(team, front, front.bind(address.port), shutdown)
         finally:
             await team.close()
             await front.close()
-    return stopping.orphaned.is_set()
+    return shutdown.orphaned.is_set()
 
 
-async def _serve(team: WorkerPool, front: SupervisorEndpoint, ports: ListenAddresses, stopping: ShutdownSignal) -> None:
+async def _serve(team: WorkerPool, front: SupervisorEndpoint, ports: ListenAddresses, shutdown: ShutdownSignal) -> None:
     await front.start()
     _log.info("starting the workers")
     try:
-        if await stopping.until(team.start()):
+        if await shutdown.until(team.start()):
             await front.serve()
             announce(ports)
-            await stopping.until(team.keep())
+            await shutdown.until(team.keep())
     finally:
-        if stopping.asked.is_set():
+        if shutdown.requested.is_set():
             _log.info("stopping: calls in flight may finish")
-        await stopping.drained(front.drain())
-        await team.drain(stopping.orphaned)
+        await shutdown.drained(front.drain())
+        await team.drain(shutdown.orphaned)
 
 
 def _address_of(settings: ServerSettings) -> Address:

@@ -10,7 +10,7 @@ from predictor.errors import QuantraError
 from predictor.memory import error_of
 from predictor.server.host import Host, one_line
 from predictor.server.logs import set_up
-from predictor.server.main import end_at_once
+from predictor.server.main import exit_now
 from predictor.server.process_tuning import run, tuned
 from predictor.server.shutdown_signal import ShutdownSignal, stop_signals
 from predictor.server.workers.agreement import agree, told
@@ -51,13 +51,13 @@ def work(descriptor: int) -> NoReturn:
     """
     with tuned():
         status = run(_work(socket.socket(fileno=descriptor)))
-    end_at_once(status)
+    exit_now(status)
 
 
 async def _work(end: socket.socket) -> int:
     """The exit status."""
-    stopping = ShutdownSignal()
-    with stop_signals(stopping):
+    shutdown = ShutdownSignal()
+    with stop_signals(shutdown):
         channel = await Channel.over(end)
         start = await channel.receive()
         if not isinstance(start, LoadModels):
@@ -65,7 +65,7 @@ async def _work(end: socket.socket) -> int:
         set_up(start.log)
         host = Host(start.settings, is_worker=True)
         try:
-            await _serve(host, channel, stopping)
+            await _serve(host, channel, shutdown)
         except QuantraError as error:
             await channel.send(StartFailed(one_line(error)))
             return 1
@@ -75,20 +75,20 @@ async def _work(end: socket.socket) -> int:
     return 0
 
 
-async def _serve(host: Host, channel: Channel, stopping: ShutdownSignal) -> None:
-    obedience = WorkerControl(host, channel, stopping)
+async def _serve(host: Host, channel: Channel, shutdown: ShutdownSignal) -> None:
+    obedience = WorkerControl(host, channel, shutdown)
     listening = asyncio.create_task(obedience.obey())
-    if not await stopping.until(host.load()):
+    if not await shutdown.until(host.load()):
         return
     await channel.send(ModelsLoaded())
-    if await stopping.until(obedience.told_to_listen.wait()):
+    if await shutdown.until(obedience.told_to_listen.wait()):
         host.bind()
         await host.serve()
         await host.start()
         await channel.send(ListeningStarted())
-        await stopping.asked.wait()
-        _log.info("worker %d is stopping: calls in flight may finish", os.getpid())
-        await stopping.drained(host.drain())
+        await shutdown.requested.wait()
+        _log.info("worker %d is shutdown: calls in flight may finish", os.getpid())
+        await shutdown.drained(host.drain())
     listening.cancel()
 
 
@@ -99,14 +99,14 @@ class WorkerControl:
     Args:
         host: what serves.
         channel: to the supervisor.
-        stopping: told when the supervisor is gone.
+        shutdown: told when the supervisor is gone.
     """
 
-    def __init__(self, host: Host, channel: Channel, stopping: ShutdownSignal) -> None:
+    def __init__(self, host: Host, channel: Channel, shutdown: ShutdownSignal) -> None:
         self.told_to_listen = asyncio.Event()
         self._host = host
         self._channel = channel
-        self._stopping = stopping
+        self._stopping = shutdown
         self._before: ModelWorkers | None = None
         """What was served before the last change, until that is settled."""
         self._answering = set[asyncio.Task[None]]()
