@@ -1,4 +1,4 @@
-"""How the parts of a run are put together from the settings of its loop."""
+"""Assembly of a training run from the settings of its loop."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet

@@ -1,4 +1,4 @@
-"""The training loop: what it needs to know, checked before anything runs."""
+"""The training loop and its settings, which are checked before anything runs."""
 
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -200,7 +200,7 @@ class Loop(Generic[Batch]):
         return LearningRates(self._settings.phases, self._started, self._resume_rates)
 
     def _join(self, group: Group, checkpoints: Checkpoints | None) -> None:
-        """Give every process the first one's weights and generators of its own."""
+        """Copy the first process's weights to all, and seed each process's generators."""
         if group.size == 1:
             return
         settings, modules = self._settings, self._settings.modules

@@ -1,4 +1,4 @@
-"""What a loss function returns, the check of it, and means weighted by their counts."""
+"""Results of a loss function, their checks, and means weighted by count."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,7 +14,7 @@ from trainers.loop.errors import ContractError, NonFiniteError, listed
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """One of several means whose weighted sum is a loss, each over targets of its own.
+    """One of several means whose weighted sum is a loss, each over different targets.
 
     Attributes:
         mean: Mean over the batch's targets of this term, a float32 or float64 scalar (shape []).
@@ -47,7 +47,7 @@ class Loss:
 
     @classmethod
     def of(cls, /, **terms: Term) -> Self:
-        """The weighted sum of several means, each over targets of its own, such as frames and tokens.
+        """The weighted sum of several means over different targets, such as frames and tokens.
 
         The gradient of a window is that of the sum of all terms' means, each over all the targets that the term has in
         the window, times their weights. Several terms need `Phase(counts=…)`. The `mean` is the sum for this batch
@@ -118,7 +118,7 @@ class WeightedMean:
             self.add_part(name, part, count)
 
     def add_part(self, name: str, mean: float, count: int) -> None:
-        """Count a part in that has a count of its own."""
+        """Add a part that has a separate count."""
         _add(self._parts, name, mean * count, count)
 
     def add_term(self, name: str, mean: float, count: int, weight: float) -> None:
@@ -129,7 +129,7 @@ class WeightedMean:
 
     @property
     def has_terms(self) -> bool:
-        """Whether the mean is that of several terms, each over targets of its own."""
+        """Whether the mean is that of several terms over different targets."""
         return bool(self._terms)
 
     def merge(self, other: "WeightedMean") -> None:

@@ -1,4 +1,4 @@
-"""Networks with several named outputs: what they promise, and one loss for all of them."""
+"""Networks with several named outputs, and one loss for all outputs."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass

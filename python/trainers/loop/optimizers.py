@@ -1,4 +1,4 @@
-"""Optimizers and learning rate schedules with the settings that suit the loop."""
+"""Optimizers and learning rate schedules for the loop."""
 
 import math
 from collections.abc import Iterable
@@ -12,12 +12,12 @@ from torch.optim.lr_scheduler import LambdaLR
 
 from trainers.loop.errors import SettingsError
 
-# Where torch has a kernel that updates all parameters at once and in place.
+# Devices on which torch updates all parameters in place with one kernel.
 FUSED_DEVICES = ("cpu", "cuda", "mps", "xpu")
 
 
 def warmup_cosine(step: int, *, warmup: int, total: int, floor: float = 0.0) -> float:
-    """The factor of the learning rate: up on a line, then down on half a cosine wave.
+    """The factor of the learning rate: linear warm-up, then half-cosine decay.
 
     Loshchilov and Hutter, "SGDR: stochastic gradient descent with warm restarts" (2017), without the restarts.
 
@@ -58,17 +58,17 @@ def adamw(
     fused: bool | None = None,
     spared: Iterable[Parameter] = (),
 ) -> torch.optim.AdamW:
-    """AdamW, fused into one kernel where there is one: faster, and without memory for anything between.
+    """AdamW, fused into one kernel if torch has one, which is faster and needs no temporary memory.
 
     Loshchilov and Hutter, "Decoupled weight decay regularization" (2019).
 
     Args:
-        parameters: What it trains, of any shapes [...].
+        parameters: The parameters to train, of any shapes [...].
         lr: Learning rate, above 0.
-        weight_decay: What a weight loses in a step, as a multiple of the learning rate and the weight.
-        betas: What stays of the means of gradients and of their squares in a step.
-        fused: None for automatic: wherever torch has the kernel for the parameters' devices and types.
-        spared: Those of them that do not decay, such as biases.
+        weight_decay: Decay per step, as a multiple of learning rate x weight.
+        betas: Decay rates of the running means of the gradients and of their squares.
+        fused: None uses the kernel if torch has one for the parameters' devices and types.
+        spared: Parameters without weight decay, such as biases.
     """
     trained, free = list(parameters), {id(parameter) for parameter in spared}
     use_fused = can_fuse(trained) if fused is None else fused
@@ -83,7 +83,7 @@ def adamw(
 
 
 def _grouped(trained: list[Parameter], free: set[int]) -> list[dict[str, Any]]:
-    """Two groups, of which the second does not decay."""
+    """Two parameter groups; the second has no weight decay."""
     decaying = [parameter for parameter in trained if id(parameter) not in free]
     rest = [parameter for parameter in trained if id(parameter) in free]
     return [{"params": decaying}, {"params": rest, "weight_decay": 0.0}]

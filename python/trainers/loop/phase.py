@@ -1,4 +1,4 @@
-"""Phases: one optimizer each, and what it trains."""
+"""Phases: an optimizer and the modules that it trains."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -30,7 +30,7 @@ class Phase(Generic[Batch]):
         parameters: What the optimizer trains; the same parameters as in its groups.
         optimizer: Its own, not shared with another phase.
         scheduler: Stepped after every step that was taken, never after a skipped one.
-        clip: Largest norm of the gradient; None leaves it as it is.
+        clip: Largest norm of the gradient; None does not clip.
         every: The phase runs in every second, third … window, as this number says; 1 for all.
         after: Windows of the training before it begins.
         counts: Of a loss of several terms (`Loss.of`): the targets of every term in a batch as the source gives it, by
@@ -106,7 +106,7 @@ class Phase(Generic[Batch]):
 
 @final
 class FrozenModule:
-    """A module that takes part and is not trained, such as a pretrained encoder.
+    """A module that is used but not trained, such as a pretrained encoder.
 
     Its parameters are frozen and it is put in evaluation mode at once; the loop moves it to the device and keeps it in
     evaluation mode. Run it under `torch.no_grad()`, not `inference_mode()`, whose tensors no backward accepts.
@@ -118,7 +118,7 @@ class FrozenModule:
 
 @final
 class FrozenParameters:
-    """A context in which some parameters take no part in any graph."""
+    """A context in which some parameters require no gradient."""
 
     def __init__(self, parameters: Sequence[Parameter]) -> None:
         self._parameters = tuple(parameters)
@@ -131,13 +131,13 @@ class FrozenParameters:
             parameter.requires_grad_(False)
 
     def __exit__(self, *_: object) -> None:
-        """Let those that did train again, whatever happened."""
+        """Unfreeze them."""
         for parameter in self._frozen:
             parameter.requires_grad_(True)
         self._frozen = ()
 
     def pause(self) -> None:
-        """Let them train for a while within the context."""
+        """Unfreeze them until `resume`."""
         for parameter in self._frozen:
             parameter.requires_grad_(True)
 

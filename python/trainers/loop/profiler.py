@@ -1,4 +1,4 @@
-"""A trace of what the machine does in some windows, to look at in a browser."""
+"""A profiler trace of some windows, to view in a browser."""
 
 from collections.abc import Generator, Iterable
 from pathlib import Path
@@ -14,19 +14,19 @@ TRACE_NAME = "trace.json"
 
 
 def profiled(reports: Iterable[Report], folder: Path, *, skip: int = 5, windows: int = 10) -> Generator[Report]:
-    """Hand every report on, and record some windows together with what the caller does between them.
+    """Yield every report, and trace some windows together with the caller's work between them.
 
-    The trace is `trace.json` in the folder, for https://ui.perfetto.dev or chrome://tracing. It is written when its
-    windows are over; if the reports end before, the caller leaves, or an error passes, with what there is so far.
+    The trace is `trace.json` in the folder, for https://ui.perfetto.dev or chrome://tracing. It is written after
+    its last window. If the reports end earlier, the caller stops or an error occurs, it holds the windows so far.
 
     Args:
-        reports: Those of the loop, which trains while the next report is waited for.
-        folder: Made if it is not there. In a group of processes, give every process its own.
-        skip: Windows that pass before; the first ones are slow, because they reserve memory and choose kernels.
-        windows: How many windows are recorded at most.
+        reports: The loop's reports; the loop trains while the caller waits for the next one.
+        folder: Created if missing. In a group of processes, give every process its own.
+        skip: Windows before the trace; the first are slow because they allocate memory and select kernels.
+        windows: Largest number of windows to record.
 
     Returns:
-        The reports and, after the last, a notice of the trace, or of why there is none.
+        The reports and, after the last, a notice of the trace or of why it is missing.
 
     Raises:
         SettingsError: A number is out of its range.
@@ -68,12 +68,12 @@ class ProfilerTrace:
         self._recording: profile | None = None
 
     def begin(self) -> None:
-        """Start at once, if no window is to pass before."""
+        """Start now unless windows are to be skipped."""
         if not self._skip:
             self._start()
 
     def add(self, report: WindowReport) -> None:
-        """Count a window at the first of its reports, when all its phases are over; start or finish if it is time."""
+        """Count a window at its first report, when all its phases are complete; start or finish if due."""
         if (report.epoch, report.window) == self._last:
             return
         self._last = (report.epoch, report.window)
@@ -84,7 +84,7 @@ class ProfilerTrace:
             self.finish()
 
     def finish(self) -> None:
-        """Write the trace, if one is being recorded."""
+        """Write the trace if it is being recorded."""
         if self._recording is None:
             return
         recording, self._recording = self._recording, None
@@ -94,7 +94,7 @@ class ProfilerTrace:
         recording.export_chrome_trace(str(self._path))
 
     def notice(self) -> TrainingNotice:
-        """What was recorded."""
+        """A notice of the recorded steps."""
         recorded = min(self._seen - self._skip, self._windows)
         if recorded <= 0:
             return TrainingNotice(
@@ -112,7 +112,7 @@ class ProfilerTrace:
 
 
 def _activities() -> list[ProfilerActivity]:
-    """The CPU, and the GPU where there is one that torch can record."""
+    """The CPU, and the GPU if torch can record it."""
     gpus = [
         activity
         for activity, present in (

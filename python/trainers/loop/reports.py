@@ -1,4 +1,4 @@
-"""What the loop reports: plain values that a caller prints, writes down or decides by."""
+"""Reports of the loop, as plain values."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -129,7 +129,7 @@ class EpochReport:
 
     @property
     def monitored(self) -> float:
-        """What early stopping looks at: the validation's mean where there is one, else the training loss."""
+        """The loss for early stopping: the validation mean if there was a validation, else the training loss."""
         return self.loss if self.validation is None else self.validation.mean
 
 

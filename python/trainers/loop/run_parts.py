@@ -1,4 +1,4 @@
-"""What a run is made of: the settings that its loop has checked, and its parts."""
+"""The checked settings and the parts of a training run."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

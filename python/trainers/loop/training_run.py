@@ -1,4 +1,4 @@
-"""A training that is running: epochs, validation, early stopping, checkpoints."""
+"""A training run: epochs, validation, early stopping and checkpoints."""
 
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import ExitStack, contextmanager

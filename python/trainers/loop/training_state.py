@@ -1,4 +1,4 @@
-"""How far a training has come, and the totals of the epoch that it is in."""
+"""Progress of a training run, and the totals of its current epoch."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -8,20 +8,20 @@ from trainers.loop.loss import WeightedMean
 from trainers.loop.reports import EpochReport, PhaseTotals, ValidationReport, WindowReport
 
 PhaseResult = tuple[WindowReport, WeightedMean]
-"""What a phase did in a window, and the loss behind the report's numbers."""
+"""A phase's report of a window, and the loss that the report's numbers come from."""
 
 
 @final
 class EpochTotals:
-    """Adds the windows of an epoch up.
+    """Totals over the windows of an epoch.
 
     Args:
         names: The phases.
 
     Attributes:
         windows: Windows of the epoch so far.
-        seconds: Time that they took, in all runs that took part in the epoch.
-        data_seconds: Time that their batches were waited for.
+        seconds: Duration of the windows, over all runs that trained in the epoch.
+        data_seconds: Time spent waiting for their batches.
     """
 
     def __init__(self, names: Sequence[str]) -> None:
@@ -34,7 +34,7 @@ class EpochTotals:
         self.data_seconds = 0.0
 
     def add(self, worked: Sequence[PhaseResult], *, seconds: float, data_seconds: float) -> None:
-        """Count a window in; what a phase skipped, or what moved nothing, counts as that only."""
+        """Add a window; skipped steps and zero gradients are only counted."""
         self.windows += 1
         self.seconds += seconds
         self.data_seconds += data_seconds
@@ -50,7 +50,7 @@ class EpochTotals:
                 self._means[report.phase].add(report.loss, report.count, report.parts)
 
     def totals(self, steps: Mapping[str, int]) -> dict[str, PhaseTotals]:
-        """The totals of every phase, given the steps each has taken."""
+        """The totals of every phase, given its number of steps."""
         return {
             name: PhaseTotals(
                 loss=total.mean(),
@@ -77,32 +77,32 @@ class EpochTotals:
         }
 
     def load(self, state: Mapping[str, Any]) -> None:
-        """Go on from such sums."""
+        """Restore the sums."""
         self.windows = state["windows"]
         self.seconds = state["seconds"]
         self.data_seconds = state["data_seconds"]
         for name, total in state["tallies"].items():
             self._means[name].load(total)
         self._skipped.update(state["skipped"])
-        self._zeros.update(state.get("zero_gradients", {}))  # older checkpoints know none
+        self._zeros.update(state.get("zero_gradients", {}))  # missing in older checkpoints
         self._shortages.update(state["shortages"])
 
 
 @final
 class TrainingState:
-    """How far a training has come.
+    """Progress of a training run.
 
     Args:
         phases: Their names.
-        order_seed: The order of sources that draw from torch's generator comes from it.
+        order_seed: Seed of the order of sources that draw from torch's generator.
 
     Attributes:
-        epoch: Epochs that are complete.
+        epoch: Number of complete epochs.
         windows: Windows done since the start of the training.
-        epoch_totals: The totals of the epoch that is not complete.
-        history: The reports of the complete ones.
+        epoch_totals: The totals of the current epoch.
+        history: The reports of the complete epochs.
         order_seed: As above.
-        order: Stands for the order that the epoch was begun with; empty where it is not known.
+        order: Fingerprint of the order at the start of the epoch; empty if unknown.
     """
 
     def __init__(self, phases: Sequence[str], *, order_seed: int) -> None:
@@ -115,13 +115,13 @@ class TrainingState:
         self.order = ""
 
     def complete(self, report: EpochReport) -> None:
-        """The epoch is complete."""
+        """Record the report of a complete epoch."""
         self.history.append(report)
         self.epoch += 1
         self.epoch_totals = EpochTotals(self._phases)
 
     def state(self) -> dict[str, Any]:
-        """All of it as plain values, for a checkpoint."""
+        """The progress as plain values, for a checkpoint."""
         return {
             "epoch": self.epoch,
             "windows": self.windows,
@@ -132,17 +132,17 @@ class TrainingState:
         }
 
     def load(self, state: Mapping[str, Any]) -> None:
-        """Go on from there."""
+        """Restore the progress."""
         self.epoch = state["epoch"]
         self.windows = state["windows"]
         self.epoch_totals.load(state["ledger"])
         self.history = [_report(values) for values in state["history"]]
         self.order_seed = state["order_seed"]
-        self.order = state.get("order", "")  # older checkpoints do not know it
+        self.order = state.get("order", "")  # missing in older checkpoints
 
 
 def _report(values: Mapping[str, Any]) -> EpochReport:
-    """The report that `asdict` took apart."""
+    """Rebuild a report from its `asdict` values."""
     rebuilt: dict[str, Any] = {
         **values,
         "phases": {name: PhaseTotals(**totals) for name, totals in values["phases"].items()},

@@ -1,4 +1,4 @@
-"""Scoring a source: evaluation and inference mode, random numbers of its own, every batch weighted by its count."""
+"""Validation of a source in evaluation mode, with separate random numbers and batches weighted by count."""
 
 import math
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
@@ -77,7 +77,7 @@ class Scorer:
         """The weighted mean over all batches; the modules must be in evaluation mode.
 
         Random numbers are the same for the same seed, and the training does not notice that they were drawn. Where
-        memory runs out, all is scored again in smaller pieces, so that the result depends on their size alone.
+        memory runs out, all is scored again in smaller pieces, so that the result depends only on their size.
 
         Args:
             score: Computes the score of a piece.

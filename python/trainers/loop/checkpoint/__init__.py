@@ -1,1 +1,1 @@
-"""Checkpoints: what a training needs to resume exactly where it was, and when that is saved."""
+"""Checkpoints: the state that a run needs to resume exactly, and when it is saved."""

@@ -1,4 +1,4 @@
-"""What the caller keeps beside the loop, such as a replay buffer: how it is saved, checked and put back."""
+"""State that the caller adds to checkpoints, such as a replay buffer."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import copy
@@ -22,7 +22,7 @@ class Stateful(Protocol):
         """Go on from such a state.
 
         Args:
-            state_dict: As it was saved, for this object alone; its tensors are on the CPU.
+            state_dict: The saved state of this object, with tensors on the CPU.
 
         Raises:
             RuntimeError, ValueError, KeyError: It does not fit.

@@ -1,4 +1,4 @@
-"""The folder of all checkpoints: who may write there, what room there is, and how a checkpoint comes and goes whole."""
+"""The checkpoint folder: its lock, free space, and atomic creation and removal of checkpoints."""
 
 import errno
 import os
@@ -71,7 +71,7 @@ def make(folder: Path) -> None:
 
 
 def entries(folder: Path) -> list[CheckpointEntry]:
-    """All checkpoints, oldest first; none where there is no folder.
+    """All checkpoints, oldest first; empty if the folder is missing.
 
     Raises:
         OSError: The folder cannot be read.

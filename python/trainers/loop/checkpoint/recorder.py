@@ -76,7 +76,7 @@ class Recorder:
         )
 
     def resume(self) -> list[TrainingNotice]:
-        """Put everything back as it is in the newest good checkpoint; what a person should know of it.
+        """Restore the newest valid checkpoint, and return notices for the user.
 
         Raises:
             CheckpointError: There are checkpoints, and all of them are damaged; or no checkpoint could hold the

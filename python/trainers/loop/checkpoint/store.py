@@ -57,7 +57,7 @@ class Checkpoints:
     Reading needs nothing; `open` comes before everything that writes.
 
     Args:
-        folder: Holds the checkpoints of this training alone; made if it is not there.
+        folder: Holds only the checkpoints of this run; created if missing.
         keep: How many of the newest are kept, 1 or more; the newest that was the best is kept besides.
         every_seconds: Seconds from one to the next; None for no such rule.
         every_windows: Windows from one to the next; None for no such rule.

@@ -1,1 +1,1 @@
-"""Batches: where they come from and what they are made of."""
+"""Batches: their sources, structure and transfer."""

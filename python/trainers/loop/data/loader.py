@@ -1,4 +1,4 @@
-"""A `DataLoader` taken apart: the loop picks the batches, the loader's own workers fetch these and no other."""
+"""A `DataLoader` adapter: the loop selects the batches, and the loader's workers fetch only these."""
 
 import random
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -69,7 +69,7 @@ class BatchRange(NamedTuple):
 
 @runtime_checkable
 class EpochAware(Protocol):
-    """A sampler or a dataset that must be told the epoch, as `DistributedSampler` made usual."""
+    """A sampler or a dataset with `set_epoch`, like `DistributedSampler`."""
 
     def set_epoch(self, epoch: int, /) -> object:
         """The epoch that is read next, counted from 0."""
@@ -85,7 +85,7 @@ class Samplers:
 
     Attributes:
         first: What gives the batches' indices.
-        replayed: Whether all of them are torch's own, which draw from torch's generators alone.
+        replayed: Whether all are torch's classes, which draw only from torch's generators.
 
     Raises:
         ContractError: A sampler can be read only once, or gives every process a share of its own.

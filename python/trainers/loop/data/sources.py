@@ -1,4 +1,4 @@
-"""Where batches come from, and how they are read. The order of an epoch is a function of seed and epoch alone."""
+"""Sources of batches. The order of an epoch depends only on the seed and the epoch."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from itertools import islice
@@ -248,7 +248,7 @@ class ResidentSource(Generic[Batch]):
         return whole + (1 if rest and not self._drop_last else 0)
 
     def batches(self, epoch: int, *, start: int = 0, step: int = 1) -> Iterator[Batch]:
-        """The batches of an epoch, in an order that depends on seed and epoch alone; others are not gathered."""
+        """The batches of an epoch, in an order that depends only on seed and epoch; others are not gathered."""
         order = (
             permutation(self._samples, seed=self._seed, epoch=epoch) if self._shuffle else torch.arange(self._samples)
         )
@@ -301,7 +301,7 @@ def _loader_length(loader: DataLoader[Any]) -> int | None:
 
 
 def permutation(samples: int, *, seed: int, epoch: int) -> Tensor:
-    """The order of an epoch: int64 [samples], a function of the arguments alone."""
+    """The order of an epoch: int64 [samples], a function of the arguments only."""
     return torch.randperm(samples, generator=torch.Generator().manual_seed(mixed(seed, epoch)))
 
 

@@ -1,4 +1,4 @@
-"""How a batch is cut into pieces when memory is short."""
+"""Splitting of batches into pieces when memory runs out."""
 
 from collections.abc import Callable, Sized
 from dataclasses import dataclass
@@ -13,18 +13,18 @@ Batch = TypeVar("Batch")
 
 
 class BatchSplitter(Protocol[Batch]):
-    """What the loop must know of a batch to cut it.
+    """Size and slices of a batch, so that the loop can cut it.
 
     The mean loss of a batch must be the mean of its pieces' losses, weighted by their counts. Where it is not, because
     the loss compares samples with each other, the batch is one sample: `IndivisibleBatch`.
     """
 
     def samples(self, batch: Batch) -> int:
-        """How many samples a batch has; 1 if it cannot be cut."""
+        """Number of samples in the batch; 1 if it cannot be cut."""
         ...
 
     def cost(self, batch: Batch) -> int:
-        """What one of its samples costs, 1 or more, in any unit that grows with memory, such as padded frames."""
+        """Cost of one sample, at least 1, in any unit that grows with memory, such as padded frames."""
         ...
 
     def piece(self, batch: Batch, start: int, stop: int) -> Batch:
@@ -48,8 +48,8 @@ class SampleSplitter:
         whole = size > 1 and (any(_has_length(other, size) for other in others(batch)) or of_one_piece(batch))
         return 1 if whole else size
 
-    def cost(self, batch: object) -> int:  # noqa: ARG002  all samples cost alike
-        """1: the cost is counted in samples."""
+    def cost(self, batch: object) -> int:  # noqa: ARG002  all samples cost the same
+        """1: the cost is the number of samples."""
         return 1
 
     def piece(self, batch: Any, start: int, stop: int) -> Any:
@@ -91,7 +91,7 @@ class MicroBatch(Generic[Batch]):
         start: The first of them in the batch.
         stop: The one after the last; None for a batch that was not cut.
         samples: Samples of the whole batch; 1 for one that was not cut.
-        unit: What one of them costs; 0 for a batch that was not cut.
+        unit: Cost of one sample; 0 for a batch that was not cut.
     """
 
     batch: Batch
@@ -102,12 +102,12 @@ class MicroBatch(Generic[Batch]):
 
     @property
     def last(self) -> bool:
-        """Whether the batch ends with it."""
+        """Whether it is the last piece of its batch."""
         return self.stop is None or self.stop == self.samples
 
     @property
     def share(self) -> float:
-        """How much of the batch it is, 0 to 1."""
+        """Its share of the batch, 0 to 1."""
         return 1.0 if self.stop is None else (self.stop - self.start) / self.samples
 
     def __str__(self) -> str:
@@ -117,15 +117,15 @@ class MicroBatch(Generic[Batch]):
 
 @final
 class BatchCutter(Generic[Batch]):
-    """Cuts batches so that no piece costs more than what is known to fit.
+    """Cuts batches into pieces that fit in memory.
 
     Args:
         cutting: How batches are cut.
         refusal: Why batches are not cut when memory runs out; None if they are.
-        spare: Frees what is not needed, and says whether there was anything; called before a batch is cut.
+        spare: Frees unneeded memory and returns whether it freed any; called before a batch is cut.
 
     Attributes:
-        limit: The most that a piece may cost; None while every batch has fitted.
+        limit: Largest cost of a piece; None while every batch has fitted.
     """
 
     def __init__(
@@ -152,10 +152,10 @@ class BatchCutter(Generic[Batch]):
         return self.limit is not None and self._size(piece) > 1 and self._cost(piece) > self.limit
 
     def lower(self, piece: MicroBatch[Batch], problem: str) -> None:
-        """Halve the limit after memory ran out in a piece, unless there is memory to spare for a try with the same.
+        """Halve the limit after memory ran out in a piece, unless memory could be freed for another try.
 
         Raises:
-            OutOfMemoryError: The piece is a single sample, or nothing is to be cut.
+            OutOfMemoryError: The piece is a single sample, or cutting is refused.
         """
         if self._spare():
             return
@@ -173,5 +173,5 @@ class BatchCutter(Generic[Batch]):
         return self._cutting.samples(piece.batch) if piece.stop is None else piece.stop - piece.start
 
     def _cost(self, piece: MicroBatch[Batch]) -> int:
-        """What it costs; of a batch that was cut, every sample costs the same, even if a piece has less padding."""
+        """The cost of a piece; all samples of a batch cost the same, even if a piece has less padding."""
         return self._size(piece) * (self._cutting.cost(piece.batch) if piece.stop is None else piece.unit)

@@ -59,7 +59,7 @@ class DeviceTransfer(Protocol):
 
     @property
     def overlaps(self) -> bool:
-        """Whether a copy runs beside the computation."""
+        """Whether copies overlap with the computation."""
         ...
 
     def readied(self, batch: Tree) -> Tree:
@@ -171,7 +171,7 @@ class Prefetcher:
             try:
                 self._next = self._read()
                 self._send(self._next)
-            except Exception as error:  # noqa: BLE001  kept for whoever takes the window
+            except Exception as error:  # noqa: BLE001  raised when the window is taken
                 self._next = ReadWindow(failure=error)
 
     def move(self, batch: Tree, /) -> Tree:
@@ -255,7 +255,7 @@ class DirectTransfer:
 
 @final
 class StreamTransfer:
-    """Copies to a CUDA device on a stream of its own.
+    """Copies to a CUDA device on a separate stream.
 
     Args:
         device: With its number.

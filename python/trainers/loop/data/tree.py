@@ -30,7 +30,7 @@ LOOKED_INTO = 3
 
 
 def map_tensors(tree: Tree, function: Callable[[Tensor], Tensor]) -> Tree:
-    """The same tree with `function` applied to every tensor of any shape; every other leaf stays as it is."""
+    """The same tree with `function` applied to every tensor of any shape; other leaves are unchanged."""
     return _mapped(tree, function, _unchanged)
 
 
@@ -104,7 +104,7 @@ def leaves_and_others(tree: object, path: str = "batch") -> Iterator[tuple[str, 
 
 
 def others(tree: object) -> Iterator[object]:
-    """Everything beside the tensors: plain leaves, and whole lists and tuples that hold no tensor."""
+    """Everything except the tensors: plain leaves, and whole lists and tuples that hold no tensor."""
     if isinstance(tree, Tensor):
         return
     children = [child for _, child in _children(tree) or ()]

@@ -1,4 +1,4 @@
-"""The device: what computes, in which precision, with how much memory and from which seeds."""
+"""The device: hardware, precision, memory, compilation and random state."""
 
 from trainers.loop.device.compilation import compact, compiled
 from trainers.loop.device.hardware import DeviceChoice, Hardware, check_device, choose_device, made_current

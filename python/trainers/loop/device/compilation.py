@@ -1,4 +1,4 @@
-"""Modules as the device wants them: parameters dense, and compiled but for recurrent layers."""
+"""Preparation of modules for a device: dense parameters, and compilation of all but recurrent layers."""
 
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager

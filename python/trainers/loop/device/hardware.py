@@ -1,4 +1,4 @@
-"""What this machine can compute on, the device that a run uses, and a test that it computes rightly."""
+"""Available devices, the choice of one for a run, and a test that it computes correctly."""
 
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext

@@ -1,4 +1,4 @@
-"""Memory: how much is used and free, how to know that it ran out, and how to give it back or keep it."""
+"""Memory use of devices, detection of out-of-memory errors, and release of memory."""
 
 import gc
 import os
@@ -154,7 +154,7 @@ def usage(device: torch.device) -> str:
 
 
 def release(device: torch.device, *, thorough: bool = True) -> None:
-    """Free what is no longer referred to; call it outside of the `except` block, which keeps the failed frames.
+    """Free unreferenced memory; call it outside of the `except` block, which keeps the failed frames.
 
     Args:
         device: Whose cache is emptied.

@@ -1,4 +1,4 @@
-"""The precision that the forward computes in, and the scaler that float16 gradients need."""
+"""Precision of the forward pass, and the gradient scaler for float16."""
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager

@@ -1,4 +1,4 @@
-"""Random numbers: one seed for every generator, their states, and kernels that give the same bits every time."""
+"""Random state: seeds and states of all generators, and deterministic kernels."""
 
 import os
 import random
@@ -29,7 +29,7 @@ def seed_everything(seed: int) -> None:
 
 
 def seed_host(seed: int) -> None:
-    """Seed Python's, NumPy's and torch's generators on the host, and leave those of accelerators alone.
+    """Seed Python's, NumPy's and torch's generators on the host, but not those of accelerators.
 
     Args:
         seed: 0 to 2**64 - 1.
@@ -81,7 +81,7 @@ def restore(state: Mapping[str, Any], device: torch.device) -> None:
 
 @final
 class TorchGenerator:
-    """torch's generator of the host in a state of its own, which begins at a seed.
+    """torch's host generator in a separate state, which starts at a seed.
 
     Args:
         seed: 0 to 2**64 - 1.

@@ -1,4 +1,4 @@
-"""What the loop asks of the processes that train together, and what they exchange at the end of a window."""
+"""The interface of a process group, and the values exchanged at the end of a window."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -196,7 +196,7 @@ class Group(Protocol):
         ...
 
     def agreed_length(self, length: int | None) -> int | None:
-        """The number of batches in an epoch, which several processes must know and agree on; one alone need not.
+        """The number of batches in an epoch, which several processes must know and agree on; a single one need not.
 
         Raises:
             ParallelismError: It is not known, or not the same everywhere.
@@ -255,7 +255,7 @@ class SingleProcess:
         return ()
 
     def expect(self, parameters: Sequence[Parameter], parts: Sequence[str]) -> None:
-        """Nothing, whatever the parameters [...]: there is no other process."""
+        """Do nothing for parameters [...]: a single process has no peer."""
 
     def total(self, mean: WeightedMean) -> WeightedMean:
         """The mean itself."""
@@ -270,7 +270,7 @@ class SingleProcess:
         return [value]
 
     def spread(self, tensors: Iterable[Tensor]) -> None:
-        """Nothing, whatever the tensors and their shapes: there is no other process."""
+        """Do nothing for tensors of any shape: a single process has no peer."""
 
     def check_same(self, what: str, value: str) -> None:
-        """Nothing: there is no other process."""
+        """Do nothing: a single process has no peer."""

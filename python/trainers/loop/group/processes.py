@@ -1,4 +1,4 @@
-"""A group of several processes that communicate through torch.distributed, and how a process joins it."""
+"""A group of processes that communicate through torch.distributed, and how a process joins it."""
 
 import math
 import os
@@ -249,7 +249,7 @@ def joined(device_type: str, *, timeout: timedelta = PATIENCE) -> Generator[Grou
             _meet(backend, timeout)
         try:
             group = Processes()
-            group.gather(group.rank)  # no process leaves, with an error of its own, while another is still arriving
+            group.gather(group.rank)  # no process fails and leaves while another is still joining
             yield group
         finally:
             # At once, also after an error: it closes the connections, by which the others notice.
@@ -291,7 +291,7 @@ def _meet(backend: str, timeout: timedelta) -> None:
     # A lost process must end a wait with an error. By default nccl ends the whole program instead, without one.
     os.environ.setdefault("TORCH_NCCL_BLOCKING_WAIT", "1")
     store, rank, size = next(rendezvous("env://", timeout=timeout))
-    # torchrun keeps what is stored as long as it lives; a second group of the same processes needs names of its own.
+    # torchrun keeps the store until it exits, so a second group of the same processes needs other keys.
     visit = store.add(f"visits of rank {rank}", 1)
     dist.init_process_group(
         backend, store=PrefixStore(f"visit {visit}", store), rank=rank, world_size=size, timeout=timeout
@@ -299,10 +299,10 @@ def _meet(backend: str, timeout: timedelta) -> None:
 
 
 def check_phases(group: Group, trained: Mapping[str, nn.Module], phases: Sequence[PhaseRun[Any]]) -> None:
-    """Check that the phases are the same everywhere; otherwise the weights would part, or the processes wait in vain.
+    """Check that all processes have the same phases; otherwise weights would diverge or processes would hang.
 
     Raises:
-        ParallelismError: A phase, its optimizer or a setting of that is not.
+        ParallelismError: A phase, its optimizer or an optimizer setting differs.
         PeerLostError: Another process ended or hangs.
     """
     if group.size == 1:

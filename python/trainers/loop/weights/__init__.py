@@ -1,1 +1,1 @@
-"""Weights: who trains which, and which were best."""
+"""Initial weights, moving averages and the best weights."""

@@ -1,4 +1,4 @@
-"""Starting from weights that there are already: what fits is taken, and all that does not fit is named."""
+"""Initial weights from an existing state: matching tensors are loaded, and the others are reported."""
 
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Copies of the weights beside those that are trained: their moving average, and the best so far."""
+"""Copies of the trained weights: their moving average, and the best so far."""
 
 import math
 from collections.abc import Generator, Mapping, Sequence

@@ -90,7 +90,7 @@ class Accumulator(Generic[Batch]):
         foreign: Parameters of the other phases, frozen meanwhile.
         device: Where pieces are moved to.
         precision: What the forward computes in.
-        scaler: Scales the loss; None leaves it as it is.
+        scaler: Scales the loss; None does not scale.
         cutter: Cuts the batches.
         rewind: Goes back after a shortage.
         shared: The forward that the phase owns or uses; None for a loss that needs nothing but the batch.
@@ -140,7 +140,7 @@ class Accumulator(Generic[Batch]):
 
         Args:
             window: The batches.
-            position: Where the loop is; it is told the current batch.
+            position: The loop's position; updated with the current batch.
             requests: Gives what this process asks for after the window; called at the end.
             targets: Of a loss of several terms, counted over the window; None for a loss of one.
 

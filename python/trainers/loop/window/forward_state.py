@@ -1,4 +1,4 @@
-"""Going back to the start of a window or of a piece, as if its forward had never run."""
+"""State to restore before a window or a piece is computed again."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -69,7 +69,7 @@ class Rewind:
 
     Args:
         modules: Whose buffers a forward in training mode may change.
-        device: Whose generator is kept beside the CPU's.
+        device: The device whose generator is saved together with the CPU's.
     """
 
     def __init__(self, modules: Iterable[nn.Module], device: torch.device) -> None:
@@ -78,7 +78,7 @@ class Rewind:
         self._kept = tuple(Buffers.of(part) for part in holders)
 
     def mark(self) -> ForwardState:
-        """Note the state as it is now; buffers that have not changed since the last mark are not copied again."""
+        """Save the current state; buffers that have not changed since the last save are not copied again."""
         if self._kept:
             self._kept = tuple(kept if kept.current() else Buffers.of(kept.module) for kept in self._kept)
         return ForwardState(

@@ -1,4 +1,4 @@
-"""Checks that turn a training that learns nothing, or not what was meant, into an error that says why."""
+"""Checks that raise an error when training does not learn, or not as intended."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal, final

@@ -1,4 +1,4 @@
-"""A phase in a run: one step on a window, and the report of it."""
+"""A phase in a run: its step on a window, and its report."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass

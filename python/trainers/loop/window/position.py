@@ -1,4 +1,4 @@
-"""Where the loop is, so that every error can say where it happened."""
+"""Position of the loop, for error messages."""
 
 from collections.abc import Sequence
 from typing import final

@@ -41,7 +41,7 @@ class ForwardResult:
 
     @classmethod
     def of(cls, tree: Any) -> Self:
-        """Keep a tree as it is now."""
+        """Save the current tree."""
         return cls(tree, tuple(tensor._version for _, tensor in leaves(tree, "made")))  # noqa: SLF001  no public name
 
     def detached(self) -> Any:

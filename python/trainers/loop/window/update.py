@@ -1,4 +1,4 @@
-"""The one optimizer step that ends a window: correct, unscale, measure, clip, step or skip."""
+"""The optimizer step that ends a window: correct, unscale, measure, clip, then step or skip."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
