@@ -1,4 +1,4 @@
-"""Ends streams at their deadlines; where calls come over a network, gRPC does it."""
+"""Ends streams at their deadlines, as gRPC does for network calls."""
 
 import math
 import threading
@@ -10,25 +10,25 @@ from predictor.errors import QuantraError
 from predictor.instance import Deadline
 
 _JOIN_S: Final = 5.0
-"""How long closing waits for the thread."""
+"""Longest wait for the thread on close."""
 
 
 @final
 class DeadlineMonitor:
-    """Stops calls once their time is over, on a thread of its own that begins with the first of them. Thread-safe."""
+    """Stops calls at their deadlines, on a thread that starts with the first call. Thread-safe."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
-        self._ahead: dict[OpenCall, Deadline] = {}
+        self._deadlines: dict[OpenCall, Deadline] = {}
         self._thread: threading.Thread | None = None
         self._is_closed = False
 
     def watch(self, call: OpenCall, deadline: Deadline) -> None:
-        """Stop a call at its deadline, unless it ends before."""
+        """Stop a call at its deadline, unless it ends earlier."""
         if not math.isfinite(_ends_s(deadline)):
             return
         with self._changed:
-            self._ahead[call] = deadline
+            self._deadlines[call] = deadline
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, name="deadlines", daemon=True)
                 self._thread.start()
@@ -36,7 +36,7 @@ class DeadlineMonitor:
         call.ended.add_done_callback(lambda _: self._forget(call))
 
     def close(self) -> None:
-        """Stop no more calls."""
+        """Stop the thread."""
         with self._changed:
             self._is_closed = True
             self._changed.notify()
@@ -45,28 +45,28 @@ class DeadlineMonitor:
 
     def _forget(self, call: OpenCall) -> None:
         with self._changed:
-            self._ahead.pop(call, None)
+            self._deadlines.pop(call, None)
 
     def _run(self) -> None:
         while self._wait():
-            self._stop_those_due()
+            self._stop_expired()
 
     def _wait(self) -> bool:
-        """Wait until a call's time is over; False once no more are stopped."""
+        """Wait until a deadline expires; False after close."""
         with self._changed:
             while not self._is_closed:
-                left_s = min(map(_ends_s, self._ahead.values()), default=math.inf) - time.monotonic()
+                left_s = min(map(_ends_s, self._deadlines.values()), default=math.inf) - time.monotonic()
                 if left_s <= 0:
                     return True
                 self._changed.wait(min(left_s, threading.TIMEOUT_MAX))
         return False
 
-    def _stop_those_due(self) -> None:
+    def _stop_expired(self) -> None:
         now_s = time.monotonic()
         with self._changed:
-            due = {call: deadline for call, deadline in self._ahead.items() if deadline.is_over(now_s)}
+            due = {call: deadline for call, deadline in self._deadlines.items() if deadline.is_over(now_s)}
             for call in due:
-                del self._ahead[call]
+                del self._deadlines[call]
         for call, deadline in due.items():
             try:
                 deadline.check()

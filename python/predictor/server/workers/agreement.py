@@ -1,4 +1,4 @@
-"""How a worker that begins later comes to serve what the others do."""
+"""Synchronization of a new worker's models with those of the others."""
 
 from collections.abc import Callable, Iterator, Mapping
 from typing import Protocol
@@ -12,15 +12,15 @@ class WorkerModels(Protocol):
     """The models that a worker serves; see predictor.service.ServedModels."""
 
     def infos(self) -> tuple[ModelInfo, ...]:
-        """Every version that is served."""
+        """Every served version."""
         ...
 
     def load(self, reference: str) -> None:
-        """Serve what is not served yet; raises QuantraError, and then nothing has changed."""
+        """Start serving a model; raises QuantraError if nothing changed."""
         ...
 
     def unload(self, reference: str) -> None:
-        """Serve it no more; raises as `load`."""
+        """Stop serving a model; raises as `load`."""
         ...
 
 

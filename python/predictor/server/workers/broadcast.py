@@ -1,4 +1,4 @@
-"""The calls of the admin service where there are several workers."""
+"""Admin calls broadcast to all workers."""
 
 import asyncio
 import logging
@@ -22,7 +22,7 @@ _log = logging.getLogger(__name__)
 
 @final
 class AdminBroadcast:
-    """Answers each call when every worker has; on the running event loop.
+    """Answers each admin call after every worker has, on the running event loop.
 
     Args:
         team: the workers.
@@ -34,7 +34,7 @@ class AdminBroadcast:
         self._under_way = set[asyncio.Task[None]]()
 
     def call(self, name: str, request: bytes, deadline: "Deadline") -> "Future[bytes]":
-        """Carry out one change after the other, or tell what is served; as `AdminCalls.call`."""
+        """Apply changes one at a time, or list the served models; as `AdminCalls.call`."""
         answer: Future[bytes] = Future()
         if name == "ServerLive":
             answer.set_result(inference_pb.ServerLiveResponse(live=True).SerializeToString())
@@ -56,11 +56,11 @@ class AdminBroadcast:
         emit: Callable[[bytes], object],  # noqa: ARG002
         most_bytes: int | None = None,  # noqa: ARG002
     ) -> "OpenCall":
-        """A call whose answer is a stream: there is none."""
+        """Fails: there is no streaming admin call."""
         raise MalformedRequestError(f"{name} is no call whose answer is a stream")
 
     def drain(self) -> None:
-        """There is no stream to end."""
+        """Do nothing: there are no streams."""
 
     async def _carry_out(self, name: str, request: bytes, deadline: "Deadline", answer: "Future[bytes]") -> None:
         try:

@@ -1,4 +1,4 @@
-"""One end of the pair of sockets between a supervisor and a worker."""
+"""The message channel between supervisor and worker, over a socket pair."""
 
 import asyncio
 import contextlib
@@ -41,7 +41,7 @@ class Channel:
             self._writer.write(line_of(message))
 
     async def receive(self) -> Message | None:
-        """The next message; None once the other end is gone.
+        """The next message; None after the other end closed.
 
         Raises:
             ArtifactError: what comes is no message.
@@ -53,11 +53,11 @@ class Channel:
         return read(line) if line.endswith(b"\n") else None
 
     def close(self) -> None:
-        """Let the other end know that this one is gone."""
+        """Signal the end of messages to the other end."""
         self._writer.close()
 
     async def closed(self) -> None:
-        """Close this end, and wait until it is."""
+        """Close this end and wait for it."""
         self.close()
         with contextlib.suppress(ConnectionError):
             await self._writer.wait_closed()

@@ -1,4 +1,4 @@
-"""What a supervisor and a worker say to each other, as lines of JSON."""
+"""The messages between supervisor and worker, as lines of JSON."""
 
 import base64
 import json
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 @final
 @dataclass(frozen=True, slots=True)
 class LoadModels:
-    """To a worker, first of all: load the models."""
+    """To a worker, first: load the models."""
 
     settings: ServerSettings
     log: LogSettings
@@ -27,25 +27,25 @@ class LoadModels:
 @final
 @dataclass(frozen=True, slots=True)
 class ModelsLoaded:
-    """From a worker: the models are there, and it listens nowhere yet."""
+    """From a worker: the models are loaded; it does not listen yet."""
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class StartListening:
-    """To a worker: take your share of the calls."""
+    """To a worker: start listening."""
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class ListeningStarted:
-    """From a worker: it does."""
+    """From a worker: it is listening."""
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class StartFailed:
-    """From a worker: it cannot serve, and ends."""
+    """From a worker: it cannot serve and exits."""
 
     message: str
 
@@ -56,18 +56,18 @@ class AdminRequest:
     """To a worker: answer a call of the admin service."""
 
     number: int
-    """That its answer has too."""
+    """Repeated in the response."""
     name: str
     request: str
     """Bytes, as `text_of` writes them."""
     is_change: bool
-    """Whether the answer is followed by `ConfirmChange`; else it changes nothing."""
+    """Whether it changes models; then `ConfirmChange` follows the response."""
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class AdminResponse:
-    """From a worker: what it answers."""
+    """From a worker: the response."""
 
     number: int
     answer: str
@@ -87,7 +87,7 @@ class AdminFailure:
 @final
 @dataclass(frozen=True, slots=True)
 class ConfirmChange:
-    """To a worker, after the answer to a change: whether it stays. The answer to this is empty."""
+    """To a worker, after the response to a change: keep or undo it. The response is empty."""
 
     number: int
     stays: bool
@@ -96,7 +96,7 @@ class ConfirmChange:
 @final
 @dataclass(frozen=True, slots=True)
 class CollectMetrics:
-    """To a worker: tell what was counted for Prometheus, as the text of the answer."""
+    """To a worker: respond with the Prometheus metrics as text."""
 
     number: int
 
@@ -104,7 +104,7 @@ class CollectMetrics:
 @final
 @dataclass(frozen=True, slots=True)
 class SyncModels:
-    """To a worker: look at the folder of models if you follow it, and answer with what you serve."""
+    """To a worker: apply changes of a watched models folder, and respond with the served models."""
 
     number: int
 
@@ -112,23 +112,23 @@ class SyncModels:
 @final
 @dataclass(frozen=True, slots=True)
 class MatchModels:
-    """To a worker: serve what another does, as far as the folder has it. The answer is empty."""
+    """To a worker: serve the models of another worker, as far as the folder has them. The response is empty."""
 
     number: int
     served: str
-    """What that one answered to `SyncModels`."""
+    """The other worker's response to `SyncModels`."""
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class Ping:
-    """To a worker: say `Pong` at once."""
+    """To a worker: respond with `Pong` immediately."""
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class Pong:
-    """From a worker: its event loop runs."""
+    """From a worker: its event loop is responsive."""
 
 
 Question: TypeAlias = AdminRequest | ConfirmChange | CollectMetrics | SyncModels | MatchModels

@@ -1,4 +1,4 @@
-"""A worker, from its first message to its exit status."""
+"""The main function of a worker process."""
 
 import asyncio
 import logging
@@ -44,7 +44,7 @@ _log = logging.getLogger(__name__)
 
 
 def work(descriptor: int) -> NoReturn:
-    """Serve until a signal, or until the supervisor is gone; the exit status is 1 if it could not serve.
+    """Serve until a signal or until the supervisor exits; the exit status is 1 if it could not serve.
 
     Args:
         descriptor: of this worker's end of the pair of sockets.
@@ -76,12 +76,12 @@ async def _work(end: socket.socket) -> int:
 
 
 async def _serve(host: Host, channel: Channel, shutdown: ShutdownSignal) -> None:
-    obedience = WorkerControl(host, channel, shutdown)
-    listening = asyncio.create_task(obedience.obey())
+    control = WorkerControl(host, channel, shutdown)
+    listening = asyncio.create_task(control.obey())
     if not await shutdown.until(host.load()):
         return
     await channel.send(ModelsLoaded())
-    if await shutdown.until(obedience.told_to_listen.wait()):
+    if await shutdown.until(control.told_to_listen.wait()):
         host.bind()
         await host.serve()
         await host.start()
@@ -94,7 +94,7 @@ async def _serve(host: Host, channel: Channel, shutdown: ShutdownSignal) -> None
 
 @final
 class WorkerControl:
-    """What the supervisor says is done here; once it is gone, the worker ends.
+    """Executes the supervisor's messages; when the supervisor exits, so does the worker.
 
     Args:
         host: what serves.
@@ -108,11 +108,11 @@ class WorkerControl:
         self._channel = channel
         self._stopping = shutdown
         self._before: ModelWorkers | None = None
-        """What was served before the last change, until that is settled."""
+        """Models before the last change, until it is confirmed or undone."""
         self._answering = set[asyncio.Task[None]]()
 
     async def obey(self) -> None:
-        """Do what comes, until nothing more comes."""
+        """Execute messages until the channel closes."""
         try:
             while (message := await self._channel.receive()) is not None:
                 self._do(message)
@@ -120,7 +120,7 @@ class WorkerControl:
             self._stopping.orphan()
 
     def _do(self, message: Message) -> None:
-        """Begin to do it, so that the next message is heard at once."""
+        """Start a task, so that the next message is read immediately."""
         match message:
             case StartListening():
                 self.told_to_listen.set()
