@@ -1,7 +1,7 @@
-"""Quantra: train stock forecasters, and ask them for quantiles of future returns.
+"""Quantra: train stock forecasters, and forecast quantiles of future returns.
 
-`BarPanel`, `StockTrainer`, `Forecaster` and `QuantraClient` are what most programs need. Names load on first use, so
-the package imports instantly and the client never imports torch.
+Most programs need `BarPanel`, `StockTrainer`, `Forecaster` and `QuantraClient`. Names load on first use, so the package
+imports instantly and the client never imports torch.
 """
 
 from importlib import import_module

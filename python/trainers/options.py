@@ -1,12 +1,4 @@
-"""The settings that every trainer has, each with its flag.
-
-A command takes those it wants as one value, and a task adds its own settings by inheritance:
-
-    @with_flags
-    def train(*, options: LoopOptions) -> None:
-
-where `with_flags` is that of `predictor.cli.flags`. Values out of range are bad usage, exit code 2.
-"""
+"""Settings of every trainer with their flags, for `predictor.cli.flags.with_flags`."""
 
 import re
 from dataclasses import dataclass
@@ -25,10 +17,10 @@ DEVICES = re.compile(r"auto|cpu|mps|(cuda|xpu)(:\d+)?")
 
 
 def check_device(name: str) -> None:
-    """Refuse a name that is no device.
+    """Check the name of a device.
 
     Raises:
-        ValueError: naming the devices.
+        ValueError: it is not a device; the message lists them.
     """
     if DEVICES.fullmatch(name) is None:
         raise ValueError(f"{name!r} is not a device; use auto, cpu, cuda, cuda:N, xpu, xpu:N or mps")
@@ -70,7 +62,7 @@ Threads = Annotated[int, Flag("CPU threads; one is fastest for a small network."
 
 @dataclass(frozen=True, kw_only=True)
 class Computation:
-    """Settings that the numbers of any training depend on; the defaults suit a small network."""
+    """Settings that affect the numbers of every training; the defaults suit a small network."""
 
     accumulate: Annotated[
         int,
@@ -110,7 +102,7 @@ class Computation:
 
 @dataclass(frozen=True, kw_only=True)
 class RunOptions:
-    """How a training runs and reports; its numbers do not depend on these settings."""
+    """Settings of a training's run and reports, which do not affect its numbers."""
 
     threads: Threads = 1
     resume: Annotated[bool, Flag("Continue from the last checkpoint of a training that was stopped.")] = False
@@ -126,7 +118,7 @@ class RunOptions:
     profile: Annotated[bool, Flag("Profile some optimizer steps, as a torch trace next to the log.")] = False
     tensorboard: Annotated[bool, Flag("Also write curves for TensorBoard; needs the extra tensorboard.")] = False
     parent_watch: Annotated[
-        bool, Flag("Stop as at Ctrl+C when standard input ends: with whoever started the training.")
+        bool, Flag("Stop as at Ctrl+C when standard input ends, as when the parent process ends.")
     ] = False
     as_json: Annotated[
         bool, Flag("Write reports as JSON lines to standard output, for programs.", spelling="--json")
@@ -139,16 +131,16 @@ class LoopOptions(Computation, RunOptions):
 
 
 def consumer(options: RunOptions, folder: Path, stream: IO[str], *, rank: int = 0) -> ReportConsumer:
-    """What takes the reports of a run: its log, what the flags ask for, and the screen.
+    """The consumer of a run's reports: its log, the screen, and the profile and TensorBoard log if requested.
 
     Args:
         options: The flags.
-        folder: The run's folder, for `reports.jsonl`, `tensorboard/` and `profile/`; made when the first report comes.
+        folder: The run's folder, for `reports.jsonl`, `tensorboard/` and `profile/`; created by the first report.
         stream: The screen.
-        rank: Of this process in its group; all but the first only hand the reports on.
+        rank: Of this process in its group; all but the first only pass reports on.
 
     Raises:
-        SettingsError: A log for TensorBoard is asked for, and its package is not installed.
+        SettingsError: TensorBoard is requested but not installed.
     """
     if rank > 0:
         return ConsumerChain()

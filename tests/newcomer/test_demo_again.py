@@ -57,7 +57,7 @@ def test_what_has_not_changed_is_not_trained_again(copy: Path) -> None:
     for file in copy.rglob("*"):
         os.utime(file, (0, 0))
     again = told(training(copy))
-    assert "demo@1 is there: recipe, bars and versions have not changed" in again
+    assert "reusing demo@1: recipe, bars and versions have not changed" in again
     assert "epoch" not in again
     assert [path.name for path in (copy / "models" / "demo").glob("[0-9]*")] == ["1"]
 

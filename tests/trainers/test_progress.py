@@ -167,7 +167,7 @@ def test_a_notice_and_a_failed_checkpoint_are_plain_lines_of_their_own() -> None
     shown = plain(TrainingNotice(message="goes on after window 7"), checkpoint(problem="disk full"))
     assert shown.splitlines() == [
         "! goes on after window 7",
-        "! the checkpoint step-1 was not written, and training goes on: disk full",
+        "! the checkpoint step-1 was not written; training continues: disk full",
     ]
 
 
@@ -224,7 +224,7 @@ def test_the_bar_shows_a_notable_wait_for_data_once_however_many_phases_there_ar
 
 def test_notices_and_failed_checkpoints_stand_above_the_bar_as_they_are() -> None:
     shown = drawn(window(), TrainingNotice(message="reads [b]"), checkpoint(problem="disk full"), checkpoint(2))
-    problem = "! the checkpoint step-1 was not written, and training goes on: disk full\n"
+    problem = "! the checkpoint step-1 was not written; training continues: disk full\n"
     assert shown.index("! reads [b]\n") < shown.index(problem) < shown.rindex("epoch 1/3")
     assert "step-2" not in shown
 

@@ -152,7 +152,7 @@ def test_a_search_without_any_trial_that_came_to_an_end_says_so(history: History
 
     with pytest.raises(LoopError, match="the loss is no number"):
         search(asked(history, trials=1), stored(tmp_path), consume=fail)
-    with pytest.raises(ConfigurationError, match=r"none of the 1 trials in study 'quantra' finished; .* --trials"):
+    with pytest.raises(ConfigurationError, match=r"no trial of the 1 in study 'quantra' finished; .* --trials"):
         search(asked(history, trials=1), stored(tmp_path), consume=iter)
 
 

@@ -1,7 +1,7 @@
-"""The commands `serve`, `predict`, `explain`, `models`, `inspect`, `export`, `alias`, `doctor`. Needs the extra `cli`.
+"""The predictor's command line, which needs the extra `cli`.
 
-`app` holds the commands; `run(app)` runs them, with errors as one line and an exit code: 0 done, 1 failed, 2 bad
-usage. Both are loaded on first use, so that a program can handle Ctrl+C before.
+`run(app)` runs a command, prints an error as one line, and exits: 0 done, 1 failed, 2 bad usage. Both names load on
+first use, so that a program can handle Ctrl+C before.
 """
 
 import sys
@@ -37,11 +37,11 @@ def __getattr__(name: str) -> object:
 
 
 def _require_packages() -> None:
-    """End the program with one line that says what to install, unless all packages are there."""
-    missing = [package for package in PACKAGES if not _is_there(package)]
+    """Exit with one line that says what to install, unless all packages are installed."""
+    missing = [package for package in PACKAGES if not _is_installed(package)]
     if missing:
         sys.exit(f"the command line needs {' and '.join(missing)}: pip install 'quantra[cli]'")
 
 
-def _is_there(package: str) -> bool:
+def _is_installed(package: str) -> bool:
     return sys.modules.get(package) is not None or (package not in sys.modules and find_spec(package) is not None)

@@ -51,7 +51,7 @@ COMMANDS: Final = (
     Command(
         "alias",
         "predictor.cli.inspection:alias",
-        "Point an alias at a version of a model. With --watch a server follows it, else at its next start.",
+        "Point an alias at a version of a model. A server follows it at once with --watch, else after a restart.",
         "Example: quantra alias demo champion 2 --models models",
     ),
     Command(

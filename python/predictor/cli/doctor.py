@@ -1,4 +1,4 @@
-"""`quantra doctor`: is everything here that a forecast needs?"""
+"""The command `quantra doctor`, which checks everything that a forecast needs."""
 
 import shutil
 import socket
@@ -55,7 +55,7 @@ OLDEST_PYTHON: Final = (3, 11)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HealthCheck:
-    """One check; the command fails if one that is `needed` is not `ok`."""
+    """One check; the command fails if a `needed` one is not `ok`."""
 
     name: str
     ok: bool
@@ -106,7 +106,7 @@ def _python() -> HealthCheck:
 
 
 def _package(name: str, module: str) -> HealthCheck:
-    """A package counts as installed only if it can be imported: nothing else reveals a broken library."""
+    """Import the package: only an import reveals a broken library."""
     remedy = f"pip install --force-reinstall {name}"
     try:
         import_module(module)
@@ -115,11 +115,11 @@ def _package(name: str, module: str) -> HealthCheck:
     return HealthCheck(name=name, ok=True, detail=version(name))
 
 
-def _device(asked: str) -> HealthCheck:
+def _device(name: str) -> HealthCheck:
     try:
         from predictor.inference import choose_device
 
-        device = choose_device(asked)
+        device = choose_device(name)
     except (ImportError, OSError) as error:
         return HealthCheck(name="device", ok=False, detail=str(error), remedy="install torch")
     except QuantraError as error:
@@ -170,7 +170,7 @@ def _port() -> HealthCheck:
 
 
 def _prediction(artifact: Path, device: str) -> HealthCheck:
-    """Loading runs the golden instance, a whole forecast and explanation, and compares with the recorded numbers."""
+    """Load the artifact, which compares a forecast and an explanation with the recorded numbers."""
     try:
         from predictor.forecaster import Forecaster
 

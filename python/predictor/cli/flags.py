@@ -1,11 +1,11 @@
-"""Commands that take dataclasses: each field that has a flag is one parameter of the command.
+"""Commands that take dataclasses: each field with a flag becomes a parameter of the command.
 
     @with_flags
-    def fit(*, bars: BarsFlags, terms: Annotated[Given[Terms], Only("cost_bps")], tactic: Tactic) -> None:
+    def fit(*, bars: BarsFlags, terms: Annotated[ParsedFlags[Terms], FlagSubset("cost_bps")]) -> None:
 
-A parameter `bars` of a dataclass gets an instance; one of `Given[Terms]` gets only what was given on the
-command line, to override settings that another flag selects. Fields and other parameters are annotated with a `Flag`,
-or with what typer has for it.
+A dataclass parameter such as `bars` receives an instance. A `ParsedFlags[Terms]` parameter receives only the flags
+given on the command line, to override other settings. Fields and other parameters are annotated with a `Flag` or with
+typer's options.
 """
 
 from collections.abc import Callable, Iterator
@@ -27,16 +27,16 @@ class _Setting:
 
     field: Field[Any]
     kind: Any
-    """Its type, with all annotations."""
+    """Its annotated type."""
     flag: Flag | None
-    """None where typer's own is used."""
+    """None if the field has a typer option."""
 
     @property
     def name(self) -> str:
         return self.field.name if self.flag is None else self.flag.name or self.field.name
 
     def parameter(self, *, required: bool) -> Parameter:
-        """As typer reads it; optional ones have a default."""
+        """The parameter for typer."""
         default = self._default()
         if default is Parameter.empty and not required:
             default = None
@@ -52,11 +52,11 @@ class _Setting:
         return self.field.default if self.flag is None or self.flag.read is None else _text(self.flag, self.field)
 
     def left_out(self, given: Any) -> bool:
-        """Whether the field keeps its default: the flag was not given, and another setting decides its value."""
+        """Whether the field keeps its default, because the flag was not given and another setting sets its value."""
         return given is None and self.flag is not None and bool(self.flag.own)
 
     def value(self, given: Any) -> Any:
-        """The field's value, from what the parameter was given."""
+        """The field's value from that of the parameter."""
         if self.flag is None or self.flag.read is None or given is None:
             return given
         if given == self.flag.none:
@@ -69,31 +69,31 @@ class _Setting:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Group:
-    """One parameter of the command's function, and the settings that it is made from."""
+    """One parameter of the command's function, and its settings."""
 
     make: Callable[..., Any]
     settings: tuple[_Setting, ...]
     partly: bool
-    """Whether it takes only what was given on the command line."""
+    """Whether it takes only flags given on the command line."""
 
     def parameters(self) -> Iterator[Parameter]:
         return (setting.parameter(required=not self.partly) for setting in self.settings)
 
-    def taken(self, context: typer.Context, given: dict[str, Any]) -> Any:
-        """Its value; takes its parameters out of those given."""
+    def pop(self, context: typer.Context, given: dict[str, Any]) -> Any:
+        """Remove its parameters from those given, and return its value."""
         raw = [(one, given.pop(one.name)) for one in self.settings]
         if not self.partly:
             return self.make(**{one.field.name: one.value(value) for one, value in raw if not one.left_out(value)})
-        asked = [(one, one.value(value)) for one, value in raw if _stands(context, one.name)]
-        held = [(one, value) for one, value in asked if value is not None]
-        spelt = {parameter.name: parameter.opts[0] for parameter in context.command.params}
+        parsed = [(one, one.value(value)) for one, value in raw if _is_given(context, one.name)]
+        known = [(one, value) for one, value in parsed if value is not None]
+        spelling = {parameter.name: parameter.opts[0] for parameter in context.command.params}
         return ParsedFlags(
-            {one.field.name: value for one, value in held}, {one.field.name: spelt[one.name] for one, _ in held}
+            {one.field.name: value for one, value in known}, {one.field.name: spelling[one.name] for one, _ in known}
         )
 
 
 def with_flags(function: Callable[..., None]) -> Callable[..., None]:
-    """The function as a command whose flags are the fields of the dataclasses that it takes."""
+    """Turn a function into a command whose flags are the fields of its dataclass parameters."""
     hints = get_type_hints(function, include_extras=True)
     groups: dict[str, _Group] = {}
     parameters = [Parameter(_CONTEXT, Parameter.KEYWORD_ONLY, annotation=typer.Context)]
@@ -108,7 +108,7 @@ def with_flags(function: Callable[..., None]) -> Callable[..., None]:
     @wraps(function)
     def command(**given: Any) -> None:
         context = given.pop(_CONTEXT)
-        made = {name: group.taken(context, given) for name, group in groups.items()}
+        made = {name: group.pop(context, given) for name, group in groups.items()}
         function(**made, **given)
 
     command.__annotations__ = {one.name: one.annotation for one in parameters}
@@ -117,7 +117,7 @@ def with_flags(function: Callable[..., None]) -> Callable[..., None]:
 
 
 def _group(hint: Any) -> _Group | None:
-    """The settings behind a parameter of this type; None where it is a flag itself."""
+    """The settings of a parameter of this type; None if it is a single flag."""
     kind, notes = _parts(hint)
     partly = get_origin(kind) is ParsedFlags
     if partly:
@@ -133,7 +133,7 @@ def _group(hint: Any) -> _Group | None:
 
 
 def _settings(kind: Any) -> Iterator[_Setting]:
-    """A class's own before those that it inherits."""
+    """The settings of a class, then those that it inherits."""
     hints, own = get_type_hints(kind, include_extras=True), kind.__annotations__
     for field in sorted(fields(kind), key=lambda field: field.name not in own):
         hint = hints[field.name]
@@ -152,7 +152,7 @@ def _flag(hint: Any) -> Flag | None:
 
 
 def _annotation(name: str, hint: Any, default: Any) -> Any:
-    """A type as typer reads it: a `Flag` becomes its option."""
+    """The annotation for typer: a `Flag` becomes an option."""
     flag = _flag(hint)
     if flag is None:
         return hint
@@ -173,7 +173,7 @@ def _option(flag: Flag, name: str) -> Any:
 
 
 def _checking(check: Callable[[Any], None]) -> Callable[[Any], Any]:
-    """As typer calls it: bad usage, and the value itself."""
+    """A typer callback that turns the check's ValueError into bad usage, and returns the value."""
 
     def checked(value: Any) -> Any:
         if value is not None:
@@ -187,14 +187,14 @@ def _checking(check: Callable[[Any], None]) -> Callable[[Any], Any]:
 
 
 def _text(flag: Flag, field: Field[Any]) -> str:
-    """A default as its flag would be written."""
+    """A default as written on the command line."""
     if field.default is None:
         return flag.none or ""
     parts = field.default if isinstance(field.default, tuple) else (field.default,)
     return ",".join(f"{part:g}" if isinstance(part, float) else str(part) for part in parts)
 
 
-def _stands(context: typer.Context, name: str) -> bool:
+def _is_given(context: typer.Context, name: str) -> bool:
     """Whether a parameter was given on the command line."""
     source = context.get_parameter_source(name)
     return source is not None and source.name == "COMMANDLINE"

@@ -1,4 +1,4 @@
-"""`quantra inspect`, `quantra alias` and `quantra export`: what can be done with an artifact besides forecasting."""
+"""The commands `quantra inspect`, `quantra alias` and `quantra export`."""
 
 import hashlib
 from collections.abc import Iterable, Iterator
@@ -49,20 +49,20 @@ Fact = tuple[str, str]
 
 ID_DIGITS: Final = 16
 
-"""Of a hash in hexadecimal, where nothing is compared by program."""
+"""Hexadecimal digits of a hash that are shown."""
 
 _SHOWN_ROWS: Final = 3
 
-"""Of the scores: the model's and the best baselines'."""
+"""Rows of scores in the summary: the model and the best baselines."""
 
 
 def summary(info: ModelInfo, card: Card, audit: AuditRecord | None, manifest_hash: str) -> Iterator[RenderableType]:
-    """Skill, facts of one line each, the best scores and the audit's verdict: 40 lines of 100 columns at most.
+    """Skill, one-line facts, the best scores and the audit's verdict: at most 40 lines of 100 columns.
 
     Args:
-        info: what the model reads and forecasts.
-        card: how it was made and judged.
-        audit: its newest; None if there is none.
+        info: inputs and outputs of the model.
+        card: training record and scores.
+        audit: the newest audit; None without one.
         manifest_hash: SHA-256 of the manifest, in hexadecimal.
     """
     yield skill_panel(card.skill)
@@ -73,7 +73,7 @@ def summary(info: ModelInfo, card: Card, audit: AuditRecord | None, manifest_has
 
 
 def one_liners(facts: list[Fact]) -> Table:
-    """A table whose every row is one line, however narrow the terminal is."""
+    """A table with one line per row, cut off in a narrow terminal."""
     table = Table(show_header=False, box=None, pad_edge=False)
     table.add_column(style="dim", no_wrap=True)
     table.add_column(no_wrap=True, overflow="ellipsis")
@@ -83,12 +83,12 @@ def one_liners(facts: list[Fact]) -> Table:
 
 
 def calendar_line(info: ModelInfo) -> str:
-    """The exchange, and the last day that the model can be asked about."""
+    """The exchange, and the last day that the model can forecast from."""
     return f"{info.calendar}, ends {iso(info.calendar_ends)}; for bars after that day, train again"
 
 
 def best_epoch(training: TrainingFacts) -> str:
-    """The epoch that was kept, of those that were made."""
+    """The best epoch, and the number of epochs."""
     kept = training.best_epoch or "none was better than the network before training,"
     return f"{kept} of {len(training.epochs)}"
 
@@ -126,7 +126,7 @@ def _data(data: DataFacts) -> str:
 
 
 def _identities(info: ModelInfo, manifest_hash: str) -> Iterator[Fact]:
-    """One model has two: what computes, and all that it is."""
+    """The hashes of the weights and of the manifest."""
     yield "weights", f"{info.weights_hash[:ID_DIGITS]}, as forecasts name it"
     yield "manifest", f"{manifest_hash[:ID_DIGITS]}, as backtests, audits and lock files name it"
 
@@ -141,24 +141,24 @@ def _of_audit(audit: AuditRecord | None) -> Iterator[Fact]:
 
 
 def _best(scores: ScoreTable) -> tuple[ScoreRow, ...]:
-    """The model's row and those of the best others, in the card's order."""
+    """The rows of the model and the best baselines, in the card's order."""
     by_loss = sorted(scores.rows, key=lambda row: (not row.is_model, row.mean))
     kept = by_loss[:_SHOWN_ROWS]
     return tuple(row for row in scores.rows if row in kept)
 
 
 def _left_out(card: Card) -> str:
-    """What --all shows besides."""
+    """The line on what `--all` adds."""
     rows = 0 if card.scores is None else max(0, len(card.scores.rows) - _SHOWN_ROWS)
     notes = len(card.notes) + (0 if card.data is None else len(card.data.notes))
     parts = [f"{rows} more baselines" if rows else "", f"{notes} note{'' if notes == 1 else 's'}" if notes else ""]
-    told = ", ".join(part for part in (*parts, "the calibration, and every feature with its formula") if part)
-    return f"--all has {told}."
+    more = ", ".join(part for part in (*parts, "the calibration, and every feature with its formula") if part)
+    return f"--all has {more}."
 
 
 _SCALE: Final = 10_000.0
 
-"""Winkler scores are multiplied by this for display, as other losses are."""
+"""Winkler scores are multiplied by this for display, like other losses."""
 
 
 def inspect(
@@ -170,10 +170,10 @@ def inspect(
 ) -> None:
     """Verify an artifact and print its card.
 
-    Checks the SHA-256 of every file and runs the golden instance, which must give the recorded numbers.
+    The command checks the SHA-256 of every file and runs the golden instance, which must give the recorded numbers.
     """
     with loading():
-        from predictor.artifact import MANIFEST  # brings torch, which --help need not wait for
+        from predictor.artifact import MANIFEST  # imports torch, which --help does not need
         from predictor.forecaster import Forecaster
 
     with Forecaster.load(artifact, device) as forecaster:
@@ -200,7 +200,7 @@ def _after_inspecting(artifact: Path, audit: AuditRecord | None) -> Iterator[str
 
 
 def _whole(info: ModelInfo, card: Card, audit: AuditRecord | None, artifact: Path) -> Iterator[RenderableType]:
-    """Everything that is known of the artifact."""
+    """The whole card, the features and the audit."""
     yield skill_panel(card.skill)
     yield _facts("model", _model_facts(info))
     yield from _card_parts(card, info)
@@ -277,12 +277,12 @@ def _conformal_facts(conformal: ConformalFacts, horizons: tuple[int, ...]) -> It
     for h, horizon in enumerate(horizons):
         winkler = (_SCALE * scores[h] for scores in (conformal.winkler_before, conformal.winkler_after))
         inside = (100 * shares[h] for shares in (conformal.band_coverage_before, conformal.band_coverage_after))
-        told = (
+        parts = (
             "Winkler score {:,.2f}, then {:,.2f}".format(*winkler),
             "{:.1f} % in the band, then {:.1f} %".format(*inside),
             f"{conformal.effective_samples[h]:.0f} blocks",
         )
-        yield sessions(horizon), "; ".join(told)
+        yield sessions(horizon), "; ".join(parts)
 
 
 def _audited(audit: AuditRecord | None, artifact: Path) -> RenderableType:
@@ -329,22 +329,24 @@ def _list(items: Iterable[object]) -> str:
 def alias(
     *,
     name: Annotated[str, typer.Argument(help="The model.")],
-    alias: Annotated[str, typer.Argument(help="Such as champion, which a plain NAME refers to.")],
+    alias: Annotated[
+        str, typer.Argument(help="The alias, such as champion, which a NAME without a version refers to.")
+    ],
     version: Annotated[int, typer.Argument(min=0, help="The version to point the alias at.")],
     models: Annotated[Path, typer.Option(metavar="DIR", help="Folder of NAME/VERSION artifacts.")] = Path("models"),
     as_json: AsJson = False,
 ) -> None:
-    """Point an alias at a version of a model. With --watch a server follows it, else at its next start."""
+    """Point an alias at a version of a model. A server follows it at once with --watch, else after a restart."""
     with loading():
-        from predictor.registry import set_alias  # brings torch, which --help need not wait for
+        from predictor.registry import set_alias  # imports torch, which --help does not need
 
-    line = models / name
-    if not line.is_dir() or line.parent != models:
-        there = sorted(p.name for p in models.iterdir() if p.is_dir()) if models.is_dir() else []
-        known = f"there are {there}" if there else "it holds no model; give another folder with --models"
+    folder = models / name
+    if not folder.is_dir() or folder.parent != models:
+        names = sorted(p.name for p in models.iterdir() if p.is_dir()) if models.is_dir() else []
+        known = f"there are {names}" if names else "it holds no model; give another folder with --models"
         raise ModelNotFoundError(f"there is no model {name!r} in {models}; {known}")
-    set_alias(line, alias, version)
-    problems = warned_of_aliases(line)
+    set_alias(folder, alias, version)
+    problems = warned_of_aliases(folder)
     if as_json:
         write_json({"model": name, "alias": alias, "version": version, "problems": problems})
     else:
@@ -353,8 +355,8 @@ def alias(
 
 
 def warned_of_aliases(folder: Path, device: str = "cpu") -> list[str]:
-    """Warn of problems with the aliases of the model in this folder, and return them; the exit code stays the same."""
-    from predictor.inference import choose_device  # brings torch, which --help need not wait for
+    """Print and return problems with a model's aliases; they do not change the exit code."""
+    from predictor.inference import choose_device  # imports torch, which --help does not need
     from predictor.registry import Runtime, alias_problems
 
     problems = [problem.message for problem in alias_problems(folder, Runtime(choose_device(device), max_rows=256))]
@@ -365,7 +367,7 @@ def warned_of_aliases(folder: Path, device: str = "cpu") -> list[str]:
 
 _KEPT: Final = ("kind", "target_kind", "lag", "horizons", "quantiles", "schema_hash", "weights_hash")
 
-"""What is shown of the file's metadata."""
+"""Keys of the file's metadata that are shown."""
 
 
 def export(
@@ -376,22 +378,22 @@ def export(
 ) -> None:
     """Write a model as an ONNX file, from the network's inputs to calibrated quantiles.
 
-    The file's output is compared with the model's before it is put in place. Needs the extra `onnx`.
+    The command compares the file's output with the model's before it saves the file. It needs the extra `onnx`.
     """
     with loading():
-        from predictor.export import export_onnx  # brings torch, which --help need not wait for
+        from predictor.export import export_onnx  # imports torch, which --help does not need
 
     made = export_onnx(artifact, onnx)
     if as_json:
         write_json({**asdict(made), "file": str(made.file)})
         return
-    _tell_export(made, Console(highlight=False))
+    _print_export(made, Console(highlight=False))
 
 
-def _tell_export(made: "ExportedFile", console: Console) -> None:
-    answers = f"✓ its output differs from the model's by at most {made.difference:.1e}"
+def _print_export(made: "ExportedFile", console: Console) -> None:
+    difference = f"✓ its output differs from the model's by at most {made.difference:.1e}"
     console.print(f"Wrote {made.file}, {made.size} bytes, ONNX opset {made.opset}.", soft_wrap=True, markup=False)
-    console.print(Text(answers, style="green"))
+    console.print(Text(difference, style="green"))
     for title, ports in (("inputs", made.inputs), ("outputs", made.outputs)):
         console.print(_ports(title, ports))
     if made.absent:

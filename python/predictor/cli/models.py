@@ -1,4 +1,4 @@
-"""`quantra models`: what a folder of models or a server has."""
+"""The command `quantra models`, which lists the models of a folder or a server."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -27,9 +27,11 @@ _UNITS: Final = ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
 def models(
     *,
     models: Annotated[Path | None, typer.Option(metavar="DIR", help="Folder of NAME/VERSION artifacts.")] = None,
-    server: Annotated[str, typer.Option(metavar="HOST:PORT", help="Ask this server; also unix:PATH.")] = "",
+    server: Annotated[
+        str, typer.Option(metavar="HOST:PORT", help="List the models of this server; also unix:PATH.")
+    ] = "",
     tls_ca: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="The server has TLS: authorities that vouch for it, PEM.")
+        Path | None, typer.Option(metavar="FILE", help="Use TLS: certificate authorities of the server, PEM.")
     ] = None,
     tls_cert: Annotated[Path | None, typer.Option(metavar="FILE", help="Certificate to show the server, PEM.")] = None,
     tls_key: Annotated[Path | None, typer.Option(metavar="FILE", help="Its private key, PEM.")] = None,
@@ -37,7 +39,7 @@ def models(
 ) -> None:
     """List the models of a folder or a server: versions, aliases, skill, dates and size.
 
-    Of a folder, manifests are read and no network is built; `quantra inspect` verifies a version.
+    For a folder, only manifests are read; `quantra inspect` verifies a version.
     """
     if (models is None) == (not server):
         raise typer.BadParameter("give either --models DIR or --server HOST:PORT")
@@ -47,7 +49,7 @@ def models(
         raise typer.BadParameter("--tls-ca, --tls-cert and --tls-key go with --server")
     else:
         with loading():
-            from predictor.registry import contents  # brings torch, which --help need not wait for
+            from predictor.registry import contents  # imports torch, which --help does not need
 
         found = contents(models)
     if as_json:
@@ -78,14 +80,14 @@ def _listing(info: ModelInfo) -> ModelListing:
 
 
 def _shown(found: Sequence[ModelListing]) -> Iterator[RenderableType]:
-    """A heading, and two lines a version: what it is, and how it did or why it cannot be read."""
+    """A heading, and two lines per version: its columns, then its skill or why it cannot be read."""
     rows = [_cells(one) for one in found]
     widths = [max(map(len, column)) for column in zip(_HEADINGS, *rows, strict=True)]
     yield Text(_aligned(_HEADINGS, widths), style="dim")
     for one, row in zip(found, rows, strict=True):
         yield Text(_aligned(row, widths), style="bold")
-        told = Text(one.problem or line_of(one.skill), style="red" if one.problem else "")
-        yield Padding(told, (0, 0, 0, 2))
+        status = Text(one.problem or line_of(one.skill), style="red" if one.problem else "")
+        yield Padding(status, (0, 0, 0, 2))
 
 
 def _cells(one: ModelListing) -> tuple[str, ...]:
@@ -121,10 +123,10 @@ def _json(one: ModelListing) -> Json:
 
 
 def _after_folder(folder: Path, found: Sequence[ModelListing]) -> Iterator[str]:
-    whole = [one for one in found if not one.problem]
-    if not whole:
+    readable = [one for one in found if not one.problem]
+    if not readable:
         return
-    last = whole[-1]
+    last = readable[-1]
     yield quantra("inspect", folder / last.name / str(last.version))
     if not any(_CHAMPION in one.aliases for one in found if one.name == last.name):
         yield quantra("alias", last.name, _CHAMPION, last.version, "--models", folder)

@@ -1,4 +1,4 @@
-"""Flags that several commands have."""
+"""Flags that several commands share."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,16 +14,16 @@ from predictor.instance import GapPolicy
 
 
 def _checked(path: Path | None) -> Path | None:
-    """Refuse a report that could not be written, before the work begins."""
+    """Refuse a report that cannot be written, before the work begins."""
     if path is not None:
-        from predictor.report import check_report  # which --help need not wait for
+        from predictor.report import check_report  # slow to import, and --help does not need it
 
         check_report(path)
     return path
 
 
 def _drawn(path: Path | None) -> Path | None:
-    """Refuse a chart that is not HTML or could not be written, before the work begins."""
+    """Refuse a chart that is not HTML or cannot be written, before the work begins."""
     if path is not None and path.suffix.lower() != ".html":
         raise typer.BadParameter(f"--plot writes HTML, so {path.name} must end in .html")
     return _checked(path)
@@ -66,17 +66,20 @@ OrderOfDates = Annotated[
     DateOrder | None, typer.Option(help="Order of day, month and year in dates such as 03/04/2020.")
 ]
 ExchangeZone = Annotated[
-    str, typer.Option(metavar="ZONE", help="The exchange's, for bars with moments in UTC, such as America/New_York.")
+    str,
+    typer.Option(
+        metavar="ZONE", help="Time zone of the exchange, for bars with times in UTC, such as America/New_York."
+    ),
 ]
-Decimals = Annotated[DecimalSign | None, typer.Option(help="The decimal sign, where the numbers do not tell it.")]
+Decimals = Annotated[DecimalSign | None, typer.Option(help="The decimal sign, if the numbers do not show it.")]
 VolumeUnit = Annotated[
-    int, typer.Option(metavar="N", min=0, help="Shares that a volume of 1 means; 0 = one, doubtful ones are refused.")
+    int, typer.Option(metavar="N", min=0, help="Shares per unit of volume; 0: one, and doubtful volumes are refused.")
 ]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadingFlags:
-    """What decides where a file can be read in several ways."""
+    """Flags that resolve ambiguities of a file of bars."""
 
     layout: LayoutName = ""
     date_order: OrderOfDates = None
@@ -86,7 +89,7 @@ class ReadingFlags:
 
     @property
     def options(self) -> ReadingOptions:
-        """The same for whoever reads."""
+        """The flags as reading options."""
         return _options(self)
 
 
@@ -102,13 +105,13 @@ def _options(given: "ReadingFlags | BarsFlags") -> ReadingOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BarsFlags:
-    """Where bars come from."""
+    """Flags of the source of bars."""
 
     bars: Annotated[
         str,
         typer.Option(
             metavar="FILE|URI",
-            help="Daily bars: a file (CSV, Excel, Parquet; `quantra check` tells what it holds), or with --query a "
+            help="Daily bars: a file (CSV, Excel, Parquet; `quantra check` shows its content), or with --query a "
             "database, such as sqlite:///bars.db.",
         ),
     ] = ""
@@ -127,13 +130,13 @@ class BarsFlags:
     volume_unit: VolumeUnit = 0
 
     def read(self, *, tells: bool = True) -> BarPanel:
-        """The bars.
+        """Read the bars.
 
         Args:
-            tells: whether a line on the error stream says what they were read as; of several processes one does.
+            tells: whether to print how the source was read to standard error.
 
         Raises:
-            BadParameter: no source of bars is given, or more than one.
+            BadParameter: not exactly one source of bars is given.
             QuantraError: see `read_source`.
         """
         if bool(self.bars) == bool(self.bars_env):
@@ -145,7 +148,7 @@ class BarsFlags:
 
     @property
     def options(self) -> ReadingOptions:
-        """What decides where the bars can be read in several ways."""
+        """The flags that resolve ambiguities, as reading options."""
         return _options(self)
 
 
@@ -165,7 +168,7 @@ class CovariateFlags:
     ] = None
 
     def read(self) -> CovariateSource:
-        """All of them.
+        """Read all files.
 
         Raises:
             CovariatesError: a file is malformed.
@@ -175,28 +178,26 @@ class CovariateFlags:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InputFlags:
-    """Which of the bars are read, and what to do about incomplete ones."""
+    """Which bars to use, and what to do about incomplete ones."""
 
     last: Annotated[
         int | None,
         typer.Option(
             metavar="N",
             min=1,
-            help="Read only the last N sessions of the bars; if left out, as many as the model needs.",
+            help="Use only the last N sessions of the bars; by default, as many as the model needs.",
         ),
     ] = None
-    gaps: Annotated[GapPolicy, typer.Option(help="What to do about sessions that all of the bars miss.")] = (
-        GapPolicy.REFUSE
-    )
+    gaps: Annotated[GapPolicy, typer.Option(help="What to do about sessions without any bar.")] = GapPolicy.REFUSE
     allow_incomplete_last_bar: Annotated[
         bool,
         typer.Option("--allow-incomplete-last-bar", help="Use the last bar even if its session has not closed."),
     ] = False
     max_age: Annotated[
         int | None,
-        typer.Option(metavar="N", min=0, help="Refuse bars after whose last one more than N sessions have closed."),
+        typer.Option(metavar="N", min=0, help="Refuse bars if more than N sessions have closed after the last one."),
     ] = None
 
     def read_of(self, bars: BarPanel) -> BarPanel:
-        """The sessions of the bars that are read at most."""
+        """The bars of the last sessions that `--last` selects."""
         return bars if self.last is None else bars.last(self.last)

@@ -1,4 +1,4 @@
-"""What commands show: tables for a terminal, JSON for programs, and charts as one HTML file that loads nothing."""
+"""Output of commands: tables for a terminal, JSON for programs, and suggested next commands."""
 
 import json
 import re
@@ -43,12 +43,12 @@ _RANKING: Final = ("score", "rank")
 
 _BAND_WIDTH: Final = 28
 
-"""At most; the band shrinks in a narrow terminal."""
+"""Largest width; the band shrinks in a narrow terminal."""
 
 
 _BAR_WIDTHS: Final = (6, 20)
 
-"""Minimum and maximum; bars shrink too, so that names are shown in full."""
+"""Smallest and largest width; bars shrink so that names are shown in full."""
 
 
 def forecast_table(forecast: Forecast, symbol: str, currency: str) -> RenderableType:
@@ -75,7 +75,7 @@ def forecast_table(forecast: Forecast, symbol: str, currency: str) -> Renderable
 
 
 def contributions_table(attribution: Attribution, symbol: str) -> RenderableType:
-    """Signed bars around a middle, the largest non-zero ones first, neighbours always; the rest is one line."""
+    """Signed bars of the largest contributions and of neighbours; the rest is one line."""
     unit, shown = _display(attribution.unit)
     s = attribution.symbols.index(symbol)
     rows = attribution.table(symbol)
@@ -102,14 +102,14 @@ def contributions_table(attribution: Attribution, symbol: str) -> RenderableType
 
 
 def _display(unit: str) -> tuple[str, Callable[[float], str]]:
-    """The unit that contributions are shown in, and how: log returns are small numbers, read in basis points."""
+    """The unit of shown contributions and its format; log returns are shown in basis points."""
     if unit == "log return":
         return "bp of log return", lambda value: f"{BASIS_POINTS * value:+.2f}"
     return unit, lambda value: f"{value:+.4f}"
 
 
 def internals_table(attribution: Attribution, symbol: str) -> RenderableType:
-    """The largest shares of each internal, under a heading that says what they are."""
+    """The largest shares of each internal."""
     s = attribution.symbols.index(symbol)
     table = Table(box=SIMPLE_HEAD, pad_edge=False)
     table.add_column("internal")
@@ -129,18 +129,18 @@ def _forecast_title(forecast: Forecast, s: int, currency: str) -> Text:
 
 
 def _cell(forecast: Forecast, s: int, h: int, q: int) -> Text:
-    """The price with the simple return below it, one of them, or the value alone; a dash where there is no forecast."""
+    """The price and the simple return, or those available, or only the value; a dash without a forecast."""
     value = float(forecast.values[s, h, q])
     if not isfinite(value):
         return Text("-", style="dim")
-    told = f"{value:+.4f}" if forecast.returns is None else f"{100 * simple_return(value):+.2f} %"
+    text = f"{value:+.4f}" if forecast.returns is None else f"{100 * simple_return(value):+.2f} %"
     if forecast.prices is None:
-        return Text(told)
-    return Text.assemble(f"{float(forecast.prices[s, h, q]):,.2f}\n", (told, "dim"))
+        return Text(text)
+    return Text.assemble(f"{float(forecast.prices[s, h, q]):,.2f}\n", (text, "dim"))
 
 
 def _ranking_cells(forecast: Forecast, s: int, h: int) -> list[str]:
-    """Score and rank; dashes where the symbol has none, nothing where the model does not rank."""
+    """Score and rank; dashes for a symbol without a rank, empty if the model does not rank."""
     if forecast.scores is None or forecast.ranks is None:
         return []
     rank = int(forecast.ranks[s, h])
@@ -148,14 +148,14 @@ def _ranking_cells(forecast: Forecast, s: int, h: int) -> list[str]:
 
 
 def _band(values: list[float], low: float, high: float) -> RenderableType:
-    """From the lowest to the highest quantile, on the scale of the whole table."""
+    """A bar from the lowest to the highest quantile, on the scale of the whole table."""
     if not all(map(isfinite, (low, high, *values))) or high <= low:
         return ""
     return Bar(high - low, values[0] - low, values[-1] - low, color="blue")
 
 
 def _bars(row: Contribution, reach: float) -> tuple[RenderableType, RenderableType]:
-    """A bar on the left of the middle for what lowers the forecast, on the right for what raises it."""
+    """The bars of the columns "lowers" and "raises", one of them empty."""
     if not isfinite(row.value) or reach == 0:
         return "", ""
     share = abs(row.value) / reach
@@ -170,13 +170,13 @@ _SKILLED: Final = {Verdict.BETTER: "green", Verdict.UNDECIDED: "yellow", Verdict
 
 
 def judgement(card: Card) -> RenderableType:
-    """Scores if the card has any, the notes on them, and the skill."""
+    """Scores and their notes if the card has any, and the skill."""
     skill = skill_panel(card.skill)
     return skill if card.scores is None else Group(scores_table(card.scores), *shown_notes(card.notes), "", skill)
 
 
 def shown_notes(notes: Sequence[str]) -> Iterator[Text]:
-    """The notes on the scores, a line each; if there are very many, the first ones and how many more there are."""
+    """The first notes on the scores, one per line, and the number of others."""
     for note in notes[:_MOST_NOTES]:
         yield Text(f"note: {note}", style="yellow")
     if len(notes) > _MOST_NOTES:
@@ -191,7 +191,7 @@ def skill_panel(skill: Skill | None) -> RenderableType:
 
 
 def scores_table(scores: ScoreTable, rows: Sequence[ScoreRow] | None = None) -> Table:
-    """The model and the baselines, or `rows` of them without the explanations; the lowest of each column is bold."""
+    """Scores of the model and the baselines, or of `rows` without captions; the lowest of each column is bold."""
     explained = f"{MEAN_EXPLAINED}\n{FITS_EXPLAINED}" if scores.tells_fits else MEAN_EXPLAINED
     table = Table(
         title=Text(f"\n{scores.split} split: {scores.unit}; lower is better"),
@@ -241,7 +241,7 @@ def audit_table(record: AuditRecord) -> RenderableType:
 
 
 def write_json(value: Json) -> None:
-    """One line on standard output."""
+    """Write one line of JSON to standard output."""
     sys.stdout.write(json.dumps(value, ensure_ascii=False, allow_nan=False) + "\n")
     sys.stdout.flush()
 
@@ -280,7 +280,7 @@ def explanation_json(explanation: Explanation) -> Json:
 
 
 def model_json(info: ModelInfo) -> dict[str, Json]:
-    """The card as an object, not as text."""
+    """The model's facts, with the card as an object."""
     fields: dict[str, Json] = asdict(info)
     card = fields.pop("card_json")
     return {**fields, "card": canonical.from_bytes(str(card).encode(), "card")}
@@ -302,7 +302,6 @@ def _error_facts(error: QuantraError) -> Json:
 
 
 def _skill_json(skill: Skill | None) -> Json:
-    """Its fields and its verdict."""
     return None if skill is None else {**asdict(skill), "verdict": skill.verdict.value, "line": skill.line}
 
 
@@ -342,7 +341,7 @@ def _nested(array: NDArray[np.generic] | None) -> Json:
 
 
 def _finite(value: Json) -> Json:
-    """The same nested lists with None where a number is not finite, which JSON cannot say."""
+    """Replace numbers that are not finite, which JSON lacks, with None."""
     if isinstance(value, float):
         return value if isfinite(value) else None
     if isinstance(value, Sequence) and not isinstance(value, str):
@@ -356,14 +355,14 @@ _BEGINNING: Final = "Next: "
 
 _SECRET: Final = re.compile(r"\w[\w+]*://[^/]*@.*")
 
-"""An address with a user's name, and so perhaps a password."""
+"""An address with a user name, and perhaps a password."""
 
 
 def given(*groups: "DataclassInstance") -> tuple[str, ...]:
-    """The flags of these groups as they were given, to name them in another command; an address with a password is not.
+    """The given flags of these groups, for a suggested command; addresses with a user name are replaced.
 
     Args:
-        groups: such as `BarsFlags`: each field is the flag of its name.
+        groups: such as `BarsFlags`; each field is the flag of its name.
     """
     return tuple(
         word for group in groups for field in fields(group) for word in _words(field, asdict(group)[field.name])
@@ -371,7 +370,7 @@ def given(*groups: "DataclassInstance") -> tuple[str, ...]:
 
 
 def _words(field: Field[Any], value: Any) -> tuple[str, ...]:
-    """One flag with its value; nothing where it has its default."""
+    """One flag with its value; empty if it has its default."""
     flag = f"--{field.name.replace('_', '-')}"
     if value is None or value == field.default:
         return ()
@@ -382,12 +381,12 @@ def _words(field: Field[Any], value: Any) -> tuple[str, ...]:
 
 
 def quantra(*words: object) -> str:
-    """A command of this program as it is typed: words that a shell would take apart are quoted."""
+    """A command of this program, quoted for a shell."""
     return "quantra " + shlex.join(map(str, words))
 
 
 def tell_next(*commands: str) -> None:
-    """Show commands on standard output, one a line and none folded, so that each can be copied."""
+    """Print suggested commands, one per line without wrapping, so that each can be copied."""
     console = Console(highlight=False)
     for place, command in enumerate(commands):
         beginning = " " * len(_BEGINNING) if place else _BEGINNING

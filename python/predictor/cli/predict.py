@@ -1,4 +1,4 @@
-"""`quantra predict` and `quantra explain`: where a request goes, what is sent with it, and what is shown."""
+"""The commands `quantra predict` and `quantra explain`."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -35,20 +35,20 @@ from predictor.report import write_forecast_chart, write_reason_chart
 from predictor.skill import line_of
 
 MEDIAN: Final = 0.5
-"""The quantile that is explained where no other is named."""
+"""The default quantile to explain."""
 
 
 class ForecastProvider(Protocol):
-    """What Forecaster and QuantraClient have in common."""
+    """The interface that Forecaster and QuantraClient share."""
 
     def __enter__(self) -> Self:
-        """The model itself."""
+        """Return the provider."""
         ...
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
     ) -> None:
-        """Release what it holds."""
+        """Release the model or the connection."""
         ...
 
     def predict(self, bars: Instance, /) -> Forecast:
@@ -56,36 +56,38 @@ class ForecastProvider(Protocol):
         ...
 
     def explain(self, query: Query, /) -> Explanation:
-        """The reasons behind a forecast."""
+        """The attributions of a forecast."""
         ...
 
     def model(self) -> ModelInfo:
-        """What the model reads and forecasts."""
+        """Inputs and outputs of the model."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceFlags:
-    """Where a request goes: an artifact in this process, or a server."""
+    """The target of a request: an artifact in this process, or a server."""
 
     artifact: Annotated[Path | None, typer.Option(metavar="DIR", help="Artifact folder, such as models/demo/1.")] = None
-    server: Annotated[str, typer.Option(metavar="HOST:PORT", help="Ask this server; also unix:PATH.")] = ""
+    server: Annotated[
+        str, typer.Option(metavar="HOST:PORT", help="Send the request to this server; also unix:PATH.")
+    ] = ""
     model: Annotated[
         str,
         typer.Option(metavar="NAME[@VERSION]", help="The server's model; optional if it has only one."),
     ] = ""
     tls_ca: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="The server has TLS: authorities that vouch for it, PEM.")
+        Path | None, typer.Option(metavar="FILE", help="Use TLS: certificate authorities of the server, PEM.")
     ] = None
     tls_cert: Annotated[Path | None, typer.Option(metavar="FILE", help="Certificate to show the server, PEM.")] = None
     tls_key: Annotated[Path | None, typer.Option(metavar="FILE", help="Its private key, PEM.")] = None
     device: Device = "auto"
 
     def open(self) -> ForecastProvider:
-        """The one that the flags name.
+        """Load the artifact, or connect to the server.
 
         Raises:
-            typer.BadParameter: neither or both of artifact and server, or a model without a server.
+            typer.BadParameter: not exactly one of artifact and server is given, or a model without a server.
             ArtifactError: the artifact is damaged.
         """
         if (self.artifact is None) == (not self.server):
@@ -96,7 +98,7 @@ class SourceFlags:
         if self.tls_ca or self.tls_cert or self.tls_key:
             raise typer.BadParameter("--tls-ca, --tls-cert and --tls-key go with --server")
         if self.model:
-            raise typer.BadParameter("--model goes with --server; an artifact is one model already")
+            raise typer.BadParameter("--model goes with --server; an artifact is a single model")
         with loading():
             from predictor.forecaster import Forecaster  # imports torch, which a server's client does not need
 
@@ -104,21 +106,21 @@ class SourceFlags:
 
 
 class ModelInput(NamedTuple):
-    """What is sent to a model."""
+    """A request's bars, instance and warnings."""
 
     panel: BarPanel
     instance: Instance
     doubts: tuple[str, ...]
-    """Warnings about the files, a line each."""
+    """Warnings about the files."""
 
 
 def model_input(
     source: ForecastProvider, bars: BarPanel, symbols: Sequence[str], files: CovariateFlags, inputs: InputFlags
 ) -> ModelInput:
-    """The bars of these symbols, or of all if none are named, and the columns of the files that the model reads.
+    """The bars of these symbols, by default of all, and the covariates that the model reads.
 
     Raises:
-        BarsError: there is no such symbol.
+        BarsError: a symbol does not exist.
     """
     panel = bars_to_send(source, inputs.read_of(bars), symbols)
     covariates, doubts = Covariates(), tuple[str, ...]()
@@ -139,10 +141,10 @@ def model_input(
 
 
 def bars_to_send(source: ForecastProvider, bars: BarPanel, symbols: Sequence[str]) -> BarPanel:
-    """The bars of these symbols alone, unless the model looks across symbols; all of them where none is named.
+    """The bars of these symbols; all bars for a panel model or without symbols.
 
     Raises:
-        BarsError: there is no such symbol.
+        BarsError: a symbol does not exist.
     """
     if not symbols:
         return bars
@@ -156,7 +158,7 @@ Symbols = Annotated[
         "--symbol",
         metavar="NAME,…",
         callback=named_symbols,
-        help="Symbols of the file, comma-separated or repeated; all of them if left out.",
+        help="Symbols of the file, comma-separated or repeated; by default all.",
     ),
 ]
 
@@ -176,20 +178,20 @@ def predict(
 ) -> None:
     """Forecast symbols from their daily bars."""
     with source.open() as model:
-        asked = model_input(model, bars.read(), symbols or (), files, inputs)
-        forecast = _narrowed(model.predict(asked.instance), symbols or (), horizon, quantile)
-    panel = asked.panel
-    forecast = replace(forecast, warnings=(*asked.doubts, *forecast.warnings))
+        request = model_input(model, bars.read(), symbols or (), files, inputs)
+        forecast = _narrowed(model.predict(request.instance), symbols or (), horizon, quantile)
+    panel = request.panel
+    forecast = replace(forecast, warnings=(*request.doubts, *forecast.warnings))
     shown = [name for name in forecast.symbols if name not in forecast.refusals]  # the warnings say why
     if as_json:
         write_json(forecast_json(forecast))
     else:
-        _tell(forecast, shown, panel.currency)
+        _print_forecast(forecast, shown, panel.currency)
     if plot is not None and shown:
         write_forecast_chart(plot, panel, forecast, shown)
     if shown and not as_json:
-        asked_for = (*given(source, bars, files, inputs), "--symbol", shown[0], *_point_of(forecast))
-        tell_next(quantra("explain", *asked_for))
+        flags = (*given(source, bars, files, inputs), "--symbol", shown[0], *_point_of(forecast))
+        tell_next(quantra("explain", *flags))
 
 
 @with_flags
@@ -207,18 +209,18 @@ def explain(
 ) -> None:
     """Show how much each input moved the forecast of one horizon and quantile."""
     with source.open() as model:
-        asked = model_input(model, bars.read(), symbols or (), files, inputs)
+        request = model_input(model, bars.read(), symbols or (), files, inputs)
         targets = (TargetPoint(horizon, quantile),)
-        explanation = model.explain(Query(instance=asked.instance, targets=targets, symbols=tuple(symbols or ())))
+        explanation = model.explain(Query(instance=request.instance, targets=targets, symbols=tuple(symbols or ())))
         info = model.model()
-    explanation = doubted(explanation, asked.doubts)
+    explanation = doubted(explanation, request.doubts)
     attribution = explanation.attributions[0]
-    known = np.isfinite(attribution.prediction)  # the warnings say why others have none
-    shown = [name for name, told in zip(attribution.symbols, known, strict=True) if told]
+    known = np.isfinite(attribution.prediction)  # the warnings say why others are missing
+    shown = [name for name, is_known in zip(attribution.symbols, known, strict=True) if is_known]
     if as_json:
         write_json(explanation_json(explanation))
     else:
-        _tell_reasons(attribution, shown, info.lag)
+        _print_reasons(attribution, shown, info.lag)
     if plot is not None and shown:
         write_reason_chart(plot, info, attribution, shown)
     if source.artifact is not None and shown and not as_json:
@@ -226,13 +228,13 @@ def explain(
 
 
 def _point_of(forecast: Forecast) -> tuple[str, ...]:
-    """The flags that pick a number of the forecast to explain: its last horizon, and the median where there is one."""
+    """Flags to explain the forecast's last horizon, at the median if it has one."""
     middle = forecast.quantiles[len(forecast.quantiles) // 2]
     quantile = () if MEDIAN in forecast.quantiles else ("--quantile", f"{middle:g}")
     return ("--horizon", str(forecast.horizons[-1]), *quantile)
 
 
-def _tell(forecast: Forecast, shown: Sequence[str], currency: str) -> None:
+def _print_forecast(forecast: Forecast, shown: Sequence[str], currency: str) -> None:
     console = Console(highlight=False)
     for name in shown:
         console.print(forecast_table(forecast, name, currency))
@@ -241,7 +243,7 @@ def _tell(forecast: Forecast, shown: Sequence[str], currency: str) -> None:
         console.print(note, markup=False)
 
 
-def _tell_reasons(attribution: Attribution, shown: Sequence[str], lag: int) -> None:
+def _print_reasons(attribution: Attribution, shown: Sequence[str], lag: int) -> None:
     console = Console(highlight=False)
     for name in shown:
         console.print(contributions_table(attribution, name))
@@ -255,10 +257,10 @@ def _tell_reasons(attribution: Attribution, shown: Sequence[str], lag: int) -> N
 
 
 def _narrowed(forecast: Forecast, symbols: Sequence[str], horizon: int | None, quantile: float | None) -> Forecast:
-    """The part of a forecast that was asked for.
+    """The requested part of a forecast.
 
     Raises:
-        UnknownHorizonError, UnknownQuantileError: the model does not forecast it; the message lists what it does.
+        UnknownHorizonError, UnknownQuantileError: the model does not forecast it; the message lists the valid ones.
     """
     point = TargetPoint(
         forecast.horizons[0] if horizon is None else horizon, forecast.quantiles[0] if quantile is None else quantile
@@ -293,8 +295,7 @@ def _warn_of_gap(console: Console, attribution: Attribution, symbol: str) -> Non
     s = attribution.symbols.index(symbol)
     if not attribution.converged[s]:
         gap = 100 * float(attribution.relative_gap[s])
-        told = f"the contributions of {symbol} are approximate: their sum is {gap:.2f} % off what they explain"
-        _warn(console, (told,))
+        _warn(console, (f"the contributions of {symbol} are approximate: their sum is {gap:.2f} % off",))
 
 
 def doubted(explanation: Explanation, doubts: tuple[str, ...]) -> Explanation:

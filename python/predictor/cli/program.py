@@ -1,4 +1,4 @@
-"""A program of commands: each is loaded when it is named; what goes wrong is one line and an exit code."""
+"""Command-line programs: commands load on use, and errors become one line and an exit code."""
 
 import shlex
 import sys
@@ -22,13 +22,13 @@ _OWN: Final = ("--help", "--version")
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """A command as the help lists it; its module is imported when it is named.
+    """A command, whose module is imported on use.
 
     Attributes:
-        name: on the command line.
-        function: where it is defined, as `module:function`.
+        name: name on the command line.
+        function: its function, as `module:function`.
         help: the first sentence of the function's docstring.
-        epilog: the last line of its own help: an example that works.
+        epilog: the last line of its help, a working example.
     """
 
     name: str
@@ -37,7 +37,7 @@ class Command:
     epilog: str
 
     def load(self) -> Any:
-        """The command itself, as typer makes it from the function."""
+        """Import the function, and return typer's command."""
         module, _, name = self.function.partition(":")
         with loading():
             function = getattr(import_module(module), name)
@@ -46,8 +46,8 @@ class Command:
         return typer.main.get_command(app)
 
 
-class _MeantError(typer.BadParameter):
-    """Flags without the command that they belong to."""
+class _MissingCommandError(typer.BadParameter):
+    """Flags are given without a command."""
 
     def __init__(self, command: str, ctx: Any) -> None:
         super().__init__(f"you want: {command}", ctx=ctx)
@@ -58,18 +58,18 @@ def program(commands: Sequence[Command], *, text: str, instead: str = "") -> typ
     """An app of these commands.
 
     Args:
-        commands: in the order of its help.
-        text: the first line of its help.
-        instead: a command of it that is meant where only flags are given, with what it cannot do without, such as
+        commands: in the order of the help.
+        text: the first line of the help.
+        instead: the command and its required flags to suggest if only flags are given, such as
             `stock --out models/mine/1`; empty for none.
     """
 
     class Commands(TyperGroup):
-        """Lists the commands, and loads the one that is named."""
+        """Lists the commands, and loads the chosen one."""
 
         def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
             if instead and args and args[0].startswith("--") and args[0] not in _OWN:
-                raise _MeantError(_meant(ctx.command_path, args, instead), ctx)
+                raise _MissingCommandError(_meant(ctx.command_path, args, instead), ctx)
             return super().parse_args(ctx, args)
 
         def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
@@ -86,48 +86,51 @@ def program(commands: Sequence[Command], *, text: str, instead: str = "") -> typ
 
 
 def with_version(app: typer.Typer) -> typer.Typer:
-    """The app with a flag that tells the program's version."""
+    """Add the flag `--version` to an app."""
 
     @app.callback()
     def program_itself(
         *,
         version: Annotated[
-            bool, typer.Option("--version", callback=_told, is_eager=True, help="Tell the version, and exit.")
+            bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version, and exit.")
         ] = False,
     ) -> None: ...
 
     return app
 
 
-def _told(asked: bool) -> None:  # noqa: FBT001 - as typer calls it
-    if asked:
+def _print_version(is_given: bool) -> None:  # noqa: FBT001 - as typer calls it
+    if is_given:
         typer.echo(f"quantra {installed('quantra')}")
         raise typer.Exit
 
 
 def _meant(path: str, args: Sequence[str], instead: str) -> str:
-    """The whole command, with each flag that it needs and that is not given."""
-    name, *needs = instead.split()
+    """The suggested command, with its missing required flags."""
+    name, *required = instead.split()
     given = {arg.partition("=")[0] for arg in args}
     missing = [
-        part for flag, value in zip(needs[::2], needs[1::2], strict=True) if flag not in given for part in (flag, value)
+        part
+        for flag, value in zip(required[::2], required[1::2], strict=True)
+        if flag not in given
+        for part in (flag, value)
     ]
     return f"{path} {name} {shlex.join([*args, *missing])}"
 
 
 def _unloaded() -> None:
-    """Placeholder in the help's list for a command that is not loaded."""
+    """Placeholder for a command that is not loaded."""
 
 
 def run(app: typer.Typer, arguments: Sequence[str] | None = None, *, name: str = "quantra") -> NoReturn:
     """Run an app's command and exit: 0 done, 1 failed (one red line on stderr), 2 bad usage, 130 stopped by Ctrl+C.
 
-    With `--json` among the arguments a failure and bad usage are also a JSON object on standard output.
+    With `--json`, errors are also written to standard output as a JSON object.
 
     Args:
         app: the commands.
-        arguments: the command line without the program's name; the process's own if None.
-        name: the program's, as its help shows it.
+        arguments: the command line without the program's name; None takes that of the process.
+        name: the program's name in its help.
     """
     given = sys.argv[1:] if arguments is None else list(arguments)
     as_json = "--json" in given
@@ -136,33 +139,32 @@ def run(app: typer.Typer, arguments: Sequence[str] | None = None, *, name: str =
     except SystemExit as ended:
         if ended.code == INTERRUPTED:
             say(STOPPED)
-        if isinstance(ended.__context__, _MeantError):
-            say(ended.__context__.command)  # once more on a line of its own, to be copied
+        if isinstance(ended.__context__, _MissingCommandError):
+            say(ended.__context__.command)  # again on a separate line, to be copied
         if ended.code == BAD_USAGE and as_json:
-            _write(_misused(ended.__context__))
+            _write(_usage_error(ended.__context__))
         raise
     except QuantraError as error:
         _fail(error, as_json=as_json)
-    except OSError as error:  # a file that cannot be read or written is the user's to repair, not a bug
-        _fail(InvalidInputError(_named(error)), as_json=as_json)
+    except OSError as error:  # the user can repair a file that cannot be read or written
+        _fail(InvalidInputError(_file_message(error)), as_json=as_json)
     sys.exit(1)
 
 
 def say(message: str, style: str = "red") -> None:
-    """One coloured line on stderr. Foreign text is shown as it is: neither markup nor escape codes work in it."""
+    """Print one coloured line to stderr; markup and escape codes in it have no effect."""
     line = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in " ".join(message.split()))
     Console(stderr=True, highlight=False).print(Text(line, style=style), soft_wrap=True)
 
 
-def _misused(problem: BaseException | None) -> QuantraError:
-    """What is wrong with the arguments, which typer has printed already: our own error, if that is the cause."""
+def _usage_error(problem: BaseException | None) -> QuantraError:
+    """Bad usage, which typer has printed, as a QuantraError."""
     if problem is not None and isinstance(problem.__cause__, QuantraError):
         return problem.__cause__
     return InvalidInputError(problem.format_message() if isinstance(problem, typer.BadParameter) else str(problem))
 
 
-def _named(error: OSError) -> str:
-    """The file and what is wrong with it, in words."""
+def _file_message(error: OSError) -> str:
     return str(error) if error.filename is None else f"{error.filename}: {error.strerror}"
 
 
@@ -173,6 +175,6 @@ def _fail(error: QuantraError, *, as_json: bool) -> None:
 
 
 def _write(error: QuantraError) -> None:
-    from predictor.cli.output import error_json, write_json  # imports NumPy, which --help need not wait for
+    from predictor.cli.output import error_json, write_json  # imports NumPy, which --help does not need
 
     write_json(error_json(error))

@@ -1,4 +1,4 @@
-"""`quantra report`."""
+"""The command `quantra report`."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -39,25 +39,25 @@ def report(
             "--symbol",
             metavar="NAME,…",
             callback=named_symbols,
-            help="Symbols to show, comma-separated or repeated; the first of the bars if left out.",
+            help="Symbols to show, comma-separated or repeated; by default the first of the bars.",
         ),
     ] = None,
     inputs: InputFlags,
     output: Annotated[
         Path | None,
-        typer.Option(metavar="FILE.html", help="The page; if left out, NAME.report.html next to the artifact."),
+        typer.Option(metavar="FILE.html", help="The page; by default NAME.report.html next to the artifact."),
     ] = None,
     device: Device = "auto",
     as_json: AsJson = False,
 ) -> None:
     """Write a page with a forecast, its explanation, and the model's scores and newest audit.
 
-    An artifact holds no market data: the page shows the forecast for the bars that are given.
+    An artifact holds no market data: the page shows the forecast for the given bars.
     """
-    whole = artifact.resolve()
-    page = output or whole.with_name(whole.name + SUFFIX)
+    folder = artifact.resolve()
+    page = output or folder.with_name(folder.name + SUFFIX)
     check_report(page)
-    audit = read_audit(whole)
+    audit = read_audit(folder)
     source = SourceFlags(artifact=artifact, device=device)
     content = _content(source, bars, symbols or (), files, inputs, audit)
     write_report(page, content)
@@ -78,20 +78,20 @@ def _content(
     inputs: InputFlags,
     audit: AuditRecord | None,
 ) -> ReportContent:
-    """The forecast of these symbols, or of the first if none are named, with its explanation."""
+    """The forecast of these symbols, by default the first of the bars, with its explanation."""
     with source.open() as model:
-        given = bars.read()
-        shown = tuple(symbols or given.symbols[:1])
-        asked = model_input(model, given, shown, files, inputs)
+        panel = bars.read()
+        shown = tuple(symbols or panel.symbols[:1])
+        request = model_input(model, panel, shown, files, inputs)
         info = model.model()
         targets = tuple(TargetPoint(h, q) for h in info.horizons for q in info.quantiles)
-        forecast = model.predict(asked.instance)
-        query = Query(instance=asked.instance, targets=targets, detail=Detail.CELLS, symbols=shown)
+        forecast = model.predict(request.instance)
+        query = Query(instance=request.instance, targets=targets, detail=Detail.CELLS, symbols=shown)
         explanation = model.explain(query)
     return ReportContent(
         info=info,
-        bars=asked.panel,
-        forecast=replace(forecast, warnings=(*asked.doubts, *forecast.warnings)),
+        bars=request.panel,
+        forecast=replace(forecast, warnings=(*request.doubts, *forecast.warnings)),
         attributions=explanation.attributions,
         symbols=shown,
         audit=audit,

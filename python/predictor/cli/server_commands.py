@@ -1,4 +1,4 @@
-"""`quantra serve` and `quantra certs`."""
+"""The commands `quantra serve` and `quantra certs`."""
 
 import shlex
 from pathlib import Path
@@ -19,16 +19,18 @@ if TYPE_CHECKING:
 
 def certs(
     *,
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Where to; it may be missing.", show_default=False)],
+    folder: Annotated[
+        Path, typer.Argument(metavar="DIR", help="Folder to write into; it is created if missing.", show_default=False)
+    ],
     host: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME", help="A further name or address of the server's. Repeatable."),
+        typer.Option(metavar="NAME", help="Another name or address of the server. Repeatable."),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Make certificates for development: an authority, a server's and a client's.
 
-    They are good for a year, for localhost, 127.0.0.1 and ::1. Nothing that is there is overwritten.
+    They are valid for a year, for localhost, 127.0.0.1 and ::1. Existing files are not overwritten.
     """
     try:
         from predictor.server.issued_certificates import issue
@@ -42,19 +44,19 @@ def certs(
 
 
 def advice(issued: "IssuedCertificates") -> str:
-    """What can be done with them next."""
+    """Text on how to use the certificates."""
     ca, server, server_key, client, client_key = (
         shlex.quote(str(path))
         for path in (issued.ca, issued.server, issued.server_key, issued.client, issued.client_key)
     )
-    return f"""{issued.folder} has an authority (ca.pem, ca.key), a certificate of a server and one of a client.
-Whoever has ca.key can pose as any of them: keep it to yourself, and use it for nothing but development.
+    return f"""{issued.folder} has an authority (ca.pem, ca.key), a server certificate and a client certificate.
+ca.key can issue certificates for any server or client: keep it private, and use it only for development.
 
-Serve with them, to callers that show the client's certificate:
+Serve to clients that present the client certificate:
     quantra serve --models models --tls-cert {server} --tls-key {server_key} --tls-client-ca {ca}
-Ask from the command line:
+Forecast from the command line:
     quantra predict --server 127.0.0.1:50051 --bars bars.csv --tls-ca {ca} --tls-cert {client} --tls-key {client_key}
-Ask from Python:
+Forecast from Python:
     from pathlib import Path
     from predictor import BarPanel
     from predictor.client import ClientCredentials, QuantraClient
@@ -68,7 +70,7 @@ Ask from Python:
 def serve(*, flags: ServeFlags) -> None:
     """Serve models over gRPC until Ctrl+C or SIGTERM.
 
-    Once calls are answered, one line of JSON with the port appears on standard output. The log goes to stderr.
+    When the server is ready, it writes one line of JSON with the port to standard output. The log goes to stderr.
     """
     try:
         settings = flags.settings()

@@ -8,6 +8,6 @@ __all__ = ["main"]
 def main() -> None:
     """Run the program."""
     with loading():
-        from predictor.cli import run  # first: where typer is missing, it says what to install
+        from predictor.cli import run  # first: without typer, it says what to install
         from trainers.cli.commands import app
     run(app)

@@ -11,7 +11,7 @@ OURS: Final = (
     Command(
         "check",
         "trainers.stock.bars_report:check",
-        "Say what a file of bars is read as, and what is doubtful in it.",
+        "Show how a file of bars is read, and warn about doubtful bars.",
         "Example: quantra check bars.csv --fix clean.csv",
     ),
     Command(

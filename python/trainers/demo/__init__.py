@@ -1,4 +1,4 @@
-"""The demo: everything once, for real, on bars that come with a package."""
+"""The demo: training, serving, forecasts from Python and C#, and a report, on real bars from a package."""
 
 from trainers.demo.steps import DemoResult, DemoSettings, walk
 

@@ -1,4 +1,4 @@
-"""`quantra demo`."""
+"""The command `quantra demo`."""
 
 import json
 import shutil
@@ -19,56 +19,55 @@ def demo(
     out: Annotated[Path, typer.Option(help="Folder to write into.")] = Path("demo"),
     keep_serving: Annotated[bool, typer.Option("--keep-serving", help="Leave the server running.")] = False,  # noqa: FBT002
     no_browser: Annotated[bool, typer.Option("--no-browser", help="Do not open the report.")] = False,  # noqa: FBT002
-    as_json: Annotated[bool, typer.Option("--json", help="The result as JSON on standard output.")] = False,  # noqa: FBT002
+    as_json: Annotated[bool, typer.Option("--json", help="Write the result as JSON to standard output.")] = False,  # noqa: FBT002
 ) -> None:
     """Train on real bars, serve, query from Python and C#, and write report.html; less than a minute."""
-    torch.set_num_threads(1)  # the default network is too small to be faster on more
+    torch.set_num_threads(1)  # the default network is too small to be faster with more
     console = Console(file=sys.stderr if as_json else sys.stdout)
     result = walk(DemoSettings(out=out, keep_serving=keep_serving, open_browser=not no_browser), console)
     if as_json:
-        sys.stdout.write(json.dumps(_facts(result)) + "\n")
+        sys.stdout.write(json.dumps(_result_json(result)) + "\n")
     else:
-        _tell(result, console)
+        _print(result, console)
     if result.failure is not None:
         raise result.failure
 
 
-def _facts(result: DemoResult) -> dict[str, str | int | None]:
-    """What programs want to know of the demo."""
-    question = result.question
+def _result_json(result: DemoResult) -> dict[str, str | int | None]:
+    programs = result.programs
     return {
         "report": str(result.report),
-        "port": question.port,
+        "port": programs.port,
         "pid": result.pid,
-        "serve": question.serve,
-        "python": question.python,
-        "csharp": question.csharp,
+        "serve": programs.serve,
+        "python": programs.python,
+        "csharp": programs.csharp,
     }
 
 
-def _tell(result: DemoResult, console: Console) -> None:
-    """How to query again, and where the report is."""
-    question = result.question
+def _print(result: DemoResult, console: Console) -> None:
+    """Print how to query again, and the path of the report."""
+    programs = result.programs
     if activation := _activation():
-        _show(console, "once in this shell, which has no quantra yet", activation, "bash")
+        _show(console, "once in this shell, to find quantra", activation, "bash")
     if result.pid is None:
-        _show(console, "start the server again", question.serve, "bash")
+        _show(console, "start the server again", programs.serve, "bash")
     else:
-        console.print(f"The server goes on as process {result.pid}; stop it with: kill {result.pid}")
-    _show(console, "query from Python", question.python, "python")
+        console.print(f"The server still runs as process {result.pid}; stop it with: kill {result.pid}")
+    _show(console, "query from Python", programs.python, "python")
     run = "" if result.csharp is None else f": dotnet run --project {result.csharp}"
-    _show(console, f"query from C#{run}", question.csharp, "csharp")
+    _show(console, f"query from C#{run}", programs.csharp, "csharp")
     console.print(f"Report: {result.report}", style="bold", soft_wrap=True, markup=False)
 
 
 def _activation() -> str:
-    """What brings `quantra` and its Python onto the PATH; empty where they are there."""
+    """The shell command that puts `quantra` on the PATH; empty if it is there."""
     script = Path(sys.executable).parent / "activate"
     return "" if shutil.which("quantra") or not script.is_file() else f"source {script}"
 
 
 def _show(console: Console, title: str, code: str, language: str) -> None:
-    """Code without a frame and without folded lines, so that it can be copied."""
+    """Print code without a frame and without wrapped lines, so that it can be copied."""
     console.rule(Text(title), align="left")
     syntax = Syntax(code, language, background_color="default")
     console.print(syntax.highlight(code), soft_wrap=True)

@@ -1,4 +1,4 @@
-"""The C# half of the demo: a program of five lines, built against this checkout's client and run."""
+"""The demo's C# program, built with the client in this checkout."""
 
 import hashlib
 import os
@@ -13,7 +13,7 @@ from typing import Final
 
 DOTNET = Path(__file__).parents[3] / "dotnet"
 CLIENT = DOTNET / "Quantra.Client" / "Quantra.Client.csproj"
-"""The client's sources, where this package runs from a checkout."""
+"""Project of the client, if this package runs from a checkout."""
 
 OLDEST_SDK: Final = 10
 
@@ -21,10 +21,10 @@ SOURCE: Final = "Program.cs"
 PROJECT_FILE: Final = "Ask.csproj"
 PROGRAM: Final = str(Path("bin", "Debug", "net10.0", "Ask.dll"))
 BUILT: Final = "built.sha256"
-"""Of the sources that the program was built from."""
+"""Hash of the sources that the program was built from."""
 BUILDING: Final = "building.sha256"
 UNCHECKED: Final = ("-p:RunAnalyzers=false", "-p:EnforceCodeStyleInBuild=false", "-p:NuGetAudit=false")
-"""Whoever changes the client has it checked; the demo only runs it, and half of a build's time is checks."""
+"""Options to skip checks, which take half of the build time; the client's own build runs them."""
 
 _PROJECTS: Final = ("Quantra.Client", "Quantra.Client.Abstractions", "Wire")
 _MADE: Final = frozenset({"bin", "obj"})
@@ -45,11 +45,11 @@ PROJECT = """<Project Sdk="Microsoft.NET.Sdk">
 
 
 def reason_to_skip() -> str:
-    """Why C# cannot be asked here; empty if it can."""
+    """Why the C# program cannot run here; empty if it can."""
     if shutil.which("dotnet") is None:
-        return "there is no dotnet on the PATH"
+        return "dotnet is not on the PATH"
     if not CLIENT.is_file():
-        return "the C# sources are not here: they come with a checkout of the project"
+        return "the C# sources are missing; they come with a checkout of the project"
     version = subprocess.run(["dotnet", "--version"], capture_output=True, text=True, check=False).stdout.strip()  # noqa: S607
     major = version.partition(".")[0]
     if not major.isdigit() or int(major) < OLDEST_SDK:
@@ -58,27 +58,27 @@ def reason_to_skip() -> str:
 
 
 def _client_sources() -> list[Path]:
-    """What the client is built from: its own project and those that it refers to, protocol and settings."""
+    """Files that the client is built from: its projects, the protocol and build settings."""
     places = [*(DOTNET / name for name in _PROJECTS), DOTNET.parent / "protos"]
     inside = (path for place in places for path in place.rglob("*") if not _MADE & set(path.parts))
     return sorted(path for path in (*inside, *DOTNET.glob("Directory.*")) if path.is_file())
 
 
 def _ended(process: subprocess.Popen[str]) -> subprocess.CompletedProcess[str]:
-    """A process that has ended, with what it said."""
+    """Wait for a process, and return it with its output."""
     output, _ = process.communicate()
     return subprocess.CompletedProcess(process.args, process.returncode, output)
 
 
 @dataclass(frozen=True, slots=True)
 class DotnetProgram:
-    """A C# console project in a folder of its own, which is built again only where a source has changed."""
+    """A C# console project, which is built only if a source has changed."""
 
     folder: Path
 
     @property
     def port(self) -> int:
-        """The port that the program asks as it is now; 0 if there is none."""
+        """The server's port in the current program; 0 without a program."""
         try:
             found = _PORT.search((self.folder / SOURCE).read_text(encoding="utf-8"))
         except OSError:
@@ -87,10 +87,10 @@ class DotnetProgram:
 
     @contextmanager
     def building(self, source: str) -> Generator[subprocess.Popen[str] | None]:
-        """Build the program while the block runs; the first time takes a minute. Stopped where the block ends.
+        """Build the program in the background, a minute the first time; the build stops when the block ends.
 
         Yields:
-            What builds; None where what is built is of these sources already.
+            The build process; None if the program is up to date.
         """
         self._write(source)
         process = None if self._is_built else self._build()
@@ -102,11 +102,11 @@ class DotnetProgram:
                 process.communicate()
 
     def answer(self, source: str, build: subprocess.Popen[str] | None) -> subprocess.CompletedProcess[str]:
-        """What the program says, or the build that failed before it.
+        """Run the program, and return it with its output, or the build if that failed.
 
         Args:
-            source: of the program; built again if it is not what `build` has built.
-            build: what builds; None if nothing does.
+            source: the program's source; it is built again if `build` had another source.
+            build: the build process; None without one.
         """
         failed = None if build is None else self._failed(build)
         self._write(source)
@@ -122,7 +122,7 @@ class DotnetProgram:
             return False
 
     def _sources_hash(self) -> str:
-        """SHA-256 over everything that the build reads: this program and the client's sources."""
+        """SHA-256 over the program and the client's sources."""
         digest = hashlib.sha256()
         for path in (self.folder / SOURCE, self.folder / PROJECT_FILE, *_client_sources()):
             digest.update(str(path).encode() + b"\0")
@@ -130,7 +130,6 @@ class DotnetProgram:
         return digest.hexdigest()
 
     def _write(self, source: str) -> None:
-        """Project and program."""
         self.folder.mkdir(parents=True, exist_ok=True)
         (self.folder / PROJECT_FILE).write_text(PROJECT.format(client=CLIENT), encoding="utf-8")
         (self.folder / SOURCE).write_text(source, encoding="utf-8")
@@ -141,7 +140,7 @@ class DotnetProgram:
         return self._start("build", "--verbosity", "quiet", *UNCHECKED)
 
     def _failed(self, build: subprocess.Popen[str]) -> subprocess.CompletedProcess[str] | None:
-        """A build that failed, once it is over; None for one that did not, of which the sources are written down."""
+        """Wait for a build; return it if it failed, else record the hash of its sources."""
         ended = _ended(build)
         if ended.returncode:
             return ended

@@ -1,4 +1,4 @@
-"""Real daily bars without a download: the package bokeh_sampledata carries technology stocks, 2000 to 2013."""
+"""Real daily bars of technology stocks, 2000 to 2013, from the package bokeh_sampledata."""
 
 import csv
 import gzip
@@ -11,9 +11,9 @@ from predictor.bars import BarPanel
 from predictor.errors import MissingPackageError
 
 SYMBOLS = ("AAPL", "GOOG", "IBM", "MSFT")
-"""Those with a long history; the package's fifth, FB, begins in 2012."""
+"""The package's stocks with a long history; the fifth, FB, begins in 2012."""
 CALENDAR = "XNYS"
-"""NASDAQ, where most of them trade, keeps the same sessions."""
+"""NASDAQ, where most of these stocks trade, has the same sessions."""
 
 _HEADERS = {
     "open": "Open",
@@ -26,7 +26,7 @@ _HEADERS = {
 
 
 def real_bars(symbols: Sequence[str] = SYMBOLS) -> BarPanel:
-    """These stocks on one date axis: raw prices, with adj_close.
+    """Bars of these stocks on one date axis: raw prices, with adj_close.
 
     Raises:
         MissingPackageError: bokeh_sampledata is not installed.

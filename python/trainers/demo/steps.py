@@ -1,4 +1,4 @@
-"""The demo's walk: train, score, serve, query from Python and C#, report."""
+"""Steps of the demo: train, score, serve, query from Python and C#, report."""
 
 import hashlib
 import json
@@ -43,20 +43,20 @@ from trainers.stock.card import bars_hash, features_identity, libraries_card
 
 _PACKAGES: Final = Path(__file__).parents[2]
 
-"""Where this program's own packages are."""
+"""Folder of this program's packages."""
 
 _OWN: Final = ("predictor", "trainers")
 
 
 @dataclass(frozen=True, slots=True)
 class DemoInputs:
-    """All that decides the bytes of a model; times and paths are none of it."""
+    """Everything that affects the bytes of a model, to train again only after a change."""
 
     content: Mapping[str, Json]
 
     @classmethod
     def of(cls, bars: BarPanel, features: FeatureSet, recipe: StockRecipe) -> Self:
-        """What a training of these would be made of by this program, with these packages."""
+        """The inputs of a training with this program and the installed packages."""
         return cls(
             {
                 "recipe": recipe.settings(),
@@ -71,21 +71,21 @@ class DemoInputs:
         )
 
     def keep(self, records: Path, model: Path) -> None:
-        """Write down what the model in this folder was made of, and which one it is."""
-        made = {**self.content, "manifest": _manifest_hash(model)}
-        _record_of(records, model).write_bytes(canonical.to_bytes(made))
+        """Record the inputs and the manifest hash of the model in this folder."""
+        content = {**self.content, "manifest": _manifest_hash(model)}
+        _record_of(records, model).write_bytes(canonical.to_bytes(content))
 
     def made(self, records: Path, model: Path) -> bool:
-        """Whether the model in this folder is what a training would make now."""
-        wanted = {**self.content, "manifest": _manifest_hash(model)}
+        """Whether the model in this folder was trained from these inputs."""
+        content = {**self.content, "manifest": _manifest_hash(model)}
         try:
-            return _record_of(records, model).read_bytes() == canonical.to_bytes(wanted)
+            return _record_of(records, model).read_bytes() == canonical.to_bytes(content)
         except OSError:
             return False
 
 
 def program_hash() -> str:
-    """SHA-256 over the names and contents of this program's own modules."""
+    """SHA-256 over the names and contents of this program's modules."""
     digest = hashlib.sha256()
     for path in sorted(path for package in _OWN for path in (_PACKAGES / package).rglob("*.py")):
         digest.update(path.relative_to(_PACKAGES).as_posix().encode() + b"\0")
@@ -98,7 +98,7 @@ def _record_of(records: Path, model: Path) -> Path:
 
 
 def _manifest_hash(model: Path) -> str:
-    """Of an artifact, all of whose files are verified; empty where there is none that is whole."""
+    """Hash of a verified artifact's manifest; empty if the artifact is missing or damaged."""
     try:
         return artifact.load(model).manifest_hash
     except ArtifactError:
@@ -112,7 +112,7 @@ SYMBOL = SYMBOLS[0]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DemoPrograms:
-    """What the programs query, and which server."""
+    """Programs that query the demo's server."""
 
     port: int
     model: str
@@ -148,7 +148,7 @@ class DemoPrograms:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DemoSettings:
-    """Where the demo writes, and what it leaves running or opens."""
+    """Options of the demo."""
 
     out: Path
     keep_serving: bool = False
@@ -157,23 +157,23 @@ class DemoSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DemoResult:
-    """What the demo leaves behind."""
+    """Results of the demo."""
 
     report: Path
-    question: DemoPrograms
+    programs: DemoPrograms
     pid: int | None
-    """Of the server that goes on; None if it was stopped."""
+    """Process of the server; None if it was stopped."""
     csharp: Path | None
-    """Folder of the C# program; None if C# was not asked."""
+    """Folder of the C# program; None if C# was skipped."""
     failure: UnavailableError | None
-    """Why C# did not answer; to be raised once everything else has been shown."""
+    """Why the C# program failed; the command raises it after showing everything else."""
 
 
 def walk(settings: DemoSettings, console: Console) -> DemoResult:
-    """Do everything once.
+    """Run all steps.
 
     Raises:
-        QuantraError: a step failed; the message says which and what to do.
+        QuantraError: a step failed; the message names it and what to do.
     """
     check_folder(settings.out)
     bars, report = real_bars(), settings.out / "report.html"
@@ -182,51 +182,43 @@ def walk(settings: DemoSettings, console: Console) -> DemoResult:
     bars.write_csv(bars_file)
     failure: UnavailableError | None = None
     skip, program = dotnet.reason_to_skip(), dotnet.DotnetProgram(settings.out / "csharp")
-    question = DemoPrograms(
+    programs = DemoPrograms(
         port=free_port(program.port), model=MODEL, bars=bars_file.resolve(), symbol=SYMBOL, models=models
     )
     with ExitStack() as stack:
-        build = None if skip else stack.enter_context(program.building(question.csharp))
+        build = None if skip else stack.enter_context(program.building(programs.csharp))
         card = DemoTraining(bars=bars, recipe=StockRecipe(calendar=CALENDAR), out=settings.out).done(console)
         console.print(judgement(card))
         with console.status("starting the server"):
-            server = stack.enter_context(serving(models, keep=settings.keep_serving, port=free_port(question.port)))
-        question = replace(question, port=server.port)
-        _ask_python(question, bars.select([SYMBOL]), report, console)
+            server = stack.enter_context(serving(models, keep=settings.keep_serving, port=free_port(programs.port)))
+        programs = replace(programs, port=server.port)
+        _ask_python(programs, bars.select([SYMBOL]), report, console)
         if skip:
-            console.print(f"C# is not asked: {skip}.", style="dim", markup=False)
+            console.print(f"C# is skipped: {skip}.", style="dim", markup=False)
         else:
-            failure = _failure_of(question, program, build, console)
+            try:
+                ask_csharp(programs, program, build, console)
+            except UnavailableError as error:
+                failure = error
     if settings.open_browser and _has_screen():
         webbrowser.open(report.resolve().as_uri())
     return DemoResult(
         report=report,
-        question=question,
+        programs=programs,
         pid=server.process.pid if settings.keep_serving else None,
         csharp=None if skip else program.folder,
         failure=failure,
     )
 
 
-def _failure_of(
-    question: DemoPrograms, program: dotnet.DotnetProgram, build: subprocess.Popen[str] | None, console: Console
-) -> UnavailableError | None:
-    """Ask from C#; what failed, or None."""
-    try:
-        ask_csharp(question, program, build, console)
-    except UnavailableError as error:
-        return error
-    return None
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DemoTraining:
-    """What the demo trains, and where.
+    """The demo's training.
 
     Attributes:
-        bars: to train on.
+        bars: bars to train on.
         recipe: every setting.
-        out: the demo's folder: models go into its `models`, logs and records into its `training`.
+        out: the demo's folder, with models in `models`, and logs and records in `training`.
     """
 
     bars: BarPanel
@@ -234,19 +226,19 @@ class DemoTraining:
     out: Path
 
     def done(self, console: Console) -> Card:
-        """Make a model the champion: the newest, if nothing that decides what it is has changed; else a new one.
+        """Train a model unless the newest has the same inputs, and make it the champion.
 
         Returns:
             The card of the model.
         """
-        ingredients = DemoInputs.of(self.bars, default_features(), self.recipe)
+        inputs = DemoInputs.of(self.bars, default_features(), self.recipe)
         newest = self._newest
-        if newest and ingredients.made(self._logs, self._folder(newest)):
-            console.rule(f"{MODEL}@{newest} is there: recipe, bars and versions have not changed")
+        if newest and inputs.made(self._logs, self._folder(newest)):
+            console.rule(f"reusing {MODEL}@{newest}: recipe, bars and versions have not changed")
             card = self._card(newest)
         else:
-            card = self._trained(newest + 1, console)
-            ingredients.keep(self._logs, self._folder(newest + 1))
+            card = self._train(newest + 1, console)
+            inputs.keep(self._logs, self._folder(newest + 1))
         set_alias(self._line, CHAMPION, self._newest)
         return card
 
@@ -260,7 +252,7 @@ class DemoTraining:
 
     @property
     def _newest(self) -> int:
-        """The highest version; 0 if there is none."""
+        """The highest version; 0 without any."""
         return max((int(p.name) for p in self._line.glob("[0-9]*") if p.name.isdigit()), default=0)
 
     def _folder(self, version: int) -> Path:
@@ -269,10 +261,9 @@ class DemoTraining:
     def _card(self, version: int) -> Card:
         return Card.from_json(canonical.to_bytes(load(self._folder(version)).artifact.manifest.card).decode())
 
-    def _trained(self, version: int, console: Console) -> Card:
-        """Train a version, with its log next to the models."""
-        told = f"{', '.join(self.bars.symbols)}: {len(self.bars.sessions)} real daily bars"
-        console.rule(f"training {MODEL}@{version} on {told}")
+    def _train(self, version: int, console: Console) -> Card:
+        data = f"{', '.join(self.bars.symbols)}: {len(self.bars.sessions)} real daily bars"
+        console.rule(f"training {MODEL}@{version} on {data}")
         self._logs.mkdir(parents=True, exist_ok=True)
         log, shown = JsonlLog(self._logs / f"{version}.jsonl"), progress_for(console.file)
         return train(
@@ -286,9 +277,9 @@ class DemoTraining:
         ).summary
 
 
-def _ask_python(question: DemoPrograms, bars: BarPanel, report: Path, console: Console) -> None:
-    console.rule(f"serving on 127.0.0.1:{question.port}, asking from Python")
-    with QuantraClient(f"127.0.0.1:{question.port}", model=MODEL) as client:
+def _ask_python(programs: DemoPrograms, bars: BarPanel, report: Path, console: Console) -> None:
+    console.rule(f"serving on 127.0.0.1:{programs.port}, query from Python")
+    with QuantraClient(f"127.0.0.1:{programs.port}", model=MODEL) as client:
         info = client.model()
         forecast = client.predict(bars)
         console.print(forecast_table(forecast, SYMBOL, bars.currency))
@@ -303,13 +294,13 @@ def _ask_python(question: DemoPrograms, bars: BarPanel, report: Path, console: C
         forecast=forecast,
         attributions=attributions,
         symbols=(SYMBOL,),
-        audit=read_audit(question.models / MODEL / str(info.version)),
+        audit=read_audit(programs.models / MODEL / str(info.version)),
     )
     write_report(report, content)
 
 
 def _explain(client: QuantraClient, bars: BarPanel) -> tuple[Attribution, ...]:
-    """Every horizon and quantile, in time and feature."""
+    """Explain every horizon and quantile, by session and feature."""
     info = client.model()
     targets = tuple(TargetPoint(h, q) for h in info.horizons for q in info.quantiles)
     query = Query(instance=Instance(input=bars), targets=targets, detail=Detail.CELLS)
@@ -317,39 +308,39 @@ def _explain(client: QuantraClient, bars: BarPanel) -> tuple[Attribution, ...]:
 
 
 def ask_csharp(
-    question: DemoPrograms, program: dotnet.DotnetProgram, build: subprocess.Popen[str] | None, console: Console
+    programs: DemoPrograms, program: dotnet.DotnetProgram, build: subprocess.Popen[str] | None, console: Console
 ) -> None:
-    """Wait for the build, if there is one, run the question's C# program and show what it says.
+    """Wait for the build, if any, run the C# program, and show its output.
 
     Raises:
-        UnavailableError: it failed; its output is shown.
+        UnavailableError: the program failed; its output is shown.
     """
-    console.rule("asking from C#")
+    console.rule("query from C#")
     with console.status("building the C# program"):
-        answer = program.answer(question.csharp, build)
+        answer = program.answer(programs.csharp, build)
     console.print(answer.stdout.rstrip(), markup=False)
     if answer.returncode:
         raise UnavailableError(
-            f"the C# program in {program.folder} ended with exit code {answer.returncode}; its output is above, "
-            "and everything before it is done"
+            f"the C# program in {program.folder} failed with exit code {answer.returncode}; its output is above, "
+            "and all steps before it are done"
         )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DemoServer:
-    """A server that answers."""
+    """A running server."""
 
     process: "subprocess.Popen[str]"
     port: int
 
     def stop(self) -> None:
-        """Let calls in flight finish, then end the process."""
+        """Finish the calls in flight, then end the process."""
         self.process.terminate()
         self.process.wait(timeout=30)
 
 
 def free_port(wanted: int) -> int:
-    """The port of this machine that is wanted, if nobody listens there; else another one that is free now."""
+    """The wanted port of this machine if it is free, else another free one."""
     for port in (wanted, 0):
         with socket.socket() as tried:
             try:
@@ -361,10 +352,10 @@ def free_port(wanted: int) -> int:
 
 
 def start(models: Path, port: int) -> DemoServer:
-    """Start a server on a port and wait until it answers.
+    """Start a server on a port, and wait until it is ready.
 
     Raises:
-        UnavailableError: it ended before it was ready; its own message is above.
+        UnavailableError: the server ended before it was ready; its message is above.
     """
     options = ["--models", str(models), "--listen", f"127.0.0.1:{port}", "--log-level", "warning"]
     command = [sys.executable, "-m", "predictor.server", *options]
@@ -377,7 +368,7 @@ def start(models: Path, port: int) -> DemoServer:
 
 @contextmanager
 def serving(models: Path, *, keep: bool, port: int = 0) -> Generator[DemoServer]:
-    """A server for the time inside, on this port or on any; it goes on afterwards if `keep`."""
+    """Run a server during the block, on this port or, if 0, on any; with `keep` it runs on afterwards."""
     server = start(models, port)
     try:
         yield server
@@ -389,5 +380,5 @@ def serving(models: Path, *, keep: bool, port: int = 0) -> Generator[DemoServer]
 
 
 def _has_screen() -> bool:
-    """Without one, a browser would be one in text that takes over the terminal."""
+    """Whether a graphical browser can open; a text browser would take over the terminal."""
     return sys.platform in {"win32", "darwin"} or bool({"DISPLAY", "WAYLAND_DISPLAY"} & os.environ.keys())

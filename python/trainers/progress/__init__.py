@@ -1,4 +1,4 @@
-"""Consumers of the loop's reports: each takes reports, does its part, and passes them on.
+"""Consumers of the loop's reports, which write or show each report and pass it on.
 
 for report in JsonlLog(path)(RichProgress(console)(run.epochs(train, max_epochs=50))):
 ...

@@ -1,4 +1,4 @@
-"""Consumers of reports: what one is, several as one, and the plainest, which writes lines of text."""
+"""The protocol of report consumers, chains of them, and plain progress as text."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import IO, Protocol, final
@@ -6,7 +6,7 @@ from typing import IO, Protocol, final
 from trainers.loop import CheckpointReport, EpochReport, PhaseTotals, Report, TrainingNotice, WindowReport
 
 NOTABLE_WAIT = 0.1
-"""Share of the time above which waiting for data is worth a word."""
+"""Share of the time above which waiting for data is shown."""
 
 KIB = 1024
 MINUTE, HOUR = 60, 3600
@@ -23,17 +23,17 @@ class ReportConsumer(Protocol):
 
 @final
 class ConsumerChain:
-    """Several consumers as one; without any it only passes reports on.
+    """Several consumers as one; without any, it only passes reports on.
 
     Args:
-        consumers: The first of them sees a report before the others do.
+        consumers: In the order in which they see a report.
     """
 
     def __init__(self, consumers: Sequence[ReportConsumer] = ()) -> None:
         self._consumers = tuple(consumers)
 
     def __call__(self, reports: Iterable[Report], /) -> Iterator[Report]:
-        """Hand every report through all consumers."""
+        """Pass every report through all consumers."""
         passing = iter(reports)
         for consumer in self._consumers:
             passing = consumer(passing)
@@ -41,35 +41,35 @@ class ConsumerChain:
 
 
 def title(report: WindowReport | EpochReport) -> str:
-    """The epoch, counted from 1 as people do."""
+    """The epoch, counted from 1."""
     return f"epoch {report.epoch + 1}/{report.epochs}"
 
 
 def remark(report: Report) -> str | None:
-    """The line that a report is worth by itself: a notice, or a checkpoint that failed; None for all others."""
+    """The line for a notice or a failed checkpoint; None for other reports."""
     match report:
         case TrainingNotice():
             return f"! {report.message}"
         case CheckpointReport(problem=str(problem)):
-            return f"! the checkpoint {report.folder} was not written, and training goes on: {problem}"
+            return f"! the checkpoint {report.folder} was not written; training continues: {problem}"
         case _:
             return None
 
 
 def waiting(share: float) -> str | None:
-    """How much of the time data was waited for, 0 to 1; None where it is little or unknown."""
+    """The share of time spent waiting for data, 0 to 1, as text; None if it is small or unknown."""
     return f"{share:.0%} waiting for data" if share > NOTABLE_WAIT else None
 
 
 def size(count: int) -> str:
-    """A number of bytes in the largest unit that keeps it at 1 or more, KiB at least."""
+    """A number of bytes in the largest unit that keeps it at 1 or more, but at least KiB."""
     if count < KIB**2:
         return f"{count / KIB:.0f} KiB"
     return f"{count / KIB**2:.0f} MiB" if count < KIB**3 else f"{count / KIB**3:.1f} GiB"
 
 
 def duration(seconds: float) -> str:
-    """A time to wait, in seconds, roughly: in the largest unit that keeps it at 1 or more."""
+    """A rounded duration of seconds, in the largest unit that keeps it at 1 or more."""
     if seconds < MINUTE:
         return f"{max(1, round(seconds))} s"
     return f"{round(seconds / MINUTE)} min" if seconds < HOUR else f"{seconds / HOUR:.1f} h"
@@ -82,13 +82,13 @@ def times(count: int) -> str:
 
 @final
 class PlainProgress:
-    """One line of text per epoch, and one for whatever else a person should know."""
+    """Writes one line of text per epoch, notice and failed checkpoint."""
 
     def __init__(self, stream: IO[str]) -> None:
         self._stream = stream
 
     def __call__(self, reports: Iterable[Report], /) -> Iterator[Report]:
-        """Write a line where a report is worth one; pass every report on."""
+        """Write lines, and pass every report on."""
         for report in reports:
             line = _epoch_line(report) if isinstance(report, EpochReport) else remark(report)
             if line is not None:
@@ -110,19 +110,19 @@ def _epoch_line(report: EpochReport) -> str:
 
 
 def _phase(name: str, totals: PhaseTotals) -> str:
-    troubles: list[str] = []
+    problems: list[str] = []
     if totals.skipped:
-        troubles.append(f"{totals.skipped} skipped")
+        problems.append(f"{totals.skipped} skipped")
     if totals.zero_gradients:
-        troubles.append(f"{totals.zero_gradients} with zero gradients")
+        problems.append(f"{totals.zero_gradients} with zero gradients")
     if totals.shortages:
-        troubles.append(f"memory ran out {times(totals.shortages)}")
+        problems.append(f"memory ran out {times(totals.shortages)}")
     shown = f"{name} loss {totals.loss:.6g}".lstrip()
-    return f"{shown} ({', '.join(troubles)})" if troubles else shown
+    return f"{shown} ({', '.join(problems)})" if problems else shown
 
 
 def _pace(report: EpochReport) -> Iterator[str]:
-    """Targets per second of the first phase, and the wait for data; of the time without the validation."""
+    """Targets per second of the first phase, and the wait for data, without the time of the validation."""
     training = report.seconds - (0.0 if report.validation is None else report.validation.seconds)
     if training <= 0:  # too short for the clock
         return

@@ -1,4 +1,4 @@
-"""Reports as lines of JSON, for programs, and the log file, which is the same after an interruption as without one."""
+"""Reports as lines of JSON, on a stream or in a log file."""
 
 import json
 import math
@@ -27,15 +27,15 @@ Place = tuple[int, float]
 def as_json(report: Report | ValidationReport) -> str:
     """The report as one line of JSON.
 
-    Its fields are the report's, preceded by `kind`: `window`, `epoch`, `checkpoint`, `notice` or `validation`. Numbers
-    that are not finite, which JSON does not know, are null.
+    Its fields are `kind` (`window`, `epoch`, `checkpoint`, `notice` or `validation`) and the report's. Numbers that are
+    not finite are null.
     """
     return json.dumps({"kind": KINDS[type(report)], **_plain(report)}, allow_nan=False)
 
 
 @final
 class JsonLines:
-    """Writes one JSON object per report to a stream, at once, as programs that watch a training want it."""
+    """Writes one JSON object per report to a stream, and flushes it at once."""
 
     def __init__(self, stream: IO[str]) -> None:
         self._stream = stream
@@ -64,15 +64,14 @@ def _plain(value: Any) -> Any:
 
 @final
 class JsonlLog:
-    """Appends one JSON object per report to a file, so that a resumed training goes on in the same log.
+    """Appends one JSON object per report to a file, which a resumed training continues.
 
-    A training that was killed has reported more than its last checkpoint holds, and a resumed one repeats that part.
-    So the first window or epoch that is reported takes its own place and all that follow out of the older lines:
-    each window is in the log once. A training that starts again removes everything. Otherwise older notices
-    stay, because they happened. A last line that a kill tore is dropped, and so is a damaged one among the older.
+    A resumed training repeats the windows after its last checkpoint. So the first window or epoch that it reports
+    removes the older lines of that place and later, and the log holds each window once. A training that starts over
+    removes all lines; otherwise older notices stay. Incomplete and damaged lines are dropped.
 
     Args:
-        path: The file; its folder is made when the first report comes.
+        path: The file; its folder is created by the first report.
     """
 
     def __init__(self, path: Path) -> None:
@@ -82,8 +81,8 @@ class JsonlLog:
         """Write every report, then pass it on.
 
         Raises:
-            OSError: The file cannot be opened. Where it cannot be written later, because the disk is full, say, a
-                notice says so, and the reports go on without it.
+            OSError: The file cannot be opened. If a later write fails, such as on a full disk, the consumer emits a
+                notice and passes further reports on without writing them.
         """
         with closing(_OpenLog(self._path)) as log:
             passing = iter(reports)
@@ -92,7 +91,7 @@ class JsonlLog:
                     log.add(report)
                 except OSError as error:
                     problem = f"{self._path} can no longer be written: {error.strerror}"
-                    yield TrainingNotice(message=f"{problem}; training goes on")
+                    yield TrainingNotice(message=f"{problem}; training continues")
                     yield report
                     break
                 yield report
@@ -101,7 +100,7 @@ class JsonlLog:
 
 @final
 class _OpenLog:
-    """The file while it is written; nothing waits in a buffer that a full disk could hold back."""
+    """The open log, written without a buffer so that a full disk raises at once."""
 
     def __init__(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -110,14 +109,14 @@ class _OpenLog:
         self._file = path.open("ab", buffering=0)
 
     def add(self, report: Report) -> None:
-        """Write a report; the first window or epoch takes older lines of it and of what follows out."""
+        """Write a report; the first window or epoch removes the older lines of its place and later."""
         if self._older and isinstance(report, WindowReport | EpochReport):
             take_out(self._path, self._older, place_of(report))
             self._older = 0
             self._file.close()
             self._file = self._path.open("ab", buffering=0)
         line = f"{as_json(report)}\n".encode()
-        while line:  # a disk that is almost full takes a part
+        while line:  # an almost full disk accepts a part
             line = line[self._file.write(line) :]
 
     def close(self) -> None:
@@ -125,15 +124,15 @@ class _OpenLog:
 
 
 def place_of(report: WindowReport | EpochReport) -> Place:
-    """Where the training is at this report."""
+    """The epoch and window of a report."""
     return report.epoch, math.inf if isinstance(report, EpochReport) else report.window
 
 
 def drop_torn_line(path: Path) -> int:
-    """Cut off a last line that has no end.
+    """Remove an incomplete last line.
 
     Returns:
-        The bytes that are left; 0 if there is no file.
+        The bytes that remain; 0 if the file does not exist.
     """
     if not path.exists():
         return 0
@@ -144,12 +143,12 @@ def drop_torn_line(path: Path) -> int:
 
 
 def take_out(path: Path, older: int, place: Place) -> None:
-    """Rewrite a log without what it says of `place` and later, in one step that a kill cannot halve.
+    """Rewrite a log atomically, without its reports of `place` and later.
 
     Args:
         path: The log.
-        older: Its first so many bytes are looked through, whole lines; what follows stays.
-        place: The place.
+        older: Bytes at the start to filter, whole lines; the rest stays.
+        place: First epoch and window to remove.
     """
     rewritten = path.with_name(f"{path.name}.tmp")
     try:
@@ -163,7 +162,7 @@ def take_out(path: Path, older: int, place: Place) -> None:
             os.fsync(kept.fileno())
         rewritten.replace(path)
     finally:
-        rewritten.unlink(missing_ok=True)  # where the disk is full
+        rewritten.unlink(missing_ok=True)  # after a failure, such as a full disk
 
 
 def _stays(line: bytes, place: Place) -> bool:
@@ -171,7 +170,7 @@ def _stays(line: bytes, place: Place) -> bool:
         return False
     try:
         logged = json.loads(line)
-    except ValueError:  # damaged, as a power cut leaves it: no reader of the log could use it
+    except ValueError:  # damaged, for example by a power cut
         return False
     match logged:
         case {"kind": "window", "epoch": int(epoch), "window": int(window)}:
@@ -179,6 +178,6 @@ def _stays(line: bytes, place: Place) -> bool:
         case {"kind": "epoch", "epoch": int(epoch)}:
             return epoch < place[0]
         case {"kind": "checkpoint", "epoch": int(epoch), "window": int(window)}:
-            return (epoch, window) <= place  # it counts the windows before it: this may be the one that was resumed
+            return (epoch, window) <= place  # it counts the windows before it, and may be the one that was resumed
         case _:
             return True

@@ -1,4 +1,4 @@
-"""What a person at the screen sees: a live bar on a terminal or in a notebook, plain lines elsewhere."""
+"""Progress on the screen: a live bar on a terminal or in a notebook, else plain lines."""
 
 import math
 import sys
@@ -22,7 +22,7 @@ _BAR_WIDTH: Final = 20
 
 _REDRAWN_S: Final = 0.2
 
-"""Seconds between two updates of a notebook's line, each a message to the browser."""
+"""Seconds between updates of a notebook's line."""
 
 
 @final
@@ -37,14 +37,14 @@ class RichProgress:
         self._console = console
 
     def __call__(self, reports: Iterable[Report], /) -> Iterator[Report]:
-        """Draw while the reports pass; the bar stays as it is at the end."""
+        """Draw while the reports pass; the final bar stays."""
         with _rich_bar(self._console) as bar:
             task = bar.add_task("starting", total=None, state="")
             view = _BarContent()
             for report in reports:
                 line = remark(report)
                 if line is not None:
-                    # As it is: a message may hold brackets and paths.
+                    # No markup: a message may hold brackets and paths.
                     bar.console.print(line, style="yellow", markup=False, highlight=False, soft_wrap=True)
                 view.see(report)
                 bar.update(task, description=view.title, completed=view.window, total=view.windows, state=view.state)
@@ -53,19 +53,17 @@ class RichProgress:
 
 @final
 class NotebookProgress:
-    """A live line of a notebook's cell, with the epoch's windows and their numbers; notices are text of the cell.
-
-    The line is text too, which is written over and stays in a notebook that is saved; it needs no widgets.
+    """A live line of text in a notebook's cell, with the epoch's windows and their numbers; it needs no widgets.
 
     Args:
-        stream: The cell's text.
+        stream: The cell's output, for notices.
     """
 
     def __init__(self, stream: IO[str]) -> None:
         self._stream = stream
 
     def __call__(self, reports: Iterable[Report], /) -> Iterator[Report]:
-        """Write while the reports pass; the line stays as it is at the end."""
+        """Write while the reports pass; the final line stays."""
         from IPython.display import DisplayHandle
 
         view, handle, next_at = _BarContent(), DisplayHandle(), 0.0
@@ -90,7 +88,7 @@ def _as_text(line: str) -> dict[str, str]:
 
 @dataclass(slots=True)
 class _BarContent:
-    """What the bar shows: the latest of every number."""
+    """The latest numbers, which the bar shows."""
 
     title: str = "starting"
     window: int = 0
@@ -118,7 +116,7 @@ class _BarContent:
 
     @property
     def line(self) -> str:
-        """All of it, in characters."""
+        """Title, bar and numbers as text."""
         if not self.windows:
             return f"{self.title}  {self.state}".rstrip()
         full = _BAR_WIDTH * self.window // self.windows
@@ -140,7 +138,7 @@ class _BarContent:
 
 @final
 class _WindowRate:
-    """How fast an epoch's windows come, from the first that was seen, which after a resume is not the first of all."""
+    """Rate of an epoch's windows since the first report, which after a resume is not the epoch's first window."""
 
     def __init__(self, first: WindowReport) -> None:
         self._started = perf_counter() - first.seconds - first.data_seconds
@@ -150,7 +148,7 @@ class _WindowRate:
         self._ahead = self._later = 0
 
     def see(self, report: WindowReport) -> None:
-        """Count a window, once however many phases report it."""
+        """Count a window once, even if several phases report it."""
         self._seconds = perf_counter() - self._started
         self._ahead = 0 if report.windows is None else report.windows - report.window - 1
         self._later = 0 if report.windows is None else (report.epochs - report.epoch - 1) * report.windows
@@ -159,10 +157,10 @@ class _WindowRate:
             self._waited += report.data_seconds
 
     def rates(self) -> Iterator[str]:
-        """Steps per second, the time left if no epoch is spared, and the wait for data where it is notable."""
+        """Steps per second, the time left without early stopping, and a notable wait for data."""
         rate = (self._latest - self._before) / self._seconds
         yield f"{rate:.0f} steps/s"
-        if self._ahead + self._later:  # of all epochs; a training may stop early
+        if self._ahead + self._later:  # of all epochs; early stopping may end it sooner
             yield f"≤ {duration((self._ahead + self._later) / rate)} left"
         waited = waiting(self._waited / self._seconds)
         if waited is not None:
@@ -173,7 +171,7 @@ def _rich_bar(console: "Console") -> "Progress":
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
     from rich.table import Column
 
-    # In a narrow terminal the bar gives way, not the numbers: folded lines would leave debris when redrawn.
+    # In a narrow terminal the bar shrinks, not the numbers: wrapped lines would not be redrawn cleanly.
     return Progress(
         TextColumn("{task.description}", table_column=Column(no_wrap=True)),
         BarColumn(bar_width=None),
@@ -185,7 +183,7 @@ def _rich_bar(console: "Console") -> "Progress":
 
 
 def progress_for(stream: IO[str]) -> ReportConsumer:
-    """A live bar if the stream is a terminal, which needs the extra `cli`, or a notebook's cell; plain lines if not."""
+    """A live bar for a notebook's cell or a terminal (with the extra `cli`), else plain lines."""
     if is_cell(stream):
         return NotebookProgress(stream)
     if find_spec("rich") is None or not stream.isatty():
@@ -196,7 +194,7 @@ def progress_for(stream: IO[str]) -> ReportConsumer:
 
 
 def is_cell(stream: IO[str]) -> bool:
-    """Whether what is written to the stream is text of a notebook's cell, which wraps it at its own width."""
+    """Whether the stream is the output of a notebook's cell, which wraps text itself."""
     if "ipykernel.iostream" not in sys.modules:
         return False
     from ipykernel.iostream import OutStream
@@ -206,39 +204,39 @@ def is_cell(stream: IO[str]) -> bool:
 
 MOST_LINES: Final = 20
 
-"""Of one piece of work, where there is no terminal."""
+"""Most lines per task without a terminal."""
 
 
 StepT = TypeVar("StepT")
 
 
 class StepProgress(Protocol):
-    """Passes steps on, each when it is to be done, and shows how far the work is."""
+    """Iterates over the steps of a task, and shows its progress."""
 
     def __call__(self, steps: Sequence[StepT], /, *, title: str, tell: Callable[[StepT], str]) -> Iterator[StepT]:
         """The same steps, in the same order.
 
         Args:
-            steps: of which each takes about as long as another.
-            title: what is done.
-            tell: a step in words.
+            steps: steps of similar duration.
+            title: name of the task.
+            tell: returns a step as text.
         """
         ...
 
 
 def unwatched(steps: Sequence[StepT], /, *, title: str, tell: Callable[[StepT], str]) -> Iterator[StepT]:  # noqa: ARG001 - as others
-    """Nobody watches."""
+    """Iterate without showing progress."""
     return iter(steps)
 
 
 def watched_on(stream: IO[str]) -> StepProgress:
-    """A live bar if the stream is a terminal, which needs the extra `cli`; at most MOST_LINES lines if not."""
+    """A live bar for a terminal, which needs the extra `cli`; else at most MOST_LINES lines."""
     return _OnABar(stream) if stream.isatty() else _InLines(stream)
 
 
 @final
 class _InLines:
-    """A line as a step begins: of all of them, or of every so many where there are more than MOST_LINES."""
+    """Writes a line for each step, or for every n-th of more than MOST_LINES steps."""
 
     def __init__(self, stream: IO[str]) -> None:
         self._stream = stream
@@ -254,7 +252,7 @@ class _InLines:
 
 @final
 class _OnABar:
-    """A bar that counts what is done, says what is being done, and how long the rest will take."""
+    """A bar with the number of finished steps, the current step and the time left."""
 
     def __init__(self, stream: IO[str]) -> None:
         self._stream = stream

@@ -1,4 +1,4 @@
-"""The numbers of a training for TensorBoard."""
+"""TensorBoard logs of a training."""
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
@@ -17,16 +17,16 @@ FLUSH_SECONDS = 10
 
 @final
 class TensorBoardLog:
-    """Writes scalars that `tensorboard --logdir FOLDER` draws. Needs the extra `tensorboard`.
+    """Writes scalars for `tensorboard --logdir FOLDER`. Needs the extra `tensorboard`.
 
     `windows/PHASE` has one point per step: loss, its parts, gradient norm, learning rate and loss scale. A skipped
     window takes no step and has none. `epochs` has one point per epoch, at the number of epochs done: every phase's
     loss and skipped windows, the validation and its parts. Numbers that are not finite are left out.
 
-    Each of these folders counts by itself, so that a resumed training can hide exactly the points that it draws again.
+    Each of these folders has its own steps, so that a resumed training hides exactly the points that it repeats.
 
     Args:
-        folder: Where to write; made when the first report comes.
+        folder: Where to write; created by the first report.
 
     Raises:
         SettingsError: The package tensorboard is not installed.
@@ -42,7 +42,7 @@ class TensorBoardLog:
     def __call__(self, reports: Iterable[Report], /) -> Iterator[Report]:
         """Write the numbers of every report, then pass it on.
 
-        Where they cannot be written, because the disk is full, say, a notice says so, and the reports go on without.
+        If a write fails, such as on a full disk, emit a notice, and pass further reports on without writing them.
         """
         curves = _Curves(self._folder)
         with ExitStack() as stack:
@@ -52,9 +52,9 @@ class TensorBoardLog:
                 try:
                     curves.add(report)
                 except OSError as error:
-                    stack.pop_all()  # closing would write, and fail again
+                    stack.pop_all()  # closing would write and fail again
                     problem = f"no more curves can be written to {self._folder}: {error.strerror}"
-                    yield TrainingNotice(message=f"{problem}; training goes on")
+                    yield TrainingNotice(message=f"{problem}; training continues")
                     yield report
                     break
                 yield report
@@ -76,7 +76,7 @@ class _Curves:
             return
         if isinstance(report, EpochReport):
             self._add_epoch(report)
-        self._flush()  # above all with a checkpoint: what it holds is not reported again after a resume
+        self._flush()  # at least with a checkpoint: a resumed training does not repeat what came before it
 
     def _add_window(self, report: WindowReport) -> None:
         if not report.stepped:
@@ -104,7 +104,7 @@ class _Curves:
 
 @final
 class _Points:
-    """Points in one folder, of which the first hides those of an earlier training at its step and beyond."""
+    """Points in one folder; the first hides points of an earlier training at its step and later."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder

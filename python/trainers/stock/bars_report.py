@@ -1,4 +1,4 @@
-"""`quantra check`."""
+"""The command `quantra check`, and its report on a file of bars."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -31,24 +31,24 @@ from trainers.stock.recipe import StockRecipe
 
 MOST_SHOWN: Final = 3
 
-"""Days of one kind that are named; the others are counted."""
+"""Days listed per kind of finding; the others are counted."""
 
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class SymbolFindings:
-    """One symbol's bars.
+    """Findings about one symbol's bars.
 
     Attributes:
         symbol: Its name.
-        bars: Days with a bar.
-        first: Day of the first, yyyymmdd; 0 without any.
-        last: Day of the last.
-        gaps: int32, sessions of the calendar between these two without a bar.
-        strangers: int32, days with a bar on which the calendar has no session.
-        stale: int32, days whose bar repeats the one before in every price and in volume.
-        without_volume: int32, days whose volume is 0.
-        jumps: Prices that changed as by a split, where none is recorded.
+        bars: Number of bars.
+        first: Day of the first bar, yyyymmdd; 0 without any.
+        last: Day of the last bar.
+        gaps: int32, sessions without a bar between the first and the last.
+        strangers: int32, days with a bar that are not sessions.
+        stale: int32, days whose prices and volume all equal those of the bar before.
+        without_volume: int32, days with a volume of 0.
+        jumps: Price changes that look like unrecorded splits.
     """
 
     symbol: str
@@ -62,19 +62,19 @@ class SymbolFindings:
     jumps: PriceJumps
 
     def windows(self, needs: "BarRequirement") -> int:
-        """Windows with a known outcome that it gives a model."""
+        """Number of windows with a known outcome."""
         return max(0, self.bars - needs.bars + 1 - needs.reach)
 
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BarRequirement:
-    """What a model of default settings needs of bars.
+    """Bars that a model with default settings needs.
 
     Attributes:
-        bars: That one of its forecasts depends on.
-        reach: Sessions that its farthest horizon lies ahead.
-        refusal: Why it cannot be trained on the bars at hand, with what to do; empty = it can.
+        bars: Bars needed for one forecast.
+        reach: Sessions to the farthest target.
+        refusal: Why the given bars are too few for a training, and what to do; empty if they suffice.
     """
 
     bars: int
@@ -83,7 +83,7 @@ class BarRequirement:
 
 
 def findings_of(bars: BarPanel, calendar: SessionCalendar) -> tuple[SymbolFindings, ...]:
-    """Those of each symbol, in the panel's order.
+    """The findings about each symbol, in the panel's order.
 
     Args:
         bars: the panel.
@@ -111,7 +111,7 @@ def _of(bars: BarPanel, row: int, calendar: SessionCalendar, strange: BoolArray)
 
 
 def _repeats(bars: BarPanel, row: int, present: BoolArray) -> BoolArray:
-    """Which of a symbol's bars say what the one before says."""
+    """Which of a symbol's bars equal the one before."""
     columns = [getattr(bars, name)[row, present] for name in ("open", "high", "low", "close", "volume")]
     again = np.zeros(int(present.sum()), dtype=np.bool_)
     again[1:] = np.logical_and.reduce([values[1:] == values[:-1] for values in columns])
@@ -119,7 +119,7 @@ def _repeats(bars: BarPanel, row: int, present: BoolArray) -> BoolArray:
 
 
 def needs_of(bars: BarPanel, calendar: str) -> BarRequirement:
-    """What a training with the defaults of `quantra train stock` and this calendar needs of bars."""
+    """Bars needed by `quantra train stock` with its defaults and this calendar."""
     recipe, features = StockRecipe(calendar=calendar), features_named("default", calendar)
     try:
         check_enough(bars.sessions, len(bars.symbols), features, recipe, recipe.splits(bars.sessions))
@@ -135,11 +135,11 @@ WIDTH: Final = 16
 
 MOST_LINES: Final = 12
 
-"""Symbols that one chart shows; with more, nobody could tell them apart."""
+"""Most symbols on the chart."""
 
 
 def sparkline(values: FloatArray) -> str:
-    """A line of blocks, each the mean of a part of the values [T]; a blank where none is known."""
+    """A line of blocks, each the mean of a part of the values [T]; a blank if all of them are unknown."""
     parts = np.array_split(values, min(WIDTH, values.size))
     means = np.array([part[np.isfinite(part)].mean() if np.isfinite(part).any() else np.nan for part in parts])
     low, high = (float(edge) for edge in (np.nanmin(means), np.nanmax(means))) if np.isfinite(means).any() else (0, 0)
@@ -148,13 +148,13 @@ def sparkline(values: FloatArray) -> str:
 
 
 def write_bars_page(path: Path, reading: BarReading, findings: Sequence[SymbolFindings], doubts: Sequence[str]) -> None:
-    """Write each symbol's close, 100 on its first day, with marks where a split is suspected, and what was found.
+    """Write a page with a chart of closes, suspected splits marked, and the findings.
 
     Args:
         path: the HTML file.
-        reading: the file as it was read.
-        findings: of each of its symbols.
-        doubts: what a person should look at, in words.
+        reading: the file that was read.
+        findings: of each symbol.
+        doubts: warnings, as text.
 
     Raises:
         MissingPackageError: plotly or jinja2 is not installed.
@@ -173,7 +173,7 @@ def write_bars_page(path: Path, reading: BarReading, findings: Sequence[SymbolFi
 
 
 def closes_chart(reading: BarReading, findings: Sequence[SymbolFindings], page: PageBuilder) -> str:
-    """The first `MOST_LINES` symbols on one scale."""
+    """A chart of the first `MOST_LINES` symbols, each 100 on its first day."""
     bars, marked = reading.panel, {one.symbol: [jump.session for jump in one.jumps.shown] for one in findings}
     names = bars.symbols[:MOST_LINES]
     label = f"Closes of {', '.join(names)}, 100 on each one's first day; suspected splits are marked"
@@ -181,7 +181,7 @@ def closes_chart(reading: BarReading, findings: Sequence[SymbolFindings], page: 
 
 
 def symbol_grid(findings: Sequence[SymbolFindings]) -> ReportTable:
-    """One line a symbol: its days, and how many of them are doubtful in which way."""
+    """One row per symbol: its number of bars and of findings by kind."""
     columns = ("bars", "days missing", "days too many", "same as before", "no volume", "splits?")
     return ReportTable(corner="symbol", columns=columns, lines=tuple(map(_line, findings)))
 
@@ -197,19 +197,19 @@ CHANGES: Final = ".changes.txt"
 
 MOST_SYMBOLS: Final = 40
 
-"""Rows of the table; the others are in the JSON."""
+"""Most rows of the table; the JSON has all."""
 
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class BarsReport:
-    """What is known of a file of bars.
+    """A file of bars, its findings, and the bars that a model needs.
 
     Attributes:
-        reading: The file as it was read.
-        calendar: What its days were compared with.
+        reading: The file that was read.
+        calendar: Calendar that its days were compared with.
         findings: Of each symbol.
-        needs: What a model of default settings needs of them.
+        needs: Bars needed by a model with default settings.
     """
 
     reading: BarReading
@@ -232,16 +232,16 @@ def check(
     ] = "",
     fix: Annotated[
         Path | None,
-        typer.Option(metavar="OUT.csv", help="Write a clean file, and OUT.csv.changes.txt with what is changed."),
+        typer.Option(metavar="OUT.csv", help="Write a clean file, and OUT.csv.changes.txt with the changes."),
     ] = None,
     plot: Annotated[
-        Path | None, typer.Option(metavar="FILE.html", help="Also write a page: closes and what was found.")
+        Path | None, typer.Option(metavar="FILE.html", help="Also write a page with closes and findings.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Say what a file of bars is read as, and what is doubtful in it."""
+    """Show how a file of bars is read, and warn about doubtful bars."""
     if fix is not None and fix.resolve() == file.resolve():
-        raise typer.BadParameter(f"--fix would write over {file}; name another file")
+        raise typer.BadParameter(f"--fix would overwrite {file}; name another file")
     read = read_file(file, reading.options)
     checked = checked_bars(read, calendar)
     changes = () if fix is None else _fixed(read, fix)
@@ -259,7 +259,7 @@ def check(
 
 
 def checked_bars(read: BarReading, calendar: str) -> BarsReport:
-    """The bars compared with an exchange's calendar; empty: Monday to Friday."""
+    """Compare bars with an exchange's calendar; an empty name means Monday to Friday."""
     sessions = _calendar(calendar, read.panel)
     findings = findings_of(read.panel, sessions)
     return BarsReport(reading=read, calendar=sessions, findings=findings, needs=needs_of(read.panel, calendar))
@@ -271,7 +271,7 @@ def _calendar(name: str, bars: BarPanel) -> SessionCalendar:
 
 
 def _fixed(read: BarReading, out: Path) -> tuple[str, ...]:
-    """Write the clean file and the list of what is changed in it; no price, gap or split is."""
+    """Write the clean file and the list of changes; prices, gaps and splits stay."""
     if out.suffix.lower() != ".csv":
         raise ConfigurationError(f"--fix writes CSV, so {out.name} must end in .csv")
     columns = ",".join(("symbol", "date", *read.panel.columns))
@@ -282,7 +282,7 @@ def _fixed(read: BarReading, out: Path) -> tuple[str, ...]:
 
 
 def _next(checked: BarsReport, file: Path, calendar: str) -> str:
-    """The command that makes sense now."""
+    """The suggested next command."""
     if any(len(one.strangers) for one in checked.findings):
         return f"Next: quantra check {file} --calendar {EVERY_DAY if not calendar else 'NAME'}"
     if checked.needs.refusal:
@@ -292,7 +292,7 @@ def _next(checked: BarsReport, file: Path, calendar: str) -> str:
 
 
 def checked_table(checked: BarsReport) -> RenderableType:
-    """A row for each symbol, and a line for each doubt."""
+    """A row per symbol, and a line per warning."""
     table = Table(box=SIMPLE_HEAD, pad_edge=False)
     for name in ("symbol", "first", "last"):
         table.add_column(name, no_wrap=True)
@@ -313,7 +313,7 @@ def checked_table(checked: BarsReport) -> RenderableType:
 
 
 def doubts(checked: BarsReport) -> Iterator[str]:
-    """What a person should look at, one line each; first what a forecast needs."""
+    """Warnings, one per line, after the number of bars that a forecast needs."""
     more = len(checked.findings) - MOST_SYMBOLS
     if more > 0:
         yield f"{more} more symbols; --json has them all"
@@ -328,9 +328,9 @@ def doubts(checked: BarsReport) -> Iterator[str]:
             ("the same bar as the day before", one.stale),
             ("a volume of 0", one.without_volume),
         )
-        for what, days in kinds:
+        for kind, days in kinds:
             if len(days):
-                yield f"{one.symbol}: {what}: {_days(days)}"
+                yield f"{one.symbol}: {kind}: {_days(days)}"
         yield from one.jumps.lines()
 
 
@@ -344,7 +344,7 @@ def _days(days: NDArray[np.int32]) -> str:
 
 
 def checked_json(checked: BarsReport, changes: Sequence[str]) -> dict[str, Json]:
-    """All of it for programs."""
+    """The whole report as JSON."""
     read = checked.reading
     return {
         "file": read.name,

@@ -161,7 +161,7 @@ class History:
 
     @property
     def forecastable(self) -> BoolArray:
-        """[S, T] where a symbol has what it must have to be forecast."""
+        """[S, T] whether a symbol can be forecast."""
         pipeline, present = self.pipeline, self.bars.present
         suffices = pipeline.suffices(pipeline.counts(present, self.encoded.series))
         return suffices & present & self.encoded.mask.any(axis=2)
@@ -381,7 +381,7 @@ class TrainingHistory(Protocol):
 
     @property
     def forecastable(self) -> BoolArray:
-        """[S, T] where a symbol has what it must have to be forecast."""
+        """[S, T] whether a symbol can be forecast."""
         ...
 
     def gather(self, windows: TrainingWindows) -> WindowBatch:

@@ -1,4 +1,4 @@
-"""The recipe of a stock model: every setting that the result of a training depends on."""
+"""The recipe of a stock model: every setting that affects the result of a training."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
@@ -38,12 +38,12 @@ from trainers.stock.splits import PARTS, DataSplits, SplitPart, SplitShares
 
 FLATTEST_VOLATILITY = 0.1
 
-"""Smallest deviation of a window's daily log volatility. It is 0.3 to 0.5 as a rule, and next to nothing where a stock
-is new and the window holds a few sessions: in units of that, what comes after would be beyond all bounds."""
+"""Smallest deviation of a window's daily log volatility. It is usually 0.3 to 0.5, but near 0 for a new stock with few
+sessions, and targets in units of that would be unbounded."""
 
 
 def window_normaliser(kind: TargetKind) -> WindowNormaliser:
-    """The units of a window's own that fit a kind of target."""
+    """The default normaliser of the scale `window` for a kind of target."""
     if kind is TargetKind.LOG_VOLATILITY:
         return WindowNormaliser(centred=True, decay=1.0, floor=FLATTEST_VOLATILITY)
     return WindowNormaliser()
@@ -51,7 +51,7 @@ def window_normaliser(kind: TargetKind) -> WindowNormaliser:
 
 Scale = Literal["window", "har", "garch", "mix"]
 
-"""The units in which a model learns: those of the window itself, or what HAR, GARCH or both forecast."""
+"""Units of targets: the window's own volatility, or a forecast by HAR, GARCH or both."""
 
 _SCALES: Mapping[str, Scale] = {name: name for name in get_args(Scale)}
 
@@ -62,7 +62,7 @@ USUAL: Final = TrainingDefaults()
 
 WARMUP = 0.1
 
-"""Share of all steps over which the cosine schedule rises."""
+"""Share of all steps in which the cosine schedule rises."""
 
 
 OWN: Final = "the kind's own"
@@ -78,9 +78,9 @@ class Optimisation(Computation):
     learning_rate: Annotated[float, Flag("Learning rate of AdamW.", own=OWN)] = USUAL.learning_rate
     weight_decay: Annotated[float, Flag("Weight decay of AdamW.", own=OWN)] = USUAL.weight_decay
     schedule: Annotated[Schedule, Flag("Learning rate over time: constant, or cosine to 0.", own=OWN)] = USUAL.schedule
-    """Cosine rises over the first tenth of all steps, then falls to 0 with the last epoch."""
+    """Cosine rises over the first tenth of all steps, then falls to 0 at the last."""
     ranking_weight: Annotated[
-        float, Flag("Weight of the ranking loss, added to the quantile loss, of a model that ranks stocks.")
+        float, Flag("Weight of the ranking loss, added to the quantile loss of a model that ranks stocks.")
     ] = 0.1
 
     def __post_init__(self) -> None:
@@ -102,13 +102,13 @@ class Optimisation(Computation):
 
 
 def optimisation_of(kind: str) -> Optimisation:
-    """What suits a kind of network where nothing else is asked for."""
+    """The default optimisation of a network kind."""
     return Optimisation(**asdict(kind_named(kind).training))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StockRecipe:
-    """Everything that the trained model depends on, besides the bars."""
+    """Every setting that a trained model depends on, besides the data."""
 
     kind: Annotated[str, Flag(f"Network kind: {', '.join(KINDS)}.", name="model")] = "lstm"
     config: NetworkConfig = field(default_factory=LSTMConfig)
@@ -128,11 +128,11 @@ class StockRecipe:
             own="har; garch: garch",
         ),
     ] = "har"
-    """What a window's location and scale are measured by; all but `window` are fitted on the training part."""
+    """How a window's location and scale are measured; all but `window` are fitted on the training part."""
     normaliser: Normaliser | None = None
-    """Of the scale `window`; None takes the one that fits the target's kind."""
+    """Of the scale `window`; None takes the default of the target's kind."""
     minimum: BarRequirements = field(default_factory=BarRequirements)
-    """What a symbol must have on a day to be learnt from, judged and forecast."""
+    """Bars that a symbol needs on a day to be used in training, evaluation and forecasts."""
     shares: SplitShares = field(default_factory=SplitShares)
     parts: Annotated[
         DataSplits | None,
@@ -174,7 +174,7 @@ class StockRecipe:
 
     @property
     def window_normaliser(self) -> Normaliser:
-        """The normaliser of the scale `window`: the chosen one, or the one that fits the target's kind."""
+        """The normaliser of the scale `window`: the given one, or the default of the target's kind."""
         return self.normaliser or window_normaliser(self.target.kind)
 
     def splits(self, sessions: NDArray[np.int32]) -> DataSplits:
@@ -190,13 +190,13 @@ class StockRecipe:
         if self.scale != "window":
             return {"scale": self.scale}
         normaliser = self.window_normaliser
-        # Cards of earlier versions name no kind of normaliser: there was one.
+        # Cards of earlier versions do not name the kind of normaliser, because there was only one.
         own = {} if normaliser.kind == WINDOW.name else {"normaliser_kind": normaliser.kind}
         named = {f"normaliser_{name}": value for name, value in normaliser.settings().items()}
         return {"scale": self.scale, **own, **named}
 
     def settings(self) -> Mapping[str, Json]:
-        """Every setting by name, flat and as JSON, which has no infinity: a clip of null is none."""
+        """Every setting by name, flat and as JSON; a clip of null means infinity."""
         named = {f"network_{name}": value for name, value in write_config(self.config).items()}
         return {
             "kind": self.kind,
@@ -216,14 +216,14 @@ class StockRecipe:
 
 
 def recipe_of(kind: str) -> StockRecipe:
-    """What suits a kind of network where nothing else is asked for.
+    """The default recipe of a network kind.
 
     Raises:
-        ConfigurationError: there is no such kind.
+        ConfigurationError: the kind does not exist.
     """
     chosen = kind_named(kind)
     # A kind without weights is a scale of the same name.
-    # Nobody trades at the close that made a ranking, so a model that ranks stocks begins one session later.
+    # A ranking is known only after its close, so the returns of a model that ranks stocks start one session later.
     return StockRecipe(
         kind=kind,
         config=chosen.config(),
@@ -235,7 +235,7 @@ def recipe_of(kind: str) -> StockRecipe:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecipeChanges:
-    """The settings that were asked for, to override a recipe's."""
+    """Given settings, which override those of a recipe."""
 
     recipe: ParsedFlags[StockRecipe]
     target: ParsedFlags[Target]
@@ -244,14 +244,14 @@ class RecipeChanges:
 
     @property
     def kind(self) -> str:
-        """Of the network."""
+        """Kind of the network."""
         return self.recipe.value("kind", StockRecipe().kind)
 
     def over(self, own: StockRecipe) -> StockRecipe:
-        """The recipe with all of them in place of its own, as far as it is of their kind.
+        """Apply the changes to a recipe.
 
         Raises:
-            ConfigurationError: they contradict each other, or the kind of network has no such setting.
+            ConfigurationError: settings contradict each other, or the kind of network has no such setting.
         """
         nested = {
             "config": configured(kind_named(own.kind), {**write_config(own.config), **self.network.values}),
@@ -275,11 +275,11 @@ ValueT = TypeVar("ValueT", SplitShares, BarRequirements, Optimisation)
 
 
 def read_recipe(settings: Json, source: str = "recipe") -> StockRecipe:
-    """The recipe whose `settings()` these are: each must be named, known and of its own type.
+    """Parse the result of `StockRecipe.settings()`.
 
     Args:
-        settings: as the card's "recipe" record has them.
-        source: names them in errors.
+        settings: the card's "recipe" record.
+        source: name of the record in errors.
 
     Raises:
         ConfigurationError: a setting is missing, unknown, of another type or out of its range.
@@ -296,10 +296,10 @@ def read_recipe(settings: Json, source: str = "recipe") -> StockRecipe:
 
 
 def read_recipe_file(path: Path) -> StockRecipe:
-    """The recipe that a JSON file holds.
+    """Read a recipe from a JSON file.
 
     Raises:
-        ConfigurationError: the file cannot be read, or as `read_recipe`.
+        ConfigurationError: the file cannot be read, or see `read_recipe`.
     """
     try:
         data = path.read_bytes()
@@ -363,13 +363,13 @@ def _parts(record: Record) -> DataSplits:
 
 
 def _values(kind: type[ValueT], record: Record, prefix: str) -> ValueT:
-    """A value of plain settings, one per field, each of the field's own type."""
+    """A dataclass of plain settings, one per field."""
     hints = get_type_hints(kind)
     return kind(**{field.name: _value(record, f"{prefix}{field.name}", hints[field.name]) for field in fields(kind)})
 
 
 def _value(record: Record, key: str, hint: Any) -> Any:
-    """One setting as its type hint says; null means no limit, as `StockRecipe.settings` writes it."""
+    """One setting of the type in its hint; null means None."""
     if isinstance(hint, UnionType) and type(None) in get_args(hint):
         rest = next(part for part in get_args(hint) if part is not type(None))
         return None if record.json(key) is None else _value(record, key, rest)

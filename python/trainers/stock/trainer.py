@@ -49,20 +49,20 @@ from trainers.stock.training_plan import (
     CovariateFiles,
     Day,
     TrainingPlan,
-    asked_for,
     bars_of,
     covariates_of,
     day_number,
+    parse_settings,
     suggest_names,
 )
 
-ANSWERED_AT_ONCE: Final = 256
-"""Rows of one forward of the forecaster that a fit gives, as of one that is loaded."""
+MOST_ROWS: Final = 256
+"""Most rows per forward of the fitted forecaster, as of a loaded one."""
 
 
 @final
 class _LastFit:
-    """Holds what the last fit that ended well has left."""
+    """Holds the artifact of the last successful fit, in a frozen trainer."""
 
     def __init__(self) -> None:
         self.fitted: FittedArtifact | None = None
@@ -72,11 +72,11 @@ class _LastFit:
 @suggest_names
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class StockTrainer:
-    """Trains a stock model, judges it on days that it has not seen, and saves it.
+    """Trains a stock model, evaluates it on days that it has not seen, and saves it.
 
-    The settings are the flags of `quantra train stock`, by the same names; `quantra train stock --help` tells each.
-    None is what suits the kind of network, as there. They are checked when the trainer is made. The same settings give
-    the same artifact as the command, to the byte, on the same machine and with the same versions of libraries.
+    The settings have the names of the flags of `quantra train stock`; see `quantra train stock --help`. None takes the
+    default of the network kind. The constructor checks all settings. The same settings give the same artifact as the
+    command, to the byte, on the same machine and with the same library versions.
 
     Example:
         trainer = StockTrainer(model="lstm", horizons=[1, 5], calendar="XNYS")
@@ -86,47 +86,47 @@ class StockTrainer:
 
     Attributes:
         model: Kind of network: lstm, gru, hybrid, tft, graph, har, garch; lstm if left out.
-        target: What is forecast: log-return or log-volatility.
+        target: Target of the forecast: log-return or log-volatility.
         horizons: Sessions ahead, rising, such as [1, 5, 20].
         lag: 0 counts returns from the last close, 1 from the next.
         quantiles: Levels between 0 and 1, rising.
         encoder_length: Sessions that the network reads.
-        scale: The units that it learns in.
+        scale: Units of the targets in training: har, garch, mix or window.
         calendar: Exchange code, such as XNYS; empty for Monday to Friday.
-        splits: Of training, selection, calibration and test, or their text; None cuts the bars by shares.
+        splits: Training, selection, calibration and test part, or their text; None splits the bars by shares.
         features: `default`, `alpha158`, or a file of feature expressions.
-        known: Names, with commas, of covariates whose future values are known ahead.
-        hidden: Width of the network; a kind without such a size says so, as of those that follow.
+        known: Comma-separated names of covariates whose future values are known.
+        hidden: Width of the network; a kind without this size, or one of the next five, raises an error.
         layers: Recurrent layers.
         blocks: Transformer layers of the hybrid.
         heads: Attention heads.
         neighbours: Edges per stock of the graph.
         dropout: Share dropped in training.
-        epochs: At most.
+        epochs: Most epochs.
         patience: Epochs without a better selection loss before training stops.
         batch_size: Windows per micro-batch.
-        learning_rate: Of AdamW.
-        weight_decay: Of AdamW.
+        learning_rate: Learning rate of AdamW.
+        weight_decay: Weight decay of AdamW.
         schedule: Learning rate over time: constant, or cosine to 0.
         ranking_weight: Weight of the ranking loss of a model that ranks stocks.
         accumulate: Batches per optimizer step.
         clip: Largest norm of the gradients.
-        ema: Decay per step of the average of the weights that is kept; None keeps the weights themselves.
+        ema: Decay per step of the exponential moving average of the weights; None keeps the weights themselves.
         precision: Number format of the computation.
-        device: auto, cpu, cuda, cuda:N, xpu, xpu:N or mps; Apple's GPU trains, and the CPU answers.
+        device: auto, cpu, cuda, cuda:N, xpu, xpu:N or mps; with mps, forecasts are computed on the CPU.
         oom: What to do when memory runs out: split batches, or fail.
         nonfinite: What to do when a loss is not finite: skip the step, or raise.
         compile: Use torch.compile.
-        deterministic: Make a repeated training give the same bits where that takes slower kernels.
-        seed: Of the initial weights, dropout and order of samples.
-        threads: CPU threads of training and evaluation; 1 if left out. Other counts give other bits.
+        deterministic: Make a repeated training give the same bits, with slower kernels if needed.
+        seed: Random seed of the initial weights, dropout and order of samples.
+        threads: CPU threads of training and evaluation, 1 by default; another count gives other bits.
         edges: CSV file of a graph's edges: symbol, neighbour, weight.
         from_artifact: Folder of an artifact whose weights the training starts from (`--from`).
-        recipe: Settings to begin with in place of the kind's own, for those without a flag.
-        quiet: Show nothing: no progress, no warnings.
+        recipe: Settings to start with instead of the defaults of the kind, for those without a flag.
+        quiet: Show neither progress nor warnings.
 
     Raises:
-        ConfigurationError: A value cannot be, or some contradict each other.
+        ConfigurationError: A value is invalid, or settings contradict each other.
         ArtifactError: The artifact to start from is damaged.
     """
 
@@ -172,18 +172,18 @@ class StockTrainer:
     _slot: _LastFit = field(init=False, default_factory=_LastFit)
 
     def __post_init__(self) -> None:
-        _ = self.plan  # which checks all settings together
+        _ = self.plan  # checks all settings
 
     @cached_property
     def plan(self) -> TrainingPlan:
-        """What the settings mean together: the recipe, and what the material is made of."""
+        """The checked settings, merged with the defaults."""
         return TrainingPlan.of(
             self._given(), recipe=self.recipe, start=_path(self.from_artifact), edges=_path(self.edges)
         )
 
     @property
     def card(self) -> Card:
-        """How the fitted model was made, and how well it does on the test part beside the baselines.
+        """Training record of the fitted model, with its scores and those of the baselines on the test part.
 
         Raises:
             ConfigurationError: nothing was fitted yet.
@@ -191,19 +191,19 @@ class StockTrainer:
         return self._fitted("card").card
 
     def fit(self, bars: Bars, covariates: CovariateFiles = ()) -> Forecaster:
-        """Train, calibrate and score a model, and hold it for `evaluate`, `backtest` and `save` in place of any before.
+        """Train, calibrate and score a model, and keep it for `evaluate`, `backtest` and `save`.
 
-        No file is written. What an exception or Ctrl+C ends leaves the trainer as it was.
+        No file is written. After an exception or Ctrl+C, the trainer keeps the model of the fit before.
 
         Args:
             bars: Daily bars: a DataFrame, a panel or a file.
-            covariates: Files of covariates, or what was read of them.
+            covariates: Files of covariates, or loaded covariates.
 
         Returns:
-            The model, ready to be asked; it is the caller's to close.
+            The model, ready for requests; the caller closes it.
 
         Raises:
-            QuantraError: The bars or files are not what they must be, or the training failed.
+            QuantraError: The bars or files are invalid, or the training failed.
         """
         material = self.plan.material(bars, covariates)
         with self._working(self._threads) as output:
@@ -211,7 +211,7 @@ class StockTrainer:
                 material, self.plan.recipe, consume=output.consume, announce=output.announce, warn=output.warn
             )
             fitted = FittedArtifact.of(files)
-            model = fitted.model(self._answering, max_rows=ANSWERED_AT_ONCE)
+            model = fitted.model(self._forecast_device, max_rows=MOST_ROWS)
             output.tell(fitted.sentence)
         self._slot.fitted = fitted
         return Forecaster.of(model)
@@ -242,14 +242,14 @@ class StockTrainer:
         seeds: int | None = None,
         aci: bool | None = None,
     ) -> ModelEvaluation:
-        """Judge the fitted model against the baselines, as `quantra evaluate` does, on days that it has not seen.
+        """Compare the fitted model with the baselines on days that it has not seen, as `quantra evaluate` does.
 
         Args:
-            bars: From the training part on.
+            bars: Bars that include the training part.
             covariates: As for `fit`.
-            start: First decision day; the first that the model has not seen if left out.
+            start: First decision day, by default the first that the model has not seen.
             end: Last decision day.
-            seeds: Trainings from different seeds, the fitted one included; 5 if left out, and 1 trains none.
+            seeds: Trainings from different seeds, the fitted one included, 5 by default; 1 trains no other.
             aci: Also score adaptive conformal offsets.
 
         Raises:
@@ -258,12 +258,12 @@ class StockTrainer:
         """
         fitted = self._fitted("evaluate")
         days = {name: None if day is None else day_number(name, day) for name, day in (("start", start), ("end", end))}
-        wanted = asked_for(EvaluationSettings, {**days, "seeds": seeds, "aci": aci, "device": self.device})
+        given = parse_settings(EvaluationSettings, {**days, "seeds": seeds, "aci": aci, "device": self.device})
         with self._working(self._threads) as output:
             return evaluate(
-                fitted.model(self._answering, max_rows=ROWS),
+                fitted.model(self._forecast_device, max_rows=ROWS),
                 bars_of(bars),
-                wanted.over(EvaluationSettings()),
+                given.over(EvaluationSettings()),
                 consume=output.consume,
                 announce=output.announce,
                 warn=output.warn,
@@ -291,34 +291,34 @@ class StockTrainer:
         volatility: float | None = None,
         workers: int = 1,
     ) -> Backtest:
-        """Trade the fitted model's forecasts, or those of refits, one close later and with costs: `quantra backtest`.
+        """Trade the forecasts of the fitted model or its refits at the next close, with costs, as `quantra backtest`.
 
-        Forecasts are kept in a temporary folder, which is gone afterwards. None is the command's default.
+        Forecasts are stored in a temporary folder. None takes the command's default.
 
         Args:
-            bars: A long history.
+            bars: Bars that include the training part.
             covariates: As for `fit`.
             start: First decision day.
             end: Last session of the book.
-            refit: Sessions between refits; None leaves the model as it is.
-            window: Sessions that a refit learns from, or `rolling:N`; None for all before.
-            embargo: Sessions left out between what a refit learns from and its first decision.
+            refit: Sessions between refits; None never refits.
+            window: Sessions of a refit's training data, or `rolling:N`; None takes all before.
+            embargo: Sessions between a refit's training data and its first decision.
             horizon: Sessions that a position is held for.
-            rebalance: Sessions between decisions that are traded.
-            cost_bps: Basis points of what is bought or sold.
-            borrow_bps: Basis points a year of what is sold short.
+            rebalance: Sessions between trades.
+            cost_bps: Costs of trades, in basis points.
+            borrow_bps: Yearly costs of short positions, in basis points.
             delisting_return: Simple return of a position without bars, -1 or more.
             strategy: rank, sign or vol-target.
             share: rank: share of the day's stocks on each side.
-            threshold_bps: sign: medians as near to 0 as this, in basis points, are flat.
-            volatility: vol-target: of a year, of each stock.
+            threshold_bps: sign: medians closer to 0 than this, in basis points, are flat.
+            volatility: vol-target: yearly volatility of each stock.
             workers: Processes that refit in parallel.
 
         Raises:
-            InSampleError: The model has seen days on which it would decide.
-            QuantraError: Nothing was fitted yet, or bars and settings do not fit.
+            InSampleError: The model has seen decision days.
+            QuantraError: Nothing was fitted yet, or bars and settings do not match.
         """
-        asked = {
+        settings = {
             "refit": refit,
             "window": window,
             "embargo": embargo,
@@ -333,17 +333,12 @@ class StockTrainer:
             "volatility": volatility,
         }
         days = WalkForwardPlan(start=day_number("start", start), end=day_number("end", end))
-        return self._traded(bars, covariates, days, asked, workers)
-
-    def _traded(
-        self, bars: Bars, covariates: CovariateFiles, days: WalkForwardPlan, asked: Mapping[str, Any], workers: int
-    ) -> Backtest:
-        """The book of these days, by what was asked for by name."""
         fitted = self._fitted("backtest")
-        plan = asked_for(WalkForwardPlan, asked).over(days)
-        terms, tactic = asked_for(TradingTerms, asked), asked_for(StrategySettings, asked).over(StrategySettings())
+        plan = parse_settings(WalkForwardPlan, settings).over(days)
+        terms = parse_settings(TradingTerms, settings)
+        tactic = parse_settings(StrategySettings, settings).over(StrategySettings())
         with self._working(1) as output, TemporaryDirectory() as folder:
-            model = fitted.model(self._answering, max_rows=MAX_ROWS)
+            model = fitted.model(self._forecast_device, max_rows=MAX_ROWS)
             source = standing_source(model, fitted.stored.manifest_hash, covariates_of(covariates))
             panel = bars_of(bars)
             data_warnings.emit(source.doubts(panel), output.warn)
@@ -363,7 +358,7 @@ class StockTrainer:
         return f"StockTrainer({', '.join([*given, 'not fitted' if self._slot.fitted is None else 'fitted'])})"
 
     def _given(self) -> Mapping[str, Any]:
-        """Every setting by its name; None was not given."""
+        """Every setting by name; None means not given."""
         return {one.name: getattr(self, one.name) for one in fields(self) if one.init and one.name != "quiet"}
 
     def _fitted(self, purpose: str) -> FittedArtifact:
@@ -376,14 +371,14 @@ class StockTrainer:
         return self.plan.run.threads
 
     @property
-    def _answering(self) -> str:
-        """The device that forecasts; Apple's GPU has no float64, and so trains alone."""
+    def _forecast_device(self) -> str:
+        """The device of forecasts: the CPU for mps, which has no float64."""
         device = self.plan.recipe.optimisation.device
         return "cpu" if device == "mps" else device
 
     @contextmanager
     def _working(self, threads: int) -> Generator[ProgressOutput]:
-        """While it works: a number of torch's threads and generators of its own; afterwards the program's are back."""
+        """Set torch's threads and random generators, and restore the program's afterwards."""
         before = torch.get_num_threads()
         with open_progress(quiet=self.quiet) as output, HostGenerators(0).inside():
             torch.set_num_threads(threads)

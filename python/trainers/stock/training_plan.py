@@ -130,7 +130,7 @@ def settings_of(owner: type[Dataclass]) -> Iterator[FlagSetting]:
             yield from (FlagSetting(field=field.name, kind=kind, flag=note) for note in notes if isinstance(note, Flag))
 
 
-def asked_for(owner: type[SettingsT], values: Mapping[str, object]) -> ParsedFlags[SettingsT]:
+def parse_settings(owner: type[SettingsT], values: Mapping[str, object]) -> ParsedFlags[SettingsT]:
     """The values that are settings of this dataclass, checked; None means not given.
 
     Args:
@@ -253,9 +253,9 @@ class TrainingPlan:
         own = continued(parent) if parent is not None else recipe or recipe_of(changes.kind)
         final = changes.over(own)
         _check_edges(edges, final)
-        reads = asked_for(FeatureSelection, values)
+        reads = parse_settings(FeatureSelection, values)
         check_features(reads.over(FeatureSelection()).features)
-        run = asked_for(RunOptions, values).over(RunOptions())
+        run = parse_settings(RunOptions, values).over(RunOptions())
         return cls(recipe=final, reads=reads, run=run, parent=parent, edges=edges)
 
     def material(self, bars: Bars, covariates: CovariateFiles) -> TrainingMaterial:
@@ -282,7 +282,7 @@ class TrainingPlan:
 
 def _changes(values: Mapping[str, Any], recipe: StockRecipe | None) -> RecipeChanges:
     """The recipe's settings that were given; the kind defaults to that of `recipe`."""
-    asked = asked_for(StockRecipe, values)
+    asked = parse_settings(StockRecipe, values)
     if recipe is not None:
         if (kind := asked.value("kind", recipe.kind)) != recipe.kind:
             raise ConfigurationError(f"model is {kind}, but the recipe's is {recipe.kind}; leave one of them out")
@@ -290,8 +290,8 @@ def _changes(values: Mapping[str, Any], recipe: StockRecipe | None) -> RecipeCha
     kind_named(asked.value("kind", StockRecipe().kind))
     return RecipeChanges(
         recipe=asked,
-        target=asked_for(Target, values),
-        optimisation=asked_for(Optimisation, values),
+        target=parse_settings(Target, values),
+        optimisation=parse_settings(Optimisation, values),
         network=_network(values),
     )
 

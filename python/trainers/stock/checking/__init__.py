@@ -1,1 +1,1 @@
-"""`quantra check`: what a file of bars holds, before anything is trained on it."""
+"""Templates of the page that `quantra check --plot` writes."""

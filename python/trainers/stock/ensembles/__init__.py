@@ -1,4 +1,4 @@
-"""Ensembles: trained artifacts combined, calibrated as one, and judged against each of them."""
+"""Ensembles: trained artifacts that are combined, calibrated and scored as one model."""
 
 from trainers.stock.ensembles.ensemble import JoinedEnsemble, join
 

@@ -1,4 +1,4 @@
-"""`quantra ensemble`."""
+"""The command `quantra ensemble`."""
 
 import sys
 from collections.abc import Sequence
@@ -33,8 +33,8 @@ def ensemble(
 ) -> None:
     """Combine trained artifacts into one model.
 
-    Its quantiles are the means of theirs, calibrated again on the days that all members were calibrated on, and scored
-    against them on the days that none has seen.
+    The ensemble's quantiles are means of its members'. They are calibrated on the days of all members' calibration
+    parts, and scored against the members on days that no member has seen.
     """
     torch.set_num_threads(threads)
     covariates = files.read()
@@ -50,12 +50,12 @@ def ensemble(
     if as_json:
         write_json({"kind": "joined", "artifact": str(joined.folder), "members": joined.members, "card": joined.card})
         return
-    _tell(joined, Console(highlight=False))
+    _print(joined, Console(highlight=False))
     tell_use_of(out, bars, files)
 
 
 def named(folders: Sequence[Path]) -> dict[str, Path]:
-    """The folders by their names in the ensemble, such as `tft-1` for `models/tft/1`; numbered if taken."""
+    """The folders by member name, such as `tft-1` for `models/tft/1`; duplicate names are numbered."""
     by_name: dict[str, Path] = {}
     for folder in folders:
         place = folder.resolve()
@@ -65,14 +65,13 @@ def named(folders: Sequence[Path]) -> dict[str, Path]:
     return by_name
 
 
-def _tell(joined: JoinedEnsemble, console: Console) -> None:
+def _print(joined: JoinedEnsemble, console: Console) -> None:
     console.print(judgement(joined.summary))
-    console.print(_beside_members(joined.summary), markup=False)
+    console.print(_improvement_over_members(joined.summary), markup=False)
     console.print(f"Saved {joined.folder} of {', '.join(joined.members)}.", soft_wrap=True, markup=False)
 
 
-def _beside_members(card: Card) -> str:
-    """How the ensemble compares with its members."""
+def _improvement_over_members(card: Card) -> str:
     best = card.best_member
     if best is None:
         return ""

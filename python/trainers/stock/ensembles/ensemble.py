@@ -1,4 +1,4 @@
-"""Making an ensemble: from trained artifacts to one that is calibrated, judged and saved."""
+"""Combination of trained artifacts into a calibrated and scored ensemble."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -34,17 +34,17 @@ OURS = "this ensemble"
 
 
 def common_splits(members: Mapping[str, DataSplits]) -> DataSplits:
-    """What an ensemble may be calibrated on and judged by.
+    """The splits of an ensemble.
 
-    Its calibration and test part are those days that lie in every member's own. So each of them lies after all labels
-    that any member was trained or selected on, and the test part also after all that any was calibrated on. The
-    training part, on which baselines are fitted, is shared too; `selection` spans what any member has seen after it.
+    Its train, calibration and test parts are the days that all members share. So calibration and test days come after
+    all labels that any member was trained or selected on, and test days also after all calibration days. `selection`
+    spans the selection parts of all members.
 
     Args:
-        members: the parts that each was made from.
+        members: splits of each member.
 
     Raises:
-        ConfigurationError: they have no calibration or test days in common.
+        ConfigurationError: the members share no training, calibration or test days.
     """
     return DataSplits(
         train=_shared("train", members, lambda splits: splits.train),
@@ -59,7 +59,7 @@ def common_splits(members: Mapping[str, DataSplits]) -> DataSplits:
 
 
 def _shared(name: str, members: Mapping[str, DataSplits], part_of: Callable[[DataSplits], SplitPart]) -> SplitPart:
-    """The days that lie in this part of every member."""
+    """The days of a part that all members share."""
     parts = {member: part_of(splits) for member, splits in members.items()}
     latest = max(parts, key=lambda member: parts[member].first)
     earliest = min(parts, key=lambda member: parts[member].last)
@@ -71,7 +71,7 @@ def _shared(name: str, members: Mapping[str, DataSplits], part_of: Callable[[Dat
 def _refuse(name: str, a: str, one: SplitPart, b: str, other: SplitPart) -> NoReturn:
     raise ConfigurationError(
         f"the {name} parts of {a}, {_range(one)}, and {b}, {_range(other)}, share no day; an ensemble is calibrated "
-        "and judged on days after all that any member was trained and selected on: train the members on the same "
+        "and scored on days after the training and selection of every member: train the members on the same "
         "splits (--splits), or leave one out"
     )
 
@@ -86,7 +86,7 @@ class JoinedEnsemble:
 
     folder: Path
     members: tuple[str, ...]
-    """Their names in the ensemble."""
+    """Names of the members."""
     card: dict[str, Json]
     """As in the manifest."""
 
@@ -108,26 +108,26 @@ def join(
 ) -> JoinedEnsemble:
     """Combine artifacts, calibrate them as one model, score it against its members, and save it.
 
-    The same bars and members give the same bytes, as in training.
+    The same bars and members give the same bytes.
 
     Args:
-        bars: a history that holds the members' training, calibration and test parts.
-        folders: the artifact of each member, by the name that it gets in the ensemble.
+        bars: bars of the members' training, calibration and test parts.
+        folders: artifact of each member, by member name.
         out: the ensemble's folder, which must not exist.
         covariates: files of the covariates that the members read.
-        announce: told which stage begins.
-        warn: told what makes bars and files doubtful; the card's notes on the data hold it too.
-        stepwise: shows how far the scoring is.
+        announce: receives the name of each stage.
+        warn: receives warnings about the data; the card records them.
+        stepwise: shows the progress of the scoring.
 
     Raises:
-        ConfigurationError: `out` exists, the members do not fit together or are one model twice, they share no
-            calibration or test days, or the bars do not hold them.
-        ArtifactError: a member is damaged, or its card does not say what it was made from.
+        ConfigurationError: `out` exists, members are incompatible or given twice, they share no calibration or test
+            days, or the bars do not cover these.
+        ArtifactError: a member is damaged, or its card lacks the training's record.
     """
     artifact.check_place(out)
     announce(f"verifying {len(folders)} artifacts")
     stored = {name: _stored(folder) for name, folder in folders.items()}
-    _refuse_twins(stored)
+    _refuse_duplicates(stored)
     manifest = _manifest(stored)
     cards = {name: one.artifact.manifest.card for name, one in stored.items()}
     splits = common_splits({name: splits_of(one) for name, one in cards.items()})
@@ -157,8 +157,7 @@ def _stored(folder: Path) -> StoredArtifact:
         return artifact.load(folder)
 
 
-def _refuse_twins(members: Mapping[str, StoredArtifact]) -> None:
-    """One model twice would count twice."""
+def _refuse_duplicates(members: Mapping[str, StoredArtifact]) -> None:
     names: dict[str, str] = {}
     for name, member in members.items():
         other = names.setdefault(member.manifest_hash, name)
@@ -167,7 +166,7 @@ def _refuse_twins(members: Mapping[str, StoredArtifact]) -> None:
 
 
 def _manifest(members: Mapping[str, StoredArtifact]) -> EnsembleManifest:
-    """Without offsets and card."""
+    """The manifest with zero offsets and an empty card."""
     common = artifact.check_fit({name: member.artifact for name, member in members.items()})
     horizons = len(common.target.horizons)
     none = ((0.0,) * len(common.quantiles),) * horizons
@@ -182,7 +181,7 @@ def _manifest(members: Mapping[str, StoredArtifact]) -> EnsembleManifest:
 
 
 def _conformal(members: EnsembleMembers, manifest: EnsembleManifest, part: SplitPart) -> Conformal:
-    """Offsets of the ensemble's own: the mean of calibrated bands is mostly too wide or too narrow."""
+    """Offsets of the ensemble: the mean of calibrated bands is usually too wide or too narrow."""
     windows = members.windows(part)
     unit = members.scale(windows) * manifest.target.spread
     raw = members.joined(manifest, windows, members.forecasts(windows)).raw

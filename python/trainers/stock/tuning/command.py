@@ -1,4 +1,4 @@
-"""`quantra tune stock …`: a thin map from flags to a search, and the artifact of its best recipe."""
+"""The command `quantra tune stock`."""
 
 import json
 import sys
@@ -33,13 +33,13 @@ from trainers.stock.tuning.search import Search, SearchResult, StudyStorage, req
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchBudget:
-    """How long the search is, and where its trials are kept."""
+    """Number of trials, and the database that stores them."""
 
-    trials: Annotated[int, Flag("Trials in total, those of earlier runs included.", minimum=1)] = 30
-    seeds: Annotated[int, Flag("Seeds that the best trial's settings are refitted from.", minimum=2)] = 5
+    trials: Annotated[int, Flag("Trials in total, earlier runs included.", minimum=1)] = 30
+    seeds: Annotated[int, Flag("Seeds to refit the best trial's settings from.", minimum=2)] = 5
     storage: Annotated[str, Flag("Database of the trials; empty: SQLite, in OUT.tune.db next to the artifact.")] = ""
 
-    def kept(self, out: Path, kind: str) -> StudyStorage:
+    def study(self, out: Path, kind: str) -> StudyStorage:
         """The study in the database."""
         uri = self.storage or f"sqlite:///{out.parent / f'{out.name}.tune.db'}"
         return StudyStorage(uri=uri, name=f"quantra-{kind}")
@@ -62,37 +62,38 @@ def tune_stock(
 ) -> None:
     """Tune the settings of a stock model, refit the best from fresh seeds, and save it as an artifact.
 
-    Trials are judged by the selection part. The same command continues a search that was stopped; with a database
-    server as --storage, several machines search together.
+    Trials are compared by their loss on the selection part. The same command continues a stopped search. With a
+    database server as --storage, several machines search together.
     """
     require_optuna()
-    asked = RecipeChanges(recipe=recipe, target=target, optimisation=optimisation)
-    if not kind_named(asked.kind).learns:
+    changes = RecipeChanges(recipe=recipe, target=target, optimisation=optimisation)
+    if not kind_named(changes.kind).learns:
         raise ConfigurationError(
-            f"model {asked.kind!r} has nothing to tune; quantra train stock --model {asked.kind} fits it"
+            f"model {changes.kind!r} has nothing to tune; quantra train stock --model {changes.kind} fits it"
         )
     artifact.check_place(out)
     torch.set_num_threads(run.threads)
-    whole = asked.over(recipe_of(asked.kind))
+    final = changes.over(recipe_of(changes.kind))
     covariates = files.read()
-    material = TrainingMaterial(bars.read(), reads.beside(covariates, whole.calendar), covariates)
+    material = TrainingMaterial(bars.read(), reads.beside(covariates, final.calendar), covariates)
     out.parent.mkdir(parents=True, exist_ok=True)
-    result, trained = _searched(material, whole, effort, out, as_json=run.as_json)
-    _tell(result, trained, as_json=run.as_json)
+    result, trained = _search(material, final, effort, out, as_json=run.as_json)
+    _print_result(result, trained, as_json=run.as_json)
     if not run.as_json:
         tell_use_of(out, bars, files)
 
 
-def _searched(
+def _search(
     material: TrainingMaterial, recipe: StockRecipe, effort: SearchBudget, out: Path, *, as_json: bool
 ) -> tuple[SearchResult, TrainingResult]:
-    """The result, and the artifact of the best recipe."""
-    announce, warn, consume = announcer(as_json=as_json), warner(as_json=as_json), _consumer(as_json=as_json)
+    """Run the search, and train the best recipe."""
+    announce, warn = announcer(as_json=as_json), warner(as_json=as_json)
+    consume: ReportConsumer = JsonLines(sys.stdout) if as_json else progress_for(sys.stdout)
     emit(of_recipe(material.bars, material.features, material.covariates, recipe), warn)
-    asked = _search_of(material, recipe, trials=effort.trials, seeds=effort.seeds)
-    emit(of_steps(asked.history, asked.splits, recipe), warn)
+    settings = _search_of(material, recipe, trials=effort.trials, seeds=effort.seeds)
+    emit(of_steps(settings.history, settings.splits, recipe), warn)
     try:
-        result = search(asked, effort.kept(out, recipe.kind), consume=consume, announce=announce)
+        result = search(settings, effort.study(out, recipe.kind), consume=consume, announce=announce)
         announce("training the best recipe for its artifact")
         stepwise = unwatched if as_json else watched_on(sys.stdout)
         return result, train(material, result.recipe, out, consume=consume, stepwise=stepwise, tuning=result.card())
@@ -101,11 +102,11 @@ def _searched(
 
 
 def _search_of(material: TrainingMaterial, recipe: StockRecipe, *, trials: int, seeds: int) -> Search:
-    """What is searched; everything but the trials' own settings is fitted once."""
-    bars, beside = material.bars, material.covariates
+    """The search, with a pipeline that is fitted once for all trials."""
+    bars, covariates = material.bars, material.covariates
     parts = recipe.splits(bars.sessions)
     return Search(
-        history=History(bars, fit_pipeline(bars, material.features, recipe, parts, beside), beside),
+        history=History(bars, fit_pipeline(bars, material.features, recipe, parts, covariates), covariates),
         splits=parts,
         recipe=recipe,
         settings={**recipe.settings(), **material.identity()},
@@ -114,11 +115,7 @@ def _search_of(material: TrainingMaterial, recipe: StockRecipe, *, trials: int, 
     )
 
 
-def _consumer(*, as_json: bool) -> ReportConsumer:
-    return JsonLines(sys.stdout) if as_json else progress_for(sys.stdout)
-
-
-def _tell(result: SearchResult, trained: TrainingResult, *, as_json: bool) -> None:
+def _print_result(result: SearchResult, trained: TrainingResult, *, as_json: bool) -> None:
     if as_json:
         sys.stdout.write(json.dumps({"kind": "tuned", "artifact": str(trained.folder), "tuning": result.card()}) + "\n")
         return

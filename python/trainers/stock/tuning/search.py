@@ -1,7 +1,4 @@
-"""Trials of recipes: what they may change, within which bounds, and how they are judged.
-
-That is by their best loss on the selection part; the test part is never looked at.
-"""
+"""Trials of recipes, compared by their best loss on the selection part; the test part is never used."""
 
 import hashlib
 import re
@@ -36,7 +33,7 @@ SETTINGS: Final = "settings_sha256"
 
 STARTUP_TRIALS: Final = 5
 
-"""Trials that are drawn blindly and never pruned; later ones are compared with them."""
+"""Random trials at the start, which are never pruned."""
 
 WARMUP_EPOCHS: Final = 2
 
@@ -48,15 +45,15 @@ class StudyStorage:
     """A study in a database.
 
     Attributes:
-        uri: As SQLAlchemy writes it, such as `sqlite:///tune.db`; a server's lets several machines search together.
-        name: Of the study in it.
+        uri: SQLAlchemy address, such as `sqlite:///tune.db`; several machines can share a database server.
+        name: Name of the study.
     """
 
     uri: str
     name: str
 
     def __post_init__(self) -> None:
-        """Refuse a password, which the command line would show to every user of the machine."""
+        """Refuse a password, because every user of the machine can read the command line."""
         parts = urlsplit(self.uri)
         if parts.password or any(_SECRET.search(name) for name, _ in parse_qsl(parts.query)):
             raise ConfigurationError("the storage's address holds a password; put it into the database's password file")
@@ -70,16 +67,16 @@ def require_optuna() -> None:
 
 @contextmanager
 def open_study(storage: StudyStorage, settings: Mapping[str, Json], seed: int) -> "Generator[Study]":
-    """The study, made if it is not there; its database is closed at the end.
+    """Open or create a study; its database is closed at the end.
 
     Args:
-        storage: where it is.
+        storage: the database and the name of the study.
         settings: everything that the trials share: bars, features, the recipe that they vary.
-        seed: of the values that are drawn.
+        seed: of the sampler.
 
     Raises:
         MissingPackageError: optuna is not installed.
-        ConfigurationError: the storage cannot be opened, or the study there searches something else.
+        ConfigurationError: the storage cannot be opened, or the study has other settings.
     """
     require_optuna()
     import optuna
@@ -97,17 +94,17 @@ def open_study(storage: StudyStorage, settings: Mapping[str, Json], seed: int) -
                 direction="minimize",
                 pruner=optuna.pruners.MedianPruner(n_startup_trials=STARTUP_TRIALS, n_warmup_steps=WARMUP_EPOCHS),
             )
-        except (SQLAlchemyError, ImportError) as error:  # the second: no driver for such a database is installed
+        except (SQLAlchemyError, ImportError) as error:  # ImportError: no driver for the database
             problem = f"the storage of study {storage.name!r} cannot be opened: {error.args[0]}"
             raise ConfigurationError(problem) from error
-        # Another seed after each stop: the same one would draw the same first trials again.
+        # A resumed search needs another seed, or it would draw the same first trials again.
         study.sampler = optuna.samplers.TPESampler(seed=seed + len(study.trials), n_startup_trials=STARTUP_TRIALS)
         _check_same(study, settings)
         yield study
 
 
 def _close(database: "RDBStorage") -> None:
-    """Let go of the file or the server; optuna itself leaves that to the garbage collector."""
+    """Close the database, which optuna leaves to the garbage collector."""
     database.remove_session()
     database.engine.dispose()
 
@@ -133,7 +130,7 @@ CHOICES: Final[Mapping[str, tuple[int, ...]]] = {
     "frequencies": (0, 2, 4, 8),
 }
 
-"""Sizes of networks that are tried, where a kind has them; the widths are multiples of all heads."""
+"""Network sizes to try, if the kind has them; every width is a multiple of every number of heads."""
 
 
 DROPOUT: Final = (0.0, 0.6)
@@ -146,10 +143,10 @@ BATCH_SIZES: Final = (32, 64, 128, 256)
 
 
 class ValueSuggester(Protocol):
-    """What is asked for values: a trial of the study, or one that repeats chosen values."""
+    """Suggests values of a trial: an optuna trial, or one with fixed values."""
 
     def suggest_float(self, name: str, low: float, high: float, *, log: bool = False) -> float:
-        """A number between both; `log` draws its logarithm evenly."""
+        """A number from `low` to `high`; `log` draws its logarithm uniformly."""
         ...
 
     def suggest_categorical(self, name: str, choices: tuple[int, ...]) -> int:
@@ -158,7 +155,7 @@ class ValueSuggester(Protocol):
 
 
 def suggested(trial: ValueSuggester, recipe: StockRecipe) -> StockRecipe:
-    """The recipe with a trial's values in place of its own."""
+    """The recipe with a trial's values."""
     return replace(
         recipe,
         config=configured(kind_named(recipe.kind), _network(trial, recipe)),
@@ -179,15 +176,15 @@ def _network(trial: ValueSuggester, recipe: StockRecipe) -> dict[str, Setting]:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Search:
-    """What is searched.
+    """Inputs of a search.
 
     Attributes:
         history: Inputs and labels.
-        splits: Its parts; training and selection are looked at.
-        recipe: What trials vary.
+        splits: Its parts, of which training and selection are used.
+        recipe: The recipe that trials vary.
         settings: Everything that the trials share, which identifies a stopped search.
-        trials: How many there are to be in all, those of earlier runs included.
-        seeds: From how many seeds the best one is fitted again.
+        trials: Trials in total, earlier runs included.
+        seeds: Seeds to refit the best recipe from.
     """
 
     history: History
@@ -200,17 +197,17 @@ class Search:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchResult:
-    """The best recipe, and how much of its advantage was luck.
+    """The best recipe and its losses.
 
     Attributes:
-        recipe: The best trial's.
-        selection: The part that losses are of: pinball, in units of each window's volatility.
-        trials: How many were tried, whatever came of them.
-        pruned: How many of these were stopped because they fell behind.
-        failed: How many ended in an error, such as a loss that was not a number.
-        best_trial_loss: Selection loss of the best trial: the smallest of many, so too good.
-        seed_losses: Selection losses of the same recipe from fresh seeds: without the luck of a seed, though still on
-            the days that it was chosen by.
+        recipe: Recipe of the best trial.
+        selection: The part of the losses, which are pinball losses in units of each window's volatility.
+        trials: Trials in total.
+        pruned: Trials that were pruned.
+        failed: Trials that raised an error, such as a loss that is not finite.
+        best_trial_loss: Selection loss of the best trial, too optimistic as the smallest of many.
+        seed_losses: Selection losses of the best recipe from fresh seeds, without the luck of one seed, but on the days
+            that selected it.
     """
 
     recipe: StockRecipe
@@ -223,16 +220,16 @@ class SearchResult:
 
     @property
     def mean(self) -> float:
-        """Of the fresh seeds' losses."""
+        """Mean loss of the fresh seeds."""
         return float(np.mean(self.seed_losses))
 
     @property
     def deviation(self) -> float:
-        """Standard deviation between the fresh seeds; 0 for one."""
+        """Standard deviation over the fresh seeds; 0 for one."""
         return float(np.std(self.seed_losses, ddof=1)) if len(self.seed_losses) > 1 else 0.0
 
     def card(self) -> dict[str, Json]:
-        """What an artifact's card records of the search."""
+        """The card's section on the search."""
         return {
             "selection": {"first": self.selection.first, "last": self.selection.last},
             "trials": self.trials,
@@ -250,20 +247,20 @@ def search(
     storage: StudyStorage,
     *,
     consume: ReportConsumer,
-    announce: Callable[[str], None] = lambda _said: None,
+    announce: Callable[[str], None] = lambda _line: None,
 ) -> SearchResult:
-    """Run the trials that are missing, then fit the best recipe again from fresh seeds.
+    """Run the missing trials, then refit the best recipe from fresh seeds.
 
     Args:
-        asked: what is searched.
-        storage: where trials are kept.
-        consume: progress of the epochs of every fit.
-        announce: told of every trial and seed.
+        asked: inputs of the search.
+        storage: the study.
+        consume: receives the epoch reports of every fit.
+        announce: receives a line per trial and seed.
 
     Raises:
         MissingPackageError: optuna is not installed.
-        ConfigurationError: see `open_study`; or no trial of an earlier run came to an end, and no more are asked for.
-        LoopError: a trial failed before any came to an end.
+        ConfigurationError: see `open_study`; or no trial is missing and none has finished.
+        LoopError: a trial failed before any finished.
     """
     with open_study(storage, asked.settings, asked.recipe.optimisation.seed) as study:
         return _searched(asked, study, consume, announce)
@@ -278,14 +275,14 @@ def _searched(asked: Search, study: "Study", consume: ReportConsumer, announce: 
         return study.get_trials(deepcopy=False, states=states)
 
     while len(ended(complete, pruned, failed)) < asked.trials:
-        announce(_told(len(ended(complete, pruned, failed)), asked.trials, ended(complete)))
-        # The first error is raised: settings that no trial survives would fail every one of them.
-        forgiven = (LoopError,) if ended(complete) else ()
-        study.optimize(partial(_loss_of_trial, asked, consume), n_trials=1, catch=forgiven)
+        announce(_progress_line(len(ended(complete, pruned, failed)), asked.trials, ended(complete)))
+        # Until one trial finishes, errors are raised: the shared settings may make every trial fail.
+        caught = (LoopError,) if ended(complete) else ()
+        study.optimize(partial(_loss_of_trial, asked, consume), n_trials=1, catch=caught)
     if not ended(complete):
         raise ConfigurationError(
-            f"none of the {len(ended(pruned, failed))} trials in study {study.study_name!r} finished; fix what made "
-            "them fail and ask for more --trials, or choose another --storage"
+            f"no trial of the {len(ended(pruned, failed))} in study {study.study_name!r} finished; fix the cause and "
+            "raise --trials, or choose another --storage"
         )
     recipe = suggested(study.best_trial, asked.recipe)
     return SearchResult(
@@ -299,23 +296,20 @@ def _searched(asked: Search, study: "Study", consume: ReportConsumer, announce: 
     )
 
 
-def _told(done: int, trials: int, complete: "Sequence[FrozenTrial]") -> str:
+def _progress_line(done: int, trials: int, complete: "Sequence[FrozenTrial]") -> str:
     losses = [trial.value for trial in complete if trial.value is not None]
     best = f"; the best selection loss so far is {min(losses):.5f}" if losses else ""
     return f"trial {done + 1} of {trials}{best}"
 
 
 def _loss_of_trial(asked: Search, consume: ReportConsumer, trial: "Trial") -> float:
-    """The best selection loss of one trial."""
-    recipe = suggested(trial, asked.recipe)
-    fitted = _fitted(asked, recipe, _TrialPruner(trial, consume))
-    return fitted.best_loss
+    return _fitted(asked, suggested(trial, asked.recipe), _TrialPruner(trial, consume)).best_loss
 
 
 def _seed_losses(
     asked: Search, recipe: StockRecipe, consume: ReportConsumer, announce: Callable[[str], None]
 ) -> Iterator[float]:
-    """Of seeds that no trial had."""
+    """Best losses from seeds that no trial used."""
     for k in range(1, asked.seeds + 1):
         announce(f"fitting the best recipe from seed {k} of {asked.seeds}")
         seed = (recipe.optimisation.seed + k) % 2**32
@@ -330,7 +324,7 @@ def _fitted(asked: Search, recipe: StockRecipe, consume: ReportConsumer) -> Fitt
 
 @final
 class _TrialPruner:
-    """Tells the study every epoch's selection loss, and ends a trial that has fallen behind."""
+    """Reports every epoch's selection loss to the study, and stops a trial that it prunes."""
 
     def __init__(self, trial: "Trial", consume: ReportConsumer) -> None:
         self._trial = trial
