@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterable, Iterator
 from dataclasses import fields, replace
+from importlib import import_module
 from pathlib import Path
 
 import numpy as np
@@ -258,7 +259,7 @@ def test_without_optuna_the_extra_is_named_before_anything_is_read(
     def missing(_name: str) -> None:
         """No package."""
 
-    monkeypatch.setattr(search, "find_spec", missing)
+    monkeypatch.setattr(import_module("trainers.stock.tuning.search"), "find_spec", missing)
     app = typer.Typer(add_completion=False)
     app.command()(tune_stock)
     with pytest.raises(SystemExit) as ended:
