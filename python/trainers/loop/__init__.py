@@ -1,7 +1,7 @@
-"""A training loop for any module: it counts rightly, notices what is wrong, and reports what it does.
+"""A training loop for any module, with exact weighting by count, checks and reports.
 
 The accumulation window, which is all batches of one optimizer step, is the unit of work. The loop is an iterator of
-reports; logging, stopping early and choosing the best weights are the caller's own lines.
+reports; the caller logs, stops early and selects the best weights.
 """
 
 from trainers.loop.checkpoint.caller_state import Stateful

@@ -1,4 +1,4 @@
-"""Everything that can go wrong in the loop, as one tree under `LoopError`.
+"""Errors of the loop, all derived from `LoopError`.
 
 Every message says what is wrong, likely causes, and what to do; `place` says where the loop was.
 """
@@ -10,7 +10,7 @@ SHOWN_NAMES = 8
 
 
 class LoopError(Exception):
-    """The root of the tree.
+    """The base class of all errors of the loop.
 
     Attributes:
         message: What is wrong and what to do.
@@ -32,11 +32,11 @@ class SettingsError(LoopError):
 
 
 class DeviceUnavailableError(LoopError):
-    """A device that was asked for and that this machine does not have."""
+    """The requested device is not available."""
 
 
 class PrecisionError(LoopError):
-    """A precision that the device cannot compute in."""
+    """A precision that the device does not support."""
 
 
 class UncoveredParameterError(LoopError):
@@ -44,7 +44,7 @@ class UncoveredParameterError(LoopError):
 
 
 class ContractError(LoopError):
-    """A loss function or a source that returned something else than it promised."""
+    """A loss function or a source that broke its contract."""
 
 
 class EmptyTargetError(LoopError):
@@ -52,7 +52,7 @@ class EmptyTargetError(LoopError):
 
 
 class DetachedLossError(LoopError):
-    """A loss that is connected to no graph, so that backward has nowhere to go."""
+    """A loss without a graph, so that backward cannot run."""
 
 
 class NoGradientError(LoopError):

@@ -57,7 +57,7 @@ class Loop(Generic[Batch]):
         phases: Run in this order in every window.
         modules: Everything that the loss functions use, by name; `FrozenModule(module)` for what is not trained.
         device: `auto`, `cpu`, `cuda[:N]`, `xpu[:N]` or `mps`.
-        precision: `auto`, `fp32`, `bf16` or `fp16`; or a `Precision` of your own.
+        precision: `auto`, `fp32`, `bf16` or `fp16`; or a custom `Precision`.
         accumulate: Batches of a process in an accumulation window, that is in one optimizer step.
         oom: What to do when memory runs out: process the batch in smaller pieces, with the same gradient, or fail.
         cutting: How a batch is cut into pieces; `IndivisibleBatch()` for batches that must not be cut.
@@ -65,7 +65,7 @@ class Loop(Generic[Batch]):
             so that the result would depend on how: refuse, or accept that.
         nonfinite: What to do with a loss or gradient that is not finite: skip the step, or raise. A gradient that
             overflows in float16 is skipped either way, and the scale lowered. A validation that is not finite is
-            reported as it is and no improvement, or raises.
+            reported and does not count as an improvement, or raises.
         skip_limit: This many skipped steps in a row raise, and this many such validations.
         audit_windows: A parameter that gets no gradient in this many windows counts as unused; None for 16, or the
             first epoch if that is shorter.
@@ -73,21 +73,20 @@ class Loop(Generic[Batch]):
             best; or a decay for each of some modules, by name; None for no average.
         compile: Compile the parts of the modules that contain no recurrent layer.
         deterministic: Allow only operations that give the same bits every time.
-        state: What the caller keeps beside the loop, by name, such as a `ReduceLROnPlateau` or a replay buffer:
-            checkpoints hold it as it is when they are written, and it comes back on resume. In a group of processes
-            each has its own.
+        state: Further state of the caller, by name, such as a `ReduceLROnPlateau` or a replay buffer. Checkpoints
+            save it and resume restores it. In a group of processes each has its own.
         resume_rates: What to do on resume where learning rates, weight decay or other settings of the optimizers are
             not set up as when the training was started: refuse, continue with the `saved` ones, or with the `new`
             ones, of which a learning rate keeps the factor that schedules have brought it to.
 
     Attributes:
-        device: The device, and why it is this one.
-        precision: The precision, and why it is this one.
+        device: The device, and the reason for the choice.
+        precision: The precision, and the reason for the choice.
 
     Raises:
         SettingsError: A setting is out of its range.
-        DeviceUnavailableError: The device is not there.
-        PrecisionError: The device cannot compute in the precision.
+        DeviceUnavailableError: The device is not available.
+        PrecisionError: The device does not support the precision.
         UncoveredParameterError: Phases, optimizers and modules do not have the same parameters.
     """
 
@@ -195,7 +194,7 @@ class Loop(Generic[Batch]):
         return wanted if isinstance(wanted, Precision) else choose_precision(wanted, self.device.device, hardware)
 
     def _rates(self) -> LearningRates:
-        """What the optimizers were set up with; run again, the loop finds them as its training has left them."""
+        """The optimizers' initial settings, noted before the first run, because training changes them."""
         self._started = self._started or started_with(self._settings.phases)
         return LearningRates(self._settings.phases, self._started, self._resume_rates)
 

@@ -11,7 +11,7 @@ from trainers.loop.phase import Phase
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WindowReport:
-    """What one phase did in one accumulation window.
+    """Report of one phase for one accumulation window.
 
     Attributes:
         phase: The phase's name.
@@ -21,8 +21,8 @@ class WindowReport:
         windows: Windows in the epoch; None if the source does not know.
         step: Steps that the phase's optimizer has taken, this one included; a skipped window takes none.
         loss: Mean loss over the window's targets, before the step.
-        parts: Further means over the window's targets; of a loss of several terms, each one's own, without its weight.
-        count: Targets in the window; of a loss of several terms, of all those that are trained on.
+        parts: Further means over the window's targets; for a loss of several terms, each term's mean, unweighted.
+        count: Targets in the window; for a loss of several terms, those of all terms that are trained on.
         grad_norm: Norm of the phase's gradient, before clipping.
         learning_rate: Of the optimizer's first group, in this step.
         stepped: False if the step was skipped, because the loss or a gradient was not finite, or every gradient zero.
@@ -30,11 +30,11 @@ class WindowReport:
         loss_scale: The scaler's scale after the window; None without a scaler.
         micro: The largest piece that batches are cut into since memory ran out, in the cost units of the loop's
             `cutting`, which are samples unless it says otherwise; None while they are not cut. Every process of a
-            group has a size of its own.
+            group has a separate size.
         shortages: How often memory ran out in the window, in this process, and it was repeated in smaller pieces.
         seconds: Time that the phase took.
-        data_seconds: Time that the window's batches were waited for. What is read while a GPU computes is not waited
-            for here and is part of the phase's time.
+        data_seconds: Time spent waiting for the window's batches. Reading while a GPU computes is not waiting; it
+            is part of the phase's time.
     """
 
     phase: str
@@ -59,12 +59,12 @@ class WindowReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PhaseTotals:
-    """What one phase did in one epoch.
+    """Totals of one phase for one epoch.
 
     Attributes:
-        loss: Mean loss over the targets of the windows that were stepped; not a number if none was.
+        loss: Mean loss over the targets of the windows that were stepped; NaN if none was.
         parts: Further means over the same targets.
-        count: How many targets those are.
+        count: Number of these targets.
         step: Steps that the phase's optimizer has taken since the start of the run.
         skipped: Windows of the epoch whose step was skipped, because something was not finite.
         zero_gradients: Windows of it that moved nothing, because every gradient was zero and the phase allows that.
@@ -87,7 +87,7 @@ class ValidationReport:
     Attributes:
         mean: Mean over the targets, each batch weighted by its count.
         parts: Further means over the same targets.
-        count: Targets in all.
+        count: Total number of targets.
         seconds: Time it took.
     """
 
@@ -99,7 +99,7 @@ class ValidationReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EpochReport:
-    """What happened in one epoch.
+    """Report of one epoch.
 
     Attributes:
         epoch: The epoch, counted from 0.
@@ -108,7 +108,7 @@ class EpochReport:
         phases: The totals of every phase, by name, in the order of the phases.
         validation: The score after the epoch; None without validation.
         seconds: Time for the epoch, validation included.
-        data_seconds: The part of it in which batches were waited for.
+        data_seconds: The part of it spent waiting for batches.
         peak_bytes: The most memory in use so far: of the device where it counts, otherwise of the process; None
             where neither is known.
     """
@@ -135,15 +135,15 @@ class EpochReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckpointReport:
-    """A checkpoint that was written, or that could not be.
+    """A checkpoint that was written or could not be written.
 
     Attributes:
         epoch: The epoch that it belongs to, counted from 0.
         window: Windows of that epoch that are in it.
-        folder: Where it stands; of one that failed, where it would have stood.
-        bytes: Its size; 0 of one that failed.
+        folder: Its path, also if writing failed.
+        bytes: Its size; 0 if writing failed.
         seconds: Time it took.
-        problem: Why it could not be written, while training goes on; None if it was.
+        problem: Why it could not be written, although training continues; None if it was.
     """
 
     epoch: int
@@ -156,10 +156,10 @@ class CheckpointReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainingNotice:
-    """Something that happened once and that a person should know, such as a resumed training or memory that ran out.
+    """A single event that the user should know, such as a resumed run or a lack of memory.
 
     Attributes:
-        message: What it was, in one line.
+        message: The event, in one line.
     """
 
     message: str
@@ -169,7 +169,7 @@ Report = WindowReport | EpochReport | CheckpointReport | TrainingNotice
 
 
 def shortage(report: WindowReport, coupled: Sequence[str]) -> TrainingNotice:
-    """Memory ran out in a window.
+    """The notice that memory ran out in a window.
 
     Args:
         report: Of the window.
@@ -188,7 +188,7 @@ def shortage(report: WindowReport, coupled: Sequence[str]) -> TrainingNotice:
 
 
 def validation_shortage(limit: int | None) -> TrainingNotice:
-    """Memory ran out in a validation; pieces now cost `limit` at most."""
+    """The notice that memory ran out in a validation; pieces now cost at most `limit`."""
     return TrainingNotice(
         message="memory ran out in the validation; no sample was skipped: batches are scored in pieces of at most "
         f"{limit}"
@@ -196,7 +196,7 @@ def validation_shortage(limit: int | None) -> TrainingNotice:
 
 
 def farewell(stop: int, report: CheckpointReport | None) -> str:
-    """The training ends for the signal of that number, with the checkpoint reported, if there is one."""
+    """The message for a run that a signal (number `stop`) ended, with its last checkpoint if any."""
     name = Signals(stop).name
     if report is None:
         return f"stopped by {name} at the end of a window; there is no folder for checkpoints, so nothing was saved"
@@ -207,7 +207,7 @@ def farewell(stop: int, report: CheckpointReport | None) -> str:
 
 
 def kept_graphs(phases: Sequence[Phase[Any]], accumulate: int) -> list[TrainingNotice]:
-    """What forwards that are kept for a later phase will cost, one notice per phase that runs before the owner.
+    """Notices of the memory cost of forwards kept for a later phase, one per phase that runs before the owner.
 
     Args:
         phases: In their order.

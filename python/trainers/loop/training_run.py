@@ -198,7 +198,7 @@ class TrainingRun(Generic[Batch]):
             phase.guard.check_epoch()
 
     def _check_order(self, train: Source[Batch]) -> None:
-        """Note the order that an epoch begins with, and check that it continues with the same."""
+        """Record the order of samples at the start of an epoch, and check it when the epoch is resumed."""
         training = self._training
         if self._recorder is None:
             return

@@ -1,8 +1,7 @@
-"""What of a training must be the same for a checkpoint to fit: settings, layout, and how its optimizers were set up.
+"""Compatibility of a checkpoint with a run: settings, layout, and the optimizers' initial settings.
 
-Learning rates, weight decay and the like change while a training runs, by schedules or by the caller, so that their
-present values say nothing of what the code has set up. What it had set up at the start is in the checkpoint beside
-them, and that alone is compared.
+Schedules and callers change learning rates and weight decay during a run, so their current values do not show what the
+code has set. The checkpoint also holds the initial values, and only these are compared.
 """
 
 import json

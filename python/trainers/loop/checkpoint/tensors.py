@@ -1,4 +1,4 @@
-"""The files of a checkpoint, hashed while they are written: groups of tensors, and the state that is no tensor group.
+"""The files of a checkpoint, hashed while they are written: groups of tensors, and other state.
 
 Groups are safetensors files, written without a second copy in memory. The state of optimizers, schedulers, scalers and
 generators is written by `torch.save` and read by `torch.load(weights_only=True)`, which builds only the types below and

@@ -1,9 +1,9 @@
-"""How batches get to the device: each once per window for all phases, and those of the next window while it computes.
+"""Transfer of batches to the device: once per window for all phases, and one window ahead.
 
-On a CPU nothing of this exists. Elsewhere the windows stay batches on the host, so that counts, pieces and messages are
+On a CPU nothing is copied. Elsewhere the windows stay batches on the host, so that counts, pieces and messages are
 made of them without a wait; whatever uses a batch asks for its copy. A source whose batches do not depend on when they
 are read is read one window ahead, after everything of a window has been queued and before its results are waited for.
-Where memory runs out, the copies are given up first, and for good: then pieces alone are moved.
+When memory runs out, the copies are dropped first and permanently; then only pieces are moved.
 """
 
 from collections.abc import Callable, Iterator

@@ -1,7 +1,7 @@
 """Batches as trees: tensors inside tuples, NamedTuples, lists, dicts and dataclasses, in any nesting.
 
-Types are kept. An object with a method `.to(device)` of its own moves itself, and is one piece unless it is a
-dataclass. What else holds tensors can neither be moved nor cut, and is refused.
+Types are kept. An object with a method `.to(device)` moves itself, and is one piece unless it is a
+dataclass. Other objects that hold tensors can neither be moved nor cut, and are refused.
 """
 
 import copy

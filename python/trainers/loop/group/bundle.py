@@ -1,8 +1,8 @@
-"""All that the processes add up of a phase's window, in one flat vector: one collective, whatever there is to exchange.
+"""The values that processes sum for a phase's window, in one flat vector for a single collective.
 
 A process's totals stand in it as a row of numbers: the mean loss, the mean of every part | the count of each, in two
 numbers | the requests. Of a loss of several terms these stand in the place of the parts, and the weight of each follows
-its count. Every process has a row of its own and zeros in the others', so that adding up leaves each row exactly as it
+its count. Every process fills one row and leaves zeros in the others, so that the sum keeps each row exactly as it
 was sent.
 """
 

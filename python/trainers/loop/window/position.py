@@ -11,10 +11,9 @@ SHOWN_BATCHES = 3
 
 @final
 class Position:
-    """The phase, epoch, window and batch that the loop is at.
+    """The current phase, epoch, window and batch of the loop.
 
-    As a context it adds itself to an error that passes through: as `place` to the loop's own, as a note to every other.
-    No error is held back.
+    As a context manager it adds itself to errors that pass through: as `place` to a `LoopError`, as a note to others.
     """
 
     __slots__ = ("_batch", "_batches", "epoch", "phase", "window")
@@ -27,14 +26,14 @@ class Position:
         self._batch: int | None = None
 
     def at(self, batch: int | None) -> None:
-        """Note the batch that the loop is at, counted from 0 within the window; None for the window as a whole."""
+        """Set the current batch, counted from 0 within the window; None for the whole window."""
         self._batch = batch
 
     def __enter__(self) -> None:
-        """Nothing to prepare."""
+        """Do nothing."""
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        """Say where the error happened and let it pass."""
+        """Add the position to the error and let it propagate."""
         if error is not None:
             add_place(error, str(self))
 
@@ -50,7 +49,7 @@ class Position:
 
 
 def add_place(error: BaseException, place: str) -> None:
-    """Say in an error where it happened: as `place` in the loop's own, as a note in every other."""
+    """Add a position to an error: as `place` to a `LoopError`, as a note to others."""
     if isinstance(error, LoopError):
         error.place = place
     else:

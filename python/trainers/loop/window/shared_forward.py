@@ -1,4 +1,4 @@
-"""A forward that one phase owns and others use: it runs once per piece, whichever of the phases comes first.
+"""A forward that one phase owns and others use; it runs once per piece, in the first of these phases.
 
 Where the owner comes after a user, the graphs of all pieces are kept until its own backward has gone through
 them, which takes the memory of a whole window. Where it comes first, only values are kept. Both use the same pieces.
