@@ -48,7 +48,6 @@ MAX_TEXT_BYTES = 16 << 20
 MAX_DIGEST_BYTES = 1024
 
 AGAIN = "copy the artifact again from where it was trained, or train it again"
-
 """What helps where an artifact is not whole: nothing can mend it in its place."""
 
 

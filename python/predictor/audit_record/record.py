@@ -245,7 +245,6 @@ FORMAT: Final = "quantra-audit"
 FORMAT_VERSION: Final = 1
 
 FIRST_YARDSTICK: Final = "volatility-scaled quantiles, calibrated"
-
 """What all audits measured skill against before their records named it."""
 
 _EARLIER: Final = {"yardstick": FIRST_YARDSTICK}

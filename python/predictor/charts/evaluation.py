@@ -165,13 +165,11 @@ def _luck(centres: FloatArray, widths: FloatArray, heights: FloatArray, bases: F
 
 
 _LONGEST = 17
-
 """Characters of a line of a name, so that narrow screens keep room for the figure."""
 
 _APART = 0.16
 
 _MOST_APART = 0.7
-
 """Of the room of a name that its series take together, at most."""
 
 
@@ -311,7 +309,6 @@ def _line(curve: BookCurve) -> dict[str, str | float]:
 
 
 _TICKS = 12
-
 """Epochs that are named on the axis, at most; no half ones."""
 
 

@@ -39,7 +39,6 @@ _COLORBAR = {
 }
 
 _DATES_NAMED = 4
-
 """Of a heat map, at most: on a phone no more stand side by side."""
 
 

@@ -28,12 +28,10 @@ if TYPE_CHECKING:
 
 
 SATURDAY = 5
-
 """As Python counts from Monday, 0."""
 
 
 SESSIONS_SHOWN = 252
-
 """Daily bars before the forecast, one trading year of an exchange."""
 
 

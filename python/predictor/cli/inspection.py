@@ -48,11 +48,9 @@ if TYPE_CHECKING:
 Fact = tuple[str, str]
 
 ID_DIGITS: Final = 16
-
 """Hexadecimal digits of a hash that are shown."""
 
 _SHOWN_ROWS: Final = 3
-
 """Rows of scores in the summary: the model and the best baselines."""
 
 
@@ -157,7 +155,6 @@ def _left_out(card: Card) -> str:
 
 
 _SCALE: Final = 10_000.0
-
 """Winkler scores are multiplied by this for display, like other losses."""
 
 
@@ -366,7 +363,6 @@ def warned_of_aliases(folder: Path, device: str = "cpu") -> list[str]:
 
 
 _KEPT: Final = ("kind", "target_kind", "lag", "horizons", "quantiles", "schema_hash", "weights_hash")
-
 """Keys of the file's metadata that are shown."""
 
 

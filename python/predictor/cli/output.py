@@ -42,12 +42,10 @@ _TOP: Final = 15
 _RANKING: Final = ("score", "rank")
 
 _BAND_WIDTH: Final = 28
-
 """Largest width; the band shrinks in a narrow terminal."""
 
 
 _BAR_WIDTHS: Final = (6, 20)
-
 """Smallest and largest width; bars shrink so that names are shown in full."""
 
 
@@ -354,7 +352,6 @@ def _finite(value: Json) -> Json:
 _BEGINNING: Final = "Next: "
 
 _SECRET: Final = re.compile(r"\w[\w+]*://[^/]*@.*")
-
 """An address with a user name, and perhaps a password."""
 
 

@@ -39,7 +39,6 @@ if TYPE_CHECKING:
 DEFAULT_TIMEOUT_S: Final = 30.0
 
 LONGEST_TIMEOUT_S: Final = 86_400.0
-
 """A day, as in the .NET client. Centuries overflow gRPC's clock, and such a call ends before it begins."""
 
 
@@ -118,7 +117,6 @@ class UnaryCall(Generic[ValueT]):
 
 
 Steps = Generator[UnaryCall[Any], Any, ValueT]
-
 """Calls, one after the other, each once the answer to the one before is there; then what they give together."""
 
 
@@ -162,12 +160,10 @@ _REFUSALS: Final[Mapping[grpc.StatusCode, tuple[type[QuantraError], str]]] = {
     grpc.StatusCode.UNAUTHENTICATED: (UnauthenticatedError, "give a token that it knows"),
     grpc.StatusCode.PERMISSION_DENIED: (PermissionDeniedError, "give a token that is good for it"),
 }
-
 """By status, where the answer says nothing more: the error, and what to do."""
 
 
 _ENDED_WHILE_WRITING: Final = "Internal error from Core"
-
 """What grpc.aio says instead of the server's status, where a stream ends just while a message is written to it."""
 
 

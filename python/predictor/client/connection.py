@@ -14,7 +14,6 @@ from predictor.errors import ConfigurationError
 from predictor.pem import check_authorities, check_pair, read_bytes
 
 VARIABLE: Final = "QUANTRA_TOKEN"
-
 """The environment variable of the token that is sent where none is given."""
 
 _LOCAL_SCHEMES: Final = ("unix:", "unix-abstract:")
@@ -142,7 +141,6 @@ def _tls(given: ClientCredentials) -> grpc.ChannelCredentials | None:
 _URI: Final = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*)://(?P<rest>.*)", re.DOTALL)
 
 _GRPC: Final = frozenset({"dns", "unix", "unix-abstract", "ipv4", "ipv6", "vsock", "xds"})
-
 """Schemes that gRPC itself reads, with and without slashes."""
 
 

@@ -85,11 +85,9 @@ def _fits(covariates: Covariates, bars: BarPanel) -> bool:
 
 
 SMALL: Final = 16 * 1024
-
 """Bytes of a request that is sent as it is: to learn what could be left out of it would cost more."""
 
 FORWARD: Final = 256
-
 """Symbols of one forward pass of a server that was told nothing else: parts end where these end, so that a network
 multiplies the same matrices as in one call, whose last digits depend on their size."""
 
@@ -109,7 +107,6 @@ _CALL_HEAD: Final = 64
 _FIELD_HEAD: Final = 8
 
 _DOUBT: Final = 64 * 1024
-
 """Bytes by which a bound from above may be wrong; an instance so little too large is encoded to know."""
 
 

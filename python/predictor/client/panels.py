@@ -21,7 +21,6 @@ from predictor.global_importance import GlobalQuery
 from predictor.instance import Instance, Query, Question, instance_of
 
 UNUSABLE = (NoUsableSymbolError, TooFewBarsError)
-
 """Errors of a panel none of whose symbols can be forecast, which is nothing that stops the others."""
 
 
@@ -112,7 +111,6 @@ def without_last(forecast: Forecast) -> Forecast:
 
 
 _MOST_TRIES: Final = 3
-
 """Versions of a model that may follow each other during one question; after as many, all bars are sent at once."""
 
 

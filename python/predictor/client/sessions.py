@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
 
 _JOIN_S: Final = 5.0
-
 """How long closing waits for the thread that reads."""
 
 
@@ -50,7 +49,6 @@ class ResponseFuture(Protocol):
 
 
 Headers = tuple[tuple[str, str], ...]
-
 """Of a call."""
 
 
@@ -242,7 +240,6 @@ class AsyncSessionStream:
 
 
 _COUNT: Final = count(1)
-
 """Names the sessions that their caller did not."""
 
 
@@ -256,7 +253,6 @@ class PushAccepted:
 
 
 Pushed = Forecast | PushAccepted
-
 """What a push is answered with, unless it is refused."""
 
 

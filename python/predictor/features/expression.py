@@ -164,7 +164,6 @@ OBSERVED: Final = FieldSet(
         "money": "raw close * raw volume",
     },
 )
-
 """Columns of the bars, known up to the last bar. `factor` and `volume` are those of predictor.bars.adjustment."""
 
 
@@ -178,7 +177,6 @@ KNOWN: Final = FieldSet(
         "days_from_holiday": f"calendar days since the last holiday, at most {HOLIDAY_REACH}",
     },
 )
-
 """Columns of the calendar, known for future sessions too; whole numbers as float64."""
 
 
@@ -188,7 +186,6 @@ COVARIATES: Final[Mapping[str, str]] = {
     "known": "value of the latest date up to the session's own among the rows known by the last bar, the one that "
     "became known last if several; of future sessions too",
 }
-
 """How a covariate's column follows from rows of date, known_from and value."""
 
 
@@ -198,7 +195,6 @@ FORMULAS: Final[Mapping[str, Mapping[str, str]]] = {
     "known": KNOWN.formulas,
     "covariates": COVARIATES,
 }
-
 """What features.json says of the columns: enough to compute them without this program."""
 
 

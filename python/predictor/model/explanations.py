@@ -56,7 +56,6 @@ _OF_THE_QUERY: Final = (
     UnknownHorizonError,
     UnknownQuantileError,
 )
-
 """Errors that the next instance would have too."""
 
 

@@ -156,7 +156,6 @@ def _slices(counts: Iterator[int]) -> Iterator[slice]:
 
 
 ROWS_AT_ONCE: Final = 256
-
 """Symbols of several instances that are computed together at most: what each costs by itself is spread thin by then,
 and what is held meanwhile stays at a few MiB however many instances wait."""
 

@@ -111,7 +111,6 @@ def _linears(count: int, inputs: int, outputs: int) -> tuple[nn.Parameter, nn.Pa
 
 
 CELLS: Final = 2**18
-
 """Values [V, rows, H] of one block; 1 MB in float32, of which a few are held at once."""
 
 

@@ -17,18 +17,15 @@ from predictor.replacement import check_file, replace_file
 ALIASES: Final = "aliases.json"
 
 CHAMPION: Final = "champion"
-
 """The alias that a plain name stands for."""
 
 SHOWN: Final = 80
-
 """Characters of a text from outside that a message repeats."""
 
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 _VERSION = re.compile(r"0|[1-9][0-9]{0,8}")
-
 """One spelling per version, so that 1 and 01 cannot both stand for it."""
 
 

@@ -23,7 +23,6 @@ from predictor.report.templates import PageBuilder, iso, level, sessions
 from predictor.skill import line_of
 
 _MOST_WITH_ALL_REASONS: Final = 4
-
 """Symbols of a page that tells the reasons of every quantile; with more it would weigh over 2 MB."""
 
 

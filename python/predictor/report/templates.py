@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
 
 _IN_A_SCRIPT: Final = str.maketrans({c: f"\\u{ord(c):04x}" for c in "<>&\u2028\u2029"})
-
 """What would end or change a script where it stands in the page; only strings hold it, and JSON reads it back."""
 
 

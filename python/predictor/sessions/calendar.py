@@ -24,12 +24,10 @@ from predictor.sessions import exchange, schedule
 from predictor.sessions.schedule import EVERY_DAY, MIDNIGHT, WEEKDAYS, CloseTime, Schedule
 
 FIELDS = ("weekday", "sessions_to_month_end", "sessions_from_month_start", "days_to_holiday", "days_from_holiday")
-
 """What `SessionCalendar.fields` gives for a session, in this order."""
 
 
 HOLIDAY_REACH = 30
-
 """Calendar days. A holiday further away than this, or none, counts as this far."""
 
 
@@ -86,12 +84,10 @@ def _days_since(days: NDArray[np.datetime64], holidays: NDArray[np.datetime64]) 
 
 
 RENEWAL: Final = "train the model again (quantra train stock) to renew its calendar"
-
 """What helps where a calendar has ended: it goes some years beyond the bars that a model is trained on."""
 
 
 _OPEN_AT_MOST: Final = 3
-
 """Of the sessions up to today, so many of the last may still be open, wherever the exchange is."""
 
 

@@ -127,7 +127,6 @@ class PartialDay:
 
 
 _BYTES_OF_A_NAME: Final = 128
-
 """About what a symbol takes beside its bars."""
 
 

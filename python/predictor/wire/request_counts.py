@@ -29,17 +29,14 @@ from predictor.wire.limits import (
 )
 
 VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
-
 """Forms of a field on the wire; the others are groups, which no message of ours has."""
 
 
 WHOLE: Final = "request"
-
 """What too many fields are told of."""
 
 
 LONG: Final = 0x80
-
 """A byte of this value or above is followed by another of the same number. Most fit one: they are read in place."""
 
 LONGEST_VARINT: Final = 10
@@ -50,7 +47,6 @@ _LAST_FIELD: Final = (1 << 29) - 1
 
 
 Field = tuple[int, int, int, int, int]
-
 """Where its tag is, its number, its form, where its content begins, and where it ends."""
 
 
@@ -143,12 +139,10 @@ MOST: Final[Mapping[str, int]] = {
     "Covariates.categories": MAX_FEATURES,
     "CovariateTexts.values": MAX_SYMBOLS,
 }
-
 """How many elements each repeated field of a request may have; a test holds that every one has a row."""
 
 
 _ROWS: Final = frozenset({"BarPanel.symbols", "FeatureWindow.symbols"})
-
 """Fields whose elements are rows."""
 
 _INSTANCES: Final = {
@@ -156,7 +150,6 @@ _INSTANCES: Final = {
     "ExplainGlobalRequest": "instances",
     "StreamPredict": "instance",
 }
-
 """The field whose elements are parsed one by one, in their turn."""
 
 
@@ -164,7 +157,6 @@ _CONTINUED: Final = bytes(range(LONG, 256))
 
 
 SMALL: Final = 16 * 1024
-
 """Bytes of a request that need not be counted: the emptiest of so many is parsed in a fifth of a millisecond, into a
 megabyte that is free again at once. It may hold too many instances, or axes of a tensor: whoever reads it looks."""
 
@@ -376,12 +368,10 @@ _ELEMENT_BYTES: Final[Mapping[int, int | None]] = {
     FieldDescriptor.TYPE_SFIXED64: 8,
     FieldDescriptor.TYPE_SFIXED32: 4,
 }
-
 """All others are varints."""
 
 
 _MOST_FIELDS: Final = 64
-
 """Three are ours; a newer client may send a few more."""
 
 _ACTIONS: Final = {

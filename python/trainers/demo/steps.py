@@ -42,7 +42,6 @@ from trainers.stock import StockRecipe, TrainingMaterial, train
 from trainers.stock.card import bars_hash, features_identity, libraries_card
 
 _PACKAGES: Final = Path(__file__).parents[2]
-
 """Folder of this program's packages."""
 
 _OWN: Final = ("predictor", "trainers")

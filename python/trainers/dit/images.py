@@ -32,7 +32,6 @@ from trainers.media.metadata import (
 COLUMNS: Final = 2
 
 CONDITIONS: Final = ("source_images", "source_image", "source")
-
 """What others call images that an image is made of."""
 
 
@@ -110,37 +109,30 @@ def _problem(row: MetadataRow, numbers: Sequence[int]) -> str:
 
 
 MODES: Final = {1: "L", 3: "RGB"}
-
 """What Pillow calls images of so many channels, of 8 bits each."""
 
 
 FORMATS: Final = ("PNG", "JPEG", "WEBP", "AVIF", "TIFF", "BMP", "GIF", "PPM")
-
 """Files that are read; Pillow knows more, some of which it gives to other programs."""
 
 
 UNREADABLE: Final = (OSError, SyntaxError, ValueError, TypeError, RuntimeError, Image.DecompressionBombError)
-
 """What Pillow raises of damaged files of these."""
 
 
 DEEP: Final = ";16"
-
 """What Pillow's names of how pixels are stored have in them where these have 16 bits, of which it would keep 8."""
 
 
 SCALED: Final = "ppm"
-
 """What Pillow reads PPM files by whose brightest pixel is not 255."""
 
 
 PHOTOGRAPH: Final = "MPO"
-
 """What Pillow calls a JPEG that carries something besides its image, such as the distances in it."""
 
 
 ORIENTATION: Final = 0x0112
-
 """The field of EXIF that tells how an image is to be turned to stand upright; 1: not at all."""
 
 

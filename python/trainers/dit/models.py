@@ -36,7 +36,6 @@ from trainers.media.run_directory import appearing, check_free, next_draft
 INDEX: Final = "model_index.json"
 
 PARTS: Final = ("transformer", "vae", "text_encoder")
-
 """The networks of a folder."""
 
 
@@ -54,19 +53,16 @@ PIPELINES: Final[Mapping[str, Mapping[str, Mapping[str, Any]]]] = MappingProxyTy
         },
     }
 )
-
 """The pipelines whose transformers can be trained, and the classes that each network may be of."""
 
 
 CARRIED: Final = ("processor", "vision_language_encoder")
-
 """What GLM-Image plans images with: neither read nor trained, but saved with the rest."""
 
 
 SCHEDULERS: Final[Mapping[str, Any]] = MappingProxyType(
     {kind.__name__: kind for kind in (DPMSolverMultistepScheduler, DDIMScheduler, FlowMatchEulerDiscreteScheduler)}
 )
-
 """Those that can be read; whether an objective has one is asked of `objective_for`."""
 
 
@@ -326,22 +322,18 @@ def _scheduler(folder: Path, index: Mapping[str, Any]) -> Any:
 
 
 TRAINING: Final = "training.json"
-
 """How a model was trained."""
 
 
 TUNING: Final = "tuning.json"
-
 """How a model was tuned."""
 
 
 WORDS: Final = "words"
-
 """In both: what the prompts were made of; null where the model had learnt before from others that are not known."""
 
 
 Notes = Mapping[str, Mapping[str, Any]]
-
 """What a file says, by its name."""
 
 

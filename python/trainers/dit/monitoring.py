@@ -16,7 +16,6 @@ from trainers.dit.sampling import draw_latents, noise_of
 from trainers.loop import EpochReport, IterableSource, Loss, Report, TrainingNotice, TrainingRun, WindowReport
 
 TOGETHER: Final = 128
-
 """Images that are drawn at once."""
 
 
@@ -154,7 +153,6 @@ def check_unplanned(model: ImageModel) -> None:
 
 
 LOST: Final = 0.5
-
 """The share of what was gained, or was there at first, whose loss is a collapse."""
 
 

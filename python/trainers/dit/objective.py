@@ -18,7 +18,6 @@ from trainers.dit.errors import SchedulerError
 from trainers.dit.recipe import ObjectiveName
 
 EXACT: float = 0.01
-
 """Times that differ by less than this are the same: they count in ones, and are kept in 32 bits."""
 
 
@@ -166,12 +165,10 @@ def _wide(values: Tensor) -> Tensor:
 
 
 Predict = Callable[[Tensor, Tensor], Tensor]
-
 """What a network says of latents, float [N, channels, height, width], at timesteps [N]; of the latents' shape."""
 
 
 FLOW_UNITS: Final = 1921
-
 """Times of the flow's sampler.
 
 It counts in whole numbers and cuts off what is behind the point; of this many times, many numbers of steps (8, 10, 12,
@@ -180,7 +177,6 @@ It counts in whole numbers and cuts off what is behind the point; of this many t
 
 
 MOST_STEPS: Final = 200
-
 """Numbers of steps up to this are looked through for those that a message names."""
 
 

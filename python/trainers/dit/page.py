@@ -19,42 +19,34 @@ from trainers.media.page import LabelledFigure, TrainingCurve, as_light, figure,
 from trainers.media.run_directory import pace_of
 
 MOST_PROMPTS: Final = 24
-
 """Prompts whose images are shown."""
 
 
 MOST_IMAGES: Final = 8
-
 """Images of a prompt that are shown."""
 
 
 MOST_DRAWN: Final = 100
-
 """Images of a single prompt that are shown."""
 
 
 MOST_MISTAKEN: Final = 24
-
 """Images that were taken for something else that are shown."""
 
 
 SHOWN_AT: Final = 64
-
 """Pixels of the page across an image that is no larger than that."""
 
 
 HEAVIEST: Final = 1_300_000
-
 """Characters of the images of all prompts, which phones have to load."""
 
 
 HEAVIEST_MISTAKEN: Final = 400_000
-
 """Characters of the images that were taken for something else."""
 
 
 LARGEST: Final = 160
-
 """Pixels of the longer edge of an image on the page; larger ones are made smaller."""
 
 

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
 
 SHOWN: Final = 5
-
 """How many words a notice names."""
 
 

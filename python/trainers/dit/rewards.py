@@ -22,17 +22,14 @@ from trainers.dit.images import ImageFolder
 from trainers.dit.statistics import frechet_distance, psnr, ssim
 
 WIDTH: Final = 64
-
 """Features of an image."""
 
 EACH: Final = 8
-
 """Images of a prompt that are enough to know it by, on average."""
 
 EPOCHS, BATCH, RATE, DECAY = 300, 200, 1e-3, 1e-4
 
 ENOUGH: Final = 1e-3
-
 """A loss at which there is nothing left to learn."""
 
 
@@ -127,12 +124,10 @@ def _train(judge: PromptClassifier, images: Tensor, classes: Tensor) -> None:
 MEAN: Final = (0.48145466, 0.4578275, 0.40821073)
 
 DEVIATION: Final = (0.26862954, 0.26130258, 0.27577711)
-
 """Of the pixels that CLIP was trained on, by colour."""
 
 
 TOGETHER: Final = 32
-
 """Images that are looked at at once; a model of usual size needs a hundred megabytes for them."""
 
 
@@ -348,7 +343,6 @@ KINDS: Final[Mapping[str, RewardKind]] = MappingProxyType(
         "clip": RewardKind(resemblance_of, ("transformers",), weighs=True, title="CLIP similarity"),
     }
 )
-
 """The rewards by name. Others come with a mapping of their own: `{**KINDS, "mine": Kind(…)}`."""
 
 

@@ -23,19 +23,15 @@ from trainers.loop.device import cause_of, is_out_of_memory
 from trainers.loop.validation import evaluating
 
 LATEST: Final = 0.96
-
 """Times above this count as this in the size of the noise, which grows without bound towards 1."""
 
 LEAST_SPREAD: Final = 1e-6
-
 """Rewards of a group that spread less than this are equal."""
 
 STEADYING: Final = 1e-4
-
 """Is added to a group's spread, so that advantages of nearly equal rewards stay small."""
 
 MOST: Final = 3.0
-
 """The largest advantage."""
 
 

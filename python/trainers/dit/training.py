@@ -50,7 +50,6 @@ class NoiseDraw(NamedTuple):
 
 
 Draw = Callable[[Tensor], NoiseDraw]
-
 """Draws for latents of the shape of its argument, float32 [N, channels, side, side]."""
 
 
@@ -119,7 +118,6 @@ class DenoisingLoss:
 
 
 TRANSFORMER = "transformer"
-
 """Its name as a module and as a phase."""
 
 

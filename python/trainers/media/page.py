@@ -19,7 +19,6 @@ from PIL import Image
 from trainers.media.errors import PageError
 
 UNKNOWN: Final = "\N{EN DASH}"
-
 """What stands for a number that is not known."""
 
 
@@ -160,37 +159,30 @@ def _replace(path: Path, content: bytes) -> None:
 
 
 MOST_MARKS: Final = 5
-
 """Marks of an axis, about."""
 
 
 STEPS: Final = (1, 2, 5, 10)
-
 """What lies between two marks, times a power of ten."""
 
 
 MARGIN: Final = 0.06
-
 """What is left free above and below the values, as a share of their range."""
 
 
 FLAT: Final = 1e-6
-
 """Values that differ by less than this share of themselves are shown as equal."""
 
 
 LARGEST: Final = 1e300
-
 """Numbers beyond are shown as little as infinite ones: their range would be infinite."""
 
 
 DIGITS: Final = 4
-
 """Of a mark, and more where two marks would have the same number."""
 
 
 LONG: Final = 1e6
-
 """From here on numbers are written as powers of ten, for which there is room beside an axis."""
 
 

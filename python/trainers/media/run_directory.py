@@ -14,7 +14,6 @@ from trainers.media.errors import MediaError
 from trainers.options import RunOptions
 
 ROUND: Final = 100
-
 """About so many steps are a round, after each of which there is a report and a checkpoint."""
 
 

@@ -17,11 +17,9 @@ if TYPE_CHECKING:
 
 
 _BAR_WIDTH: Final = 20
-
 """Characters, in a notebook."""
 
 _REDRAWN_S: Final = 0.2
-
 """Seconds between updates of a notebook's line."""
 
 
@@ -203,7 +201,6 @@ def is_cell(stream: IO[str]) -> bool:
 
 
 MOST_LINES: Final = 20
-
 """Most lines per task without a terminal."""
 
 

@@ -30,7 +30,6 @@ from trainers.stock.feature_selection import features_named
 from trainers.stock.recipe import StockRecipe
 
 MOST_SHOWN: Final = 3
-
 """Days listed per kind of finding; the others are counted."""
 
 
@@ -134,7 +133,6 @@ BLOCKS: Final = "▁▂▃▄▅▆▇█"
 WIDTH: Final = 16
 
 MOST_LINES: Final = 12
-
 """Most symbols on the chart."""
 
 
@@ -196,7 +194,6 @@ def _line(one: SymbolFindings) -> TableRow:
 CHANGES: Final = ".changes.txt"
 
 MOST_SYMBOLS: Final = 40
-
 """Most rows of the table; the JSON has all."""
 
 

@@ -26,11 +26,12 @@ from trainers.progress import unwatched, watched_on
 from trainers.stock.data_warnings import discard
 from trainers.stock.edges import read_edges
 from trainers.stock.feature_selection import FeatureSelection
-from trainers.stock.flags import StartOption, chosen_parent, continued, refuse_learning, tell_use_of
+from trainers.stock.flags import StartOption, chosen_parent, refuse_learning, tell_use_of
 from trainers.stock.progress_output import announcer, warner
 from trainers.stock.recipe import Optimisation, RecipeChanges, StockRecipe, recipe_of
 from trainers.stock.training import CheckpointSettings, TrainingResult, train
 from trainers.stock.training_data import ParentArtifact, TrainingMaterial
+from trainers.stock.training_plan import continued
 
 
 @with_flags

@@ -23,15 +23,12 @@ NO_SOURCE = CovariateSource()
 
 
 ROWS = 1024
-
 """Windows per batch when a whole part is gathered, which bounds memory."""
 
 MEASURED: Final = 8192
-
 """Windows per block when levels are measured."""
 
 SYMBOLS_AT_ONCE: Final = 64
-
 """Symbols per block when bars are adjusted: adjusted bars of all symbols would double the memory."""
 
 
@@ -368,7 +365,6 @@ class PanelSplitter:
 
 
 SHARE: Final = 4
-
 """A history moves to the device if its inputs take at most 1/SHARE of the free memory there; network, optimizer and
 activations need the rest. From the host, every window would be transferred again in every epoch."""
 

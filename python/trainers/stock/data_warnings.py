@@ -24,7 +24,6 @@ from trainers.stock.splits import DataSplits
 from trainers.stock.training_data import ParentArtifact, TrainingMaterial
 
 FEWEST_STEPS: Final = 10
-
 """Optimizer steps per epoch; with fewer, the weights hardly change before early stopping."""
 
 

@@ -37,7 +37,6 @@ from trainers.options import Computation
 from trainers.stock.splits import PARTS, DataSplits, SplitPart, SplitShares
 
 FLATTEST_VOLATILITY = 0.1
-
 """Smallest deviation of a window's daily log volatility. It is usually 0.3 to 0.5, but near 0 for a new stock with few
 sessions, and targets in units of that would be unbounded."""
 
@@ -50,7 +49,6 @@ def window_normaliser(kind: TargetKind) -> WindowNormaliser:
 
 
 Scale = Literal["window", "har", "garch", "mix"]
-
 """Units of targets: the window's own volatility, or a forecast by HAR, GARCH or both."""
 
 _SCALES: Mapping[str, Scale] = {name: name for name in get_args(Scale)}
@@ -61,7 +59,6 @@ Schedule = Literal["constant", "cosine"]
 USUAL: Final = TrainingDefaults()
 
 WARMUP = 0.1
-
 """Share of all steps in which the cosine schedule rises."""
 
 

@@ -1,7 +1,7 @@
 """Settings of a training from Python, checked and merged with the defaults of the network kind."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from datetime import date
 from difflib import get_close_matches
 from enum import Enum
@@ -18,23 +18,20 @@ from predictor.errors import ConfigurationError, shown_date
 from predictor.flags import Dataclass, Flag, ParsedFlags, SettingsT
 from predictor.networks import KINDS, Edges, NetworkConfig, PanelConfig, Target, kind_named
 from trainers.options import RunOptions
+from trainers.stock.card import features_identity
 from trainers.stock.edges import read_edges
-from trainers.stock.feature_selection import FeatureSelection, check_features
-from trainers.stock.flags import continued, contradictions, needless_learning, other_features
-from trainers.stock.recipe import Optimisation, RecipeChanges, StockRecipe, recipe_of
-from trainers.stock.splits import day_of
+from trainers.stock.feature_selection import FeatureSelection, check_features, covariate_fields, features_named
+from trainers.stock.recipe import Optimisation, RecipeChanges, StockRecipe, optimisation_of, recipe_of
+from trainers.stock.splits import SplitShares, day_of
 from trainers.stock.training_data import ParentArtifact, TrainingMaterial
 
 Bars = BarPanel | Frame | str | Path
-
 """A panel, a DataFrame or a file of bars."""
 
 CovariateFiles = CovariateSource | Sequence[str | Path]
-
 """Loaded covariates, or their files."""
 
 Day = date | str | int
-
 """A date, its ISO text such as 2011-01-03, or yyyymmdd."""
 
 
@@ -171,7 +168,6 @@ _PLAIN: Final[Mapping[type, tuple[tuple[type, ...], str]]] = {
     float: ((Real,), "a number"),
     str: ((str, Path), "a text"),
 }
-
 """Types that values are converted to, such as from NumPy numbers: accepted types, and a description."""
 
 
@@ -327,3 +323,63 @@ def _refuse(wrong: list[str]) -> None:
 def _check_edges(edges: Path | None, recipe: StockRecipe) -> None:
     if edges is not None and not isinstance(recipe.config, PanelConfig):
         raise ConfigurationError(f"edges is given, but a network of kind {recipe.kind!r} has no graph; use graph")
+
+
+WITHOUT_LEARNING: Final = frozenset({"device", "seed", "deterministic"})
+"""Optimisation settings that apply to a model without learnt weights."""
+
+
+_FREE: Final = frozenset({"parts", "calendar", "dropout"})
+"""Settings that a training from a parent may change."""
+
+
+def needless_learning(asked: RecipeChanges) -> tuple[str, ...]:
+    """Flags about learning that were given for a model without learnt weights."""
+    if kind_named(asked.kind).learns:
+        return ()
+    return tuple(name for field, name in asked.optimisation.flags.items() if field not in WITHOUT_LEARNING)
+
+
+def continued(parent: ParentArtifact) -> StockRecipe:
+    """The parent's recipe, with splits and optimisation reset to the defaults of its kind."""
+    kind = parent.recipe.kind
+    return replace(parent.recipe, shares=SplitShares(), parts=None, optimisation=optimisation_of(kind))
+
+
+def contradictions(parent: ParentArtifact, asked: RecipeChanges) -> Iterator[str]:
+    """Settings that differ from the parent's, as text."""
+    recipe = parent.recipe
+    yield from _other(asked.recipe, recipe)
+    yield from _other(asked.target, recipe.target)
+    yield from _other(asked.network, recipe.config)
+
+
+def other_features(
+    parent: ParentArtifact, reads: ParsedFlags[FeatureSelection], files: Callable[[], CovariateSource]
+) -> Iterator[str]:
+    """Feature settings that differ from the parent's, as text; without any, no file is read."""
+    if not reads.values:
+        return
+    known = parent.features.covariates.known
+    selection = reads.over(FeatureSelection(known=",".join(known)))
+    fields = covariate_fields(files(), selection.known)
+    if set(fields.known) != set(known):
+        yield f"{reads.flags['known']} is {selection.known} and the artifact's {','.join(known) or 'none'}"
+    elif "features" in reads.flags and (
+        features_identity(features_named(selection.features, parent.recipe.calendar, fields))
+        != features_identity(parent.features)
+    ):
+        yield f"{reads.flags['features']} is {selection.features}, whose features are not the artifact's"
+
+
+def _other(given: ParsedFlags[SettingsT], own: SettingsT) -> Iterator[str]:
+    current = {field.name: getattr(own, field.name) for field in fields(own)}
+    for name, flag in given.flags.items():
+        if name not in _FREE and given.values[name] != current.get(name):
+            yield f"{flag} is {_shown(given.values[name])} and the artifact's {_shown(current.get(name))}"
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, tuple):
+        return ",".join(f"{part:g}" for part in value)
+    return "none" if value is None else str(value)

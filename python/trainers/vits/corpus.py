@@ -30,7 +30,6 @@ from trainers.vits.spectrum import FrameSettings, spectrogram
 from trainers.vits.vocabulary import VOCABULARY, characters, read_vocabulary, small_letters
 
 Part = Literal["train", "selection", "held_out"]
-
 """What a clip is for: to learn from, to choose by (the speaking rate, when to stop), to judge by."""
 
 
@@ -210,7 +209,6 @@ CLIPS: Final = "clips"
 
 
 FULL_SCALE: Final = 32_768
-
 """Steps from 0 to the loudest sample of 16 bits."""
 
 
@@ -352,7 +350,6 @@ def _vocabulary(folder: Path) -> Mapping[str, int]:
 
 
 SHOWN: Final = 20
-
 """How many clips, characters or files one notice lists."""
 
 

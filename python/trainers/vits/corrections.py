@@ -35,12 +35,10 @@ RATINGS: Final = "ratings.json"
 
 
 NEEDED: Final = FEWEST + 3
-
 """Different texts that new corrections have at least: one to choose by, two to learn from, the others to judge by."""
 
 
 TO_CHOOSE: Final = 20
-
 """Of so many texts one is to choose by."""
 
 
@@ -281,12 +279,10 @@ def _digest(*parts: object) -> str:
 
 
 UNRATED = 5
-
 """The rating of a base clip that nobody has rated."""
 
 
 Judged = tuple[SpeechCorpus, tuple[RecordedClip, ...]]
-
 """Clips to judge by, and where they are from."""
 
 

@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 Costs: TypeAlias = NDArray[np.floating[Any]]
-
 """What it costs to set a frame beside another: [n, m]."""
 
 
@@ -115,7 +114,6 @@ def edit_distance(said: str, text: str) -> int:
 
 
 Kind: TypeAlias = Literal["right", "wrong", "missing"]
-
 """Heard as meant; heard, but not meant there; meant, but not heard."""
 
 

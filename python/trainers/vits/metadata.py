@@ -37,19 +37,16 @@ HEADINGS: Final = frozenset(("id", "file", "name", "text", "normalized_text", "r
 _UTF_16: Final = (b"\xff\xfe", b"\xfe\xff")
 
 _NULS: Final = 8
-
 """More than one zero byte in so many is UTF-16 that does not say so."""
 
 
 _PLAIN: Final = 2
-
 """Columns of `id|text`."""
 
 
 _SHOWN: Final = 5
 
 _REPEATS: Final = 4
-
 """A column of labels has each of them this often, on average."""
 
 

@@ -24,22 +24,18 @@ from trainers.vits.speech_recogniser import SpeechRecogniser, spelling
 from trainers.vits.voice import Voice
 
 LOUDEST: Final = 1.5
-
 """The log mel that is drawn brightest; the loudest of a voice at full scale."""
 
 
 COLOURS: Final = ((0, 0, 4), (59, 15, 112), (140, 41, 129), (222, 73, 104), (254, 159, 109), (252, 253, 191))
-
 """From silence to `LOUDEST`, evenly spaced: brightness rises all the way, so that they can be told apart in grey."""
 
 
 NOTHING: Final = 0
-
 """The transparent entry of the palette, after the end of the shorter of two waves."""
 
 
 STEPS: Final = (0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 30, 60)
-
 """Seconds that may lie between two marks."""
 
 
@@ -106,12 +102,10 @@ def _palette() -> bytes:
 
 
 MOST_DRAWN: Final = 24
-
 """Clips with sound and pictures, unless told otherwise, as far as `HEAVIEST` allows."""
 
 
 HEAVIEST: Final = 1_800_000
-
 """Characters of sounds and pictures on the page, which phones have to load."""
 
 
@@ -387,7 +381,6 @@ class _ColourScale:
 
 
 SHOWN = 24
-
 """Clips that a page lets hear at most."""
 
 

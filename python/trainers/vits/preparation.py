@@ -47,32 +47,26 @@ ENDINGS: Final = (".wav", ".flac")
 
 
 QUIETEST: Final = 1e-3
-
 """A clip whose samples stay nearer than this to their mean, -60 dB of full scale, is silence."""
 
 
 SLOWEST: Final = 4_000
-
 """The fewest samples per second at which anybody records speech."""
 
 
 FASTEST: Final = 768_000
-
 """The most; to convert from far beyond takes minutes and gigabytes."""
 
 
 _CUT: Final = re.compile(r"^data : (?P<says>\d+) \(should be (?P<has>\d+)\)", re.MULTILINE)
-
 """How libsndfile tells of a WAV file that is shorter than its head says; it reads what is there."""
 
 
 _ENDLESS: Final = 2**31 - 2**20
-
 """From here on a WAV file's head says that its writer could not know the length."""
 
 
 Recordings = Mapping[str, tuple[Path, ...]]
-
 """Files by id: their path in `wavs`, or beside metadata.csv, without its ending."""
 
 

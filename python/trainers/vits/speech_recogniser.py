@@ -35,26 +35,21 @@ from trainers.vits.spectrum import BANDS, SILENCE, FrameSettings, log_mel
 from trainers.vits.vocabulary import shortened
 
 STEPS, BATCH, RATE = 300, 16, 2e-3
-
 """Of the training: steps, clips in each, and the highest learning rate."""
 
 EVEN = 0.2
-
 """The first part of the steps, in which all letters of a clip last the same. Without this start some seeds end with the
 letters at other places than where they are said, and such a network has only learnt its clips by heart."""
 
 CHANNELS, WIDTH, DILATIONS = 128, 5, (1, 2, 4, 1)
 
 USUAL, SPREAD = -5.0, 2.5
-
 """Mean and standard deviation of speech's logarithms, roughly."""
 
 LOUDNESS, NOISE = 0.3, 0.3
-
 """Standard deviations of what is added in training to the logarithms: to a whole clip, and to every value."""
 
 SHOWN = 5
-
 """Clips that a message names."""
 
 
@@ -231,7 +226,6 @@ def recognition_loss(heard: Tensor, batch: TranscriptBatch) -> Loss:
 
 
 FOLDER: Final = "judge"
-
 """Where a prepared corpus keeps its judge."""
 
 FACTS: Final = "judge.json"
@@ -241,7 +235,6 @@ WEIGHTS: Final = "judge.safetensors"
 VERSION: Final = 1
 
 SILENT: Final = ConsumerChain()
-
 """Progress that nobody sees."""
 
 

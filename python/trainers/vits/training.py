@@ -34,12 +34,10 @@ from trainers.vits.versions import TRAINING, VoiceVersions
 from trainers.vits.voice import Voice, weight_normed
 
 FINAL_RATE: Final = 0.5
-
 """What part of the learning rate is left at the end."""
 
 
 DISCRIMINATING: Final = 2e-4
-
 """The paper's learning rate, above which discriminators of a few steps tell everything apart, and teach nothing."""
 
 
@@ -210,17 +208,14 @@ def _validation(
 
 
 CORRECTIONS: Final = "corrections"
-
 """Prepared corrections, while a voice learns from them, and beside the version that has."""
 
 REFUSED: Final = "refused.json"
-
 """The figures of a corrected voice that was refused, in the folder of its run until another training begins there."""
 
 PARENT: Final = "parent"
 
 WEIGHTS: Final = "weights"
-
 """In `training.json`: the digest of a version's weights, by which those that were trained on from it name it."""
 
 

@@ -164,12 +164,10 @@ def _zero(layer: nn.Conv1d) -> None:
 
 
 LONGEST_SECONDS: Final = 60.0
-
 """More than this for one sentence means a voice whose durations have not been learnt."""
 
 
 RATES: Final = np.exp(np.linspace(np.log(0.4), np.log(2.5), 401))
-
 """Speaking rates that are tried."""
 
 

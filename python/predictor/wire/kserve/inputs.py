@@ -25,7 +25,6 @@ OPTIONAL: Final = ("adj_close", "split_ratio", "cash_dividend")
 DATE, SYMBOL, FUTURE_DATE = "date", "symbol", "future_date"
 
 OBSERVED, KNOWN, STATIC = "observed.", "known.", "static."
-
 """What the names of covariates begin with."""
 
 _NAMES: Final = frozenset({*REQUIRED, *OPTIONAL, DATE, SYMBOL, FUTURE_DATE})
@@ -194,7 +193,6 @@ def _in_rows(texts: Sequence[str], symbols: int) -> list[Sequence[str]]:
 NAMES: Final = (WINDOWS, "known", "static", "mask", "location", "scale", "anchor_price", "symbol", "date")
 
 _LEVEL_AXES: Final = (1, 2)
-
 """Of a row, or of a row and a horizon."""
 
 _GROUP_AXES: Final[Mapping[str, int]] = {"known": 3, "static": 2}

@@ -24,7 +24,6 @@ READY: Final = "READY"
 
 
 ANY: Final = -1
-
 """A length that differs from request to request."""
 
 _DATA_TYPES: Final[Mapping[str, pb.DataType]] = {
@@ -186,11 +185,9 @@ def index(infos: Iterable[ModelInfo]) -> pb.RepositoryIndexResponse:
 _ID: Final = pb.ModelInferRequest.ID_FIELD_NUMBER
 
 _AROUND: Final = bytes([pb.ModelStreamInferResponse.INFER_RESPONSE_FIELD_NUMBER << 3 | BYTES])
-
 """The tag of the answer within the response."""
 
 _LOOKED_AT: Final = 64
-
 """Fields within which a request says its id; encoders write it among the first."""
 
 

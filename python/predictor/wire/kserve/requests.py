@@ -34,7 +34,6 @@ MessageT = TypeVar("MessageT", bound=Message)
 
 
 WINDOWS, BARS = "observed", "close"
-
 """The input that only windows have, and the one that only bars have."""
 
 
@@ -65,7 +64,6 @@ _NOTHING: Final = TensorValues.whole(b"")
 
 
 SentInput = tuple[pb.ModelInferRequest.InferInputTensor, TensorValues | None]
-
 """An input's name, type and shape, and its values if they come with it."""
 
 
@@ -289,7 +287,6 @@ _BARS: Final[Mapping[str, str]] = {
 }
 
 _WINDOWS: Final[Mapping[str, str]] = {"schema_hash": "string_param", "max_age_sessions": "int64_param"}
-
 """The parameters of a request, and the kind of each."""
 
 

@@ -29,22 +29,18 @@ Item = TypeVar("Item")
 
 
 FIRST_CHUNK, LARGEST_CHUNK = 16, 1024
-
 """Indices drawn at a time, twice as many each time: to set all generators takes as long as a small batch."""
 
 
 COMPARED = 256
-
 """Indices that stand for an order."""
 
 
 REPLAYED = (BatchSampler, RandomSampler, SequentialSampler, SubsetRandomSampler, WeightedRandomSampler)
-
 """Samplers that are known to give the same order whenever their generators are set to the same state."""
 
 
 Pick = tuple[int, Any]
-
 """What is asked of a worker: the seed that all draws for a batch come from, and an index or a list of indices."""
 
 

@@ -30,7 +30,6 @@ from trainers.stock.evaluation.scores import ranks
 from trainers.stock.splits import DataSplits, decisions
 
 SURE = 0.95
-
 """Probability needed for a pass; its complement leads to a fail."""
 
 
@@ -160,7 +159,6 @@ def _trials_verdict(deflated: float | None, trials: TrialCount) -> AuditVerdict:
 
 
 FEWEST_STOCKS = 3
-
 """Minimum of stocks for a day's rank correlation."""
 
 
@@ -169,7 +167,6 @@ YARDSTICK: Final = OWN_SCALE
 YARDSTICK_FIT: Final = FitScope.CALIBRATED
 
 YARDSTICK_NAME: Final = YARDSTICK.named(YARDSTICK_FIT)
-
 """The baseline for an audit's skill, which shows whether skill comes from inputs. The scores of a training compare with
 the best of all baselines."""
 
@@ -338,17 +335,14 @@ def _sharpe(judged: AuditedForecasts, lag: int) -> tuple[float, float]:
 
 
 Retrain = Callable[[int], DailyForecasts]
-
 """From the seed of a shuffle to the forecasts of a model trained on the shuffled labels."""
 
 
 MATERIAL = 0.01
-
 """Skill below this share is not a leak: chance correlations of inputs with outcomes can reach it."""
 
 
 BLIND = 0.05
-
 """If the error could hide a leak worth this share of the loss, the verdict is undecided. A leak of outcomes is worth
 more, but with few days even that may be within the error."""
 

@@ -125,17 +125,14 @@ def _check_same(path: Path, settings: Mapping[str, Json], digest: str, *, resume
 
 
 Labelled = Callable[[BarPanel, Pipeline, CovariateSource], History]
-
 """Creates a history from bars."""
 
 
 NEVER = 99991231
-
 """A session after all bars."""
 
 
 MAX_ROWS = 256
-
 """Windows per forward pass."""
 
 

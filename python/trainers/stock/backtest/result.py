@@ -147,7 +147,6 @@ def break_even(book: Book, terms: TradingTerms) -> float | None:
 
 
 STANDARD_ERRORS_95: Final = 1.96
-
 """Half width of a 95 % interval, in standard errors."""
 
 

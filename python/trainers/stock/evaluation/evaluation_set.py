@@ -68,14 +68,12 @@ def stretch(share: float) -> float:
 
 
 FEWEST_BLOCKS = 5
-
 """Blocks of days needed before an interval can tell skill from luck."""
 
 
 RESAMPLES = 1000
 
 LEVEL = 0.9
-
 """Share of resamples inside reported intervals."""
 
 

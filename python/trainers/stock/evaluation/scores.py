@@ -49,7 +49,6 @@ from trainers.stock.evaluation.evaluation_set import (
 )
 
 FEWEST_SYMBOLS: Final = 10
-
 """Symbols per day needed for correlations across symbols."""
 
 
@@ -392,7 +391,6 @@ def _sums(values: FloatArray) -> tuple[FloatArray, FloatArray]:
 
 
 MOST_NAMED: Final = 5
-
 """A note names so many symbols, and counts the others."""
 
 

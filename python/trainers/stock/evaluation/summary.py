@@ -15,14 +15,12 @@ from trainers.stock.evaluation.evaluation_set import Interval
 from trainers.stock.evaluation.scores import HorizonScores, ModelScores, ScoreRole
 
 SCALE: Final = 10_000
-
 """Losses are multiplied by this for display."""
 
 _LARGE: Final = 1000
 
 
 _RISKS: Final = (0.5, 0.9)
-
 """Levels of the TFT paper's P50 and P90 risk."""
 
 

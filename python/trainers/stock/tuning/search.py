@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 SETTINGS: Final = "settings_sha256"
 
 STARTUP_TRIALS: Final = 5
-
 """Random trials at the start, which are never pruned."""
 
 WARMUP_EPOCHS: Final = 2
@@ -129,7 +128,6 @@ CHOICES: Final[Mapping[str, tuple[int, ...]]] = {
     "neighbours": (5, 10, 20),
     "frequencies": (0, 2, 4, 8),
 }
-
 """Network sizes to try, if the kind has them; every width is a multiple of every number of heads."""
 
 

@@ -27,22 +27,18 @@ if TYPE_CHECKING:
 
 
 LAGS = (1, 2, 3, 4, 5, 10, 20)
-
 """Lags of the daily series, in days."""
 
 MEANS = (5, 22, 60)
-
 """Lengths of its averages in days: HAR's week and month, and the window."""
 
 FEW = 5
-
 """Days over which the features are averaged."""
 
 
 PENALTY: Final = 10.0
 
 FITTED_WINDOWS: Final = 50_000
-
 """Limit on windows, evenly spaced, which bounds time and memory."""
 
 
@@ -170,7 +166,6 @@ BOOSTED: Final = BaselineModel(
 DAYS: Final = (1, 5, 22)
 
 LEARNT_FROM: Final = 200_000
-
 """Limit on windows, which saves memory; more do not change four weights."""
 
 
