@@ -45,11 +45,11 @@ class CannedService:
         return model_info()
 
     def predict(
-        self, reference: str, asked: PredictionRequest, deadline: Deadline, *, here: bool = False
+        self, reference: str, request: PredictionRequest, deadline: Deadline, *, here: bool = False
     ) -> "Future[tuple[Outcome, ...]]":
         del here
         self.model(reference)
-        return self._predicting.submit(self._predict, asked, deadline)
+        return self._predicting.submit(self._predict, request, deadline)
 
     def explain(self, reference: str, asked: ExplanationRequest, deadline: Deadline) -> "Future[Explanation]":
         self.model(reference)
@@ -59,7 +59,7 @@ class CannedService:
         self,
         reference: str,
         asked: GlobalExplanationRequest,
-        report: Callable[[GlobalImportance], None],
+        report: Callable[[GlobalImportance], object],
         deadline: Deadline,
     ) -> "Future[GlobalImportance]":
         self.model(reference)

@@ -110,10 +110,10 @@ class Changing:
         return self._service.model(reference if "@" in reference else f"small@{self._told or self._versions[0]}")
 
     def predict(
-        self, reference: str, asked: PredictionRequest, deadline: Deadline, *, here: bool = False
+        self, reference: str, request: PredictionRequest, deadline: Deadline, *, here: bool = False
     ) -> "Future[tuple[Outcome, ...]]":
         del here, reference
-        return self._service.predict(self._next(), asked, deadline)
+        return self._service.predict(self._next(), request, deadline)
 
     def explain(self, reference: str, asked: ExplanationRequest, deadline: Deadline) -> "Future[Explanation]":
         del reference
@@ -123,7 +123,7 @@ class Changing:
         self,
         reference: str,
         asked: GlobalExplanationRequest,
-        report: Callable[[GlobalImportance], None],
+        report: Callable[[GlobalImportance], object],
         deadline: Deadline,
     ) -> "Future[GlobalImportance]":
         return self._service.explain_global(reference, asked, report, deadline)

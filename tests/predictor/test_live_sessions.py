@@ -45,11 +45,11 @@ class Held:
     def predict(
         self,
         reference: str,  # noqa: ARG002 - there is one model
-        asked: PredictionRequest,
+        request: PredictionRequest,
         deadline: Deadline,  # noqa: ARG002 - a test decides when there is an answer
     ) -> "Future[tuple[Outcome, ...]]":
         answer: Future[tuple[Outcome, ...]] = Future()
-        self.asked.put((asked, answer))
+        self.asked.put((request, answer))
         return answer
 
     def answer(self, outcome: Outcome | None = None) -> Instance:

@@ -61,7 +61,7 @@ class CallService(Protocol):
         ...
 
     def predict(
-        self, reference: str, asked: PredictionRequest, deadline: Deadline, *, here: bool = False
+        self, reference: str, request: PredictionRequest, deadline: Deadline, *, here: bool = False
     ) -> Future[tuple[Outcome, ...]]:
         """Forecast or error of each instance, in order; raises at once if the model is unknown or the queue is full.
 
@@ -77,7 +77,7 @@ class CallService(Protocol):
         self,
         reference: str,
         asked: GlobalExplanationRequest,
-        report: Callable[[GlobalImportance], None],
+        report: Callable[[GlobalImportance], object],
         deadline: Deadline,
     ) -> Future[GlobalImportance]:
         """Global importance over many instances; `report` receives results so far, on a thread of the service."""

@@ -16,7 +16,7 @@ from predictor.service.workers import rows_of
 MOST_REPORTS: Final = 100
 """Approximate number of reports of one global explanation; each repeats all rows."""
 
-Report = Callable[[GlobalImportance], None]
+Report = Callable[[GlobalImportance], object]
 """Receives intermediate results, on the explanation thread."""
 
 

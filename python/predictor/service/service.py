@@ -169,7 +169,7 @@ class PredictionService:
     def predict(
         self,
         reference: str,
-        asked: PredictionRequest | Sequence[ReadInstance],
+        request: PredictionRequest | Sequence[ReadInstance],
         deadline: Deadline,
         *,
         here: bool = False,
@@ -180,14 +180,14 @@ class PredictionService:
 
         Args:
             reference: Reference of the model.
-            asked: The instances.
+            request: The instances.
             deadline: Deadline of the request.
             here: Compute in the calling thread if no other request waits; the future is then done.
 
         Raises:
             ModelNotFoundError, VersionNotFoundError, QueueFullError, UnavailableError: Immediately.
         """
-        request = DecodedInstances(asked) if isinstance(asked, Sequence) else asked
+        request = DecodedInstances(request) if isinstance(request, Sequence) else request
         item: Prediction = QueuedRequest(request, deadline, record=self._record("Predict", request, deadline))
         activity = self._activity  # a queued request must not keep the service alive
         activity.begin()
