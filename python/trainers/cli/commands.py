@@ -132,9 +132,7 @@ training = program(
     text="Train a model: stock, vits for speech, or dit for images.",
     instead="stock --out models/mine/1",
 )
-training.add_typer(
-    program(VITS, text="Train a voice on recordings, and let it speak; needs the extra tts."), name="vits"
-)
+training.add_typer(program(VITS, text="Train a voice and synthesise speech; needs the extra tts."), name="vits")
 training.add_typer(program(DIT, text="Train a model on images, and let it draw; needs the extra dit."), name="dit")
 app.add_typer(training, name="train")
 app.add_typer(

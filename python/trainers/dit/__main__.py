@@ -1,9 +1,9 @@
-"""`python -m trainers.dit …`: the image trainer as a script of its own."""
+"""`python -m trainers.dit …`: the image trainer as a standalone program."""
 
 from predictor.interruption import loading
 
 with loading():
-    from predictor.cli import run  # first: where typer is missing, it says what to install
+    from predictor.cli import run  # first: it reports a missing typer
 
     # isort: split
     import typer
@@ -11,7 +11,7 @@ with loading():
     from trainers.dit.command import cache, grpo, train
     from trainers.dit.sample_command import evaluate, sample
 
-app = typer.Typer(add_completion=False, no_args_is_help=True, help="Train a model on images, and let it draw.")
+app = typer.Typer(add_completion=False, no_args_is_help=True, help="Train a model on images, and draw with it.")
 app.command(epilog="Example: python -m trainers.dit cache images --model base --out cached")(cache)
 app.command(epilog="Example: python -m trainers.dit train cached --model base --out drawings/mine")(train)
 app.command(

@@ -1,4 +1,4 @@
-"""Batches of images: encoded, as a cache keeps them, or plain, to be encoded in every step; the same either way."""
+"""Batches of images, encoded in advance or raw."""
 
 from collections.abc import Iterator
 from typing import Generic, NamedTuple, Protocol, TypeVar, final
@@ -15,11 +15,11 @@ Batch_co = TypeVar("Batch_co", covariant=True)
 
 
 class EncodedImages(NamedTuple):
-    """Some images as latents, and their prompts as embeddings.
+    """Images as latents, and their prompts as embeddings.
 
     Attributes:
-        posterior: where the latents may lie; a step draws from it.
-        condition: what the prompts say.
+        posterior: Posterior of the latents; each step samples from it.
+        condition: Embedded prompts.
     """
 
     posterior: Posterior
@@ -27,12 +27,12 @@ class EncodedImages(NamedTuple):
 
 
 class RawImages(NamedTuple):
-    """Some images and their prompts, to be encoded.
+    """Images and their prompts before encoding.
 
     Attributes:
         pixels: float32 [N, channels, height, width], -1 to 1.
-        tokens: of the prompts.
-        priors: plans of the images, int64 [N, priors].
+        tokens: Tokens of the prompts.
+        priors: Prior tokens of the images, int64 [N, priors].
     """
 
     pixels: Tensor
@@ -41,23 +41,23 @@ class RawImages(NamedTuple):
 
 
 class ImageSource(Protocol[Batch_co]):
-    """Images by their places."""
+    """Images by index."""
 
     def __len__(self) -> int: ...
 
     def gather(self, index: Tensor) -> Batch_co:
-        """The batch of some places, int64 [N]."""
+        """Gather a batch by indices, int64 [N]."""
         ...
 
 
 @final
 class RawImageFiles:
-    """Images that are read from their files whenever they are asked for.
+    """Images read from files on access.
 
     Args:
-        pictures: the images.
-        prompts: who reads their prompts.
-        priors: plans of the images, int64 [images, priors]; None for a network that reads none.
+        pictures: Image folder.
+        prompts: Encoder of the prompts.
+        priors: Prior tokens of the images, int64 [images, priors], if the network reads them.
     """
 
     def __init__(self, pictures: ImageFolder, prompts: PromptEncoder, priors: Tensor | None = None) -> None:
@@ -73,16 +73,16 @@ class RawImageFiles:
 
     @property
     def prompts(self) -> tuple[str, ...]:
-        """Each prompt once, in the order in which they come."""
+        """Distinct prompts, in order of first use."""
         return self._pictures.prompts
 
     @property
     def digest(self) -> str:
-        """Of prompts and pixels."""
+        """Digest of prompts and pixels."""
         return self._pictures.digest
 
     def gather(self, index: Tensor) -> RawImages:
-        """The batch of some places, int64 [N]."""
+        """Gather a batch by indices, int64 [N]."""
         rows = self._rows[index]
         tokens = PromptTokens(*(part[rows] for part in self._tokens))
         return RawImages(self._pictures.pixels(index.tolist()), tokens, self._priors[index])
@@ -90,15 +90,15 @@ class RawImageFiles:
 
 @final
 class BatchRounds(Generic[Batch_co]):
-    """Rounds of full batches, cut from an endless stream that goes through all images in a new order again and again.
+    """Rounds of full batches from an endless stream of all images, reshuffled on each pass.
 
-    A round is what the loop calls an epoch; its batches are a function of seed and round alone.
+    One round is an epoch of the training loop; its batches depend only on seed and round.
 
     Args:
-        images: to draw from.
-        size: of a batch.
-        batches: in a round, those of all processes together.
-        seed: of the orders.
+        images: Source of images.
+        size: Images per batch.
+        batches: Batches per round, over all processes.
+        seed: Seed of the shuffling.
     """
 
     def __init__(self, images: ImageSource[Batch_co], *, size: int, batches: int, seed: int) -> None:
@@ -109,16 +109,16 @@ class BatchRounds(Generic[Batch_co]):
 
     @property
     def length(self) -> int:
-        """Batches in a round."""
+        """Batches per round."""
         return self._batches
 
     def batches(self, epoch: int, *, start: int = 0, step: int = 1) -> Iterator[Batch_co]:
-        """The batches of a round, counted from 0; others are not gathered."""
+        """Gather the batches of a round, counted from 0."""
         for number in range(start, self._batches, step):
             yield self._images.gather(self._places((epoch * self._batches + number) * self._size))
 
     def _places(self, first: int) -> Tensor:
-        """A batch's part of the stream: int64 [size]."""
+        """Image indices of a batch: int64 [size]."""
         count = len(self._images)
         turns = range(first // count, (first + self._size - 1) // count + 1)
         orders = torch.cat([permutation(count, seed=self._seed, epoch=turn) for turn in turns])

@@ -1,9 +1,9 @@
-"""Encoded images: what VAE and text encoder say of a folder, computed once.
+"""Cache of encoded images and prompts.
 
-CACHE/cache.json             which images, prompts and encoders it was made of, by their digests
-CACHE/encoded.safetensors    the posterior's mean and deviation of each image, and the embeddings of each prompt
+CACHE/cache.json             images, prompts and encoders, with digests
+CACHE/encoded.safetensors    posterior mean and deviation of each image, and embeddings of each prompt
 
-A step draws from the posterior, so that an image is not the same latents every time, as one kept draw would be.
+The cache holds posteriors, so that each step samples new latents of an image.
 """
 
 import hashlib
@@ -32,22 +32,22 @@ FILE: Final = "cache.json"
 ENCODED: Final = "encoded.safetensors"
 VERSION: Final = 1
 AT_ONCE: Final = 64
-"""Images that are encoded together."""
+"""Images per encoding batch."""
 
 UNCONDITIONAL: Final = ""
-"""The prompt that says nothing: what is left of a prompt that guidance drops."""
+"""Empty prompt, which replaces dropped prompts for guidance."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CacheContents:
-    """What cache.json says.
+    """Contents of cache.json.
 
     Attributes:
-        vae: its digest.
-        encoder: that of text encoder and tokenizer.
-        encoded: that of the file of tensors.
-        pictures: in the order of their tensors.
-        refused: what was left out, and why.
+        vae: Digest of the VAE.
+        encoder: Digest of text encoder and tokenizer.
+        encoded: Digest of the tensor file.
+        pictures: Images in the order of their tensors.
+        refused: Rejected images with reasons.
     """
 
     vae: str
@@ -59,18 +59,18 @@ class CacheContents:
 
 @final
 class LatentCache:
-    """A folder of encoded images, opened; its file is mapped into memory, and a batch reads its rows from it.
+    """An open cache of encoded images, memory-mapped.
 
     Args:
-        folder: where it is.
-        contents: what its file says.
+        folder: Folder of the cache.
+        contents: Contents of its cache.json.
         tensors: mean and deviation, float32 [images, channels, side, side]; embeddings, float32 [prompts, tokens,
-            width], and mask, int64 [prompts, tokens], of which row 0 is of no prompt; prompts, int64 [images], and
+            width], and mask, int64 [prompts, tokens], whose row 0 is the empty prompt; prompts, int64 [images], and
             priors, int64 [images, priors].
 
     Attributes:
-        folder: as given.
-        contents: as given.
+        folder: As given.
+        contents: As given.
     """
 
     def __init__(self, folder: Path, contents: CacheContents, tensors: Mapping[str, Tensor]) -> None:
@@ -85,13 +85,13 @@ class LatentCache:
         """Read a cache.
 
         Raises:
-            CacheError: There is none, it is damaged, or another version wrote it.
+            CacheError: The cache is missing, damaged, or of another version.
         """
         contents, path = read_contents(folder), folder / ENCODED
         try:
             if _file_digest(path) != contents.encoded:
-                raise damaged(folder, f"{ENCODED} is not the one that was written")
-            tensors = load_file(path)  # maps the file: nothing of it is read before a batch asks
+                raise damaged(folder, f"{ENCODED} does not match its digest")
+            tensors = load_file(path)  # memory-mapped: rows are read when a batch is gathered
         except (OSError, SafetensorError) as error:
             raise damaged(folder, f"{ENCODED} cannot be read ({error})") from error
         if len(tensors["mean"]) != len(contents.pictures):
@@ -103,12 +103,12 @@ class LatentCache:
 
     @property
     def prompts(self) -> tuple[str, ...]:
-        """Each prompt once, in the order in which they come."""
+        """Distinct prompts, in order of first use."""
         return tuple(dict.fromkeys(picture.prompt for picture in self.contents.pictures))
 
     @property
     def digest(self) -> str:
-        """Of what it holds."""
+        """Digest of the tensors."""
         return self.contents.encoded
 
     def gather(self, index: Tensor) -> EncodedImages:
@@ -117,25 +117,25 @@ class LatentCache:
         return EncodedImages(posterior, self._condition.rows(self._prompts[index]).with_priors(self._priors[index]))
 
     def check_model(self, model: ImageModel) -> None:
-        """Check that a model's encoders made it.
+        """Check that the cache was made with a model's encoders.
 
         Raises:
-            CacheError: They did not; the message says which of them.
+            CacheError: An encoder differs; the message says which.
         """
         kept = self.contents
         same = {"VAE": model.latents.digest == kept.vae, "text encoder": model.prompts.digest == kept.encoder}
         others = [name for name, agrees in same.items() if not agrees]
         if others:
             raise CacheError(
-                f"{self.folder} was made by another {' and another '.join(others)} than this model's; make it again: "
+                f"{self.folder} was made with another {' and another '.join(others)} than this model's; run: "
                 f"quantra train dit cache IMAGES --model MODEL --out {self.folder}"
             )
 
     def check_pictures(self, pictures: ImageFolder) -> None:
-        """Check that it was made of these images.
+        """Check that the cache was made from these images.
 
         Raises:
-            CacheError: It was made of others; the message names the first that differs.
+            CacheError: The images differ; the message names the first difference.
         """
         kept, given = self.contents.pictures, pictures.pictures
         if kept == given:
@@ -143,7 +143,7 @@ class LatentCache:
         pairs = zip(kept, given, strict=False)
         first = next((own.file for own, other in pairs if own != other), "the number of images")
         raise CacheError(
-            f"{self.folder} was made of other images than {pictures.folder} holds ({len(kept)} and {len(given)}; the "
+            f"{self.folder} was made from other images than those in {pictures.folder} ({len(kept)} and {len(given)}; "
             f"first difference: {first}); make it again"
         )
 
@@ -156,19 +156,19 @@ def write_cache(
     *,
     priors: Mapping[str, Tensor] | None = None,
 ) -> LatentCache:
-    """Encode images and prompts; the folder appears whole or not at all.
+    """Encode images and prompts into a new folder, written atomically.
 
     Args:
-        pictures: checked.
-        model: of which VAE and text encoder are used.
-        out: the folder to make; must not exist.
-        tell: called after each batch with how many images are done, and of how many.
-        priors: tokens of a plan for each image, int64 [priors], by its file, for a model that reads them.
+        pictures: Checked images.
+        model: Model whose VAE and text encoder are used.
+        out: Folder to create.
+        tell: Called after each batch with the number of images done and the total.
+        priors: Prior tokens of each image, int64 [priors], by file name, if the model reads them.
 
     Raises:
-        PriorError: the model reads priors and those of an image are missing or none; or it reads none.
+        PriorError: Priors are missing or invalid, or the model reads none.
         CacheError: `out` exists or cannot be written.
-        DataError: An image has changed since it was checked, or a prompt is too long.
+        DataError: An image changed since it was checked, or a prompt is too long.
     """
     check_free(out, CacheError)
     plans = gathered_priors(priors, [picture.file for picture in pictures.pictures], model.network)
@@ -177,7 +177,7 @@ def write_cache(
         with appearing(out, own_draft(out)) as draft:
             _write(draft, tensors, pictures, model)
     except (OSError, SafetensorError) as error:
-        raise CacheError(f"{out} cannot be written ({error}); choose another place, or make room there") from error
+        raise CacheError(f"{out} cannot be written ({error}); choose another folder, or free space") from error
     return LatentCache.open(out)
 
 
@@ -185,11 +185,11 @@ def read_contents(folder: Path) -> CacheContents:
     """Read cache.json.
 
     Raises:
-        CacheError: There is none, it is damaged, or another version wrote it.
+        CacheError: The file is missing, damaged, or of another version.
     """
     match _json(folder):
         case {"version": int(version)} if version != VERSION:
-            raise CacheError(f"{folder} was made in version {version}, here {VERSION} is read; make it again")
+            raise CacheError(f"{folder} has format version {version}, expected {VERSION}; make it again")
         case {
             "version": int(),
             "vae": str(vae),
@@ -202,19 +202,19 @@ def read_contents(folder: Path) -> CacheContents:
                 kept = tuple(PromptedImage(**one) for one in pictures)
                 left = tuple(RejectedFile(**one) for one in refused)
             except TypeError as error:
-                raise damaged(folder, f"{FILE} names an image wrongly ({error})") from error
+                raise damaged(folder, f"{FILE} has an invalid image entry ({error})") from error
             return CacheContents(vae=vae, encoder=encoder, encoded=encoded, pictures=kept, refused=left)
         case _:
-            raise damaged(folder, f"{FILE} lacks something")
+            raise damaged(folder, f"{FILE} has missing fields")
 
 
 def damaged(folder: Path, problem: str) -> CacheError:
-    """What is said of a cache that is not as it was written."""
+    """Error for a damaged cache."""
     return CacheError(f"cache {folder} is damaged: {problem}; make it again")
 
 
 def _encoded(pictures: ImageFolder, model: ImageModel, tell: Callable[[int, int], None]) -> dict[str, Tensor]:
-    """All tensors, as `LatentCache` takes them."""
+    """Tensors of `LatentCache`, except the priors."""
     device, network = next(model.latents.module.parameters()).device, model.network
     total, prompts = len(pictures.pictures), (UNCONDITIONAL, *pictures.prompts)
     mean, deviation = (torch.empty(total, network.channels, network.side, network.side) for _ in range(2))
@@ -257,7 +257,7 @@ def _json(folder: Path) -> object:
         return json.loads((folder / FILE).read_text("utf-8"))
     except (FileNotFoundError, NotADirectoryError) as error:
         raise CacheError(
-            f"{folder} is no cache: it has no {FILE}; make one by: "
+            f"{folder} is not a cache: {FILE} is missing; run: "
             f"quantra train dit cache IMAGES --model MODEL --out {folder}"
         ) from error
     except (OSError, ValueError) as error:

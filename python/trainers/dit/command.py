@@ -1,6 +1,6 @@
-"""`quantra train dit cache`, `… train` and `… grpo`: from a folder of images to a model that draws.
+"""Commands `quantra train dit cache`, `train` and `grpo`.
 
-What needs the extra `dit` is imported when a command runs, so that a missing package is one line.
+Modules that need the extra `dit` are imported inside the commands, so that a missing package is a one-line error.
 """
 
 import sys
@@ -55,7 +55,7 @@ def cache(
     threads: Threads = 1,
     as_json: AsJson = False,
 ) -> None:
-    """Check images and their prompts, and encode them once."""
+    """Check images and their prompts, and encode them for training."""
     with failing(IMAGES):
         from trainers.dit.cache import write_cache
         from trainers.dit.models import ImageModel
@@ -87,9 +87,7 @@ def train(
     ],
     model: ModelFlag,
     out: Annotated[Path, Flag("Folder of the trained model; it must not exist.")],
-    made_of: Annotated[
-        Path | None, Flag("Images that the cache must have been made of, all of which are read to check.")
-    ] = None,
+    made_of: Annotated[Path | None, Flag("Folder of images to verify the cache against; reads all of them.")] = None,
     skip_bad: SkipBad = False,
     build: ParsedFlags[ModelSizes],
     recipe: ParsedFlags[ImageRecipe],
@@ -127,7 +125,7 @@ def train(
         facts = monitor.facts if monitor else {}
         loaded.save(out, {TRAINING: {**settings, "curves": asdict(learnt), "facts": facts, WORDS: words}})
         advised = _drawing(out, source.prompts[0], priors=loaded.network.priors > 0)
-    _tell_trained(learnt, out, chosen.learning_rate, watched, advised, as_json=run.as_json)
+    _report_training(learnt, out, chosen.learning_rate, watched, advised, as_json=run.as_json)
 
 
 @with_flags
@@ -137,12 +135,12 @@ def grpo(
         Path,
         typer.Argument(
             metavar="IMAGES",
-            help="Folder of metadata.csv and images: prompts to draw, and what rewards learn from.",
+            help="Folder of metadata.csv and images: prompts to draw, and training data of rewards.",
             show_default=False,
         ),
     ],
     model: ModelFlag,
-    held_out: Annotated[Path, Flag("Folder of images that the model has not seen, for the looks at what it draws.")],
+    held_out: Annotated[Path, Flag("Folder of images that the model has not seen, for evaluation.")],
     out: Annotated[Path, Flag("Folder of the tuned model; it must not exist.")],
     reward_weights: Annotated[
         Path | None, Flag("Folder of a CLIP model, for reward clip; nothing is downloaded.", metavar="FOLDER")
@@ -151,7 +149,7 @@ def grpo(
     recipe: ParsedFlags[GrpoRecipe],
     run: RunOptions,
 ) -> None:
-    """Tune a trained model by a reward, as far as another metric does not get worse."""
+    """Tune a trained model with a reward, while another metric must not get worse."""
     with failing(IMAGES):
         from trainers.dit.grpo import tune
         from trainers.dit.models import ImageModel
@@ -178,13 +176,13 @@ def grpo(
         loaded.network.module.cpu()
         words = None if known is None else sorted(known)
         loaded.save(out, {**notes, TUNING: {**settings, "tuned": asdict(tuned), "facts": gate.facts, WORDS: words}})
-    _tell_tuned(tuned, out, as_json=run.as_json)
+    _report_tuning(tuned, out, as_json=run.as_json)
 
 
 def _as_settings(watching: MonitorSettings) -> dict[str, str | None]:
-    """As texts, so that they are the same after they were written as JSON."""
-    told = {**asdict(watching), "monitor": ",".join(watching.monitor or ())}
-    return {name: None if value is None else str(value) for name, value in told.items()}
+    """Settings as texts, which survive a round trip through JSON."""
+    values = {**asdict(watching), "monitor": ",".join(watching.monitor or ())}
+    return {name: None if value is None else str(value) for name, value in values.items()}
 
 
 def _counted(count: int, noun: str) -> str:
@@ -192,18 +190,17 @@ def _counted(count: int, noun: str) -> str:
 
 
 def _drawing(model: Path, prompt: str, *, priors: bool) -> str:
-    """A command that draws an image."""
     plan = " --priors PRIORS.safetensors" if priors else ""
     return f"quantra train dit sample {quote(str(model))} --prompt {quote(prompt)} --out drawn.png{plan}"
 
 
-def _tell_trained(
+def _report_training(
     learnt: "ImageTrainingResult", out: Path, rate: float, watching: MonitorSettings, advised: str, *, as_json: bool
 ) -> None:
-    """What became of a model, and what to do with it.
+    """Report the result of a training run.
 
     Raises:
-        Exit: 1, where the training was ended for its collapse.
+        Exit: The training ended because the reward collapsed (status 1).
     """
     loss = learnt.loss[-1] if learnt.loss else None
     if as_json:
@@ -221,11 +218,11 @@ def _tell_trained(
         raise typer.Exit(1)
 
 
-def _tell_tuned(tuned: "TuningResult", out: Path, *, as_json: bool) -> None:
-    """What became of a model, and with which figures.
+def _report_tuning(tuned: "TuningResult", out: Path, *, as_json: bool) -> None:
+    """Report the result of a tuning run.
 
     Raises:
-        Exit: 1, where the gate ended the tuning.
+        Exit: The gate ended the tuning (status 1).
     """
     if as_json:
         write({"kind": "tuned", "model": str(out), "accepted": tuned.refused is None, **asdict(tuned)})

@@ -1,43 +1,40 @@
-"""Everything that can go wrong with images, caches, models and their schedulers, as one tree under `ImageError`.
-
-Every message names the file or the part, the cause, and what to do.
-"""
+"""Errors of images, caches, models and schedulers, all under `ImageError`."""
 
 from typing import Final
 
 from trainers.media.errors import MediaError, OptionalExtra
 
 IMAGES: Final = OptionalExtra("dit", "images need", ("diffusers", "transformers", "PIL", "jinja2"))
-"""What images need besides the core install."""
+"""Optional packages of the image trainer."""
 
 
 class ImageError(MediaError):
-    """The root of the tree."""
+    """Base class of image errors."""
 
 
 class DataError(ImageError):
-    """A folder of images, or a prompt, that cannot be trained on."""
+    """A folder of images or a prompt cannot be used."""
 
 
 class CacheError(ImageError):
-    """A folder of encoded images that is damaged, or was made from other images or by another model."""
+    """A cache is damaged, or was made from other images or with another model."""
 
 
 class ModelError(ImageError):
-    """A folder that holds no model, or parts that do not fit one another."""
+    """A folder holds no model, or its parts do not fit together."""
 
 
 class PriorError(ImageError):
-    """Prior tokens that are missing, that say nothing, or that a model does not read."""
+    """Prior tokens are missing, invalid, or not supported by the model."""
 
 
 class SchedulerError(ImageError):
-    """A scheduler that does not belong to the objective, or steps that it cannot take exactly."""
+    """A scheduler does not match the objective, or cannot take the requested steps exactly."""
 
 
 class RewardError(ImageError):
-    """A reward that cannot be had: its name, weights or images are missing, or what it says is no number."""
+    """A reward is unknown, lacks weights or images, or returns non-finite values."""
 
 
 class GateError(ImageError):
-    """A gate that could not tell an improvement from a ruse."""
+    """A gate cannot distinguish an improvement from reward hacking."""

@@ -1,4 +1,4 @@
-"""Judging what a model draws of held-out prompts: by rewards, beside what the same rewards say of real images."""
+"""Evaluation of a model on held-out prompts, with rewards of drawn and real images."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -25,15 +25,15 @@ from trainers.dit.statistics import wilson_interval
 
 @dataclass(frozen=True, slots=True)
 class RewardScore:
-    """What a reward says of what was drawn.
+    """Score of drawn images by one reward.
 
     Attributes:
-        name: of the reward.
-        title: what its number is called.
-        value: the mean over the images; a distance without its minus.
-        real: the same of real images; of a distance, its floor.
-        is_distance: whether less is better.
-        against: of a distance, real images on its other side; else 0.
+        name: Name of the reward.
+        title: Name of the figure.
+        value: Mean over the images; a distance is positive.
+        real: Value of real images; for a distance, its floor.
+        is_distance: Whether less is better.
+        against: Number of real images that a distance compares with, else 0.
     """
 
     name: str
@@ -47,11 +47,11 @@ class RewardScore:
 @final
 @dataclass(frozen=True, slots=True)
 class ClassifierAccuracy:
-    """Which prompts a classifier takes images for.
+    """Prompts predicted by a classifier.
 
     Attributes:
-        drawn: prompt for each image that was drawn.
-        real: the same of real images, one for each.
+        drawn: Prediction for each drawn image.
+        real: Prediction for each real image.
     """
 
     drawn: tuple[str, ...]
@@ -61,14 +61,14 @@ class ClassifierAccuracy:
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class ImageEvaluation:
-    """How a model draws held-out prompts.
+    """Evaluation of a model on held-out prompts.
 
     Attributes:
-        prompts: that were drawn, one for each image.
-        images: that were drawn, float32 [N, channels, height, width], 0 to 1.
-        targets: real images of the prompts, of the same shape.
-        scores: one for each reward.
-        telling: by the classifier; None where it was not asked.
+        prompts: Prompt of each image.
+        images: Drawn images, float32 [N, channels, height, width], 0 to 1.
+        targets: Real images of the prompts, of the same shape.
+        scores: One score per reward.
+        telling: Predictions of the classifier, if used.
     """
 
     prompts: tuple[str, ...]
@@ -79,23 +79,23 @@ class ImageEvaluation:
 
     @property
     def right(self) -> int:
-        """Images that are taken for what they were to show; 0 where no classifier was asked."""
+        """Number of drawn images classified as their prompt; 0 without a classifier."""
         return 0 if self.telling is None else _equal(self.telling.drawn, self.prompts)
 
     @property
     def real_right(self) -> int:
-        """The same of the real images."""
+        """Number of real images classified as their prompt; 0 without a classifier."""
         return 0 if self.telling is None else _equal(self.telling.real, self.prompts)
 
     @property
     def said(self) -> tuple[str, ...]:
-        """The figures in words, a line each."""
+        """The figures as lines of text."""
         count, lines = len(self.prompts), list[str]()
         if self.telling is not None:
             low, high = wilson_interval(self.right, count)
             lines.append(
-                f"{self.right:,} of {count:,} images are taken for their prompt: {self.right / count:.1%}, 95 % "
-                f"interval {low:.1%} to {high:.1%} (of the real images {self.real_right / count:.1%})"
+                f"{self.right:,} of {count:,} images are classified as their prompt: {self.right / count:.1%}, 95 % "
+                f"interval {low:.1%} to {high:.1%} (real images: {self.real_right / count:.1%})"
             )
         for one in self.scores:
             better = f"of {count:,} images and {one.against:,} real ones; less" if one.is_distance else "more"
@@ -103,13 +103,13 @@ class ImageEvaluation:
         return tuple(lines)
 
     def as_json(self) -> dict[str, Any]:
-        """The figures, for programs."""
-        told: dict[str, Any] = {"images": len(self.prompts), "scores": {one.name: asdict(one) for one in self.scores}}
+        """The figures as JSON."""
+        facts: dict[str, Any] = {"images": len(self.prompts), "scores": {one.name: asdict(one) for one in self.scores}}
         if self.telling is not None:
             low, high = wilson_interval(self.right, len(self.prompts))
             share, real = self.right / len(self.prompts), self.real_right / len(self.prompts)
-            told["accuracy"] = {"share": share, "low": low, "high": high, "real": real}
-        return told
+            facts["accuracy"] = {"share": share, "low": low, "high": high, "real": real}
+        return facts
 
 
 def evaluate(
@@ -120,26 +120,26 @@ def evaluate(
     priors: Mapping[str, Tensor] | None = None,
     tell: Callable[[int, int], None] = lambda _done, _total: None,
 ) -> ImageEvaluation:
-    """Draw the prompts of held-out images, as many as the material counts, and let rewards judge.
+    """Draw the prompts of held-out images and score the drawings.
 
     Args:
-        model: trained.
-        material: what the rewards are made of.
-        rewards: who judges.
-        sampling: how images are drawn.
-        priors: plans of the held-out images, by their file, each int64 [priors]; None for a network that reads none.
-        tell: called with how many images are drawn, and of how many.
+        model: Trained model.
+        material: Inputs of the rewards; its count is the number of images.
+        rewards: Rewards to compute.
+        sampling: Sampling settings.
+        priors: Prior tokens of the held-out images, int64 [priors], by file name, if the network reads them.
+        tell: Called with the number of images drawn and the total.
 
     Raises:
-        RewardError: there are fewer held-out images than are to be drawn, or what a reward says is no number.
-        PriorError: plans are missing or are none, or the network reads none.
-        DataError: a prompt is too long.
-        SchedulerError: the model has learnt nothing yet, or its scheduler cannot take exactly so many steps.
+        RewardError: There are too few held-out images, or a reward is not finite.
+        PriorError: Priors are missing or invalid, or the network reads none.
+        DataError: A prompt is too long.
+        SchedulerError: The model is untrained, or its scheduler cannot take that many steps exactly.
     """
     held = material.held_out.some(material.count)
     if len(held.pictures) < material.count:
         raise RewardError(
-            f"{material.count} images are to be drawn, and {material.held_out.folder} has prompts for "
+            f"{material.count} images were requested, but {material.held_out.folder} has prompts for only "
             f"{len(held.pictures)}; draw fewer, or hold out more"
         )
     prompts, targets = [picture.prompt for picture in held.pictures], pixels_of(held)
@@ -165,7 +165,7 @@ def _score(reward: ValidatedReward, images: Tensor, prompts: Sequence[str], targ
 
 @torch.no_grad()
 def _named(judge: PromptClassifier, images: Tensor) -> tuple[str, ...]:
-    """The prompt that a classifier takes each of some images for, float [N, channels, height, width]."""
+    """Predicted prompts of images, float [N, channels, height, width]."""
     return tuple(judge.prompts[place] for place in judge(images).argmax(1).tolist())
 
 

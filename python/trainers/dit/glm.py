@@ -1,7 +1,6 @@
-"""GLM-Image's transformer: it reads the text that is to be written into an image, and a plan of the image in tokens.
+"""GLM-Image's transformer, which reads the text to write into an image and prior tokens that plan the image.
 
-Its pipeline tells it times that are counted before they are shifted, and one less than they are; the noise itself is
-shifted, the more the larger the image is.
+Its pipeline passes unshifted timesteps, less one; the noise is shifted, more for larger images.
 """
 
 import math
@@ -24,7 +23,7 @@ from trainers.dit.objective import DiffusionObjective, FlowMatching, settings_of
 
 QUOTES: Final = tuple(re.compile(quoted) for quoted in (r"'([^']*)'", r"“([^“”]*)”", r'"([^"]*)"', r"「([^「」]*)」"))
 MOST_GLYPHS: Final = 2048
-"""Tokens of a written text that its pipeline reads at most."""
+"""Maximum tokens of a written text in its pipeline."""
 
 UNSUPPORTED: Final = (
     "shift_terminal",
@@ -34,20 +33,20 @@ UNSUPPORTED: Final = (
     "use_beta_sigmas",
     "stochastic_sampling",
 )
-"""Settings of its scheduler that would move the noise elsewhere."""
+"""Scheduler settings that would change the noise levels."""
 
 
 @final
 class GlmNetwork:
-    """Asks a GLM-Image transformer as its pipeline does.
+    """Calls a GLM-Image transformer as its pipeline does.
 
     Args:
-        module: the transformer.
-        form: of the images.
-        side: latents from one edge of an image to the other.
+        module: Transformer.
+        form: Format of the images.
+        side: Latents along an edge of an image.
 
     Raises:
-        ModelError: the image is not cut into whole patches.
+        ModelError: The side is not a multiple of the patch size.
     """
 
     def __init__(self, module: GlmImageTransformer2DModel, form: ImageFormat, side: int) -> None:
@@ -64,7 +63,7 @@ class GlmNetwork:
         self._form = form
 
     def predict(self, latents: Tensor, timesteps: Tensor, condition: PromptCondition) -> Tensor:
-        """What it says of latents, float [N, channels, side, side], at timesteps [N]; of the latents' shape."""
+        """Predict for latents, float [N, channels, side, side], at timesteps [N]; same shape as the latents."""
         count = len(latents)
         size = latents.new_tensor([[self._form.height, self._form.width]]).expand(count, -1)
         return self.module(
@@ -81,17 +80,17 @@ class GlmNetwork:
 
 @final
 class GlyphCoder:
-    """What a prompt has in quotation marks, to embeddings, as GLM-Image's pipeline makes them; the rest is in the plan.
+    """Embeds the quoted text of a prompt as in GLM-Image's pipeline; the rest is in the prior tokens.
 
     Args:
-        module: the text encoder, a T5.
-        tokenizer: of bytes.
-        length: tokens of a text at most; a longer one is refused.
+        module: T5 text encoder.
+        tokenizer: Byte tokenizer.
+        length: Maximum tokens of a text.
 
     Attributes:
-        tokenizer: as given.
-        length: as given.
-        width: of the embeddings.
+        tokenizer: As given.
+        length: As given.
+        width: Width of the embeddings.
     """
 
     def __init__(self, module: Any, tokenizer: Any, length: int = 256) -> None:
@@ -101,30 +100,30 @@ class GlyphCoder:
         self.width: int = module.config.d_model
 
     def check(self, prompt: str) -> None:
-        """Check that all that is to be written is read.
+        """Check that the text to write can be read.
 
         Raises:
-            DataError: the text is too long, or there is more than one.
+            DataError: The text is too long, or there are several.
         """
         tokens = len(self.tokenizer(glyphs(prompt)).input_ids)
         if tokens > self.length:
             raise DataError(
-                f"the text to write in {prompt!r} has {tokens} tokens, and {self.length} are read; shorten it"
+                f"the text to write in {prompt!r} has {tokens} tokens, but at most {self.length} are read; shorten it"
             )
 
-    def words(self, prompt: str) -> tuple[str, ...]:  # noqa: ARG002 - prompts say it in the plan
-        """None: what is to be written is read by its bytes."""
+    def words(self, prompt: str) -> tuple[str, ...]:  # noqa: ARG002 - the prior tokens represent the prompt
+        """Empty: the text to write is read by bytes."""
         return ()
 
     def unknown(self, prompt: str) -> tuple[str, ...]:  # noqa: ARG002 - there is a token for each byte
-        """None."""
+        """Empty."""
         return ()
 
     def tokens(self, prompts: Sequence[str]) -> PromptTokens:
-        """What is to be written, as tokens.
+        """Tokenize the texts to write.
 
         Raises:
-            DataError: one of the texts is too long, or a prompt has more than one.
+            DataError: A text is too long, or a prompt has several.
         """
         for prompt in prompts:
             self.check(prompt)
@@ -132,7 +131,7 @@ class GlyphCoder:
 
     @torch.no_grad()
     def embed(self, tokens: PromptTokens) -> PromptCondition:
-        """Embeddings of tokens, int64 [N, tokens], with zeros before them and not behind, as the transformer has it."""
+        """Embed tokens, int64 [N, tokens], padded at the front, as the transformer expects."""
         device = next(self.module.parameters()).device
         ids, mask = tokens.ids.to(device), tokens.mask.to(device)
         found = self.module(ids, attention_mask=mask).last_hidden_state * mask[..., None]
@@ -142,27 +141,27 @@ class GlyphCoder:
 
     @property
     def digest(self) -> str:
-        """Of configuration and weights; the tokenizer's tokens are bytes."""
+        """Digest of configuration and weights; the tokenizer has no state."""
         return digest_of(self.module)
 
 
 def glyphs(prompt: str) -> str:
-    """The text that a prompt wants written; empty where it wants none.
+    """The quoted text of a prompt, or an empty string.
 
     Raises:
-        DataError: it wants more than one.
+        DataError: The prompt has several.
     """
     found = [text for quoted in QUOTES for text in quoted.findall(prompt)]
     if len(found) > 1:
-        raise DataError(f"the prompt {prompt!r} has {len(found)} texts in quotation marks; one is what can be written")
+        raise DataError(f"the prompt {prompt!r} has {len(found)} texts in quotation marks; use only one")
     return found[0] if found else ""
 
 
 def standardized(vae: AutoencoderKL) -> LatentUnits:
-    """The units of a VAE with statistics of each channel, as GLM-Image's pipeline takes them.
+    """Units of a VAE with per-channel statistics, as in GLM-Image's pipeline.
 
     Raises:
-        ModelError: it has none.
+        ModelError: The VAE has no statistics.
     """
     config: Any = vae.config
     if config.latents_mean is None or config.latents_std is None:
@@ -171,14 +170,14 @@ def standardized(vae: AutoencoderKL) -> LatentUnits:
 
 
 def glm_objective(scheduler: Any, patches: int) -> DiffusionObjective:
-    """Flow matching as a scheduler of GLM-Image's samples it.
+    """Flow matching as sampled by GLM-Image's scheduler.
 
     Args:
-        scheduler: a `FlowMatchEulerDiscreteScheduler`.
-        patches: of an image.
+        scheduler: A `FlowMatchEulerDiscreteScheduler`.
+        patches: Patches of an image.
 
     Raises:
-        SchedulerError: it is another, or has a setting that moves the noise elsewhere.
+        SchedulerError: The scheduler is another, or has a setting that changes the noise levels.
     """
     settings = settings_of(scheduler)
     moved = [name for name in UNSUPPORTED if settings.get(name)]
@@ -193,7 +192,7 @@ def glm_objective(scheduler: Any, patches: int) -> DiffusionObjective:
 
 
 def _mu(settings: dict[str, Any], patches: int) -> float:
-    """How far an image of so many patches is shifted."""
+    """Shift for an image of a number of patches."""
     return math.sqrt(patches / settings["base_image_seq_len"]) * settings["max_shift"] + settings["base_shift"]
 
 
@@ -204,12 +203,12 @@ def _shift(settings: dict[str, Any], mu: float) -> float:
 
 
 def _timetable(scheduler: Any, steps: int, *, units: int, mu: float) -> None:
-    """Whole times, evenly; each is also the share of noise before it is shifted."""
+    """Set evenly spaced whole timesteps; each, relative to `units`, is also the noise level before shifting."""
     times = np.linspace(units, 1.0, steps + 1)[:-1].astype(np.int64).astype(np.float32)
     scheduler.set_timesteps(steps, timesteps=times, sigmas=times / units, mu=mu)
 
 
 def _padded_to_longest(condition: PromptCondition) -> Tensor:
-    """Embeddings without what is padded in all rows: the transformer has no mask, and reads padding as its pipeline."""
+    """Trim padding common to all rows; without a mask the transformer reads the rest, as in its pipeline."""
     longest = int(condition.mask.sum(1).max())
     return condition.embeddings[:, condition.mask.shape[1] - longest :]

@@ -1,4 +1,4 @@
-"""Tuning a model by rewards: it draws, and learns which of its steps led to better images than others of a group."""
+"""Reward tuning of a model with GRPO: reinforce steps that led to better images than others of the same group."""
 
 from copy import deepcopy
 from dataclasses import dataclass
@@ -38,19 +38,19 @@ from trainers.loop import (
 from trainers.progress import ReportConsumer
 
 TRANSFORMER: Final = "transformer"
-"""Its name as a module and as a phase."""
+"""Name of the module and of the phase."""
 
 
 @dataclass(frozen=True, slots=True)
 class TuningResult:
-    """How a tuning went.
+    """Result of a tuning run.
 
     Attributes:
-        rounds: rewards of what was drawn to learn from, an entry an iteration.
-        looks: reward and quality of held-out prompts; the first is the start.
-        kept: the look whose weights the model has now.
-        refused: the look at which the gate ended it; None where it did not.
-        verdict: that in words.
+        rounds: Rewards of the training rollouts, one entry per iteration.
+        looks: Reward and quality on held-out prompts; the first is before tuning.
+        kept: Evaluation whose weights the model now has.
+        refused: Evaluation at which the gate ended the tuning, if it did.
+        verdict: The outcome in words.
     """
 
     rounds: tuple[RolloutRound, ...]
@@ -62,13 +62,13 @@ class TuningResult:
 
 @final
 class PolicyLoss:
-    """The loss of steps: less what is gained by making good ones more probable, and how far that leads from the start.
+    """Policy loss: negative clipped gain plus a divergence penalty.
 
     Args:
-        network: that is trained.
-        start: the same as it was, frozen.
-        steps: of both.
-        recipe: clipping, and how much going away from the start costs.
+        network: Network in training.
+        start: Frozen copy from before tuning.
+        steps: Step sampler of both.
+        recipe: Clipping and weight of the divergence.
     """
 
     def __init__(self, network: ImageNetwork, start: ImageNetwork, steps: PolicySampler, recipe: GrpoRecipe) -> None:
@@ -78,12 +78,12 @@ class PolicyLoss:
         self._recipe = recipe
 
     def loss(self, moves: PolicySteps) -> Loss:
-        """A mean over images; its parts tell how far the network has gone."""
-        with full_precision(moves.before.device):  # probabilities differ by less than 16 bits can say
-            told = (moves.condition, moves.before, moves.timesteps, moves.times, moves.lengths)
-            step = self._steps.of(self._network, *told)
+        """Mean loss over images; its parts measure the distance from the start."""
+        with full_precision(moves.before.device):  # 16 bits cannot resolve the differences of probabilities
+            inputs = (moves.condition, moves.before, moves.timesteps, moves.times, moves.lengths)
+            step = self._steps.of(self._network, *inputs)
             with torch.no_grad():
-                start = self._steps.of(self._start, *told)
+                start = self._steps.of(self._start, *inputs)
             ratios = (log_probability(step, moves.after) - moves.probability).exp()
             gain = clipped_gain(ratios, moves.advantages, self._recipe.ratio_clip).mean()
             away = divergence(step, start).mean()
@@ -105,22 +105,22 @@ def tune(
     checkpoints: Checkpoints | None,
     consume: ReportConsumer,
 ) -> TuningResult:
-    """Tune a model's transformer in place; it then has the weights of the best reward that the gate accepts.
+    """Tune a model's transformer in place, ending with the weights of the best accepted reward.
 
     Args:
-        model: that has learnt flow matching.
-        pictures: prompts to draw, and real images of them.
-        reward: for each image.
-        gate: what must not get worse.
-        recipe: every setting.
-        checkpoints: where a stopped tuning goes on from; None for none.
-        consume: takes the reports.
+        model: Model trained by flow matching.
+        pictures: Prompts to draw, with real images.
+        reward: Reward of each image.
+        gate: Gate on the quality.
+        recipe: Tuning settings.
+        checkpoints: Checkpoints for resuming, if any.
+        consume: Receives progress reports.
 
     Raises:
-        SchedulerError: the model has not learnt flow matching.
-        RewardError: the reward is none for single images, or what it says is no number.
-        StoppedError: a signal ended it, after a checkpoint.
-        LoopError: the tuning failed.
+        SchedulerError: The model was not trained by flow matching.
+        RewardError: The reward is not defined for single images, or is not finite.
+        StoppedError: A signal ended the tuning, after a checkpoint.
+        LoopError: The tuning failed.
     """
     rollouts = Rollouts(model, pictures, reward, play_of(recipe))
     loop = loop_of(model, rollouts, gate, recipe)
@@ -133,7 +133,7 @@ def tune(
 
 
 def play_of(recipe: GrpoRecipe) -> RolloutSettings:
-    """How images are drawn to learn from."""
+    """Settings of the training rollouts."""
     return RolloutSettings(
         groups=recipe.groups,
         members=recipe.members,
@@ -145,15 +145,14 @@ def play_of(recipe: GrpoRecipe) -> RolloutSettings:
 
 
 def loop_of(model: ImageModel, rollouts: Rollouts, gate: RewardGate, recipe: GrpoRecipe) -> Loop[PolicySteps]:
-    """The loop: the start is frozen, and what was drawn and seen is in its checkpoints.
+    """Training loop with the frozen start; its checkpoints include rollouts and evaluations.
 
     Raises:
-        SettingsError: another precision than the full one is asked for.
+        SettingsError: The precision is not full.
     """
     if recipe.precision not in ("auto", "fp32"):
         raise SettingsError(
-            f"precision is {recipe.precision}; steps differ in their probabilities by less than 16 bits can say, so it "
-            "must be fp32"
+            f"precision is {recipe.precision}; 16 bits cannot resolve the probabilities of steps, use fp32"
         )
     transformer, start = model.network.module, deepcopy(model.network)
     steps = PolicySampler(model.unconditional().on("cpu"), play_of(recipe))

@@ -169,9 +169,9 @@ def fit(
             pass
         if monitor is None:
             run.use_average()
-            return sample_of(run.history)
+            return result_of(run.history)
         monitor.keep_best(run)
-        return replace(sample_of(run.history), looks=tuple(monitor.looks), collapsed=monitor.collapsed)
+        return replace(result_of(run.history), looks=tuple(monitor.looks), collapsed=monitor.collapsed)
 
 
 def loop_of(model: ImageModel, recipe: ImageRecipe, state: Mapping[str, Stateful] = MappingProxyType({})) -> Loop[Any]:
@@ -225,6 +225,6 @@ def rounds_of(images: ImageSource[EncodedImages] | ImageSource[RawImages], recip
     return BatchRounds[Any](images, size=recipe.batch_size, batches=each, seed=recipe.seed)
 
 
-def sample_of(history: tuple[EpochReport, ...]) -> ImageTrainingResult:
+def result_of(history: tuple[EpochReport, ...]) -> ImageTrainingResult:
     """The curve of a training."""
     return ImageTrainingResult(tuple(report.phases[TRANSFORMER].loss for report in history))

@@ -1,1 +1,1 @@
-"""What the trainers of speech and of images share: their commands' ways, settings, pages and files on the disk."""
+"""Code shared by the speech and image trainers: console output, metadata, pages and run directories."""

@@ -1,4 +1,4 @@
-"""What the commands of speech and of images share: what they say, and how they end."""
+"""Console output and error handling of the speech and image commands."""
 
 import json
 import sys
@@ -21,20 +21,20 @@ AsJson = Annotated[bool, Flag("Write the result as JSON to standard output.", sp
 
 @contextmanager
 def failing(extra: OptionalExtra) -> Generator[None]:
-    """What goes wrong inside, or with the packages that it needs, ends the command with one line."""
+    """Turn media and training errors, missing packages included, into one-line command errors."""
     try:
         require_packages(extra)
         _quieten(extra.packages)
         yield
     except StoppedError as error:
-        say(f"{error.message}; go on with the same command and --resume")
+        say(f"{error.message}; to continue, run the same command with --resume")
         raise typer.Exit(128 + error.signal) from error
     except (MediaError, LoopError) as error:
         raise ConfigurationError(str(error)) from error
 
 
 def _quieten(packages: Collection[str]) -> None:
-    """No progress bars and no advice of the libraries', which read and write a model in a moment."""
+    """Silence the progress bars and advice of the libraries."""
     from transformers.utils import logging
 
     logging.disable_progress_bar()
@@ -46,22 +46,22 @@ def _quieten(packages: Collection[str]) -> None:
 
 
 def counter(done: str, noun: str, *, silent: bool) -> Callable[[int, int], None]:
-    """Shows how many of the things that the noun names are done, on one line of a terminal."""
+    """Make a callback that shows a count, such as "prepared 3 of 10 clips", on one line of a terminal."""
     shown = sys.stderr.isatty() and not silent
 
-    def tell(count: int, total: int) -> None:
+    def show(count: int, total: int) -> None:
         if shown:
             sys.stderr.write(f"\r{done} {count} of {total} {noun}" + ("\n" if count == total else ""))
             sys.stderr.flush()
 
-    return tell
+    return show
 
 
 def say(line: str) -> None:
-    """A line for a person; what would steer the terminal, such as the escapes in a file's name, is shown as a mark."""
-    sys.stderr.write("".join(MARK if category(sign) == "Cc" and sign != "\n" else sign for sign in line) + "\n")
+    """Write a line to standard error; control characters, such as escapes in a file name, are replaced."""
+    sys.stderr.write("".join(MARK if category(char) == "Cc" and char != "\n" else char for char in line) + "\n")
 
 
 def write(value: dict[str, Any]) -> None:
-    """A line for programs."""
+    """Write a JSON line to standard output."""
     sys.stdout.write(json.dumps(value, ensure_ascii=False) + "\n")

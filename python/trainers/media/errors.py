@@ -1,14 +1,14 @@
-"""The root of what can go wrong with media, and the packages without which nothing can be done with them."""
+"""Base error of the media trainers, and the check for optional packages."""
 
 from dataclasses import dataclass
 from importlib.util import find_spec
 
 
 class MediaError(Exception):
-    """The root of the trees of speech and of images.
+    """Base class of speech and image errors.
 
     Attributes:
-        message: What is wrong and what to do.
+        message: The problem and the remedy.
     """
 
     def __init__(self, message: str) -> None:
@@ -17,21 +17,21 @@ class MediaError(Exception):
 
 
 class PageError(MediaError):
-    """A page, or a picture, that cannot be written."""
+    """A page or picture cannot be written."""
 
 
 class MissingExtraError(MediaError):
-    """A package of an extra that is not installed."""
+    """A package of an optional extra is not installed."""
 
 
 @dataclass(frozen=True, slots=True)
 class OptionalExtra:
-    """What a task needs besides the core install.
+    """An optional extra of the package.
 
     Attributes:
-        name: Of the extra.
-        task: What needs it, with its verb, as a sentence begins.
-        packages: What it brings, by the names under which they are imported.
+        name: Its name in `quantra[name]`.
+        task: Start of the error message, such as "speech needs".
+        packages: Import names of its packages.
     """
 
     name: str
@@ -43,10 +43,10 @@ def require_packages(extra: OptionalExtra) -> None:
     """Check that an extra is installed.
 
     Raises:
-        MissingExtraError: Naming the packages that are missing, and how to get them.
+        MissingExtraError: Packages are missing; the message says how to install them.
     """
     missing = [name for name in extra.packages if find_spec(name) is None]
     if missing:
         raise MissingExtraError(
-            f"{extra.task} {', '.join(missing)}, which this Python does not have: pip install 'quantra[{extra.name}]'"
+            f"{extra.task} {', '.join(missing)}, not installed in this Python: pip install 'quantra[{extra.name}]'"
         )

@@ -1,7 +1,4 @@
-"""metadata.csv: one line per file, `file|text`, in UTF-8. Quotation marks are characters like others.
-
-What a line must say is the task's; which of them are left out, and how that is told, is the same for all.
-"""
+"""metadata.csv: one line per file, `file|text`, in UTF-8; quotation marks have no special meaning."""
 
 import unicodedata
 from collections import defaultdict
@@ -15,18 +12,18 @@ from trainers.media.errors import MediaError
 FILE: Final = "metadata.csv"
 
 SHOWN: Final = 20
-"""How many bad files a message lists."""
+"""Number of unusable files that a message lists."""
 
 Line = TypeVar("Line")
 
 
 @dataclass(frozen=True, slots=True)
 class MetadataRow:
-    """A line that is not empty.
+    """A non-empty line.
 
     Attributes:
-        number: of the line in the file, from 1.
-        cells: what stands between `|`, without blanks around it.
+        number: Line number in the file, from 1.
+        cells: Its columns, stripped.
     """
 
     number: int
@@ -38,8 +35,8 @@ class RejectedFile:
     """A line or a file that was left out.
 
     Attributes:
-        name: what the line calls the file, or the line where it names none.
-        reason: what is wrong with it, and what to do.
+        name: Name of the file, or "line N" if the line names none.
+        reason: The problem and the remedy.
     """
 
     name: str
@@ -47,15 +44,15 @@ class RejectedFile:
 
 
 def rows_of(path: Path, content: bytes, refusal: type[MediaError]) -> list[MetadataRow]:
-    """Lines that are not empty.
+    """Non-empty lines of a metadata file.
 
     Args:
-        path: of the file, for the message.
-        content: of it.
-        refusal: what is raised.
+        path: Path of the file, for the message.
+        content: Bytes of the file.
+        refusal: Error class to raise.
 
     Raises:
-        refusal: it is not in UTF-8.
+        refusal: The file is not UTF-8.
     """
     try:
         text = content.decode("utf-8-sig")
@@ -78,13 +75,14 @@ def sorted_out(
     problem_of: Callable[[MetadataRow, Sequence[int]], str],
     line_of: Callable[[MetadataRow], Line],
 ) -> tuple[tuple[Line, ...], tuple[RejectedFile, ...]]:
-    """Lines, and those that cannot be used.
+    """Split rows into usable lines and rejected files.
 
     Args:
-        rows: of the file, without its heading.
-        name_of: what a row calls its file; empty where it names none.
-        problem_of: what is wrong with a row, given the numbers of all lines of its name; empty where nothing is.
-        line_of: what a row with no problem says.
+        rows: Rows of the file, without its heading.
+        name_of: Returns the file name in a row, or an empty string.
+        problem_of: Returns the problem of a row, or an empty string; its second argument has the numbers of all lines
+            with the same name.
+        line_of: Parses a row without problems.
     """
     numbers: defaultdict[str, list[int]] = defaultdict(list)
     for row in rows:
@@ -101,33 +99,36 @@ def sorted_out(
 
 
 def lines_of(numbers: Sequence[int]) -> str:
-    """Numbers of lines in words, the first ones of many; as quickly for many as for a few."""
+    """List line numbers in words, up to `SHOWN` of them."""
     more = len(numbers) - SHOWN
     return ", ".join(map(str, numbers[:SHOWN])) + (f" and {more:,} more" if more > 0 else "")
 
 
 def normal_text(text: str) -> str:
-    """The one form of a text: composed characters (NFC), one blank for any white space, none at the ends.
-
-    A letter with its accent is the same whether it was typed as one character or as two. Capitals stay.
-    """
+    """Normalise a text: composed characters (NFC), single spaces, none at the ends; case is kept."""
     return " ".join(unicodedata.normalize("NFC", text).split())
 
 
 def has_control(text: str) -> bool:
-    """Whether there is a control character in a text."""
-    return any(unicodedata.category(sign) == "Cc" for sign in text)
+    """Whether a text contains a control character."""
+    return any(unicodedata.category(char) == "Cc" for char in text)
 
 
 def leaves(name: str) -> bool:
-    """Whether a path could lead out of its folder, on any system."""
+    """Whether a path could lead out of its folder on any operating system."""
     return "\\" in name or ":" in name or name.startswith("/") or ".." in PurePosixPath(name).parts
 
 
 def listed(refused: Sequence[RejectedFile], good: int, noun: str) -> str:
-    """All bad files at once, beside how many are good; the noun says what they are."""
+    """Message that lists the rejected files and their share of all.
+
+    Args:
+        refused: Rejected files.
+        good: Number of usable files.
+        noun: Plural noun for the files.
+    """
     lines = [f"  {one.name}: {one.reason}" for one in refused[:SHOWN]]
     more = [f"  and {len(refused) - SHOWN} more"] if len(refused) > SHOWN else []
     total = len(refused) + good
-    remedy = "mend them, or leave them out by --skip-bad" if good else "there is nothing to learn from"
+    remedy = "fix them, or leave them out with --skip-bad" if good else "nothing is left to train on"
     return "\n".join([f"{len(refused)} of {total} {noun} cannot be used; {remedy}:", *lines, *more])

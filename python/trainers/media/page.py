@@ -1,6 +1,6 @@
-"""Pages to look at and to listen to: one HTML file each, which loads nothing and runs nothing.
+"""Self-contained HTML pages without scripts: figures, curves, images and writing to disk.
 
-A page's template extends `media/base.html`, and shows its numbers by the macros of `media/parts.html`.
+Page templates extend `media/base.html` and show figures with the macros of `media/parts.html`.
 """
 
 import base64
@@ -19,24 +19,22 @@ from PIL import Image
 from trainers.media.errors import PageError
 
 UNKNOWN: Final = "\N{EN DASH}"
-"""What stands for a number that is not known."""
-
+"""Shown in place of an unknown number."""
 
 MINUS: Final = "\N{MINUS SIGN}"
 
-
-Drawn = TypeVar("Drawn")
+Item = TypeVar("Item")
 
 
 @dataclass(frozen=True, slots=True)
 class LabelledFigure:
-    """A number under its name.
+    """A number with its name.
 
     Attributes:
-        name: what it is.
-        value: in full, for programs; None where it is unknown.
-        text: the same for people.
-        note: how to read it.
+        name: Name of the number.
+        value: Full-precision value; None if unknown.
+        text: Formatted value.
+        note: How to read it.
     """
 
     name: str
@@ -46,51 +44,51 @@ class LabelledFigure:
 
 
 def figure(name: str, value: float, show: Callable[[float], str], note: str = "") -> LabelledFigure:
-    """A number as `show` writes it; one that is not finite is unknown."""
+    """A figure formatted by `show`; a non-finite value is unknown."""
     if not math.isfinite(value):
         return LabelledFigure(name, None, UNKNOWN, note)
     return LabelledFigure(name, value, show(value), note)
 
 
 def percent(share: float) -> str:
-    """A share in percent."""
+    """Format a share as a percentage."""
     return f"{100 * share:.1f}\N{NO-BREAK SPACE}%"
 
 
 def plain(value: float) -> str:
-    """A number with three digits after the point."""
+    """Format a number with three decimals."""
     return f"{value:.3f}".replace("-", MINUS)
 
 
 def data_uri(kind: str, content: bytes) -> str:
-    """Content of a media type, such as `image/png`, as an address that holds it."""
+    """Encode content of a media type, such as `image/png`, as a data URI."""
     return f"data:{kind};base64,{base64.b64encode(content).decode('ascii')}"
 
 
-def as_light(drawn: Iterable[Drawn], weight: Callable[[Drawn], int], most: int) -> tuple[Drawn, ...]:
-    """The first of what is drawn, as far as the page stays light; one at least if there is any.
+def as_light(items: Iterable[Item], weight: Callable[[Item], int], most: int) -> tuple[Item, ...]:
+    """The first items that fit within a page size limit, at least one.
 
     Args:
-        drawn: in order; what is beyond is hardly drawn.
-        weight: characters that one adds to the page.
-        most: characters that all may add together.
+        items: Consumed lazily, up to the first that does not fit.
+        weight: Characters that an item adds to the page.
+        most: Limit on the total.
     """
-    kept: list[Drawn] = []
+    kept: list[Item] = []
     total = 0
-    for one in drawn:
-        total += weight(one)
+    for item in items:
+        total += weight(item)
         if kept and total > most:
             break
-        kept.append(one)
+        kept.append(item)
     return tuple(kept)
 
 
 def png_uri(image: Image.Image, *, transparent: int | None = None) -> str:
-    """An image as an address that holds it.
+    """Encode an image as a data URI of a PNG.
 
     Args:
-        image: what is to be seen.
-        transparent: the entry of its palette that lets the page shine through; None for none.
+        image: Image to encode.
+        transparent: Palette index to make transparent, if any.
     """
     file = io.BytesIO()
     if transparent is None:
@@ -101,12 +99,12 @@ def png_uri(image: Image.Image, *, transparent: int | None = None) -> str:
 
 
 def render(package: str, template: str, parts: Mapping[str, object]) -> str:
-    """A page as HTML text; the same parts give the same text.
+    """Render a page as HTML; deterministic.
 
     Args:
-        package: that holds the template, in its folder `templates`.
-        template: its file's name. Everything that it shows is escaped, and a name that it does not know is an error.
-        parts: what it shows, by the names that it has for them.
+        package: Package that holds the template in its folder `templates`.
+        template: File name of the template. Values are escaped, and an undefined name is an error.
+        parts: Template variables by name.
     """
     environment = Environment(
         autoescape=True,
@@ -119,29 +117,29 @@ def render(package: str, template: str, parts: Mapping[str, object]) -> str:
 
 
 def check_file(path: Path) -> None:
-    """Refuse now what could not be written later, after work that may take hours.
+    """Check before hours of work that a page can be written at the end.
 
     Raises:
-        PageError: the path is a folder, or in a folder that is not there or cannot be written.
+        PageError: The path is a folder, or its parent is missing or not writable.
     """
     if path.is_dir():
         raise PageError(f"{path} is a folder; name a file, such as {path / 'page.html'}")
     if not path.parent.is_dir():
-        raise PageError(f"{path} cannot be written: there is no folder {path.parent}; make it, or name another")
+        raise PageError(f"{path} cannot be written: folder {path.parent} does not exist; create it or choose another")
     if not os.access(path.parent, os.W_OK):
-        raise PageError(f"{path} cannot be written: {path.parent} is not yours to write to; name another folder")
+        raise PageError(f"{path} cannot be written: no write permission for {path.parent}; choose another folder")
 
 
 def write_page(path: Path, text: str) -> None:
-    """Write a page, whole or not at all, in place of an older one: as a draft beside it, flushed, then renamed.
+    """Write or replace a page atomically: a draft in the same folder, flushed, then renamed.
 
     Raises:
-        PageError: it cannot be written; what was there stays as it was.
+        PageError: The page cannot be written; an existing one is unchanged.
     """
     try:
         _replace(path, text.encode())
     except OSError as error:
-        raise PageError(f"{path} cannot be written ({error.strerror}); make room, or name another") from error
+        raise PageError(f"{path} cannot be written ({error.strerror}); free space or choose another path") from error
 
 
 def _replace(path: Path, content: bytes) -> None:
@@ -159,44 +157,38 @@ def _replace(path: Path, content: bytes) -> None:
 
 
 MOST_MARKS: Final = 5
-"""Marks of an axis, about."""
-
+"""Approximate number of ticks on an axis."""
 
 STEPS: Final = (1, 2, 5, 10)
-"""What lies between two marks, times a power of ten."""
-
+"""Possible tick distances, times a power of ten."""
 
 MARGIN: Final = 0.06
-"""What is left free above and below the values, as a share of their range."""
-
+"""Free space above and below the values, as a share of their range."""
 
 FLAT: Final = 1e-6
-"""Values that differ by less than this share of themselves are shown as equal."""
-
+"""Values whose relative difference is below this are shown as equal."""
 
 LARGEST: Final = 1e300
-"""Numbers beyond are shown as little as infinite ones: their range would be infinite."""
-
+"""Larger numbers are left out like infinite ones, because their range would overflow."""
 
 DIGITS: Final = 4
-"""Of a mark, and more where two marks would have the same number."""
-
+"""Significant digits of a tick; more if two ticks would read the same."""
 
 LONG: Final = 1e6
-"""From here on numbers are written as powers of ten, for which there is room beside an axis."""
+"""Numbers from here on are written as powers of ten, to fit next to an axis."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainingCurve:
-    """A number that changed while something learnt.
+    """A number over the course of training.
 
     Attributes:
-        name: of the number, as a heading.
-        over: what is counted to the right, such as `steps`.
-        points: pairs of that count and the number, in order; those that are not finite, or beyond 1e300, are left out.
-        level: a number to compare it with, a dashed line; None for none.
-        level_name: what that is.
-        note: how to read it.
+        name: Heading.
+        over: Unit of the horizontal axis, such as `steps`.
+        points: Pairs of position and value, in order; non-finite values and those beyond 1e300 are left out.
+        level: Reference value, drawn as a dashed line, if any.
+        level_name: Name of the reference value.
+        note: How to read the curve.
     """
 
     name: str
@@ -209,11 +201,11 @@ class TrainingCurve:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AxisTick:
-    """A mark of an axis.
+    """A tick of an axis.
 
     Attributes:
-        text: its number.
-        place: from the left, or from the bottom, in percent.
+        text: Its label.
+        place: Percent from the left or the bottom.
     """
 
     text: str
@@ -222,16 +214,16 @@ class AxisTick:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CurvePlot:
-    """A curve, ready to be seen, in a square of 100 by 100 whose y goes down.
+    """A curve in SVG coordinates: a square of 100 by 100 whose y axis points down.
 
     Attributes:
-        curve: what is shown.
-        values: its points that can be.
-        line: through them, as the points of an SVG polyline.
-        dots: one at each, as an SVG path.
-        level: the height of the level; None for none.
-        across: marks of the axis below.
-        upwards: marks of the axis on the left.
+        curve: Curve to show.
+        values: Its finite points.
+        line: Points of an SVG polyline.
+        dots: SVG path with a dot at each point.
+        level: y of the reference level, if any.
+        across: Ticks of the horizontal axis.
+        upwards: Ticks of the vertical axis.
     """
 
     curve: TrainingCurve
@@ -249,7 +241,7 @@ class _Range:
     high: float
 
     def share(self, value: float) -> float:
-        """Where a value lies, in percent of the range."""
+        """Position of a value, in percent of the range."""
         return round(100 * (value - self.low) / (self.high - self.low), 2)
 
     def marks(self, least: float = 0.0) -> tuple[AxisTick, ...]:
@@ -260,15 +252,15 @@ class _Range:
 
 
 def plots(curves: Iterable[TrainingCurve]) -> tuple[CurvePlot, ...]:
-    """Those that have a point to show."""
+    """Plots of the curves that have a finite point."""
     return tuple(plot(curve) for curve in curves if any(_is_shown(value) for _, value in curve.points))
 
 
 def plot(curve: TrainingCurve) -> CurvePlot:
-    """A curve with its axes.
+    """Plot a curve with its axes.
 
     Raises:
-        ValueError: it has no finite point.
+        ValueError: The curve has no finite point.
     """
     values = tuple(point for point in curve.points if all(map(_is_shown, point)))
     level = curve.level if curve.level is not None and _is_shown(curve.level) else None
@@ -288,7 +280,7 @@ def plot(curve: TrainingCurve) -> CurvePlot:
 
 
 def round_values(low: float, high: float, most: int = MOST_MARKS, least: float = 0.0) -> list[float]:
-    """Round numbers from low to high, evenly spaced: at most about so many, the least apart; low is below high."""
+    """Evenly spaced round numbers between low and high (low < high): about `most`, at least `least` apart."""
     rough = (high - low) / most
     power = 10.0 ** math.floor(math.log10(rough))
     step = max(least, next(power * factor for factor in STEPS if power * factor >= rough * (1 - 1e-9)))
@@ -297,19 +289,19 @@ def round_values(low: float, high: float, most: int = MOST_MARKS, least: float =
 
 
 def number(value: float, digits: int = DIGITS) -> str:
-    """A number of so many digits at most, in full from thousands to a million: as in 0.25, 1,500, 123,456 or 2e+06."""
+    """Format a number with significant digits, in full from 1,000 to a million: 0.25, 1,500, 123,456 or 2e+06."""
     whole = digits == DIGITS and 1000 <= abs(value) < LONG  # noqa: PLR2004  from here on with commas
     text = f"{value:,.0f}" if whole else f"{value:,.{digits}g}"
     return "0" if float(text.replace(",", "")) == 0 else text.replace("-", MINUS)
 
 
 def _counts(values: Sequence[float]) -> _Range:
-    """From nothing to the last."""
+    """Range from 0 to the last count."""
     return _Range(min(0.0, *values), max(*values, 1.0))
 
 
 def _heights(values: Sequence[float], level: float | None) -> _Range:
-    """All values and the level, with some room."""
+    """Range of all values and the level, with a margin."""
     shown = [*values, *([] if level is None else [level])]
     low, high = min(shown), max(shown)
     size = max(abs(low), abs(high))

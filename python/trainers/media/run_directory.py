@@ -1,4 +1,4 @@
-"""Folders of trainings, rounds of steps, and atomic creation of folders."""
+"""Folders of training runs, rounds of steps, and atomic creation of folders."""
 
 import shutil
 import tempfile
@@ -14,19 +14,18 @@ from trainers.media.errors import MediaError
 from trainers.options import RunOptions
 
 ROUND: Final = 100
-"""About so many steps are a round, after each of which there is a report and a checkpoint."""
-
+"""Approximate steps per round; each round ends with a report and a checkpoint."""
 
 CHECKPOINTS: Final = "checkpoints"
 
 
 @dataclass(frozen=True, slots=True)
 class TrainingRounds:
-    """How steps are cut into rounds of one length.
+    """Rounds of equal length.
 
     Attributes:
-        rounds: 1 or more.
-        round_steps: of each of them.
+        rounds: Number of rounds, 1 or more.
+        round_steps: Steps of each round.
     """
 
     rounds: int
@@ -34,24 +33,24 @@ class TrainingRounds:
 
 
 def pace_of(steps: int) -> TrainingRounds:
-    """The whole rounds that hold so many steps, or a few more."""
+    """Divide steps into whole rounds, rounding up."""
     rounds = max(1, round(steps / ROUND))
     return TrainingRounds(rounds, ceil(steps / rounds))
 
 
 def run_folder(out: Path) -> Path:
-    """Where the training of what will be in `out` keeps checkpoints and log."""
+    """Folder for checkpoints and log of the run that writes `out`."""
     return out.with_name(f"{out.name}.run")
 
 
 def checkpoints_in(
     run: Path, options: RunOptions, settings: Mapping[str, Any], refusal: type[MediaError]
 ) -> Checkpoints:
-    """The checkpoints in the folder of a training, which know it by its settings.
+    """Checkpoints of a training run, identified by its settings.
 
     Raises:
-        refusal: there are some, and nobody asked to go on from them.
-        CheckpointError: another training holds the folder.
+        refusal: Checkpoints exist, and `options.resume` is False.
+        CheckpointError: Another run uses the folder.
     """
     seconds = options.checkpoint_seconds
     checkpoints = Checkpoints(
@@ -63,34 +62,33 @@ def checkpoints_in(
     if checkpoints.any and not options.resume:
         if launched_rank() == 0:
             with checkpoints.open():
-                pass  # a training that runs holds the folder, and then this is an error that names it
+                pass  # raises an error that names the run if one is using the folder
         raise refusal(
-            f"{checkpoints.folder} holds checkpoints of a training that was stopped; continue it (--resume), or remove "
-            "the folder"
+            f"{checkpoints.folder} holds checkpoints of a stopped run; continue it (--resume), or remove the folder"
         )
     return checkpoints
 
 
 def as_settings(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings as JSON, which has no infinity: null stands for it."""
+    """Settings as JSON, with infinity as null."""
     return {name: None if value == float("inf") else value for name, value in values.items()}
 
 
 def check_free(folder: Path, refusal: type[MediaError]) -> None:
-    """Refuse a place that is taken; for what takes hours, before it begins.
+    """Check before hours of work that a folder does not exist yet.
 
     Raises:
-        refusal: something is there.
+        refusal: The folder exists.
     """
     if folder.exists():
-        raise refusal(f"{folder} exists already; name a folder that does not, or remove it")
+        raise refusal(f"{folder} already exists; choose another folder, or remove it")
 
 
 def own_draft(folder: Path) -> Path:
-    """A new empty folder beside another, which no other process writes into.
+    """Create an empty folder next to another, for this process only.
 
     Raises:
-        OSError: it cannot be made.
+        OSError: The folder cannot be created.
     """
     folder.parent.mkdir(parents=True, exist_ok=True)
     draft = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}."))
@@ -99,7 +97,7 @@ def own_draft(folder: Path) -> Path:
 
 
 def next_draft(folder: Path) -> Path:
-    """A free place beside a folder that one process at a time writes; what a kill has left there is removed."""
+    """Draft path next to a folder with one writer at a time; removes the draft of a killed process."""
     draft = folder.parent / f".{folder.name}.draft"
     shutil.rmtree(draft, ignore_errors=True)
     return draft
@@ -107,28 +105,26 @@ def next_draft(folder: Path) -> Path:
 
 @contextmanager
 def appearing(folder: Path, draft: Path) -> Generator[Path]:
-    """A draft, which becomes the folder if nothing goes wrong inside, and else is removed.
+    """Rename a draft to the folder on success, and remove it on failure.
 
     Raises:
-        OSError: it cannot be renamed.
+        OSError: The draft cannot be renamed.
     """
     try:
         yield draft
         draft.rename(folder)
     finally:
-        shutil.rmtree(draft, ignore_errors=True)  # after the renaming there is nothing left to remove
+        shutil.rmtree(draft, ignore_errors=True)  # no effect after the rename
 
 
 @contextmanager
 def writing(folder: Path, refusal: type[MediaError]) -> Generator[None]:
-    """Tells of a place that cannot be written.
+    """Convert OSError into `refusal`.
 
     Raises:
-        refusal: in the place of an OSError.
+        refusal: The folder cannot be written.
     """
     try:
         yield
     except OSError as error:
-        raise refusal(
-            f"{folder} cannot be written ({error.strerror}); choose another place, or make room there"
-        ) from error
+        raise refusal(f"{folder} cannot be written ({error.strerror}); choose another folder, or free space") from error

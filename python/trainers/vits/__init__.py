@@ -1,5 +1,5 @@
-"""Text to speech: transformers' `VitsModel`, trained on one's own recordings and on corrections of what it says.
+"""Text to speech: transformers' `VitsModel`, trained on your recordings and on corrections of its output.
 
 Kim, Kong & Son, "Conditional Variational Autoencoder with Adversarial Learning for End-to-End Text-to-Speech" (2021).
-Needs the extra `tts`. `docs/speech.md` goes from a folder of recordings to a spoken sentence.
+Needs the extra `tts`; see `docs/speech.md`.
 """

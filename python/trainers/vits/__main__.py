@@ -1,9 +1,9 @@
-"""`python -m trainers.vits …`: the speech trainer as a script of its own."""
+"""`python -m trainers.vits …`: the speech trainer as a standalone program."""
 
 from predictor.interruption import loading
 
 with loading():
-    from predictor.cli import run  # first: where typer is missing, it says what to install
+    from predictor.cli import run  # first: it reports a missing typer
 
     # isort: split
     import typer
@@ -11,7 +11,7 @@ with loading():
     from trainers.vits.command import evaluate, prepare, synth, train
     from trainers.vits.feedback_command import feedback
 
-app = typer.Typer(add_completion=False, no_args_is_help=True, help="Train a voice on recordings, and let it speak.")
+app = typer.Typer(add_completion=False, no_args_is_help=True, help="Train a voice and synthesise speech.")
 app.command(epilog="Example: python -m trainers.vits prepare recordings --out corpus")(prepare)
 app.command(epilog="Example: python -m trainers.vits train corpus --out voices/mine")(train)
 app.command(epilog='Example: python -m trainers.vits synth voices/mine --text "ez diçim malê" --out a.wav')(synth)

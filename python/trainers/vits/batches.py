@@ -1,4 +1,4 @@
-"""Batches of clips: padded, bucketed by length, with the slice of each that its decoder is to draw."""
+"""Batches of clips, bucketed by length and padded, with a slice of each for the decoder."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -13,19 +13,19 @@ from trainers.loop import IterableSource
 from trainers.vits.corpus import RecordedClip, SpeechCorpus
 
 POOL = 8
-"""Batches that are sorted by length together: more waste less on padding and mix lengths less."""
+"""Batches that are sorted by length together: a larger pool saves padding but mixes lengths less."""
 
 
 class UtteranceBatch(NamedTuple):
-    """Some clips, padded to the longest.
+    """Clips padded to the longest.
 
     Attributes:
-        tokens: int64 [N, T], 0 where padded.
+        tokens: int64 [N, T], zero-padded.
         token_lengths: int64 [N].
-        spectra: linear magnitudes, float32 [N, bins, F], 0 where padded.
+        spectra: Linear magnitudes, float32 [N, bins, F], zero-padded.
         frame_lengths: int64 [N].
-        starts: first frame of the slice that is decoded, int64 [N].
-        slices: the recorded wave there, float32 [N, samples].
+        starts: First frame of the decoded slice, int64 [N].
+        slices: Recorded wave of the slice, float32 [N, samples].
     """
 
     tokens: Tensor
@@ -38,29 +38,29 @@ class UtteranceBatch(NamedTuple):
 
 @final
 class FrameSplitter:
-    """Cuts a batch by clips, which cost as many frames as they are padded to, and takes needless padding away."""
+    """Splits a batch by clips and trims needless padding; the cost of a clip is its padded length in frames."""
 
     def samples(self, batch: UtteranceBatch) -> int:
-        """Clips."""
+        """Number of clips."""
         return len(batch.tokens)
 
     def cost(self, batch: UtteranceBatch) -> int:
-        """Frames of the longest."""
+        """Frames of the longest clip."""
         return batch.spectra.shape[-1]
 
     def piece(self, batch: UtteranceBatch, start: int, stop: int) -> UtteranceBatch:
-        """Some of the clips, padded to the longest among them."""
+        """Clips from start to stop, padded to the longest of them."""
         part = UtteranceBatch(*(tensor[start:stop] for tensor in batch))
         tokens, frames = int(part.token_lengths.max()), int(part.frame_lengths.max())
         return part._replace(tokens=part.tokens[:, :tokens], spectra=part.spectra[..., :frames])
 
 
 class SpeechSample(NamedTuple):
-    """One clip as the network takes it.
+    """One clip as network input.
 
     Attributes:
         tokens: int64 [T].
-        spectrum: linear magnitudes, float32 [bins, F].
+        spectrum: Linear magnitudes, float32 [bins, F].
         wave: float32 [F · hop].
     """
 
@@ -71,12 +71,12 @@ class SpeechSample(NamedTuple):
 
 @final
 class CorpusDataset(Dataset[SpeechSample]):
-    """The clips of a corpus by their place, read when they are asked for.
+    """Clips of a corpus, read on access.
 
     Args:
-        corpus: where they are.
-        clips: which of them.
-        tokens: ids of a text.
+        corpus: Corpus that holds the clips.
+        clips: Clips of the dataset, in order.
+        tokens: Returns the token ids of a text.
     """
 
     def __init__(
@@ -95,18 +95,18 @@ class CorpusDataset(Dataset[SpeechSample]):
 
 
 Recordings: TypeAlias = CorpusDataset | ConcatDataset[SpeechSample]
-"""Clips of one corpus, or of several, one after another."""
+"""Clips of one corpus, or of several corpora concatenated."""
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class UtteranceCollator:
-    """Puts clips together; where each slice begins is drawn from torch's generator.
+    """Collates clips; draws the start of each slice from torch's global generator.
 
     Attributes:
-        frames: of a slice.
-        hop: samples of a frame.
-        drawn: False takes every slice from its clip's middle, as a validation wants it.
+        frames: Frames per slice.
+        hop: Samples per frame.
+        drawn: False takes every slice from the middle of its clip, for validation.
     """
 
     frames: int
@@ -114,16 +114,18 @@ class UtteranceCollator:
     drawn: bool = True
 
     def __call__(self, clips: Sequence[SpeechSample]) -> UtteranceBatch:
-        """The batch.
+        """Collate clips into a batch.
 
         Raises:
-            ValueError: a clip is shorter than a slice.
+            ValueError: A clip is shorter than a slice.
         """
         token_lengths = torch.tensor([len(clip.tokens) for clip in clips])
         frame_lengths = torch.tensor([clip.spectrum.shape[1] for clip in clips])
         room = frame_lengths - self.frames
         if int(room.min()) < 0:
-            raise ValueError(f"a clip has {int(frame_lengths.min())} frames, and a slice {self.frames}; prepare again")
+            raise ValueError(
+                f"a clip has {int(frame_lengths.min())} frames, fewer than a slice ({self.frames}); prepare again"
+            )
         share = torch.rand(len(clips), dtype=torch.float64) if self.drawn else torch.full((len(clips),), 0.5)
         starts = (share * (room + 1)).long()
         tokens = torch.zeros(len(clips), int(token_lengths.max()), dtype=torch.long)
@@ -140,18 +142,18 @@ class UtteranceCollator:
 
 @final
 class LengthBucketSampler(Sampler[list[int]]):
-    """Rounds of batches of clips of similar length, cut from an endless stream of draws.
+    """Samples batches of clips of similar length from an endless stream.
 
-    A round is what the loop calls an epoch. The stream goes through all clips in a new order again and again; with
-    weights, clips are drawn with replacement, each with a probability in proportion to its weight.
+    One round is an epoch of the training loop. Without weights the stream repeats all clips in a new order each time;
+    with weights, clips are drawn with replacement and probability proportional to weight.
 
     Args:
-        frames: of each clip.
-        size: clips in a batch at most.
-        cost: padded frames in a batch at most; a single longer clip is a batch of its own.
-        batches: in a round.
-        seed: of the draws.
-        weights: of each clip, 0 or more; None goes through all.
+        frames: Length of each clip.
+        size: Maximum clips per batch.
+        cost: Maximum padded frames per batch; a longer clip forms its own batch.
+        batches: Batches per round.
+        seed: Seed of the draws.
+        weights: Non-negative weight of each clip, if any.
     """
 
     def __init__(
@@ -173,7 +175,7 @@ class LengthBucketSampler(Sampler[list[int]]):
         self._round = 0
 
     def set_epoch(self, epoch: int) -> None:
-        """Choose the round that comes next, counted from 0."""
+        """Choose the next round, from 0."""
         self._round = epoch
 
     def __len__(self) -> int:
@@ -200,7 +202,7 @@ class LengthBucketSampler(Sampler[list[int]]):
                 yield from torch.multinomial(self._weights, count, replacement=True, generator=draw).tolist()
 
     def _cut(self, ascending: Sequence[int]) -> Iterator[list[int]]:
-        """Batches of clips in ascending order of length, each within size and cost."""
+        """Cut clips, in ascending order of length, into batches within size and cost."""
         batch: list[int] = []
         for clip in ascending:
             full = len(batch) == self._size or (len(batch) + 1) * self._frames[clip] > self._cost
@@ -214,7 +216,7 @@ class LengthBucketSampler(Sampler[list[int]]):
 def source_of(
     recorded: Recordings, buckets: Iterable[list[int]], collate: UtteranceCollator, workers: int = 0
 ) -> IterableSource[UtteranceBatch]:
-    """A source of batches for the loop, read by worker processes if there are any."""
+    """Batch source for the training loop, read by worker processes if `workers` is above 0."""
     return IterableSource(
         DataLoader(
             recorded,

@@ -1,6 +1,6 @@
-"""`quantra train vits …` and `python -m trainers.vits …`: from recordings to a corpus, a voice and speech.
+"""Commands of `quantra train vits`: prepare, train, synth and evaluate.
 
-What needs the extra `tts` is imported when a command runs, so that a missing package is one line.
+Modules that need the extra `tts` are imported inside the commands, so that a missing package is a one-line error.
 """
 
 import sys
@@ -28,7 +28,7 @@ VoiceArgument = Annotated[
 ]
 
 FEW: Final = 10
-"""Clips to judge by: figures of fewer are luck."""
+"""Fewer held-out clips than this give unreliable figures."""
 
 if TYPE_CHECKING:
     from trainers.vits.corpus import SpeechCorpus
@@ -46,15 +46,15 @@ def prepare(
     rate: Annotated[int, Flag("Samples per second of the recordings.", minimum=4000)] = 16_000,
     resample: Annotated[bool, Flag("Convert recordings of another rate.")] = False,
     skip_bad: Annotated[bool, Flag("Leave out clips that cannot be used, and list them.")] = False,
-    selection: Annotated[float, Flag("Texts to choose by: a share below 1, or a number.", minimum=0)] = 0.05,
-    held_out: Annotated[float, Flag("Texts to judge by: a share below 1, or a number.", minimum=0)] = 0.05,
+    selection: Annotated[float, Flag("Validation texts: a share below 1, or a number.", minimum=0)] = 0.05,
+    held_out: Annotated[float, Flag("Test texts: a share below 1, or a number.", minimum=0)] = 0.05,
     max_seconds: Annotated[float, Flag("The longest clip.", minimum=0)] = 20.0,
     vocabulary_of: Annotated[
-        Path | None, Flag("A voice whose characters alone can be used, to train on from it.")
+        Path | None, Flag("Use only the characters of this voice, to fine-tune it on the corpus.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Check recordings and their texts, and make a corpus of them."""
+    """Check recordings and their texts, and prepare a corpus."""
     with failing(SPEECH):
         from trainers.vits.preparation import CorpusSettings
         from trainers.vits.preparation import prepare as prepared
@@ -72,7 +72,7 @@ def prepare(
             vocabulary=None if vocabulary_of is None else read_vocabulary(voice_folder(vocabulary_of) / VOCABULARY),
         )
         corpus = prepared(recordings, out, settings, counter("prepared", "clips", silent=as_json))
-    _tell_prepared(corpus, out, as_json=as_json)
+    _report_prepared(corpus, out, as_json=as_json)
 
 
 @with_flags
@@ -95,7 +95,7 @@ def train(
         from trainers.vits.versions import VoiceVersions
 
         if start is not None and "durations" in build.flags:
-            raise typer.BadParameter("--durations comes with the voice of --from; leave it out, or train a new voice")
+            raise typer.BadParameter("--durations is set by the voice of --from; leave it out, or train a new voice")
         built = build.over(VoiceSizes())
         chosen = recipe.over(SpeechRecipe(learning_rate=FINE_TUNING if start else LEARNING_RATES[built.size]))
         torch.set_num_threads(run.threads)
@@ -108,7 +108,7 @@ def train(
         settings = _settings(prepared, built, chosen, None if start is None else voice)
         done = finished(versions, settings) if run.resume else None
         if done is not None:
-            _tell_finished(done, _next(out, prepared), as_json=run.as_json)
+            _report_finished(done, _next(out, prepared), as_json=run.as_json)
             return
         checkpoints = checkpoints_of(place, run, settings)
         with checkpoints.open() if launched_rank() == 0 else nullcontext():
@@ -120,13 +120,13 @@ def train(
                 return
             rate = voice.settle_rate([(clip.text, clip.frames) for clip in prepared.part("selection")])
             voice.model.cpu()
-            told = {**settings, "weights": _digest(voice), "curves": asdict(learnt), "speaking_rate": rate}
-            place = versions.add(voice, told)
+            record = {**settings, "weights": _digest(voice), "curves": asdict(learnt), "speaking_rate": rate}
+            place = versions.add(voice, record)
             checkpoints.clear()
     if run.as_json:
         write({"kind": "trained", "voice": str(place), "speaking_rate": rate})
         return
-    say(f"Saved {place}, which speaks at rate {rate:g}. Next: {_next(out, prepared)}")
+    say(f"Saved {place} with speaking rate {rate:g}. Next: {_next(out, prepared)}")
 
 
 @with_flags
@@ -134,11 +134,11 @@ def synth(
     *,
     voice: VoiceArgument,
     text: Annotated[str, Flag("What to say.")],
-    out: Annotated[Path, Flag("The sound's file: .wav or .flac.", metavar="FILE")],
-    seed: Annotated[int, Flag("Of what the voice draws.", minimum=0, maximum=2**32 - 1)] = 0,
+    out: Annotated[Path, Flag("Sound file to write: .wav or .flac.", metavar="FILE")],
+    seed: Annotated[int, Flag("Random seed of the voice.", minimum=0, maximum=2**32 - 1)] = 0,
     threads: Threads = 1,
 ) -> None:
-    """Say a text, and save the sound."""
+    """Synthesise a text and save the sound."""
     with failing(SPEECH):
         from soundfile import LibsndfileError
         from soundfile import write as write_sound
@@ -154,13 +154,13 @@ def synth(
         speaker = Voice.load(voice_folder(voice))
         unknown = unknown_characters(speaker.tokenizer, text)
         if unknown:
-            say(f"! the voice has no sound for {', '.join(map(repr, sorted(unknown)))}, which it leaves out")
+            say(f"! characters unknown to the voice are left out: {', '.join(map(repr, sorted(unknown)))}")
         wave = speaker.speak(text, seed=seed)
         try:
             write_sound(out, wave.numpy(), speaker.framing.rate, subtype="PCM_16")
         except LibsndfileError as error:
             raise VoiceError(
-                f"{out} cannot be written ({error.error_string}); name a file in a folder that exists and has room"
+                f"{out} cannot be written ({error.error_string}); choose an existing folder with free space"
             ) from error
     say(f"Saved {out}, {len(wave) / speaker.framing.rate:.1f} seconds")
 
@@ -169,13 +169,13 @@ def synth(
 def evaluate(
     *,
     voice: VoiceArgument,
-    corpus: Annotated[Path, Flag("Folder that `prepare` made; its held-out clips are said.")],
-    page: Annotated[Path | None, Flag("The page to hear and see it on.", own="VOICE/VERSION.html")] = None,
-    seed: Annotated[int, Flag("Of what the voice draws.", minimum=0, maximum=2**32 - 1)] = 0,
+    corpus: Annotated[Path, Flag("Folder that `prepare` made; its held-out texts are synthesised.")],
+    page: Annotated[Path | None, Flag("Report page with sound.", own="VOICE/VERSION.html")] = None,
+    seed: Annotated[int, Flag("Random seed of the voice.", minimum=0, maximum=2**32 - 1)] = 0,
     threads: Threads = 1,
     as_json: AsJson = False,
 ) -> None:
-    """Judge a voice on held-out clips, by a recogniser that has learnt from recordings alone."""
+    """Evaluate a voice on held-out clips with a speech recogniser trained on the recordings."""
     with failing(SPEECH):
         from trainers.media.page import check_file, write_page
         from trainers.vits.corpus import SpeechCorpus
@@ -199,16 +199,16 @@ def evaluate(
         write({"kind": "evaluated", "page": str(place), "judge_error_rate": judge.error_rate, **scores.as_json()})
         return
     say(
-        f"{scores.error_rate:.1%} of characters are heard wrongly in what it says (in held-out recordings: "
-        f"{judge.error_rate:.1%})"
+        f"Character error rate of the recogniser: {scores.error_rate:.1%} on the voice, {judge.error_rate:.1%} on "
+        "held-out recordings"
     )
     for one in scores.unspoken:
-        say(f"! {one.clip.name} was not said: {one.fault}")
+        say(f"! {one.clip.name} could not be synthesised: {one.fault}")
     say(f"Saved {place}: open it to listen")
 
 
 def _started(corpus: "SpeechCorpus", build: VoiceSizes, start: Path | None) -> "Voice":
-    """A voice to train: a new one, or that of a folder."""
+    """The voice to train: a new one, or one loaded from a folder."""
     from trainers.vits.training import check_fits
     from trainers.vits.versions import voice_folder
     from trainers.vits.voice import Voice, config_of
@@ -229,7 +229,7 @@ def _fitted(
     checkpoints: Checkpoints,
     consume: Any,
 ) -> Any:
-    """Train the voice in place; how it went."""
+    """Train the voice in place and return the training curves."""
     from trainers.vits.batches import CorpusDataset
     from trainers.vits.objective import Discriminators
     from trainers.vits.training import TrainingSetup, fit
@@ -249,7 +249,7 @@ def _fitted(
 def _settings(
     corpus: "SpeechCorpus", build: VoiceSizes, recipe: SpeechRecipe, parent: "Voice | None"
 ) -> dict[str, Any]:
-    """What decides what a training comes to, as JSON: its checkpoints and its version are known by it."""
+    """Everything that determines the result of a training run, as JSON; identifies checkpoints and version."""
     return {
         "corpus": corpus.digest,
         "recipe": as_settings(asdict(recipe)),
@@ -259,7 +259,7 @@ def _settings(
 
 
 def _digest(voice: "Voice") -> str:
-    """What names a voice by its weights, as they are saved."""
+    """Digest of the weights as saved."""
     from trainers.vits.training import weights_digest
     from trainers.vits.voice import plain_weights
 
@@ -267,13 +267,12 @@ def _digest(voice: "Voice") -> str:
 
 
 def _next(voice: Path, corpus: "SpeechCorpus") -> str:
-    """What to do with a voice that is there: to say a text of its corpus, whose characters it knows."""
+    """Command to try next: synthesise a text of the corpus."""
     text = corpus.part("selection")[0].text
     return f"quantra train vits synth {quote(str(voice))} --text {quote(text)} --out a.wav"
 
 
-def _tell_finished(version: Path, following: str, *, as_json: bool) -> None:
-    """That there is nothing to go on with, and what follows."""
+def _report_finished(version: Path, following: str, *, as_json: bool) -> None:
     if launched_rank() > 0:
         return
     if as_json:
@@ -282,8 +281,8 @@ def _tell_finished(version: Path, following: str, *, as_json: bool) -> None:
     say(f"{version} is finished; there is nothing to resume. Next: {following}")
 
 
-def _tell_prepared(corpus: "SpeechCorpus", out: Path, *, as_json: bool) -> None:
-    """How large a corpus is, and what one should know of it."""
+def _report_prepared(corpus: "SpeechCorpus", out: Path, *, as_json: bool) -> None:
+    """Report the size of a corpus and its warnings."""
     from trainers.vits.corpus import notices
 
     facts = _facts_of(corpus)
@@ -293,16 +292,15 @@ def _tell_prepared(corpus: "SpeechCorpus", out: Path, *, as_json: bool) -> None:
     for notice in notices(corpus):
         say(f"! {notice}")
     say(
-        f"{len(corpus.clips)} clips, {facts['seconds']:.0f} seconds: {facts['train']} to learn from, "
-        f"{facts['selection']} to choose by, {facts['held_out']} to judge by."
+        f"{len(corpus.clips)} clips, {facts['seconds']:.0f} seconds: {facts['train']} train, "
+        f"{facts['selection']} selection, {facts['held_out']} held-out."
     )
     if facts["held_out"] < FEW:
-        say(f"! {facts['held_out']} to judge by tell little; --held-out {FEW} sets so many texts aside")
+        say(f"! {facts['held_out']} held-out clips are too few for reliable figures; use --held-out {FEW}")
     say(f"Saved {out}. Next: quantra train vits train {quote(str(out))} --out voices/mine")
 
 
 def _facts_of(corpus: "SpeechCorpus") -> dict[str, Any]:
-    """What programs want to know of a corpus."""
     return {
         "clips": len(corpus.clips),
         "seconds": corpus.framing.seconds(sum(clip.frames for clip in corpus.clips)),

@@ -1,13 +1,11 @@
-"""A prepared corpus: clips with their texts, checked once, cut into parts, with their spectrograms beside them.
+"""A prepared corpus: checked clips with texts and spectrograms, split into parts.
 
-A folder of
+Files of the folder, which `trainers.vits.preparation` writes atomically:
 
-- `corpus.json`: what was prepared, of which clips, and what was left out;
-- `vocab.json`: the characters of the texts and their numbers;
-- `clips/DIGEST.safetensors`: per clip its wave in 16 bits and its spectrogram in half precision, whose relative
-  error is at most 2⁻¹¹ between 6e-5 and 65,504: magnitudes lie between 1e-3 and half the samples of a frame.
-
-It is written once, whole, by `trainers.vits.preparation`, and only read afterwards.
+- `corpus.json`: framing, clips, and rejected clips;
+- `vocab.json`: the characters of the texts and their ids;
+- `clips/DIGEST.safetensors`: the wave of a clip in 16 bits and its spectrogram in half precision, whose relative
+  error is at most 2⁻¹¹ between 6e-5 and 65,504; magnitudes range from 1e-3 to half the samples of a frame.
 """
 
 import hashlib
@@ -30,14 +28,10 @@ from trainers.vits.spectrum import FrameSettings, spectrogram
 from trainers.vits.vocabulary import VOCABULARY, characters, read_vocabulary, small_letters
 
 Part = Literal["train", "selection", "held_out"]
-"""What a clip is for: to learn from, to choose by (the speaking rate, when to stop), to judge by."""
-
+"""Training; selection of the speaking rate and of the stopping point; evaluation."""
 
 FILE: Final = "corpus.json"
-
 VERSION: Final = 1
-
-
 _SHOWN: Final = 100
 
 
@@ -46,11 +40,11 @@ class RecordedClip:
     """One recording with its text.
 
     Attributes:
-        name: its id in metadata.csv.
-        text: as written there, in composed characters, with one blank for any white space.
-        part: what it is for.
-        frames: whole frames; the wave is cut to frames · hop samples.
-        digest: sha256 of text and samples, in hexadecimal: it follows the content, not the name.
+        name: Its id in metadata.csv.
+        text: Normalised text (NFC, single spaces).
+        part: Part of the split.
+        frames: Whole frames; the wave has frames · hop samples.
+        digest: sha256 of text and samples, in hexadecimal.
     """
 
     name: str
@@ -62,14 +56,14 @@ class RecordedClip:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CorpusContents:
-    """Everything that corpus.json says.
+    """Contents of corpus.json.
 
     Attributes:
-        framing: of waves and spectrograms.
-        clips: in the order of metadata.csv.
-        refused: what was left out, and why.
-        unknown: characters of the texts that the vocabulary does not hold, and how often they occur.
-        unlisted: recordings in the source's folder that no line of metadata.csv names.
+        framing: Framing of waves and spectrograms.
+        clips: Clips in the order of metadata.csv.
+        refused: Rejected clips with reasons.
+        unknown: Counts of characters that are missing from the vocabulary.
+        unlisted: Recordings of the source folder that metadata.csv does not list.
     """
 
     framing: FrameSettings
@@ -93,11 +87,11 @@ def read_contents(folder: Path) -> CorpusContents:
     """Read corpus.json.
 
     Raises:
-        CorpusError: There is none, it is damaged, or another version wrote it.
+        CorpusError: The file is missing, damaged, or of another version.
     """
     match _json(folder):
         case {"version": int(version)} if version != VERSION:
-            raise CorpusError(f"{folder} was prepared in version {version}, here {VERSION} is read; prepare it again")
+            raise CorpusError(f"{folder} has format version {version}, expected {VERSION}; prepare it again")
         case {
             "version": int(),
             "framing": framing,
@@ -115,11 +109,11 @@ def read_contents(folder: Path) -> CorpusContents:
                 unlisted=tuple(_text(folder, name) for name in unlisted),
             )
         case _:
-            raise damaged(folder, f"{FILE} lacks something, or has more than it should")
+            raise damaged(folder, f"{FILE} has missing or unknown fields")
 
 
 def damaged(folder: Path, problem: str) -> CorpusError:
-    """What is said of a prepared folder that is not as it was written."""
+    """Error for a damaged prepared folder."""
     return CorpusError(f"prepared corpus {folder} is damaged: {problem}; prepare it again")
 
 
@@ -133,19 +127,18 @@ def _json(folder: Path) -> object:
 
 
 def _unprepared(folder: Path) -> str:
-    """What is wrong where there is no corpus.json."""
+    """Message for a folder without corpus.json."""
     if (folder / "metadata.csv").is_file():
         command = f"quantra train vits prepare {quote(str(folder))} --out corpus"
-        return f"{folder} holds recordings that are not prepared; make a corpus of them by: {command}"
+        return f"{folder} holds recordings that are not prepared; run: {command}"
     out = "corpus" if folder.exists() else quote(str(folder))
     return (
-        f"{folder} is no prepared corpus: it has no {FILE}; make one by: "
-        f"quantra train vits prepare RECORDINGS --out {out}"
+        f"{folder} is not a prepared corpus: {FILE} is missing; run: quantra train vits prepare RECORDINGS --out {out}"
     )
 
 
 def _wrong(folder: Path, value: object, expected: str) -> CorpusError:
-    return damaged(folder, f"{FILE} has {str(value)[:_SHOWN]} where {expected} must stand")
+    return damaged(folder, f"{FILE} has {str(value)[:_SHOWN]}, expected {expected}")
 
 
 def _framing(folder: Path, value: object) -> FrameSettings:
@@ -157,7 +150,7 @@ def _framing(folder: Path, value: object) -> FrameSettings:
 
 
 def _clips(folder: Path, values: Sequence[object]) -> tuple[RecordedClip, ...]:
-    """Clips, each of a name and a content of its own."""
+    """Parse clips with unique names and contents."""
     clips = tuple(_clip(folder, value) for value in values)
     for one in ({clip.name for clip in clips}, {clip.digest for clip in clips}):
         if len(one) < len(clips):
@@ -192,10 +185,10 @@ def _counts(folder: Path, value: object) -> Mapping[str, int]:
     if not isinstance(value, dict):
         raise _wrong(folder, value, "counts of characters")
     counts: dict[str, int] = {}
-    for sign, count in value.items():
+    for char, count in value.items():
         if not isinstance(count, int):
-            raise _wrong(folder, count, f"the count of {sign!r}")
-        counts[str(sign)] = count
+            raise _wrong(folder, count, f"the count of {char!r}")
+        counts[str(char)] = count
     return counts
 
 
@@ -206,25 +199,23 @@ def _text(folder: Path, value: object) -> str:
 
 
 CLIPS: Final = "clips"
-
-
 FULL_SCALE: Final = 32_768
-"""Steps from 0 to the loudest sample of 16 bits."""
+"""Magnitude of the loudest 16-bit sample."""
 
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpeechCorpus:
-    """A prepared folder, opened.
+    """An open prepared corpus.
 
     Attributes:
-        folder: where it is.
-        framing: of waves and spectrograms.
-        clips: in the order of metadata.csv.
-        vocabulary: characters and their numbers; the blank "<pad>" is 0 where the texts gave them.
-        refused: what was left out, and why.
-        unknown: characters of the texts that the vocabulary does not hold, and how often they occur.
-        unlisted: recordings in the source's folder that no line of metadata.csv names.
+        folder: Prepared folder.
+        framing: Framing of waves and spectrograms.
+        clips: Clips in the order of metadata.csv.
+        vocabulary: Token ids by character; "<pad>" is 0 if the vocabulary was built from the texts.
+        refused: Rejected clips with reasons.
+        unknown: Counts of characters that are missing from the vocabulary.
+        unlisted: Recordings of the source folder that metadata.csv does not list.
     """
 
     folder: Path
@@ -237,7 +228,7 @@ class SpeechCorpus:
 
     @classmethod
     def open(cls, folder: Path) -> Self:
-        """Read a prepared folder; the clips themselves are read when they are asked for.
+        """Read a prepared folder; clips are loaded on access.
 
         Raises:
             CorpusError: The folder is not prepared, is damaged, or was prepared by another version.
@@ -246,7 +237,7 @@ class SpeechCorpus:
         kept = {path.stem for path in (folder / CLIPS).glob("*.safetensors")}
         missing = [clip.name for clip in contents.clips if clip.digest not in kept]
         if missing:
-            raise damaged(folder, f"{len(missing)} clips have no file, {missing[0]} the first")
+            raise damaged(folder, f"files of {len(missing)} clips are missing, first: {missing[0]}")
         return cls(
             folder=folder,
             framing=contents.framing,
@@ -268,15 +259,15 @@ class SpeechCorpus:
             float32 [frames · hop], in -1 to 1.
 
         Raises:
-            CorpusError: The clip's file is missing or damaged: text and samples must give its digest.
+            CorpusError: The file is missing or damaged, or text and samples do not match the digest.
         """
         wave = self._tensor(clip, "wave", (clip.frames * self.framing.hop,), torch.int16)
         if content_digest(clip.text, wave) != clip.digest:
-            raise damaged(self.folder, f"text or samples of clip {clip.name} are not those that were prepared")
+            raise damaged(self.folder, f"text or samples of clip {clip.name} do not match its digest")
         return floats(wave)
 
     def spectrogram(self, clip: RecordedClip) -> Tensor:
-        """A clip's linear magnitudes, as they were kept.
+        """A clip's linear magnitudes.
 
         Returns:
             float32 [bins, frames].
@@ -288,19 +279,18 @@ class SpeechCorpus:
 
     @property
     def digest(self) -> str:
-        """Of framing, and content and part of every clip, whatever their order and names."""
+        """Digest of the framing and of every clip's content and part; independent of order and names."""
         lines = sorted(f"{clip.digest} {clip.part}" for clip in self.clips)
         return hashlib.sha256("\n".join((repr(self.framing), *lines)).encode()).hexdigest()
 
     @property
     def untaught(self) -> Mapping[str, int]:
-        """Characters of the texts that no clip to learn from has, and how often the others have them."""
+        """Counts of known characters in the other parts that no training clip has."""
         taught = characters(clip.text for clip in self.part("train"))
         others = "".join(small_letters(clip.text) for clip in self.clips if clip.part != "train")
-        return Counter(sign for sign in others if sign in self.vocabulary and sign not in taught)
+        return Counter(char for char in others if char in self.vocabulary and char not in taught)
 
     def _tensor(self, clip: RecordedClip, name: str, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
-        """One tensor of a clip's file."""
         path = clip_path(self.folder, clip.digest)
         try:
             with safe_open(path, framework="pt") as file:
@@ -314,22 +304,22 @@ class SpeechCorpus:
 
 
 def content_digest(text: str, samples: Tensor) -> str:
-    """What names a clip by its content: sha256 of its text and its samples, int16 [T]."""
+    """Digest of a clip: sha256 of its text and its samples, int16 [T]."""
     return hashlib.sha256(text.encode() + b"\0" + samples.numpy().astype("<i2").tobytes()).hexdigest()
 
 
 def floats(samples: Tensor) -> Tensor:
-    """Samples of 16 bits, int16 [T], as float32 [T] in -1 to 1."""
+    """Convert samples, int16 [T], to float32 [T] in -1 to 1."""
     return samples.float() / FULL_SCALE
 
 
 def clip_path(folder: Path, digest: str) -> Path:
-    """Where a prepared folder keeps a clip."""
+    """Path of a clip in a prepared folder."""
     return folder / CLIPS / f"{digest}.safetensors"
 
 
 def write_clip(folder: Path, digest: str, samples: Tensor, framing: FrameSettings) -> None:
-    """Keep a clip's samples, int16 [frames · hop], and their spectrogram.
+    """Write a clip's samples, int16 [frames · hop], and their spectrogram.
 
     Raises:
         OSError: The file cannot be written.
@@ -350,52 +340,52 @@ def _vocabulary(folder: Path) -> Mapping[str, int]:
 
 
 SHOWN: Final = 20
-"""How many clips, characters or files one notice lists."""
+"""Maximum number of clips, characters or files in one notice."""
 
 
 def notices(corpus: SpeechCorpus) -> tuple[str, ...]:
-    """Clips that were left out, characters that are not spoken or not learnt, recordings without a line; or nothing."""
+    """Warnings about rejected clips, unknown or untrained characters, and unlisted recordings."""
     return tuple(_notices(corpus))
 
 
 def notices_of_corrections(corpus: SpeechCorpus, idle: Sequence[str]) -> tuple[str, ...]:
-    """Corrections that were left out, characters that are not spoken, ratings that change nothing; or nothing.
+    """Warnings about rejected corrections, unknown characters, and ratings without effect.
 
     Args:
-        corpus: of corrections.
-        idle: names of clips that choose or judge, and are rated above 1.
+        corpus: Corpus of corrections.
+        idle: Names of selection or held-out clips that are rated above 1.
     """
     return tuple(_notices_of_corrections(corpus, idle))
 
 
 def _notices_of_corrections(corpus: SpeechCorpus, idle: Sequence[str]) -> Iterator[str]:
-    yield from _doubts(corpus)
+    yield from _shared_notices(corpus)
     if idle:
-        yield f"{len(idle)} clips that choose or judge are rated above 1, which changes nothing: {_listed(idle)}"
+        yield f"ratings above 1 have no effect on {len(idle)} selection or held-out clips: {_listed(idle)}"
 
 
 def _notices(corpus: SpeechCorpus) -> Iterator[str]:
-    yield from _doubts(corpus)
+    yield from _shared_notices(corpus)
     if corpus.untaught:
-        yield f"no clip of the train part has, and nothing teaches: {_counted(corpus.untaught)}"
+        yield f"characters in no training clip are not learnt: {_counted(corpus.untaught)}"
     if corpus.unlisted:
         yield f"{len(corpus.unlisted)} recordings have no line in metadata.csv: {_listed(corpus.unlisted)}"
 
 
-def _doubts(corpus: SpeechCorpus) -> Iterator[str]:
-    """What is as true of corrections as of any corpus."""
+def _shared_notices(corpus: SpeechCorpus) -> Iterator[str]:
+    """Warnings that apply to recordings and corrections."""
     if corpus.refused:
         total = len(corpus.refused) + len(corpus.clips)
         reasons = "".join(f"\n  {one.name}: {one.reason}" for one in corpus.refused[:SHOWN])
         yield f"{len(corpus.refused)} of {total} clips were left out:{reasons}{_rest(len(corpus.refused), chr(10))}"
     if corpus.unknown:
-        yield f"the vocabulary does not hold, and nothing speaks: {_counted(corpus.unknown)}"
+        yield f"characters missing from the vocabulary are not spoken: {_counted(corpus.unknown)}"
 
 
 def _counted(counts: Mapping[str, int]) -> str:
-    """Characters and how often they occur, the most frequent first."""
+    """List characters with their counts, most frequent first."""
     ordered = sorted(counts.items(), key=lambda one: (-one[1], one[0]))
-    return _listed(f"{sign!r} ({count} times)" for sign, count in ordered)
+    return _listed(f"{char!r} ({count} times)" for char, count in ordered)
 
 
 def _listed(names: Iterable[str]) -> str:

@@ -1,9 +1,9 @@
-"""What a manifest brings that no version of a voice has learnt from, and what earlier versions keep of theirs.
+"""New corrections from a manifest, and the corrections stored with earlier versions of a voice.
 
-A version that has learnt from corrections keeps them, so that later ones can learn from them again:
+A version trained on corrections stores them, so that later versions can train on them again:
 
 VOICE/2/feedback/ratings.json   ratings of its corrections and of clips of the base corpus
-VOICE/2/feedback/corrections/   a prepared corpus: some to learn from, some to choose by, some to judge by
+VOICE/2/feedback/corrections/   a prepared corpus of three parts
 """
 
 import json
@@ -33,26 +33,24 @@ FOLDER: Final = "feedback"
 
 RATINGS: Final = "ratings.json"
 
-
 NEEDED: Final = FEWEST + 3
-"""Different texts that new corrections have at least: one to choose by, two to learn from, the others to judge by."""
-
+"""Minimum number of different texts in new corrections: 1 for selection, 2 for training, the others held out."""
 
 TO_CHOOSE: Final = 20
-"""Of so many texts one is to choose by."""
+"""One text in this many is for selection."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewCorrections:
-    """What no version has learnt from.
+    """Items of a manifest that no version was trained on.
 
     Attributes:
-        corrections: new recordings that weigh something, by the digest of the item.
-        rerated: ratings of corrections that an earlier version keeps, by the digest of their content.
-        base: ratings of clips of the base corpus, by the clips' digests.
-        others: digests of the new items that are no recording to learn from: ratings, and corrections rated 1.
-        known: how many items were learnt from before.
-        idle: names of clips that choose or judge, where a rating above 1 changes nothing.
+        corrections: New recordings with a weight above 0, by digest of the item.
+        rerated: New ratings of stored corrections, by digest of their content.
+        base: Ratings of base clips, by digest of the clip.
+        others: Digests of the other new items: ratings, and corrections rated 1.
+        known: Number of items used before.
+        idle: Names of selection or held-out clips whose rating above 1 has no effect.
     """
 
     corrections: Mapping[str, ClipCorrection]
@@ -64,18 +62,18 @@ class NewCorrections:
 
     @property
     def count(self) -> int:
-        """New items."""
+        """Number of new items."""
         return len(self.corrections) + len(self.others)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WeightedCorpus:
-    """A corpus of corrections, and what each is worth.
+    """A corpus of corrections with their ratings.
 
     Attributes:
-        corpus: in three parts.
-        ratings: 1 to 5, by the clips' digests.
-        contents: digests of the corrections' content, by the clips' digests.
+        corpus: Prepared corpus of three parts.
+        ratings: 1 to 5, by digest of the clip.
+        contents: Digest of the correction's content, by digest of the clip.
     """
 
     corpus: SpeechCorpus
@@ -83,10 +81,10 @@ class WeightedCorpus:
     contents: Mapping[str, str]
 
     def shares(self, rerated: Mapping[str, int]) -> list[float]:
-        """How much each clip of the part to learn from weighs.
+        """Weights of the training clips.
 
         Args:
-            rerated: later ratings, by the digest of the content.
+            rerated: Newer ratings, by digest of the content.
         """
         return [
             SHARES[rerated.get(self.contents[clip.digest], self.ratings[clip.digest])]
@@ -94,20 +92,20 @@ class WeightedCorpus:
         ]
 
     def write(self, folder: Path, base: Mapping[str, int]) -> None:
-        """Keep it in a version's folder, beside ratings of base clips by their digests."""
+        """Store it in the folder of a version, with ratings of base clips by digest."""
         place = folder / FOLDER
         shutil.copytree(self.corpus.folder, place / CORRECTIONS)
-        told = {"base": dict(base), "contents": dict(self.contents), "corrections": dict(self.ratings)}
-        (place / RATINGS).write_text(json.dumps(told, indent=1, sort_keys=True) + "\n", "utf-8")
+        record = {"base": dict(base), "contents": dict(self.contents), "corrections": dict(self.ratings)}
+        (place / RATINGS).write_text(json.dumps(record, indent=1, sort_keys=True) + "\n", "utf-8")
 
 
 @dataclass(frozen=True, slots=True)
 class PreviousCorrections:
-    """What earlier versions have learnt from, in their order.
+    """Corrections of earlier versions.
 
     Attributes:
-        corrections: of each version.
-        base: ratings of clips of the base corpus, by their digests; the latest counts.
+        corrections: One corpus per version, in order.
+        base: Latest ratings of base clips, by digest.
     """
 
     corrections: tuple[WeightedCorpus, ...]
@@ -115,28 +113,30 @@ class PreviousCorrections:
 
     @property
     def contents(self) -> frozenset[str]:
-        """Digests of the content of every correction."""
+        """Content digests of all corrections."""
         return frozenset(content for rated in self.corrections for content in rated.contents.values())
 
 
 def kept_of(versions: VoiceVersions) -> PreviousCorrections:
-    """What the versions of a voice have learnt from corrections.
+    """Load the corrections stored with the versions of a voice.
 
     Raises:
-        VoiceError: the index speaks of such a version, and its corrections are missing or damaged.
-        CorpusError: a corpus of theirs is damaged.
+        VoiceError: Corrections of a version in the index are missing or damaged.
+        CorpusError: A corpus of corrections is damaged.
     """
     corrections, base = list[WeightedCorpus](), dict[str, int]()
     for number in sorted(set(versions.index.consumed.values())):
         place = versions.folder / str(number) / FOLDER
         try:
-            told = json.loads((place / RATINGS).read_bytes())
-            base |= told["base"]
+            record = json.loads((place / RATINGS).read_bytes())
+            base |= record["base"]
             corpus = SpeechCorpus.open(place / CORRECTIONS)
-            corrections.append(WeightedCorpus(corpus=corpus, ratings=told["corrections"], contents=told["contents"]))
+            corrections.append(
+                WeightedCorpus(corpus=corpus, ratings=record["corrections"], contents=record["contents"])
+            )
         except (OSError, ValueError, TypeError, KeyError) as error:
             raise VoiceError(
-                f"{place} cannot be read ({error}), and later corrections learn again from what it holds; restore it"
+                f"{place} cannot be read ({error}), but later corrections train on it again; restore it"
             ) from error
     return PreviousCorrections(tuple(corrections), base)
 
@@ -144,20 +144,20 @@ def kept_of(versions: VoiceVersions) -> PreviousCorrections:
 def news_of(
     manifest: FeedbackManifest, corpus: SpeechCorpus, consumed: Iterable[str], kept: PreviousCorrections
 ) -> NewCorrections:
-    """The items of a manifest that are in none of the versions.
+    """Select the items of a manifest that no version was trained on.
 
     Args:
-        manifest: all that it says.
-        corpus: the base, whose clips it may rate.
-        consumed: digests of items that versions have learnt from.
-        kept: what those versions keep.
+        manifest: Manifest of corrections and ratings.
+        corpus: Base corpus, whose clips may be rated.
+        consumed: Digests of items used by earlier versions.
+        kept: Corrections stored with those versions.
 
     Raises:
-        FeedbackError: a clip is rated that the corpus has not; or everything is rated 1.
+        FeedbackError: A rated clip is not in the corpus, or everything is rated 1.
     """
     clips = _rated_clips(manifest, corpus)
     if all(SHARES[item.rating] == 0 for item in (*manifest.corrections, *manifest.ratings)):
-        raise FeedbackError("every line is rated 1, which leaves nothing to learn from; rate what is right 2 to 5")
+        raise FeedbackError("every line is rated 1, so nothing is left to train on; rate correct recordings 2 to 5")
     before, earlier = frozenset(consumed), kept.contents
     items = {one.digest: one for one in manifest.corrections}
     ratings = {one.digest(clip.digest): (one, clip) for one, clip in clips}
@@ -183,19 +183,19 @@ def prepared(
     skip_bad: bool = False,
     tell: Callable[[int, int], None] = lambda _done, _total: None,
 ) -> WeightedCorpus:
-    """New corrections as a corpus of three parts: a third of the texts, and `FEWEST` at least, are to judge by.
+    """Prepare new corrections as a corpus; a third of the texts, at least `FEWEST`, are held out.
 
     Args:
-        news: the corrections.
-        corpus: the base, whose framing and vocabulary they get.
-        folder: where to keep it, below a name that follows what it is made of; one that is there is taken.
-        resample: whether recordings of another rate are converted.
-        skip_bad: whether those that cannot be used are left out.
-        tell: called after each clip with how many are done, and of how many.
+        news: New corrections.
+        corpus: Base corpus, which sets framing and vocabulary.
+        folder: Parent folder; an existing corpus of the same content is reused.
+        resample: Whether to convert recordings of another rate.
+        skip_bad: Whether to leave out unusable recordings.
+        tell: Called after each clip with the number done and the total.
 
     Raises:
-        FeedbackError: they have too few different texts; or some are recordings of the base corpus.
-        CorpusError: some cannot be used and may not be left out; the message lists them.
+        FeedbackError: There are too few different texts, or some are recordings of the base corpus.
+        CorpusError: Some are unusable and `skip_bad` is False; the message lists them.
     """
     entries = [RecordingEntry(_name(one), one.text, one.audio) for one in news.corrections.values()]
     _numbers(len({words_of(normal_text(entry.text)) for entry in entries}))
@@ -213,49 +213,48 @@ def prepared(
 
 
 def _numbers(texts: int) -> tuple[int, int]:
-    """How many of so many different texts are to choose by, and to judge by.
+    """Numbers of selection and held-out texts.
 
     Raises:
-        FeedbackError: they are too few.
+        FeedbackError: There are too few texts.
     """
     if texts < NEEDED:
         raise FeedbackError(
-            f"new corrections that can be used have {texts} different texts, and {NEEDED} are needed to learn from "
-            "some and judge by others; record more, they are learnt together"
+            f"usable new corrections have {texts} different texts, but training and evaluation need {NEEDED}; record "
+            "more and submit them together"
         )
     return max(1, texts // TO_CHOOSE), max(FEWEST, ceil(texts / 3))
 
 
 def taken(news: NewCorrections, rated: WeightedCorpus) -> frozenset[str]:
-    """Digests of the new items that a voice learns from: all but corrections that were left out."""
+    """Digests of the new items that a voice uses: all except rejected corrections."""
     left_out = {one.name for one in rated.corpus.refused}
     return news.others | {digest for digest, one in news.corrections.items() if _name(one) not in left_out}
 
 
 def _rated_clips(manifest: FeedbackManifest, corpus: SpeechCorpus) -> list[tuple[ClipRating, RecordedClip]]:
-    """The ratings of base clips, each with its clip."""
+    """Pairs of rating and base clip."""
     by_name = {clip.name: clip for clip in corpus.clips}
-    strangers = [f"line {one.line}: {one.clip}" for one in manifest.ratings if one.clip not in by_name]
-    if strangers:
+    unknown = [f"line {one.line}: {one.clip}" for one in manifest.ratings if one.clip not in by_name]
+    if unknown:
         raise FeedbackError(
-            f"{corpus.folder} has no clip of these names: {_listed(strangers)}; write the ids of its metadata.csv"
+            f"{corpus.folder} has no clips with these names: {_listed(unknown)}; use the ids of its metadata.csv"
         )
     return [(one, by_name[one.clip]) for one in manifest.ratings]
 
 
 def _refuse_base(clips: Iterable[RecordedClip], corpus: SpeechCorpus) -> None:
-    """A recording of the base corpus corrects nothing, and the voice may have learnt from it."""
+    """Reject recordings of the base corpus: the voice may have trained on them."""
     base = {clip.digest: clip.name for clip in corpus.clips}
-    doubled = [f"{clip.name} is clip {base[clip.digest]}" for clip in clips if clip.digest in base]
-    if doubled:
+    duplicates = [f"{clip.name} is clip {base[clip.digest]}" for clip in clips if clip.digest in base]
+    if duplicates:
         raise FeedbackError(
-            f"some corrections are recordings of {corpus.folder} with their texts ({_listed(doubled)}); remove them, "
+            f"some corrections repeat recordings of {corpus.folder} ({_listed(duplicates)}); remove them, "
             'or rate the clip: {"clip": …, "rating": 1 to 5}'
         )
 
 
 def _listed(problems: Sequence[str]) -> str:
-    """The first of them, and how many more there are."""
     more = f"; and {len(problems) - SHOWN} more" if len(problems) > SHOWN else ""
     return "; ".join(problems[:SHOWN]) + more
 
@@ -270,7 +269,6 @@ def _rated(corpus: SpeechCorpus, corrections: Iterable[ClipCorrection]) -> Weigh
 
 
 def _name(correction: ClipCorrection) -> str:
-    """Of its clip: what a message calls it."""
     return f"line {correction.line}"
 
 
@@ -279,45 +277,44 @@ def _digest(*parts: object) -> str:
 
 
 UNRATED = 5
-"""The rating of a base clip that nobody has rated."""
-
+"""Rating of a base clip without a rating."""
 
 Judged = tuple[SpeechCorpus, tuple[RecordedClip, ...]]
-"""Clips to judge by, and where they are from."""
+"""Held-out clips with their corpus."""
 
 
 def mixture(base: Sequence[float], corrections: Sequence[float], share: float) -> list[float]:
-    """How likely each clip is in a draw: first those of the base, then the corrections.
+    """Sampling probability of each clip: base clips, then corrections.
 
     Args:
-        base: what each clip of the base weighs among them, 0 or more.
-        corrections: what each correction weighs among them.
-        share: of all corrections together, above 0 and below 1.
+        base: Non-negative weights of the base clips.
+        corrections: Non-negative weights of the corrections.
+        share: Total probability of the corrections, above 0 and below 1.
 
     Raises:
-        FeedbackError: all of either weigh nothing.
+        FeedbackError: All weights of either are 0.
     """
     return [*_scaled("the base corpus", base, 1 - share), *_scaled("corrections", corrections, share)]
 
 
 def _scaled(name: str, weights: Sequence[float], total: float) -> list[float]:
-    """Weights of this sum, in their proportions."""
+    """Scale weights to a total."""
     whole = sum(weights)
     if not whole > 0:
-        raise FeedbackError(f"no clip of {name} to learn from is rated above 1; rate what is right 2 to 5")
+        raise FeedbackError(f"no training clip of {name} is rated above 1; rate correct recordings 2 to 5")
     return [total * weight / whole for weight in weights]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CorrectionMaterial:
-    """All that a correction of a voice is made of.
+    """Data for correcting a voice.
 
     Attributes:
-        base: the corpus that the voice was trained on.
-        rated: the new corrections.
-        kept: what earlier versions keep.
-        news: ratings among it.
-        share: how likely a correction is in a draw.
+        base: Corpus that the voice was trained on.
+        rated: New corrections.
+        kept: Corrections of earlier versions.
+        news: New items, including ratings.
+        share: Probability that a drawn clip is a correction.
     """
 
     base: SpeechCorpus
@@ -327,13 +324,13 @@ class CorrectionMaterial:
     share: float
 
     def lesson(self, tokens: Callable[[str], Sequence[int]]) -> TrainingSetup:
-        """The clips to learn from, with how likely each is, and those to look at.
+        """Training clips with their sampling probabilities, and selection clips.
 
         Args:
-            tokens: ids of a text.
+            tokens: Returns the token ids of a text.
 
         Raises:
-            FeedbackError: ratings leave nothing of the base or of the corrections.
+            FeedbackError: All base clips or all corrections have weight 0.
         """
         learnt = [clip for corpus in self._corpora for clip in corpus.part("train")]
         return TrainingSetup(
@@ -349,32 +346,32 @@ class CorrectionMaterial:
         )
 
     def check(self) -> None:
-        """Know before a training whether there is something to learn from and to judge by.
+        """Check before training that enough training, selection and held-out clips are left.
 
         Raises:
-            FeedbackError: there is not.
+            FeedbackError: Too few are left.
         """
         self.judged()
         self.draws()
-        purposes: Mapping[Part, str] = {"selection": "choose", "held_out": "judge"}
-        for part, purpose in purposes.items():
+        parts: Mapping[Part, str] = {"selection": "selection", "held_out": "held-out"}
+        for part, name in parts.items():
             left, whole = len(self.base_part(part)), len(self.base.part(part))
             if 2 * left < whole:
                 raise FeedbackError(
-                    f"{whole - left} of the {whole} clips of {self.base.folder} to {purpose} by are rated 1, and half "
-                    "of them are needed to see that the voice forgets nothing; rate 1 only recordings that are wrong"
+                    f"{whole - left} of the {whole} {name} clips of {self.base.folder} are rated 1, but half are "
+                    "needed to detect whether the voice gets worse; rate only wrong recordings 1"
                 )
 
     def base_part(self, part: Part) -> tuple[RecordedClip, ...]:
-        """Clips of the base corpus that are rated above 1 or not at all: a recording that is wrong is no measure."""
+        """Base clips that are not rated 1; wrong recordings do not count."""
         ratings = self._ratings
         return tuple(clip for clip in self.base.part(part) if SHARES[ratings.get(clip.digest, UNRATED)] > 0)
 
     def draws(self) -> list[float]:
-        """How likely each clip of the parts to learn from is: of the base, of earlier corrections, of the new ones.
+        """Sampling probabilities of the training clips: base, earlier corrections, new corrections.
 
         Raises:
-            FeedbackError: ratings leave nothing of the base or of the corrections.
+            FeedbackError: All base clips or all corrections have weight 0.
         """
         ratings = self._ratings
         base = [SHARES[ratings.get(clip.digest, UNRATED)] for clip in self.base.part("train")]
@@ -385,35 +382,35 @@ class CorrectionMaterial:
 
     @property
     def digest(self) -> str:
-        """Of what is learnt, how likely, and by what it is judged: two trainings of the same one are the same."""
+        """Digest of training clips, probabilities and evaluation clips, which determine the result."""
         judging = [clip.digest for part in ("selection", "held_out") for clip in self.base_part(part)]
         parts = [[corpus.digest for corpus in self._corpora], self.draws(), sorted(judging)]
         return sha256(json.dumps(parts).encode()).hexdigest()
 
     def judged(self) -> Judged:
-        """New corrections to judge by, whose words no version has learnt from corrections.
+        """New held-out corrections whose words no earlier correction trained.
 
         Raises:
-            FeedbackError: too few are left.
+            FeedbackError: Too few are left.
         """
         learnt = {words_of(clip.text) for rated in self.kept.corrections for clip in rated.corpus.part("train")}
         clips = _without(self.rated.corpus.part("held_out"), learnt)
         if len(clips) < FEWEST:
             raise FeedbackError(
-                f"{len(clips)} of the new corrections can be judged by, and {FEWEST} are needed: the others' texts "
-                "were learnt from earlier ones; record other texts as well"
+                f"{len(clips)} new corrections can be held out, but {FEWEST} are needed: the other texts were trained "
+                "by earlier corrections; record other texts as well"
             )
         return self.rated.corpus, clips
 
     def judged_before(self) -> tuple[Judged, ...]:
-        """Corrections by which earlier versions were judged, and whose words are not learnt now."""
+        """Held-out corrections of earlier versions whose words are not trained now."""
         learnt = {words_of(clip.text) for clip in self.rated.corpus.part("train")}
         found = ((rated.corpus, _without(rated.corpus.part("held_out"), learnt)) for rated in self.kept.corrections)
         return tuple((corpus, clips) for corpus, clips in found if clips)
 
     @property
     def _ratings(self) -> dict[str, int]:
-        """Of base clips, by their digests; the latest count."""
+        """Latest ratings of base clips, by digest."""
         return {**self.kept.base, **self.news.base}
 
     @property
@@ -422,16 +419,16 @@ class CorrectionMaterial:
 
 
 def settle(voice: Voice, base: Sequence[RecordedClip], corrections: Sequence[RecordedClip], allowed: float) -> float:
-    """Find the speaking rate for base and corrections together; for the base alone where its lengths would suffer.
+    """Set the speaking rate from base and corrections, or only from the base if its length error would grow.
 
     Args:
-        voice: after it has learnt.
-        base: clips of the base corpus to choose by.
-        corrections: corrections to choose by.
-        allowed: how much lengths of these base clips erred before.
+        voice: Voice after training.
+        base: Selection clips of the base corpus.
+        corrections: Selection clips of the corrections.
+        allowed: Length error of the base clips before training.
 
     Returns:
-        The rate, which the voice keeps.
+        The rate, also set on the voice.
     """
     rate = voice.settle_rate(_lengths((*base, *corrections)))
     if voice.length_error(_lengths(base)) > allowed:
@@ -440,7 +437,7 @@ def settle(voice: Voice, base: Sequence[RecordedClip], corrections: Sequence[Rec
 
 
 def length_error(voice: Voice, clips: Sequence[RecordedClip]) -> float:
-    """How much a voice errs in the lengths of clips; see `Voice.length_error`."""
+    """Length error of a voice on clips; see `Voice.length_error`."""
     return voice.length_error(_lengths(clips))
 
 

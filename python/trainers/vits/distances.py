@@ -12,39 +12,38 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 Costs: TypeAlias = NDArray[np.floating[Any]]
-"""What it costs to set a frame beside another: [n, m]."""
+"""Cost of aligning each pair of frames: [n, m]."""
 
 
 def dtw_distance(said: Tensor, real: Tensor) -> float:
-    """The mean difference of two spectrograms along the path on which they agree best, whoever speaks faster.
+    """Mean difference of two spectrograms along the best alignment (dynamic time warping).
 
-    Sakoe and Chiba, "Dynamic programming algorithm optimization for spoken word recognition" (1978), with steps of one
-    frame in either or both and without weights. Time and memory grow with A · B: some 30 bytes a pair of frames.
+    Sakoe and Chiba, "Dynamic programming algorithm optimization for spoken word recognition" (1978), with unweighted
+    steps of one frame in either or both. Time and memory grow with A · B: about 30 bytes per pair of frames.
 
     Args:
-        said: log mels, float32 [bands, A].
-        real: log mels, float32 [bands, B].
+        said: Log mels, float32 [bands, A].
+        real: Log mels, float32 [bands, B].
 
     Returns:
-        The mean over the path of the mean absolute difference over the bands, 0 or more; NaN where a band is.
+        Mean over the path of the mean absolute difference over the bands; NaN if an input is NaN.
 
     Raises:
-        ValueError: one has no frame, or their bands differ in number.
+        ValueError: An input has no frames, or the numbers of bands differ.
     """
     if said.shape[0] != real.shape[0] or not said.shape[1] or not real.shape[1]:
         raise ValueError(
             f"log mels of shapes {list(said.shape)} and {list(real.shape)} cannot be compared; expected [bands, A] and "
-            "[bands, B], with a frame or more"
+            "[bands, B], with at least one frame"
         )
     between = torch.cdist(said.mT.contiguous(), real.mT.contiguous(), p=1.0) / said.shape[0]
     return best_path_mean(between.double().numpy())
 
 
 def best_path_mean(costs: Costs) -> float:
-    """The mean cost along the cheapest path from the first corner to the last, by steps right, down or both.
+    """Mean cost along the cheapest path between opposite corners, with steps right, down or diagonal.
 
-    The path of the least sum is taken, the shortest of them where sums are the same. Each antidiagonal follows from the
-    two before it, all of it at once.
+    Of paths with the least sum the shortest counts. The computation is vectorised over antidiagonals.
 
     Args:
         costs: [n, m], both 1 or more.
@@ -60,25 +59,25 @@ def best_path_mean(costs: Costs) -> float:
 
 @dataclass(frozen=True, slots=True)
 class _PathSums:
-    """The cheapest paths to the cells of an antidiagonal, by row: sums and steps [n + 1], the first before all rows."""
+    """Cheapest paths to the cells of an antidiagonal, by row: sums and steps [n + 1]; entry 0 is before all rows."""
 
     sums: Costs
     steps: Costs
 
     @classmethod
     def nowhere(cls, rows: int) -> Self:
-        """No path."""
+        """An antidiagonal that no path reaches."""
         return cls(np.full(rows + 1, np.inf), np.full(rows + 1, np.inf))
 
     @classmethod
     def first(cls, rows: int, cost: float) -> Self:
-        """The first corner."""
+        """The antidiagonal of the first corner."""
         start = cls.nowhere(rows)
         start.sums[1], start.steps[1] = cost, 1
         return start
 
     def next(self, older: Self, costs: Costs) -> Self:
-        """The antidiagonal after this one and an older one, whose cells cost so much [n]."""
+        """The next antidiagonal, from this one, the one before it and the costs [n] of its cells."""
         both, down, right = older.sums[:-1], self.sums[:-1], self.sums[1:]
         least = np.minimum(np.minimum(both, down), right)
         following = type(self)(np.empty_like(self.sums), np.empty_like(self.steps))
@@ -92,7 +91,7 @@ class _PathSums:
 
 
 def _antidiagonals(costs: Costs) -> Costs:
-    """Costs [n, m] with row i moved right by i and turned: [n + m - 1, n], infinite where nothing is."""
+    """Costs [n, m] as antidiagonals [n + m - 1, n], padded with infinity."""
     rows, columns = costs.shape
     moved = np.full((rows + columns - 1, rows), np.inf)
     down, right = np.indices((rows, columns), sparse=True)
@@ -101,7 +100,7 @@ def _antidiagonals(costs: Costs) -> Costs:
 
 
 def edit_distance(said: str, text: str) -> int:
-    """How many characters must be put in, taken away or replaced to make one text of the other.
+    """Number of character insertions, deletions and replacements between two texts.
 
     Levenshtein, "Binary codes capable of correcting deletions, insertions, and reversals" (1966).
     """
@@ -114,16 +113,16 @@ def edit_distance(said: str, text: str) -> int:
 
 
 Kind: TypeAlias = Literal["right", "wrong", "missing"]
-"""Heard as meant; heard, but not meant there; meant, but not heard."""
+"""Correct; inserted or replaced; missing from the transcript."""
 
 
 @dataclass(frozen=True, slots=True)
 class TextSpan:
-    """Letters in a row of one kind.
+    """Consecutive letters of one kind.
 
     Attributes:
-        kind: of all of them.
-        text: the letters: what was heard, or what is missing from it.
+        kind: Kind of the letters.
+        text: Letters of the transcript, or letters missing from it.
     """
 
     kind: Kind
@@ -132,11 +131,11 @@ class TextSpan:
 
 @dataclass(frozen=True, slots=True)
 class TextDifference:
-    """A text that was heard beside the one that was meant.
+    """Difference between a transcript and the reference text.
 
     Attributes:
-        pieces: of what was heard, with what is missing, in order.
-        errors: the edit distance of the two texts.
+        pieces: Spans of the transcript and of missing text, in order.
+        errors: Edit distance of the two texts.
     """
 
     pieces: tuple[TextSpan, ...]
@@ -144,11 +143,11 @@ class TextDifference:
 
 
 def difference(heard: str, meant: str) -> TextDifference:
-    """Mark what must be put in, taken away or replaced to make one text of the other, with as few such steps as can be.
+    """Mark the insertions, deletions and replacements of a shortest edit path.
 
     Args:
-        heard: by the judge.
-        meant: in the judge's spelling.
+        heard: Transcript of the recogniser.
+        meant: Reference text in the recogniser's spelling.
     """
     letters = list(_letters(heard, meant))
     grouped = groupby(letters, key=itemgetter(0))
@@ -159,7 +158,7 @@ def difference(heard: str, meant: str) -> TextDifference:
 
 
 def _letters(heard: str, meant: str) -> Iterator[tuple[Kind, str]]:
-    """Every letter with its kind, along a shortest path from the texts' start; a letter in another's place is wrong."""
+    """Letters with their kinds along a shortest edit path; a replaced letter is wrong."""
     left = _remaining(heard, meant)
     i = j = 0
     while i < len(heard) or j < len(meant):
@@ -175,7 +174,7 @@ def _letters(heard: str, meant: str) -> Iterator[tuple[Kind, str]]:
 
 
 def _remaining(heard: str, meant: str) -> list[list[int]]:
-    """The edit distance of what is left of both from every place: [heard + 1][meant + 1]."""
+    """Edit distances of all pairs of suffixes: [heard + 1][meant + 1]."""
     left = [[len(heard) - i + len(meant) - j for j in range(len(meant) + 1)] for i in range(len(heard) + 1)]
     for i in reversed(range(len(heard))):
         for j in reversed(range(len(meant))):

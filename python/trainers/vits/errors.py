@@ -1,7 +1,4 @@
-"""Everything that can go wrong with recordings, voices and corrections, as one tree under `SpeechError`.
-
-Every message names the file or the clip, the cause, and what to do.
-"""
+"""Errors of recordings, voices and corrections, all under `SpeechError`."""
 
 from typing import Final
 
@@ -18,24 +15,24 @@ SPEECH: Final = OptionalExtra(
         "jinja2",  # pages
     ),
 )
-"""What speech needs besides the core install."""
+"""Optional packages of the speech trainer."""
 
 
 class SpeechError(MediaError):
-    """The root of the tree."""
+    """Base class of speech errors."""
 
 
 class CorpusError(SpeechError):
-    """Recordings, or a prepared corpus, that cannot be trained on."""
+    """Recordings or a prepared corpus cannot be used for training."""
 
 
 class VoiceError(SpeechError):
-    """A folder that holds no voice, or one that does not fit the corpus or the text."""
+    """A folder holds no voice, or the voice does not fit the corpus or the text."""
 
 
 class FeedbackError(SpeechError):
-    """A manifest of corrections and ratings that cannot be used."""
+    """Corrections and ratings cannot be used."""
 
 
 class JudgeError(SpeechError):
-    """A recogniser that cannot be trained or loaded."""
+    """A speech recogniser cannot be trained or loaded."""

@@ -1,6 +1,6 @@
-"""`quantra train vits feedback`: a voice is corrected by recordings of how it should sound.
+"""Command `quantra train vits feedback`: correct a voice with recordings.
 
-What needs the extra `tts` is imported when the command runs, so that a missing package is one line.
+Modules that need the extra `tts` are imported inside the command, so that a missing package is a one-line error.
 """
 
 import sys
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from trainers.vits.voice_correction import CorrectionResult
 
 SHOWN: Final = 5
-"""Clips of the base corpus that a refusal names."""
+"""Number of base clips that a rejection lists."""
 
 
 @with_flags
@@ -48,7 +48,7 @@ def feedback(
     recipe: FeedbackRecipe,
     run: RunOptions,
 ) -> None:
-    """Correct a voice by recordings of how it should sound, and keep it if held-out ones show that it is better."""
+    """Train a voice on corrected recordings, and keep the result if it is better on held-out ones."""
     with failing(SPEECH):
         from trainers.vits.speech_recogniser import judge_of
         from trainers.vits.training import checkpoints_of, clear_finished
@@ -63,52 +63,52 @@ def feedback(
         material = _material(versions, manifest, corpus, recipe.share, resample=resample, skip_bad=skip_bad)
         if material is None:
             clear_finished(versions)
-            _tell_nothing_new(manifest, versions, run)
+            _report_nothing_new(manifest, versions, run)
             return
-        _tell_material(material)
-        correcting = VoiceCorrection(versions, material, recipe, build)
-        checkpoints = checkpoints_of(versions.following, run, correcting.settings)
+        _report_material(material)
+        correction = VoiceCorrection(versions, material, recipe, build)
+        checkpoints = checkpoints_of(versions.following, run, correction.settings)
         judge = judge_of(material.base)
         seed_everything(recipe.seed)
-        done = correcting.run(
+        result = correction.run(
             judge,
             checkpoints,
             consumer(run, run_folder(versions.following), sys.stdout),
             counter("judged", "clips", silent=run.as_json),
         )
-    _tell_corrected(done, voice, run)
+    _report_result(result, voice, run)
 
 
 def _check_correctable(voice: Path) -> None:
-    """That a voice can be corrected here.
+    """Check that a voice can be corrected.
 
     Raises:
-        FeedbackError: it is one version, or several processes would correct it.
+        FeedbackError: The folder is a single version, or several processes were launched.
     """
     if (voice / "config.json").is_file():
         raise FeedbackError(
-            f"{voice} is one version of a voice, and a correction makes another; name the voice's folder"
+            f"{voice} is a single version of a voice; give the voice's folder, to which a version can be added"
         )
     if launched_size() > 1:
         raise FeedbackError(
-            f"{launched_size()} processes were started, and one corrects a voice; start it without torchrun"
+            f"feedback runs in one process, but {launched_size()} were launched; start it without torchrun"
         )
 
 
 def _material(
     versions: "VoiceVersions", manifest: Path, corpus: Path, share: float, *, resample: bool, skip_bad: bool
 ) -> "CorrectionMaterial | None":
-    """What there is to learn; None if nothing is new."""
+    """The training data; None if nothing is new."""
     from trainers.vits.corpus import SpeechCorpus
     from trainers.vits.corrections import CorrectionMaterial, kept_of, news_of, prepared
     from trainers.vits.manifest import read_manifest
     from trainers.vits.training import CORRECTIONS, check_fits
     from trainers.vits.voice import Voice
 
-    base, told = SpeechCorpus.open(corpus), read_manifest(manifest, complete=not skip_bad)
+    base, items = SpeechCorpus.open(corpus), read_manifest(manifest, complete=not skip_bad)
     check_fits(Voice.load(versions.current), base, versions.current)
     kept = kept_of(versions)
-    news = news_of(told, base, versions.index.consumed, kept)
+    news = news_of(items, base, versions.index.consumed, kept)
     if not news.count:
         return None
     folder = run_folder(versions.following) / CORRECTIONS
@@ -118,50 +118,49 @@ def _material(
     return material
 
 
-def _tell_nothing_new(manifest: Path, versions: "VoiceVersions", run: RunOptions) -> None:
-    """That versions of the voice have learnt from everything; the current one need not be among them."""
+def _report_nothing_new(manifest: Path, versions: "VoiceVersions", run: RunOptions) -> None:
     voice, index = versions.folder, versions.index
     if run.as_json:
         write({"kind": "unchanged", "voice": str(voice)})
     learnt = ", ".join(map(str, sorted(set(index.consumed.values()))))
     say(
-        f"there is nothing new in {manifest}: version {learnt} of {voice} learnt from it; version {index.current}, "
-        "which speaks now, stays as it is"
+        f"nothing new in {manifest}: version {learnt} of {voice} already used it; version {index.current} stays current"
     )
 
 
-def _tell_material(material: "CorrectionMaterial") -> None:
-    """What is learnt from and what is not, for a person."""
+def _report_material(material: "CorrectionMaterial") -> None:
     from trainers.vits.corpus import notices_of_corrections
 
     for notice in notices_of_corrections(material.rated.corpus, material.news.idle):
         say(f"! {notice}")
     corpus = material.rated.corpus
     say(
-        f"{material.news.count} new lines, {material.news.known} learnt before. New corrections: "
-        f"{len(corpus.part('train'))} to learn from, {len(corpus.part('selection'))} to choose by, "
-        f"{len(material.judged()[1])} to judge by."
+        f"{material.news.count} new lines, {material.news.known} used before. New corrections: "
+        f"{len(corpus.part('train'))} train, {len(corpus.part('selection'))} selection, "
+        f"{len(material.judged()[1])} held-out."
     )
 
 
-def _tell_corrected(done: "CorrectionResult", voice: Path, run: RunOptions) -> None:
-    """The figures and the verdict.
+def _report_result(result: "CorrectionResult", voice: Path, run: RunOptions) -> None:
+    """Report the figures and the verdict.
 
     Raises:
-        Exit: 1, where the voice was refused.
+        Exit: The voice was rejected (status 1).
     """
-    accepted = done.decision.accepted
+    accepted = result.decision.accepted
     if run.as_json:
-        facts = {"voice": str(voice), "place": str(done.place), "speaking_rate": done.speaking_rate}
-        write({"kind": "corrected" if accepted else "refused", **facts, **done.decision.as_json()})
-    for line in done.decision.lines:
+        facts = {"voice": str(voice), "place": str(result.place), "speaking_rate": result.speaking_rate}
+        write({"kind": "corrected" if accepted else "refused", **facts, **result.decision.as_json()})
+    for line in result.decision.lines:
         say(f"{'!' if line.holds is False else ' '} {line}")
     if not accepted:
-        if done.decision.farther:
-            names = ", ".join(done.decision.farther[:SHOWN])
-            say(f"! Farther than before: {names}. Where they say wrongly what you corrected, rate them 1")
-        if not done.decision.nearer:
-            say("! The corrections were not learnt: record more of them, or let them be learnt for more --steps")
-        say(f"Refused: {voice} stays as it was, and nothing counts as learnt. The figures are in {done.place}")
+        if result.decision.farther:
+            names = ", ".join(result.decision.farther[:SHOWN])
+            say(
+                f"! Worse than before: {names}. If these recordings contain the mistake that you corrected, rate them 1"
+            )
+        if not result.decision.nearer:
+            say("! The corrections were not learnt: record more of them, or train for more --steps")
+        say(f"Rejected: {voice} is unchanged, and the corrections stay new. The figures are in {result.place}")
         raise typer.Exit(1)
-    say(f"Saved {done.place}, which speaks at rate {done.speaking_rate:g}; the version before stays beside it")
+    say(f"Saved {result.place} with speaking rate {result.speaking_rate:g}; the previous version is kept")

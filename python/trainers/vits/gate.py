@@ -1,11 +1,11 @@
-"""Whether a corrected voice takes the place of the one before: a decision from paired figures of held-out clips alone.
+"""Decision whether a corrected voice replaces the previous one, from paired figures of held-out clips.
 
-A voice is accepted only if every line of its decision holds:
+A voice is accepted if all of these hold:
 
-- held-out corrections are nearer to their recordings than before: the whole paired interval of the change lies below 0;
-- on held-out clips of the base corpus, the distance grows by no more than a twentieth, the error rate by a twentieth or
-  0.02, and the error of lengths by 0.02; corrections of earlier versions are no farther than a twentieth either;
-- no text that the voice before could say has become one that cannot be said.
+- held-out corrections are nearer to their recordings: the paired interval of the change lies below 0;
+- on held-out base clips, the distance grows by at most 5 %, the error rate by 5 % or 0.02, and the length error by
+  0.02; the distance of corrections of earlier versions grows by at most 5 %;
+- every text that the previous voice could say can still be said.
 """
 
 from collections.abc import Iterator, Sequence
@@ -19,44 +19,43 @@ from scipy.special import ndtr, stdtrit
 from trainers.vits.scoring import SpeechEvaluation
 
 LEVEL: Final = 0.95
-"""Of the interval. If nothing changed, a difference is as likely below 0 as above, and the whole interval lies below 0
-in about one case of forty; with as few pairs as `FEWEST`, in one of twenty-eight."""
+"""Confidence level of the interval. Without a true change, the whole interval lies below 0 in about 1 of 40 cases; with
+`FEWEST` pairs, in 1 of 28."""
 
 ACCEPTED_BY_CHANCE: Final = 0.05
-"""The share of voices like the one before that are accepted at most."""
+"""Maximum share of unchanged voices that are accepted."""
 
 FEWEST: Final = 6
-"""Corrections to judge by: with fewer, luck alone gives a lower distance in all of them too often."""
+"""Minimum number of held-out corrections: with fewer, all distances fall by chance too often."""
 
 DRAWS: Final = 10_000
-"""Of the bootstrap."""
+"""Bootstrap samples."""
 
 WORSE: Final = 0.05
-"""How much worse the base may get, as a share of what it was."""
+"""Allowed relative increase on the base corpus."""
 
 MISHEARD: Final = 0.02
-"""Characters that may be misheard more, as a share of all: of a voice that is understood well, a twentieth more is a
-letter or none."""
+"""Allowed absolute increase of the error rate: 5 % of a low error rate is less than one letter."""
 
 LONGER: Final = 0.02
-"""How much more lengths may err: the mean of |log of the length over the recording's|."""
+"""Allowed increase of the length error, the mean of |log(length / recorded length)|."""
 
 RELIABLE: Final = 0.2
-"""A judge that hears more than this share of the characters of held-out recordings wrongly decides nothing."""
+"""A recogniser with a higher error rate on held-out recordings decides nothing."""
 
 SATURATED: Final = 0.8
-"""An error rate from here on is babble, in which a few letters more or less are luck: it decides nothing."""
+"""Error rates from here on are babble, where differences are chance: they decide nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpeechScores:
-    """How a voice said some texts.
+    """Figures of a voice on some clips.
 
     Attributes:
-        names: of the clips.
-        distances: from the recording, clip by clip; None where it could not say the text.
-        error_rate: of characters that the judge hears, texts that were not said included.
-        length_error: mean of |log of the length over the recording's|; None where nothing was said.
+        names: Names of the clips.
+        distances: Distance from the recording of each clip; None if the text could not be said.
+        error_rate: Character error rate of the recogniser, including texts that were not said.
+        length_error: Mean of |log(length / recorded length)|; None if nothing was said.
     """
 
     names: tuple[str, ...]
@@ -66,7 +65,7 @@ class SpeechScores:
 
     @classmethod
     def of(cls, scores: SpeechEvaluation) -> "SpeechScores":
-        """The figures of scores."""
+        """Figures of an evaluation."""
         return cls(
             names=tuple(one.clip.name for one in scores.clips),
             distances=tuple(one.distance for one in scores.clips),
@@ -77,11 +76,11 @@ class SpeechScores:
 
 @dataclass(frozen=True, slots=True)
 class VoiceComparison:
-    """The same clips by two voices.
+    """Scores of two voices on the same clips in the same order.
 
     Attributes:
-        before: by the voice that is spoken with now.
-        after: by the one that would take its place; the same clips in the same order.
+        before: Scores of the current voice.
+        after: Scores of the new voice.
     """
 
     before: SpeechScores
@@ -89,19 +88,15 @@ class VoiceComparison:
 
     @property
     def pairs(self) -> tuple[tuple[float, float], ...]:
-        """Distances before and after, of the clips that both voices said.
-
-        A text that only the new voice says is no pair: how much is gained cannot be told. One that only the voice
-        before says is counted by `silenced`.
-        """
+        """Distances before and after, of the clips that both voices said; `silenced` counts lost ones."""
         both = zip(self.before.distances, self.after.distances, strict=True)
         return tuple((old, new) for old, new in both if old is not None and new is not None)
 
     @property
     def farther(self) -> tuple[str, ...]:
-        """Names of the clips whose distance has grown by more than `WORSE`, those that have grown most first.
+        """Names of the clips whose distance grew by more than `WORSE`, largest growth first.
 
-        None where they are more than half of the clips: then it is the voice that is worse, and no clip of it.
+        Empty if they are more than half of the clips: then the voice as a whole is worse.
         """
         both = zip(self.before.names, self.before.distances, self.after.distances, strict=True)
         grown = {name: new / old for name, old, new in both if old and new is not None and new > old * (1 + WORSE)}
@@ -110,22 +105,22 @@ class VoiceComparison:
 
     @property
     def silenced(self) -> int:
-        """Texts that the voice before said, and the new one cannot say."""
+        """Number of texts that only the previous voice can say."""
         both = zip(self.before.distances, self.after.distances, strict=True)
         return sum(old is not None and new is None for old, new in both)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComparedFigure:
-    """One figure, and what it says of the new voice.
+    """One figure of two voices with its acceptance rule.
 
     Attributes:
-        what: is measured, of which clips.
-        before: of the voice before; None where there is no such figure.
-        after: of the new voice.
-        rule: what must hold, or why the figure decides nothing.
-        holds: None where it decides nothing.
-        interval: of the change, as shares of what was before; None where none is asked for.
+        what: Name of the figure and of the clips.
+        before: Value of the previous voice, if known.
+        after: Value of the new voice, if known.
+        rule: The rule, or why the figure decides nothing.
+        holds: Whether the rule holds; None if it decides nothing.
+        interval: Interval of the relative change, if computed.
     """
 
     what: str
@@ -137,13 +132,13 @@ class ComparedFigure:
 
     @property
     def change(self) -> float | None:
-        """As a share of what was before; below 0 is less."""
+        """Relative change."""
         if self.before is None or self.after is None or not self.before:
             return None
         return self.after / self.before - 1
 
     def as_json(self) -> dict[str, object]:
-        """All of it, in what JSON knows."""
+        """The figure as JSON."""
         return {
             "what": self.what,
             "before": self.before,
@@ -155,7 +150,7 @@ class ComparedFigure:
         }
 
     def __str__(self) -> str:
-        """For a person."""
+        """The figure as a line of text."""
         verdict = {True: "holds", False: "FAILS", None: "does not count"}[self.holds]
         change = "" if self.change is None else f", {self.change:+.1%}"
         between = "" if self.interval is None else f" ({self.interval[0]:+.1%} to {self.interval[1]:+.1%})"
@@ -164,11 +159,11 @@ class ComparedFigure:
 
 @dataclass(frozen=True, slots=True)
 class VoiceDecision:
-    """What became of a voice.
+    """The decision on a new voice.
 
     Attributes:
-        lines: every figure; the first is the distance of the corrections.
-        farther: held-out clips of the base corpus that are farther from their recordings than before, the worst first.
+        lines: Compared figures; the first is the distance of the corrections.
+        farther: Held-out base clips whose distance grew, worst first.
     """
 
     lines: tuple[ComparedFigure, ...]
@@ -181,11 +176,11 @@ class VoiceDecision:
 
     @property
     def nearer(self) -> bool:
-        """Whether the corrections have been learnt, be the rest as it may."""
+        """Whether the corrections were learnt, regardless of the other figures."""
         return self.lines[0].holds is True
 
     def as_json(self) -> dict[str, object]:
-        """All of it, in what JSON knows."""
+        """The decision as JSON."""
         lines = [line.as_json() for line in self.lines]
         return {"accepted": self.accepted, "level": LEVEL, "lines": lines, "farther": list(self.farther)}
 
@@ -197,13 +192,13 @@ def decide(
     judge_error_rate: float,
     earlier: VoiceComparison | None = None,
 ) -> VoiceDecision:
-    """Judge a new voice beside the one before.
+    """Decide whether a new voice replaces the previous one.
 
     Args:
-        corrections: held-out corrections, which neither voice has learnt from.
-        base: held-out clips of the base corpus.
-        judge_error_rate: the judge's own, in held-out recordings.
-        earlier: held-out corrections of earlier versions; None where there are none.
+        corrections: Held-out corrections, which trained neither voice.
+        base: Held-out clips of the base corpus.
+        judge_error_rate: Error rate of the recogniser on held-out recordings.
+        earlier: Held-out corrections of earlier versions, if any.
     """
     lines = [
         _nearer("corrections, distance", corrections),
@@ -219,16 +214,16 @@ def decide(
 
 
 def interval_of_change(pairs: Sequence[tuple[float, float]]) -> tuple[float, float]:
-    """A bootstrap interval of how much the mean of the second numbers lies above that of the first, as a share of it.
+    """Bootstrap interval of the relative change of the mean from first to second numbers.
 
-    Pairs are drawn with replacement; the percentiles are those that make an interval of few pairs as wide as Student's
-    (Hesterberg, "What teachers should know about the bootstrap", 2015: the expanded percentile interval).
+    Uses the expanded percentile interval, which for few pairs is as wide as Student's (Hesterberg, "What teachers
+    should know about the bootstrap", 2015).
 
     Args:
-        pairs: two or more, of numbers above 0.
+        pairs: Two or more pairs of positive numbers.
 
     Returns:
-        Its ends, at `LEVEL`; the same for the same pairs.
+        Lower and upper end at `LEVEL`; deterministic.
     """
     values, count = np.array(pairs), len(pairs)
     picks = np.random.default_rng(0).integers(count, size=(DRAWS, count))
@@ -239,11 +234,10 @@ def interval_of_change(pairs: Sequence[tuple[float, float]]) -> tuple[float, flo
 
 
 def _nearer(what: str, clips: VoiceComparison) -> ComparedFigure:
-    """Whether corrections have been learnt."""
     pairs = clips.pairs
     before, after = _means(pairs)
     if len(pairs) < FEWEST:
-        rule = f"{len(pairs)} clips are said by both voices, and {FEWEST} are needed to tell"
+        rule = f"both voices say only {len(pairs)} of the clips, at least {FEWEST} are needed"
         return ComparedFigure(what=what, before=before, after=after, rule=rule, holds=False)
     interval = interval_of_change(pairs)
     rule = f"the {LEVEL:.0%} interval must lie below 0"
@@ -253,7 +247,9 @@ def _nearer(what: str, clips: VoiceComparison) -> ComparedFigure:
 def _no_farther(what: str, clips: VoiceComparison) -> ComparedFigure:
     before, after = _means(clips.pairs)
     if before is None or after is None:
-        return ComparedFigure(what=what, before=before, after=after, rule="no clip is said by both voices", holds=False)
+        return ComparedFigure(
+            what=what, before=before, after=after, rule="both voices say none of the same clips", holds=False
+        )
     return ComparedFigure(what=what, before=before, after=after, rule=_at_most(), holds=after <= before * (1 + WORSE))
 
 
@@ -262,9 +258,9 @@ def _heard_as_well(what: str, clips: VoiceComparison, judge_error_rate: float) -
     rule = f"{_at_most()}, or {MISHEARD:g} more"
     holds: bool | None = after <= before + max(before * WORSE, MISHEARD)
     if judge_error_rate > RELIABLE:
-        rule, holds = f"the judge itself hears {judge_error_rate:.0%} of recordings wrongly, above {RELIABLE:.0%}", None
+        rule, holds = f"recogniser errs on {judge_error_rate:.0%} of recorded characters, above {RELIABLE:.0%}", None
     elif before >= SATURATED:
-        rule, holds = f"it was {SATURATED:.0%} or more before, of which luck alone decides", None
+        rule, holds = f"it was {SATURATED:.0%} or more before, where changes are chance", None
     return ComparedFigure(what=what, before=before, after=after, rule=rule, holds=holds)
 
 
@@ -275,14 +271,14 @@ def _as_long(what: str, clips: VoiceComparison) -> ComparedFigure:
 
 
 def _silenced(name: str, clips: VoiceComparison) -> Iterator[ComparedFigure]:
-    """A line for texts that cannot be said any more, if there are any."""
-    before, after = (sum(one is None for one in told.distances) for told in (clips.before, clips.after))
+    """The line on texts that could not be said, if any."""
+    before, after = (sum(one is None for one in scores.distances) for scores in (clips.before, clips.after))
     if clips.silenced or before or after:
         yield ComparedFigure(
             what=f"{name}, texts not said",
             before=before,
             after=after,
-            rule=f"{clips.silenced} were said before, and none may be lost",
+            rule=f"{clips.silenced} could be said before, and none may be lost",
             holds=not clips.silenced,
         )
 

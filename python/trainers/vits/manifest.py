@@ -1,10 +1,10 @@
-"""`feedback.jsonl`: corrected recordings and ratings, one JSON object a line.
+"""`feedback.jsonl`: corrected recordings and ratings, one JSON object per line.
 
     {"audio": "corrected/0007.wav", "text": "ez diçim malê", "rating": 5, "source": "Dilan"}
     {"clip": "ku0031", "rating": 1}
 
-A correction is a recording of how a text should sound; its rating says how much it weighs. A rating without
-audio weighs a clip of the base corpus, and 1 drops it. `source` is for people alone.
+A correction is a recording of how a text should sound, weighted by its rating. A rating without audio weights a clip of
+the base corpus, and 1 drops it. `source` is a free note.
 """
 
 import json
@@ -19,10 +19,10 @@ from trainers.vits.errors import FeedbackError
 from trainers.vits.vocabulary import shortened
 
 SHARES: Final[Mapping[int, float]] = {1: 0.0, 2: 0.25, 3: 0.5, 4: 0.75, 5: 1.0}
-"""How much an item of each rating weighs."""
+"""Weight of an item by rating."""
 
 SHOWN: Final = 20
-"""Faults that a message names."""
+"""Maximum number of faults in a message."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,9 +30,9 @@ class ClipCorrection:
     """A recording of how a text should sound.
 
     Attributes:
-        line: of the manifest, counted from 1.
-        audio: the file.
-        text: what it says.
+        line: Line number in the manifest, from 1.
+        audio: Sound file.
+        text: Spoken text.
         rating: 1 to 5.
     """
 
@@ -43,26 +43,26 @@ class ClipCorrection:
 
     @property
     def digest(self) -> str:
-        """Of what it says, sounds like and weighs; the file's name does not matter."""
+        """Digest of text, sound and rating; independent of the file name."""
         return _digest("correction", self.content, self.rating)
 
     @property
     def content(self) -> str:
-        """Of what it says, in its normal form, and sounds like; where that cannot be read, of the file's name."""
+        """Digest of the normalised text and the sound, or of the file name if the file cannot be read."""
         text = normal_text(self.text)
         try:
             return _digest("content", text, sha256(self.audio.read_bytes()).hexdigest())
-        except OSError:  # whoever prepares the recording says so, with its line
+        except OSError:  # reported with its line when the recording is prepared
             return _digest("unreadable", text, str(self.audio))
 
 
 @dataclass(frozen=True, slots=True)
 class ClipRating:
-    """What a clip of the base corpus is worth.
+    """Rating of a clip of the base corpus.
 
     Attributes:
-        line: of the manifest, counted from 1.
-        clip: its name.
+        line: Line number in the manifest, from 1.
+        clip: Name of the clip.
         rating: 1 to 5.
     """
 
@@ -71,17 +71,17 @@ class ClipRating:
     rating: int
 
     def digest(self, content: str) -> str:
-        """Of the clip's content and its rating."""
+        """Digest of the clip's content and its rating."""
         return _digest("rating", content, self.rating)
 
 
 @dataclass(frozen=True, slots=True)
 class FeedbackManifest:
-    """Everything that a manifest says.
+    """Contents of a manifest.
 
     Attributes:
-        corrections: in its order.
-        ratings: in its order; the last of a clip counts.
+        corrections: Corrections in order.
+        ratings: Ratings in order; the last of a clip counts.
     """
 
     corrections: tuple[ClipCorrection, ...]
@@ -89,19 +89,19 @@ class FeedbackManifest:
 
 
 def read_manifest(path: Path, *, complete: bool = True) -> FeedbackManifest:
-    """Read a manifest; the paths in it are relative to its folder.
+    """Read a manifest; its paths are relative to its folder.
 
     Args:
-        path: the file.
-        complete: whether every recording must be there.
+        path: Manifest file.
+        complete: Whether every recording must exist.
 
     Raises:
-        FeedbackError: naming every line that is wrong, and why; or that there is no line.
+        FeedbackError: The file is missing or empty, or lines are invalid; the message lists them.
     """
     try:
-        lines = path.read_text("utf-8-sig").split("\n")  # other ends of lines may stand in a text
+        lines = path.read_text("utf-8-sig").split("\n")  # texts may contain other line separators
     except FileNotFoundError as error:
-        raise FeedbackError(f"there is no manifest {path}") from error
+        raise FeedbackError(f"manifest {path} does not exist") from error
     except UnicodeDecodeError as error:
         raise FeedbackError(f"{path} is not UTF-8 ({error.reason} at byte {error.start}); save it as UTF-8") from error
     items, faults = list[ClipCorrection | ClipRating](), list[str]()
@@ -112,12 +112,12 @@ def read_manifest(path: Path, *, complete: bool = True) -> FeedbackManifest:
             items.append(_item(number, _object(line), path.parent, complete=complete))
         except ValueError as error:
             faults.append(f"line {number}: {error}")
-    faults.extend(_doubled(items))
+    faults.extend(_conflicts(items))
     if faults:
         more = f"; and {len(faults) - SHOWN} more" if len(faults) > SHOWN else ""
         raise FeedbackError(f"{path} cannot be used. {'; '.join(faults[:SHOWN])}{more}")
     if not items:
-        raise FeedbackError(f'{path} has no line; a correction is {{"audio": …, "text": …, "rating": 1 to 5}}')
+        raise FeedbackError(f'{path} is empty; a correction is {{"audio": …, "text": …, "rating": 1 to 5}}')
     return FeedbackManifest(
         tuple(item for item in items if isinstance(item, ClipCorrection)),
         tuple(item for item in items if isinstance(item, ClipRating)),
@@ -125,61 +125,61 @@ def read_manifest(path: Path, *, complete: bool = True) -> FeedbackManifest:
 
 
 def _object(line: str) -> Mapping[str, Any]:
-    """What a line holds.
+    """Parse a line.
 
     Raises:
-        ValueError: it is no object, or has what no text can hold.
+        ValueError: The line is not a JSON object, or contains invalid characters.
     """
     try:
-        told: object = json.loads(line)
+        value: object = json.loads(line)
     except RecursionError as error:
-        raise ValueError("its lists lie too deep in one another; expected an object") from error
-    if not isinstance(told, dict):
-        raise ValueError(f"expected an object, got {type(told).__name__}")  # noqa: TRY004 - a fault of the file
-    json.dumps(told, ensure_ascii=False).encode()  # half a character has no UTF-8
-    return {str(key): value for key, value in told.items()}
+        raise ValueError("it is nested too deeply; expected an object") from error
+    if not isinstance(value, dict):
+        raise ValueError(f"expected an object, got {type(value).__name__}")  # noqa: TRY004 - a fault of the file
+    json.dumps(value, ensure_ascii=False).encode()  # fails on lone surrogates
+    return {str(key): item for key, item in value.items()}
 
 
-def _item(line: int, told: Mapping[str, Any], folder: Path, *, complete: bool) -> ClipCorrection | ClipRating:
-    strangers = sorted(set(told) - {"audio", "text", "rating", "source", "clip"})
-    if strangers:
+def _item(line: int, fields: Mapping[str, Any], folder: Path, *, complete: bool) -> ClipCorrection | ClipRating:
+    unknown = sorted(set(fields) - {"audio", "text", "rating", "source", "clip"})
+    if unknown:
         raise ValueError(
-            f"{shortened(', '.join(strangers))} is not known; an item has audio, text, rating, source, or clip, rating"
+            f"{shortened(', '.join(unknown))} is not known; an item has audio, text, rating, source, or clip, rating"
         )
-    rating = told.get("rating", 5 if "audio" in told else None)
+    rating = fields.get("rating", 5 if "audio" in fields else None)
     if type(rating) is not int or rating not in SHARES:
         raise ValueError(f"rating is {shortened(repr(rating))}; it must be 1, 2, 3, 4 or 5")
-    if ("audio" in told) == ("clip" in told):
-        raise ValueError("an item has either audio, which is a correction, or clip, which rates a recording")
-    if "clip" in told:
-        return ClipRating(line, _text(told, "clip"), rating)
-    audio = folder / _text(told, "audio")
+    if ("audio" in fields) == ("clip" in fields):
+        raise ValueError("an item has either audio (a correction) or clip (a rating of a recording)")
+    if "clip" in fields:
+        return ClipRating(line, _text(fields, "clip"), rating)
+    audio = folder / _text(fields, "audio")
     if not _is_file(audio) and complete:
-        raise ValueError(f"there is no file {shortened(str(audio), 400)}")
-    return ClipCorrection(line, audio, _text(told, "text"), rating)
+        raise ValueError(f"file {shortened(str(audio), 400)} does not exist")
+    return ClipCorrection(line, audio, _text(fields, "text"), rating)
 
 
 def _is_file(path: Path) -> bool:
-    """Whether there is such a file, which there is not where no file can have the name.
+    """Whether a file exists.
 
     Raises:
-        ValueError: it cannot be looked for.
+        ValueError: The path is inaccessible or invalid.
     """
     try:
         return path.is_file()
     except OSError as error:
-        raise ValueError(f"{shortened(str(path))} cannot be looked for ({error.strerror})") from error
+        raise ValueError(f"{shortened(str(path))} cannot be accessed ({error.strerror})") from error
 
 
-def _text(told: Mapping[str, Any], key: str) -> str:
-    value = told.get(key)
+def _text(fields: Mapping[str, Any], key: str) -> str:
+    value = fields.get(key)
     if not isinstance(value, str) or not value.strip():
-        raise ValueError(f"{key} is {shortened(repr(value))}; it must be a text that is not empty")
+        raise ValueError(f"{key} is {shortened(repr(value))}; it must be a non-empty text")
     return value
 
 
-def _doubled(items: list[ClipCorrection | ClipRating]) -> Iterator[str]:
-    """Faults of clips that are rated twice with different ratings."""
+def _conflicts(items: list[ClipCorrection | ClipRating]) -> Iterator[str]:
+    """Report clips with conflicting ratings."""
     rated: dict[str, ClipRating] = {}
     for item in items:
         if isinstance(item, ClipRating):

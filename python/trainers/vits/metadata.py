@@ -1,8 +1,7 @@
-"""Reads metadata.csv: one line per clip, `id|text`, in UTF-8.
+"""metadata.csv of recordings, `id|text` per line, and the split of texts into parts.
 
-Three columns are LJSpeech's, `id|text|text as it is read aloud`: the third is taken where it is not empty. A column of
-speakers (named `speaker` in a heading, or of few single words that come again and again) may name one speaker only.
-A heading is left out.
+Three columns follow LJSpeech, `id|text|normalised text`: the third is used unless empty. A speaker column (named
+`speaker` in the heading, or consisting of a few repeated single words) may name only one speaker.
 """
 
 import hashlib
@@ -37,27 +36,25 @@ HEADINGS: Final = frozenset(("id", "file", "name", "text", "normalized_text", "r
 _UTF_16: Final = (b"\xff\xfe", b"\xfe\xff")
 
 _NULS: Final = 8
-"""More than one zero byte in so many is UTF-16 that does not say so."""
-
+"""More than one zero byte in this many means UTF-16 without a byte order mark."""
 
 _PLAIN: Final = 2
-"""Columns of `id|text`."""
-
+"""Number of columns of `id|text`."""
 
 _SHOWN: Final = 5
 
 _REPEATS: Final = 4
-"""A column of labels has each of them this often, on average."""
+"""Average repetitions of each value in a column of labels."""
 
 
 @dataclass(frozen=True, slots=True)
 class TranscriptLine:
-    """What a line says.
+    """A parsed line.
 
     Attributes:
-        name: id of the clip.
-        text: in its normal form.
-        number: of the line in the file, from 1.
+        name: Id of the clip.
+        text: Normalised text.
+        number: Line number in the file, from 1.
     """
 
     name: str
@@ -67,7 +64,7 @@ class TranscriptLine:
 
 @dataclass(frozen=True, slots=True)
 class _TextColumns:
-    """What the columns are; `instead` is taken where the text's own is empty."""
+    """Layout of the columns; `instead` is used if the text column is empty."""
 
     count: int
     text: int
@@ -76,10 +73,10 @@ class _TextColumns:
 
 
 def read_metadata(source: Path) -> tuple[tuple[TranscriptLine, ...], tuple[RejectedFile, ...]]:
-    """The lines of `source/metadata.csv`, and those that say nothing usable.
+    """Read the usable and the rejected lines of `source/metadata.csv`.
 
     Raises:
-        CorpusError: There is no such file, it is empty, not in UTF-8, has no columns, or tells of several speakers.
+        CorpusError: The file is missing, empty, not UTF-8, without columns, or has several speakers.
     """
     path = source / FILE
     content = _content(source)
@@ -89,7 +86,7 @@ def read_metadata(source: Path) -> tuple[tuple[TranscriptLine, ...], tuple[Rejec
         raise CorpusError(f"{path} is empty; write a line per clip: id|text")
     heading, rows = _without_heading(rows)
     if not rows:
-        raise CorpusError(f"{path} has a heading and nothing else; write a line per clip: id|text")
+        raise CorpusError(f"{path} has only a heading; write a line per clip: id|text")
     columns = _columns(path, heading, rows)
     _refuse_speakers(path, columns, rows)
     return sorted_out(
@@ -101,16 +98,15 @@ def read_metadata(source: Path) -> tuple[tuple[TranscriptLine, ...], tuple[Rejec
 
 
 def problem_of_text(text: str) -> str:
-    """What is wrong with a text in its normal form, to be read after where it stands; empty where nothing is."""
+    """Problem of a normalised text, worded to follow its location; empty if none."""
     if not text:
         return "has no text; write what is said, or remove the line"
     if has_control(text):
-        return f"has the text {shortened(text)!r} with a control character; remove it"
+        return f"has a control character in the text {shortened(text)!r}; remove it"
     return ""
 
 
 def _content(source: Path) -> bytes:
-    """The bytes of the file."""
     path = source / FILE
     try:
         return path.read_bytes()
@@ -121,14 +117,14 @@ def _content(source: Path) -> bytes:
 
 
 def _no_file(source: Path) -> str:
-    """What is wrong where there is no metadata.csv."""
+    """Message for a folder without metadata.csv."""
     if not source.is_dir():
-        return f"there is no folder {source}; name the one that holds {FILE} and the recordings"
+        return f"folder {source} does not exist; give the one with {FILE} and the recordings"
     speakers = sorted(path.parent.name for path in source.glob(f"*/{FILE}"))
     if speakers:
         return (
-            f"{source} holds the folders of {len(speakers)} speakers ({_listed(speakers)}); a voice has one: "
-            f"prepare {source / speakers[0]}"
+            f"{source} has folders of {len(speakers)} speakers ({_listed(speakers)}), but a voice has one; prepare one "
+            f"of them, such as {source / speakers[0]}"
         )
     return f"{source} has no {FILE}; write one with a line per clip: id|text"
 
@@ -139,7 +135,7 @@ def _check_encoding(path: Path, content: bytes) -> None:
 
 
 def _without_heading(rows: Sequence[MetadataRow]) -> tuple[tuple[str, ...], Sequence[MetadataRow]]:
-    """The names of the columns where the first line gives them, and the other lines."""
+    """Split off the column names if the first line is a heading."""
     names = tuple(cell.lower() for cell in rows[0].cells)
     if len(names) > 1 and HEADINGS.issuperset(names) and "text" in names:
         return names, rows[1:]
@@ -147,7 +143,7 @@ def _without_heading(rows: Sequence[MetadataRow]) -> tuple[tuple[str, ...], Sequ
 
 
 def _columns(path: Path, heading: Sequence[str], rows: Sequence[MetadataRow]) -> _TextColumns:
-    """What the columns are, by the heading or by what stands in most lines."""
+    """Layout of the columns, from the heading or from the majority of lines."""
     count = len(heading) or Counter(len(row.cells) for row in rows).most_common(1)[0][0]
     if count not in (_PLAIN, _PLAIN + 1):
         raise CorpusError(f"{path} has {count} columns between |; write a line per clip: id|text")
@@ -160,20 +156,20 @@ def _columns(path: Path, heading: Sequence[str], rows: Sequence[MetadataRow]) ->
 
 
 def _speaker_column(heading: Sequence[str], rows: Sequence[MetadataRow]) -> int | None:
-    """Which of three columns names speakers."""
+    """Index of the speaker column of three, if any."""
     if heading:
         return next((column for column in (1, 2) if heading[column] in SPEAKERS), None)
     return next((column for column in (1, 2) if _are_labels([row.cells[column] for row in rows])), None)
 
 
 def _are_labels(cells: Sequence[str]) -> bool:
-    """Whether cells are few single words that come again and again."""
-    single = all(cell and not any(sign.isspace() for sign in cell) for cell in cells)
+    """Whether cells are a few repeated single words."""
+    single = all(cell and not any(char.isspace() for char in cell) for cell in cells)
     return single and len(set(cells)) * _REPEATS <= len(cells)
 
 
 def _refuse_speakers(path: Path, columns: _TextColumns, rows: Sequence[MetadataRow]) -> None:
-    """One voice has one speaker, be they named in a column or by folders."""
+    """Reject several speakers, named in a column or by folders."""
     whole = [row for row in rows if len(row.cells) == columns.count]
     if columns.speaker is not None:
         named = sorted({row.cells[columns.speaker] for row in whole})
@@ -183,8 +179,8 @@ def _refuse_speakers(path: Path, columns: _TextColumns, rows: Sequence[MetadataR
     usable = [folder for folder in folders if not leaves(folder)]
     if len(usable) > 1:
         raise CorpusError(
-            f"{path} names recordings in {len(usable)} folders, as if of so many speakers ({_listed(usable)}); "
-            "keep the lines of one, or put the recordings of one speaker into one folder"
+            f"{path} names recordings in {len(usable)} folders, which suggests several speakers ({_listed(usable)}); "
+            "keep the lines of one, or move the recordings of one speaker into one folder"
         )
 
 
@@ -193,11 +189,11 @@ def _name(row: MetadataRow) -> str:
 
 
 def _problem(columns: _TextColumns, row: MetadataRow, numbers: Sequence[int]) -> str:
-    """What is wrong with a line; empty where nothing is."""
+    """Problem of a line; empty if none."""
     if len(numbers) > 1 and _name(row):
-        return f"the id stands on lines {lines_of(numbers)} of {FILE}; keep one"
+        return f"the id is on lines {lines_of(numbers)} of {FILE}; keep one"
     if len(row.cells) != columns.count:
-        return f"line {row.number} of {FILE} has {len(row.cells)} columns between |, most have {columns.count}; mend it"
+        return f"line {row.number} of {FILE} has {len(row.cells)} columns between |, most have {columns.count}; fix it"
     problem = _problem_of_id(_name(row)) or problem_of_text(_text_of(columns, row))
     return problem and f"line {row.number} of {FILE} {problem}"
 
@@ -206,9 +202,9 @@ def _problem_of_id(name: str) -> str:
     if not name:
         return "has no id; write id|text"
     if leaves(name):
-        return f"has the id {name!r}, which leads out of the folder; name a recording in wavs"
+        return f"has the id {name!r}, which leads out of the folder; use a recording in wavs"
     if has_control(name):
-        return f"has the id {name!r} with a control character; remove it"
+        return f"has a control character in the id {name!r}; remove it"
     return ""
 
 
@@ -217,24 +213,23 @@ def _text_of(columns: _TextColumns, row: MetadataRow) -> str:
 
 
 def _listed(names: Iterable[str]) -> str:
-    """The first few of names."""
     shown = list(names)
     return ", ".join(shown[:_SHOWN]) + (f" and {len(shown) - _SHOWN} others" if len(shown) > _SHOWN else "")
 
 
 def parts_of(texts: Iterable[str], *, selection: float, held_out: float) -> Mapping[str, Part]:
-    """The part of every text.
+    """Assign every text to a part.
 
-    By a hash of the words, whatever their capitals and punctuation: neither the order of the texts nor what else is
-    recorded later moves a text that a share put where it is.
+    The part depends on a hash of the words, without case and punctuation. With shares, a text keeps its part when
+    texts are added or reordered.
 
     Args:
-        texts: of the clips; one may occur often.
-        selection: below 1 a share of the texts, else their number.
-        held_out: the same.
+        texts: Texts of the clips; may repeat.
+        selection: A share of the texts if below 1, else their number.
+        held_out: Likewise.
 
     Raises:
-        CorpusError: Too few different texts for three parts.
+        CorpusError: There are too few different texts for three parts.
     """
     texts = list(texts)
     places = {words: _place(words) for words in map(words_of, texts)}
@@ -243,8 +238,8 @@ def parts_of(texts: Iterable[str], *, selection: float, held_out: float) -> Mapp
     chosen = _count(places.values(), held_out if held_out < 1 else 0.0, selection)
     if judged + chosen >= len(ordered):
         raise CorpusError(
-            f"{judged} held-out and {chosen} selection texts leave none of {len(ordered)} different ones to learn "
-            "from; record more sentences, or hold out fewer"
+            f"{judged} held-out and {chosen} selection texts leave none of {len(ordered)} different ones for training; "
+            "record more sentences, or hold out fewer"
         )
     part: dict[str, Part] = dict.fromkeys(ordered, "train")
     part |= dict.fromkeys(ordered[:judged], "held_out")
@@ -253,18 +248,18 @@ def parts_of(texts: Iterable[str], *, selection: float, held_out: float) -> Mapp
 
 
 def _count(places: Iterable[float], start: float, wanted: float) -> int:
-    """How many texts a part gets: a number, or those whose place is in a share's stretch; at least one."""
+    """Size of a part: the wanted number, or the texts whose hash falls into the share; at least 1."""
     if wanted >= 1:
         return int(wanted)
     return max(1, sum(start <= place < start + wanted for place in places))
 
 
 def words_of(text: str) -> str:
-    """What is said, without capitals and punctuation."""
-    spoken = "".join(" " if unicodedata.category(sign)[0] == "P" else sign for sign in text.lower())
+    """Lower-case words of a text without punctuation."""
+    spoken = "".join(" " if unicodedata.category(char)[0] == "P" else char for char in text.lower())
     return " ".join(spoken.split())
 
 
 def _place(words: str) -> float:
-    """A number from 0 to below 1 that only the words decide."""
+    """Hash of the words as a number in [0, 1)."""
     return int.from_bytes(hashlib.sha256(words.encode()).digest()[:6]) / 2**48

@@ -1,8 +1,8 @@
-"""What VITS learns: to reconstruct a slice of the wave, to expect its latents from the text, and how long sounds last.
+"""VITS losses: reconstruction, divergence, duration and adversarial terms (Kim, Kong & Son 2021, section 2).
 
-Kim, Kong & Son (2021), section 2. The posterior encoder reads the recording; the flow maps its latents to those that
-the text encoder expects; the alignment between the two says how long each token lasts; a random slice of the latents is
-decoded and compared with the same slice of the recording. Weights of the terms are the paper's.
+The posterior encoder reads the recording, and the flow maps its latents to those that the text encoder predicts. The
+alignment of the two gives the token durations. A random slice of the latents is decoded and compared with the same
+slice of the recording. The term weights are the paper's.
 """
 
 import math
@@ -27,11 +27,11 @@ SLOPE: Final = 0.1
 
 
 class DiscriminatorOutput(NamedTuple):
-    """What discriminators say of waves.
+    """Outputs of discriminators.
 
     Attributes:
-        verdicts: of each discriminator, float [N, places]; 1 stands for recorded, 0 for synthesised.
-        features: of all layers of all discriminators, float [N, …].
+        verdicts: Output of each discriminator, float [N, places]; 1 is recorded, 0 is synthesised.
+        features: Features of all layers of all discriminators, float [N, …].
     """
 
     verdicts: list[Tensor]
@@ -40,11 +40,11 @@ class DiscriminatorOutput(NamedTuple):
 
 @final
 class PeriodDiscriminator(nn.Module):
-    """Looks at every sample of one period together.
+    """Discriminates waves folded by a period.
 
     Args:
-        period: in samples.
-        channels: of its layers.
+        period: Period in samples.
+        channels: Channels of the layers.
     """
 
     def __init__(self, period: int, channels: Sequence[int]) -> None:
@@ -67,10 +67,10 @@ class PeriodDiscriminator(nn.Module):
 
 @final
 class ScaleDiscriminator(nn.Module):
-    """Looks at waves as they are, by grouped convolutions of growing stride.
+    """Discriminates unfolded waves with grouped, strided convolutions.
 
     Args:
-        channels: of its layers; the first is dense, the others have up to 16 groups.
+        channels: Channels of the layers; the first is dense, the others have up to 16 groups.
     """
 
     def __init__(self, channels: Sequence[int]) -> None:
@@ -99,10 +99,10 @@ def _through(layers: nn.ModuleList, verdict: nn.Module, values: Tensor) -> tuple
 
 @final
 class Discriminators(nn.Module):
-    """All of them together.
+    """The scale discriminator and all period discriminators.
 
     Args:
-        channels: of the layers of each; multiples of 16 but for the first.
+        channels: Channels of the layers of each; multiples of 16 except the first.
     """
 
     def __init__(self, channels: Sequence[int]) -> None:
@@ -112,21 +112,21 @@ class Discriminators(nn.Module):
         )
 
     def forward(self, waves: Tensor) -> DiscriminatorOutput:
-        """What each says of waves, float [N, T]."""
-        answers = [discriminator(waves) for discriminator in self.each]
+        """Apply every discriminator to waves, float [N, T]."""
+        outputs = [discriminator(waves) for discriminator in self.each]
         return DiscriminatorOutput(
-            [verdicts for verdicts, _ in answers], [one for _, features in answers for one in features]
+            [verdicts for verdicts, _ in outputs], [one for _, features in outputs for one in features]
         )
 
 
 def discrimination_loss(recorded: DiscriminatorOutput, synthesised: DiscriminatorOutput) -> Tensor:
-    """Least squares: recorded waves should be judged 1 and synthesised ones 0; a scalar, summed over discriminators."""
+    """Least-squares loss with targets 1 (recorded) and 0 (synthesised); a scalar, summed over discriminators."""
     pairs = zip(recorded.verdicts, synthesised.verdicts, strict=True)
     return _total([(1 - real).square().mean() + fake.square().mean() for real, fake in pairs])
 
 
 def adversarial_loss(synthesised: DiscriminatorOutput) -> Tensor:
-    """Least squares: synthesised waves should be judged 1; a scalar, summed over discriminators."""
+    """Least-squares loss with target 1 for synthesised waves; a scalar, summed over discriminators."""
     return _total([(1 - fake).square().mean() for fake in synthesised.verdicts])
 
 
@@ -145,19 +145,19 @@ IMPOSSIBLE = np.float32(-1e30)
 
 @torch.no_grad()
 def monotonic_path(scores: Tensor, tokens: Tensor, frames: Tensor) -> Tensor:
-    """The path of the largest sum of scores that begins at the first token, ends at the last and skips none.
+    """Monotonic alignment with the largest sum of scores, from the first token to the last without skips.
 
     Args:
-        scores: log-likelihood of every frame under every token, float [N, frames, tokens].
-        tokens: how many each utterance has, int64 [N].
-        frames: how many each utterance has, at least as many as tokens, int64 [N].
+        scores: Log-likelihood of every frame under every token, float [N, frames, tokens].
+        tokens: Number of tokens per utterance, int64 [N].
+        frames: Number of frames per utterance, at least the number of tokens, int64 [N].
 
     Returns:
-        1 where a frame belongs to a token and 0 elsewhere, padding included: float32 [N, frames, tokens], on the
-        device of the scores.
+        1 where a frame belongs to a token, else 0 (padding included): float32 [N, frames, tokens], on the device of the
+        scores.
 
     Raises:
-        ValueError: an utterance has fewer frames than tokens, so that no path exists.
+        ValueError: An utterance has fewer frames than tokens.
     """
     token_counts, frame_counts = tokens.cpu().numpy(), frames.cpu().numpy()
     short = np.flatnonzero(frame_counts < token_counts)
@@ -172,7 +172,7 @@ def monotonic_path(scores: Tensor, tokens: Tensor, frames: Tensor) -> Tensor:
 
 
 def _advances(scores: np.ndarray) -> np.ndarray:
-    """Whether the best path that ends at a frame and token came from the token before: bool [frames, N, tokens]."""
+    """Whether the best path to a frame and token comes from the previous token: bool [frames, N, tokens]."""
     count, frames, tokens = scores.shape
     advances = np.zeros((frames, count, tokens), np.bool_)
     best = np.full((count, tokens), IMPOSSIBLE, np.float32)
@@ -187,7 +187,7 @@ def _advances(scores: np.ndarray) -> np.ndarray:
 
 
 def _traced(advances: np.ndarray, tokens: np.ndarray, frames: np.ndarray) -> np.ndarray:
-    """The path back from each utterance's last frame and token: float32 [N, frames, tokens]."""
+    """Trace paths back from the last frame and token of each utterance: float32 [N, frames, tokens]."""
     length, count, width = advances.shape
     path = np.zeros((count, length, width), np.float32)
     rows, token = np.arange(count), tokens - 1
@@ -199,12 +199,12 @@ def _traced(advances: np.ndarray, tokens: np.ndarray, frames: np.ndarray) -> np.
 
 
 class GeneratorOutput(NamedTuple):
-    """What the generator makes of a batch, for its own loss and the discriminators'.
+    """Output of the generator, used by its own loss and by the discriminators.
 
     Attributes:
-        waves: decoded slices, float32 [N, samples].
-        divergence: of the latents' posterior from what the text expects, summed over frames and channels; a scalar.
-        duration: squared error of log durations, or negative log-likelihood of durations, summed over tokens; a scalar.
+        waves: Decoded slices, float32 [N, samples].
+        divergence: Divergence of the posterior from the text prior, summed over frames and channels; a scalar.
+        duration: Squared error of log durations, or negative log-likelihood of durations, summed over tokens; a scalar.
     """
 
     waves: Tensor
@@ -214,7 +214,7 @@ class GeneratorOutput(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LossWeights:
-    """What each term's mean is multiplied by."""
+    """Factors of the loss terms."""
 
     mel: float = 45.0
     divergence: float = 1.0
@@ -225,12 +225,12 @@ class LossWeights:
 
 @final
 class VoiceGenerator:
-    """The forward of training, by the parts of a `VitsModel`.
+    """Training forward pass of a `VitsModel`.
 
     Args:
-        model: of one speaker.
-        frames: of the slice that is decoded.
-        noise: what the posterior is sampled with, of the shape of its argument.
+        model: Single-speaker model.
+        frames: Frames of the decoded slice.
+        noise: Returns noise of the shape of its argument, for sampling the posterior.
     """
 
     def __init__(self, model: VitsModel, *, frames: int, noise: Callable[[Tensor], Tensor] = torch.randn_like) -> None:
@@ -239,7 +239,7 @@ class VoiceGenerator:
         self._noise = noise
 
     def __call__(self, batch: UtteranceBatch) -> GeneratorOutput:
-        """Decode a slice of every clip, and compare what recording and text say of all of it."""
+        """Decode a slice of every clip, and compare posterior and text prior over the whole clip."""
         model = self.model
         text_mask = _mask(batch.token_lengths, batch.tokens.shape[1])
         speech_mask = _mask(batch.frame_lengths, batch.spectra.shape[-1])[:, None]
@@ -260,14 +260,14 @@ class VoiceGenerator:
         return GeneratorOutput(waves.float(), divergence, duration)
 
     def _posterior(self, spectra: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
-        """Mean and log standard deviation of the latents, float [N, channels, F]; without the noise of its forward."""
+        """Mean and log standard deviation of the latents, float [N, channels, F], without sampling."""
         encoder = self.model.posterior_encoder
         hidden = encoder.wavenet(encoder.conv_pre(spectra) * mask, mask)
         mean, log_deviation = (encoder.conv_proj(hidden) * mask).split(encoder.out_channels, dim=1)
         return mean, log_deviation
 
     def _duration(self, hidden: Tensor, mask: Tensor, durations: Tensor) -> Tensor:
-        """Summed over tokens: of the stochastic predictor a negative log-likelihood, else a squared error of logs."""
+        """Sum over tokens of the negative log-likelihood (stochastic predictor) or the squared error of logarithms."""
         predictor = self.model.duration_predictor
         if self.model.config.use_stochastic_duration_prediction:
             return predictor(hidden, mask, durations=durations, reverse=False).sum()
@@ -275,24 +275,24 @@ class VoiceGenerator:
         return ((predictor(hidden, mask) - expected).square() * mask).sum()
 
     def _sliced(self, latents: Tensor, starts: Tensor) -> Tensor:
-        """The frames of the slices: float [N, channels, frames]."""
+        """Cut slices from latents: float [N, channels, frames]."""
         places = starts[:, None] + torch.arange(self._frames, device=starts.device)
         return latents.gather(2, places[:, None].expand(-1, latents.shape[1], -1))
 
 
 class TokenPrior(NamedTuple):
-    """What the text says of the latents of each token: a normal distribution.
+    """Normal distribution of the latents of each token, predicted from the text.
 
     Attributes:
         means: float32 [N, T, channels].
-        log_deviations: logarithms of standard deviations, float32 [N, T, channels]; transformers calls them variances.
+        log_deviations: Log standard deviations, float32 [N, T, channels]; transformers calls them variances.
     """
 
     means: Tensor
     log_deviations: Tensor
 
     def log_likelihood(self, latents: Tensor) -> Tensor:
-        """Of every frame of latents, float32 [N, channels, F], under every token: [N, F, T]."""
+        """Log-likelihood of every frame of latents, float32 [N, channels, F], under every token: [N, F, T]."""
         precision = torch.exp(-2 * self.log_deviations)
         constant = (-0.5 * math.log(2 * math.pi) - self.log_deviations).sum(-1)[:, None]
         squares = 0.5 * latents.square().mT @ precision.mT
@@ -303,10 +303,10 @@ class TokenPrior(NamedTuple):
         """Sampled divergence of the posterior from the prior, summed over frames and channels.
 
         Args:
-            path: which token each frame belongs to, float32 [N, F, T].
-            latents: after the flow, float32 [N, channels, F].
-            log_deviations: of the posterior, float32 [N, channels, F].
-            mask: where there are frames, float32 [N, 1, F].
+            path: Alignment of frames to tokens, float32 [N, F, T].
+            latents: Latents after the flow, float32 [N, channels, F].
+            log_deviations: Log standard deviations of the posterior, float32 [N, channels, F].
+            mask: 1 for frames, 0 for padding, float32 [N, 1, F].
         """
         means, expected = (path @ self.means).mT, (path @ self.log_deviations).mT
         terms = expected - log_deviations - 0.5 + 0.5 * (latents - means).square() * torch.exp(-2 * expected)
@@ -315,16 +315,16 @@ class TokenPrior(NamedTuple):
 
 @final
 class VoiceObjective:
-    """The losses of both phases.
+    """Losses of the generator and discriminator phases.
 
     Args:
-        generator: the forward.
-        framing: of the recordings.
-        weights: of the terms.
-        discriminators: of the adversarial phase; None where there is none.
+        generator: Training forward pass.
+        framing: Framing of the recordings.
+        weights: Factors of the terms.
+        discriminators: Discriminators of the adversarial phase, if any.
 
     Attributes:
-        judged: whether the discriminators' judgement is part of the generator's loss; set between windows.
+        judged: Whether the generator's loss includes the adversarial terms; set between windows.
     """
 
     def __init__(
@@ -341,32 +341,31 @@ class VoiceObjective:
         self.judged = False
 
     def generator_loss(self, batch: UtteranceBatch, made: GeneratorOutput) -> Loss:
-        """Every term over targets of its own: clips, frames or tokens."""
+        """All terms, each a mean over clips, frames or tokens."""
         with full_precision(made.waves.device):
             terms = self._terms(batch, made)
             return Loss.of(**terms, **self._judgement(batch, made)) if self.judged else Loss.of(**terms)
 
     def counts(self, batch: UtteranceBatch) -> Mapping[str, int]:
-        """Clips, frames and tokens of a batch, by the terms that are means over them."""
+        """Number of targets of each term: clips, frames or tokens."""
         clips = len(batch.tokens)
         frames, tokens = int(batch.frame_lengths.sum()), int(batch.token_lengths.sum())
         counts = {"mel": clips, "divergence": frames, "duration": tokens}
         return counts | {"adversarial": clips, "matching": clips} if self.judged else counts
 
     def discriminator_loss(self, batch: UtteranceBatch, made: GeneratorOutput) -> Loss:
-        """How badly recorded and synthesised slices are told apart."""
+        """Loss of discriminating recorded from synthesised slices."""
         judge = self._judge()
         with full_precision(made.waves.device):
             return Loss(discrimination_loss(judge(batch.slices), judge(made.waves)), len(batch.tokens))
 
     def score(self, batch: UtteranceBatch) -> Loss:
-        """The generator's loss without the discriminators, for a validation."""
+        """Generator loss without adversarial terms, for validation."""
         made = self.generator(batch)
         with full_precision(made.waves.device):
             return Loss.of(**self._terms(batch, made))
 
     def _terms(self, batch: UtteranceBatch, made: GeneratorOutput) -> dict[str, Term]:
-        """What the recording alone says of the generator."""
         weights = self._weights
         frames, tokens = int(batch.frame_lengths.sum()), int(batch.token_lengths.sum())
         mel = functional.l1_loss(log_mel_of(made.waves, self._framing), log_mel_of(batch.slices, self._framing))
@@ -377,7 +376,7 @@ class VoiceObjective:
         }
 
     def _judgement(self, batch: UtteranceBatch, made: GeneratorOutput) -> dict[str, Term]:
-        """What the discriminators say of it."""
+        """Adversarial terms."""
         judge, weights, clips = self._judge(), self._weights, len(batch.tokens)
         with torch.no_grad():
             recorded = judge(batch.slices)
@@ -388,10 +387,10 @@ class VoiceObjective:
         }
 
     def _judge(self) -> Discriminators:
-        assert self._discriminators is not None  # noqa: S101 - a phase that judges is made with them
+        assert self._discriminators is not None  # noqa: S101 - set if there is an adversarial phase
         return self._discriminators
 
 
 def _mask(lengths: Tensor, longest: int) -> Tensor:
-    """1 where there is something, 0 where padded: float32 [N, longest]."""
+    """1 within the length, 0 for padding: float32 [N, longest]."""
     return (torch.arange(longest, device=lengths.device) < lengths[:, None]).float()

@@ -1,4 +1,4 @@
-"""An evaluation of a voice as a page to read and hear: one HTML file that loads nothing from anywhere."""
+"""Evaluation of a voice as a self-contained HTML page with sound."""
 
 import io
 import math
@@ -24,30 +24,26 @@ from trainers.vits.speech_recogniser import SpeechRecogniser, spelling
 from trainers.vits.voice import Voice
 
 LOUDEST: Final = 1.5
-"""The log mel that is drawn brightest; the loudest of a voice at full scale."""
-
+"""The log mel drawn brightest: the loudest of a voice at full scale."""
 
 COLOURS: Final = ((0, 0, 4), (59, 15, 112), (140, 41, 129), (222, 73, 104), (254, 159, 109), (252, 253, 191))
-"""From silence to `LOUDEST`, evenly spaced: brightness rises all the way, so that they can be told apart in grey."""
-
+"""Evenly spaced from silence to `LOUDEST`, with rising brightness, so that they work in greyscale."""
 
 NOTHING: Final = 0
-"""The transparent entry of the palette, after the end of the shorter of two waves."""
-
+"""Transparent palette index, used after the end of the shorter wave."""
 
 STEPS: Final = (0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 30, 60)
-"""Seconds that may lie between two marks."""
-
+"""Possible tick distances in seconds."""
 
 MOST_MARKS: Final = 6
 
 
 def sound(wave: Tensor, rate: int) -> str:
-    """A wave as FLAC of 16 bits.
+    """Encode a wave as a data URI of 16-bit FLAC.
 
     Args:
-        wave: float32 [T]; what lies beyond -1 to 1 is cut off.
-        rate: samples per second.
+        wave: float32 [T], clipped to -1 to 1.
+        rate: Samples per second.
     """
     file = io.BytesIO()
     soundfile.write(file, wave.clamp(-1, 1).numpy(), rate, format="FLAC", subtype="PCM_16")
@@ -55,12 +51,12 @@ def sound(wave: Tensor, rate: int) -> str:
 
 
 def picture(wave: Tensor, framing: FrameSettings, frames: int) -> str:
-    """A wave's log mel: time to the right, low frequencies at the bottom, the same colours for the same loudness.
+    """Draw the log mel spectrogram of a wave as a data URI, low frequencies at the bottom.
 
     Args:
         wave: float32 [T].
-        framing: how it is cut into frames.
-        frames: the width of the picture; what is right of the wave's own end is transparent.
+        framing: Framing of the wave.
+        frames: Width of the picture; transparent after the end of the wave.
     """
     levels = _levels(wave, framing)
     drawn = np.full((len(levels), max(frames, levels.shape[1])), NOTHING, dtype=np.uint8)
@@ -71,18 +67,18 @@ def picture(wave: Tensor, framing: FrameSettings, frames: int) -> str:
 
 
 def frames_of(wave: Tensor, framing: FrameSettings) -> int:
-    """The width of its picture: 1 or more."""
+    """Width of the wave's picture, 1 or more."""
     return max(len(wave), _shortest(framing)) // framing.hop
 
 
 def marks(seconds: float) -> tuple[float, ...]:
-    """Where an axis from 0 is marked: at most `MOST_MARKS`, evenly spaced; further ones only for many minutes."""
+    """Evenly spaced ticks of an axis from 0: at most `MOST_MARKS`, except beyond minutes."""
     step = next((step for step in STEPS if seconds < MOST_MARKS * step), STEPS[-1])
     return tuple(round(step * place, 1) for place in range(int(seconds / step + 1e-9) + 1))
 
 
 def _levels(wave: Tensor, framing: FrameSettings) -> NDArray[np.uint8]:
-    """Entries of the palette, 1 to 255: [bands, frames], low frequencies first."""
+    """Palette indices, 1 to 255: [bands, frames], low frequencies first."""
     padded = functional.pad(wave, (0, max(0, _shortest(framing) - len(wave))))
     mel = log_mel_of(padded[None], framing)[0]
     loudness = ((mel - SILENCE) / (LOUDEST - SILENCE)).clamp(0, 1)
@@ -90,39 +86,38 @@ def _levels(wave: Tensor, framing: FrameSettings) -> NDArray[np.uint8]:
 
 
 def _shortest(framing: FrameSettings) -> int:
-    """Samples that a spectrogram needs for its edges and a frame."""
+    """Minimum samples of a spectrogram: its edges and one frame."""
     return max(framing.hop, (framing.fft - framing.hop) // 2 + 1)
 
 
 def _palette() -> bytes:
-    """256 colours, red, green and blue of each."""
+    """256 RGB colours."""
     places = np.linspace(0, len(COLOURS) - 1, 256)
     channels = [np.interp(places, range(len(COLOURS)), channel) for channel in zip(*COLOURS, strict=True)]
     return np.rint(np.stack(channels, axis=1)).astype(np.uint8).tobytes()
 
 
 MOST_DRAWN: Final = 24
-"""Clips with sound and pictures, unless told otherwise, as far as `HEAVIEST` allows."""
-
+"""Default maximum number of clips with sound and pictures."""
 
 HEAVIEST: Final = 1_800_000
-"""Characters of sounds and pictures on the page, which phones have to load."""
+"""Maximum characters of sounds and pictures, so that phones can load the page."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class TranscribedClip:
-    """One clip that was spoken, beside its recording.
+    """A synthesised clip with its recording and both transcripts.
 
     Attributes:
-        name: its id in metadata.csv.
-        text: as written there, which is what the voice was given.
-        spelling: the same as the judge would write it; what it heard is compared with this.
-        heard_real: what the judge heard in the recording.
-        heard_spoken: what it heard in what the voice said.
-        real: the recording, float32 [T], in -1 to 1.
-        spoken: what the voice said, float32 [T].
-        distance: of their log mels along the best warping, 0 or more.
-        reconstruction: the mean absolute difference of log mels after encoder and decoder, 0 or more.
+        name: Id in metadata.csv.
+        text: Text given to the voice.
+        spelling: Text in the recogniser's spelling, the reference of the transcripts.
+        heard_real: Transcript of the recording.
+        heard_spoken: Transcript of the synthesised speech.
+        real: Recording, float32 [T], in -1 to 1.
+        spoken: Synthesised speech, float32 [T].
+        distance: Distance of the log mels along the best warping.
+        reconstruction: Mean absolute difference of log mels after encoder and decoder.
         log_length_ratio: log(spoken / recorded length): above 0 the voice speaks more slowly.
     """
 
@@ -140,12 +135,12 @@ class TranscribedClip:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FailedClip:
-    """One clip that the voice could not speak.
+    """A clip that the voice could not synthesise.
 
     Attributes:
-        name: its id in metadata.csv.
-        text: as written there.
-        reason: why, and what to do.
+        name: Id in metadata.csv.
+        text: Its text.
+        reason: The problem and the remedy.
     """
 
     name: str
@@ -155,27 +150,27 @@ class FailedClip:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class VoiceEvaluation:
-    """What a voice came to on clips of a corpus. A figure that is NaN is shown as unknown.
+    """Evaluation of a voice on clips of a corpus; NaN figures are shown as unknown.
 
     Attributes:
-        title: what was judged, such as `demo/3`.
-        voice: the voice in some words: its folder, its training.
-        corpus: the recordings in some words: their folder, which part, their digest.
-        language: of the texts, as BCP 47 has it (`ku`); empty where it is not known.
-        framing: of all waves.
-        speaking_rate: of the voice; lower is slower.
-        error_rate: characters that the judge heard wrongly in what was spoken, as a share of those to be said.
-        real_error_rate: the same of the recordings of the same clips.
-        judge_error_rate: the same of all held-out recordings, which the judge was not trained on.
-        distance: mean of the clips'.
-        reconstruction: mean of the clips'.
-        length_error: mean of the clips' |log length ratio|.
-        spoken: how many clips were spoken and judged; `clips` may hold fewer.
-        clips: those to hear, in order.
-        unspoken: all that could not be spoken.
+        title: Name of the version, such as `demo/3`.
+        voice: Description of the voice.
+        corpus: Description of the recordings.
+        language: BCP 47 language of the texts (`ku`), or empty.
+        framing: Framing of all waves.
+        speaking_rate: Speaking rate; lower is slower.
+        error_rate: Character error rate of the recogniser on the synthesised speech.
+        real_error_rate: Error rate on the recordings of the same clips.
+        judge_error_rate: Error rate on all held-out recordings.
+        distance: Mean over the clips.
+        reconstruction: Mean over the clips.
+        length_error: Mean of |log length ratio|.
+        spoken: Number of synthesised clips; `clips` may hold fewer.
+        clips: Clips with sound, in order.
+        unspoken: Clips that could not be synthesised.
 
     Raises:
-        ValueError: there are more clips to hear than were spoken.
+        ValueError: `clips` has more clips than `spoken`.
     """
 
     title: str
@@ -196,14 +191,14 @@ class VoiceEvaluation:
 
     def __post_init__(self) -> None:
         if len(self.clips) > self.spoken:
-            raise ValueError(f"{len(self.clips)} clips to hear of {self.spoken} spoken; count all that were spoken")
+            raise ValueError(f"{len(self.clips)} clips to hear of {self.spoken} spoken; count all spoken clips")
 
 
 def render_page(evaluation: VoiceEvaluation, *, most: int = MOST_DRAWN) -> str:
-    """The page as HTML text; the same evaluation gives the same text.
+    """Render the page as HTML; deterministic.
 
     Raises:
-        ValueError: a wave is no finite [T] with a sample or more.
+        ValueError: A wave is empty, not finite, or not of shape [T].
     """
     every = (_drawn(clip, evaluation.framing) for clip in evaluation.clips[:most])
     drawn = as_light(every, _weight, HEAVIEST)
@@ -216,25 +211,23 @@ def render_page(evaluation: VoiceEvaluation, *, most: int = MOST_DRAWN) -> str:
 
 
 def longer(log_ratio: float) -> str:
-    """How much longer than the recording, with its sign, in percent."""
+    """Format the length difference from the recording as a signed percentage."""
     return f"{100 * math.expm1(log_ratio):+.0f}\N{NO-BREAK SPACE}%".replace("-", MINUS)
 
 
 def _tiles(evaluation: VoiceEvaluation) -> Iterator[LabelledFigure]:
-    """The figures at the top, the error rates of the voice and of the judge first."""
+    """Figures at the top of the page."""
     found = evaluation
-    wrong, left, kept = (_unspoken(found, what) for what in ("count as wrong", "are left out", "are in it"))
-    yield figure(
-        "Character error rate, spoken", found.error_rate, percent, f"what the judge heard wrongly in the voice{wrong}"
-    )
+    wrong, left, kept = (_unspoken(found, what) for what in ("count as wrong", "are left out", "are included"))
+    yield figure("Character error rate, spoken", found.error_rate, percent, f"of the recogniser on the voice{wrong}")
     yield figure(
         "Character error rate, recorded",
         found.real_error_rate,
         percent,
-        f"the same judge, recordings of the same clips{kept}",
+        f"of the recogniser on recordings of the same clips{kept}",
     )
     yield figure(
-        "The judge's own error rate", found.judge_error_rate, percent, "held-out recordings, as it was measured once"
+        "Recogniser error rate", found.judge_error_rate, percent, "on held-out recordings, measured after its training"
     )
     yield figure(
         "Mel distance", found.distance, plain, f"log mels along the best time warping; 0 is the recording{left}"
@@ -253,7 +246,7 @@ def _tiles(evaluation: VoiceEvaluation) -> Iterator[LabelledFigure]:
 
 
 def _unspoken(evaluation: VoiceEvaluation, what: str) -> str:
-    """What a mean makes of the clips that could not be spoken, after its note; empty where there is none."""
+    """Addition to a figure's note about clips that could not be synthesised; empty if there are none."""
     count = len(evaluation.unspoken)
     return f"; {count:,} of {evaluation.spoken + count:,} clips could not be spoken and {what}" if count else ""
 
@@ -263,14 +256,14 @@ def _unspoken(evaluation: VoiceEvaluation, what: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClipWave:
-    """One of a clip's two waves, ready to be seen and heard.
+    """A wave on the page.
 
     Attributes:
-        heading: whose it is.
-        seconds: how long it lasts.
-        picture: its spectrogram, a data URI.
-        sound: a data URI.
-        heard: what the judge heard, marked.
+        heading: "Recorded" or "Spoken".
+        seconds: Duration.
+        picture: Spectrogram as a data URI.
+        sound: Sound as a data URI.
+        heard: Transcript with marked errors.
     """
 
     heading: str
@@ -282,11 +275,11 @@ class ClipWave:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FrequencyTick:
-    """A mark of the axis below both pictures.
+    """A tick of the time axis.
 
     Attributes:
-        text: its seconds.
-        place: from the left, in percent.
+        text: Seconds.
+        place: Percent from the left.
     """
 
     text: str
@@ -295,15 +288,15 @@ class FrequencyTick:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClipView:
-    """A clip, ready to be seen and heard.
+    """A clip on the page.
 
     Attributes:
-        name: its id.
-        text: as the voice was given it.
-        letters: how many are to be heard.
-        takes: the recording, then what was spoken.
-        marks: of the time axis that they share.
-        figures: of this clip.
+        name: Id of the clip.
+        text: Text given to the voice.
+        letters: Number of letters in the recogniser's spelling.
+        takes: Recording and synthesised speech.
+        marks: Ticks of the shared time axis.
+        figures: Figures of the clip.
     """
 
     name: str
@@ -315,7 +308,6 @@ class ClipView:
 
 
 def _weight(clip: ClipView) -> int:
-    """Characters of its sounds and pictures."""
     return sum(len(take.sound) + len(take.picture) for take in clip.takes)
 
 
@@ -360,19 +352,19 @@ def _marks(seconds: float) -> tuple[FrequencyTick, ...]:
 def _check_wave(name: str, wave: Tensor) -> None:
     if wave.dim() != 1 or not len(wave) or not wave.isfinite().all():
         raise ValueError(
-            f"a wave of clip {name} has shape {list(wave.shape)} or samples that are no numbers; expected finite "
-            "samples [T], 1 or more: tell it as one that could not be spoken"
+            f"a wave of clip {name} has shape {list(wave.shape)} or non-finite samples; expected finite samples [T], 1 "
+            "or more: list the clip as unspoken"
         )
 
 
 @dataclass(frozen=True, slots=True)
 class _ColourScale:
-    """The colours of all pictures.
+    """Colour scale of the pictures.
 
     Attributes:
-        quietest: the log mel of the darkest.
-        loudest: the log mel of the brightest.
-        colours: in order, as CSS.
+        quietest: Log mel of the darkest colour.
+        loudest: Log mel of the brightest colour.
+        colours: CSS colours in order.
     """
 
     quietest: float = SILENCE
@@ -381,7 +373,7 @@ class _ColourScale:
 
 
 SHOWN = 24
-"""Clips that a page lets hear at most."""
+"""Maximum number of clips with sound."""
 
 
 def scores_of(
@@ -393,22 +385,22 @@ def scores_of(
     tell: Callable[[int, int], None],
     seed: int = 0,
 ) -> SpeechEvaluation:
-    """How a voice says the texts of one part of a corpus; see `trainers.vits.scoring.score`."""
+    """Score a voice on one part of a corpus; see `trainers.vits.scoring.score`."""
     return score(voice, corpus, corpus.part(part), judge, seed=seed, tell=tell)
 
 
 def page_of(
     title: str, voice: Voice, corpus: SpeechCorpus, scores: SpeechEvaluation, judge: SpeechRecogniser, *, seed: int = 0
 ) -> VoiceEvaluation:
-    """What a page shows of scores; the first clips are spoken once more, with the same seeds, to be heard.
+    """Build the page data; the first clips are synthesised again with the same seeds.
 
     Args:
-        title: what was judged, such as `kurdish/2`.
-        voice: what was judged.
-        corpus: of the clips.
-        scores: of the voice.
-        judge: that heard them.
-        seed: as the scores had it.
+        title: Name of the version, such as `kurdish/2`.
+        voice: Evaluated voice.
+        corpus: Corpus of the clips.
+        scores: Scores of the voice.
+        judge: Recogniser that made the scores.
+        seed: Seed of the scores.
     """
     spoken = [one for one in scores.clips if not one.fault]
     return VoiceEvaluation(

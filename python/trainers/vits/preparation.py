@@ -1,4 +1,4 @@
-"""Prepares a folder of recordings: every clip is checked, decoded and framed once, one after another."""
+"""Preparation of a corpus: checks, decodes and frames recordings."""
 
 import re
 import shutil
@@ -45,40 +45,34 @@ FOLDER: Final = "wavs"
 
 ENDINGS: Final = (".wav", ".flac")
 
-
 QUIETEST: Final = 1e-3
-"""A clip whose samples stay nearer than this to their mean, -60 dB of full scale, is silence."""
-
+"""A clip whose samples all stay this close to their mean (-60 dB of full scale) is silent."""
 
 SLOWEST: Final = 4_000
-"""The fewest samples per second at which anybody records speech."""
-
+"""Minimum plausible sample rate of speech."""
 
 FASTEST: Final = 768_000
-"""The most; to convert from far beyond takes minutes and gigabytes."""
-
+"""Maximum sample rate; conversion from far beyond takes minutes and gigabytes."""
 
 _CUT: Final = re.compile(r"^data : (?P<says>\d+) \(should be (?P<has>\d+)\)", re.MULTILINE)
-"""How libsndfile tells of a WAV file that is shorter than its head says; it reads what is there."""
-
+"""Note of libsndfile on a truncated WAV file, which it reads without an error."""
 
 _ENDLESS: Final = 2**31 - 2**20
-"""From here on a WAV file's head says that its writer could not know the length."""
-
+"""Lengths from here on in a WAV header mean that the writer did not know the length."""
 
 Recordings = Mapping[str, tuple[Path, ...]]
-"""Files by id: their path in `wavs`, or beside metadata.csv, without its ending."""
+"""Files by id, which is the path without extension, relative to `wavs` or to the folder of metadata.csv."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordingLimits:
-    """What a recording must be.
+    """Requirements on a recording.
 
     Attributes:
-        framing: its rate, and how it is cut into frames.
-        resample: whether one of another rate is converted.
-        min_frames: the fewest frames.
-        max_seconds: how long it may last.
+        framing: Sample rate and framing.
+        resample: Whether to convert another rate.
+        min_frames: Minimum number of frames.
+        max_seconds: Maximum duration.
     """
 
     framing: FrameSettings
@@ -88,7 +82,7 @@ class RecordingLimits:
 
 
 def find_recordings(source: Path) -> Recordings:
-    """Every recording in `source/wavs`, with the folders in it, and beside metadata.csv.
+    """Find all recordings in `source/wavs`, recursively, and in `source`.
 
     Raises:
         OSError: A folder cannot be read.
@@ -105,7 +99,7 @@ def the_recording(recordings: Recordings, name: str) -> Path:
     """The one file of an id.
 
     Raises:
-        CorpusError: There is none, or there are several.
+        CorpusError: The id has no file, or several.
     """
     match recordings.get(name, ()):
         case (path,):
@@ -113,18 +107,18 @@ def the_recording(recordings: Recordings, name: str) -> Path:
         case ():
             raise CorpusError(_missing(recordings, name))
         case paths:
-            raise CorpusError(f"there are {' and '.join(map(str, paths))}; keep one of them")
+            raise CorpusError(f"several recordings have this id: {' and '.join(map(str, paths))}; keep one of them")
 
 
 def decode(path: Path, accepted: RecordingLimits) -> Tensor:
-    """The samples of a recording, cut to whole frames.
+    """Decode a recording, cut to whole frames.
 
     Returns:
         int16 [frames · hop].
 
     Raises:
-        CorpusError: The recording is missing, cannot be decoded, has several channels, another rate that is not to be
-            converted, is too short, too long, silent, or louder than full scale.
+        CorpusError: The recording is missing, undecodable, multi-channel, of another rate (without `resample`), too
+            short, too long, silent, or louder than full scale.
     """
     wave = _at_rate(*_read(path, accepted), accepted.framing.rate)
     frames = len(wave) // accepted.framing.hop
@@ -140,22 +134,22 @@ def decode(path: Path, accepted: RecordingLimits) -> Tensor:
 
 
 def _sounds(paths: Iterable[Path]) -> list[Path]:
-    """The recordings among files, in an order that does not depend on the disk."""
+    """Filter recordings, in sorted order."""
     return sorted(path for path in paths if path.suffix.lower() in ENDINGS and path.name[0] != "." and path.is_file())
 
 
 def _missing(recordings: Recordings, name: str) -> str:
-    """What is wrong where an id has no file."""
+    """Message for an id without a file."""
     bare = str(PurePosixPath(name.removeprefix(f"{FOLDER}/")).with_suffix(""))
     if bare in recordings:
-        return f"the id {name} has the folder or the ending of a file; write {bare}"
-    return f"there is no {FOLDER}/{name}.wav and no {FOLDER}/{name}.flac; put the recording there, or remove the line"
+        return f"the id {name} includes a folder or extension; write {bare}"
+    return f"neither {FOLDER}/{name}.wav nor {FOLDER}/{name}.flac exists; add the recording, or remove the line"
 
 
 def _read(path: Path, accepted: RecordingLimits) -> tuple[NDArray[np.float64], int]:
-    """Samples of the one channel, float64 [T], and their rate."""
+    """Samples of the single channel, float64 [T], and their rate."""
     if not path.is_file():
-        raise CorpusError(f"there is no file {path}; put the recording there, or leave it out")
+        raise CorpusError(f"file {path} does not exist; add the recording, or leave it out")
     try:
         with soundfile.SoundFile(path) as file:
             _check_head(path, file, accepted)
@@ -166,21 +160,21 @@ def _read(path: Path, accepted: RecordingLimits) -> tuple[NDArray[np.float64], i
             f"{path} cannot be decoded ({error.error_string}); copy it again, or convert it to 16-bit WAV or FLAC"
         ) from error
     if not np.isfinite(wave).all():
-        raise CorpusError(f"{path} has samples that are no numbers; convert it to a 16-bit WAV or FLAC file")
+        raise CorpusError(f"{path} has non-finite samples; convert it to a 16-bit WAV or FLAC file")
     if len(wave) and np.abs(wave).max() > 1:
         raise CorpusError(f"{path} is louder than full scale (a sample of {np.abs(wave).max():.2f}); turn it down")
     return wave, rate
 
 
 def _check_head(path: Path, file: "SoundFile", accepted: RecordingLimits) -> None:
-    """What can be known before a long file is read."""
+    """Check the header before reading a long file."""
     cut = _CUT.search(file.extra_info)
     if cut and int(cut["has"]) < int(cut["says"]) < _ENDLESS:
         raise CorpusError(f"{path} ends after {cut['has']} of {cut['says']} bytes of samples; copy it again")
     if file.channels != 1:
         raise CorpusError(f"{path} has {file.channels} channels; mix them into one: ffmpeg -i IN -ac 1 OUT")
     if not SLOWEST <= file.samplerate <= FASTEST:
-        raise CorpusError(f"{path} has {file.samplerate} samples per second, by its damaged head; copy it again")
+        raise CorpusError(f"{path} has {file.samplerate} samples per second in a damaged header; copy it again")
     if file.samplerate != accepted.framing.rate and not accepted.resample:
         raise CorpusError(
             f"{path} has {file.samplerate} samples per second instead of {accepted.framing.rate}; "
@@ -194,7 +188,6 @@ def _check_head(path: Path, file: "SoundFile", accepted: RecordingLimits) -> Non
 
 
 def _at_rate(wave: NDArray[np.float64], rate: int, wanted: int) -> NDArray[np.float64]:
-    """A wave at the rate that is wanted."""
     if rate == wanted or not len(wave):
         return wave
     shared = gcd(wanted, rate)
@@ -203,12 +196,12 @@ def _at_rate(wave: NDArray[np.float64], rate: int, wanted: int) -> NDArray[np.fl
 
 @dataclass(frozen=True, slots=True)
 class RecordingEntry:
-    """A recording that is to become a clip.
+    """A recording to prepare.
 
     Attributes:
-        name: of the clip; no two have the same.
-        text: what is said.
-        path: of the recording, a WAV or FLAC file.
+        name: Unique name of the clip.
+        text: Spoken text.
+        path: WAV or FLAC file.
     """
 
     name: str
@@ -218,18 +211,19 @@ class RecordingEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CorpusSettings:
-    """How recordings become a corpus.
+    """Settings for preparing a corpus.
 
     Attributes:
-        framing: rate of the recordings, and how they are cut into frames.
-        resample: whether recordings of another rate are converted, by a polyphase filter.
-        skip_bad: whether clips that cannot be used are left out; else one is enough to refuse the folder.
-        selection: texts to choose by: below 1 a share, else a number.
-        held_out: texts to judge by, the same way.
-        min_frames: the shortest clip: one slice of a training step.
-        max_seconds: the longest clip.
-        vocabulary: a model's, whose characters alone can be used; None for that of the texts.
-        numbers: how many of so many different texts are to choose by, and to judge by, in the place of the shares.
+        framing: Sample rate and framing.
+        resample: Whether to convert recordings of another rate, with a polyphase filter.
+        skip_bad: Whether to leave out unusable clips; otherwise one rejects the folder.
+        selection: Selection texts: a share if below 1, else a number.
+        held_out: Held-out texts, likewise.
+        min_frames: Shortest clip: one slice of a training step.
+        max_seconds: Longest clip.
+        vocabulary: Vocabulary of a model, to use only its characters; None builds one from the texts.
+        numbers: Returns the numbers of selection and held-out texts for a number of different texts; overrides the
+            shares.
     """
 
     framing: FrameSettings = field(default_factory=FrameSettings)
@@ -253,12 +247,12 @@ class CorpusSettings:
         """Check the numbers.
 
         Raises:
-            CorpusError: One of them makes no sense, or not with the others.
+            CorpusError: A value is out of range, or inconsistent with the others.
         """
         _check_framing(self.framing, self.min_frames)
         for name, share in (("selection", self.selection), ("held_out", self.held_out)):
             if not (0 < share < 1 or (share >= 1 and share == int(share))):
-                raise CorpusError(f"{name} is {share:g}; give a share between 0 and 1, or a number of texts from 1 on")
+                raise CorpusError(f"{name} is {share:g}; give a share between 0 and 1, or a whole number of texts")
         if not self.framing.seconds(self.min_frames) <= self.max_seconds < float("inf"):
             raise CorpusError(
                 f"max_seconds is {self.max_seconds:g}; give at least the length of {self.min_frames} frames"
@@ -268,18 +262,18 @@ class CorpusSettings:
 def prepare(
     source: Path, out: Path, settings: CorpusSettings, tell: Callable[[int, int], None] = lambda _done, _total: None
 ) -> SpeechCorpus:
-    """Check recordings and texts, and write them as a prepared corpus; clips are in memory one at a time.
+    """Check recordings and texts, and write a prepared corpus, one clip in memory at a time.
 
-    The folder appears whole or not at all. The same recordings and settings give the same bytes.
+    The folder is written atomically. The same recordings and settings give the same bytes.
 
     Args:
-        source: a folder with metadata.csv (`id|text`) and wavs/ID.wav or wavs/ID.flac, or those beside it.
-        out: the folder to make; must not exist.
-        settings: what a clip must be, and how the texts are cut into parts.
-        tell: called after each clip with how many are done, and of how many.
+        source: Folder with metadata.csv (`id|text`) and ID.wav or ID.flac, in `wavs` or directly.
+        out: Folder to create.
+        settings: Requirements on clips, and the split.
+        tell: Called after each clip with the number done and the total.
 
     Raises:
-        CorpusError: The folder or its metadata.csv cannot be used; clips cannot and may not be left out (the message
+        CorpusError: The folder or its metadata.csv is unusable; clips are unusable and `skip_bad` is False (the message
             lists them); there are too few texts; `out` exists or cannot be written.
     """
     check_free(out, CorpusError)
@@ -297,33 +291,33 @@ def prepare_clips(
     settings: CorpusSettings,
     tell: Callable[[int, int], None] = lambda _done, _total: None,
 ) -> SpeechCorpus:
-    """Check recordings that are named one by one, and write them as a prepared corpus, as `prepare` does.
+    """Prepare individual recordings, like `prepare`.
 
     Args:
-        entries: names, texts and files; an entry whose name another one has is bad.
-        out: the folder to make; must not exist.
-        settings: what a clip must be, and how the texts are cut into parts.
-        tell: called after each clip with how many are done, and of how many.
+        entries: Names, texts and files; entries with duplicate names are rejected.
+        out: Folder to create.
+        settings: Requirements on clips, and the split.
+        tell: Called after each clip with the number done and the total.
 
     Raises:
-        CorpusError: There are no entries; some cannot be used and may not be left out (the message lists them); there
-            are too few texts; `out` exists or cannot be written.
+        CorpusError: There are no entries; some are unusable and `skip_bad` is False (the message lists them); there are
+            too few texts; `out` exists or cannot be written.
     """
     check_free(out, CorpusError)
     if not entries:
-        raise CorpusError(f"there are no recordings to make {out} of; name some")
+        raise CorpusError(f"no recordings were given for {out}; give at least one")
     usable, refused = _sorted_out(entries)
     return _PreparationRun(out, settings, tell).write(usable, refused, ())
 
 
 @final
 class _PreparationRun:
-    """What becomes of the entries, one after another.
+    """Writes entries into a corpus one by one.
 
     Args:
-        out: where the corpus will be.
-        settings: what a clip must be.
-        tell: called after each clip with how many are done, and of how many.
+        out: Folder to create.
+        settings: Requirements on clips, and the split.
+        tell: Called after each clip with the number done and the total.
     """
 
     def __init__(self, out: Path, settings: CorpusSettings, tell: Callable[[int, int], None]) -> None:
@@ -343,7 +337,7 @@ class _PreparationRun:
     def write(
         self, entries: Sequence[RecordingEntry], refused: Sequence[RejectedFile], unlisted: tuple[str, ...]
     ) -> SpeechCorpus:
-        """The corpus of entries, beside what was refused before."""
+        """Write the corpus; `refused` lists files that were rejected before."""
         tokenizer = tokenizer_of(_vocabulary(self._settings, entries))
         self._refused += refused
         with _draft(self._out) as draft:
@@ -354,7 +348,7 @@ class _PreparationRun:
         return SpeechCorpus.open(self._out)
 
     def _take(self, draft: Path, entry: RecordingEntry, tokenizer: "VitsTokenizer") -> None:
-        """Keep the clip of an entry, or why it cannot be."""
+        """Write the clip of an entry, or record why it is rejected."""
         try:
             clip, samples = self._checked(entry, tokenizer)
         except SpeechError as error:
@@ -366,7 +360,7 @@ class _PreparationRun:
         self._unknown += unknown_characters(tokenizer, entry.text)
 
     def _finish(self, draft: Path, unlisted: tuple[str, ...]) -> None:
-        """Cut the clips into parts, write what else a corpus has, and put it into its place."""
+        """Split the clips, write the remaining files, and rename the draft."""
         clips = tuple(self._clips.values())
         if self._refused and not (clips and self._settings.skip_bad):
             raise CorpusError(listed(self._refused, len(clips), "clips"))
@@ -384,24 +378,24 @@ class _PreparationRun:
             draft.rename(self._out)
 
     def _checked(self, entry: RecordingEntry, tokenizer: "VitsTokenizer") -> tuple[RecordedClip, "Tensor"]:
-        """An entry's clip, of which the part is not known yet, and its samples, int16 [frames · hop]."""
+        """Clip of an entry, with a provisional part, and its samples, int16 [frames · hop]."""
         needed = len(tokens(tokenizer, entry.text))
         samples = decode(entry.path, self._accepted)
         frames = len(samples) // self._settings.framing.hop
         if frames < needed:
             raise CorpusError(
-                f"{entry.path} has {frames} frames for a text of {needed} characters and blanks, each of which needs "
-                "one; check that the text is the recording's"
+                f"{entry.path} has {frames} frames for a text of {needed} characters and blanks, but each needs one; "
+                "check that the text belongs to the recording"
             )
         digest = content_digest(entry.text, samples)
         if digest in self._clips:
-            raise CorpusError(f"{entry.path} has samples and text of clip {self._clips[digest].name}; keep one of them")
+            raise CorpusError(f"{entry.path} duplicates clip {self._clips[digest].name}; keep one of them")
         return RecordedClip(entry.name, entry.text, "train", frames, digest), samples
 
 
 @contextmanager
 def _draft(out: Path) -> Generator[Path]:
-    """A folder beside `out`; what is left of it in the end is removed."""
+    """Create a draft folder next to `out`, and remove it at the end if it still exists."""
     with writing(out, CorpusError):
         draft = own_draft(out)
     try:
@@ -409,13 +403,13 @@ def _draft(out: Path) -> Generator[Path]:
             (draft / CLIPS).mkdir()
         yield draft
     finally:
-        shutil.rmtree(draft, ignore_errors=True)  # after the renaming there is nothing left to remove
+        shutil.rmtree(draft, ignore_errors=True)  # no effect after the rename
 
 
 def _with_recordings(
     lines: Sequence[TranscriptLine], recordings: Recordings
 ) -> tuple[tuple[RecordingEntry, ...], tuple[RejectedFile, ...]]:
-    """Lines with their files, and those that have none."""
+    """Match lines with their recordings; lines without one are rejected."""
     entries: list[RecordingEntry] = []
     missing: list[RejectedFile] = []
     for line in lines:
@@ -427,7 +421,7 @@ def _with_recordings(
 
 
 def _sorted_out(entries: Sequence[RecordingEntry]) -> tuple[tuple[RecordingEntry, ...], tuple[RejectedFile, ...]]:
-    """Entries with their texts in the normal form, and those that say nothing usable."""
+    """Normalise the texts of entries, and reject unusable ones."""
     counts = Counter(entry.name for entry in entries)
     usable: list[RecordingEntry] = []
     refused: list[RejectedFile] = []
@@ -453,12 +447,12 @@ def _found(source: Path) -> Recordings:
 def _vocabulary(
     settings: CorpusSettings, having: Sequence[RecordingEntry] | Sequence[RecordedClip]
 ) -> Mapping[str, int]:
-    """The model's, or that of the texts."""
+    """The given vocabulary, or one built from the texts."""
     return characters(_texts(having)) if settings.vocabulary is None else settings.vocabulary
 
 
 def _check_framing(framing: FrameSettings, min_frames: int) -> None:
-    """That a clip of the fewest frames has a spectrogram."""
+    """Check that the shortest clip is long enough for a spectrogram."""
     edge = (framing.fft - framing.hop) // 2
     if framing.rate < 1 or framing.hop < 1 or framing.fft < framing.hop or (framing.fft - framing.hop) % 2:
         raise CorpusError(f"{framing} cannot be used: rate and hop from 1 on, fft at least hop, both even or both odd")
@@ -471,6 +465,5 @@ def _texts(having: Sequence[RecordingEntry] | Sequence[RecordedClip]) -> list[st
 
 
 def _unlisted(source: Path, recordings: Recordings, named: set[str]) -> tuple[str, ...]:
-    """Recordings that no line names."""
     left = (path for name, paths in recordings.items() if name not in named for path in paths)
     return tuple(sorted(path.relative_to(source).as_posix() for path in left))

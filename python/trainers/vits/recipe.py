@@ -1,4 +1,4 @@
-"""The settings of a speech training, each with its flag."""
+"""Settings of speech training, each with its flag."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,43 +12,41 @@ Size = Literal["fast", "small", "base"]
 Durations = Literal["deterministic", "stochastic"]
 
 LEARNING_RATES: Final[Mapping[Size, float]] = MappingProxyType({"fast": 2e-3, "small": 1e-3, "base": 2e-4})
-"""Of new voices; the larger, the lower, to the paper's."""
+"""Learning rates of new voices; larger voices need lower ones, down to the paper's."""
 
 FINE_TUNING: Final = 2e-5
-"""The learning rate for a voice that has been trained before, as MMS voices are."""
+"""Learning rate for fine-tuning a trained voice, such as MMS."""
 
 CORRECTING: Final = 5e-4
-"""The learning rate for a small voice that learns from corrections."""
+"""Learning rate for correcting a small voice."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class SpeechRecipe(Computation):
-    """How a voice is trained; the defaults suit a new small voice on an hour of recordings or less."""
+    """Training settings; the defaults suit a new small voice on up to an hour of recordings."""
 
     steps: Annotated[
         int,
         Flag("Optimizer steps; rounded up to whole rounds of about 100, after each of which it is scored.", minimum=1),
     ] = 3000
-    batch_size: Annotated[int, Flag("Clips in a batch at most.", minimum=1)] = 12
-    batch_seconds: Annotated[float, Flag("Seconds of speech in a batch at most, padding included.", minimum=1)] = 90.0
+    batch_size: Annotated[int, Flag("Maximum clips per batch.", minimum=1)] = 12
+    batch_seconds: Annotated[float, Flag("Maximum seconds of speech per batch, padding included.", minimum=1)] = 90.0
     learning_rate: Annotated[
-        float, Flag("At the start; it halves until the end. Size small 0.001, base 0.0002, --from 0.00002.", minimum=0)
+        float, Flag("Initial rate; halves by the end. Size small 0.001, base 0.0002, --from 0.00002.", minimum=0)
     ] = 2e-3
     slice_frames: Annotated[
-        int, Flag("Frames of each clip that are decoded in a step; more costs time and memory.", minimum=8)
+        int, Flag("Frames of each clip decoded per step; more costs time and memory.", minimum=8)
     ] = 32
     adversarial_from: Annotated[
         int | None,
         Flag(
-            "The step from which discriminators judge what is decoded: crisper, and twice as slow; without: never.",
+            "First step with adversarial training: crisper sound at half the speed; default: never.",
             minimum=0,
         ),
     ] = None
-    weight_norm: Annotated[bool, Flag("Train the decoder weight-normed, as large voices are.")] = False
-    workers: Annotated[int, Flag("Processes that read clips ahead; 0 reads between the steps.", minimum=0)] = 0
-    clip: Annotated[
-        float, Flag("Gradients longer than this are shortened to it; inf: never.", metavar="NORM", minimum=0)
-    ] = 50.0
+    weight_norm: Annotated[bool, Flag("Train the decoder with weight norm, as large voices are.")] = False
+    workers: Annotated[int, Flag("Processes that prefetch clips; 0 reads between steps.", minimum=0)] = 0
+    clip: Annotated[float, Flag("Clip gradients to this norm; inf: never.", metavar="NORM", minimum=0)] = 50.0
 
 
 def _share(share: float) -> None:
@@ -58,27 +56,27 @@ def _share(share: float) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class FeedbackRecipe(SpeechRecipe):
-    """How a voice learns from corrections; the defaults suit a small voice that was trained on an hour or less."""
+    """Settings for correcting a voice; the defaults suit a small voice trained on up to an hour of recordings."""
 
     share: Annotated[
-        float, Flag("How likely a correction is in each draw; the others repeat the corpus.", check=_share)
+        float, Flag("Probability that a drawn clip is a correction; the others repeat the corpus.", check=_share)
     ] = 0.4
     steps: Annotated[
         int,
         Flag("Optimizer steps; rounded up to whole rounds of about 100, after each of which it is scored.", minimum=1),
     ] = 200
     learning_rate: Annotated[
-        float, Flag("At the start; it halves until the end. A large voice wants less: 0.00002.", minimum=0)
+        float, Flag("Initial rate; halves by the end. A large voice needs less: 0.00002.", minimum=0)
     ] = CORRECTING
 
 
 @dataclass(frozen=True, kw_only=True)
 class VoiceSizes:
-    """What a new voice is made of."""
+    """Architecture of a new voice."""
 
     size: Annotated[
-        Size, Flag("Fast for trying, small, or base as in the paper; with --from, of the discriminators alone.")
+        Size, Flag("fast for trying, small, or base as in the paper; with --from, only of the discriminators.")
     ] = "fast"
     durations: Annotated[
-        Durations, Flag("The predictor of durations: deterministic learns from minutes, stochastic needs hours.")
+        Durations, Flag("Duration predictor: deterministic learns from minutes, stochastic needs hours.")
     ] = "deterministic"

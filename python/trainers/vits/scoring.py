@@ -1,4 +1,4 @@
-"""How well a voice says the texts of recordings: what a judge hears, how far the sound is from the recording's."""
+"""Scores of a voice on recordings: recognition errors and distance from the recorded sound."""
 
 import math
 from collections.abc import Callable, Iterable, Sequence
@@ -17,41 +17,40 @@ from trainers.vits.speech_recogniser import SpeechRecogniser, real_mel, spelling
 
 
 class ScoredVoice(Protocol):
-    """What can be scored."""
+    """A voice that can be scored."""
 
     @property
     def framing(self) -> FrameSettings:
-        """Of what it says, and of the spectrograms that it takes."""
+        """Framing of its waves and spectrograms."""
         ...
 
     def speak(self, text: str, *, seed: int) -> Tensor:
-        """The wave of a text, float32 [T] on the CPU; the same for the same seed.
+        """Synthesise a text, float32 [T] on the CPU; deterministic for a seed.
 
         Raises:
-            VoiceError: It cannot say it.
+            VoiceError: The voice cannot say the text.
         """
         ...
 
     def reconstruct(self, spectrum: Tensor, /) -> Tensor:
-        """What is left of linear magnitudes, float32 [bins, frames], as a wave, float32 [frames · hop] on the CPU."""
+        """Encode and decode linear magnitudes, float32 [bins, frames]; returns float32 [frames · hop] on the CPU."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClipScore:
-    """One text, and how it was said.
+    """Scores of a synthesised text.
 
     Attributes:
-        clip: the recording that it is measured against.
-        heard: what the judge hears in what the voice said; empty where it could not say it.
-        errors: characters of it that are wrong; the whole text where the voice could not say it.
-        heard_real: what the judge hears in the recording.
-        real_errors: characters of that which are wrong: the judge's own errors.
-        reconstruction: mean absolute difference of log mels between the recording and what encoder and decoder leave
-            of it, frame by frame; 0 or more.
-        distance: the same between the recording and what was said, along the best path; None where nothing was.
-        log_length_ratio: the logarithm of its length over the recording's: above 0 it is slower; None as before.
-        fault: why the voice could not say it; empty where it could.
+        clip: Recording of the text.
+        heard: Transcript of the synthesised speech; empty if synthesis failed.
+        errors: Edit distance of the transcript from the text; the whole text if synthesis failed.
+        heard_real: Transcript of the recording.
+        real_errors: Edit distance of that transcript from the text.
+        reconstruction: Mean absolute difference of log mels after encoder and decoder, frame by frame.
+        distance: Distance of log mels from the recording along the best path; None if synthesis failed.
+        log_length_ratio: log(spoken / recorded length), above 0 if slower; None if synthesis failed.
+        fault: Why synthesis failed; empty if it did not.
     """
 
     clip: RecordedClip
@@ -66,60 +65,59 @@ class ClipScore:
 
     @property
     def letters(self) -> int:
-        """Characters of the text that can be heard."""
+        """Number of letters in the recogniser's spelling."""
         return len(spelling(self.clip.text))
 
 
 @dataclass(frozen=True, slots=True)
 class SpeechEvaluation:
-    """How well a voice says some texts.
+    """Scores of a voice on some texts.
 
-    Texts that it cannot say count as errors as long as they are. They are left out of the means of distance and length,
-    which know nothing of them: `unspoken` tells how many they are.
+    Texts that could not be synthesised count as errors in full, but not in the means of distance and length.
 
     Attributes:
-        clips: one or more, in the order in which they were given.
+        clips: One or more clips, in the given order.
     """
 
     clips: tuple[ClipScore, ...]
 
     @property
     def error_rate(self) -> float:
-        """Characters that are heard wrongly, as a share of those of the texts; 0 or more, above 1 for babble."""
+        """Character error rate of the recogniser; can exceed 1 for babble."""
         return sum(score.errors for score in self.clips) / max(1, self.letters)
 
     @property
     def real_error_rate(self) -> float:
-        """The same of the recordings: what a perfect voice would have."""
+        """Character error rate on the recordings, which a perfect voice would reach."""
         return sum(score.real_errors for score in self.clips) / max(1, self.letters)
 
     @property
     def letters(self) -> int:
-        """Characters of all texts."""
+        """Number of letters of all texts."""
         return sum(score.letters for score in self.clips)
 
     @property
     def reconstruction(self) -> float:
-        """Mean over the clips of what encoder and decoder lose."""
+        """Mean reconstruction error."""
         return _mean([score.reconstruction for score in self.clips]) or 0.0
 
     @property
     def distance(self) -> float | None:
-        """Mean over the clips that were said of their distance; None where none was."""
+        """Mean distance of the synthesised clips, if any."""
         return _mean([score.distance for score in self.clips if score.distance is not None])
 
     @property
     def length_error(self) -> float | None:
-        """Mean over the clips that were said of |log length ratio|; None where none was."""
+        """Mean |log length ratio| of the synthesised clips, if any."""
         return _mean([abs(score.log_length_ratio) for score in self.clips if score.log_length_ratio is not None])
 
     @property
     def unspoken(self) -> tuple[ClipScore, ...]:
-        """Those that the voice could not say, each with its fault."""
+        """Clips that could not be synthesised."""
         return tuple(score for score in self.clips if score.fault)
 
     def as_json(self) -> dict[str, object]:
-        """All of it, in what JSON knows."""
+        """The evaluation as JSON."""
         return {
             "error_rate": self.error_rate,
             "real_error_rate": self.real_error_rate,
@@ -141,24 +139,23 @@ def score(
     seed: int = 0,
     tell: Callable[[int, int], None] = lambda _done, _total: None,
 ) -> SpeechEvaluation:
-    """Have a voice say the texts of recordings, and compare.
+    """Synthesise the texts of recordings and compare.
 
-    A clip's score does not depend on the clips beside it. However long a voice babbles, all of it is judged: a wave cut
-    off would hide the fault. What bounds it is the voice itself, which refuses to speak for more than a minute; such a
-    text counts as not said. A minute beside 20 seconds of recording costs half a second and 170 MB.
+    Clips are scored independently. Long babble is scored in full, since cutting it would hide the fault; the voice
+    itself fails beyond a minute. Comparing a minute with 20 seconds of recording takes half a second and 170 MB.
 
     Args:
-        speaker: the voice.
-        corpus: where the clips are from.
-        clips: one or more that neither voice nor judge has learnt from.
-        judge: hears what is said.
-        seed: of what the voice draws; 0 or more.
-        tell: called after each clip with how many are done, and of how many.
+        speaker: Voice to score.
+        corpus: Corpus of the clips.
+        clips: One or more clips that trained neither voice nor recogniser.
+        judge: Recogniser.
+        seed: Seed of the voice, 0 or more.
+        tell: Called after each clip with the number done and the total.
 
     Raises:
         CorpusError: There are no clips, or one is damaged.
-        VoiceError: The voice has another framing than the corpus, or its decoder gives what is no sound.
-        JudgeError: The judge has another framing than the corpus.
+        VoiceError: The framing differs from the corpus, or the decoder output is not finite.
+        JudgeError: The recogniser's framing differs from the corpus.
     """
     clips = tuple(clips)
     _check(speaker, corpus, clips, judge)
@@ -170,22 +167,23 @@ def score(
 
 
 def _check(speaker: ScoredVoice, corpus: SpeechCorpus, clips: Sequence[RecordedClip], judge: SpeechRecogniser) -> None:
-    """That the parts fit one another."""
     if not clips:
-        raise CorpusError(f"there are no clips of {corpus.folder} to score; give one or more")
+        raise CorpusError(f"no clips of {corpus.folder} were given to score; give at least one")
     if speaker.framing != corpus.framing:
         raise VoiceError(
-            f"the voice has {speaker.framing} and {corpus.folder} {corpus.framing}; prepare the recordings as the "
-            "voice's were"
+            f"the voice has {speaker.framing} but {corpus.folder} has {corpus.framing}; prepare the recordings like "
+            "those of the voice"
         )
     if judge.framing != corpus.framing:
-        raise JudgeError(f"the judge has {judge.framing} and {corpus.folder} {corpus.framing}; take this corpus' judge")
+        raise JudgeError(
+            f"the recogniser has {judge.framing} but {corpus.folder} has {corpus.framing}; use the corpus' recogniser"
+        )
 
 
 def _clip_score(
     speaker: ScoredVoice, corpus: SpeechCorpus, clip: RecordedClip, judge: SpeechRecogniser, seed: int
 ) -> ClipScore:
-    """Have one text said."""
+    """Score one clip."""
     text, real = spelling(clip.text), real_mel(corpus, clip)
     heard_real, heard = judge.transcribe(real), ""
     distance = ratio = None
@@ -208,12 +206,12 @@ def _clip_score(
 
 
 def wave_seed(clip: RecordedClip, seed: int) -> int:
-    """The seed that a clip's text is spoken with: it follows the clip, not its place."""
+    """Seed for a clip; depends on its content, not its position."""
     return (seed + int(clip.digest[:8], 16)) % 2**32
 
 
 def _said(speaker: ScoredVoice, clip: RecordedClip, seed: int) -> tuple[Tensor | None, str]:
-    """What the voice says, or why it cannot."""
+    """Synthesise a clip's text: the wave, or the reason of failure."""
     try:
         wave = speaker.speak(clip.text, seed=wave_seed(clip, seed))
     except VoiceError as error:
@@ -221,24 +219,24 @@ def _said(speaker: ScoredVoice, clip: RecordedClip, seed: int) -> tuple[Tensor |
     if not len(wave):
         return None, "the voice gives no sound"
     if not torch.isfinite(wave).all():
-        return None, "the voice gives samples that are not finite"
+        return None, "the voice gives non-finite samples"
     return wave, ""
 
 
 def _reconstruction(speaker: ScoredVoice, corpus: SpeechCorpus, clip: RecordedClip, real: Tensor) -> float:
-    """What encoder and decoder lose of a recording."""
+    """Reconstruction error of a recording."""
     wave = speaker.reconstruct(corpus.spectrogram(clip))
     if not torch.isfinite(wave).all():
         raise VoiceError(
-            f"the voice's decoder gives samples that are not finite for clip {clip.name}; its weights are damaged, or "
-            "its training failed: take another version"
+            f"the voice's decoder gives non-finite samples for clip {clip.name}; its weights are damaged or its "
+            "training failed: use another version"
         )
     left = log_mel_of(wave[None], corpus.framing)[0]
     return float((left - real).abs().mean())
 
 
 def _long_enough(wave: Tensor, framing: FrameSettings) -> Tensor:
-    """A wave [T], with silence after it where it is too short for a spectrogram."""
+    """Pad a wave [T] with silence to the minimum length of a spectrogram."""
     return functional.pad(wave, (0, max(0, framing.fft - len(wave))))
 
 

@@ -1,4 +1,4 @@
-"""Spectrograms of speech, differentiable, as VITS computes them: reflected edges, magnitudes, log mel bands."""
+"""Differentiable spectrograms as in VITS: reflected edges, magnitudes, log mel bands."""
 
 import math
 from dataclasses import dataclass
@@ -13,20 +13,20 @@ BANDS = 80
 """Mel bands, from 0 Hz to half the sample rate."""
 
 FLOOR = 1e-5
-"""The least energy of a band before its logarithm: silence is log(1e-5) = -11.5, not 0."""
+"""Minimum energy of a band before the logarithm; silence is log(1e-5) = -11.5."""
 
 SILENCE = math.log(FLOOR)
-"""What a band of a silent frame is."""
+"""Log energy of a band in a silent frame."""
 
 
 @dataclass(frozen=True, slots=True)
 class FrameSettings:
-    """How samples become frames.
+    """Sample rate and framing of waves.
 
     Attributes:
-        rate: samples per second.
-        hop: samples from each frame to the next.
-        fft: samples that a frame sees; its spectrum has fft / 2 + 1 bins.
+        rate: Samples per second.
+        hop: Samples between frame starts.
+        fft: Samples per frame; its spectrum has fft / 2 + 1 bins.
     """
 
     rate: int = 16_000
@@ -35,11 +35,11 @@ class FrameSettings:
 
     @property
     def bins(self) -> int:
-        """Of a linear spectrum."""
+        """Number of bins of a linear spectrum."""
         return self.fft // 2 + 1
 
     def seconds(self, frames: float) -> float:
-        """How long so many frames last."""
+        """Duration of a number of frames."""
         return frames * self.hop / self.rate
 
 
@@ -47,8 +47,8 @@ def spectrogram(waves: Tensor, framing: FrameSettings) -> Tensor:
     """Linear magnitudes.
 
     Args:
-        waves: float32 [N, T], in -1 to 1, of at least (fft - hop) / 2 + 1 samples.
-        framing: how they are framed.
+        waves: float32 [N, T], in -1 to 1, with at least (fft - hop) / 2 + 1 samples.
+        framing: Framing of the waves.
 
     Returns:
         float32 [N, bins, T // hop].
@@ -64,8 +64,8 @@ def log_mel(spectra: Tensor, rate: int) -> Tensor:
     """Natural logarithms of mel bands.
 
     Args:
-        spectra: linear magnitudes, float32 [N, bins, frames].
-        rate: samples per second.
+        spectra: Linear magnitudes, float32 [N, bins, frames].
+        rate: Samples per second.
 
     Returns:
         float32 [N, bands, frames], at least `SILENCE`.
@@ -84,5 +84,5 @@ def _filters(bins: int, rate: int) -> Tensor:
     from transformers.audio_utils import mel_filter_bank
 
     filters = mel_filter_bank(bins, BANDS, 0.0, rate / 2, rate, norm="slaney", mel_scale="slaney")
-    with torch.inference_mode(mode=False):  # who asks first may be in it, and a later backward could not use them
+    with torch.inference_mode(mode=False):  # cached tensors must not be inference tensors
         return torch.from_numpy(np.ascontiguousarray(filters.T, dtype=np.float32))

@@ -1,9 +1,9 @@
-"""The judge: a small recogniser that hears how well speech can be understood. It learns from real recordings alone.
+"""A small speech recogniser that judges intelligibility; trained only on real recordings.
 
-It is kept in a folder of its own, beside the corpus that it learnt from:
+Files of its folder, which is in the corpus that it was trained on:
 
-- `judge.json`: what it can hear, of which corpus it is, how well it hears it, and the digest of its weights;
-- `judge.safetensors`: its weights.
+- `judge.json`: characters, corpus, error rate, and digest of the weights;
+- `judge.safetensors`: weights.
 """
 
 import json
@@ -35,39 +35,39 @@ from trainers.vits.spectrum import BANDS, SILENCE, FrameSettings, log_mel
 from trainers.vits.vocabulary import shortened
 
 STEPS, BATCH, RATE = 300, 16, 2e-3
-"""Of the training: steps, clips in each, and the highest learning rate."""
+"""Training steps, clips per step, and peak learning rate."""
 
 EVEN = 0.2
-"""The first part of the steps, in which all letters of a clip last the same. Without this start some seeds end with the
-letters at other places than where they are said, and such a network has only learnt its clips by heart."""
+"""Share of the steps, at the start, that align letters evenly over a clip. Without this start some seeds learn letters
+at wrong positions, and then only memorise their clips."""
 
 CHANNELS, WIDTH, DILATIONS = 128, 5, (1, 2, 4, 1)
 
 USUAL, SPREAD = -5.0, 2.5
-"""Mean and standard deviation of speech's logarithms, roughly."""
+"""Approximate mean and standard deviation of log mels of speech."""
 
 LOUDNESS, NOISE = 0.3, 0.3
-"""Standard deviations of what is added in training to the logarithms: to a whole clip, and to every value."""
+"""Standard deviations of the noise added to log mels in training: per clip, and per value."""
 
 SHOWN = 5
-"""Clips that a message names."""
+"""Number of clips that a message lists."""
 
 
 def spelling(text: str) -> str:
-    """What of a text can be heard: its letters, digits and apostrophes in lower case, its words one space apart."""
+    """The audible part of a text: lower-case letters, digits and apostrophes, with single spaces."""
     plain = unicodedata.normalize("NFC", text).lower().replace("\N{RIGHT SINGLE QUOTATION MARK}", "'")
     kept = "".join(c if unicodedata.category(c)[0] in "LMN" or c == "'" else " " for c in plain)
     return " ".join(kept.split())
 
 
 class TranscriptBatch(NamedTuple):
-    """Some clips, padded to the longest.
+    """Clips padded to the longest.
 
     Attributes:
-        mels: logarithms of mel bands, float32 [N, bands, T].
-        frames: of every clip, int64 [N].
-        letters: their numbers from 1, int64 [N, L], 0 where padded.
-        lengths: letters of every clip, int64 [N].
+        mels: Log mels, float32 [N, bands, T].
+        frames: Frames of each clip, int64 [N].
+        letters: Letter ids from 1, int64 [N, L], zero-padded.
+        lengths: Letters of each clip, int64 [N].
     """
 
     mels: Tensor
@@ -77,10 +77,10 @@ class TranscriptBatch(NamedTuple):
 
 
 class LetterNetwork(nn.Module):
-    """Log mels to the probabilities of letters, by dilated convolutions with residual connections.
+    """Letter probabilities from log mels, by dilated residual convolutions.
 
     Args:
-        letters: how many there are, beside the blank.
+        letters: Number of letters, without the blank.
     """
 
     def __init__(self, letters: int) -> None:
@@ -93,14 +93,14 @@ class LetterNetwork(nn.Module):
         self.output = nn.Conv1d(CHANNELS, letters + 1, 1)
 
     def forward(self, mels: Tensor, frames: Tensor) -> Tensor:
-        """What is heard in every frame; what stands after a clip's last frame is not heard in it.
+        """Log probabilities of letters in every frame; padding does not affect them.
 
         Args:
             mels: float32 [N, bands, T].
-            frames: of every clip, int64 [N].
+            frames: Frames of each clip, int64 [N].
 
         Returns:
-            Logarithms of probabilities, float32 [N, letters + 1, T], the blank first.
+            float32 [N, letters + 1, T], the blank first.
         """
         within = (torch.arange(mels.shape[2], device=mels.device) < frames[:, None])[:, None]
         hidden = self.input((mels - USUAL) / SPREAD * within)
@@ -111,21 +111,21 @@ class LetterNetwork(nn.Module):
 
 
 def real_mel(corpus: SpeechCorpus, clip: RecordedClip) -> Tensor:
-    """The logarithms of a recording's mel bands: float32 [bands, frames]."""
+    """Log mel of a recording: float32 [bands, frames]."""
     return log_mel(corpus.spectrogram(clip)[None], corpus.framing.rate)[0]
 
 
 @final
 class TrainingBatches:
-    """Training recordings in batches, each time with other noise, from torch's generator: the loop sets it.
+    """Batches of training recordings with noise from torch's global generator, which the training loop seeds.
 
     Args:
-        corpus: prepared recordings, of which only the training part is read.
-        characters: the letters of its texts.
-        seed: of the order; 0 or more.
+        corpus: Corpus, of which only the training part is read.
+        characters: Letters of its texts.
+        seed: Seed of the order, 0 or more.
 
     Raises:
-        JudgeError: a clip has more letters than can be told apart in its frames.
+        JudgeError: A clip has too few frames for its letters.
     """
 
     def __init__(self, corpus: SpeechCorpus, characters: str, seed: int) -> None:
@@ -147,7 +147,6 @@ class TrainingBatches:
             yield self._batch(index.tolist())
 
     def _batch(self, places: Sequence[int]) -> TranscriptBatch:
-        """Some clips, with noise."""
         mels = [_noisy(real_mel(self._corpus, self._clips[place])) for place in places]
         letters = [self._letters[place] for place in places]
         return TranscriptBatch(
@@ -159,12 +158,12 @@ class TrainingBatches:
 
 
 def _noisy(mel: Tensor) -> Tensor:
-    """The same, louder or quieter, and less clear: a judge of clear speech alone would reject all that is synthetic."""
+    """Add noise to loudness and values; a recogniser of only clean speech rejects all synthetic speech."""
     return mel + LOUDNESS * torch.randn(()) + NOISE * torch.randn(mel.shape)
 
 
 def _check_lengths(clips: Iterable[RecordedClip]) -> None:
-    """A blank must fit between two letters that are the same."""
+    """Check that each clip has a frame per letter, and one for the blank between equal letters."""
     short = [
         f"{clip.name} ({clip.frames} frames for {shortened(clip.text)!r})"
         for clip in clips
@@ -173,13 +172,13 @@ def _check_lengths(clips: Iterable[RecordedClip]) -> None:
     if short:
         more = f" and {len(short) - SHOWN} more" if len(short) > SHOWN else ""
         raise JudgeError(
-            f"a judge cannot learn from clips with more letters than frames: {', '.join(short[:SHOWN])}{more}; their "
-            "texts say more than they do: correct or remove them, and prepare again"
+            f"a recogniser cannot be trained on clips with more letters than frames: {', '.join(short[:SHOWN])}{more}; "
+            "the texts are longer than the recordings: correct or remove them, and prepare again"
         )
 
 
 def fit(network: LetterNetwork, lessons: TrainingBatches, steps: int, consume: ReportConsumer) -> None:
-    """Train a network for so many steps.
+    """Train a network.
 
     Raises:
         LoopError: The training failed.
@@ -200,11 +199,11 @@ def fit(network: LetterNetwork, lessons: TrainingBatches, steps: int, consume: R
 
 
 def even_loss(heard: Tensor, batch: TranscriptBatch) -> Loss:
-    """The mean over utterances of the negative logarithm of the letters' probability, as if all lasted the same.
+    """Mean over clips of the negative log-likelihood per frame, with letters aligned evenly.
 
     Args:
-        heard: logarithms of probabilities, float32 [N, letters + 1, T].
-        batch: what was said, N utterances.
+        heard: Log probabilities, float32 [N, letters + 1, T].
+        batch: The N clips.
     """
     frames = torch.arange(heard.shape[2])
     within = frames < batch.frames[:, None]
@@ -215,40 +214,38 @@ def even_loss(heard: Tensor, batch: TranscriptBatch) -> Loss:
 
 
 def recognition_loss(heard: Tensor, batch: TranscriptBatch) -> Loss:
-    """The mean over utterances of the negative logarithm of the letters' probability, each per letter.
+    """Mean over clips of the CTC loss per letter.
 
     Args:
-        heard: logarithms of probabilities, float32 [N, letters + 1, T].
-        batch: what was said, N utterances.
+        heard: Log probabilities, float32 [N, letters + 1, T].
+        batch: The N clips.
     """
     losses = functional.ctc_loss(heard.permute(2, 0, 1), batch.letters, batch.frames, batch.lengths, reduction="none")
     return Loss(mean=(losses / batch.lengths).mean(), count=len(batch.lengths))
 
 
 FOLDER: Final = "judge"
-"""Where a prepared corpus keeps its judge."""
+"""Folder of the recogniser in a prepared corpus."""
 
 FACTS: Final = "judge.json"
-
 WEIGHTS: Final = "judge.safetensors"
-
 VERSION: Final = 1
 
 SILENT: Final = ConsumerChain()
-"""Progress that nobody sees."""
+"""Discards progress reports."""
 
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class SpeechRecogniser:
-    """A recogniser, and how well it hears real speech that it was not trained on.
+    """A trained recogniser and its error rate.
 
     Attributes:
-        network: with its weights; in evaluation mode.
-        characters: what it can hear, in the order of its outputs.
-        framing: of the spectrograms that it hears.
-        corpus: the digest of the corpus that it learnt from.
-        error_rate: of characters, on that corpus' held-out recordings; 0 or more.
+        network: Network in evaluation mode.
+        characters: Letters in the order of the outputs.
+        framing: Framing of the input spectrograms.
+        corpus: Digest of the training corpus.
+        error_rate: Character error rate on the held-out recordings of that corpus.
     """
 
     network: LetterNetwork
@@ -259,10 +256,10 @@ class SpeechRecogniser:
 
     @torch.inference_mode()
     def transcribe(self, mel: Tensor) -> str:
-        """What it hears: the likeliest letter of every frame, repetitions and blanks taken away.
+        """Transcribe greedily: the likeliest letter of every frame, without repetitions and blanks.
 
         Args:
-            mel: logarithms of mel bands, float32 [bands, frames], on the CPU.
+            mel: Log mel, float32 [bands, frames], on the CPU.
         """
         if not mel.shape[1]:
             return ""
@@ -270,7 +267,7 @@ class SpeechRecogniser:
         return "".join(self.characters[letter - 1] for letter, _ in groupby(likeliest) if letter)
 
     def save(self, folder: Path) -> None:
-        """Write it into a folder, which appears whole or not at all; the same judge gives the same bytes.
+        """Write a folder atomically; the same recogniser gives the same bytes.
 
         Raises:
             JudgeError: The folder exists, or cannot be written.
@@ -293,10 +290,10 @@ class SpeechRecogniser:
 
     @classmethod
     def load(cls, folder: Path) -> Self:
-        """Read what `save` wrote.
+        """Load a saved recogniser.
 
         Raises:
-            JudgeError: There is none, it is damaged, or of another version.
+            JudgeError: The folder is missing, damaged, or of another version.
         """
         facts = _facts(folder)
         weights = _read(folder, WEIGHTS)
@@ -311,7 +308,7 @@ class SpeechRecogniser:
                 **rest,
             } if not rest and not other and min(rate, hop, fft) > 0 and 0 <= rate_of_errors < float("inf"):
                 if digest != sha256(weights).hexdigest():
-                    raise _damaged(folder, f"{WEIGHTS} is not the file that {FACTS} speaks of")
+                    raise _damaged(folder, f"{WEIGHTS} does not match the digest in {FACTS}")
                 return cls(
                     network=_network(folder, characters, weights),
                     characters=characters,
@@ -320,30 +317,30 @@ class SpeechRecogniser:
                     error_rate=rate_of_errors,
                 )
             case _:
-                raise _damaged(folder, f"{FACTS} does not say what it must")
+                raise _damaged(folder, f"{FACTS} has missing or invalid fields")
 
 
 def train_judge(
     corpus: SpeechCorpus, *, steps: int = STEPS, seed: int = 0, threads: int = 1, consume: ReportConsumer = SILENT
 ) -> SpeechRecogniser:
-    """Train a recogniser on a corpus' training recordings, on the CPU: the same weights for the same seed and threads.
+    """Train a recogniser on the CPU; deterministic for a seed and a number of threads.
 
-    There is nothing else that it could learn from: no synthesised speech can be given.
+    It is trained only on recordings, never on synthesised speech.
 
     Args:
-        corpus: prepared recordings.
-        steps: of the optimizer, 1 or more.
-        seed: of its first weights, the order of the clips and the noise; 0 or more.
-        threads: of the CPU.
-        consume: progress.
+        corpus: Prepared corpus.
+        steps: Optimizer steps, 1 or more.
+        seed: Seed of initial weights, order and noise, 0 or more.
+        threads: CPU threads.
+        consume: Receives progress reports.
 
     Raises:
-        JudgeError: there are no texts to learn, or a clip has more letters than can be told apart in its frames.
-        LoopError: the training failed.
+        JudgeError: No text has a letter, or a clip has too few frames for its letters.
+        LoopError: The training failed.
     """
     characters = "".join(sorted({letter for clip in corpus.part("train") for letter in spelling(clip.text)}))
     if not characters:
-        raise JudgeError(f"{corpus.folder} has no text with a letter to train a judge on; prepare clips with texts")
+        raise JudgeError(f"no training text of {corpus.folder} has a letter; prepare clips with texts")
     with _threads(threads), torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         network = LetterNetwork(len(characters))
@@ -359,7 +356,7 @@ def train_judge(
 
 
 def error_rate(judge: SpeechRecogniser, corpus: SpeechCorpus, clips: Iterable[RecordedClip]) -> float:
-    """Characters that it hears wrongly in real recordings, as a share of those that were said; 0 or more."""
+    """Character error rate on recordings."""
     errors = letters = 0
     for clip in clips:
         said = spelling(clip.text)
@@ -369,48 +366,47 @@ def error_rate(judge: SpeechRecogniser, corpus: SpeechCorpus, clips: Iterable[Re
 
 
 def judge_of(corpus: SpeechCorpus, folder: Path | None = None, *, consume: ReportConsumer = SILENT) -> SpeechRecogniser:
-    """The judge of a corpus: the one that is kept, or else one that is trained now and kept.
+    """Load the recogniser of a corpus, or train and save it.
 
     Args:
-        corpus: prepared recordings.
-        folder: where it is kept; None for `judge` in the corpus' own.
-        consume: progress of the training.
+        corpus: Prepared corpus.
+        folder: Folder of the recogniser; None for `judge` in the corpus.
+        consume: Receives progress reports.
 
     Raises:
-        JudgeError: The folder holds a damaged judge, or that of another corpus, or cannot be written; or there is
-            nothing to train on.
+        JudgeError: The recogniser is damaged or of another corpus; the folder cannot be written; or there is nothing to
+            train on.
         LoopError: The training failed.
     """
     place = folder or corpus.folder / FOLDER
     if not place.exists():
         _check_written(place)
         judge = train_judge(corpus, consume=consume)
-        if not place.exists():  # else another process was faster, with the same
+        if not place.exists():  # another process may have saved the same one meanwhile
             judge.save(place)
         return judge
     judge = SpeechRecogniser.load(place)
     if judge.corpus != corpus.digest:
         raise JudgeError(
-            f"{place} holds the judge of another corpus than {corpus.folder}; remove {place}, and one is trained anew"
+            f"the recogniser in {place} is not of corpus {corpus.folder}; remove {place} to train a new one"
         )
     return judge
 
 
 def _facts(folder: Path) -> Mapping[str, object]:
-    """What judge.json says, of this version."""
     try:
         found: object = json.loads(_read(folder, FACTS))
     except ValueError as error:
-        raise _damaged(folder, f"{FACTS} is no JSON: {error}") from error
+        raise _damaged(folder, f"{FACTS} is not JSON: {error}") from error
     match found:
         case {"version": int(version)} if version != VERSION:
             raise JudgeError(
-                f"{folder} is a judge of version {version}, here {VERSION} is read; remove it, and one is trained anew"
+                f"recogniser {folder} has format version {version}, expected {VERSION}; remove it to train a new one"
             )
         case dict():
             return {str(key): value for key, value in found.items()}
         case _:
-            raise _damaged(folder, f"{FACTS} is no object")
+            raise _damaged(folder, f"{FACTS} is not an object")
 
 
 def _read(folder: Path, name: str) -> bytes:
@@ -421,8 +417,7 @@ def _read(folder: Path, name: str) -> bytes:
 
 
 def _network(folder: Path, characters: str, weights: bytes) -> LetterNetwork:
-    """A recogniser of so many characters with these weights."""
-    with torch.random.fork_rng(devices=[]):  # its first weights are drawn, and then replaced
+    with torch.random.fork_rng(devices=[]):  # initialisation draws random numbers
         network = LetterNetwork(len(characters))
     try:
         network.load_state_dict(load(weights))
@@ -432,24 +427,24 @@ def _network(folder: Path, characters: str, weights: bytes) -> LetterNetwork:
 
 
 def _damaged(folder: Path, problem: str) -> JudgeError:
-    return JudgeError(f"judge {folder} is damaged: {problem}; remove {folder}, and one is trained anew")
+    return JudgeError(f"recogniser {folder} is damaged: {problem}; remove {folder} to train a new one")
 
 
 def _check_written(folder: Path) -> None:
-    """Refuse before the training a folder that cannot be written after it."""
+    """Check before training that the folder can be written."""
     with writing(folder, JudgeError):
         own_draft(folder).rmdir()
 
 
 def _flush(path: Path) -> None:
-    """Have a file on the disk before its folder gets its name."""
+    """Flush a file to disk before its folder is renamed."""
     with path.open("rb") as file:
         os.fsync(file.fileno())
 
 
 @contextmanager
 def _threads(number: int) -> Generator[None]:
-    """So many threads of torch inside."""
+    """Set the number of torch threads temporarily."""
     before = torch.get_num_threads()
     torch.set_num_threads(number)
     try:

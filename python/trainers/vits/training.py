@@ -1,4 +1,4 @@
-"""Training a voice on clips: phases, rounds and schedules; new voices and fine-tuning alike."""
+"""Training and fine-tuning of voices: phases, rounds and schedules."""
 
 import hashlib
 import json
@@ -34,25 +34,23 @@ from trainers.vits.versions import TRAINING, VoiceVersions
 from trainers.vits.voice import Voice, weight_normed
 
 FINAL_RATE: Final = 0.5
-"""What part of the learning rate is left at the end."""
-
+"""Final share of the initial learning rate."""
 
 DISCRIMINATING: Final = 2e-4
-"""The paper's learning rate, above which discriminators of a few steps tell everything apart, and teach nothing."""
-
+"""Maximum learning rate of the discriminators (the paper's): above it they saturate in a few steps."""
 
 BETAS: Final = (0.8, 0.99)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainingSetup:
-    """What a voice is trained and looked at with.
+    """Training and selection clips of a voice.
 
     Attributes:
-        clips: to learn from.
-        frames: of each of them.
-        weights: how often each is drawn, in proportion; None goes through all of them.
-        selection: clips to score after every round.
+        clips: Training clips.
+        frames: Frames of each training clip.
+        weights: Sampling weights; None iterates over all clips.
+        selection: Clips to score after every round.
     """
 
     clips: Recordings
@@ -63,11 +61,11 @@ class TrainingSetup:
 
 @dataclass(frozen=True, slots=True)
 class VoiceTrainingResult:
-    """How a training went, a number a round.
+    """Training curves, one value per round.
 
     Attributes:
-        training: the generator's loss.
-        selection: the loss of the selection clips, without the discriminators'.
+        training: Generator loss.
+        selection: Loss of the selection clips, without adversarial terms.
     """
 
     training: tuple[float, ...]
@@ -83,19 +81,19 @@ def fit(
     *,
     discriminators: Discriminators | None = None,
 ) -> VoiceTrainingResult:
-    """Train a voice in place; its weights are then those after the last step, or their average where one is kept.
+    """Train a voice in place, up to the weights of the last step or their moving average.
 
     Args:
-        voice: random, or trained before.
-        lesson: the clips.
-        recipe: every setting.
-        checkpoints: where a stopped training goes on from; None for none.
-        consume: takes the reports.
-        discriminators: of the adversarial phase, which the recipe may begin late; None for no such phase.
+        voice: New or trained voice.
+        lesson: Training and selection clips.
+        recipe: Training settings.
+        checkpoints: Checkpoints for resuming, if any.
+        consume: Receives progress reports.
+        discriminators: Discriminators of the adversarial phase, if any.
 
     Raises:
-        StoppedError: a signal ended it, after a checkpoint.
-        LoopError: the training failed.
+        StoppedError: A signal ended the training, after a checkpoint.
+        LoopError: The training failed.
     """
     if recipe.weight_norm:
         weight_normed(voice.model.decoder)
@@ -113,11 +111,11 @@ def fit(
         for _ in consume(reports):
             objective.judged = begins is not None and run.windows >= begins
         run.use_average()
-        return sample_of(run.history)
+        return result_of(run.history)
 
 
-def sample_of(history: Sequence[EpochReport]) -> VoiceTrainingResult:
-    """The curves of a training."""
+def result_of(history: Sequence[EpochReport]) -> VoiceTrainingResult:
+    """Training curves from reports."""
     return VoiceTrainingResult(
         tuple(report.phases["generator"].loss for report in history),
         tuple(report.validation.mean for report in history if report.validation is not None),
@@ -127,7 +125,7 @@ def sample_of(history: Sequence[EpochReport]) -> VoiceTrainingResult:
 def loop_of(
     objective: VoiceObjective, recipe: SpeechRecipe, discriminators: Discriminators | None
 ) -> Loop[UtteranceBatch]:
-    """The loop: the discriminators' phase, if there is one, and then the generator's, whose forward both use."""
+    """Training loop with an optional discriminator phase and the generator phase, which share one forward pass."""
     model = objective.generator.model
     modules: dict[str, nn.Module] = {"generator": model}
     phases: list[Phase[UtteranceBatch]] = []
@@ -183,7 +181,7 @@ def _schedule(optimizer: Optimizer, steps: int) -> ExponentialLR:
 
 
 def _training(lesson: TrainingSetup, recipe: SpeechRecipe, voice: Voice) -> Any:
-    """Rounds of batches, as many as all processes need."""
+    """Source of training batches for all processes."""
     framing = voice.framing
     buckets = LengthBucketSampler(
         lesson.frames,
@@ -199,7 +197,7 @@ def _training(lesson: TrainingSetup, recipe: SpeechRecipe, voice: Voice) -> Any:
 def _validation(
     lesson: TrainingSetup, recipe: SpeechRecipe, voice: Voice, objective: VoiceObjective
 ) -> Validation[UtteranceBatch]:
-    """The middle slices of the selection clips, in their order."""
+    """Validation on the middle slices of the selection clips."""
     places = range(len(lesson.selection))
     batches = [list(places[first : first + recipe.batch_size]) for first in range(0, len(places), recipe.batch_size)]
     middle = UtteranceCollator(recipe.slice_frames, voice.framing.hop, drawn=False)
@@ -208,59 +206,58 @@ def _validation(
 
 
 CORRECTIONS: Final = "corrections"
-"""Prepared corrections, while a voice learns from them, and beside the version that has."""
+"""Folder of prepared corrections, in a run and in a version."""
 
 REFUSED: Final = "refused.json"
-"""The figures of a corrected voice that was refused, in the folder of its run until another training begins there."""
+"""Figures of a rejected correction, kept in its run folder until the next run."""
 
 PARENT: Final = "parent"
 
 WEIGHTS: Final = "weights"
-"""In `training.json`: the digest of a version's weights, by which those that were trained on from it name it."""
+"""Field of `training.json`: digest of the weights, which fine-tuned versions name as `parent`."""
 
 
 def checkpoints_of(version: Path, options: RunOptions, settings: Mapping[str, Any]) -> Checkpoints:
-    """The checkpoints of the training of a version, which know it by its settings.
+    """Checkpoints for training a version, identified by the settings.
 
     Raises:
-        VoiceError: there are some, and nobody asked to go on from them.
-        CheckpointError: another training holds the folder.
+        VoiceError: Checkpoints exist, and `options.resume` is False.
+        CheckpointError: Another run uses the folder.
     """
     checkpoints = checkpoints_in(run_folder(version), options, settings, VoiceError)
     if version.exists() and not checkpoints.any:
-        raise VoiceError(f"{version} exists, and the voice's index does not know it; move it away")
+        raise VoiceError(f"{version} exists but is not in the voice's index; move it away")
     return checkpoints
 
 
 def begin(version: Path) -> None:
-    """Forget the voice that was refused in the place of a version, which is trained now."""
+    """Remove the record of a rejected correction before training the version again."""
     (run_folder(version) / REFUSED).unlink(missing_ok=True)
 
 
 def finished(versions: VoiceVersions, settings: Mapping[str, Any]) -> Path | None:
-    """The newest version, where a training that is asked to go on has nothing left to do.
+    """The newest version, if a resumed training run is already complete.
 
-    That is so where no training of a further version has begun. Checkpoints that a kill has left of the newest version,
-    between its appearance and their removal, are removed.
+    That is so if no run for a further version has begun. Checkpoints left behind by a killed process are removed.
 
     Args:
-        versions: of the voice.
-        settings: of the training that is asked for, as JSON.
+        versions: Versions of the voice.
+        settings: Settings of the requested run, as JSON.
 
     Returns:
-        Its folder; None where there is a training to go on with, or no version at all.
+        Folder of the version; None if there is a run to resume, or no version.
 
     Raises:
-        VoiceError: the version was made with other settings, or does not say with which.
-        CheckpointError: what is left of its checkpoints cannot be removed.
+        VoiceError: The version was trained with other settings, or its settings are unknown.
+        CheckpointError: Left-over checkpoints cannot be removed.
     """
     if not versions.index.versions or _has_begun(run_folder(versions.following)):
         return None
     newest = versions.folder / str(versions.index.versions)
-    different = _different(_told(newest), settings)
+    different = _different(_record(newest), settings)
     if different:
         raise VoiceError(
-            f"{newest} is finished, and was made with other settings: {'; '.join(different)}; leave out --resume to "
+            f"{newest} is finished but was trained with other settings: {'; '.join(different)}; leave out --resume to "
             "train a further version with these"
         )
     clear_finished(versions)
@@ -268,10 +265,10 @@ def finished(versions: VoiceVersions, settings: Mapping[str, Any]) -> Path | Non
 
 
 def clear_finished(versions: VoiceVersions) -> None:
-    """Remove what a kill has left of the newest version's training between its appearance and the end.
+    """Remove checkpoints of the newest version that a killed process left behind.
 
     Raises:
-        CheckpointError: it cannot be removed.
+        CheckpointError: They cannot be removed.
     """
     run = run_folder(versions.folder / str(versions.index.versions))
     checkpoints = Checkpoints(run / CHECKPOINTS)
@@ -282,26 +279,28 @@ def clear_finished(versions: VoiceVersions) -> None:
 
 
 def _has_begun(run: Path) -> bool:
-    """Whether a training has begun there that has not ended; a correction that was refused has."""
+    """Whether a run has begun and not ended; a rejected correction has ended."""
     return (run / CHECKPOINTS).exists() and not (run / REFUSED).exists()
 
 
 def check_fits(voice: Voice, corpus: SpeechCorpus, place: Path) -> None:
-    """That a voice can learn from a corpus.
+    """Check that a voice can be trained on a corpus.
 
     Raises:
-        VoiceError: they have other frames or other characters.
+        VoiceError: Framing or vocabulary differ.
     """
     if voice.framing != corpus.framing:
-        raise VoiceError(f"{place} has {voice.framing} and {corpus.folder} {corpus.framing}; prepare with its rate")
+        raise VoiceError(
+            f"{place} has {voice.framing} but {corpus.folder} has {corpus.framing}; prepare with the voice's rate"
+        )
     if dict(voice.tokenizer.encoder) != dict(corpus.vocabulary):
         raise VoiceError(
-            f"{place} and {corpus.folder} have other vocabularies; prepare again with --vocabulary-of {place}"
+            f"{place} and {corpus.folder} have different vocabularies; prepare again with --vocabulary-of {place}"
         )
 
 
 def weights_digest(weights: Mapping[str, Tensor]) -> str:
-    """What names weights by their content: sha256 of names, types, shapes and bytes, in the order of the names."""
+    """sha256 of names, types, shapes and bytes of weights, ordered by name."""
     digest = hashlib.sha256()
     for name, tensor in sorted(weights.items()):
         digest.update(f"{name} {tensor.dtype} {list(tensor.shape)}\n".encode())
@@ -309,23 +308,22 @@ def weights_digest(weights: Mapping[str, Tensor]) -> str:
     return digest.hexdigest()
 
 
-def _told(version: Path) -> Mapping[str, Any]:
-    """How a version came to be."""
+def _record(version: Path) -> Mapping[str, Any]:
     path = version / TRAINING
     try:
         return json.loads(path.read_text("utf-8"))
     except (OSError, ValueError) as error:
         raise VoiceError(
-            f"{path} does not say how the version was made ({error}); leave out --resume to train a further one"
+            f"settings of the version cannot be read from {path} ({error}); leave out --resume to train a further one"
         ) from error
 
 
-def _different(told: Mapping[str, Any], settings: Mapping[str, Any]) -> list[str]:
-    """What of the settings a finished training did not have.
+def _different(record: Mapping[str, Any], settings: Mapping[str, Any]) -> list[str]:
+    """Differences of the settings from those of a finished run.
 
-    A training that began from its own voice would now begin from what it has made: that is no difference.
+    A run that fine-tuned its own voice would now start from its own result: that does not count.
     """
     wanted = plain(settings)
-    if wanted.get(PARENT) is not None and wanted[PARENT] == told.get(WEIGHTS):
-        wanted[PARENT] = told.get(PARENT)
-    return differences({name: told[name] for name in wanted if name in told}, wanted)
+    if wanted.get(PARENT) is not None and wanted[PARENT] == record.get(WEIGHTS):
+        wanted[PARENT] = record.get(PARENT)
+    return differences({name: record[name] for name in wanted if name in record}, wanted)

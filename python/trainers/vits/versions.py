@@ -1,6 +1,6 @@
-"""The versions of a voice in one folder: which is current, and what each has learnt from; none is ever overwritten.
+"""Versions of a voice in one folder, which are never overwritten.
 
-VOICE/voice.json      the current version, and the corrections that versions have learnt from
+VOICE/voice.json      the current version, and the corrections used by versions
 VOICE/1/              a folder that `VitsModel.from_pretrained` reads, with `training.json`
 VOICE/2/              …
 """
@@ -25,12 +25,12 @@ TRAINING: Final = "training.json"
 
 @dataclass(frozen=True, slots=True)
 class VersionIndex:
-    """What `voice.json` says.
+    """Contents of `voice.json`.
 
     Attributes:
-        current: the version that is spoken with.
-        versions: how many there are; they are counted from 1.
-        consumed: corrections and ratings by the digest of their content, with the version that learnt from them.
+        current: Number of the current version.
+        versions: Number of versions, counted from 1.
+        consumed: Version that used each correction or rating, by content digest.
     """
 
     current: int = 0
@@ -39,19 +39,18 @@ class VersionIndex:
 
     @classmethod
     def read(cls, path: Path) -> Self:
-        """The index of a file.
+        """Read an index.
 
         Raises:
-            VoiceError: it is damaged, or of another layout.
+            VoiceError: The file is damaged.
         """
         try:
-            told = json.loads(path.read_text("utf-8"))
-            index = cls(**told)
+            index = cls(**json.loads(path.read_text("utf-8")))
             numbers = (index.current, index.versions, *index.consumed.values())
         except (ValueError, TypeError, AttributeError, RecursionError) as error:
-            raise VoiceError(f"{path} is damaged ({error}); restore it, or name a version's folder") from error
+            raise VoiceError(f"{path} is damaged ({error}); restore it, or give the folder of a version") from error
         if not all(type(number) is int for number in numbers) or not 1 <= index.current <= index.versions:
-            raise VoiceError(f"{path} is damaged: its numbers are no versions; restore it, or name a version's folder")
+            raise VoiceError(f"{path} is damaged: invalid version numbers; restore it, or give the folder of a version")
         return index
 
 
@@ -60,14 +59,14 @@ class VoiceVersions:
     """The versions of one voice.
 
     Args:
-        folder: theirs; it need not exist.
+        folder: Folder of the voice; need not exist.
 
     Attributes:
-        folder: as given.
-        index: what it holds.
+        folder: As given.
+        index: Contents of its index.
 
     Raises:
-        VoiceError: its index is damaged.
+        VoiceError: The index is damaged.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -77,10 +76,10 @@ class VoiceVersions:
 
     @property
     def current(self) -> Path:
-        """The folder of the version that is spoken with.
+        """Folder of the current version.
 
         Raises:
-            VoiceError: there is no version.
+            VoiceError: The voice has no versions.
         """
         if not self.index.current:
             raise VoiceError(
@@ -90,7 +89,7 @@ class VoiceVersions:
 
     @property
     def following(self) -> Path:
-        """The folder that the next version is to have."""
+        """Folder of the next version."""
         return self.folder / str(self.index.versions + 1)
 
     def add(
@@ -100,57 +99,57 @@ class VoiceVersions:
         consumed: frozenset[str] = frozenset(),
         beside: Callable[[Path], None] = lambda _folder: None,
     ) -> Path:
-        """Keep a voice as the next version, which is then the current one.
+        """Save a voice as the next version and make it current.
 
-        The folder appears whole or not at all, and the index changes last. Where the folder of this very training is
-        there already, because a kill came between the two, the index alone changes.
+        The folder is written atomically, and the index changes last. If a process was killed in between, the existing
+        folder of the same run is reused.
 
         Args:
-            voice: what it speaks with.
-            training: how it came to be, as JSON.
-            consumed: digests of the corrections and ratings that it has learnt from.
-            beside: writes into the folder, which it is given, what else belongs to the version.
+            voice: Voice to save.
+            training: Record of its training, as JSON.
+            consumed: Digests of the corrections and ratings that it used.
+            beside: Writes additional files into the version's folder.
 
         Returns:
-            The version's folder.
+            Folder of the version.
 
         Raises:
-            VoiceError: the folder of that version exists, which no index speaks of; or it cannot be written.
+            VoiceError: The folder exists but is not in the index, or cannot be written.
         """
         place = self.following
         if not place.exists():
             self._appear(place, voice, training, beside)
-        elif _told(place) != _json(training):
-            raise VoiceError(f"{place} exists and {self.folder / INDEX} does not know it; move it away")
+        elif _training_record(place) != _json(training):
+            raise VoiceError(f"{place} exists but is not in {self.folder / INDEX}; move it away")
         number = self.index.versions + 1
         known = dict(self.index.consumed) | dict.fromkeys(consumed, number)
         self._write(replace(self.index, current=number, versions=number, consumed=known))
         return place
 
     def check_unchanged(self) -> None:
-        """That nobody has given the voice another version since this was read.
+        """Check that the index has not changed since it was read.
 
         Raises:
-            VoiceError: somebody has.
+            VoiceError: Another process changed it.
         """
         if VoiceVersions(self.folder).index != self.index:
             raise VoiceError(
-                f"{self.folder} has got another version, or another current one, in the meantime; start the command "
-                "again, which then begins from it"
+                f"{self.folder} was changed by another command in the meantime; run this command again to start from "
+                "the new version"
             )
 
     def choose(self, version: int) -> None:
-        """Make another version the current one, such as the one before a correction.
+        """Make another version current, such as the one before a correction.
 
         Raises:
-            VoiceError: there is none of that number.
+            VoiceError: The version does not exist.
         """
         if not 1 <= version <= self.index.versions:
             raise VoiceError(f"{self.folder} has versions 1 to {self.index.versions}, not {version}")
         self._write(replace(self.index, current=version))
 
     def _appear(self, place: Path, voice: Voice, training: Mapping[str, Any], beside: Callable[[Path], None]) -> None:
-        """Write a version's folder under another name, and give it its own when it can be read again."""
+        """Write a draft of a version, check that it can be loaded, and rename it."""
         self.folder.mkdir(parents=True, exist_ok=True)
         try:
             with appearing(place, next_draft(place)) as draft:
@@ -160,8 +159,8 @@ class VoiceVersions:
                 Voice.load(draft)
         except (OSError, SafetensorError) as error:
             raise VoiceError(
-                f"{place} cannot be written ({shortened(str(error), 200)}); make room there, and go on with the same "
-                "command and --resume"
+                f"{place} cannot be written ({shortened(str(error), 200)}); free space and run the same command with "
+                "--resume"
             ) from error
 
     def _write(self, index: VersionIndex) -> None:
@@ -174,14 +173,14 @@ class VoiceVersions:
         self.index = index
 
 
-def _told(version: Path) -> str | None:
-    """How a version came to be, as its folder says; None where it does not."""
+def _training_record(version: Path) -> str | None:
+    """Training record of a version, if present."""
     path = version / TRAINING
     return path.read_text("utf-8") if path.is_file() else None
 
 
 def voice_folder(path: Path) -> Path:
-    """The folder to load: the current version of a voice, or the folder itself if a `VitsModel` is in it."""
+    """Folder to load: the current version of a voice, or the folder itself if it holds a `VitsModel`."""
     return path if (path / "config.json").is_file() else VoiceVersions(path).current
 
 

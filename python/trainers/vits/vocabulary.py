@@ -1,7 +1,6 @@
-"""Texts as a model reads them: their characters, the numbers of those, and what no number exists for.
+"""Vocabularies, token ids, and characters that a vocabulary lacks.
 
-transformers' `VitsTokenizer` leaves out, without a word, every character that its vocabulary does not hold. Here
-nothing is left out unseen: `unknown_characters` counts what would be.
+transformers' `VitsTokenizer` silently drops characters that its vocabulary lacks; `unknown_characters` counts them.
 """
 
 import json
@@ -19,54 +18,54 @@ if TYPE_CHECKING:
     from transformers import VitsTokenizer
 
 PAD: Final = "<pad>"
-"""The blank between any two characters; its number is 0."""
+"""Blank between characters; its id is 0."""
 
 UNKNOWN: Final = "<unk>"
 
 VOCABULARY: Final = "vocab.json"
-"""The file's name, in a prepared corpus as in a model's folder."""
+"""File name in prepared corpora and model folders."""
 
 SHOWN: Final = 80
-"""Characters of a text that a message shows."""
+"""Maximum characters of a text in a message."""
 
 
 def shortened(text: str, most: int = SHOWN) -> str:
-    """As much of a text as a message can hold."""
+    """Shorten a text for a message."""
     return text if len(text) <= most else f"{text[:most]}… ({len(text)} characters)"
 
 
 def small_letters(text: str) -> str:
-    """A text in its normal form as the tokenizer makes it small: letter by letter."""
+    """Normalise a text and lower-case it letter by letter, like the tokenizer."""
     return "".join(letter.lower() for letter in normal_text(text))
 
 
 def characters(texts: Iterable[str]) -> dict[str, int]:
-    """A vocabulary of all that texts hold, lowercase: the blank is 0, the characters follow in code point order."""
-    found = {sign for text in texts for sign in small_letters(text)}
-    return {sign: number for number, sign in enumerate((PAD, *sorted(found), UNKNOWN))}
+    """Build a vocabulary of lower-case characters: the blank is 0, the characters follow in code point order."""
+    found = {char for text in texts for char in small_letters(text)}
+    return {char: number for number, char in enumerate((PAD, *sorted(found), UNKNOWN))}
 
 
 def tokenizer_of(vocabulary: Mapping[str, int]) -> "VitsTokenizer":
-    """The tokenizer of a vocabulary: lowercase characters with a blank between any two, no phonemes.
+    """Make a tokenizer of lower-case characters with blanks in between, without phonemes.
 
     Raises:
-        VoiceError: The vocabulary's numbers are not 0, 1, 2 and so on, or no temporary file can be written.
+        VoiceError: The ids are not 0, 1, 2 and so on, or no temporary file can be written.
     """
     from transformers import VitsTokenizer
 
     _check_numbers(vocabulary, "this one")
     with TemporaryDirectory() as folder:
-        _write_for_a_moment(Path(folder), vocabulary)
+        _write_temporarily(Path(folder), vocabulary)
         return VitsTokenizer(
             str(Path(folder) / VOCABULARY), phonemize=False, normalize=True, add_blank=True, is_uroman=False
         )
 
 
 def tokenizer_in(folder: Path) -> "VitsTokenizer":
-    """The tokenizer of a model's folder, as it was saved; nothing is fetched.
+    """Load the tokenizer of a model folder, without downloads.
 
     Raises:
-        VoiceError: There is no readable vocabulary in the folder, or the tokenizer needs a package that is missing.
+        VoiceError: The folder has no readable vocabulary, or the tokenizer needs a missing package.
     """
     from transformers import VitsTokenizer
 
@@ -75,37 +74,37 @@ def tokenizer_in(folder: Path) -> "VitsTokenizer":
     for wanted, package in ((tokenizer.phonemize, "phonemizer"), (tokenizer.is_uroman, "uroman")):
         if wanted and find_spec(package) is None:
             raise VoiceError(
-                f"the tokenizer in {folder} rewrites texts with {package}, which this Python does not have: "
-                f"pip install {package}, or take a model that reads plain characters"
+                f"the tokenizer in {folder} needs {package}, not installed in this Python: "
+                f"pip install {package}, or use a model that reads plain characters"
             )
     return tokenizer
 
 
 def read_vocabulary(path: Path) -> dict[str, int]:
-    """A vocabulary from its file.
+    """Read a vocabulary file.
 
     Raises:
-        VoiceError: It is missing, cannot be read, or does not number its characters 0, 1, 2 and so on.
+        VoiceError: The file is missing or unreadable, or the ids are not 0, 1, 2 and so on.
     """
     try:
         found: object = json.loads(path.read_bytes())
     except OSError as error:
-        raise VoiceError(f"vocabulary {path} cannot be read ({error.strerror}); name a model's folder") from error
+        raise VoiceError(f"vocabulary {path} cannot be read ({error.strerror}); give a model folder") from error
     except ValueError as error:
         raise VoiceError(f"vocabulary {path} is damaged ({error}); copy the model's folder again") from error
     if not isinstance(found, dict):
-        raise VoiceError(f"vocabulary {path} is no object of characters and numbers; copy the model's folder again")
+        raise VoiceError(f"vocabulary {path} is not an object of characters and ids; copy the model's folder again")
     vocabulary: dict[str, int] = {}
-    for sign, number in found.items():
+    for char, number in found.items():
         if not isinstance(number, int) or isinstance(number, bool):
-            raise VoiceError(f"vocabulary {path} gives {sign!r} no number; copy the model's folder again")
-        vocabulary[str(sign)] = number
+            raise VoiceError(f"vocabulary {path} has no id for {char!r}; copy the model's folder again")
+        vocabulary[str(char)] = number
     _check_numbers(vocabulary, str(path))
     return vocabulary
 
 
 def write_vocabulary(folder: Path, vocabulary: Mapping[str, int]) -> None:
-    """Write vocab.json into a folder; the same vocabulary gives the same bytes.
+    """Write vocab.json into a folder; deterministic.
 
     Raises:
         OSError: The file cannot be written.
@@ -115,67 +114,59 @@ def write_vocabulary(folder: Path, vocabulary: Mapping[str, int]) -> None:
 
 
 def unknown_characters(tokenizer: "VitsTokenizer", text: str) -> Counter[str]:
-    """The characters of a text that the tokenizer has no number for, and how often each occurs.
-
-    Counted after its own rewriting, so that a capital is known where its small letter is; a blank at the ends is no
-    character of the text.
-    """
-    return Counter(sign for sign in _rewritten(tokenizer, text) if sign not in tokenizer.encoder)
+    """Count the characters of a text that the tokenizer does not know, after its normalisation."""
+    return Counter(char for char in _rewritten(tokenizer, text) if char not in tokenizer.encoder)
 
 
 def tokens(tokenizer: "VitsTokenizer", text: str) -> list[int]:
-    """The numbers of a text's characters, without those that `unknown_characters` counts.
+    """Token ids of a text, without unknown characters.
 
-    The same as the tokenizer's own `input_ids`, save that <pad> or <unk> in a text are characters like others.
+    Equal to the tokenizer's `input_ids`, except that <pad> or <unk> in a text have no special meaning.
 
     Returns:
-        2n + 1 numbers for n characters where the tokenizer puts blanks between them, else n.
+        2n + 1 ids for n characters if the tokenizer adds blanks, else n.
 
     Raises:
-        VoiceError: Nothing is left of the text.
+        VoiceError: No character of the text is known.
     """
     rewritten = _rewritten(tokenizer, text)
-    known = "".join(sign for sign in rewritten if sign in tokenizer.encoder).strip()
+    known = "".join(char for char in rewritten if char in tokenizer.encoder).strip()
     if not known:
         raise VoiceError(_nothing_left(text, rewritten))
-    numbers: list[int] = [tokenizer.encoder[sign] for sign in known]
+    numbers: list[int] = [tokenizer.encoder[char] for char in known]
     if not tokenizer.add_blank:
         return numbers
     return [0, *(number for pair in ((number, 0) for number in numbers) for number in pair)]
 
 
-def _write_for_a_moment(folder: Path, vocabulary: Mapping[str, int]) -> None:
-    """Write a vocabulary where a tokenizer can read it, which reads files alone."""
+def _write_temporarily(folder: Path, vocabulary: Mapping[str, int]) -> None:
+    """Write a vocabulary for a tokenizer, which reads only files."""
     try:
         write_vocabulary(folder, vocabulary)
     except OSError as error:
         raise VoiceError(
-            f"{folder} for temporary files cannot be written ({error.strerror}); make room there, or set TMPDIR"
+            f"temporary folder {folder} cannot be written ({error.strerror}); free space, or set TMPDIR"
         ) from error
 
 
 def _check_numbers(vocabulary: Mapping[str, int], name: str) -> None:
-    """Every number is a row of the model's table of characters."""
     if not vocabulary or sorted(vocabulary.values()) != list(range(len(vocabulary))):
         raise VoiceError(
-            f"a vocabulary numbers its characters 0, 1, 2 and so on, each once; {name} of {len(vocabulary)} does not: "
-            "use the one that the corpus or the model was saved with"
+            f"ids of a vocabulary must be 0, 1, 2 and so on, each once; those of {name} ({len(vocabulary)} entries) "
+            "are not: use the one saved with the corpus or the model"
         )
 
 
 def _nothing_left(text: str, rewritten: str) -> str:
-    """What is wrong with a text of which nothing is left."""
+    """Message for a text without known characters."""
     if not normal_text(text):
         return "the text is empty; write what is said"
-    signs = shortened("".join(sorted(set(rewritten))))
-    return (
-        f"the text {shortened(text)!r} has only characters that the vocabulary does not hold ({signs}); spell it with "
-        "others"
-    )
+    unknown = shortened("".join(sorted(set(rewritten))))
+    return f"all characters of the text {shortened(text)!r} are missing from the vocabulary ({unknown}); respell it"
 
 
 def _rewritten(tokenizer: "VitsTokenizer", text: str) -> str:
-    """A text after all that the tokenizer does to it before it leaves characters out."""
+    """Normalise a text like the tokenizer does before it drops characters."""
     text = normal_text(text)
     if tokenizer.normalize:
         text = tokenizer.normalize_text(text)

@@ -1,4 +1,4 @@
-"""A voice: a `VitsModel` and its tokenizer, as one folder that `from_pretrained` reads, and what it says."""
+"""A voice: a `VitsModel` and its tokenizer, saved in a folder that `from_pretrained` reads."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -23,11 +23,11 @@ from trainers.vits.vocabulary import shortened, tokenizer_in, tokenizer_of, toke
 
 @dataclass(frozen=True, slots=True)
 class VoiceSize:
-    """One size.
+    """Network dimensions of a voice.
 
     Attributes:
-        settings: of `VitsConfig`, beside those that follow from the corpus.
-        discriminators: channels of the layers of each.
+        settings: Fields of `VitsConfig` that do not depend on the corpus.
+        discriminators: Channels of the layers of each discriminator.
     """
 
     settings: Mapping[str, Any]
@@ -79,16 +79,16 @@ _SIZINGS: Final[Mapping[Size, VoiceSize]] = MappingProxyType(
 
 
 def config_of(size: Size, durations: Durations, framing: FrameSettings, vocabulary: Mapping[str, int]) -> VitsConfig:
-    """The configuration of a new voice of one speaker.
+    """Configuration of a new single-speaker voice.
 
     Args:
-        size: how large its network is.
-        durations: which predictor it has; the stochastic one needs hours of recordings.
-        framing: of the recordings.
-        vocabulary: ids by character.
+        size: Size of the network.
+        durations: Duration predictor; the stochastic one needs hours of recordings.
+        framing: Framing of the recordings.
+        vocabulary: Ids by character.
 
     Raises:
-        VoiceError: the decoder of this size does not make as many samples a frame as the framing has.
+        VoiceError: The decoder's samples per frame differ from the framing.
     """
     settings = dict(_SIZINGS[size].settings)
     config = VitsConfig(
@@ -101,7 +101,7 @@ def config_of(size: Size, durations: Durations, framing: FrameSettings, vocabula
     )
     made = prod(config.upsample_rates)
     if made != framing.hop:
-        raise VoiceError(f"a decoder of size {size} makes {made} samples a frame, and the corpus has {framing.hop}")
+        raise VoiceError(f"a decoder of size {size} makes {made} samples per frame, but the corpus has {framing.hop}")
     return config
 
 
@@ -111,17 +111,17 @@ def discriminator_channels(size: Size) -> tuple[int, ...]:
 
 
 def framing_of(config: VitsConfig) -> FrameSettings:
-    """How a voice frames its samples."""
+    """Framing of a voice."""
     return FrameSettings(
         rate=config.sampling_rate, hop=prod(config.upsample_rates), fft=2 * (config.spectrogram_bins - 1)
     )
 
 
 def draw_first(model: VitsModel) -> None:
-    """Draw the weights that a new model begins with, from torch's generator.
+    """Initialise the weights of a new model, from torch's global generator.
 
-    As the code of Kim, Kong & Son (2021) has it: convolutions uniform by their fan-in, embeddings of the scale of the
-    layers that follow, and flows that change nothing yet. Layers with weight norm keep what they are made with.
+    Follows the code of Kim, Kong & Son (2021): convolutions uniform by fan-in, embeddings scaled to the layers that
+    follow, and flows initially the identity. Layers with weight norm keep their initialisation.
     """
     for module in model.modules():
         if isinstance(module, nn.Conv1d | nn.ConvTranspose1d) and not parametrize.is_parametrized(module):
@@ -136,16 +136,15 @@ def draw_first(model: VitsModel) -> None:
 
 
 def weight_normed(decoder: VitsHifiGan) -> None:
-    """Train the decoder's convolutions by direction and length, as the paper does."""
+    """Apply weight norm to the decoder's convolutions, as in the paper."""
     apply: Any = decoder.apply_weight_norm
     apply()
 
 
 def plain_weights(model: VitsModel) -> dict[str, Tensor]:
-    """The weights as a new model of the same configuration has them, with none of the decoder's apart.
+    """State dict without weight norm, as `from_pretrained` expects.
 
-    The model itself stays as it is: taking weight norm away from a copy would take it from the model's own layers too,
-    whose class the copy shares.
+    The model is unchanged; removing weight norm from a copy would also affect the model, whose layer classes it shares.
     """
     weights: dict[str, Tensor] = model.state_dict()
     for name, module in model.decoder.named_modules():
@@ -164,34 +163,33 @@ def _zero(layer: nn.Conv1d) -> None:
 
 
 LONGEST_SECONDS: Final = 60.0
-"""More than this for one sentence means a voice whose durations have not been learnt."""
-
+"""A longer sentence means that the voice has not learnt durations."""
 
 RATES: Final = np.exp(np.linspace(np.log(0.4), np.log(2.5), 401))
-"""Speaking rates that are tried."""
+"""Candidate speaking rates."""
 
 
 @final
 class Voice:
-    """Speaks texts.
+    """A speech synthesiser.
 
     Args:
-        model: of one speaker.
-        tokenizer: from texts to its tokens.
+        model: Single-speaker model.
+        tokenizer: Its tokenizer.
 
     Attributes:
-        model: as given.
-        tokenizer: as given.
-        framing: how it frames samples.
+        model: As given.
+        tokenizer: As given.
+        framing: Framing of its waves.
 
     Raises:
-        VoiceError: the model has several speakers.
+        VoiceError: The model has several speakers.
     """
 
     def __init__(self, model: VitsModel, tokenizer: VitsTokenizer) -> None:
         if model.config.num_speakers > 1:
             raise VoiceError(
-                f"this voice has {model.config.num_speakers} speakers; only voices of one can be trained and judged"
+                f"this voice has {model.config.num_speakers} speakers; only single-speaker voices are supported"
             )
         self.model = model
         self.tokenizer = tokenizer
@@ -199,53 +197,53 @@ class Voice:
 
     @classmethod
     def fresh(cls, config: VitsConfig, vocabulary: Mapping[str, int]) -> Self:
-        """A voice with random weights, drawn from torch's generator."""
+        """Create a voice with random weights, from torch's global generator."""
         model = VitsModel(config)
         draw_first(model)
         return cls(model, tokenizer_of(vocabulary))
 
     @classmethod
     def load(cls, folder: Path) -> Self:
-        """The voice of a folder that `save_pretrained` wrote; nothing is downloaded.
+        """Load a voice that `save_pretrained` wrote, without downloads.
 
         Raises:
-            VoiceError: it is none, or its weights are not those that its configuration wants.
+            VoiceError: The folder holds no voice, or the weights do not match the configuration.
         """
         if not (folder / "config.json").is_file():
-            raise VoiceError(f"{folder} is no voice: there is no config.json in it; give the folder of a version")
+            raise VoiceError(f"{folder} is not a voice: config.json is missing; give the folder of a version")
         try:
             loaded: Any = VitsModel.from_pretrained(folder, local_files_only=True, output_loading_info=True)
             tokenizer = tokenizer_in(folder)
         except (OSError, ValueError, RuntimeError, KeyError, TypeError, SafetensorError) as error:
             raise VoiceError(f"{folder} cannot be read as a voice: {error}") from error
-        model, told = loaded
-        wrong = {name: sorted(told[name]) for name in ("missing_keys", "unexpected_keys") if told[name]}
+        model, info = loaded
+        wrong = {name: sorted(info[name]) for name in ("missing_keys", "unexpected_keys") if info[name]}
         if wrong:
-            raise VoiceError(f"{folder} does not hold the weights of its configuration: {wrong}; it is damaged")
+            raise VoiceError(f"{folder} is damaged: its weights do not match its configuration: {wrong}; copy it again")
         return cls(model.eval(), tokenizer)
 
     def save(self, folder: Path) -> None:
-        """Write the folder, without weight norm on the decoder, as `from_pretrained` expects it."""
+        """Save the voice for `from_pretrained`, without weight norm."""
         self.model.save_pretrained(folder, state_dict=plain_weights(self.model))
         self.tokenizer.save_pretrained(folder)
 
     def tokens(self, text: str) -> list[int]:
-        """Ids of a text.
+        """Token ids of a text.
 
         Raises:
-            VoiceError: nothing of it is in the vocabulary.
+            VoiceError: No character of the text is in the vocabulary.
         """
         return tokens(self.tokenizer, text)
 
     @torch.no_grad()
     def speak(self, text: str, *, seed: int) -> Tensor:
-        """The wave of a text, float32 [T] in -1 to 1; the same for the same seed.
+        """Synthesise a text, float32 [T] in -1 to 1; deterministic for a seed.
 
         Raises:
-            VoiceError: nothing of the text is in the vocabulary, or the voice would speak for more than a minute.
+            VoiceError: No character is in the vocabulary, or the speech would last more than a minute.
         """
         ids = torch.tensor([self.tokens(text)], device=self.model.device)
-        self._check_seconds(text, ids.shape[1])  # every token lasts a frame or more, and attention grows with squares
+        self._check_seconds(text, ids.shape[1])  # every token lasts at least a frame, and attention is quadratic
         self.model.eval()
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
@@ -253,20 +251,19 @@ class Voice:
             return self.model(input_ids=ids).waveform[0].float().cpu()
 
     def _check_seconds(self, text: str, frames: float) -> None:
-        """That so many frames are not too many for a text."""
         if self.framing.seconds(frames) > LONGEST_SECONDS:
             raise VoiceError(
                 f"the voice would speak {self.framing.seconds(frames):.0f} seconds or more for "
-                f"{shortened(text, 40)!r}, and {LONGEST_SECONDS:.0f} are the most; cut the text into sentences, or "
-                "train the voice for longer"
+                f"{shortened(text, 40)!r}, above the maximum of {LONGEST_SECONDS:.0f}; split the text into sentences, "
+                "or train the voice for longer"
             )
 
     @torch.no_grad()
     def reconstruct(self, spectrum: Tensor) -> Tensor:
-        """What is left of a recording after encoder and decoder, with the posterior's mean.
+        """Encode a recording and decode the posterior mean.
 
         Args:
-            spectrum: linear magnitudes, float32 [bins, F].
+            spectrum: Linear magnitudes, float32 [bins, F].
 
         Returns:
             float32 [F · hop].
@@ -278,7 +275,7 @@ class Voice:
 
     @torch.no_grad()
     def _durations(self, text: str, seed: int) -> Tensor:
-        """Frames of every token at the rate of the model, not rounded: float32 [T]."""
+        """Unrounded frames of every token at the current rate: float32 [T]."""
         model = self.model
         ids = torch.tensor([self.tokens(text)], device=model.device)
         mask = torch.ones(1, ids.shape[1], 1, device=model.device)
@@ -293,12 +290,12 @@ class Voice:
         return logs.exp()[0, 0].cpu() / model.speaking_rate
 
     def settle_rate(self, sentences: Sequence[tuple[str, int]]) -> float:
-        """Find the speaking rate at which lengths are closest to recorded ones, and keep it in the configuration.
+        """Set the speaking rate that best matches recorded lengths.
 
-        The forward rounds the frames of every token up, so that a voice speaks too slowly at rate 1.
+        The model rounds the frames of every token up, so a voice is too slow at rate 1.
 
         Args:
-            sentences: texts, each with the frames of its recording; a text may have several.
+            sentences: Texts with the frames of their recordings; texts may repeat.
 
         Returns:
             The rate; lower is slower.
@@ -311,16 +308,16 @@ class Voice:
         return rate
 
     def length_error(self, sentences: Sequence[tuple[str, int]]) -> float:
-        """The mean of |log of the length over the recorded one|, at the rate of the model.
+        """Mean |log(length / recorded length)| at the current rate.
 
         Args:
-            sentences: texts, each with the frames of its recording.
+            sentences: Texts with the frames of their recordings.
         """
         self.model.eval()
         return _length_error(self._lengths(sentences), self.model.speaking_rate)
 
     def _lengths(self, sentences: Sequence[tuple[str, int]]) -> list[tuple[Tensor, int]]:
-        """Frames of every token at rate 1, float32 [T], and those of the recording."""
+        """Frames of every token at rate 1, float32 [T], with the frames of the recording."""
         rate = self.model.speaking_rate
         return [(self._durations(text, seed) * rate, frames) for seed, (text, frames) in enumerate(sentences)]
 

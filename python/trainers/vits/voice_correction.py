@@ -1,4 +1,4 @@
-"""Correcting a voice: it learns, is judged beside the voice before, and becomes a version or leaves only figures."""
+"""Correction of a voice: train, compare with the previous version, then accept or reject."""
 
 import json
 import shutil
@@ -25,12 +25,12 @@ from trainers.vits.voice import Voice, discriminator_channels, plain_weights
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CorrectionResult:
-    """What came of a correction.
+    """Result of a correction.
 
     Attributes:
-        decision: with every figure.
-        speaking_rate: of the corrected voice.
-        place: the new version's folder, or the file of figures of one that was refused.
+        decision: Decision with all figures.
+        speaking_rate: Speaking rate of the corrected voice.
+        place: Folder of the new version, or the file of figures if rejected.
     """
 
     decision: VoiceDecision
@@ -43,10 +43,10 @@ class VoiceCorrection:
     """One correction of a voice.
 
     Args:
-        versions: of the voice; the current one is corrected.
-        material: what it learns from, and is judged by.
-        recipe: how it learns.
-        build: the size of the discriminators, where the recipe wants them.
+        versions: Versions of the voice; the current one is corrected.
+        material: Training and evaluation data.
+        recipe: Training settings.
+        build: Size of the discriminators, if the recipe uses them.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class VoiceCorrection:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """What decides what the training comes to, as JSON."""
+        """Everything that determines the result, as JSON."""
         return {
             "corpus": self._material.base.digest,
             "lesson": self._material.digest,
@@ -75,18 +75,18 @@ class VoiceCorrection:
         consume: ReportConsumer,
         tell: Callable[[int, int], None],
     ) -> CorrectionResult:
-        """Train from the current version, judge, and keep or refuse; nothing of the voice changes before the end.
+        """Train from the current version, evaluate, and accept or reject; the voice changes only at the end.
 
         Args:
-            judge: of the base corpus.
-            checkpoints: where a training that was stopped goes on from.
-            consume: takes the training's reports.
-            tell: called after each clip that is judged with how many are done, and of how many.
+            judge: Recogniser of the base corpus.
+            checkpoints: Checkpoints for resuming.
+            consume: Receives training reports.
+            tell: Called after each evaluated clip with the number done and the total.
 
         Raises:
-            StoppedError: a signal ended the training, after a checkpoint.
-            LoopError: the training failed.
-            SpeechError: a voice or a clip cannot be used.
+            StoppedError: A signal ended the training, after a checkpoint.
+            LoopError: The training failed.
+            SpeechError: A voice or a clip cannot be used.
         """
         with checkpoints.open():
             self._versions.check_unchanged()
@@ -110,7 +110,7 @@ class VoiceCorrection:
         return CorrectionResult(decision=decision, speaking_rate=rate, place=place)
 
     def _learn(self, voice: Voice, checkpoints: Checkpoints, consume: ReportConsumer) -> VoiceTrainingResult:
-        """Train a voice in place, and have it on the CPU then."""
+        """Train a voice in place, then move it to the CPU."""
         channels = discriminator_channels(self._build.size)
         judging = None if self._recipe.adversarial_from is None else Discriminators(channels)
         lesson = self._material.lesson(voice.tokens)
@@ -119,12 +119,11 @@ class VoiceCorrection:
         return learnt
 
     def _settle(self, before: Voice, voice: Voice) -> float:
-        """The speaking rate of a voice that has learnt."""
         base, new = self._material.base_part("selection"), self._material.rated.corpus.part("selection")
         return settle(voice, base, new, length_error(before, base))
 
     def _accept(self, voice: Voice, facts: Mapping[str, Any]) -> Path:
-        """A new version, which keeps the corrections that it has learnt from."""
+        """Add a version that includes its corrections."""
         news, rated = self._material.news, self._material.rated
 
         def beside(folder: Path) -> None:
@@ -133,7 +132,7 @@ class VoiceCorrection:
         return self._versions.add(voice, facts, consumed=taken(news, rated), beside=beside)
 
     def _refuse(self, folder: Path, facts: Mapping[str, Any]) -> Path:
-        """The figures alone; the voice stays as it was."""
+        """Write only the figures; the voice is unchanged."""
         place = folder / REFUSED
         place.write_text(json.dumps(facts, indent=1, sort_keys=True, ensure_ascii=False) + "\n", "utf-8")
         return place
@@ -146,14 +145,14 @@ def _digest(voice: Voice) -> str:
 def judged(
     before: Voice, after: Voice, material: CorrectionMaterial, judge: SpeechRecogniser, tell: Callable[[int, int], None]
 ) -> VoiceDecision:
-    """Have both voices say the clips that neither has learnt from, and decide.
+    """Score both voices on held-out clips, and decide.
 
     Args:
-        before: the voice that is spoken with now.
-        after: the corrected one.
-        material: what to judge by.
-        judge: of the base corpus.
-        tell: called after each clip with how many are done, and of how many.
+        before: Current voice.
+        after: Corrected voice.
+        material: Evaluation data.
+        judge: Recogniser of the base corpus.
+        tell: Called after each clip with the number done and the total.
     """
     new, earlier = material.judged(), material.judged_before()
     base = (material.base, material.base_part("held_out"))
@@ -171,9 +170,9 @@ def judged(
 
 
 def _spoken(voice: Voice, sets: Iterable[Judged], judge: SpeechRecogniser, count: "_ClipCounter") -> SpeechScores:
-    """How a voice says clips of several corpora."""
-    told = (_scores(voice, corpus, clips, judge, count).clips for corpus, clips in sets)
-    return SpeechScores.of(SpeechEvaluation(tuple(chain.from_iterable(told))))
+    """Scores of a voice on clips of several corpora."""
+    each = (_scores(voice, corpus, clips, judge, count).clips for corpus, clips in sets)
+    return SpeechScores.of(SpeechEvaluation(tuple(chain.from_iterable(each))))
 
 
 def _scores(
@@ -184,17 +183,12 @@ def _scores(
 
 @final
 class _ClipCounter:
-    """Counts clips over several scores.
-
-    Args:
-        total: of all of them.
-        tell: called after each.
-    """
+    """Counts clips over several scoring runs."""
 
     def __init__(self, total: int, tell: Callable[[int, int], None]) -> None:
         self._done, self._total, self._tell = 0, total, tell
 
     def one(self) -> None:
-        """One more is done."""
+        """Count one clip."""
         self._done += 1
         self._tell(self._done, self._total)

@@ -123,7 +123,7 @@ def test_it_appears_whole_or_not_at_all(model: ImageModel, tmp_path: Path) -> No
 
 
 def test_it_is_never_written_over(cache: LatentCache, model: ImageModel, tmp_path: Path) -> None:
-    with pytest.raises(CacheError, match="exists already"):
+    with pytest.raises(CacheError, match="already exists"):
         write_cache(some_pictures(tmp_path / "images", model), model, cache.folder)
 
 
@@ -161,7 +161,7 @@ def test_other_images_are_refused_by_the_first_that_differs(
     cache.check_pictures(same)
     bar(PROMPTS[1], 88).save(tmp_path / "images" / "images" / "0005.png")
     other = read_pictures(tmp_path / "images", model.form, model.prompts.check)
-    with pytest.raises(CacheError, match=r"made of other images .*the first difference: images/0005.png"):
+    with pytest.raises(CacheError, match=r"made from other images .*first difference: images/0005.png"):
         cache.check_pictures(other)
 
 
@@ -193,11 +193,11 @@ def without_its_file(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("spoil", "told"),
     [
-        (cut, "encoded.safetensors is not the one that was written"),
-        (with_other_numbers, "encoded.safetensors is not the one that was written"),
+        (cut, "encoded.safetensors does not match its digest"),
+        (with_other_numbers, "encoded.safetensors does not match its digest"),
         (with_an_image_less, "names 11 images, encoded.safetensors has 12"),
         (of_another_version, "made in version 7"),
-        (without_its_file, "is no cache: it has no cache.json"),
+        (without_its_file, "is not a cache: cache.json is missing"),
     ],
 )
 def test_a_folder_that_is_damaged_or_none_is_refused(

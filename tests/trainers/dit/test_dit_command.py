@@ -156,19 +156,19 @@ def test_bad_images_stop_a_cache_and_are_left_out_where_that_is_wanted(base: Pat
 def of_another_vae(base: Path, images: Path, place: Path) -> tuple[Path, Path, str]:
     ImageModel.of(tiny_transformer(), tiny_vae(seed=9), tiny_encoder(), tiny_tokenizer()).save(place / "other")
     assert ran("cache", images, "--model", place / "other", "--out", place / "cache").exit_code == 0
-    return place / "cache", base, "was made by another VAE than this model's"
+    return place / "cache", base, "was made with another VAE than this model's"
 
 
 def of_other_images(base: Path, images: Path, place: Path) -> tuple[Path, Path, str]:
     write_images(place / "others")
     bar(PROMPTS[2], 40).save(place / "others" / "images" / "0002.png")
     assert ran("cache", place / "others", "--model", base, "--out", place / "cache").exit_code == 0
-    return place / "cache", base, f"was made of other images than {images} holds"
+    return place / "cache", base, f"was made from other images than those in {images}"
 
 
 def of_nothing(base: Path, images: Path, place: Path) -> tuple[Path, Path, str]:
     assert images.exists()
-    return place / "nowhere", base, "is no cache"
+    return place / "nowhere", base, "is not a cache"
 
 
 def by_no_model(base: Path, images: Path, place: Path) -> tuple[Path, Path, str]:
@@ -201,7 +201,7 @@ def test_an_objective_that_the_models_scheduler_contradicts_is_refused_by_both_n
 
 def test_a_model_is_never_written_over(base: Path, cached: Path) -> None:
     done = ran("train", cached, "--model", base, "--out", base, *SHORT)
-    assert "exists already" in str(done.exception)
+    assert "already exists" in str(done.exception)
 
 
 def test_no_clipping_and_checkpoints_after_epochs_only_can_be_asked_for(
@@ -234,7 +234,7 @@ def test_a_training_that_a_signal_ends_says_how_to_go_on_and_ends_as_a_shell_exp
     with pytest.raises(typer.Exit) as ended, failing(IMAGES):
         raise StoppedError("stopped by SIGTERM after a checkpoint", signal=signal.SIGTERM)
     assert ended.value.exit_code == 143
-    assert capsys.readouterr().err.endswith("after a checkpoint; go on with the same command and --resume\n")
+    assert capsys.readouterr().err.endswith("after a checkpoint; to continue, run the same command with --resume\n")
 
 
 def test_a_missing_package_is_one_line_that_says_how_to_get_it(
@@ -249,4 +249,4 @@ def test_a_missing_package_is_one_line_that_says_how_to_get_it(
 def test_a_place_that_is_taken_is_told_before_an_image_is_read(base: Path, tmp_path: Path) -> None:
     folder = write_images(tmp_path / "images", 3)
     (folder / "images" / "0001.png").unlink()
-    assert "exists already" in str(ran("cache", folder, "--model", base, "--out", folder).exception)
+    assert "already exists" in str(ran("cache", folder, "--model", base, "--out", folder).exception)

@@ -78,7 +78,7 @@ def test_the_figures_for_programs_and_for_people_and_on_the_page_are_the_same(pl
     wanted = [told["accuracy"]["share"], scores["classifier"]["value"], scores["frechet"]["value"], 8]
     assert page.numbers[:4] == pytest.approx(wanted)
     said = judged(place, "--page", tmp_path / "a.html", "--count", "8").stderr
-    assert f"8 images are taken for their prompt: {told['accuracy']['share']:.1%}" in said
+    assert f"8 images are classified as their prompt: {told['accuracy']['share']:.1%}" in said
     assert f"Fréchet distance: {scores['frechet']['value']:.4g}, real images {scores['frechet']['real']:.4g}" in said
 
 
@@ -245,7 +245,7 @@ def test_one_bad_image_stops_a_judgement_or_is_left_out_where_that_is_wanted(pla
     [
         (("--count", "13"), "there are 12 and 13. Draw fewer, or give more"),
         (("--rewards", "clip"), "clip needs the folder of a CLIP model"),
-        (("--page", "gone/a.html"), "there is no folder gone"),
+        (("--page", "gone/a.html"), "folder gone does not exist"),
         (("--page", "."), "is a folder; name a file"),
         (("--priors", "gone.safetensors"), "gone.safetensors cannot be read"),
     ],

@@ -118,7 +118,7 @@ def test_the_figures_in_words_and_for_programs_are_the_same() -> None:
     assert told["scores"]["frechet"] == asdict(found.scores[0])
     first, second = found.said
     assert first.startswith(
-        "2 of 3 images are taken for their prompt: 66.7%, 95 % interval 20.8% to 93.9% (of the real images 100.0%)"
+        "2 of 3 images are classified as their prompt: 66.7%, 95 % interval 20.8% to 93.9% (real images: 100.0%)"
     )
     assert second == "Fréchet distance: 4.25, real images 1.5 (of 3 images and 7 real ones; less is better)"
 

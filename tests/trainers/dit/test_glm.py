@@ -243,7 +243,7 @@ def test_only_one_text_can_be_written_and_it_is_never_cut() -> None:
     with pytest.raises(DataError, match="2 texts in quotation marks"):
         model.prompts.check("'a' and \"b\"")
     model.prompts.check("a wall with '" + "x" * 255 + "'")
-    with pytest.raises(DataError, match="has 301 tokens, and 256 are read"):
+    with pytest.raises(DataError, match="has 301 tokens, but at most 256 are read"):
         model.prompts.check("a wall with '" + "x" * 300 + "'")
 
 

@@ -93,7 +93,7 @@ def test_bad_images_are_told_all_together(tmp_path: Path) -> None:
     with pytest.raises(DataError) as refused:
         read(tmp_path)
     first, *others = refused.value.message.splitlines()
-    assert first == "11 of 14 images cannot be used; mend them, or leave them out by --skip-bad:"
+    assert first == "11 of 14 images cannot be used; fix them, or leave them out with --skip-bad:"
     assert len(others) == len(expected)
     assert all(any(f"  {name}: " in line and told in line for line in others) for name, told in expected.items())
 
@@ -182,7 +182,7 @@ def test_a_prompt_longer_than_the_encoder_reads_is_refused_by_its_count(tmp_path
     folder = write_images(tmp_path, 3, ["images/0000.png|a", "long.png|" + "a bar on the left " * 3])
     bar(PROMPTS[0], 7).save(folder / "long.png")
     model.prompts.check("a bar on the left " * 2)  # 12, with its beginning and end
-    with pytest.raises(DataError, match="has 17 tokens, and the text encoder reads 12"):
+    with pytest.raises(DataError, match="has 17 tokens, but the text encoder reads 12"):
         read_pictures(folder, model.form, model.prompts.check)
     left = read_pictures(folder, model.form, model.prompts.check, skip_bad=True).refused
     assert "long.png" in [one.name for one in left]

@@ -154,7 +154,7 @@ def test_what_a_kill_has_left_of_a_folder_is_in_nobodys_way(tmp_path: Path) -> N
 
 def test_a_folder_is_never_written_over(tmp_path: Path) -> None:
     (tmp_path / "model").mkdir()
-    with pytest.raises(ModelError, match="exists already"):
+    with pytest.raises(ModelError, match="already exists"):
         trained().save(tmp_path / "model")
 
 
@@ -218,7 +218,9 @@ def test_parts_that_do_not_fit_are_refused() -> None:
 def test_latents_that_the_pipeline_would_not_shift_back_are_refused() -> None:
     vae: Any = tiny_vae()
     vae.register_to_config(shift_factor=0.1)
-    with pytest.raises(ModelError, match="the VAE has shift_factor, and PixArt's pipeline knows scaling_factor alone"):
+    with pytest.raises(
+        ModelError, match="the VAE has shift_factor, but PixArt's pipeline supports only scaling_factor"
+    ):
         scaled(vae)
 
 

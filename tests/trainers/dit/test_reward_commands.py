@@ -81,7 +81,7 @@ def test_a_bad_image_that_is_held_out_is_left_out_where_that_is_wanted(place: Pa
     held = write_images(tmp_path / "held", 8)
     (held / "images" / "0002.png").write_bytes(b"no image")
     words = ("train", place / "own", "--model", place / "base", "--out", tmp_path / "model", *SHORT, *WATCHED)
-    assert "leave them out by --skip-bad" in str(ran(*words, "--held-out", held).exception)
+    assert "leave them out with --skip-bad" in str(ran(*words, "--held-out", held).exception)
     done = ran(*words, "--held-out", held, "--skip-bad")
     assert done.exit_code == 0, done.output
     assert "! images/0002.png was left out: " in done.stderr

@@ -31,6 +31,6 @@ def test_checkpoints_of_a_stopped_training_are_gone_on_from_only_where_that_is_a
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Checkpoints, "any", True)
-    with pytest.raises(MediaError, match=r"checkpoints holds checkpoints of a training .*continue it \(--resume\)"):
+    with pytest.raises(MediaError, match=r"checkpoints holds checkpoints of a stopped run; continue it \(--resume\)"):
         checkpoints_in(tmp_path, RunOptions(), {}, MediaError)
     assert checkpoints_in(tmp_path, RunOptions(resume=True), {}, MediaError).any

@@ -67,13 +67,13 @@ def test_what_was_not_prepared_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     (tmp_path / "folder").mkdir()
     for name in ("nothing", "file", "folder"):
-        with pytest.raises(CorpusError, match=rf"{name} is no prepared corpus: it has no corpus\.json; make one by"):
+        with pytest.raises(CorpusError, match=rf"{name} is not a prepared corpus: corpus\.json is missing; run"):
             SpeechCorpus.open(tmp_path / name)
 
 
 def test_another_version_is_refused(tmp_path: Path) -> None:
     folder = changed(prepared(tmp_path), lambda said: said.update(version=2, more=1))
-    with pytest.raises(CorpusError, match="was prepared in version 2, here 1 is read; prepare it again"):
+    with pytest.raises(CorpusError, match="has format version 2, expected 1; prepare it again"):
         SpeechCorpus.open(folder)
 
 
@@ -116,7 +116,7 @@ def test_a_damaged_file_is_refused(file: str, content: bytes, tmp_path: Path) ->
 def test_a_clip_whose_file_is_gone_is_refused_on_opening(tmp_path: Path) -> None:
     corpus = prepared(tmp_path)
     clip_path(corpus.folder, corpus.clips[3].digest).unlink()
-    with pytest.raises(CorpusError, match="1 clips have no file, t03 the first"):
+    with pytest.raises(CorpusError, match="files of 1 clips are missing, first: t03"):
         SpeechCorpus.open(corpus.folder)
     with pytest.raises(CorpusError, match="of clip t03 cannot be read"):
         corpus.wave(corpus.clips[3])
@@ -136,7 +136,7 @@ def test_a_clip_that_is_cut_off_swapped_or_written_over_is_refused(tmp_path: Pat
     samples = corpus.wave(second)  # reading goes on elsewhere
     assert len(samples)
     path.write_bytes(content[:-600] + bytes(600))
-    with pytest.raises(CorpusError, match="text or samples of clip t00 are not those that were prepared"):
+    with pytest.raises(CorpusError, match="text or samples of clip t00 do not match its digest"):
         corpus.wave(first)
 
 
@@ -155,4 +155,4 @@ def test_characters_that_only_others_than_the_learnt_texts_have_are_told(tmp_pat
     alone = replace(corpus, clips=clips)
     assert alone.untaught == {"x": 1, "w": 1, "î": 1}
     (notice,) = notices(alone)
-    assert notice == "no clip of the train part has, and nothing teaches: 'w' (1 times), 'x' (1 times), 'î' (1 times)"
+    assert notice == "characters in no training clip are not learnt: 'w' (1 times), 'x' (1 times), 'î' (1 times)"

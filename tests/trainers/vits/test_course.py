@@ -127,7 +127,7 @@ def test_a_folder_of_another_origin_is_in_the_way_of_a_version(corpus: Path, tra
     killed(trained, voice)
     (voice / "voice.json").unlink()
     (voice / "1" / "training.json").write_text("{}")
-    assert "does not know it" in str(ran("train", corpus, "--out", voice, *SHORT, "--resume").exception)
+    assert "is not in" in str(ran("train", corpus, "--out", voice, *SHORT, "--resume").exception)
 
 
 def test_a_correction_that_was_refused_is_no_training_to_go_on_with(corpus: Path, voice: Path) -> None:
@@ -143,7 +143,7 @@ def test_a_correction_that_was_refused_is_no_training_to_go_on_with(corpus: Path
 def test_a_folder_in_the_way_of_a_version_is_named_before_the_training(corpus: Path, voice: Path) -> None:
     (voice / "2").mkdir()
     done = ran("train", corpus, "--out", voice, *SHORT)
-    assert f"{voice / '2'} exists, and the voice's index does not know it; move it away" in str(done.exception)
+    assert f"{voice / '2'} exists but is not in the voice's index; move it away" in str(done.exception)
     assert not (voice / "2.run").exists()
 
 
@@ -201,4 +201,4 @@ def test_a_digest_follows_names_shapes_and_values() -> None:
 def test_a_version_that_does_not_say_how_it_was_made_is_not_taken_for_this_training(corpus: Path, voice: Path) -> None:
     (voice / "1" / "training.json").unlink()
     done = ran("train", corpus, "--out", voice, *SHORT, "--resume")
-    assert "training.json does not say how the version was made" in str(done.exception)
+    assert "settings of the version cannot be read from" in str(done.exception)

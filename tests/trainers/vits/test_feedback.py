@@ -66,9 +66,9 @@ def test_weights_are_the_share_of_corrections_and_within_each_kind_its_proportio
 
 
 def test_ratings_that_leave_nothing_are_refused() -> None:
-    with pytest.raises(FeedbackError, match="no clip of the base corpus"):
+    with pytest.raises(FeedbackError, match="no training clip of the base corpus"):
         mixture([0.0], [1.0], 0.4)
-    with pytest.raises(FeedbackError, match="no clip of corrections"):
+    with pytest.raises(FeedbackError, match="no training clip of corrections"):
         mixture([1.0], [0.0, 0.0], 0.4)
 
 
@@ -191,7 +191,7 @@ def test_what_was_learnt_before_is_not_judged_by(corpus: SpeechCorpus, tmp_path:
     learnt = sorted(clip.text for clip in before.corrections[0].corpus.part("train"))
     again = [{**correction(LATER[20 + number]), "text": text} for number, text in enumerate(learnt[:9])]
     one = material(tmp_path, corpus, again, kept=before)
-    with pytest.raises(FeedbackError, match="0 of the new corrections can be judged by, and 6 are needed"):
+    with pytest.raises(FeedbackError, match="0 new corrections can be held out, but 6 are needed"):
         one.check()
 
 
@@ -238,7 +238,7 @@ def test_half_of_the_clips_that_judge_must_be_left(corpus: SpeechCorpus, tmp_pat
     lines = [{"clip": clip.name, "rating": 1} for clip in corpus.part("held_out")]
     half = len(lines) // 2
     material(tmp_path, corpus, [*rated(LATER[:9]), *lines[:half]]).check()
-    with pytest.raises(FeedbackError, match=f"{half + 1} of the {len(lines)} clips of .* to judge by are rated 1"):
+    with pytest.raises(FeedbackError, match=f"{half + 1} of the {len(lines)} held-out clips of .* are rated 1"):
         material(tmp_path, corpus, [*rated(LATER[:9]), *lines[: half + 1]]).check()
 
 

@@ -102,7 +102,7 @@ def test_an_error_rate_counts_only_where_the_judge_hears_well_and_the_voice_does
     assert failing(base=worse, judge=RELIABLE + 0.01) == []
     babble = replace(worse, before=replace(SAME.before, error_rate=SATURATED))
     assert failing(base=babble) == []
-    assert "luck" in str(decide(LEARNT, babble, judge_error_rate=SHARP).lines[2])
+    assert "chance" in str(decide(LEARNT, babble, judge_error_rate=SHARP).lines[2])
 
 
 def test_lengths_of_the_base_may_hardly_err_more() -> None:

@@ -60,7 +60,7 @@ def test_every_wrong_line_is_named_with_its_reason(lines: list[object], expected
 
 
 def test_a_manifest_that_is_missing_or_of_another_encoding_is_named(tmp_path: Path) -> None:
-    with pytest.raises(FeedbackError, match=r"there is no manifest .*feedback\.jsonl"):
+    with pytest.raises(FeedbackError, match=r"manifest .*feedback\.jsonl does not exist"):
         read_manifest(tmp_path / "feedback.jsonl")
     path = tmp_path / "feedback.jsonl"
     path.write_bytes(b'{"clip": "\xff", "rating": 1}\n')

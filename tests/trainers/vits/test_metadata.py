@@ -74,7 +74,7 @@ def test_two_speakers_under_a_heading_are_refused_however_few_the_lines(tmp_path
 
 
 def test_recordings_in_the_folders_of_several_speakers_are_refused_by_name(tmp_path: Path) -> None:
-    with pytest.raises(CorpusError, match=r"2 folders, as if of so many speakers \(p225, p226\)"):
+    with pytest.raises(CorpusError, match=r"2 folders, which suggests several speakers \(p225, p226\)"):
         said(tmp_path, "p225/a|yek\np226/b|du")
 
 
@@ -91,7 +91,7 @@ def test_a_folder_of_speakers_folders_is_refused_by_name(tmp_path: Path) -> None
     [
         (b"", "is empty"),
         (b"\n  \r\n", "is empty"),
-        (b"id|text\n", "a heading and nothing else"),
+        (b"id|text\n", "has only a heading"),
         ("a|şev\n".encode("utf-16"), "UTF-16; convert it: iconv"),
         ("a|şev\n".encode("utf-16-le"), "UTF-16; convert it: iconv"),
         ("a|ez\nb|şev\n".encode("cp1254"), r"not in UTF-8 \(line 2, byte 0xfe\)"),
@@ -106,7 +106,7 @@ def test_a_file_that_cannot_be_read_is_refused_with_what_to_do(content: bytes, t
 
 
 def test_a_folder_that_is_not_there_or_has_no_metadata_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(CorpusError, match="there is no folder"):
+    with pytest.raises(CorpusError, match=r"folder .* does not exist"):
         read_metadata(tmp_path / "none")
     with pytest.raises(CorpusError, match=r"has no metadata\.csv"):
         read_metadata(tmp_path)
@@ -121,8 +121,8 @@ def test_bad_lines_are_told_by_number_and_the_others_go_on(tmp_path: Path) -> No
         "line 2": "line 2 of metadata.csv has no id; write id|text",
         "c": "line 3 of metadata.csv has no text; write what is said, or remove the line",
         "d": "line 4 of metadata.csv has no text; write what is said, or remove the line",
-        "e": "line 5 of metadata.csv has the text 'sê\\x07' with a control character; remove it",
-        "f": "line 6 of metadata.csv has 3 columns between |, most have 2; mend it",
+        "e": "line 5 of metadata.csv has a control character in the text 'sê\\x07'; remove it",
+        "f": "line 6 of metadata.csv has 3 columns between |, most have 2; fix it",
     }
     assert [line.name for line in read_metadata(tmp_path)[0]] == ["a", "a2"]
 
@@ -133,7 +133,7 @@ def test_an_id_that_leads_out_of_the_folder_is_refused(name: str, tmp_path: Path
 
 
 def test_an_id_that_stands_twice_is_not_used_at_all(tmp_path: Path) -> None:
-    told = "the id stands on lines {} of metadata.csv; keep one"
+    told = "the id is on lines {} of metadata.csv; keep one"
     assert reasons(tmp_path, "a|yek\nb|du\na|yek") == {"a": told.format("1, 3")}
     assert reasons(tmp_path, "a|yek\nb|du\na|sê\na|yek") == {"a": told.format("1, 3, 4")}
     assert [line.name for line in read_metadata(tmp_path)[0]] == ["b"]

@@ -169,10 +169,10 @@ def test_clips_that_could_not_be_spoken_stand_with_their_reason() -> None:
 def test_every_mean_says_what_it_makes_of_clips_that_could_not_be_spoken() -> None:
     page = page_of(render_page(evaluation(clip())))
     told = "1 of 2 clips could not be spoken and "
-    assert {what: page.words.count(told + what) for what in ("count as wrong", "are left out", "are in it")} == {
+    assert {what: page.words.count(told + what) for what in ("count as wrong", "are left out", "are included")} == {
         "count as wrong": 1,
         "are left out": 2,
-        "are in it": 2,
+        "are included": 2,
     }
     assert told not in page_of(render_page(replace(evaluation(clip()), unspoken=()))).words
 

@@ -87,11 +87,11 @@ def spoilt(source: Path) -> dict[str, str]:
         "long": "more than 20 s",
         "slow": "8000 samples per second",
         "stereo": "2 channels",
-        "gone": "there is no wavs/gone.wav",
+        "gone": "neither wavs/gone.wav",
         "crowded": "40 frames for a text of 45 characters and blanks",
         "wordless": "no text",
-        "again": "has samples and text of clip t00",
-        "twice": "stands on lines 21, 22",
+        "again": "duplicates clip t00",
+        "twice": "is on lines 21, 22",
     }
 
 
@@ -100,7 +100,7 @@ def test_bad_clips_are_told_all_together_and_nothing_is_left_behind(source: Path
     with pytest.raises(CorpusError) as refused:
         prepare(source, tmp_path / "out", few())
     first, *others = refused.value.message.splitlines()
-    assert first == "11 of 21 clips cannot be used; mend them, or leave them out by --skip-bad:"
+    assert first == "11 of 21 clips cannot be used; fix them, or leave them out with --skip-bad:"
     assert len(others) == len(expected)
     assert all(any(f"  {name}: " in line and told in line for line in others) for name, told in expected.items())
     assert [path.name for path in tmp_path.iterdir()] == ["source"]
@@ -139,7 +139,7 @@ def test_of_many_bad_clips_twenty_and_their_number_are_told(source: Path, tmp_pa
 
 def test_where_every_clip_is_bad_leaving_out_does_not_help(source: Path, tmp_path: Path) -> None:
     write_lines(source, ["gone|text"])
-    with pytest.raises(CorpusError, match="1 of 1 clips cannot be used; there is nothing to learn from"):
+    with pytest.raises(CorpusError, match="1 of 1 clips cannot be used; nothing is left to train on"):
         prepare(source, tmp_path / "out", few(skip_bad=True))
 
 
@@ -167,7 +167,7 @@ def test_what_a_models_vocabulary_does_not_hold_is_counted(source: Path, tmp_pat
     joined = "".join(TEXTS.values())
     assert corpus.vocabulary == vocabulary
     assert SpeechCorpus.open(tmp_path / "out").unknown == {"ê": joined.count("ê"), "ş": joined.count("ş")}
-    assert notices(corpus) == ("the vocabulary does not hold, and nothing speaks: 'ş' (4 times), 'ê' (2 times)",)
+    assert notices(corpus) == ("characters missing from the vocabulary are not spoken: 'ş' (4 times), 'ê' (2 times)",)
 
 
 def test_a_prepared_folder_can_be_read_by_everybody_and_lists_unknown_characters_in_order(
@@ -185,26 +185,26 @@ def test_a_text_of_which_a_model_knows_nothing_is_a_bad_clip(source: Path, tmp_p
     settings = few(vocabulary=characters(TEXTS.values()), skip_bad=True)
     (one,) = prepare(source, tmp_path / "out", settings).refused
     assert one.name == "t10"
-    assert "only characters that the vocabulary does not hold (字漢)" in one.reason
+    assert "are missing from the vocabulary (字漢)" in one.reason
 
 
 def test_a_folder_that_exists_is_left_alone(source: Path, tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "mine").touch()
-    with pytest.raises(CorpusError, match="out exists already; name a folder that does not, or remove it"):
+    with pytest.raises(CorpusError, match="out already exists; choose another folder, or remove it"):
         prepare(source, tmp_path / "out", few())
     assert content(tmp_path / "out") == {"mine": b""}
 
 
 def test_a_place_below_a_file_cannot_be_written(source: Path, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(CorpusError, match=r"cannot be written .*; choose another place"):
+    with pytest.raises(CorpusError, match=r"cannot be written .*; choose another folder"):
         prepare(source, tmp_path / "file" / "out", few())
 
 
 @pytest.mark.parametrize("size", [1_000, 50_000])
 def test_a_full_disk_is_told_as_that_and_not_as_bad_clips(size: int, source: Path, tmp_path: Path) -> None:
-    with files_up_to(size), pytest.raises(CorpusError, match=r"out cannot be written \(.*\); choose another place"):
+    with files_up_to(size), pytest.raises(CorpusError, match=r"out cannot be written \(.*\); choose another folder"):
         prepare(source, tmp_path / "out", few(skip_bad=True))
     assert [path.name for path in tmp_path.iterdir()] == ["source"]
 

@@ -53,12 +53,12 @@ def test_bad_named_recordings_are_told_together_or_left_out(tmp_path: Path) -> N
         RecordingEntry("twice", "du", good[2].path),
     ]
     expected = {
-        "gone": "there is no file",
-        "folder": "there is no file",
+        "gone": "does not exist",
+        "folder": "does not exist",
         "broken": "cannot be decoded",
         "wordless": "has no text",
         "belled": "control character",
-        "again": "has samples and text of clip t00",
+        "again": "duplicates clip t00",
         "twice": "is one of 2 recordings of this name",
     }
     with pytest.raises(CorpusError, match="8 of 18 clips cannot be used") as refused:
@@ -74,10 +74,10 @@ def test_bad_named_recordings_are_told_together_or_left_out(tmp_path: Path) -> N
 
 
 def test_no_recordings_are_refused_and_so_is_a_place_that_is_taken(tmp_path: Path) -> None:
-    with pytest.raises(CorpusError, match="there are no recordings"):
+    with pytest.raises(CorpusError, match="no recordings were given"):
         prepare_clips([], tmp_path / "out", few())
     (tmp_path / "out").mkdir()
-    with pytest.raises(CorpusError, match="out exists already"):
+    with pytest.raises(CorpusError, match="out already exists"):
         prepare_clips(entries_of(tmp_path / "source"), tmp_path / "out", few())
 
 

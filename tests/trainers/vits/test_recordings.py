@@ -97,7 +97,7 @@ def test_a_rate_at_which_nobody_records_is_not_converted(rate: int, tmp_path: Pa
     content = bytearray(path.read_bytes())
     content[24:28] = rate.to_bytes(4, "little")
     path.write_bytes(content)
-    assert f"has {rate} samples per second, by its damaged head; copy it again" in refusal(path, resample=True)
+    assert f"has {rate} samples per second in a damaged header; copy it again" in refusal(path, resample=True)
 
 
 def test_two_channels_are_refused(tmp_path: Path) -> None:
@@ -125,7 +125,7 @@ def test_silence_is_refused_whatever_its_level(level: float, tmp_path: Path) -> 
 
 def test_samples_that_are_no_numbers_or_beyond_full_scale_are_refused(tmp_path: Path) -> None:
     path = recorded(tmp_path / "a.wav", np.where(TONE > 0.4, np.nan, TONE), subtype="FLOAT")
-    assert "samples that are no numbers" in refusal(path)
+    assert "non-finite samples" in refusal(path)
     assert "louder than full scale (a sample of 1.50)" in refusal(recorded(path, TONE * 3, subtype="FLOAT"))
 
 
@@ -147,10 +147,10 @@ def test_a_name_with_accents_is_found_however_the_disk_writes_it(tmp_path: Path)
 @pytest.mark.parametrize(
     ("name", "told"),
     [
-        ("b", r"there is no wavs/b\.wav and no wavs/b\.flac; put the recording there"),
-        ("a.wav", r"the id a\.wav has the folder or the ending of a file; write a"),
+        ("b", r"neither wavs/b\.wav nor wavs/b\.flac exists; add the recording"),
+        ("a.wav", r"the id a\.wav includes a folder or extension; write a"),
         ("wavs/a", r"write a$"),
-        ("c", r"there are .*c\.flac and .*c\.wav; keep one"),
+        ("c", r"several recordings have this id: .*c\.flac and .*c\.wav; keep one"),
     ],
 )
 def test_an_id_without_its_one_file_is_refused(name: str, told: str, tmp_path: Path) -> None:

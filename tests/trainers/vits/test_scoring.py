@@ -173,5 +173,5 @@ def test_what_does_not_fit_is_refused(corpus: SpeechCorpus, judge: SpeechRecogni
         score(replace(parrot, framing=other), corpus, clips, judge)
     with pytest.raises(JudgeError, match="22050"):
         score(parrot, corpus, clips, replace(judge, framing=other))
-    with pytest.raises(VoiceError, match="not finite"):
+    with pytest.raises(VoiceError, match="non-finite"):
         score(replace(parrot, scale=math.nan), corpus, clips, judge)

@@ -54,9 +54,9 @@ def test_what_is_advised_next_can_be_done_as_it_is_printed(tmp_path: Path) -> No
     assert advised(again.stderr) == advised(trained.stderr)
     said = ran(*advised(trained.stderr)[2:-1], str(tmp_path / "a.wav"))
     assert said.exit_code == 0, said.exception
-    assert "no sound" not in said.stderr
+    assert "unknown to the voice" not in said.stderr
     unprepared = str(ran("train", str(source), "--out", str(place / "v")).exception)
-    assert shlex.split(unprepared.partition("by: quantra ")[2])[3:] == [str(source), "--out", "corpus"]
+    assert shlex.split(unprepared.partition("run: quantra ")[2])[3:] == [str(source), "--out", "corpus"]
     assert "--out corpus" in str(ran("train", str(place), "--out", str(place / "v")).exception)
 
 
@@ -77,7 +77,7 @@ def test_a_corpus_whose_judging_clips_tell_little_says_so(tmp_path: Path) -> Non
         ran("prepare", str(KURDISH), "--out", str(tmp_path / count), "--held-out", count).stderr
         for count in ("9", "10")
     )
-    assert "9 to judge by tell little; --held-out 10 sets" in few
+    assert "9 held-out clips are too few for reliable figures; use --held-out 10" in few
     assert "little" not in enough
 
 
@@ -91,7 +91,7 @@ def test_recordings_become_a_voice_that_speaks_and_is_judged(corpus: Path, tmp_p
     assert rates == [2e-3, 2e-5]
     said = ran("synth", str(voice), "--text", "ez diçe mal?", "--out", str(sound))
     assert said.exit_code == 0
-    assert "no sound for '?'" in said.stderr
+    assert "left out: '?'" in said.stderr
     assert soundfile.info(sound).samplerate == 16_000
     train_judge(SpeechCorpus.open(corpus), steps=60).save(corpus / FOLDER)  # a fifth of what it would train by itself
     judged = ran("evaluate", str(voice), "--corpus", str(corpus), "--json")
@@ -135,7 +135,7 @@ def windows_in(done: Any) -> list[dict[str, Any]]:
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (["train", "nowhere", "--out", "v"], "is no prepared corpus"),
+        (["train", "nowhere", "--out", "v"], "is not a prepared corpus"),
         (["synth", "nowhere", "--text", "a", "--out", "a.wav"], "holds no voice"),
         (["prepare", "nowhere", "--out", "corpus"], "nowhere"),
     ],
@@ -174,7 +174,7 @@ def test_a_corpus_of_another_vocabulary_is_refused_by_the_voice(corpus: Path, tm
 def test_the_durations_of_a_voice_cannot_be_changed(corpus: Path, tmp_path: Path) -> None:
     done = ran("train", str(corpus), "--out", str(tmp_path), "--from", "voices/a", "--durations", "stochastic")
     assert done.exit_code == 2
-    assert "comes with the voice" in done.stderr
+    assert "is set by the voice" in done.stderr
 
 
 def test_a_missing_package_is_one_line_that_says_how_to_get_it(corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:

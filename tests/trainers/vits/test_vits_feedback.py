@@ -100,7 +100,7 @@ def test_what_a_kill_leaves_of_a_correction_that_is_there_is_removed(
     VoiceVersions(voice).choose(1)
     done = feedback(voice, corpus, manifest(tmp_path, TEN), "--resume")
     assert "version 2 of" in done.stderr
-    assert "version 1, which speaks now, stays as it is" in done.stderr
+    assert "version 1 stays current" in done.stderr
     assert sorted(one.name for one in (voice / "2.run").iterdir()) == ["checkpoints", "reports.jsonl"]
     assert not list((voice / "2.run").rglob("window-*"))
 
@@ -128,7 +128,7 @@ def test_a_version_that_finds_no_room_leaves_nothing_and_can_be_resumed(
     with monkeypatch.context() as patch:
         patch.setattr("trainers.vits.corrections.WeightedCorpus.write", full)
         done = feedback(voice, corpus, manifest(tmp_path, TEN), *EAGER)
-    assert "2 cannot be written ([Errno 28] No space left on device); make room there, and go on" in str(done.exception)
+    assert "2 cannot be written ([Errno 28] No space left on device); free space and run" in str(done.exception)
     assert sorted(one.name for one in voice.iterdir()) == ["1", "2.run", "voice.json"]
     assert feedback(voice, corpus, manifest(tmp_path, TEN), *EAGER, "--resume").exit_code == 0
 
@@ -144,7 +144,7 @@ def test_a_voice_that_is_no_better_is_refused_with_its_figures(corpus: Path, fre
     assert (first["what"], first["holds"]) == ("corrections, distance", False)
     assert first["interval"][0] <= first["change"] <= first["interval"][1]
     assert "! corrections, distance" in done.stderr
-    assert "record more of them, or let them be learnt for more --steps" in done.stderr
+    assert "record more of them, or train for more --steps" in done.stderr
     assert (voice / "voice.json").read_bytes() == before
     assert sorted(path.name for path in voice.iterdir()) == ["1", "2.run", "voice.json"]
     assert not list((voice / "2.run").rglob("*.safetensors"))
@@ -159,7 +159,7 @@ def test_earlier_corrections_and_ratings_are_learnt_again(corpus: Path, correcte
     voice = copied(corrected, tmp_path / "v")
     lines = [correction(name, rating=3) for name in LATER[10:20]]
     done = feedback(voice, corpus, manifest(tmp_path, [*TEN, *lines]), *EAGER)
-    assert "10 new lines, 10 learnt before" in done.stderr
+    assert "10 new lines, 10 used before" in done.stderr
     what = [line["what"] for line in told(done)["lines"]]
     assert "earlier corrections, distance" in what
     kept = kept_of(VoiceVersions(corrected))
@@ -179,7 +179,7 @@ def test_a_correction_that_a_signal_stops_goes_on_to_the_same_bits(
         patch.setattr("trainers.vits.feedback_command.consumer", lambda *_args: interrupted)  # pyright: ignore[reportUnknownLambdaType]
         done = feedback(stopped, corpus, path, *EAGER, *often)
     assert done.exit_code == 128 + signal.SIGINT
-    assert "go on with the same command and --resume" in done.stderr
+    assert "to continue, run the same command with --resume" in done.stderr
     assert (stopped / "voice.json").read_bytes() == before
     assert "continue it (--resume)" in str(feedback(stopped, corpus, path, *EAGER).exception)
     going_on = feedback(stopped, corpus, path, *EAGER, *often, "--resume")
@@ -201,7 +201,7 @@ def interrupted(reports: Iterable[Any]) -> Iterator[Any]:
 def test_characters_without_a_sound_are_told(corpus: Path, fresh: Path, tmp_path: Path) -> None:
     strange = [{**correction(name), "text": f"{correction(name)['text']} 7"} for name in LATER[:10]]
     done = feedback(copied(fresh, tmp_path / "v"), corpus, manifest(tmp_path, strange), *IDLE)
-    assert "nothing speaks: '7' (10 times)" in done.stderr
+    assert "are not spoken: '7' (10 times)" in done.stderr
 
 
 def bad(folder: Path, kind: str) -> dict[str, Any]:
@@ -259,11 +259,11 @@ def test_recordings_that_are_not_there_can_be_left_out_beside_others_that_are_ba
     missing = [{"audio": f"{number}.wav", "text": f"{number} ez"} for number in range(24)]
     path = manifest(tmp_path, [*lines, *missing, bad(tmp_path, "rate")])
     voice = copied(fresh, tmp_path / "v")
-    assert "line 13: there is no file" in str(feedback(voice, corpus, path).exception)
+    assert "line 13: file " in str(feedback(voice, corpus, path).exception)
     done = feedback(voice, corpus, path, "--skip-bad", *IDLE)
     assert "25 of 37 clips were left out" in done.stderr, done.exception
-    assert f"line 13: there is no file {tmp_path / '0.wav'}" in done.stderr
-    assert "5 to learn from, 1 to choose by, 6 to judge by" in done.stderr
+    assert f"line 13: file {tmp_path / '0.wav'} does not exist" in done.stderr
+    assert "5 train, 1 selection, 6 held-out" in done.stderr
 
 
 def test_a_voice_that_got_another_version_meanwhile_is_not_corrected(
@@ -278,7 +278,7 @@ def test_a_voice_that_got_another_version_meanwhile_is_not_corrected(
 
     monkeypatch.setattr("trainers.vits.speech_recogniser.judge_of", slow)
     done = feedback(voice, corpus, manifest(tmp_path, TEN), *EAGER)
-    assert "has got another version, or another current one, in the meantime" in str(done.exception)
+    assert "was changed by another command in the meantime" in str(done.exception)
     assert VoiceVersions(voice).index.versions == 2
 
 
@@ -300,18 +300,18 @@ def test_the_figures_are_those_that_an_evaluation_of_either_version_finds(
 @pytest.mark.parametrize(
     ("lines", "expected"),
     [
-        ([], "has no line"),
-        ([{"audio": "nowhere.wav", "text": "a"}], "line 1: there is no file .*nowhere.wav"),
+        ([], "is empty"),
+        ([{"audio": "nowhere.wav", "text": "a"}], r"line 1: file .*nowhere\.wav does not exist"),
         (["{"], "line 1: .*Expecting"),
         ([{**TEN[0], "rating": 6}], "line 1: rating is 6; it must be 1, 2, 3, 4 or 5"),
         ([{**TEN[0], "text": " "}], "line 1: text is ' '; it must be a text"),
-        ([{"clip": "ku9999", "rating": 2}], "has no clip of these names: line 1: ku9999"),
+        ([{"clip": "ku9999", "rating": 2}], "has no clips with these names: line 1: ku9999"),
         ([{"clip": f"a{number}", "rating": 2} for number in range(30)], "line 20: a19; and 10 more; write the ids"),
         ([{**one, "rating": 1} for one in TEN], "every line is rated 1"),
-        (TEN[:8], "that can be used have 8 different texts, and 9 are needed"),
-        ([{"clip": "ku0000", "rating": 2}], "have 0 different texts, and 9 are needed"),
+        (TEN[:8], "have 8 different texts, but training and evaluation need 9"),
+        ([{"clip": "ku0000", "rating": 2}], "have 0 different texts, but training and evaluation need 9"),
         ([correction("ku0000"), *TEN], "line 1 is clip ku0000"),
-        ([*TEN, {**TEN[0], "rating": 4}], "line 11: .*has samples and text of clip line 1"),
+        ([*TEN, {**TEN[0], "rating": 4}], "line 11: .*duplicates clip line 1"),
     ],
 )
 def test_a_manifest_that_cannot_be_learnt_from_is_refused(
