@@ -135,9 +135,9 @@ def test_it_fits_the_model_that_made_it_whatever_its_transformer_has_learnt(cach
 @pytest.mark.parametrize(
     ("parts", "told"),
     [
-        ((tiny_vae(seed=6), tiny_encoder()), "by another VAE than"),
-        ((tiny_vae(), tiny_encoder(seed=4)), "by another text encoder than"),
-        ((tiny_vae(seed=6), tiny_encoder(seed=4)), "by another VAE and another text encoder than"),
+        ((tiny_vae(seed=6), tiny_encoder()), "with another VAE than"),
+        ((tiny_vae(), tiny_encoder(seed=4)), "with another text encoder than"),
+        ((tiny_vae(seed=6), tiny_encoder(seed=4)), "with another VAE and another text encoder than"),
     ],
 )
 def test_another_models_encoders_are_refused_by_name(parts: tuple[Any, Any], told: str, cache: LatentCache) -> None:
@@ -148,9 +148,9 @@ def test_another_models_encoders_are_refused_by_name(parts: tuple[Any, Any], tol
 def test_the_same_weights_are_another_vae_by_its_scale_and_another_encoder_by_its_tokens(cache: LatentCache) -> None:
     vae: Any = tiny_vae()
     vae.register_to_config(scaling_factor=0.8)
-    with pytest.raises(CacheError, match="by another VAE than"):
+    with pytest.raises(CacheError, match="with another VAE than"):
         cache.check_model(ImageModel.of(tiny_transformer(), vae, tiny_encoder(), tiny_tokenizer()))
-    with pytest.raises(CacheError, match="by another text encoder than"):
+    with pytest.raises(CacheError, match="with another text encoder than"):
         cache.check_model(ImageModel.of(tiny_transformer(), tiny_vae(), tiny_encoder(), tokenizer_of(WORDS[::-1])))
 
 
@@ -196,7 +196,7 @@ def without_its_file(folder: Path) -> None:
         (cut, "encoded.safetensors does not match its digest"),
         (with_other_numbers, "encoded.safetensors does not match its digest"),
         (with_an_image_less, "names 11 images, encoded.safetensors has 12"),
-        (of_another_version, "made in version 7"),
+        (of_another_version, "has format version 7"),
         (without_its_file, "is not a cache: cache.json is missing"),
     ],
 )

@@ -103,7 +103,7 @@ def test_more_images_than_are_held_out_and_plans_that_nobody_reads_are_refused(
     model: ImageModel, material: RewardInputs
 ) -> None:
     ssim = rewards_of(("ssim",), material)
-    with pytest.raises(RewardError, match="has prompts for 24; draw fewer"):
+    with pytest.raises(RewardError, match="has prompts for only 24; draw fewer"):
         evaluate(model, replace(material, count=25), ssim, SAMPLING)
     with pytest.raises(PriorError, match="reads no prior tokens"):
         evaluate(model, material, ssim, SAMPLING, priors={})

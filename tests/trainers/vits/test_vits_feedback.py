@@ -227,7 +227,7 @@ def bad(folder: Path, kind: str) -> dict[str, Any]:
         ("silent", "line 11: .*bad.wav is silent; record it again"),
         ("short", "line 11: .*bad.wav has 7 frames"),
         ("broken", "line 11: .*bad.wav cannot be decoded"),
-        ("unknown", "line 11: the text '777' has only characters that the vocabulary does not hold"),
+        ("unknown", "line 11: all characters of the text '777' are missing from the vocabulary"),
     ],
 )
 def test_a_bad_recording_is_named_by_its_line_before_anything_is_learnt(
@@ -304,9 +304,9 @@ def test_the_figures_are_those_that_an_evaluation_of_either_version_finds(
         ([{"audio": "nowhere.wav", "text": "a"}], r"line 1: file .*nowhere\.wav does not exist"),
         (["{"], "line 1: .*Expecting"),
         ([{**TEN[0], "rating": 6}], "line 1: rating is 6; it must be 1, 2, 3, 4 or 5"),
-        ([{**TEN[0], "text": " "}], "line 1: text is ' '; it must be a text"),
+        ([{**TEN[0], "text": " "}], "line 1: text is ' '; it must be a non-empty text"),
         ([{"clip": "ku9999", "rating": 2}], "has no clips with these names: line 1: ku9999"),
-        ([{"clip": f"a{number}", "rating": 2} for number in range(30)], "line 20: a19; and 10 more; write the ids"),
+        ([{"clip": f"a{number}", "rating": 2} for number in range(30)], "line 20: a19; and 10 more; use the ids"),
         ([{**one, "rating": 1} for one in TEN], "every line is rated 1"),
         (TEN[:8], "have 8 different texts, but training and evaluation need 9"),
         ([{"clip": "ku0000", "rating": 2}], "have 0 different texts, but training and evaluation need 9"),
@@ -327,5 +327,5 @@ def test_a_manifest_that_cannot_be_learnt_from_is_refused(
 
 def test_a_version_alone_cannot_be_corrected(corpus: Path, fresh: Path, tmp_path: Path) -> None:
     done = feedback(fresh / "1", corpus, manifest(tmp_path, TEN))
-    assert "name the voice's folder" in str(done.exception)
+    assert "give the voice's folder" in str(done.exception)
     assert feedback(fresh, corpus, manifest(tmp_path, TEN), "--share", "1").exit_code == 2
