@@ -297,11 +297,11 @@ class Referred:
         self.references: list[str] = []
 
     def predict(
-        self, reference: str, asked: Any, deadline: Deadline, *, here: bool = False
+        self, reference: str, request: Any, deadline: Deadline, *, here: bool = False
     ) -> "Future[tuple[Outcome, ...]]":
         del here
         self.references.append(reference)
-        return self.canned.predict("canned", asked, deadline)
+        return self.canned.predict("canned", request, deadline)
 
 
 def test_windows_are_answered_by_the_version_whose_form_they_were_read_in_and_bars_by_the_champion() -> None:

@@ -464,9 +464,9 @@ def test_a_request_that_is_cancelled_while_a_model_is_being_asked_leaves_the_que
         """Hears of the cancellation before it gives the work away."""
 
         def predict(
-            self, reference: str, asked: object, deadline: Deadline, *, here: bool = False
+            self, reference: str, request: object, deadline: Deadline, *, here: bool = False
         ) -> "Future[tuple[Outcome, ...]]":
-            del reference, asked, deadline, here
+            del reference, request, deadline, here
             stream.send(cancelling("cancel", "one"))
             return work
 
@@ -478,7 +478,7 @@ def test_a_request_that_is_cancelled_while_a_model_is_being_asked_leaves_the_que
     heard: list[bytes] = []
     calls = Calls(Asking())
     stream = calls.open("PredictStream", Deadline(), heard.append)
-    stream.send(asked("one"))
+    stream.send(request("one"))
     assert work.cancelled()
     responses = [pb.PredictStreamResponse.FromString(message) for message in heard]
     assert {one.request_id: told(one) for one in responses} == {"cancel": "ack", "one": "CANCELLED"}
