@@ -478,7 +478,7 @@ def test_a_request_that_is_cancelled_while_a_model_is_being_asked_leaves_the_que
     heard: list[bytes] = []
     calls = Calls(Asking())
     stream = calls.open("PredictStream", Deadline(), heard.append)
-    stream.send(request("one"))
+    stream.send(asked("one"))
     assert work.cancelled()
     responses = [pb.PredictStreamResponse.FromString(message) for message in heard]
     assert {one.request_id: told(one) for one in responses} == {"cancel": "ack", "one": "CANCELLED"}
