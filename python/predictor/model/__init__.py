@@ -1,4 +1,4 @@
-"""A loaded model: an immutable handle that turns instances into forecasts and queries into attributions."""
+"""Loaded models, which turn instances into forecasts and queries into attributions."""
 
 from predictor.model.ensemble import Ensemble, ensemble_info, member_identities
 from predictor.model.ensemble_outputs import joint_quantiles

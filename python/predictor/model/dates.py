@@ -1,4 +1,4 @@
-"""The sessions that a forecast depends on, checked against calendar and clock, and what follows from them alone."""
+"""The dates of an instance, checked against the calendar and the clock."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,30 +18,30 @@ from predictor.sessions import SessionCalendar, is_weekend
 from predictor.windows import Pipeline
 
 MOST_READ: Final = 256
-"""Different dates that are kept: those of a few symbols are a few KiB."""
+"""Most entries in the cache of dates; one takes a few KiB."""
 
 NO_EXCHANGE = (
     "target sessions count Monday to Friday, holidays included, because the model carries no exchange's calendar; "
     "train it with --calendar"
 )
-"""A warning with every forecast of such a model."""
+"""Warning on every forecast of such a model."""
 GUESSED_SESSIONS = (
     "the bars begin on {first}, after the first of the {encoder} sessions that the model reads; those before it are "
     "counted Monday to Friday too, so that a network that reads their calendar answers a little differently than "
     "beside a symbol whose bars tell them: send such bars too, or train with --calendar"
 )
-"""A warning where such a model fills the encoder up with sessions that were not sent."""
+"""Warning when such a model fills the encoder with sessions that the request lacks."""
 
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ForecastDates:
-    """What an instance's dates say. Legend: B sessions that a forecast depends on, the last T are the encoder's."""
+    """The dates of an instance. B sessions that a forecast depends on, the last T of them in the encoder."""
 
     sessions: NDArray[np.int32]
     """[B]"""
     places: IndexArray | None
-    """[B] where each of them is among those of the bars, -1 = they lack it; None: they are the bars' last."""
+    """[B] index of each session in the bars, -1 = missing; None if they are the bars' last sessions."""
     encoder: NDArray[np.int32]
     """[T]"""
     following: NDArray[np.int32]
@@ -51,7 +51,7 @@ class ForecastDates:
     base_session: int
     """Session that horizons count from, yyyymmdd."""
     known: NDArray[np.float32] | None
-    """[1, T + D, K] known features; None where they depend on covariates too."""
+    """[1, T + D, K] known features; None if they also depend on covariates."""
     warnings: tuple[str, ...]
 
     @property
@@ -60,14 +60,14 @@ class ForecastDates:
         return int(self.sessions[-1])
 
     def recent(self, bars: BarPanel) -> BarPanel:
-        """The bars on these sessions; where they lack one, nothing is known of it."""
+        """Select the bars of these sessions; a missing session is unknown."""
         if self.places is None:
             return bars.last(len(self.sessions))
         return bars.between(int(self.sessions[0]), self.as_of).on_sessions(self.sessions)
 
 
 class _CachedDates(NamedTuple):
-    """Dates that were read, and when."""
+    """Cached dates and the time of their check."""
 
     dates: ForecastDates
     now: datetime
@@ -75,9 +75,9 @@ class _CachedDates(NamedTuple):
 
 @final
 class DateReader:
-    """Reads the dates of instances for one pipeline; those that instances share, as on one day of a market, once.
+    """Reads the dates of instances for one pipeline and caches them. Thread-safe.
 
-    Threads may share it. Dates that were allowed at one time are so at any later one, for sessions only close.
+    Dates that passed the check once pass at any later time, because sessions only close.
     """
 
     def __init__(self, pipeline: Pipeline) -> None:
@@ -85,11 +85,11 @@ class DateReader:
         self._read: dict[tuple[bytes, str, str, bool], _CachedDates] = {}
 
     def read(self, instance: Instance, bars: BarPanel, now: datetime) -> ForecastDates:
-        """What the dates of an instance's bars say at a time with a time zone.
+        """Read and check the dates of an instance's bars; `now` has a time zone.
 
         Raises:
-            BarsError, BarIncompleteError, SessionGapError, CalendarEndedError: the calendar does not allow them.
-            TooFewBarsError, NoUsableSymbolError: the bars are of too few sessions for any symbol.
+            BarsError, BarIncompleteError, SessionGapError, CalendarEndedError: the dates violate the calendar.
+            TooFewBarsError, NoUsableSymbolError: the bars are too short for every symbol.
         """
         key = (bars.sessions.tobytes(), bars.calendar, instance.gap_policy.value, instance.allow_incomplete_last_bar)
         read = self._read.get(key)
@@ -119,16 +119,16 @@ class DateReader:
 
 
 def check_age(calendar: SessionCalendar, as_of: int, most: int | None, now: datetime) -> None:
-    """Refuse an instance whose last session is older than its caller allows.
+    """Reject an instance whose last session is older than the caller allows.
 
     Args:
-        calendar: the model's.
+        calendar: the model's calendar.
         as_of: the last session, yyyymmdd; 0 = unknown.
-        most: sessions that may have closed since; None: any number.
+        most: most sessions that may have closed since; None = any number.
         now: the present, with a time zone.
 
     Raises:
-        BarsStaleError: more have, or nobody knows how many.
+        BarsStaleError: more sessions have closed, or their number is unknown.
         CalendarEndedError: the calendar does not cover today.
     """
     if most is None:
@@ -145,7 +145,7 @@ def check_age(calendar: SessionCalendar, as_of: int, most: int | None, now: date
 
 
 def _sessions(pipeline: Pipeline, bars: BarPanel, instance: Instance, now: datetime) -> NDArray[np.int32]:
-    """[B] the sessions that the forecast depends on, checked against the exchange's where those are known."""
+    """Return the sessions [B] that the forecast depends on, checked against the exchange's if known."""
     calendar, given = pipeline.calendar, bars.sessions
     if not calendar.is_exchange:
         check_length(pipeline, bars)
@@ -172,14 +172,14 @@ def _sessions(pipeline: Pipeline, bars: BarPanel, instance: Instance, now: datet
 
 
 def _of_weekdays(given: NDArray[np.int32], missing: NDArray[np.int32]) -> str:
-    """A word on bars that lack weekends because their exchange rests on them."""
+    """Return a hint for bars without weekends, sent to a model of daily trading."""
     if is_weekend(given).any() or not is_weekend(missing).any():
         return ""
     return "; bars of Monday to Friday need a model that was trained by their exchange's calendar"
 
 
 def _places(have: NDArray[np.int32], want: NDArray[np.int32]) -> IndexArray | None:
-    """As `ForecastDates.places`."""
+    """See `ForecastDates.places`."""
     if np.array_equal(have[-len(want) :], want):
         return None
     places = np.searchsorted(have, want)
@@ -210,6 +210,6 @@ def _check_complete(calendar: SessionCalendar, last: int, now: datetime) -> None
 
 
 def _days(sessions: Sequence[int] | NDArray[np.int32]) -> str:
-    """Up to five dates in ISO form."""
+    """Format up to five dates in ISO form."""
     shown = [shown_date(int(session)) for session in sessions[:5]]
     return ", ".join(shown) + (f" and {len(sessions) - 5} more" if len(sessions) > 5 else "")  # noqa: PLR2004

@@ -1,4 +1,4 @@
-"""The ensemble: several models that answer as one, how they read an instance, and what they are together."""
+"""The ensemble: several models that forecast as one."""
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
@@ -36,15 +36,15 @@ NamedT = TypeVar("NamedT", CovariateInfo, FeatureInfo)
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class JointlyPrepared:
-    """An instance as each member reads it."""
+    """An instance prepared for each member."""
 
     members: tuple[PreparedInstance, ...]
-    """In the order of the ensemble's members."""
+    """In member order."""
     doubts: tuple[str, ...] = ()
-    """Of the whole ensemble."""
+    """Warnings about the ensemble as a whole."""
 
     def only(self, symbols: Sequence[str]) -> "JointlyPrepared":
-        """The same for some symbols; see `PreparedInstance.only`."""
+        """Select symbols; see `PreparedInstance.only`."""
         return replace(self, members=tuple(p.only(symbols) for p in self.members))
 
     @property
@@ -54,12 +54,12 @@ class JointlyPrepared:
 
     @property
     def usable(self) -> BoolArray:
-        """[S] which symbols every member can forecast."""
+        """[S] whether every member can forecast the symbol."""
         return np.logical_and.reduce([p.usable for p in self.members])
 
     @property
     def scale(self) -> FloatArray:
-        """[S, H] mean of the members' window volatilities; NaN for a symbol that is not usable."""
+        """[S, H] mean of the members' window volatilities; NaN for an unusable symbol."""
         horizons = self.members[0].inputs.scale.shape[1]
         scales = np.full((len(self.members), len(self.usable), horizons), np.nan)
         for rows, prepared in zip(scales, self.members, strict=True):
@@ -68,7 +68,7 @@ class JointlyPrepared:
 
     @property
     def refusals(self) -> dict[str, QuantraError]:
-        """Why each symbol that a member cannot forecast cannot be forecast, by the first such member."""
+        """The error of each symbol that some member cannot forecast, from the first such member."""
         refusals: dict[str, QuantraError] = {}
         for prepared in self.members:
             for symbol, error in prepared.refusals.items():
@@ -77,7 +77,7 @@ class JointlyPrepared:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """The ensemble's doubts, and what any member warns of, once each."""
+        """Warnings of the ensemble and its members, without duplicates."""
         return bounded(dict.fromkeys((*self.doubts, *(warning for p in self.members for warning in p.warnings))))
 
 
@@ -85,33 +85,33 @@ DIFFERENT_WINDOWS = (
     "the members of this ensemble read different windows: their features, fitted numbers, encoder lengths or "
     "normalisers differ; send bars, from which each member makes its own"
 )
-"""Why an ensemble cannot be asked about a caller's windows."""
+"""Error for feature windows sent to an ensemble whose members read different inputs."""
 
 
 @final
 class JointReading:
-    """Prepares instances for every member, once for those that read the same inputs."""
+    """Prepares instances for all members, and only once for members with the same inputs."""
 
     def __init__(self, members: Sequence[Model]) -> None:
-        """Receive the members, in the ensemble's order."""
+        """Store the members, in the ensemble's order."""
         readings = [member.pipeline.reading for member in members]
         self._members = tuple(
             (readings.index(reading), member) for reading, member in zip(readings, members, strict=True)
         )
-        """Each member with the place of the first one that reads the same inputs."""
+        """Each member with the index of the first member that reads the same inputs."""
         self._across = {place for place, member in self._members if member.manifest.kind.is_panel_model}
-        """Places of readings by networks that look across the symbols of an instance."""
+        """Indices of inputs read by networks that look across symbols."""
         self._taught = tuple(member.taught for member in members)
         pipelines = {place: members[place].pipeline for place, _ in self._members}
-        # Whoever needs most bars goes first: if there are too few, the error says how many the ensemble needs.
+        # The member that needs the most bars goes first: its error then states how many the ensemble needs.
         ordered = sorted(pipelines.items(), key=lambda one: -one[1].bars_needed)
         self._dates = {place: DateReader(pipeline) for place, pipeline in ordered}
         self.covariates = named_once(member.pipeline.covariates for member in members)
-        """What is to be sent beside the bars, as its first reader reads it."""
+        """Covariates that the members read, each as its first member defines it."""
 
     @property
     def bars_needed(self) -> int:
-        """Bars that one forecast depends on: the most that a member needs."""
+        """Bars that one forecast needs: the maximum over the members."""
         return next(iter(self._dates.values())).pipeline.bars_needed
 
     @property
@@ -122,7 +122,7 @@ class JointReading:
     def prepare_each(
         self, instances: Sequence[Instance], now: datetime, deadline: Cancellation
     ) -> list[JointlyPrepared | QuantraError]:
-        """As `TwoStagePredictor.prepare_each`: every member's reading of all instances, one after the other."""
+        """See `TwoStagePredictor.prepare_each`; prepares all instances for one member after another."""
         errors: dict[int, QuantraError] = {}
         prepared_of: list[dict[int, PreparedInstance]] = [{} for _ in instances]
         for k, instance in enumerate(instances):
@@ -142,7 +142,7 @@ class JointReading:
         ]
 
     def _refusal(self, instance: Instance) -> QuantraError | None:
-        """Why an instance cannot be what the members read."""
+        """Return the error of an instance that does not have the members' inputs."""
         if not isinstance(instance.input, BarPanel):
             return None if self.is_one else FeatureMismatchError(DIFFERENT_WINDOWS)
         try:
@@ -163,7 +163,7 @@ class JointReading:
 
 
 def _read_by(pipeline: Pipeline, instance: Instance) -> Instance:
-    """The instance with only those covariates that a member reads."""
+    """Keep only the covariates that a member reads."""
     if not instance.covariates.names:
         return instance
     names = {need.name for need in pipeline.covariates}
@@ -171,7 +171,7 @@ def _read_by(pipeline: Pipeline, instance: Instance) -> Instance:
 
 
 def named_once(groups: Iterable[Sequence[NamedT]]) -> tuple[NamedT, ...]:
-    """What any member has, once each by name, in the order in which they first appear."""
+    """Merge the groups; keeps the first item of each name, in order of appearance."""
     named: dict[str, NamedT] = {}
     for group in groups:
         for item in group:
@@ -180,7 +180,7 @@ def named_once(groups: Iterable[Sequence[NamedT]]) -> tuple[NamedT, ...]:
 
 
 def member_identities(identity: ModelIdentity, stored: StoredEnsemble) -> dict[str, ModelIdentity]:
-    """Who each member is, in the manifest's order."""
+    """Return the identity of each member, in manifest order."""
     return {
         name: ModelIdentity(
             name=f"{identity.name}/{name}", version=identity.version, weights_hash=stored.members[name].weights_hash
@@ -190,7 +190,7 @@ def member_identities(identity: ModelIdentity, stored: StoredEnsemble) -> dict[s
 
 
 KIND = "ensemble"
-"""Given in place of a network's kind."""
+"""Reported as the network kind of an ensemble."""
 
 
 def ensemble_info(
@@ -201,7 +201,7 @@ def ensemble_info(
     *,
     is_default: bool,
 ) -> ModelInfo:
-    """Everything about it; the card lists the members, which come in the manifest's order."""
+    """Describe an ensemble; the card lists its members, in manifest order."""
     longest, bars_needed = max(info.encoder_length for info in members), max(info.bars_needed for info in members)
     return ModelInfo(
         name=identity.name,
@@ -232,12 +232,12 @@ def ensemble_info(
 
 
 def _schema_hash(hashes: Sequence[str]) -> str:
-    """The members' own if they share one; else a hash over all of theirs."""
+    """Return the hash that all members share, else a hash over all of them."""
     return hashes[0] if len(set(hashes)) == 1 else hashlib.sha256("".join(hashes).encode()).hexdigest()
 
 
 def _facts(manifest: EnsembleManifest, infos: Sequence[ModelInfo]) -> dict[str, Json]:
-    """What the card says about the members, computed from them."""
+    """Compute the card's entries about the members."""
     members: list[Json] = [
         {
             "name": name,
@@ -255,24 +255,24 @@ def _facts(manifest: EnsembleManifest, infos: Sequence[ModelInfo]) -> dict[str, 
 
 @final
 class Ensemble:
-    """Several models as one, ready to answer. Nothing on it changes, so any thread may use it.
+    """Several models that forecast as one. Immutable and thread-safe.
 
     Members share target, horizons, lag, quantiles and calendar; networks, features and encoder lengths may differ.
     """
 
     def __init__(self, identity: ModelIdentity, manifest: EnsembleManifest, members: Mapping[str, Model]) -> None:
-        """Receive the parts; `members` are in the manifest's order."""
+        """Store the parts; `members` are in manifest order."""
         self.identity = identity
         self.manifest = manifest
         self.members = members
         self._reading = JointReading([*members.values()])
         self._skill = skill_of(manifest.card)
         self._fingerprint = f"{identity.weights_hash}|{manifest.conformal}"
-        """What its forecasts depend on beside its members' answers."""
+        """What the forecasts depend on besides the members' forecasts."""
 
     @classmethod
     def assemble(cls, identity: ModelIdentity, stored: StoredEnsemble, *, device: torch.device, max_rows: int) -> Self:
-        """Build every member from its artifact's parts."""
+        """Build every member from its artifact."""
         members = {
             name: Model.assemble(own, stored.members[name].artifact, device=device, max_rows=max_rows)
             for name, own in member_identities(identity, stored).items()
@@ -281,22 +281,22 @@ class Ensemble:
 
     @property
     def bars_needed(self) -> int:
-        """Bars that one forecast depends on: the most that a member needs."""
+        """Bars that one forecast needs: the maximum over the members."""
         return self._reading.bars_needed
 
     @property
     def covariates(self) -> tuple[CovariateInfo, ...]:
-        """What is to be sent beside the bars."""
+        """Covariates that the members read."""
         return self._reading.covariates
 
     def prepare(self, instance: Instance, now: datetime) -> JointlyPrepared:
         """Check an instance and compute the inputs of every member.
 
         Raises:
-            CovariateMissingError, UnknownCovariateError: the covariates are not those of the members.
-            FeatureMismatchError: it holds windows, but the members do not all read the same ones.
-            NoUsableSymbolError: no symbol can be forecast by every member.
-            QuantraError: a member cannot forecast it, as `Model.prepare`.
+            CovariateMissingError, UnknownCovariateError: the covariates do not match those of the members.
+            FeatureMismatchError: the instance holds windows, but the members read different ones.
+            NoUsableSymbolError: every symbol has a member that cannot forecast it.
+            QuantraError: a member cannot forecast the instance; see `Model.prepare`.
         """
         (prepared,) = self.prepare_each([instance], now, NEVER)
         if isinstance(prepared, QuantraError):
@@ -306,34 +306,34 @@ class Ensemble:
     def prepare_each(
         self, instances: Sequence[Instance], now: datetime, deadline: Cancellation
     ) -> list[JointlyPrepared | QuantraError]:
-        """As `TwoStagePredictor.prepare_each`."""
+        """See `TwoStagePredictor.prepare_each`."""
         prepared = self._reading.prepare_each(instances, now, deadline)
         return [self.identity.naming(one) if isinstance(one, QuantraError) else one for one in prepared]
 
     def forecast(self, prepared: Sequence[JointlyPrepared], deadline: Cancellation = NEVER) -> list[Forecast]:
-        """Forecasts of several instances; each member answers all of them at once.
+        """Forecast several instances; each member forecasts all of them at once.
 
         Raises:
-            DeadlineExceededError, CallCancelledError: nobody waits for the answers any more.
+            DeadlineExceededError, CallCancelledError: the call timed out or was cancelled.
         """
         members = self.members.values()
         by_member = [member.forecast([p.members[k] for p in prepared], deadline) for k, member in enumerate(members)]
         return [self._joined(p, answers) for p, answers in zip(prepared, zip(*by_member, strict=True), strict=True)]
 
     def prepare_batch(self, instances: Sequence[ReadInstance], now: datetime, deadline: Cancellation) -> PreparedBatch:
-        """As `Answering.prepare_batch`."""
+        """See `Predictor.prepare_batch`."""
         return batch_of(self, instances, now, deadline)
 
     def predict(self, instances: Sequence[ReadInstance], now: datetime, deadline: Cancellation) -> tuple[Outcome, ...]:
-        """As `Answering.predict`."""
+        """See `Predictor.predict`."""
         return self.prepare_batch(instances, now, deadline).outcomes(range(len(instances)), deadline)
 
     def explain(self, query: Query, now: datetime, deadline: Cancellation) -> tuple[Attribution, ...]:
-        """Attributions of one query, one per target: the means of the members'.
+        """Explain one query; returns the mean of the members' attributions, one per target.
 
         Raises:
-            RequestTooLargeError: it might take more than `explain.MOST_ROWS`, all members together.
-            QuantraError: as `prepare`, and as `Model.attributions`.
+            RequestTooLargeError: all members together may need more than `explain.MOST_ROWS`.
+            QuantraError: see `prepare` and `Model.attributions`.
         """
         self._work(query).check()
         asked = replace(query, targets=query.targets or self.default_targets())
@@ -355,7 +355,7 @@ class Ensemble:
         )
 
     def explain_cost(self, query: Query) -> int:
-        """As `Answering.explain_cost`: rows of all members together."""
+        """See `Predictor.explain_cost`; the sum over the members."""
         return self._work(query).rows
 
     def _work(self, query: Query) -> ExplanationCost:
@@ -364,11 +364,11 @@ class Ensemble:
         return work_of(query, points, sum(member.rows_per_window for member in self.members.values()))
 
     def default_targets(self) -> tuple[TargetPoint, ...]:
-        """As `Answering.default_targets`."""
+        """See `Predictor.default_targets`."""
         return default_targets(self.manifest.target, self.manifest.quantiles)
 
     def info(self, aliases: tuple[str, ...], *, is_default: bool) -> ModelInfo:
-        """What the ensemble is, for people and programs; its card lists the members."""
+        """Describe the ensemble; its card lists the members."""
         members = [member.info((), is_default=False) for member in self.members.values()]
         return ensemble_info(self.identity, self.manifest, members, aliases, is_default=is_default)
 
@@ -396,7 +396,7 @@ class Ensemble:
     def _prediction(
         self, target: TargetPoint, forecast: Forecast, shown: JointlyPrepared, tolerance: float
     ) -> JointPrediction:
-        """For the symbols that are shown."""
+        """Compute the joint prediction for the requested symbols."""
         h, q = target.index_in(self.manifest.target.horizons, self.manifest.quantiles)
         floor = FLOOR * self.manifest.target.spread[h] * shown.scale[:, h]
         rows = places_of(shown.symbols, forecast.symbols)

@@ -1,4 +1,4 @@
-"""How the members of an ensemble become one forecast and one explanation."""
+"""Combination of the members' forecasts and attributions of an ensemble."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -20,14 +20,14 @@ RowKey = tuple[RowKind, str]
 
 
 def joint_quantiles(manifest: EnsembleManifest, members: Sequence[FloatArray], scale: FloatArray) -> FloatArray:
-    """Quantiles [N, H, Q] of the ensemble, in the target's unit, never falling along Q.
+    """Compute the ensemble's quantiles [N, H, Q] in the target's unit, non-decreasing along Q.
 
     The mean of each quantile over the members (Vincent averaging; Ratcliff 1979, Lichtendahl, Grushka-Cockayne &
-    Winkler 2013), moved by the ensemble's own conformal offsets.
+    Winkler 2013), plus the ensemble's own conformal offsets.
 
     Args:
-        manifest: the ensemble's.
-        members: [N, H, Q] calibrated quantiles of each, in the target's unit.
+        manifest: the ensemble's manifest.
+        members: calibrated quantiles [N, H, Q] of each member, in the target's unit.
         scale: [N, H] mean of the members' window volatilities.
     """
     unit = scale * manifest.target.spread
@@ -37,18 +37,18 @@ def joint_quantiles(manifest: EnsembleManifest, members: Sequence[FloatArray], s
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class JointRanking:
-    """The joint ranking of members that all rank."""
+    """The joint ranking of the members."""
 
     scores: FloatArray
-    """[S, H] minus the mean of the members' ranks: scores of different networks have no unit in common."""
+    """[S, H] negative mean of the members' ranks, because scores of different networks are not comparable."""
     ranks: NDArray[np.int32]
     """[S, H] by these scores, 1 = best; 0 for a symbol that a member cannot forecast."""
     universe: str
-    """Names the symbols that were ranked together."""
+    """Hash of the symbols that were ranked together."""
 
 
 def joint_ranking(members: Sequence[Forecast], usable: BoolArray) -> JointRanking | None:
-    """The ranking of the symbols that every member can forecast (`usable` is [S]); None if a member does not rank."""
+    """Rank the symbols that every member can forecast (`usable` [S]); None if a member does not rank."""
     given = [member.ranks for member in members if member.ranks is not None]
     if len(given) < len(members):
         return None
@@ -60,7 +60,7 @@ def joint_ranking(members: Sequence[Forecast], usable: BoolArray) -> JointRankin
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class JointPrediction:
-    """What the ensemble forecasts at one horizon and quantile, and what its explanation is judged by."""
+    """The ensemble's forecast at one horizon and quantile, and the convergence criteria of its explanation."""
 
     values: FloatArray
     """[S] in the target's unit; NaN for a symbol that a member cannot forecast."""
@@ -69,11 +69,11 @@ class JointPrediction:
     tolerance: float
     """Largest relative gap that counts as converged."""
     refusals: Mapping[str, QuantraError] = field(default_factory=dict[str, QuantraError])
-    """Why each symbol that a member cannot forecast has no explanation."""
+    """The error of each symbol that some member cannot forecast."""
 
     @property
     def usable(self) -> BoolArray:
-        """[S] the symbols that have a forecast."""
+        """[S] whether the symbol has a forecast."""
         return np.isfinite(self.values)
 
 
@@ -84,11 +84,11 @@ def joint_attribution(
     warnings: tuple[str, ...],
     skill: Skill | None = None,
 ) -> Attribution:
-    """The mean of the members' contributions, row by row; a row that a member lacks counts as 0 there.
+    """Average the members' contributions row by row; a row that a member lacks counts as 0.
 
-    What the ensemble's own offsets add is the row `conformal`. The gap is the worst of the members' and of
-    the ensemble's own, so it has converged only where all of them have; nodes are the most that a member used.
-    Internals stay each member's own, with its name in front: a mean of different networks' weights would mean nothing.
+    The row `conformal` includes the ensemble's own offsets. The gap is the largest of the members' gaps and the
+    ensemble's own, so the explanation converges only if all of them do. `nodes` is the largest count of any member.
+    Internals are kept per member and prefixed with its name: weights of different networks cannot be averaged.
     """
     members = list(by_member.values())
     rows = _rows(members)
@@ -124,7 +124,7 @@ def joint_attribution(
 
 
 def _named_internals(by_member: Mapping[str, Attribution], usable: BoolArray) -> tuple[Internal, ...]:
-    """Those of every member, such as `long: attention`."""
+    """Prefix the internals with the member's name, such as `long: attention`."""
     return tuple(
         replace(one, name=f"{name}: {one.name}", values=np.where(usable[:, None], one.values, np.nan))
         for name, attribution in by_member.items()
@@ -133,7 +133,7 @@ def _named_internals(by_member: Mapping[str, Attribution], usable: BoolArray) ->
 
 
 def _rows(members: Sequence[Attribution]) -> list[RowKey]:
-    """The rows of all members, by kind, in the order in which they first appear."""
+    """Merge the rows of all members, sorted by kind, then by first appearance."""
     kinds = list(RowKind)
     keys = dict.fromkeys(key for member in members for key in _keys(member))
     return sorted(keys, key=lambda key: kinds.index(key[0]))
@@ -144,7 +144,7 @@ def _keys(attribution: Attribution) -> list[RowKey]:
 
 
 def _on_rows(attribution: Attribution, rows: list[RowKey]) -> FloatArray:
-    """[S, R] a member's contributions in their places among the rows of all."""
+    """Arrange a member's contributions [S, R] by the merged rows."""
     placed = np.zeros((len(attribution.symbols), len(rows)))
     placed[:, [rows.index(key) for key in _keys(attribution)]] = attribution.per_row
     return placed
@@ -160,7 +160,7 @@ def _gap(
 
 
 def _joint_times(members: Sequence[Attribution], usable: BoolArray) -> FloatArray | None:
-    """[S, T] of the longest encoder; sessions that a member does not read count as 0 there."""
+    """Average [S, T] over the longest encoder; a session that a member does not read counts as 0."""
     given = [attribution.per_time for attribution in members if attribution.per_time is not None]
     if len(given) < len(members):
         return None
@@ -169,7 +169,7 @@ def _joint_times(members: Sequence[Attribution], usable: BoolArray) -> FloatArra
 
 
 def _joint_cells(members: Sequence[Attribution], observed: Sequence[str], usable: BoolArray) -> FloatArray | None:
-    """[S, T, F] of the longest encoder and the observed features of all members."""
+    """Average [S, T, F] over the longest encoder and the observed features of all members."""
     given = [(attribution, attribution.cells) for attribution in members if attribution.cells is not None]
     if len(given) < len(members):
         return None
@@ -184,7 +184,7 @@ def _joint_cells(members: Sequence[Attribution], observed: Sequence[str], usable
 
 
 def _ended(values: FloatArray, length: int) -> FloatArray:
-    """[S, length, …] with the values at the end and 0 before."""
+    """Pad with leading zeros to [S, length, …]."""
     before = np.zeros((values.shape[0], length - values.shape[1], *values.shape[2:]))
     return np.concatenate([before, values], axis=1)
 
@@ -194,6 +194,6 @@ def _mean(values: Sequence[NDArray[np.number]]) -> FloatArray:
 
 
 def _only(values: FloatArray, usable: BoolArray) -> FloatArray:
-    """[S, …] with NaN for the symbols that are not usable."""
+    """Set unusable symbols of [S, …] to NaN."""
     values[~usable] = np.nan
     return values

@@ -1,4 +1,4 @@
-"""Explanations of many instances, one after the other, and what they tell together."""
+"""Validation of queries, and global importance over many instances."""
 
 from collections.abc import Iterator, Sequence
 from datetime import datetime
@@ -23,10 +23,10 @@ from predictor.networks import Target
 
 
 def check_tolerance(tolerance: float) -> None:
-    """Refuse what is no relative gap, or finer than float32 can tell.
+    """Check a tolerance for relative gaps.
 
     Raises:
-        InvalidInputError: naming the least.
+    InvalidInputError: it is invalid or below the float32 limit, which the message states.
     """
     if not LEAST_TOLERANCE <= tolerance < 1:
         raise InvalidInputError(
@@ -35,7 +35,7 @@ def check_tolerance(tolerance: float) -> None:
 
 
 def points_of(targets: Sequence[TargetPoint], target: Target, levels: Sequence[float]) -> list[Point]:
-    """Places (h, q) of the targets in a forecast.
+    """Return the indices (h, q) of the targets in a forecast.
 
     Raises:
         UnknownHorizonError, UnknownQuantileError: a target that the model does not forecast.
@@ -44,7 +44,7 @@ def points_of(targets: Sequence[TargetPoint], target: Target, levels: Sequence[f
 
 
 def work_of(query: Query, points: Sequence[Point], rows_per_window: int) -> ExplanationCost:
-    """What a query asks for; equal points count once."""
+    """Compute the cost of a query; equal points count once."""
     symbols = query.symbols or query.instance.input.symbols
     return ExplanationCost(symbols=len(symbols), targets=len(set(points)), rows_per_window=rows_per_window)
 
@@ -56,25 +56,25 @@ _OF_THE_QUERY: Final = (
     UnknownHorizonError,
     UnknownQuantileError,
 )
-"""Errors that the next instance would have too."""
+"""Errors that every further instance would raise too."""
 
 
 def explain_each(
     model: Predictor, query: GlobalQuery, now: datetime, deadline: Cancellation
 ) -> Iterator[GlobalImportance]:
-    """One report after each instance; one that cannot be explained counts as refused, with its reason.
+    """Yield a report after each instance; counts one that cannot be explained as refused, with its reason.
 
     Args:
-        model: whose forecasts are explained.
+        model: the model to explain.
         query: instances and targets.
         now: the present, with a time zone; decides whether the last bar's session has closed.
-        deadline: looked at before every instance and every forward.
+        deadline: checked before every instance and every forward pass.
 
     Raises:
-        InvalidInputError: there is no instance, or the tolerance is no relative gap; this and the next at a step.
-        ExplainUnsupportedError: the method is not one of the model's.
+        InvalidInputError: the query has no instance, or the tolerance is invalid.
+        ExplainUnsupportedError: the model does not support the method.
         UnknownHorizonError, UnknownQuantileError: a target that the model does not forecast.
-        DeadlineExceededError, CallCancelledError: nobody waits for the rest any more.
+        DeadlineExceededError, CallCancelledError: the call timed out or was cancelled.
     """
     check_tolerance(query.tolerance)
     if not query.instances:
@@ -94,7 +94,7 @@ def explain_each(
 
 
 def _explain(model: Predictor, query: Query, tally: ImportanceTally, now: datetime, deadline: Cancellation) -> None:
-    """Add one instance's explanation, or why it has none."""
+    """Add the explanation of one instance, or its error."""
     try:
         tally.add(model.explain(query, now, deadline))
     except _OF_THE_QUERY:

@@ -1,4 +1,4 @@
-"""The model: one version, loaded and ready to answer."""
+"""A loaded model version with a single network."""
 
 import hashlib
 from collections.abc import Sequence
@@ -40,17 +40,14 @@ from predictor.networks import Internals, OutputMap, PanelForecastNetwork, Targe
 from predictor.windows import Pipeline
 
 EXPLAINED_AT_ONCE: Final = 32
-"""Rows of one forward and backward on a CPU: some 15 ms, after which a prediction can come in."""
+"""Rows of one forward and backward pass on a CPU: about 15 ms, after which a prediction can interrupt."""
 
 SHARE_KNOWN = "share of known cells"
 """The last variable of every past session."""
 
 
 class Model:
-    """One version of a model, ready to answer. Nothing on it changes but the dates that it remembers.
-
-    Any thread may use it.
-    """
+    """One loaded model version. Thread-safe: it is immutable except for its cache of dates."""
 
     def __init__(
         self, identity: ModelIdentity, manifest: Manifest, pipeline: Pipeline, engine: Engine, runner: Runner
@@ -73,9 +70,9 @@ class Model:
         )
 
     @classmethod
-    @torch.inference_mode(mode=False)  # weights made under a caller's inference mode could never be explained
+    @torch.inference_mode(mode=False)  # weights created in the caller's inference mode could not be explained
     def assemble(cls, identity: ModelIdentity, artifact: Artifact, *, device: torch.device, max_rows: int) -> Self:
-        """Build network, engine and attribution view from an artifact's parts."""
+        """Build the network, engine and attribution view of an artifact."""
         manifest = artifact.manifest
         network = freeze(artifact.network().to(device))
         output = output_map(manifest)
@@ -110,7 +107,7 @@ class Model:
     def prepare_each(
         self, instances: Sequence[Instance], now: datetime, deadline: Cancellation
     ) -> list[PreparedInstance | QuantraError]:
-        """As `TwoStagePredictor.prepare_each`."""
+        """See `TwoStagePredictor.prepare_each`."""
         together = not self.manifest.kind.is_panel_model
         prepared = prepare_each(self._dates, instances, now, deadline, together=together)
         return [
@@ -119,7 +116,7 @@ class Model:
         ]
 
     def _told(self, instance: Instance, prepared: PreparedInstance) -> PreparedInstance:
-        """The same with all that makes its forecast doubtful."""
+        """Add the data warnings and this network's warnings."""
         warned = self.warned(prepared)
         doubtful = tuple(doubts((self.taught,), instance, warned.usable_symbols))
         if not doubtful and not warned.warnings:
@@ -127,50 +124,50 @@ class Model:
         return warned.told(bounded((*doubtful, *warned.warnings)))
 
     def warned(self, prepared: PreparedInstance) -> PreparedInstance:
-        """The same with this network's own warnings."""
+        """Add this network's warnings."""
         own = tuple(self.runner.warnings(prepared))
         return prepared.told((*prepared.warnings, *own)) if own else prepared
 
     def forecast(self, prepared: Sequence[PreparedInstance], deadline: Cancellation = NEVER) -> list[Forecast]:
-        """Forecasts of several instances; a network that reads row by row answers all of them in one pass.
+        """Forecast several instances; a row-wise network computes all of them in one pass.
 
         Raises:
-            DeadlineExceededError, CallCancelledError: nobody waits for the answers any more.
+            DeadlineExceededError, CallCancelledError: the call timed out or was cancelled.
         """
         answers = self.runner.answers(prepared, deadline)
         return [forecast_of(self._source, p, answer) for p, answer in zip(prepared, answers, strict=True)]
 
     def prepare_batch(self, instances: Sequence[ReadInstance], now: datetime, deadline: Cancellation) -> PreparedBatch:
-        """As `Answering.prepare_batch`."""
+        """See `Predictor.prepare_batch`."""
         return batch_of(self, instances, now, deadline)
 
     def predict(self, instances: Sequence[ReadInstance], now: datetime, deadline: Cancellation) -> tuple[Outcome, ...]:
-        """As `Answering.predict`."""
+        """See `Predictor.predict`."""
         return self.prepare_batch(instances, now, deadline).outcomes(range(len(instances)), deadline)
 
     def units_in_float64(self, prepared: PreparedInstance) -> Tensor:
-        """Quantiles [N, H, Q] in units of each window's scale, with all of the network's arithmetic in float64."""
+        """Compute quantiles [N, H, Q] in units of each window's scale, with the network in float64."""
         return self.runner.over(self.engine.in_float64()).units(prepared)
 
     def explain(self, query: Query, now: datetime, deadline: Cancellation) -> tuple[Attribution, ...]:
-        """Attributions of one query, one per target.
+        """Explain one query; returns one attribution per target.
 
         Raises:
-            RequestTooLargeError: it might take more than `explain.MOST_ROWS`.
-            QuantraError: as `prepare` and `attributions`.
+            RequestTooLargeError: the query may need more than `explain.MOST_ROWS`.
+            QuantraError: see `prepare` and `attributions`.
         """
         self._work(query).check()
         return self.attributions(query, self.prepare(query.instance, now), deadline)
 
     def attributions(self, query: Query, panel: PreparedInstance, deadline: Cancellation) -> tuple[Attribution, ...]:
-        """The attributions of a query whose instance is prepared already.
+        """Compute the attributions of a query with a prepared instance.
 
         Raises:
-            ExplainUnsupportedError: the method is not one of the model's.
+            ExplainUnsupportedError: the model does not support the method.
             UnknownHorizonError, UnknownQuantileError: a target that the model does not forecast.
-            InvalidInputError: an invalid tolerance, or a symbol that the instance does not have.
-            NoUsableSymbolError: none of the symbols that are asked about can be forecast.
-            RequestTooLargeError: more targets and symbols than one explanation may have.
+            InvalidInputError: the tolerance is invalid, or a symbol is not in the instance.
+            NoUsableSymbolError: no requested symbol can be forecast.
+            RequestTooLargeError: too many targets and symbols for one explanation.
             QuantraError: the deadline passed.
         """
         if query.method != INTEGRATED_GRADIENTS:
@@ -195,14 +192,14 @@ class Model:
     def _internals(
         self, prepared: PreparedInstance, horizons: Sequence[int], deadline: Cancellation
     ) -> list[tuple[Internal, ...]]:
-        """The network's internals, for each of these horizons by index."""
+        """Return the network's internals for each horizon index."""
         internals = self.engine.internals(prepared.inputs, deadline)
         if internals is None:
             return [()] * len(horizons)
         return [internals_of(internals, self.pipeline.features, self.manifest.target, h) for h in horizons]
 
     def explain_cost(self, query: Query) -> int:
-        """As `Answering.explain_cost`."""
+        """See `Predictor.explain_cost`."""
         return self._work(query).rows
 
     def _work(self, query: Query) -> ExplanationCost:
@@ -212,22 +209,22 @@ class Model:
 
     @property
     def rows_per_window(self) -> int:
-        """Rows that the network reads for one forecast: 1, or a stock's and its neighbours'."""
+        """Input rows per forecast: 1, or a stock plus its neighbours."""
         return _members(self.engine.network) or 1
 
     def default_targets(self) -> tuple[TargetPoint, ...]:
-        """As `Answering.default_targets`."""
+        """See `Predictor.default_targets`."""
         return default_targets(self.manifest.target, self.manifest.quantiles)
 
     def info(self, aliases: tuple[str, ...], *, is_default: bool) -> ModelInfo:
-        """What the model is, for people and programs."""
+        """Describe the model."""
         return model_info(self.identity, self.manifest, self.pipeline, aliases, is_default=is_default)
 
 
 def model_info(
     identity: ModelIdentity, manifest: Manifest, pipeline: Pipeline, aliases: tuple[str, ...], *, is_default: bool
 ) -> ModelInfo:
-    """What a model of these parts is; no network is needed."""
+    """Describe a model from its parts, without building the network."""
     features = pipeline.features.features
     return ModelInfo(
         name=identity.name,
@@ -258,11 +255,11 @@ def model_info(
 
 
 def internals_of(internals: Internals, features: FittedFeatures, target: Target, h: int) -> tuple[Internal, ...]:
-    """The internals of N windows that concern horizon `h`; those that the network lacks are left out.
+    """Return the internals of N windows for horizon `h`; omits those that the network does not have.
 
-    Variables are named as in an attribution's rows: a known or static feature of several columns is one variable, and
-    its columns' weights are added. Sessions count from the last bar's, 0; those after the horizon's end, which the
-    network does not look at, are left out.
+    Variables have the names of an attribution's rows: a known or static feature with several columns is one variable,
+    with the sum of its columns' weights. Session 0 is the last bar's. Sessions after the end of the horizon are left
+    out, because the network does not attend to them.
     """
     known, ahead = features.features.known_names, target.lag + target.horizons[h]
     length, observed = internals.past.shape[1], len(features.features.names)
@@ -301,7 +298,7 @@ def internals_of(internals: Internals, features: FittedFeatures, target: Target,
 
 
 def _members(network: nn.Module) -> int | None:
-    """Stocks that one forecast depends on, its own included; None where the network reads row by row."""
+    """Return the number of stocks that one forecast depends on, itself included; None for a row-wise network."""
     return 1 + network.adjacency.shape[1] if isinstance(network, PanelForecastNetwork) else None
 
 
@@ -313,7 +310,7 @@ def _runner(engine: Engine, explainer: Explainer, manifest: Manifest) -> Runner:
 
 
 def output_map(manifest: Manifest) -> OutputMap:
-    """The last steps of a forecast, from the manifest's numbers."""
+    """Build the output map from the manifest."""
     return OutputMap(
         spread=torch.from_numpy(manifest.target.spread),
         offsets=torch.tensor(manifest.conformal.offsets, dtype=torch.float64),
@@ -322,7 +319,7 @@ def output_map(manifest: Manifest) -> OutputMap:
 
 
 def _fingerprint(identity: ModelIdentity, manifest: Manifest, pipeline: Pipeline, engine: Engine) -> str:
-    """What the model's forecasts depend on, its card left out."""
+    """Hash everything that the model's forecasts depend on; the card does not count."""
     numbers = canonical.to_bytes(write_manifest(replace(manifest, card={})))
     parts = f"{identity.weights_hash}|{pipeline.features.schema_hash}|{engine.name}|".encode()
     return hashlib.sha256(parts + numbers).hexdigest()
@@ -335,14 +332,14 @@ def _feature_infos(definitions: Sequence[FeatureDefinition]) -> tuple[FeatureInf
 
 
 def _is_known_infos(features: FittedFeatures) -> tuple[FeatureInfo, ...]:
-    """The columns beside known covariates, which may be unknown."""
+    """Describe the columns that mark whether a known covariate is present."""
     names = features.known_columns[len(features.features.known) :]
     meaning = "whether the known covariate is known: 1 = yes, else 0, and then it is 0 itself"
     return tuple(FeatureInfo(name=name, expression="", meaning=meaning, unit="1") for name in names)
 
 
 def _static_infos(statics: StaticFeatures) -> tuple[FeatureInfo, ...]:
-    """One per variable; the meaning lists its columns in order."""
+    """Describe each static variable; the meaning lists its columns in order."""
     numbers = (
         FeatureInfo(
             name=one.name,

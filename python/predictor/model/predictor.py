@@ -1,4 +1,4 @@
-"""What doors ask of a model, whatever it is made of, and the values that they get."""
+"""The interface of models to servers and clients, and the construction of their results."""
 
 import hashlib
 from collections.abc import Sequence
@@ -35,65 +35,65 @@ PreparedT = TypeVar("PreparedT")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelIdentity:
-    """Under which name and version a model is served, and which weights it has."""
+    """The name, version and weights hash of a served model."""
 
     name: str
     version: int
     weights_hash: str
 
     def naming(self, error: QuantraError) -> QuantraError:
-        """The error, which says whose calendar has ended, if that is what it tells: it is this model's to renew."""
+        """Add the model's name to a CalendarEndedError, because this model's calendar needs an update."""
         if not isinstance(error, CalendarEndedError):
             return error
         return CalendarEndedError(f"{self.name}@{self.version}: {error.message}", metadata=error.metadata)
 
 
 class PreparedBatch(Protocol):
-    """Instances that were prepared together and wait for the network."""
+    """Prepared instances that wait for the network."""
 
     def outcomes(self, places: Sequence[int], deadline: Cancellation) -> tuple[Outcome, ...]:
-        """The outcomes of those instances, by place in the order they were given; one forward for all of them.
+        """Return the outcomes of the instances with these indices; computes them in one forward pass.
 
         Raises:
-            DeadlineExceededError, CallCancelledError: nobody waits for the answers any more.
+            DeadlineExceededError, CallCancelledError: the call timed out or was cancelled.
         """
         ...
 
 
 class Predictor(Protocol):
-    """A model that can be asked: one network, or an ensemble. Nothing on it changes, so any thread may use it."""
+    """A model, with one network or an ensemble. Immutable and thread-safe."""
 
     @property
     def identity(self) -> ModelIdentity:
-        """Its name, version and weights."""
+        """The model's name, version and weights hash."""
         ...
 
     def prepare_batch(self, instances: Sequence[ReadInstance], now: datetime, deadline: Cancellation) -> PreparedBatch:
-        """Check and encode each instance; the errors of bad ones, or of those not read, are kept as their outcomes.
+        """Check and encode each instance; the error of an invalid or unreadable one becomes its outcome.
 
         Raises:
-            DeadlineExceededError, CallCancelledError: nobody waits for the answers any more.
+            DeadlineExceededError, CallCancelledError: the call timed out or was cancelled.
         """
         ...
 
     def predict(self, instances: Sequence[ReadInstance], now: datetime, deadline: Cancellation) -> tuple[Outcome, ...]:
-        """One outcome per instance, in order: a bad one, or one that could not be read, is answered with its error.
+        """Return one outcome per instance, in order; an invalid or unreadable instance gets its error.
 
         Raises:
-            DeadlineExceededError, CallCancelledError: nobody waits for the answers any more.
+            DeadlineExceededError, CallCancelledError: the call timed out or was cancelled.
         """
         ...
 
     def explain(self, query: Query, now: datetime, deadline: Cancellation) -> tuple[Attribution, ...]:
-        """Attributions of one query, one per target.
+        """Explain one query; returns one attribution per target.
 
         Raises:
-            QuantraError: the instance cannot be forecast, or the query asks for what the model does not have.
+            QuantraError: the instance cannot be forecast, or the model does not support the query.
         """
         ...
 
     def explain_cost(self, query: Query) -> int:
-        """Rows of a network's forward and backward that `explain` may take at most; nothing is prepared for it.
+        """Return the most forward and backward rows that `explain` may need; prepares nothing.
 
         Raises:
             UnknownHorizonError, UnknownQuantileError: a target that the model does not forecast.
@@ -101,42 +101,42 @@ class Predictor(Protocol):
         ...
 
     def default_targets(self) -> tuple[TargetPoint, ...]:
-        """Every horizon at the quantile nearest to the median."""
+        """Return every horizon at the quantile nearest to the median."""
         ...
 
     def info(self, aliases: tuple[str, ...], *, is_default: bool) -> ModelInfo:
-        """What the model is, for people and programs."""
+        """Describe the model."""
         ...
 
 
 class TwoStagePredictor(Protocol[PreparedT]):
-    """A model that answers in two steps: it checks and encodes each instance, then forecasts all that passed."""
+    """A model that first checks and encodes each instance, then forecasts all valid ones."""
 
     def prepare_each(
         self, instances: Sequence[Instance], now: datetime, deadline: Cancellation
     ) -> list[PreparedT | QuantraError]:
-        """Check instances and compute their inputs, those of bars together; raises when nobody waits any more.
+        """Check instances and compute their inputs together; raises on deadline or cancellation.
 
-        What an instance gets, inputs or the error that belongs to it, is the same to the last bit as alone.
+        Each result is bit-identical to that of a separate call.
         """
         ...
 
     def forecast(self, prepared: Sequence[PreparedT], deadline: Cancellation) -> list[Forecast]:
-        """Forecasts of several instances; raises when nobody waits for them any more."""
+        """Forecast several instances; raises on deadline or cancellation."""
         ...
 
 
 @final
 class WaitingBatch(Generic[PreparedT]):
-    """As `PreparedBatch`, of a model that answers in two steps."""
+    """The `PreparedBatch` of a two-stage predictor."""
 
     def __init__(self, model: TwoStagePredictor[PreparedT], prepared: Sequence[PreparedT | QuantraError]) -> None:
-        """Receive what the model made of each instance, in order."""
+        """Store the prepared instances or their errors, in order."""
         self._model = model
         self._prepared = prepared
 
     def outcomes(self, places: Sequence[int], deadline: Cancellation) -> tuple[Outcome, ...]:
-        """As `PreparedBatch.outcomes`."""
+        """See `PreparedBatch.outcomes`."""
         chosen = [self._prepared[place] for place in places]
         good = [p for p in chosen if not isinstance(p, QuantraError)]
         forecasts = iter(self._model.forecast(good, deadline) if good else ())
@@ -146,7 +146,7 @@ class WaitingBatch(Generic[PreparedT]):
 def batch_of(
     model: TwoStagePredictor[PreparedT], instances: Sequence[ReadInstance], now: datetime, deadline: Cancellation
 ) -> WaitingBatch[PreparedT]:
-    """The instances, prepared; see `Predictor.prepare_batch`."""
+    """Prepare the instances; see `Predictor.prepare_batch`."""
     read = [instance for instance in instances if not isinstance(instance, QuantraError)]
     prepared = iter(model.prepare_each(read, now, deadline))
     return WaitingBatch(model, [one if isinstance(one, QuantraError) else next(prepared) for one in instances])
@@ -154,7 +154,7 @@ def batch_of(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForecastSource:
-    """Where an answer comes from."""
+    """The model that a forecast or attribution comes from."""
 
     identity: ModelIdentity
     target: Target
@@ -162,13 +162,13 @@ class ForecastSource:
     features: FittedFeatures
     baseline: str
     skill: Skill | None
-    """As the card records it."""
+    """The skill in the model's card."""
     fingerprint: str
     """SHA-256 of everything that forecasts depend on."""
 
 
 def default_targets(target: Target, levels: tuple[float, ...]) -> tuple[TargetPoint, ...]:
-    """Every horizon at the quantile nearest to the median."""
+    """Return every horizon at the quantile nearest to the median."""
     level = levels[anchor_index(levels)]
     return tuple(TargetPoint(h, level) for h in target.horizons)
 
@@ -178,17 +178,17 @@ def _dates(sessions: NDArray[np.int32]) -> tuple[date, ...]:
 
 
 def forecast_of(source: ForecastSource, prepared: PreparedInstance, answer: NetworkForecast) -> Forecast:
-    """The answer to one instance.
+    """Build the forecast of one instance.
 
     Args:
         source: the model.
         prepared: the instance.
-        answer: for its N usable symbols.
+        answer: the network's output for its N usable symbols.
     """
     values = _on_symbols(answer.values, prepared.usable)
     returns = values if source.target.kind is TargetKind.LOG_RETURN else None
     anchor = prepared.anchor
-    # With a lag the returns count from a close that is not known yet: no price today can anchor them.
+    # With a lag, returns count from a close that is not known yet, so no price of today can anchor them.
     prices = None if returns is None or anchor is None or source.target.lag else prices_of(anchor, returns)
     return Forecast(
         symbols=prepared.symbols,
@@ -217,19 +217,19 @@ def forecast_of(source: ForecastSource, prepared: PreparedInstance, answer: Netw
 
 
 def prices_of(anchor: FloatArray, returns: FloatArray) -> FloatArray:
-    """[S, H, Q] from the last closes [S] and log returns; infinite where a caller's own windows exceed a double."""
+    """Compute prices [S, H, Q] from last closes [S] and log returns; infinite if a caller's windows overflow."""
     with np.errstate(over="ignore"):
         return anchor[:, None, None] * np.exp(returns)
 
 
 def ranks_of(scores: FloatArray) -> NDArray[np.int32]:
-    """[N, H] places by score, 1 = best; equal scores share the best of their places."""
+    """Rank scores [N, H], 1 = best; equal scores share the best rank."""
     better = [np.searchsorted(np.sort(-column), -column) for column in scores.T]
     return np.stack(better, axis=1).astype(np.int32) + np.int32(1)
 
 
 def universe_hash(symbols: Sequence[str], usable: BoolArray) -> str:
-    """Sixteen hex digits of a SHA-256 over the ranked symbols, those usable [S], in alphabetical order."""
+    """Hash the usable symbols in alphabetical order: 16 hex digits of a SHA-256; `usable` is [S]."""
     ranked = sorted(symbol for symbol, known in zip(symbols, usable, strict=True) if known)
     return hashlib.sha256("\0".join(ranked).encode()).hexdigest()[:16]
 
@@ -242,7 +242,7 @@ def attribution_of(
     detail: Detail,
     internals: tuple[Internal, ...] = (),
 ) -> Attribution:
-    """The answer to one point of a query; the internals are of the N usable symbols."""
+    """Build the attribution of one point of a query; the internals cover the N usable symbols."""
     usable = prepared.usable
     names, kinds = _rows(source.features, _alone(contributions))
     return Attribution(
@@ -275,7 +275,7 @@ def attribution_of(
 
 
 def _rows(features: FittedFeatures, alone: tuple[RowKind, ...]) -> tuple[tuple[str, ...], tuple[RowKind, ...]]:
-    """Names and kinds of an attribution's rows."""
+    """Return the names and kinds of an attribution's rows."""
     groups = {
         RowKind.OBSERVED: features.features.names,
         RowKind.KNOWN: features.features.known_names,
@@ -287,12 +287,12 @@ def _rows(features: FittedFeatures, alone: tuple[RowKind, ...]) -> tuple[tuple[s
 
 
 def _alone(contributions: Contributions) -> tuple[RowKind, ...]:
-    """The rows that hold one number per window in this explanation."""
+    """Return the rows with one number per window in this explanation."""
     return (*ALONE, RowKind.NEIGHBOURS) if contributions.neighbours.shape[1] else ALONE
 
 
 def _per_row(features: FittedFeatures, contributions: Contributions) -> FloatArray:
-    """[N, R] every row of each symbol; what has several columns, such as a category, is one row."""
+    """Sum contributions to rows [N, R]; a feature with several columns, such as a category, is one row."""
     numbers = {
         RowKind.LOCATION: contributions.location,
         RowKind.SCALE: contributions.scale,
@@ -306,7 +306,7 @@ def _per_row(features: FittedFeatures, contributions: Contributions) -> FloatArr
 
 
 def summed(columns: FloatArray, groups: Sequence[int], count: int) -> FloatArray:
-    """[N, count] sums of the columns of each group."""
+    """Sum the columns by group to [N, count]."""
     sums = np.zeros((len(columns), count))
     for column, group in enumerate(groups):
         sums[:, group] += columns[:, column]
@@ -314,15 +314,15 @@ def summed(columns: FloatArray, groups: Sequence[int], count: int) -> FloatArray
 
 
 def _per_time(contributions: Contributions) -> FloatArray:
-    """[N, T] of the encoder; contributions of known features of later sessions are in the rows alone."""
+    """Sum contributions by encoder session to [N, T]; only the rows include known features of later sessions."""
     length = contributions.observed.shape[1]
     return contributions.observed.sum(axis=2) + contributions.known[:, :length].sum(axis=2)
 
 
 def _forecast_id(source: ForecastSource, prepared: PreparedInstance) -> str:
-    """Sixteen hex digits of a SHA-256 over everything that the forecast follows from.
+    """Hash everything that determines the forecast: 16 hex digits of a SHA-256.
 
-    A price that is missing counts as one NaN, whichever of them the caller's language writes.
+    All NaN bit patterns hash alike, because languages write different ones.
     """
     anchor = prepared.anchor
     parts = [
@@ -332,7 +332,7 @@ def _forecast_id(source: ForecastSource, prepared: PreparedInstance) -> str:
         *(group.numpy().tobytes() for group in prepared.inputs),
         b"" if anchor is None else np.where(np.isnan(anchor), np.nan, anchor).tobytes(),
     ]
-    # In one piece: to hash some lets other threads have the interpreter, and each time it has to be got back.
+    # Hash in one call: each call on a large buffer releases the interpreter lock and has to reacquire it.
     return hashlib.sha256(b"".join(parts)).hexdigest()[:16]
 
 
@@ -341,7 +341,7 @@ def _on_symbols(rows: FloatArray, usable: BoolArray) -> FloatArray:
 
 
 def _placed(rows: NDArray[ScalarT], usable: BoolArray, *, fill: float) -> NDArray[ScalarT]:
-    """[S, …] with the usable symbols' rows in their places."""
+    """Scatter the usable symbols' rows to [S, …]."""
     if len(rows) == len(usable):
         return rows
     placed = np.full((len(usable), *rows.shape[1:]), fill, dtype=rows.dtype)

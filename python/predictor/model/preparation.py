@@ -1,4 +1,4 @@
-"""From instances, bars or feature windows, to a network's inputs: several instances in one computation."""
+"""Preparation of network inputs from bars or feature windows, several instances at a time."""
 
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -37,18 +37,18 @@ ValueT = TypeVar("ValueT")
 @final
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class AlignedInstance:
-    """An instance of bars whose dates and covariates are those of the model."""
+    """An instance of bars, aligned with the model's calendar and covariates."""
 
     instance: Instance
     bars: BarPanel
-    """All that were sent."""
+    """All bars of the request."""
     dates: ForecastDates
     covariates: Covariates
-    """On the sessions that the forecast depends on."""
+    """Covariates on the sessions that the forecast depends on."""
 
     @property
     def kind(self) -> Hashable:
-        """Readings of one kind can be stacked: one formula adjusts their bars, and known covariates share an axis."""
+        """Key of instances that can be stacked: with the same adjustment and the same axis of known covariates."""
         bars = self.bars
         recorded = (bars.adj_close is None, bars.split_ratio is None, bars.cash_dividend is None)
         return (recorded, self.dates if self.covariates.known else None)
@@ -57,12 +57,12 @@ class AlignedInstance:
 @final
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class StackedBars:
-    """Raw bars of R symbols, those of the readings one after the other; what adjustment reads, and float64 [R, B]."""
+    """Raw bars, float64 [R, B], of the R symbols of several instances in order."""
 
     symbols: tuple[str, ...]
-    """[R] a name may be that of several rows."""
+    """[R] symbols; several rows may share one."""
     sessions: NDArray[np.int32]
-    """[B] of the first reading."""
+    """[B] sessions of the first instance."""
     open: FloatArray
     high: FloatArray
     low: FloatArray
@@ -72,11 +72,11 @@ class StackedBars:
     split_ratio: FloatArray | None
     cash_dividend: FloatArray | None
     rows: tuple[slice, ...]
-    """Which rows are those of each reading."""
+    """Rows of each instance."""
 
     @property
     def without_remark(self) -> BoolArray:
-        """[R] symbols that have every bar, and no price jump that their panel does not explain."""
+        """[R] whether the symbol has every bar and no unexplained price jump."""
         whole = np.all(~np.isnan(self.close), axis=1)
         if self.adj_close is not None or self.split_ratio is not None:
             return whole
@@ -88,7 +88,7 @@ class StackedBars:
 
 
 def stacked(readings: Sequence[AlignedInstance]) -> StackedBars:
-    """The bars of readings of one kind, on the sessions that each forecast depends on."""
+    """Stack the bars of instances of one kind, on the sessions that each forecast depends on."""
     panels = [reading.bars for reading in readings]
     places = [reading.dates.places for reading in readings]
     count = len(readings[0].dates.sessions)
@@ -116,7 +116,7 @@ def stacked(readings: Sequence[AlignedInstance]) -> StackedBars:
 
 
 def stacked_covariates(readings: Sequence[AlignedInstance]) -> Covariates:
-    """The covariates [R, ...] beside the bars of a stack."""
+    """Stack the covariates [R, ...] of the instances."""
     first, *others = (reading.covariates for reading in readings)
     if not others or not first.names:
         return first if first.names else NO_COVARIATES
@@ -137,7 +137,7 @@ def stacked_covariates(readings: Sequence[AlignedInstance]) -> Covariates:
 
 
 def _recent(values: FloatArray, places: IndexArray | None, count: int) -> FloatArray:
-    """[S, B] of a column [S, T]."""
+    """Select the columns [S, B] that a forecast depends on from [S, T]."""
     if places is None:
         return values[:, -count:]
     taken = values[:, places]
@@ -156,24 +156,25 @@ def _slices(counts: Iterator[int]) -> Iterator[slice]:
 
 
 ROWS_AT_ONCE: Final = 256
-"""Symbols of several instances that are computed together at most: what each costs by itself is spread thin by then,
-and what is held meanwhile stays at a few MiB however many instances wait."""
+"""Most symbols of several instances that are computed together.
+
+The fixed cost per computation is small by then, and the memory stays at a few MiB."""
 
 
 def prepare_each(
     dates: DateReader, instances: Sequence[Instance], now: datetime, deadline: Cancellation, *, together: bool
 ) -> list[PreparedInstance | QuantraError]:
-    """Check instances and compute their inputs: what each gets alone, or the error that belongs to it.
+    """Check instances and compute their inputs; returns the inputs or the error of each.
 
     Args:
-        dates: of the pipeline that makes the inputs.
+        dates: the date reader of the pipeline that computes the inputs.
         instances: bars or windows.
         now: the present, with a time zone.
-        deadline: looked at before each instance, and before each computation of several of them.
-        together: whether several instances may share a computation.
+        deadline: checked before each instance and before each joint computation.
+        together: whether instances may share a computation.
 
     Raises:
-        DeadlineExceededError, CallCancelledError: nobody waits for the answers any more.
+        DeadlineExceededError, CallCancelledError: the call timed out or was cancelled.
     """
     preparation = _Preparation(dates, now, deadline, rows_at_once=ROWS_AT_ONCE if together else 0)
     for place, instance in enumerate(instances):
@@ -187,18 +188,18 @@ ReadT = TypeVar("ReadT")
 @final
 @dataclass(slots=True)
 class _PendingInstances(Generic[ReadT]):
-    """Instances of one kind that will be computed together."""
+    """Instances of one kind that wait for a joint computation."""
 
     compute: Callable[[Sequence[ReadT]], Sequence[PreparedInstance | QuantraError]]
     read: dict[int, ReadT] = field(default_factory=dict[int, ReadT])
-    """By the place of the instance."""
+    """Keyed by the index of the instance."""
     rows: int = 0
-    """Symbols of all of them."""
+    """Total number of symbols."""
 
 
 @final
 class _Preparation:
-    """Instances on their way to inputs; they wait until as many have come as are computed together."""
+    """Collects instances and computes their inputs once a joint computation is full."""
 
     def __init__(self, dates: DateReader, now: datetime, deadline: Cancellation, *, rows_at_once: int) -> None:
         self._pipeline = dates.pipeline
@@ -211,7 +212,7 @@ class _Preparation:
         self._prepared: dict[int, PreparedInstance | QuantraError] = {}
 
     def take(self, place: int, instance: Instance) -> None:
-        """Check one."""
+        """Check one instance and add it to its group."""
         self._deadline.check()
         read = self._read(instance)
         if isinstance(read, QuantraError):
@@ -223,7 +224,7 @@ class _Preparation:
             self._wait(waiting, place, read, len(read.bars.symbols))
 
     def finished(self) -> list[PreparedInstance | QuantraError]:
-        """What became of all that were taken, in order."""
+        """Compute the remaining inputs and return all results in order."""
         for waiting in self._bars.values():
             self._compute(waiting)
         self._compute(self._windows)
@@ -258,11 +259,11 @@ class _Preparation:
 
 
 def read_bars(instance: Instance, bars: BarPanel, dates: DateReader, now: datetime) -> AlignedInstance:
-    """Check an instance's covariates and dates, before anything is computed from its bars.
+    """Check the covariates and dates of an instance before anything is computed from its bars.
 
     Raises:
         BarsError, BarIncompleteError, SessionGapError, CalendarEndedError: the panel cannot be read.
-        CovariateMissingError, UnknownCovariateError, CovariatesError: the covariates are not those of the model.
+        CovariateMissingError, UnknownCovariateError, CovariatesError: the covariates do not match the model's.
         TooFewBarsError: every symbol has too few bars.
     """
     sent, asked = instance.covariates, dates.pipeline.covariates
@@ -276,7 +277,7 @@ def read_bars(instance: Instance, bars: BarPanel, dates: DateReader, now: dateti
 
 
 def computed(pipeline: Pipeline, readings: Sequence[AlignedInstance]) -> list[PreparedInstance | QuantraError]:
-    """The inputs of the symbols that can be forecast, for readings of one kind; an error where there is none."""
+    """Compute the inputs of instances of one kind; an instance without a usable symbol gets an error."""
     try:
         return _computed_together(pipeline, readings)
     except QuantraError as error:
@@ -308,7 +309,7 @@ def _computed_together(
 
 
 def _known(pipeline: Pipeline, readings: Sequence[AlignedInstance], covariates: Covariates) -> NDArray[np.float32]:
-    """[R or 1, T + D, K] known features of the symbols of readings of one kind."""
+    """Compute the known features [R or 1, T + D, K] of instances of one kind."""
     first = readings[0].dates
     if first.known is None:
         return pipeline.latest_known(first.sessions, first.following, covariates)
@@ -325,7 +326,7 @@ def _known(pipeline: Pipeline, readings: Sequence[AlignedInstance], covariates: 
 
 
 def _split(inputs: Inputs, rows: Sequence[slice]) -> Iterator[Inputs]:
-    """The inputs of each reading."""
+    """Split the inputs by instance."""
     if len(rows) == 1:
         return iter((inputs,))
     sizes = [part.stop - part.start for part in rows]
@@ -335,7 +336,7 @@ def _split(inputs: Inputs, rows: Sequence[slice]) -> Iterator[Inputs]:
 def _judged(
     pipeline: Pipeline, reading: AlignedInstance, panel: PanelState, rows: Inputs, anchor: FloatArray
 ) -> PreparedInstance | QuantraError:
-    """An instance of which there is something to say: the symbols that cannot be forecast are left out."""
+    """Prepare an instance that has warnings or errors; leaves out symbols that cannot be forecast."""
     refusals = refusals_of(pipeline, panel)
     if len(refusals) == len(reading.bars.symbols):
         return nothing_usable(refusals)
@@ -372,7 +373,7 @@ def _prepared(
 
 
 def _unknown(pipeline: Pipeline, reading: AlignedInstance) -> Iterator[str]:
-    """What a reader has to know of the covariates."""
+    """Yield a warning for each kind of unknown covariate value."""
     symbols, sent = reading.bars.symbols, reading.instance.covariates
     if sent.names:
         yield from reading.covariates.warnings(symbols)

@@ -1,7 +1,4 @@
-"""What the network is about to read, which symbols cannot be forecast and why, and what makes a forecast doubtful.
-
-Each symbol is judged by itself.
-"""
+"""Prepared network inputs, with the errors and warnings of each symbol."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -30,30 +27,30 @@ from predictor.networks import DailySeries, Inputs
 from predictor.windows import Pipeline, SymbolHistory
 
 LARGEST_SCALE = 10.0
-"""Daily volatility, a log return: a factor of 22 000 a day. Beyond it a price fan would overflow."""
+"""Largest daily volatility as a log return, a factor of 22 000 per day. A larger one would overflow a price fan."""
 
 LARGEST_PRICE = 1e100
-"""Its inverse is the smallest. Beyond it a price fan would leave what a double holds."""
+"""Largest usable price; its inverse is the smallest. A price fan beyond these limits would overflow float64."""
 
 MOST_WARNINGS: Final = 20
-"""Warnings beside one forecast; those beyond them, as from broken bars, are counted."""
+"""Most warnings per forecast; any further ones are only counted."""
 LONGEST_WARNING: Final = 1000
-"""Characters of one; five symbols of 64 and a sentence about them fit."""
+"""Most characters per warning: enough for a sentence and five symbols of 64 characters."""
 MOST_TOLD: Final = 5
-"""Symbols that an instance's error names one by one."""
+"""Most symbols that an error lists by name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class PreparedInstance:
-    """An instance that was checked and encoded: one row of inputs for each symbol that can be forecast."""
+    """A checked and encoded instance, with one row of inputs per symbol that can be forecast."""
 
     symbols: tuple[str, ...]
     usable: BoolArray
     """[S] which symbols have a row in `inputs`."""
     inputs: Inputs
-    """[N] rows, N = how many are usable."""
+    """N rows, one per usable symbol."""
     sessions: NDArray[np.int32]
-    """[T] of the encoder; empty if unknown."""
+    """[T] encoder sessions; empty if unknown."""
     as_of: int
     """yyyymmdd; 0 if unknown."""
     target_sessions: NDArray[np.int32]
@@ -63,15 +60,15 @@ class PreparedInstance:
     anchor: FloatArray | None
     """[S] last raw close."""
     warnings: tuple[str, ...]
-    """All of them; `bounded` when a model answers."""
+    """All warnings; the forecast holds the `bounded` ones."""
     refusals: Mapping[str, QuantraError] = field(default_factory=dict[str, QuantraError])
-    """Why each symbol that is not usable cannot be forecast."""
+    """The error of each symbol that cannot be forecast."""
 
     def only(self, symbols: Sequence[str]) -> "PreparedInstance":
-        """The same for some symbols, in their order; for all where none is named.
+        """Select symbols, in the order given; an empty sequence selects all.
 
         Raises:
-            InvalidInputError: one is not in the instance, or is named twice.
+            InvalidInputError: a symbol is not in the instance or appears twice.
         """
         if not symbols:
             return self
@@ -88,7 +85,7 @@ class PreparedInstance:
         )
 
     def told(self, warnings: tuple[str, ...]) -> "PreparedInstance":
-        """The same with other warnings; for each of many instances, so without the cost of `replace`."""
+        """Copy with other warnings; called per instance, so it avoids the cost of `replace`."""
         return PreparedInstance(
             symbols=self.symbols,
             usable=self.usable,
@@ -104,26 +101,26 @@ class PreparedInstance:
 
     @property
     def usable_symbols(self) -> tuple[str, ...]:
-        """[N] whose rows `inputs` holds."""
+        """[N] symbols of the rows of `inputs`."""
         if not self.refusals:
             return self.symbols
         return tuple(symbol for symbol, known in zip(self.symbols, self.usable, strict=True) if known)
 
 
 def can_anchor(prices: FloatArray) -> BoolArray:
-    """Which prices, of any shape, a fan can start from; never NaN."""
+    """Whether a price fan can start from each price, of any shape; False for NaN."""
     return (prices >= 1 / LARGEST_PRICE) & (prices <= LARGEST_PRICE)
 
 
 def bounded(lines: Iterable[str]) -> tuple[str, ...]:
-    """The first MOST_WARNINGS lines, each shortened, and how many more were left out."""
+    """Shorten the first MOST_WARNINGS lines and count the rest in a last line."""
     every = tuple(line if len(line) <= LONGEST_WARNING else f"{line[:LONGEST_WARNING]} …" for line in lines)
     left = len(every) - MOST_WARNINGS
     return every if left <= 0 else (*every[:MOST_WARNINGS], f"{left} more warnings were left out")
 
 
 def nothing_usable(refusals: Mapping[str, QuantraError]) -> QuantraError:
-    """The error for an instance none of whose symbols can be forecast: their own, where all have the same."""
+    """Return the error of an instance without a usable symbol: the symbols' own error if all share it."""
     first, *others = refusals.values()
     if not others and isinstance(first, TooFewBarsError):
         return first
@@ -135,17 +132,13 @@ def nothing_usable(refusals: Mapping[str, QuantraError]) -> QuantraError:
 
 
 def places_of(symbols: Sequence[str], there: Sequence[str]) -> list[int]:
-    """The place of each of these symbols among those that are there."""
+    """Return the position of each symbol in `there`."""
     place = {symbol: k for k, symbol in enumerate(there)}
     return [place[symbol] for symbol in symbols]
 
 
 def _check_among(symbols: Sequence[str], there: Sequence[str]) -> None:
-    """Refuse symbols that are not there, or named twice.
-
-    Raises:
-        InvalidInputError: naming the first.
-    """
+    """Raise InvalidInputError for the first symbol that is missing from `there` or appears twice."""
     known = set(there)
     for symbol, count in Counter(symbols).items():
         if symbol not in known:
@@ -156,22 +149,22 @@ def _check_among(symbols: Sequence[str], there: Sequence[str]) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class SymbolStates:
-    """What is known about R symbols on the way to their inputs, each by itself: they may be of several instances."""
+    """State of R symbols during preparation; they may belong to several instances."""
 
     counts: SymbolHistory
-    """[R] each, at the last session."""
+    """Counts [R] at the last session."""
     scale: FloatArray
-    """[R] the largest over the horizons; NaN where nothing is known."""
+    """[R] largest scale over the horizons; NaN if unknown."""
     is_flat: BoolArray
-    """[R] whether a scale is the smallest possible."""
+    """[R] whether a scale is at its lower bound."""
     knows_something: BoolArray
     """[R] whether any feature of the encoder is known."""
     is_sound: BoolArray
-    """[R] whether it can be forecast; a symbol that cannot be adjusted is not."""
+    """[R] whether the symbol can be forecast; False if its bars cannot be adjusted."""
 
     @classmethod
     def of(cls, pipeline: Pipeline, close: FloatArray, series: DailySeries, rows: Inputs) -> Self:
-        """Look at the inputs of symbols with these raw closes [R, B] and daily series [R, B]."""
+        """Build the state from raw closes [R, B], daily series [R, B] and inputs."""
         counts = pipeline.latest_counts(~np.isnan(close), series)
         scale = rows.scale.numpy()
         largest = np.maximum.reduce(scale, axis=1)
@@ -186,7 +179,7 @@ class SymbolStates:
         )
 
     def part(self, rows: slice) -> "SymbolStates":
-        """Those of some symbols."""
+        """Select the symbols in `rows`."""
         return SymbolStates(
             counts=SymbolHistory(*(count[rows] for count in self.counts)),
             scale=self.scale[rows],
@@ -198,18 +191,18 @@ class SymbolStates:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class PanelState:
-    """What is known about the S symbols of one instance."""
+    """State of the S symbols of one instance during preparation."""
 
     bars: BarPanel
     """The sessions that the forecast depends on."""
     symbols: SymbolStates
-    """[S] each."""
+    """State [S] of each symbol."""
     faults: Mapping[int, BarsError]
-    """Errors of bars that cannot be adjusted, by row."""
+    """Adjustment errors by row."""
 
 
 def refusals_of(pipeline: Pipeline, panel: PanelState) -> dict[str, QuantraError]:
-    """Why each symbol that cannot be forecast cannot, by symbol, in the order of the panel."""
+    """Return the error of each symbol that cannot be forecast, in panel order."""
     rows = sorted({*np.flatnonzero(~panel.symbols.is_sound).tolist(), *panel.faults})
     return {panel.bars.symbols[s]: _refusal(pipeline, panel, s) for s in rows}
 
@@ -232,11 +225,11 @@ def _refusal(pipeline: Pipeline, panel: PanelState, s: int) -> QuantraError:
 
 
 def check_length(pipeline: Pipeline, bars: BarPanel) -> None:
-    """Refuse bars of too few sessions for any symbol, before they are widened to those that a forecast depends on.
+    """Reject bars that are too short for every symbol, before missing sessions are filled in.
 
     Raises:
         TooFewBarsError: naming the symbols.
-        NoUsableSymbolError: some of them have no last bar.
+        NoUsableSymbolError: the bars are too short and some symbols have no last bar.
     """
     if len(bars.sessions) >= pipeline.least_bars:
         return
@@ -261,7 +254,7 @@ def _too_few_bars(pipeline: Pipeline, symbol: str, have: int) -> TooFewBarsError
 
 
 def _impossible(panel: PanelState, s: int) -> str:
-    """The value that no market has."""
+    """Describe the impossible value of a symbol."""
     close = panel.bars.close[s, -1]
     if panel.symbols.scale[s] > LARGEST_SCALE:
         return f"a volatility of {panel.symbols.scale[s]:.3g} a day"
@@ -269,7 +262,7 @@ def _impossible(panel: PanelState, s: int) -> str:
 
 
 def warnings_of(pipeline: Pipeline, panel: PanelState, refusals: Mapping[str, QuantraError]) -> Iterator[str]:
-    """Which symbols have no forecast, and which have one that is worth less than others."""
+    """Yield a warning for each group of symbols with no forecast or a less reliable one."""
     for error in list(refusals.values())[:MOST_TOLD]:
         yield f"no forecast of {error.message}"
     if len(refusals) > MOST_TOLD:
@@ -296,23 +289,23 @@ def warnings_of(pipeline: Pipeline, panel: PanelState, refusals: Mapping[str, Qu
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainingSummary:
-    """What is known of one network's training."""
+    """Facts about the training of one network."""
 
     symbols: frozenset[str] | None
-    """Symbols that it, or a model whose weights it started from, was trained on; None = unknown."""
+    """Training symbols, including those of the models that it was fine-tuned from; None if unknown."""
     is_adjusted: bool
-    """Whether its bars recorded splits and dividends; False where that is unknown."""
+    """Whether the training bars recorded splits and dividends; False if unknown."""
     knows_by_name: bool
-    """Whether it has a node for each of its symbols, and so names unknown symbols itself."""
+    """Whether the network has a node per symbol, and therefore warns of unknown symbols itself."""
     reads_volume: bool
     bars_needed: int
 
     @classmethod
     def of(cls, manifest: Manifest, pipeline: Pipeline) -> Self:
-        """What an artifact's parts say.
+        """Read the summary from an artifact's manifest and pipeline.
 
         Raises:
-            ArtifactError: the card says something of bars or ancestors, but not what it must.
+            ArtifactError: the card's entry on bars or parent models is malformed.
         """
         data = data_of(manifest.card)
         before = (frozenset(one.symbols) for one in ancestors_of(manifest.card))
@@ -326,12 +319,12 @@ class TrainingSummary:
 
 
 def doubts(networks: Sequence[TrainingSummary], instance: Instance, forecast: Sequence[str]) -> Iterator[str]:
-    """One line per doubt, however many symbols and networks share it.
+    """Yield one warning per data problem, shared by all its symbols and networks.
 
     Args:
-        networks: the model's own, or those of an ensemble's members.
-        instance: the question.
-        forecast: those of its symbols that have a forecast.
+        networks: the model's network, or those of an ensemble's members.
+        instance: the instance to forecast.
+        forecast: the symbols that have a forecast.
     """
     if isinstance(instance.input, BarPanel):
         readers = [one.bars_needed for one in networks if one.reads_volume]
@@ -351,13 +344,13 @@ def doubts(networks: Sequence[TrainingSummary], instance: Instance, forecast: Se
 
 
 def bars_doubts(bars: BarPanel, symbols: Sequence[str], *, reads_volume: bool, is_adjusted: bool) -> Iterator[str]:
-    """What bars lack that a model reads or was trained with.
+    """Yield a warning for each kind of data that the model was trained with and the bars lack.
 
     Args:
-        bars: all that is read.
-        symbols: those of them that count.
+        bars: the bars of the instance.
+        symbols: the symbols to check.
         reads_volume: whether a network reads volumes.
-        is_adjusted: whether it was trained on bars that record splits and dividends.
+        is_adjusted: whether the model was trained on bars that record splits and dividends.
     """
     silent = bars.without_volume if reads_volume else ()
     counted = frozenset(symbols) if silent else frozenset[str]()
@@ -375,7 +368,7 @@ def bars_doubts(bars: BarPanel, symbols: Sequence[str], *, reads_volume: bool, i
 
 
 def _unseen(networks: Sequence[TrainingSummary], symbols: Sequence[str]) -> list[str]:
-    """The symbols that some network was not trained on; a network with a node for each symbol names its own."""
+    """Return symbols that a network was not trained on; networks with one node per symbol warn themselves."""
     by_name = [one.symbols for one in networks if one.knows_by_name and one.symbols is not None]
     by_row = [one.symbols for one in networks if not one.knows_by_name and one.symbols is not None]
     if all(known.issuperset(symbols) for known in by_row):

@@ -1,4 +1,4 @@
-"""How a network is asked: row by row, or a panel at a time where it looks across stocks."""
+"""Runners that call a network row by row or, for networks that look across stocks, panel by panel."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,31 +21,31 @@ Point = tuple[int, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class NetworkForecast:
-    """A network's answer for the N usable symbols of an instance."""
+    """A network's output for the N usable symbols of an instance."""
 
     values: FloatArray
     """[N, H, Q] calibrated quantiles in the target's unit."""
     scores: FloatArray | None = None
-    """[N, H] of a ranking model."""
+    """[N, H] scores of a ranking model."""
 
 
 class Runner(Protocol):
-    """The two questions to a network."""
+    """Computes forecasts and contributions with one network."""
 
     def over(self, engine: Engine) -> "Runner":
-        """The same questions to another engine."""
+        """Return a runner of the same kind for another engine."""
         ...
 
     def warnings(self, prepared: PreparedInstance) -> Iterator[str]:
-        """What a reader of these forecasts has to know about how the network is asked."""
+        """Yield warnings that depend on how the network reads the instance."""
         ...
 
     def units(self, prepared: PreparedInstance) -> Tensor:
-        """Quantiles [N, H, Q] in units of each window's scale."""
+        """Compute quantiles [N, H, Q] in units of each window's scale."""
         ...
 
     def answers(self, prepared: Sequence[PreparedInstance], deadline: Cancellation) -> list[NetworkForecast]:
-        """One answer per instance; the deadline is looked at before every forward."""
+        """Return one forecast per instance; checks the deadline before every forward pass."""
         ...
 
     def contributions(
@@ -58,13 +58,13 @@ class Runner(Protocol):
         tolerance: float = 0.01,
         node_counts: Sequence[int] = NODE_COUNTS,
     ) -> list[Contributions]:
-        """What moved the forecasts of N usable symbols, one per point; see `Explainer.explain`.
+        """Compute the contributions to the forecasts of N usable symbols, one per point; see `Explainer.explain`.
 
         Args:
             prepared: the instance with these symbols.
             points: indices of horizon and quantile.
-            among: the panel that these symbols belong to, for a network that looks across it; None if it is just them.
-            deadline: looked at before every forward.
+            among: the whole panel, for a network that looks across stocks; None if `prepared` is the whole panel.
+            deadline: checked before every forward pass.
             tolerance: largest relative gap that counts as converged.
             node_counts: ascending numbers of quadrature nodes.
         """
@@ -73,26 +73,26 @@ class Runner(Protocol):
 
 @final
 class RowRunner:
-    """A network that reads each window by itself: instances share a forward."""
+    """Runs a network that reads each window independently; instances share a forward pass."""
 
     def __init__(self, engine: Engine, explainer: Explainer) -> None:
         self._engine = engine
         self._explainer = explainer
 
     def over(self, engine: Engine) -> "RowRunner":
-        """As `Runner.over`."""
+        """See `Runner.over`."""
         return RowRunner(engine, self._explainer)
 
     def warnings(self, prepared: PreparedInstance) -> Iterator[str]:  # noqa: ARG002 - a row needs no other
-        """As `Runner.warnings`."""
+        """See `Runner.warnings`."""
         return iter(())
 
     def units(self, prepared: PreparedInstance) -> Tensor:
-        """As `Runner.units`, [N, H, Q]."""
+        """See `Runner.units`; [N, H, Q]."""
         return self._engine.units(prepared.inputs)
 
     def answers(self, prepared: Sequence[PreparedInstance], deadline: Cancellation) -> list[NetworkForecast]:
-        """As `Runner.answers`."""
+        """See `Runner.answers`."""
         values = self._engine.values(_joined([p.inputs for p in prepared]), deadline).numpy()
         ends = accumulate((len(p.inputs.observed) for p in prepared), initial=0)
         return [NetworkForecast(values=values[first:end]) for first, end in pairwise(ends)]
@@ -107,14 +107,14 @@ class RowRunner:
         tolerance: float = 0.01,
         node_counts: Sequence[int] = NODE_COUNTS,
     ) -> list[Contributions]:
-        """As `Runner.contributions`."""
+        """See `Runner.contributions`."""
         return self._explainer.explain(
             prepared.inputs, points, deadline=deadline, tolerance=tolerance, node_counts=node_counts
         )
 
 
 def _joined(groups: Sequence[Inputs]) -> Inputs:
-    """The rows of all of them; laid out in memory in the same way however many there are."""
+    """Concatenate the rows; the memory layout does not depend on the number of groups."""
     if len(groups) == 1:
         return Inputs(*(group.contiguous() for group in groups[0]))
     return Inputs(*(torch.cat(parts) for parts in zip(*groups, strict=True)))
@@ -122,16 +122,16 @@ def _joined(groups: Sequence[Inputs]) -> Inputs:
 
 @final
 class PanelRunner:
-    """A network that looks across the stocks of a panel: every instance is a forward of its own."""
+    """Runs a network that looks across the stocks of a panel; each instance is a separate forward pass."""
 
     def __init__(self, engine: Engine, explainer: Explainer, *, universe: Sequence[str], neighbours: Tensor) -> None:
-        """Receive the parts.
+        """Store the parts.
 
         Args:
             engine: the network.
-            explainer: made for 1 + k members.
+            explainer: an explainer for 1 + k members.
             universe: U symbols in the order of the network's nodes.
-            neighbours: int64 [U, k] the network's own, -1 = none.
+            neighbours: int64 [U, k] the network's neighbours, -1 = none.
         """
         self._engine = engine
         self._explainer = explainer
@@ -140,11 +140,11 @@ class PanelRunner:
         self._neighbours = neighbours.cpu()
 
     def over(self, engine: Engine) -> "PanelRunner":
-        """As `Runner.over`."""
+        """See `Runner.over`."""
         return PanelRunner(engine, self._explainer, universe=self._universe, neighbours=self._neighbours)
 
     def warnings(self, prepared: PreparedInstance) -> Iterator[str]:
-        """Which symbols lack a neighbour that their forecast depends on, and which the network does not know."""
+        """Yield warnings for symbols with missing neighbours and for symbols unknown to the network."""
         nodes, symbols = self._nodes(prepared), prepared.usable_symbols
         wanted = torch.where(nodes[:, None] >= 0, self._neighbours[nodes], -1)
         lacking = (wanted >= 0) & (_members(nodes, self._neighbours)[:, 1:] < 0)
@@ -160,11 +160,11 @@ class PanelRunner:
             yield f"{listed(strangers)}: forecast without neighbours, because training had no such stock"
 
     def units(self, prepared: PreparedInstance) -> Tensor:
-        """As `Runner.units`, [N, H, Q]."""
+        """See `Runner.units`; [N, H, Q]."""
         return self._engine.panel(prepared.inputs, self._nodes(prepared)).quantiles
 
     def answers(self, prepared: Sequence[PreparedInstance], deadline: Cancellation) -> list[NetworkForecast]:
-        """As `Runner.answers`."""
+        """See `Runner.answers`."""
         return [self._answer(p, deadline) for p in prepared]
 
     def _answer(self, prepared: PreparedInstance, deadline: Cancellation) -> NetworkForecast:
@@ -183,7 +183,7 @@ class PanelRunner:
         tolerance: float = 0.01,
         node_counts: Sequence[int] = NODE_COUNTS,
     ) -> list[Contributions]:
-        """As `Runner.contributions`."""
+        """See `Runner.contributions`."""
         panel = prepared if among is None else among
         nodes, rows = self._nodes(panel), places_of(prepared.usable_symbols, panel.usable_symbols)
         members = _members(nodes, self._neighbours)[rows]
@@ -197,21 +197,21 @@ class PanelRunner:
         )
 
     def _nodes(self, prepared: PreparedInstance) -> Tensor:
-        """[N] places of the usable symbols, -1 = unknown to the network."""
+        """Return the node [N] of each usable symbol, -1 = unknown to the network."""
         return torch.tensor([self._places.get(symbol, -1) for symbol in prepared.usable_symbols])
 
 
 def _members(nodes: Tensor, neighbours: Tensor) -> Tensor:
-    """[N, 1 + k] rows that each row's forecast depends on, itself first; -1 where a neighbour is not in the panel."""
+    """Return the rows [N, 1 + k] that each forecast depends on, itself first; -1 = neighbour not in the panel."""
     row_of_node = torch.full((len(neighbours) + 1,), -1)
-    row_of_node[nodes] = torch.arange(len(nodes))  # unknown stocks share the last place, which is no neighbour's
+    row_of_node[nodes] = torch.arange(len(nodes))  # unknown stocks share the last index, which no neighbour uses
     wanted = torch.where(nodes[:, None] >= 0, neighbours[nodes], -1)
     places = torch.where(wanted >= 0, row_of_node[wanted], -1)
     return torch.cat([torch.arange(len(nodes))[:, None], places], dim=1)
 
 
 def _panels(inputs: Inputs, members: Tensor) -> Inputs:
-    """[N, M, ...] each row with those that it depends on; one that is missing counts as unknown throughout."""
+    """Gather each row with those that it depends on, [N, M, ...]; all cells of a missing row are unknown."""
     there = members >= 0
     panels = Inputs(*(group[members.clamp(min=0)] for group in inputs))
     return panels._replace(mask=panels.mask & there[..., None, None])

@@ -1,8 +1,4 @@
-"""Callers' own feature windows as a network's inputs: those of several instances are checked and copied together.
-
-Every step on an array of some size lets other threads have the interpreter, and to get it back takes longer than the
-step: a batch that is joined first waits once where its instances would wait one after the other.
-"""
+"""Network inputs from the feature windows of callers, checked and copied in batches."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -37,7 +33,7 @@ WINDOW_TYPES: Mapping[str, type[np.generic]] = {
     "location": np.float64,
     "scale": np.float64,
 }
-"""Groups of a feature window, in the order of `Inputs`."""
+"""Groups of a feature window, in `Inputs` order."""
 
 LARGEST: Mapping[str, float] = {
     "observed": 1e6,
@@ -46,11 +42,11 @@ LARGEST: Mapping[str, float] = {
     "location": 100.0,
     "scale": LARGEST_SCALE,
 }
-"""Bounds for a caller's windows: far beyond what features reach, and far below what overflows on the way to prices."""
+"""Bounds for callers' windows: far above real feature values, and far below values that overflow prices."""
 
 
 class WindowInputs(NamedTuple):
-    """The rows of several windows, [N, ...] each, as the network reads them: with levels for every horizon."""
+    """Rows [N, ...] of several windows, with levels for every horizon."""
 
     observed: NDArray[np.float32]
     known: NDArray[np.float32]
@@ -61,12 +57,12 @@ class WindowInputs(NamedTuple):
 
 
 def check_form(pipeline: Pipeline, window: FeatureWindow) -> None:
-    """Check all of a caller's windows but the numbers that the network reads.
+    """Check the form of a caller's windows, but not the numbers in them.
 
     Raises:
-        UnknownFeatureError: a feature is named that the model does not read.
-        FeatureMismatchError: they were made with another schema.
-        WindowShapeError: a group has another shape or type than the model reads.
+        UnknownFeatureError: the model does not have one of the features.
+        FeatureMismatchError: the windows follow another feature schema.
+        WindowShapeError: a group has the wrong shape or type.
         InvalidInputError: a symbol, price or date is invalid.
     """
     if window.features:
@@ -93,7 +89,7 @@ def check_form(pipeline: Pipeline, window: FeatureWindow) -> None:
 
 
 def windows_prepared(pipeline: Pipeline, windows: Sequence[FeatureWindow]) -> list[PreparedInstance | QuantraError]:
-    """The inputs of windows whose form was checked; an InvalidInputError for each that holds an impossible number."""
+    """Prepare windows with a valid form; a window with an impossible number gets an InvalidInputError."""
     groups = _joined(pipeline, windows)
     fault = _fault(groups, tuple(chain.from_iterable(window.symbols for window in windows)))
     if fault is None:
@@ -108,7 +104,11 @@ def windows_prepared(pipeline: Pipeline, windows: Sequence[FeatureWindow]) -> li
 
 
 def _joined(pipeline: Pipeline, windows: Sequence[FeatureWindow]) -> WindowInputs:
-    """A copy of all, for a caller's arrays may change."""
+    """Concatenate all windows in one step.
+
+    It copies, because the caller may change its arrays. One large copy releases the interpreter lock once, instead of
+    once per instance.
+    """
     horizons = len(pipeline.target.horizons)
 
     def levels(name: str) -> FloatArray:
@@ -127,7 +127,7 @@ def _joined(pipeline: Pipeline, windows: Sequence[FeatureWindow]) -> WindowInput
 
 
 def _fault(groups: WindowInputs, symbols: Sequence[str]) -> InvalidInputError | None:
-    """The first number that no network should read; `symbols` [N] are the rows'."""
+    """Return the error of the first impossible number; `symbols` [N] belong to the rows."""
     for name, largest in LARGEST.items():
         if not (np.abs(getattr(groups, name)) <= largest).all():
             return InvalidInputError(f"{name} holds a value that is not finite, or beyond {largest:g}")
@@ -145,7 +145,7 @@ def _fault(groups: WindowInputs, symbols: Sequence[str]) -> InvalidInputError | 
 
 
 def _split(groups: WindowInputs, sizes: Sequence[int]) -> Iterator[Inputs]:
-    """The inputs of each window."""
+    """Split the inputs by window."""
     whole = Inputs(*map(torch.from_numpy, groups))
     if len(sizes) == 1:
         return iter((whole,))
@@ -156,7 +156,7 @@ def _split(groups: WindowInputs, sizes: Sequence[int]) -> Iterator[Inputs]:
 @final
 @dataclass(frozen=True, slots=True)
 class _Dates:
-    """What follows from a window's last session; several windows of a batch mostly have the same."""
+    """Dates that follow from a window's last session; windows of a batch usually share it."""
 
     target_sessions: NDArray[np.int32]
     base_session: int
@@ -184,7 +184,7 @@ def _prepared(window: FeatureWindow, dates: _Dates, inputs: Inputs) -> PreparedI
 
 
 def _check_features(given: tuple[str, ...], ours: tuple[str, ...]) -> None:
-    """The caller's feature names against the model's."""
+    """Check that the caller's feature names match the model's."""
     known, sent = frozenset(ours), frozenset(given)
     unknown = [name for name in given if name not in known]
     if unknown:
