@@ -1,4 +1,4 @@
-"""What comes back from a model: forecasts and the reasons behind them, plain values over NumPy arrays."""
+"""Forecasts and attributions as plain values over NumPy arrays."""
 
 from predictor.forecast.attribution import Attribution, Contribution, Detail, Explanation, RowKind
 from predictor.forecast.forecast import (

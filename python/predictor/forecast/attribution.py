@@ -1,4 +1,4 @@
-"""Why a forecast is what it is: `Attribution`, the signed contributions of a model's inputs, equal at every door."""
+"""`Attribution`, the signed contributions of a model's inputs to a forecast."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class RowKind(StrEnum):
-    """Which kind of input an attribution's row stands for."""
+    """The kind of input in a row of an attribution."""
 
     OBSERVED = "observed"
     KNOWN = "known"
@@ -33,7 +33,7 @@ class RowKind(StrEnum):
 
 
 class Detail(StrEnum):
-    """How fine an attribution is: per feature, also per session, also per cell."""
+    """Level of detail of an attribution: per feature, plus per session, plus per cell."""
 
     FEATURES = "features"
     TIMES = "times"
@@ -41,7 +41,7 @@ class Detail(StrEnum):
 
 
 class Contribution(NamedTuple):
-    """One row of an attribution: a named input and what it added, in the target's unit."""
+    """One row of an attribution: an input and its contribution, in the target's unit."""
 
     name: str
     kind: RowKind
@@ -61,27 +61,29 @@ class Attribution:
     quantile: float
     method: str
     baseline: str
-    """What the forecast is compared with."""
+    """Name of the baseline that the forecast is compared with."""
     unit: str
     row_names: tuple[str, ...]
     row_kinds: tuple[RowKind, ...]
     per_row: FloatArray
     """[S, R]"""
     sessions: tuple[date, ...]
-    """[T] of the encoder; empty if unknown."""
+    """[T] encoder sessions; empty if unknown."""
     per_time: FloatArray | None
-    """[S, T] observed and known rows by encoder session; None unless asked for."""
+    """[S, T] contributions of observed and known inputs by encoder session; None unless requested."""
     cells: FloatArray | None
-    """[S, T, F] observed features; None unless asked for."""
+    """[S, T, F] contributions of observed features by cell; None unless requested."""
     prediction: FloatArray
     """[S] in the target's unit."""
     baseline_prediction: FloatArray
     """[S]"""
     relative_gap: FloatArray
-    """[S] completeness: |sum of rows - (prediction - baseline_prediction)| relative to that difference, or to a
-    twentieth of the window's own volatility where the difference is smaller."""
+    """[S] completeness gap: |sum of rows - (prediction - baseline_prediction)| / |prediction - baseline_prediction|.
+
+    The denominator is at least a twentieth of the window's volatility.
+    """
     converged: BoolArray
-    """[S] whether the gap is within the tolerance asked for."""
+    """[S] whether the gap is within the requested tolerance."""
     nodes: IntArray
     """[S] quadrature nodes used."""
     model: str
@@ -89,18 +91,18 @@ class Attribution:
     weights_hash: str
     warnings: tuple[str, ...]
     internals: tuple[Internal, ...] = ()
-    """The network's internals, where it has any: the selection of past, future and static variables, attention."""
+    """The network's internals, if any: selection of past, future and static variables, and attention."""
     skill: Skill | None = None
-    """How the model did on days that it had not seen; None if its card does not say."""
+    """The model's skill on unseen days; None if its card does not state it."""
     refusals: Mapping[str, QuantraError] = field(default_factory=dict[str, QuantraError])
-    """Why each symbol without a forecast, and so with NaN rows, has none."""
+    """The error of each symbol without a forecast; its rows are NaN."""
 
     def to_numpy(self) -> FloatArray:
         """`per_row`, [S, R]."""
         return self.per_row
 
     def __repr__(self) -> str:
-        """What is explained of whom, by which model, in one line."""
+        """Summarise the attribution in one line."""
         return (
             f"<Attribution of {listed(self.symbols)}: horizon {self.horizon}, quantile {self.quantile:g}, "
             f"{len(self.row_names)} inputs; {self.model} version {self.version}>"
@@ -108,22 +110,22 @@ class Attribution:
 
     @property
     def importance(self) -> FloatArray:
-        """[S, R] share of each row in the sum of absolute contributions; a symbol's shares add up to 1.
+        """[S, R] share of each row in the sum of absolute contributions; the shares of a symbol add up to 1.
 
-        Where no row contributes anything, because the forecast is the baseline's, every share is 0.
+        If the forecast equals the baseline's and every contribution is 0, every share is 0.
         """
         size = np.abs(self.per_row)
         total = size.sum(axis=1, keepdims=True)
         return np.divide(size, total, out=np.zeros_like(size), where=total != 0)
 
     def table(self, symbol: str | None = None) -> list[Contribution]:
-        """The rows of one symbol (the first if none is named), largest absolute contribution first."""
+        """Return the rows of one symbol (default: the first), largest absolute contribution first."""
         s = row_of(symbol, self.symbols)
         order = np.argsort(-np.abs(self.per_row[s]), kind="stable")
         return [Contribution(self.row_names[r], self.row_kinds[r], float(self.per_row[s, r])) for r in order]
 
     def plot(self, symbol: str | None = None) -> "Figure":
-        """Bars of the rows of one symbol; needs the extra `report`."""
+        """Plot the rows of one symbol as bars; needs the extra `report`."""
         rows = self.table(symbol)
         whose = f"{self.symbols[row_of(symbol, self.symbols)]}, {self.horizon} sessions ahead, q{self.quantile:g}"
         notes = (whose, line_of(self.skill))
@@ -135,7 +137,7 @@ class Attribution:
         return f"<table>{head}{body}</table>{self._internals_html()}<p>{escape(line_of(self.skill))}</p>"
 
     def _internals_html(self) -> str:
-        """A heading and the largest shares of each internal; empty where there are none."""
+        """Render a heading and the largest shares of each internal; empty without internals."""
         if not self.internals:
             return ""
         body = "".join(
@@ -147,7 +149,7 @@ class Attribution:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Explanation:
-    """The attributions of one query, one per target in the order asked, and the time they took."""
+    """The attributions of one query, one per target in request order, and the time they took."""
 
     attributions: tuple[Attribution, ...]
     queue_ms: float

@@ -1,4 +1,4 @@
-"""What comes back from a model: `Forecast`, plain values over NumPy arrays, equal at every door."""
+"""`Forecast`, the result of a model, as plain values over NumPy arrays."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -29,11 +29,11 @@ if TYPE_CHECKING:
 LOG_RETURN = "log-return"
 
 _FANS: Final = 6
-"""Symbols whose fans are drawn above the table, at most."""
+"""Most symbols with a fan chart above the table."""
 
 
 def simple_return(log_return: float) -> float:
-    """What people mean by a return, and what a per cent sign stands for: 0.1398 of a log return is +15.0 %."""
+    """Convert a log return to a simple return: 0.1398 becomes 0.15, shown as +15.0 %."""
     return float(np.expm1(log_return))
 
 
@@ -45,31 +45,31 @@ class ForecastRow(NamedTuple):
     session: date | None
     quantile: float
     value: float
-    """In the target's unit: a log return, of which `simple_return` makes per cent, or the log of a volatility."""
+    """In the target's unit: a log return (see `simple_return` for percent) or the log of a volatility."""
     price: float
-    """NaN where the target is not a return, no anchor is known, or returns count from a later close than the last."""
+    """NaN if the target is not a return, the anchor is unknown, or returns count from a close after the last bar."""
     score: float
-    """Of the symbol and horizon, whatever the quantile; NaN where the model does not rank."""
+    """Score of the symbol and horizon, the same for all quantiles; NaN if the model does not rank."""
     rank: int
-    """By score, 1 = best; 0 where there is none."""
+    """Rank by score, 1 = best; 0 if there is no rank."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class Forecast:
     """Quantiles of the target for S symbols, H horizons and Q quantiles.
 
-    A symbol that could not be forecast has NaN rows, and its reason in `refusals`.
+    A symbol that could not be forecast has NaN rows and its error in `refusals`.
     """
 
     symbols: tuple[str, ...]
     as_of_session: date | None
-    """Session of the last bar; None if the caller sent windows without it."""
+    """Session of the last bar; None if the caller sent windows without dates."""
     target_sessions: tuple[date, ...]
     """[H] session that each horizon ends on; empty if `as_of_session` is None."""
     lag: int
-    """Sessions between the last bar and the session that horizons, and so returns, count from."""
+    """Sessions between the last bar and the session that horizons and returns count from."""
     base_session: date | None = None
-    """That session: `as_of_session` without a lag; None if unknown."""
+    """Session that horizons count from, equal to `as_of_session` without a lag; None if unknown."""
     horizons: tuple[int, ...]
     """Trading days."""
     quantiles: tuple[float, ...]
@@ -77,33 +77,41 @@ class Forecast:
     target_kind: str
     """`log-return` or `log-volatility` (log of the daily Parkinson volatility)."""
     values: FloatArray
-    """[S, H, Q] in the target's unit, never falling along Q: log returns, or logs of daily volatilities."""
+    """[S, H, Q] in the target's unit, non-decreasing along Q: log returns, or logs of daily volatilities."""
     returns: FloatArray | None
-    """[S, H, Q] log returns from the close of `base_session`; None for other targets. exp(r) - 1 is the simple return,
-    which is what a per cent sign means wherever forecasts are shown."""
+    """[S, H, Q] log returns from the close of `base_session`; None for other targets.
+
+    exp(r) - 1 is the simple return. Percentages of forecasts are always simple returns.
+    """
     prices: FloatArray | None
-    """[S, H, Q] in the bars' currency; None without an anchor, and with a lag: the close that returns then count from
-    is not known yet."""
+    """[S, H, Q] in the bars' currency; None without an anchor or with a lag.
+
+    With a lag, returns count from a close that is not known yet.
+    """
     anchor_price: FloatArray | None
-    """[S] last raw close, that of `as_of_session`."""
+    """[S] raw close of `as_of_session`."""
     model: str
     version: int
     weights_hash: str
     warnings: tuple[str, ...]
     forecast_id: str
-    """Hash of everything that the numbers follow from: model, engine, symbols and input. Of a panel that a client sent
-    in several calls: of the ids that its parts have, in their order."""
+    """Hash of everything that determines the numbers: model, engine, symbols and input.
+
+    For a panel that a client sent in several calls, the hash of the parts' ids in order.
+    """
     scores: FloatArray | None = None
-    """[S, H] of a ranking model: larger is expected to do better than the panel's others; without a unit."""
+    """[S, H] scores of a ranking model, without a unit; a higher score means a better expected result in the panel."""
     ranks: IntArray | None = None
-    """[S, H] place by score among the symbols that could be forecast, 1 = best, shared by equal scores; 0 for a symbol
-    that could not."""
+    """[S, H] ranks by score among the symbols with a forecast, 1 = best; 0 for a symbol without one.
+
+    Equal scores share a rank.
+    """
     refusals: Mapping[str, QuantraError] = field(default_factory=dict[str, QuantraError])
-    """Why each symbol without a forecast has none, as the error that it would get alone."""
+    """The error of each symbol without a forecast, the same as in a request for only that symbol."""
     skill: Skill | None = None
-    """How the model did on days that it had not seen; None if its card does not say."""
+    """The model's skill on unseen days; None if its card does not state it."""
     universe_hash: str = ""
-    """Names the symbols that were ranked together; ranks of other universes are not comparable. Empty = no ranks."""
+    """Hash of the symbols that were ranked together; empty without ranks. Compare ranks only within one universe."""
 
     @property
     def counted_from(self) -> str:
@@ -134,9 +142,9 @@ class Forecast:
                     yield ForecastRow(symbol, horizon, session, level, value, price, score, rank)
 
     def to_polars(self) -> "pl.DataFrame":
-        """`table` with a column for each of its fields that this forecast has; needs the extra `data`.
+        """Return `table` as a DataFrame, with a column per available field; needs the extra `data`.
 
-        The target's own column is called `log_return` or `log_volatility`; `return` is the simple return, 0.01 for 1 %.
+        The target's column is called `log_return` or `log_volatility`; `return` is the simple return, 0.01 for 1 %.
         """
         try:
             import polars as pl
@@ -145,7 +153,7 @@ class Forecast:
         return pl.DataFrame(self._tidy())
 
     def to_pandas(self) -> "pd.DataFrame":
-        """The same as `to_polars`, as a DataFrame of pandas; `session` is a column of datetime64."""
+        """Return the data of `to_polars` as a pandas DataFrame; `session` is a datetime64 column."""
         try:
             import pandas as pd
         except ImportError as error:
@@ -171,10 +179,10 @@ class Forecast:
         return columns
 
     def select(self, symbols: str | Sequence[str]) -> "Forecast":
-        """The forecast of these symbols, in this order, or of one.
+        """Select one or more symbols, in the order given.
 
         Raises:
-            InvalidInputError: one of them was not forecast.
+            InvalidInputError: a symbol is not in the forecast.
         """
         names = [symbols] if isinstance(symbols, str) else list(symbols)
         rows = [row_of(name, self.symbols) for name in names]
@@ -188,7 +196,7 @@ class Forecast:
         return {name: getattr(self, name) for name in names}
 
     def __repr__(self) -> str:
-        """The model, the day, and what was forecast of whom, in one line."""
+        """Summarise the forecast in one line."""
         day = f" as of {self.as_of_session}" if self.as_of_session else ""
         refused = f", {len(self.refusals)} without a forecast" if self.refusals else ""
         return (
@@ -197,7 +205,7 @@ class Forecast:
         )
 
     def _shown(self, s: int) -> tuple[FloatArray, str]:
-        """What a chart shows of the symbol in row `s`, [H, Q], and what it is called."""
+        """Return the values [H, Q] that a chart shows for row `s`, and their name."""
         if self.prices is not None:
             return self.prices[s], "price"
         if self.returns is not None:
@@ -205,7 +213,7 @@ class Forecast:
         return self.values[s], self.target_kind
 
     def plot(self, symbol: str | None = None) -> "Figure":
-        """The fan of one symbol (the first if none is named): prices, else simple returns; needs the extra `report`."""
+        """Plot the fan of one symbol (default: the first): prices, else simple returns; needs the extra `report`."""
         s = row_of(symbol, self.symbols)
         shown, what = self._shown(s)
         return charts.quantile_lines(
@@ -213,13 +221,13 @@ class Forecast:
         )
 
     def heading(self, s: int) -> str:
-        """The symbol in row `s`, the model and the day, such as `AAPL: demo version 1, as of 2013-03-01`."""
+        """Name the symbol in row `s`, the model and the day, such as `AAPL: demo version 1, as of 2013-03-01`."""
         day = f", as of {self.as_of_session}" if self.as_of_session else ""
         return f"{self.symbols[s]}: {self.model}@{self.version}{day}"
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What a reader must know of the numbers: their unit, what they count from, and the model's skill."""
+        """Explain the numbers: their unit, what they count from, and the model's skill."""
         unit = ("Values are logs of the daily volatility.",) if self.returns is None else ()
         what = "Horizons" if self.returns is None else "Returns"
         base = (f"{what} count from {self.counted_from}.",) if self.lag else ()
@@ -245,13 +253,13 @@ class Forecast:
 
     @property
     def _columns(self) -> tuple[str, ...]:
-        """What a table for people shows of each cell."""
+        """Column names of the HTML table."""
         price = () if self.prices is None else ("price",)
         ranking = () if self.ranks is None else ("score", "rank")
         return (self.target_kind if self.returns is None else "return", *price, *ranking)
 
     def _cells(self, row: ForecastRow) -> tuple[str, ...]:
-        """The texts of `_columns`."""
+        """Format a row as the texts of `_columns`."""
         value = f"{row.value:+.4f}" if self.returns is None else f"{100 * simple_return(row.value):+.2f} %"
         price = () if self.prices is None else (f"{row.price:.2f}",)
         ranking = () if self.ranks is None else (f"{row.score:+.4f}", str(row.rank))
@@ -259,7 +267,7 @@ class Forecast:
 
 
 def row_of(symbol: str | None, symbols: Sequence[str]) -> int:
-    """Position of a symbol; the first if none is named."""
+    """Return the index of a symbol; the first if `symbol` is None."""
     if symbol is None:
         return 0
     if symbol not in symbols:
@@ -268,14 +276,14 @@ def row_of(symbol: str | None, symbols: Sequence[str]) -> int:
 
 
 Outcome = Forecast | QuantraError
-"""The answer to one instance."""
+"""The result for one instance."""
 
 
 def forecast_or_raise(outcome: Outcome) -> Forecast:
-    """The forecast.
+    """Return the forecast, or raise the outcome if it is an error.
 
     Raises:
-        QuantraError: the outcome is one.
+        QuantraError: the outcome is an error.
     """
     if isinstance(outcome, QuantraError):
         raise outcome
@@ -289,11 +297,11 @@ class TargetPoint(NamedTuple):
     quantile: float
 
     def index_in(self, horizons: Sequence[int], quantiles: Sequence[float]) -> tuple[int, int]:
-        """Position of this point in a forecast's arrays.
+        """Return the indices (h, q) of this point in a forecast's arrays.
 
         Raises:
-            UnknownHorizonError: the model does not forecast that horizon; the message lists those it does.
-            UnknownQuantileError: the same for the quantile.
+            UnknownHorizonError: the model does not forecast the horizon; the message lists the valid ones.
+            UnknownQuantileError: the model does not forecast the quantile.
         """
         if self.horizon not in horizons:
             raise UnknownHorizonError(f"horizon {self.horizon} is not forecast; the model has {list(horizons)}")

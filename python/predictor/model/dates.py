@@ -172,7 +172,7 @@ def _sessions(pipeline: Pipeline, bars: BarPanel, instance: Instance, now: datet
 
 
 def _of_weekdays(given: NDArray[np.int32], missing: NDArray[np.int32]) -> str:
-    """Return a hint for bars without weekends, sent to a model of daily trading."""
+    """Return a hint if bars without weekends reach a model whose calendar has them."""
     if is_weekend(given).any() or not is_weekend(missing).any():
         return ""
     return "; bars of Monday to Friday need a model that was trained by their exchange's calendar"

@@ -1,9 +1,4 @@
-"""The models of a folder, found by reference: `NAME/VERSION/` artifacts and `NAME/aliases.json`.
-
-A `Registry` is a value: it never changes. `ModelsFolder` makes new ones of it, when models are loaded, unloaded or read
-again, and `FolderWatcher` when something in the folder has changed. Each version is verified when it is read; what a
-plain name means is built at once, the others at their first call.
-"""
+"""The registry of models in a folder of `NAME/VERSION/` artifacts and `NAME/aliases.json`."""
 
 from predictor.registry.folder_watcher import FolderState, FolderWatcher, RegistryChange
 from predictor.registry.layout import ALIASES, CHAMPION, contents, read_aliases, set_alias

@@ -1,4 +1,4 @@
-"""Following a folder of models by looking at it now and then; no threads, and nothing on disk makes it raise."""
+"""Polling of a models folder for changes."""
 
 import os
 import re
@@ -12,22 +12,22 @@ from predictor.registry.layout import ALIASES, names_in, versions_in
 from predictor.registry.registry import ModelsFolder, Registry
 
 Signature = frozenset[tuple[str, int, int, int]]
-"""Name, size, modification time in ns and inode of each file below a version's folder: cheap, and changes with them."""
+"""Name, size, modification time in ns and inode of each file below a version's folder."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelFolderState:
-    """What a model's folder looked like."""
+    """Snapshot of one model's folder."""
 
     versions: Mapping[int, Signature]
     aliases: bytes | None
-    """What is in its file of aliases; None if that is missing or cannot be read."""
+    """Content of the aliases file; None if it is missing or unreadable."""
     trouble: str = ""
-    """Why the folder could not be looked into."""
+    """Why the folder cannot be read; empty if it can."""
 
     @classmethod
     def of(cls, line: Path) -> Self | None:
-        """What a model's folder looks like; None if it is gone."""
+        """Take a snapshot of a model's folder; None if the folder does not exist."""
         try:
             versions = {version: _signature(line / str(version)) for version in versions_in(line)}
         except FileNotFoundError:
@@ -37,22 +37,22 @@ class ModelFolderState:
         return cls(versions=versions, aliases=_content(line / ALIASES))
 
     def changed_since(self, before: "ModelFolderState | None") -> frozenset[int]:
-        """Versions that are new or look different."""
+        """Return versions that are new or changed."""
         known = before.versions if before else {}
         return frozenset(version for version, seen in self.versions.items() if known.get(version) != seen)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FolderState:
-    """What a folder of models looked like."""
+    """Snapshot of a models folder."""
 
     lines: Mapping[str, ModelFolderState]
     trouble: str = ""
-    """Why the folder could not be looked into."""
+    """Why the folder cannot be read; empty if it can."""
 
     @classmethod
     def of(cls, models: Path) -> Self:
-        """What a folder of models looks like; costs one look at each file's entry and reads only aliases."""
+        """Take a snapshot of a models folder; reads only directory entries and aliases."""
         try:
             found = {name: ModelFolderState.of(models / name) for name in sorted(names_in(models))}
         except OSError as error:
@@ -62,40 +62,40 @@ class FolderState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RegistryChange:
-    """What became of a registry when the folder was looked at."""
+    """The result of one poll."""
 
     registry: Registry
-    """The same object if there was nothing to do."""
+    """The same object if nothing changed."""
     problems: tuple[ArtifactError, ...]
-    """What is wrong since this look; what was wrong before and still is, is not told again."""
+    """Problems that are new since the last poll."""
 
 
 @final
 class FolderWatcher:
-    """Looks at a folder of models, and does what has changed there since it looked last.
+    """Polls a models folder and applies its changes to the registry. Errors on disk never raise.
 
-    Make it before the folder is opened: what changes while that is done is then seen at the first poll.
+    Create it before you open the folder, so that the first poll sees changes made in the meantime.
     """
 
     def __init__(self, folder: ModelsFolder) -> None:
-        """Look for the first time, at a folder that is about to be opened."""
+        """Take the first snapshot of a folder that is about to be opened."""
         self._folder = folder
         self._seen = FolderState.of(folder.path)
 
     @property
     def seen(self) -> FolderState:
-        """What the folder looked like when it was looked at last."""
+        """The last snapshot of the folder."""
         return self._seen
 
     def forget_since(self, seen: FolderState) -> None:
-        """Do again at the next poll what has changed since the folder looked so."""
+        """Make the next poll apply all changes since the snapshot `seen` again."""
         self._seen = seen
 
     def poll(self, registry: Registry) -> RegistryChange:
-        """The registry that the folder makes of this one.
+        """Apply the changes in the folder and return the new registry.
 
-        New versions are loaded, changed ones replaced, missing ones dropped; aliases move what is live. What cannot be
-        served is a problem, what was served in its place stays, and it is tried again when its files have changed.
+        It loads new versions, replaces changed ones, drops missing ones and applies aliases. A version that cannot be served
+        becomes a problem: its predecessor stays, and the watcher retries when the files change.
         """
         now = FolderState.of(self._folder.path)
         if now.trouble:
@@ -110,7 +110,7 @@ class FolderWatcher:
         return RegistryChange(registry=after, problems=tuple(p for p in after.problems if _gist(p) not in known))
 
     def _troubled(self, registry: Registry, trouble: str) -> RegistryChange:
-        """The registry as it is; told once."""
+        """Keep the registry and report the problem once."""
         is_known = self._seen.trouble == trouble
         self._seen = replace(self._seen, trouble=trouble)
         problem = ArtifactError(f"the folder of models cannot be read: {trouble}; what was served stays")
@@ -127,14 +127,14 @@ class FolderWatcher:
 
 
 def _signature(version: Path) -> Signature:
-    """Of what lies in a folder, also of what does not belong there."""
+    """Compute the signature of all files in a folder, including unexpected ones."""
     found: set[tuple[str, int, int, int]] = set()
     for folder, _, names in os.walk(version):
         for path in (Path(folder, name) for name in names):
             try:
                 entry = path.lstat()
             except OSError:
-                continue  # gone meanwhile, which the next look sees
+                continue  # deleted meanwhile; the next poll sees it
             found.add((path.relative_to(version).as_posix(), entry.st_size, entry.st_mtime_ns, entry.st_ino))
     return frozenset(found)
 
@@ -147,7 +147,10 @@ def _content(path: Path) -> bytes | None:
 
 
 def _gist(problem: ArtifactError) -> tuple[str | None, str | None, str]:
-    """What a problem is; of a version apart from numbers, as those of a file that is still being copied change."""
+    """Return the identity of a problem.
+
+    Numbers in the message of a version do not count, because they change while a file is being copied.
+    """
     version = problem.metadata.get("version")
     message = problem.message if version is None else re.sub(r"\d+", "", problem.message)
     return problem.metadata.get("model"), version, message

@@ -1,4 +1,4 @@
-"""What lies where in a folder of models: `NAME/VERSION/` artifacts, and `NAME/aliases.json` beside them."""
+"""The layout of a models folder: `NAME/VERSION/` artifacts and `NAME/aliases.json`."""
 
 import errno
 import os
@@ -17,42 +17,42 @@ from predictor.replacement import check_file, replace_file
 ALIASES: Final = "aliases.json"
 
 CHAMPION: Final = "champion"
-"""The alias that a plain name stands for."""
+"""The alias that a plain name resolves to."""
 
 SHOWN: Final = 80
-"""Characters of a text from outside that a message repeats."""
+"""Most characters of external text in a message."""
 
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 _VERSION = re.compile(r"0|[1-9][0-9]{0,8}")
-"""One spelling per version, so that 1 and 01 cannot both stand for it."""
+"""Each version has one spelling; 01 is not valid for 1."""
 
 
 def is_name(text: str) -> bool:
-    """Whether a model can have this name."""
+    """Whether the text is a valid model name."""
     return _NAME.fullmatch(text) is not None
 
 
 def version_number(text: str) -> int | None:
-    """The version that a text spells; None if it spells none."""
+    """Parse a version; None if the text is not one."""
     return int(text) if _VERSION.fullmatch(text) else None
 
 
 def names_in(models: Path) -> frozenset[str]:
-    """Names of the folders in a folder of models that a model can have.
+    """Return the valid model names in a models folder.
 
     Raises:
         OSError: the folder is missing or cannot be read.
     """
     try:
         return frozenset(p.name for p in models.iterdir() if is_name(p.name) and p.is_dir())
-    except ValueError:  # a NUL or half a character: no folder has such a name
+    except ValueError:  # a NUL or a lone surrogate: such a folder cannot exist
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT)) from None
 
 
 def versions_in(line: Path) -> frozenset[int]:
-    """Versions that have a folder in that of a model, whatever is in it.
+    """Return the versions with a subfolder in a model's folder, valid or not.
 
     Raises:
         OSError: the folder is missing or cannot be read.
@@ -62,7 +62,7 @@ def versions_in(line: Path) -> frozenset[int]:
 
 
 def meant_by(models: Path) -> str:
-    """What to add where a folder holds no models: the one above it or inside it that does; empty for none."""
+    """Suggest the parent or subfolder that holds models, for an error message; empty if neither does."""
     if artifact.is_artifact(models):
         return f"; did you mean {models.parent.parent}?"
     if any(map(artifact.is_artifact, models.glob("[0-9]*"))):
@@ -73,7 +73,7 @@ def meant_by(models: Path) -> str:
 
 
 def read_aliases(line: Path) -> dict[str, int]:
-    """Aliases of the model in this folder.
+    """Read the aliases of the model in this folder.
 
     Raises:
         ArtifactError: the file is not an object of integers, a key is not an alias, or it cannot be read.
@@ -116,11 +116,11 @@ def _is_alias(text: str) -> bool:
 
 
 def contents(models: Path) -> tuple[ModelListing, ...]:
-    """Every version in a folder of models, by name and number.
+    """List every version in a models folder, sorted by name and version.
 
     Raises:
-        ConfigurationError: there is no such folder, or it cannot be read.
-        ModelNotFoundError: it holds no model; the message names the folder that may be meant.
+        ConfigurationError: the folder does not exist or cannot be read.
+        ModelNotFoundError: the folder holds no model; the message suggests another folder.
         ArtifactError: the aliases of a model cannot be read.
     """
     try:
@@ -174,7 +174,7 @@ def _kind(record: Record) -> str:
 
 
 def _calendar_ends(folder: Path, record: Record) -> int:
-    """An ensemble's manifest names the calendar alone, which ends with the first of its members'."""
+    """Return the last session of the calendar; an ensemble's ends with the first of its members' calendars."""
     if record.has("network"):
         return record.record("calendar").integer("last")
     return min(_member_ends(folder / artifact.MEMBERS / one.text("name")) for one in record.records("members"))

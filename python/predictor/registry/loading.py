@@ -1,4 +1,4 @@
-"""Reading one version from its folder: verify, assemble, prove by the golden instance."""
+"""Loading of one model version: verification, assembly and the check of its golden instance."""
 
 import os
 import threading
@@ -34,7 +34,7 @@ Stored = StoredArtifact | StoredEnsemble
 
 @dataclass(frozen=True, slots=True)
 class Runtime:
-    """Where networks run, and how many rows at once."""
+    """The device of the networks, and their batch size."""
 
     device: torch.device
     max_rows: int
@@ -48,25 +48,25 @@ def load_model(folder: Path, identity: tuple[str, int], runtime: Runtime) -> Pre
     """Read an artifact or an ensemble of artifacts, verify it, build the model and run every golden instance.
 
     Raises:
-        ArtifactError: the artifact is not whole, or computes something other than was recorded.
+        ArtifactError: the artifact is incomplete, or its results differ from the recorded ones.
     """
     return built(read_version(folder), identity, runtime)
 
 
 def load_single(folder: Path, identity: tuple[str, int], runtime: Runtime) -> Model:
-    """As `load_model`, of an artifact that holds one network.
+    """Load an artifact with one network; see `load_model`.
 
     Raises:
-        ArtifactError: as `load_model`, or the artifact is an ensemble.
+        ArtifactError: see `load_model`; or the artifact is an ensemble.
     """
     return built_single(artifact.load(folder), identity, runtime)
 
 
 def read_version(folder: Path) -> Stored:
-    """An artifact or an ensemble of artifacts as it lies in its folder, verified.
+    """Read and verify an artifact or an ensemble.
 
     Raises:
-        ArtifactError: it is not whole.
+    ArtifactError: the artifact is incomplete or damaged.
     """
     try:
         return artifact.load_ensemble(folder) if artifact.is_ensemble(folder) else artifact.load(folder)
@@ -75,10 +75,10 @@ def read_version(folder: Path) -> Stored:
 
 
 def built(stored: Stored, identity: tuple[str, int], runtime: Runtime) -> Predictor:
-    """The model of what was read, after every golden instance.
+    """Build a model and check every golden instance.
 
     Raises:
-        ArtifactError: its parts do not fit together, or compute something other than was recorded.
+    ArtifactError: the parts do not fit together, or the results differ from the recorded ones.
     """
     if isinstance(stored, StoredEnsemble):
         return _built_ensemble(stored, identity, runtime)
@@ -86,7 +86,7 @@ def built(stored: Stored, identity: tuple[str, int], runtime: Runtime) -> Predic
 
 
 def built_single(stored: StoredArtifact, identity: tuple[str, int], runtime: Runtime) -> Model:
-    """As `built`, of an artifact that holds one network."""
+    """Build the model of an artifact with one network; see `built`."""
     name, version = identity
     try:
         model = Model.assemble(
@@ -118,14 +118,14 @@ def _built_ensemble(stored: StoredEnsemble, identity: tuple[str, int], runtime: 
 
 @final
 class LazyModel:
-    """One version of a model as its folder holds it, whole and verified. Thread-safe.
+    """A verified model version that is built on first use. Thread-safe.
 
-    Its network is built, and every golden instance run, at the first call that needs it, on the thread of that call and
-    once; who asks meanwhile waits. A version that cannot be built stays so until it is read again.
+    The first call that needs the network builds it and checks every golden instance; concurrent calls wait. A failed
+    build stays failed until the version is read again.
     """
 
     def __init__(self, folder: Path, stored: Stored, identity: tuple[str, int], runtime: Runtime) -> None:
-        """Receive where the version lies and what was read there; of that, weights and golden instance are not kept."""
+        """Store the folder and the parts of the version, without its weights and golden instance."""
         name, version = identity
         self.identity = ModelIdentity(name=name, version=version, weights_hash=stored.weights_hash)
         self.manifest_hash = stored.manifest_hash
@@ -139,10 +139,10 @@ class LazyModel:
 
     @classmethod
     def read(cls, folder: Path, identity: tuple[str, int], runtime: Runtime, lock: VersionLock | None) -> Self:
-        """Read and verify a version; nothing is built.
+        """Read and verify a version, without building it.
 
         Raises:
-            ArtifactError: it is not whole, or the lock does not allow it; the message names the version.
+        ArtifactError: the version is incomplete, or the lock does not allow it; the message names the version.
         """
         name, version = identity
         try:
@@ -154,15 +154,15 @@ class LazyModel:
         return cls(folder, stored, identity, runtime)
 
     def stands_for(self, read: "LazyModel") -> bool:
-        """Whether what was read later is the same artifact, and there is no need to try again."""
+        """Whether a later read found the same artifact, so that no new build is needed."""
         return self.manifest_hash == read.manifest_hash and self._failure is None
 
     def build(self) -> Predictor:
-        """The model, built now unless it was before.
+        """Return the model; builds it at the first call.
 
         Raises:
-            ArtifactError: the version computes something other than was recorded, or was changed or damaged since it
-                was verified; the message names the version, and is the same at every call.
+        ArtifactError: the results differ from the recorded ones, or the files changed after verification. The message
+            names the version and is the same at every call.
         """
         if self._model is not None:
             return self._model
@@ -174,31 +174,31 @@ class LazyModel:
             return self._model
 
     def prepare_batch(self, instances: Sequence[ReadInstance], now: datetime, deadline: Cancellation) -> PreparedBatch:
-        """As `Predictor.prepare_batch`; raises as `build` too."""
+        """See `Predictor.prepare_batch`; also raises the errors of `build`."""
         return self.build().prepare_batch(instances, now, deadline)
 
     def predict(self, instances: Sequence[ReadInstance], now: datetime, deadline: Cancellation) -> tuple[Outcome, ...]:
-        """As `Predictor.predict`; raises as `build` too."""
+        """See `Predictor.predict`; also raises the errors of `build`."""
         return self.build().predict(instances, now, deadline)
 
     def explain(self, query: Query, now: datetime, deadline: Cancellation) -> tuple[Attribution, ...]:
-        """As `Predictor.explain`; raises as `build` too."""
+        """See `Predictor.explain`; also raises the errors of `build`."""
         return self.build().explain(query, now, deadline)
 
     def explain_cost(self, query: Query) -> int:
-        """As `Predictor.explain_cost`; raises as `build` too."""
+        """See `Predictor.explain_cost`; also raises the errors of `build`."""
         return self.build().explain_cost(query)
 
     def default_targets(self) -> tuple[TargetPoint, ...]:
-        """As `Predictor.default_targets`; builds nothing."""
+        """See `Predictor.default_targets`; does not build the model."""
         return self._targets
 
     def info(self, aliases: tuple[str, ...], *, is_default: bool) -> ModelInfo:
-        """What the model is, for people and programs; builds nothing."""
+        """Describe the model, without building it."""
         return replace(self._info, aliases=aliases, is_default=is_default)
 
     def _built(self) -> Predictor:
-        """The model from the folder, if what lies there is still what was verified."""
+        """Build the model from the folder if its files are unchanged since verification."""
         name, version = self.identity.name, self.identity.version
         try:
             stored = _read(self._folder)
@@ -211,21 +211,21 @@ class LazyModel:
 
 
 def of_version(name: str, version: int, error: ArtifactError) -> ArtifactError:
-    """The same error, of this version of a model; `metadata` names both."""
+    """Add the model's name and version to the error and its `metadata`."""
     return ArtifactError(
         f"{name}/{version}: {error.message}", metadata={**error.metadata, "model": name, "version": str(version)}
     )
 
 
 def _read(folder: Path) -> Stored:
-    """As `read_version`; where there is no folder, the message names no path of this machine."""
+    """Read a version; if the folder is missing, the message does not reveal its path."""
     if not os.path.isdir(folder):  # noqa: PTH112 - Path.is_dir raises where a folder may not be looked into
         raise ArtifactError("its folder is gone; put it back, or unload the version")
     return read_version(folder)
 
 
 def _info(identity: ModelIdentity, stored: Stored) -> ModelInfo:
-    """What is known of a version before it is built; without aliases."""
+    """Describe a version that is not built, without aliases."""
     if not isinstance(stored, StoredEnsemble):
         return model_info(identity, stored.artifact.manifest, stored.artifact.pipeline, (), is_default=False)
     parts = [(own, stored.members[name].artifact) for name, own in member_identities(identity, stored).items()]

@@ -1,8 +1,4 @@
-"""The lock file: which versions may be served, by the SHA-256 of their manifests.
-
-It is what `sha256sum */*/manifest.json` prints in the folder of models. A manifest holds the SHA-256 of every other
-file of its artifact, and that of an ensemble those of its members' manifests: one line stands for the whole version.
-"""
+"""The lock file, which lists the versions that may be served by the SHA-256 of their manifests."""
 
 import re
 from collections.abc import Mapping
@@ -15,7 +11,7 @@ from predictor.errors import ArtifactError, ConfigurationError
 from predictor.registry.layout import SHOWN, is_name, version_number
 
 RECIPE: Final = "run 'sha256sum */*/manifest.json' in the folder of models and keep what it prints"
-"""How a lock file is made."""
+"""How to create a lock file."""
 
 _LINE = re.compile(r"([0-9a-fA-F]{64}) [ *](?:\./)?([^/.][^/]*)/([^/.][^/]*)/manifest\.json")
 
@@ -28,7 +24,11 @@ class _Entry(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VersionLock:
-    """The versions that may be served, and no others."""
+    """The versions that may be served.
+
+    A lock file is the output of `sha256sum */*/manifest.json` in the models folder. A manifest contains the SHA-256 of
+    every other file of its artifact, or of its members' manifests, so one line covers the whole version.
+    """
 
     file: str
     """The lock file's name, for messages."""
@@ -37,11 +37,11 @@ class VersionLock:
 
     @classmethod
     def read(cls, path: Path) -> Self:
-        """Read a lock file; lines of folders that are no versions, such as drafts, are passed over.
+        """Read a lock file; ignores lines of folders that are not versions, such as drafts.
 
         Raises:
-            ConfigurationError: the file cannot be read, a line is not one of `sha256sum`'s of a manifest, a version is
-                listed twice, or none is.
+            ConfigurationError: the file cannot be read, a line is not `sha256sum` output for a manifest, a version is
+                listed twice, or the file lists no version.
         """
         lines = enumerate(_text(path).splitlines(), start=1)
         entries = [(number, _entry(path, number, line)) for number, line in lines if line.strip()]
@@ -58,14 +58,14 @@ class VersionLock:
         return cls(file=path.name, digests=digests)
 
     def versions(self, name: str) -> frozenset[int]:
-        """Versions of a model that are listed."""
+        """Return the listed versions of a model."""
         return frozenset(self.digests.get(name, {}))
 
     def check(self, name: str, version: int, manifest_hash: str) -> None:
-        """Refuse a version that is not the one listed.
+        """Check that a version is listed with this manifest.
 
         Raises:
-            ArtifactError: it is not listed, or its manifest is another one.
+            ArtifactError: the version is not listed, or its manifest has another hash.
         """
         expected = self.digests.get(name, {}).get(version)
         if expected != manifest_hash:
@@ -77,7 +77,7 @@ class VersionLock:
             )
 
     def missing(self, name: str, there: frozenset[int]) -> list[tuple[int, str]]:
-        """Each version of a model that is listed but has no folder, and what is to be said of it."""
+        """Return each listed version of a model that has no folder, with an error message."""
         problem = f"is listed in the lock file {self.file}, but missing; put it in place, or make the lock file anew: "
         return [(version, problem + RECIPE) for version in sorted(self.versions(name) - there)]
 

@@ -1,4 +1,4 @@
-"""Every model that can answer, found by reference; another set of models is another registry."""
+"""The registry of served models, and the folder that it is read from."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -16,20 +16,23 @@ from predictor.registry.versions import NOTHING, ModelReader, ModelReload, Model
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Registry:
-    """Every model that can answer. Immutable: another set of models needs another registry."""
+    """All served models. Immutable: changes create a new registry.
+
+    Every version is verified when it is read. The version of a plain name is built at once, others at their first call.
+    """
 
     lines: Mapping[str, ModelVersions]
     problems: tuple[ArtifactError, ...]
-    """What was refused, each naming its folder, file and cause."""
+    """Errors of refused versions; each names its folder, file and cause."""
 
     @classmethod
     def open(cls, models: Path, runtime: Runtime, lock: VersionLock | None = None) -> "Registry":
-        """Verify every version below a folder, and build of each model what its plain name means.
+        """Verify every version in a models folder, and build the version of each plain name.
 
         Args:
-            models: NAME/VERSION artifacts.
-            runtime: where networks run.
-            lock: which versions may be served; None: all.
+            models: the folder of NAME/VERSION artifacts.
+            runtime: device and batch size of the networks.
+            lock: the versions that may be served; None = all.
 
         Raises:
             ConfigurationError: the folder is missing or holds no model that can be served.
@@ -53,11 +56,11 @@ class Registry:
         return registry
 
     def find(self, reference: str) -> Predictor:
-        """The model that "NAME", "NAME@VERSION" or "NAME@ALIAS" means; an empty reference means the only one.
+        """Find a model by "NAME", "NAME@VERSION" or "NAME@ALIAS"; an empty reference means the only model.
 
         Raises:
-            ModelNotFoundError: there is no model of that name, or none is named and there are several.
-            VersionNotFoundError: the model has no such version or alias, or the alias names one that is not served.
+            ModelNotFoundError: no model has that name, or the reference is empty and there are several models.
+            VersionNotFoundError: the model has no such version or alias, or the alias's version is not served.
         """
         asked, at, selector = reference.partition("@")
         name = asked or self._only_name()
@@ -71,21 +74,21 @@ class Registry:
         return model
 
     def info(self, model: Predictor) -> ModelInfo:
-        """What a model of this registry is."""
+        """Describe a model of this registry."""
         line, version = self.lines[model.identity.name], model.identity.version
         return model.info(line.aliases_of(version), is_default=line.default == version)
 
     def infos(self) -> tuple[ModelInfo, ...]:
-        """Every version of every model, by name and version."""
+        """Describe every version of every model, sorted by name and version."""
         lines = (self.lines[name] for name in sorted(self.lines))
         return tuple(self.info(line.versions[version]) for line in lines for version in sorted(line.versions))
 
     def without_champion(self) -> tuple[str, ...]:
-        """Models that serve their newest version for want of an alias, so that a retrained one goes live unseen."""
+        """Models without a champion alias, whose newest version goes live automatically."""
         return tuple(sorted(name for name, line in self.lines.items() if CHAMPION not in line.aliases))
 
     def renewed(self, name: str, renewal: ModelReload) -> "Registry":
-        """The registry with what became of one model's line; the same object if that is what it was."""
+        """Apply a reload of one model; returns the same object if nothing changed."""
         own = [problem for problem in self.problems if problem.metadata.get("model") == name]
         untried = {str(version) for version in renewal.untried}
         still = [problem for problem in own if problem.metadata.get("version") in untried]
@@ -121,29 +124,29 @@ def _not_found(name: str, line: ModelVersions, selector: str) -> VersionNotFound
 
 @final
 class ModelsFolder:
-    """A folder of models and how they are served. It keeps no state: each step makes a new registry of an old one.
+    """A models folder. Stateless: each method returns a new registry.
 
-    A reference is "NAME" or "NAME@VERSION". Both are looked up among the folder's names and never made into a path.
-    Versions that a step does not change keep their very objects; where a step raises, the old registry holds.
+    A reference is "NAME" or "NAME@VERSION". It is matched against the folder's entries and never used as a path.
+    Unchanged versions stay the same objects. If a method raises, keep the old registry.
     """
 
     def __init__(self, path: Path, runtime: Runtime, lock: VersionLock | None = None) -> None:
-        """Receive the folder, where networks run, and which versions may be served (None: all)."""
+        """Store the folder, the runtime, and the lock of the versions that may be served (None = all)."""
         self.path = path
         self._runtime = runtime
         self._lock = lock
         self._reader = ModelReader(path, runtime, lock)
 
     def open(self) -> Registry:
-        """As `Registry.open`."""
+        """See `Registry.open`."""
         return Registry.open(self.path, self._runtime, self._lock)
 
     def load(self, registry: Registry, reference: str) -> Registry:
-        """Serve what is not served yet: one version, or all that the model's folder has. Aliases are read anew.
+        """Load one version, or all versions of a model, that are not served yet, and reread the aliases.
 
         Raises:
             ModelNotFoundError, VersionNotFoundError: the folder has no such model or version.
-            ArtifactError: a version cannot be served, the aliases cannot be read, or the champion leads nowhere.
+            ArtifactError: a version cannot be served, the aliases cannot be read, or the champion's version is missing.
         """
         name, version = self._known(reference)
         there = self._there(name)
@@ -151,24 +154,24 @@ class ModelsFolder:
         return self._read(registry, name, there, wanted - registry.lines.get(name, NOTHING).versions.keys())
 
     def reload(self, registry: Registry, reference: str) -> Registry:
-        """Read one version, or all that the model's folder has, though it is served. Aliases are read anew.
+        """Reread one version, or all versions of a model, and the aliases.
 
-        A version that proves to be the same stays the same object. Another one takes its place once it has been built.
+        An unchanged version stays the same object. A changed one is replaced once its replacement is built.
 
         Raises:
-            ModelNotFoundError, VersionNotFoundError, ArtifactError: as `load`.
+            ModelNotFoundError, VersionNotFoundError, ArtifactError: see `load`.
         """
         name, version = self._known(reference)
         there = self._there(name)
         return self._read(registry, name, there, there if version is None else _one_of(name, version, there))
 
     def unload(self, registry: Registry, reference: str) -> Registry:
-        """Serve a version, or a whole model, no more. Nothing is read.
+        """Unload one version or a whole model; reads nothing.
 
         Raises:
-            ModelNotFoundError, VersionNotFoundError: there is no such model or version.
-            ConfigurationError: the version is the one that the champion names, and others are served.
-            ArtifactError: the version that the plain name would mean then cannot be built.
+            ModelNotFoundError, VersionNotFoundError: the model or version does not exist.
+            ConfigurationError: the version is the champion, and other versions are served.
+            ArtifactError: the next version of the plain name cannot be built.
         """
         name, version = _parts(reference)
         line = registry.lines.get(name)
@@ -188,10 +191,10 @@ class ModelsFolder:
         return registry.renewed(name, self._reader.unread(name, left))
 
     def follow(self, registry: Registry, name: str, *, there: frozenset[int], changed: frozenset[int]) -> Registry:
-        """What the folder makes of a model, of which some versions are new or changed, as far as it can be served.
+        """Apply the changed versions of a model as far as possible.
 
-        What cannot is in the new registry's problems, and what was served in its place stays. Versions that are not
-        there any more are dropped, but for the champion's. Of a model that is not served, all versions are read.
+        Failures go to the new registry's problems, and the previous versions stay. Missing versions are dropped, except the
+        champion. All versions of a model that is not served yet are read.
         """
         present = registry.lines.get(name, NOTHING)
         wanted = changed if present.versions else there
@@ -199,17 +202,17 @@ class ModelsFolder:
         return registry.renewed(name, self._reader.renewed(name, present, there=there, wanted=wanted, gone=gone))
 
     def vanished(self, registry: Registry, name: str) -> Registry:
-        """The registry without a model whose folder is gone."""
+        """Drop a model whose folder no longer exists."""
         return registry.renewed(name, self._reader.absent(name))
 
     def doubted(self, registry: Registry, name: str, reason: str) -> Registry:
-        """The registry with the problem that a model's folder cannot be read; what was served stays."""
+        """Record that a model's folder cannot be read; its versions stay."""
         left = self._reader.unread(name, registry.lines.get(name, NOTHING))
         problem = unreadable(name, reason)
         return registry.renewed(name, replace(left, failures=(problem,)))
 
     def _read(self, registry: Registry, name: str, there: frozenset[int], wanted: frozenset[int]) -> Registry:
-        """The registry after these versions were read; all or nothing."""
+        """Read these versions; all or nothing."""
         present = registry.lines.get(name, NOTHING)
         renewal = self._reader.renewed(name, present, there=there, wanted=wanted)
         if renewal.failures:
@@ -219,7 +222,7 @@ class ModelsFolder:
         return registry.renewed(name, renewal)
 
     def _known(self, reference: str) -> tuple[str, int | None]:
-        """The parts of a reference to a model that has a folder."""
+        """Parse a reference to a model that has a folder."""
         name, version = _parts(reference)
         try:
             names = names_in(self.path)
@@ -232,7 +235,7 @@ class ModelsFolder:
         return name, version
 
     def _there(self, name: str) -> frozenset[int]:
-        """Versions that a model of the folder has."""
+        """Return the versions in a model's folder."""
         try:
             return versions_in(self.path / name)
         except OSError as error:
@@ -240,10 +243,10 @@ class ModelsFolder:
 
 
 def _parts(reference: str) -> tuple[str, int | None]:
-    """The name, and the version if there is one.
+    """Split a reference into name and optional version.
 
     Raises:
-        VersionNotFoundError: what stands in its place is no version.
+    VersionNotFoundError: the text after `@` is not a version.
     """
     name, at, selector = reference.partition("@")
     version = version_number(selector)
@@ -261,6 +264,6 @@ def _one_of(name: str, version: int, there: frozenset[int]) -> frozenset[int]:
 
 
 def _refused(name: str, failures: Sequence[ArtifactError]) -> ArtifactError:
-    """All that kept a step from being done, as one error."""
+    """Combine several failures into one error."""
     causes = "; ".join(failure.message for failure in failures)
     return ArtifactError(f"nothing of {name} was changed: {causes}", metadata=failures[0].metadata)

@@ -1,4 +1,4 @@
-"""The versions of one model and its aliases, and how they are read from the model's folder."""
+"""The versions and aliases of one model, and their reader."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
@@ -14,31 +14,31 @@ from predictor.registry.lock import VersionLock
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelVersions:
-    """All versions of one model that can be asked, and its aliases."""
+    """All served versions of one model, and its aliases."""
 
     versions: Mapping[int, Predictor]
     aliases: Mapping[str, int]
     refused: frozenset[int] = frozenset()
-    """Versions that exist, but cannot be served."""
+    """Versions that exist but cannot be served."""
     unloaded: frozenset[int] = frozenset()
-    """Versions that exist, but are not loaded."""
+    """Versions that exist but are not loaded."""
 
     @property
     def default(self) -> int:
-        """The version that the plain name means: the champion's, else the newest."""
+        """The version of the plain name: the champion, else the newest."""
         return self.aliases.get(CHAMPION, max(self.versions))
 
     @property
     def is_live(self) -> bool:
-        """Whether the plain name means a version that is served."""
+        """Whether the version of the plain name is served."""
         return bool(self.versions) and self.default in self.versions
 
     def aliases_of(self, version: int) -> tuple[str, ...]:
-        """Aliases that name this version, sorted."""
+        """Return the aliases of a version, sorted."""
         return tuple(sorted(alias for alias, v in self.aliases.items() if v == version))
 
     def lost(self) -> dict[str, str]:
-        """What is wrong with each alias that names a version which is not served."""
+        """The problem of each alias of a version that is not served."""
         return {
             alias: f"names version {version}, which {self._fate(version)}"
             for alias, version in sorted(self.aliases.items())
@@ -46,18 +46,18 @@ class ModelVersions:
         }
 
     def refusing(self, version: int) -> "ModelVersions":
-        """The line without a version that turned out not to be servable."""
+        """Return a copy with this version refused."""
         return replace(self, versions=_without(self.versions, version), refused=self.refused | {version})
 
     def unloading(self, version: int) -> "ModelVersions":
-        """The line without a version that is not to be served any more."""
+        """Return a copy with this version unloaded."""
         return replace(self, versions=_without(self.versions, version), unloaded=self.unloaded | {version})
 
     def build_default(self) -> None:
-        """Build what the plain name means, so that no caller waits for that.
+        """Build the version of the plain name, so that no caller waits for it.
 
         Raises:
-            ArtifactError: as `LazyModel.build`.
+        ArtifactError: see `LazyModel.build`.
         """
         model = self.versions[self.default]
         if isinstance(model, LazyModel):
@@ -70,7 +70,7 @@ class ModelVersions:
 
 
 NOTHING: Final = ModelVersions(versions={}, aliases={})
-"""What is served of a model that is not."""
+"""The versions of a model that is not served."""
 
 
 def _without(versions: Mapping[int, Predictor], version: int) -> Mapping[int, Predictor]:
@@ -79,46 +79,46 @@ def _without(versions: Mapping[int, Predictor], version: int) -> Mapping[int, Pr
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelReload:
-    """What becomes of a model's line when its folder is read."""
+    """The result of reading a model's folder."""
 
     line: ModelVersions | None
     """None if no version can be served."""
     failures: tuple[ArtifactError, ...] = ()
-    """What kept the line from being as the folder says."""
+    """Errors that prevent the versions from matching the folder."""
     remarks: tuple[ArtifactError, ...] = ()
-    """What is wrong beside that: aliases other than the champion, and versions of the lock file, that lead nowhere."""
+    """Other problems: dangling aliases except the champion, and locked versions that are missing."""
     untried: frozenset[int] = frozenset()
-    """Versions of the folder that were not read: what was wrong with them still is."""
+    """Versions in the folder that were not read; their earlier problems remain."""
 
 
 @final
 class ModelReader:
-    """Reads models of a folder, verified and within the lock; what is refused becomes an error value."""
+    """Reads and verifies the models of a folder within the lock; returns errors as values."""
 
     def __init__(self, models: Path, runtime: Runtime, lock: VersionLock | None) -> None:
-        """Receive the folder of models, where networks run, and which versions may be served (None: all)."""
+        """Store the models folder, the runtime, and the lock of the versions that may be served (None = all)."""
         self._models = models
         self._runtime = runtime
         self._lock = lock
 
     @property
     def locked(self) -> frozenset[str]:
-        """Models of which the lock file lists a version."""
+        """Models with a version in the lock file."""
         return frozenset(self._lock.digests) if self._lock is not None else frozenset()
 
     def absent(self, name: str) -> ModelReload:
-        """Nothing, of a model that has no folder."""
+        """Return the result for a model without a folder."""
         return ModelReload(line=None, remarks=self._missing(name, frozenset()))
 
     def unread(self, name: str, line: ModelVersions) -> ModelReload:
-        """A line that comes from no reading; what was wrong with other versions still is."""
+        """Return the result for versions that were not read again; earlier problems remain."""
         known = frozenset(line.versions) | line.refused | (self._lock.versions(name) if self._lock else frozenset())
         return ModelReload(
             line=line if line.versions else None, remarks=_lost_aliases(name, line), untried=known - line.unloaded
         )
 
     def opened(self, name: str) -> ModelReload:
-        """The line of a model of which nothing is served yet."""
+        """Read all versions of a model that is not served yet."""
         try:
             there = versions_in(self._models / name)
         except OSError as error:
@@ -134,18 +134,17 @@ class ModelReader:
         wanted: Collection[int],
         gone: Collection[int] = (),
     ) -> ModelReload:
-        """The line after some versions were read, with the aliases that the folder has now.
+        """Read some versions of a model, and its aliases.
 
-        Versions that are not wanted, and those that prove to be the same, stay the objects that they are. A version
-        that is served is replaced only by one that has been built. What the plain name means is built; if that cannot
-        be, the aliases of before hold.
+        Other versions and unchanged ones stay the same objects. A served version is replaced only after its replacement
+        is built. The version of the plain name is built too; if that fails, the previous aliases stay.
 
         Args:
-            name: the model, which has a folder.
-            present: what is served now.
+            name: the model; it has a folder.
+            present: the versions that are served now.
             there: versions in the folder.
-            wanted: those to read.
-            gone: those to drop.
+            wanted: versions to read.
+            gone: versions to drop.
         """
         read = {version: self._version(name, version, present.versions.get(version)) for version in sorted(wanted)}
         drawn = _drawn(present, read, there=there, gone=gone)
@@ -158,12 +157,12 @@ class ModelReader:
         )
 
     def _missing(self, name: str, there: frozenset[int]) -> tuple[ArtifactError, ...]:
-        """Versions of a model that are in the lock file, but not in the folder."""
+        """Return an error for each version in the lock file that is missing from the folder."""
         problems = self._lock.missing(name, there) if self._lock is not None else []
         return tuple(of_version(name, version, ArtifactError(problem)) for version, problem in problems)
 
     def _version(self, name: str, version: int, present: Predictor | None) -> Predictor | ArtifactError:
-        """What the folder holds under this number: the same object if it is what is served."""
+        """Read a version; returns the same object if it is unchanged."""
         try:
             read = LazyModel.read(self._models / name / str(version), (name, version), self._runtime, self._lock)
             if present is None:
@@ -178,7 +177,7 @@ class ModelReader:
     def _with_aliases(
         self, name: str, drawn: ModelVersions, present: ModelVersions
     ) -> tuple[ModelVersions, tuple[ArtifactError, ...]]:
-        """The line with the aliases of the folder, else with those of before, and what it could not be made with."""
+        """Apply the folder's aliases, or keep the previous ones and return the errors."""
         try:
             aliases = read_aliases(self._models / name)
         except ArtifactError as error:
@@ -199,7 +198,7 @@ def _drawn(
     there: frozenset[int],
     gone: Collection[int],
 ) -> ModelVersions:
-    """The line with what was read; a version that is served outlives one that cannot take its place."""
+    """Merge the versions that were read; a served version stays if its replacement fails."""
     fresh = {version: model for version, model in read.items() if not isinstance(model, ArtifactError)}
     versions = {v: model for v, model in present.versions.items() if v not in gone} | fresh
     served = frozenset(versions)
@@ -208,7 +207,7 @@ def _drawn(
 
 
 def _with_default_built(line: ModelVersions) -> tuple[ModelVersions, tuple[ArtifactError, ...]]:
-    """The line with what the plain name means built; versions that cannot be are refused, and why."""
+    """Build the version of the plain name; refuses versions that fail, and returns their errors."""
     failures: list[ArtifactError] = []
     while line.is_live:
         try:
@@ -223,38 +222,38 @@ def _with_default_built(line: ModelVersions) -> tuple[ModelVersions, tuple[Artif
 def _kept(
     line: ModelVersions, present: ModelVersions, failures: tuple[ArtifactError, ...]
 ) -> tuple[ModelVersions, tuple[ArtifactError, ...]]:
-    """The line with the aliases of before and what the plain name meant by them."""
+    """Keep the previous aliases and their version of the plain name."""
     versions = {present.default: present.versions[present.default], **line.versions}
     kept, more = _with_default_built(replace(line, aliases=present.aliases, versions=versions))
     return kept, (*failures, *more)
 
 
 def _lost_aliases(name: str, line: ModelVersions) -> tuple[ArtifactError, ...]:
-    """Aliases that lead nowhere; for the champion more is to be said."""
+    """Return an error for each dangling alias; the champion's says more."""
     return tuple(_lost(name, line, alias, "nothing answers to it") for alias in line.lost() if alias != CHAMPION)
 
 
 def _lost(name: str, line: ModelVersions, alias: str, consequence: str) -> ArtifactError:
-    """The problem of an alias that names a version which is not served.
+    """Return the error of an alias of a version that is not served.
 
-    Serving another version in the champion's place would be a fallback that nobody sees.
+    Serving another version instead of the champion would be a silent fallback.
     """
     problem = f"alias {alias!r} {line.lost()[alias]}, so {consequence}"
     return of_model(name, ArtifactError.of(f"{name}/{ALIASES}", problem))
 
 
 def of_model(name: str, error: ArtifactError) -> ArtifactError:
-    """The same error; `metadata` names the model."""
+    """Add the model's name to the error's `metadata`."""
     return ArtifactError(error.message, metadata={**error.metadata, "model": name})
 
 
 def unreadable(name: str, reason: str) -> ArtifactError:
-    """A model's folder that cannot be looked into."""
+    """Return the error of a model's folder that cannot be read."""
     return of_model(name, ArtifactError(f"{name}: the folder cannot be read: {reason}"))
 
 
 def alias_problems(folder: Path, runtime: Runtime) -> list[ArtifactError]:
-    """What is wrong with the aliases of the model in this folder: each must name a version that loads."""
+    """Check the aliases of a model; each must name a version that loads."""
     try:
         aliases = read_aliases(folder)
     except ArtifactError as error:
