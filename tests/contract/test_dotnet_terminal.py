@@ -95,13 +95,13 @@ def test_the_terminal_draws_forecast_and_reasons(
         assert drawn in done.stdout
 
 
-LIVE = ("--symbol", "IBM", "--live", "20", "--pace", "0.05")
+LIVE = ("--symbol", "IBM", "--live", "20", "--pace")
 
 
 def test_the_terminal_prints_the_last_days_beside_what_had_been_forecast_for_them(
     terminal: tuple[str, str], models: Path, door: tuple[str, ...]
 ) -> None:
-    done = run_program(*terminal, *door, "--bars", str(models / "bars.csv"), *LIVE)
+    done = run_program(*terminal, *door, "--bars", str(models / "bars.csv"), *LIVE, "0.05")
     assert (done.returncode, done.stderr) == (0, "")
     *days, summary = done.stdout.splitlines()
     bars = BarPanel.read(models / "bars.csv", calendar="XNYS").select(["IBM"])
@@ -120,7 +120,8 @@ def test_the_terminal_prints_the_last_days_beside_what_had_been_forecast_for_the
 def test_the_live_view_goes_on_when_its_server_is_killed(terminal: tuple[str, str], models: Path) -> None:
     ours, theirs = os.openpty()
     termios.tcsetwinsize(theirs, (24, 80))
-    command = (*terminal, "--own-server", "--models", str(models), "--bars", str(models / "bars.csv"), *LIVE)
+    # slow enough that days are left when the server is killed, after the first picture
+    command = (*terminal, "--own-server", "--models", str(models), "--bars", str(models / "bars.csv"), *LIVE, "0.3")
     variables = os.environ | {"QUANTRA_VENV": sys.prefix, "TERM": "xterm-256color", "PYTHONPATH": ""}
     with subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, env=variables) as process:
         os.close(theirs)

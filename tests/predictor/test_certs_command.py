@@ -54,7 +54,7 @@ def test_the_files_are_told_as_json_too(tmp_path: Path, capsys: Capture) -> None
 def test_what_is_there_is_not_overwritten(tmp_path: Path, capsys: Capture) -> None:
     (tmp_path / "server.key").write_text("mine")
     assert exit_code("certs", tmp_path) == 1
-    assert "has server.key already" in capsys.readouterr().err
+    assert "already has server.key" in capsys.readouterr().err
     assert [path.name for path in tmp_path.iterdir()] == ["server.key"]
 
 

@@ -57,7 +57,7 @@ VITS: Final = (
     Command(
         "prepare",
         "trainers.vits.command:prepare",
-        "Check recordings and their texts, and make a corpus of them.",
+        "Check recordings and their texts, and prepare a corpus.",
         "Example: quantra train vits prepare recordings --out corpus",
     ),
     Command(
@@ -69,19 +69,19 @@ VITS: Final = (
     Command(
         "synth",
         "trainers.vits.command:synth",
-        "Say a text, and save the sound.",
+        "Synthesise a text and save the sound.",
         'Example: quantra train vits synth voices/mine --text "ez diçim malê" --out a.wav',
     ),
     Command(
         "evaluate",
         "trainers.vits.command:evaluate",
-        "Judge a voice on held-out clips, by a recogniser that has learnt from recordings alone.",
+        "Evaluate a voice on held-out clips with a speech recogniser trained on the recordings.",
         "Example: quantra train vits evaluate voices/mine --corpus corpus",
     ),
     Command(
         "feedback",
         "trainers.vits.feedback_command:feedback",
-        "Correct a voice by recordings of how it should sound, and keep it if held-out ones show that it is better.",
+        "Train a voice on corrected recordings, and keep the result if it is better on held-out ones.",
         "Example: quantra train vits feedback voices/mine --corpus corpus --manifest feedback.jsonl",
     ),
 )

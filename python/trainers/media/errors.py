@@ -29,7 +29,7 @@ class OptionalExtra:
     """An optional extra of the package.
 
     Attributes:
-        name: Its name in `quantra[name]`.
+        name: Name of the extra, such as `vits`.
         task: Start of the error message, such as "speech needs".
         packages: Import names of its packages.
     """

@@ -422,7 +422,7 @@ def test_a_validation_that_ran_out_of_memory_is_told_after_its_epoch_once() -> N
     with Loop([phase], modules={"net": net}, device="cpu").running() as run:
         reports = list(run.epochs(IterableSource([samples(3)]), max_epochs=2, validation=validation))
     assert [type(report).__name__ for report in reports] == [
-        *("WindowReport", "EpochReport", "Notice"),
+        *("WindowReport", "EpochReport", "TrainingNotice"),
         *("WindowReport", "EpochReport"),
     ]
     assert messages(reports) == [

@@ -46,6 +46,8 @@ internal sealed class LiveSession(IAnsiConsole console, Func<string> server)
             }
 
             await following;
+            // the feed may have ended while the loop was still drawing an earlier state
+            live.UpdateTarget(CreateView());
         });
     }
 
