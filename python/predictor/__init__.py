@@ -1,7 +1,6 @@
-"""Quantra's deployed half: what a forecaster is, and how it is asked.
+"""The serving half of Quantra: models, forecasts and explanations, in process or through a server.
 
-`from predictor import Forecaster` loads torch when the name is first used, so that `import predictor` stays instant;
-the other names load NumPy alone.
+Names are imported lazily, so that `import predictor` is instant. Only `Forecaster` loads torch.
 """
 
 from importlib import import_module

@@ -1,4 +1,4 @@
-"""The array types that everything here passes on."""
+"""Array types shared by all packages."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -6,8 +6,8 @@ from numpy.typing import NDArray
 FloatArray = NDArray[np.float64]
 BoolArray = NDArray[np.bool_]
 IntArray = NDArray[np.int32]
-"""Of dates (yyyymmdd), ranks and counts."""
+"""Dates (yyyymmdd), ranks and counts."""
 IndexArray = NDArray[np.intp]
-"""Of rows, as NumPy's own searches give them."""
+"""Row indices, as returned by NumPy's searches."""
 PositionArray = NDArray[np.int64]
-"""Of places on an axis of sessions, symbols or windows."""
+"""Positions on an axis of sessions, symbols or windows."""

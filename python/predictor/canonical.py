@@ -1,8 +1,8 @@
-"""JSON in one form: written one way, read strictly. Everything that an artifact says in text passes through here.
+"""Canonical JSON: one way to write it, and a strict reader. All text of an artifact is read and written here.
 
-Canonical form: UTF-8 without BOM, keys sorted, two spaces of indentation, numbers in shortest round-trip form, no NaN.
-Reading refuses what two readers could understand differently: keys that appear twice, NaN and infinity, integers beyond
-64 bits, half characters, a byte order mark, deep nesting.
+Canonical form is UTF-8 without BOM, sorted keys, two spaces of indentation, numbers in shortest round-trip form and no
+NaN. The reader rejects everything that two parsers could interpret differently: duplicate keys, NaN and infinity,
+integers beyond 64 bits, lone surrogates, a byte order mark and deep nesting.
 """
 
 import json
@@ -25,7 +25,7 @@ ValueT = TypeVar("ValueT")
 FactsT = TypeVar("FactsT", bound="DataclassInstance")
 
 MAX_DEPTH = 64
-"""Objects and lists inside each other."""
+"""Levels of nested objects and lists."""
 
 _LARGEST_INTEGER = 2**63 - 1
 _SHOWN = 40
@@ -34,11 +34,11 @@ _ESCAPED_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 
 
 def to_bytes(value: Json) -> bytes:
-    """The canonical form of a value; equal values give equal bytes.
+    """Encode a value in canonical form; equal values give equal bytes.
 
     Raises:
-        ValueError: what `from_bytes` would refuse: a number that is not finite, an integer beyond 64 bits, half a
-            character, or too deep a nesting.
+        ValueError: `from_bytes` would reject the value: it has a number that is not finite, an integer beyond 64 bits,
+            a lone surrogate, or too many levels.
     """
     text = json.dumps(value, allow_nan=False, ensure_ascii=False, indent=2, sort_keys=True)
     _parse(text)
@@ -46,7 +46,7 @@ def to_bytes(value: Json) -> bytes:
 
 
 def from_bytes(data: bytes, source: str) -> Json:
-    """A value from its text; `source` names the file in errors.
+    """Decode a value; `source` names the file in errors.
 
     Raises:
         ArtifactError: the text is not strict JSON.
@@ -58,7 +58,6 @@ def from_bytes(data: bytes, source: str) -> Json:
 
 
 def _parse(text: str) -> Json:
-    """The value of a strict JSON text; ValueError if it is not."""
     _check_depth(text)
     value: Json = json.loads(
         text,
@@ -68,12 +67,12 @@ def _parse(text: str) -> Json:
         parse_int=_within_64_bits,
     )
     if _ESCAPED_SURROGATE.search(text):
-        json.dumps(value, ensure_ascii=False).encode()  # half a character has no UTF-8
+        json.dumps(value, ensure_ascii=False).encode()  # raises UnicodeEncodeError for a lone surrogate
     return value
 
 
 def _check_depth(text: str) -> None:
-    """Count brackets outside of strings: a bound that needs no parser and cannot overflow the stack."""
+    """Count the brackets outside of strings, which cannot overflow the stack as the parser could."""
     depth = 0
     for token in _TOKEN.finditer(text):
         depth += (token["open"] is not None) - (token["close"] is not None)
@@ -110,16 +109,16 @@ def _within_64_bits(text: str) -> int:
 
 @final
 class Record:
-    """A JSON object read key by key: each key must be there, of its type, and none may be left over at the `end`.
+    """A reader of one JSON object: each key must exist with the right type, and `end` rejects keys that were not read.
 
     Args:
-        value: what should be an object.
-        source: names the file in errors.
-        path: where in the file the object is, such as "network.config"; empty for the whole.
+        value: the JSON value, expected to be an object.
+        source: the file's name, for errors.
+        path: the object's location in the file, such as "network.config"; empty for the root.
 
     Raises:
-        ArtifactError: it is not an object. This error and all that the methods raise name the file and the key, in the
-            message and as `metadata["file"]` and `metadata["key"]`.
+        ArtifactError: the value is not an object. This error and those of all methods name the file and the key, in
+            the message and as `metadata["file"]` and `metadata["key"]`.
     """
 
     def __init__(self, value: Json, source: str, path: str = "") -> None:
@@ -132,79 +131,79 @@ class Record:
 
     @classmethod
     def from_bytes(cls, data: bytes, source: str) -> Self:
-        """The object that a file holds."""
+        """Read the root object of a file."""
         return cls(from_bytes(data, source), source)
 
     def text(self, key: str) -> str:
-        """A string."""
+        """Read a string."""
         return self._checked(self.json(key), key, "a text", _text)
 
     def integer(self, key: str) -> int:
-        """An integer, written without a fraction."""
+        """Read an integer, written without a fraction."""
         return self._checked(self.json(key), key, "an integer", _integer)
 
     def number(self, key: str) -> float:
-        """A finite number."""
+        """Read a finite number."""
         return self._checked(self.json(key), key, "a number", _number)
 
     def flag(self, key: str) -> bool:
-        """True or false."""
+        """Read true or false."""
         return self._checked(self.json(key), key, "true or false", _flag)
 
     def texts(self, key: str) -> tuple[str, ...]:
-        """A list of strings."""
+        """Read a list of strings."""
         return self._all(self.json(key), key, "a text", _text)
 
     def integers(self, key: str) -> tuple[int, ...]:
-        """A list of integers."""
+        """Read a list of integers."""
         return self._all(self.json(key), key, "an integer", _integer)
 
     def numbers(self, key: str) -> tuple[float, ...]:
-        """A list of finite numbers."""
+        """Read a list of finite numbers."""
         return self._all(self.json(key), key, "a number", _number)
 
     def record(self, key: str) -> "Record":
-        """An object."""
+        """Read an object."""
         return Record(self.json(key), self._source, self._path_to(key))
 
     def group(self, prefix: str) -> "Record":
-        """The keys that begin with a prefix, as an object that has them without it."""
+        """Read all keys that begin with a prefix as one object, with the prefix removed."""
         names = [name for name in self.keys() if name.startswith(prefix)]
         return Record({name.removeprefix(prefix): self.json(name) for name in names}, self._source, prefix.strip("_"))
 
     def records(self, key: str) -> tuple["Record", ...]:
-        """A list of objects."""
+        """Read a list of objects."""
         items, path = self._list(self.json(key), key), self._path_to(key)
         return tuple(Record(item, self._source, f"{path}[{k}]") for k, item in enumerate(items))
 
     def rows(self, key: str) -> tuple[tuple[float, ...], ...]:
-        """A list of lists of finite numbers."""
+        """Read a list of lists of finite numbers."""
         rows = self._list(self.json(key), key)
         return tuple(self._all(row, f"{key}[{k}]", "a number", _number) for k, row in enumerate(rows))
 
     def json(self, key: str) -> Json:
-        """Whatever value is there."""
+        """Read a value of any type."""
         if key not in self._value:
             raise self.refusal(key, "is missing")
         self._read.add(key)
         return self._value[key]
 
     def keys(self) -> tuple[str, ...]:
-        """The keys there are, sorted."""
+        """All keys, sorted."""
         return tuple(sorted(self._value))
 
     def has(self, key: str) -> bool:
-        """Whether the key is there, for those that may be absent."""
+        """Whether an optional key is present."""
         return key in self._value
 
     def end(self) -> None:
-        """Refuse keys that were not read."""
+        """Raise ArtifactError if a key was not read."""
         unknown = sorted(set(self._value) - self._read)
         if unknown:
             raise self.refusal(unknown[0], "is an unknown key")
 
     def refusal(self, key: str, problem: str) -> ArtifactError:
-        """The error for a value of the right type that is still wrong; `problem` is "is 7, but must …"."""
+        """The error for a wrong value of the right type; `problem` reads like "is 7, but must be ..."."""
         return self._error(self._path_to(key), problem)
 
     def _error(self, path: str, problem: str) -> ArtifactError:
@@ -233,17 +232,17 @@ class Record:
 def read_as(
     record: Record, kind: type[FactsT], *, absent: Mapping[str, Any] | None = None, strict: bool = False
 ) -> FactsT:
-    """The values of a dataclass, each under its field's name and of its field's type.
+    """Read an object as a dataclass, one key per field.
 
     Args:
         record: the object.
-        kind: a dataclass of texts, paths, numbers, truth values, enumerations, other such dataclasses, and tuples of
-            these. A field that has a default may be missing; one of type `X | None` may be null.
-        absent: values of further fields that may be missing.
-        strict: whether keys that the dataclass lacks are refused.
+        kind: the dataclass. Its fields are strings, paths, numbers, booleans, enumerations, other such dataclasses, or
+            tuples of these. A field with a default may be missing; a field of type `X | None` may be null.
+        absent: defaults of further fields that may be missing.
+        strict: reject keys that the dataclass does not have.
 
     Raises:
-        ArtifactError: a value is missing, of another type or unknown; the message names its key.
+        ArtifactError: a value is missing or has the wrong type, or a key is unknown; the message names the key.
     """
     types, values = get_type_hints(kind), dict(absent or {})
     for one in fields(kind):

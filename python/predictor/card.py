@@ -1,6 +1,6 @@
-"""The card inside an artifact: what the model was trained on and how well it does, as typed values for people to read.
+"""The model card inside an artifact: training data, settings and scores, as typed values.
 
-Nothing is ever computed from a card. Each section may be absent, and may hold more than is read here.
+A card is for people: no forecast depends on it. Each section may be absent, and may have keys that are not read here.
 """
 
 from collections.abc import Callable, Mapping
@@ -19,20 +19,20 @@ FactsT = TypeVar("FactsT", bound="DataclassInstance")
 
 SOURCE: Final = "manifest.json"
 MEAN_EXPLAINED: Final = "mean: over horizons, each first divided by how far outcomes spread at it"
-"""What the last loss of a row of scores is, for people."""
+"""Explains the column `mean` of a score table."""
 FITS_EXPLAINED: Final = (
     "calibrated: fitted on the training part and moved on the calibration part, as the model is; refitted: fitted on "
     "training, selection and calibration part, not moved"
 )
-"""What the names of baselines say of what they were given, for people."""
+"""Explains the values of `ScoreRow.fit`."""
 UNADJUSTED: Final = "none"
-"""The adjustment of bars that record no splits and dividends."""
+"""The value of `DataFacts.adjustment` for bars without splits and dividends."""
 SPLITS: Final = ("train", "selection", "calibration", "test")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DataFacts:
-    """The bars that the model was made from; sessions are yyyymmdd."""
+    """The bars that the model was trained and evaluated on; sessions are yyyymmdd."""
 
     symbols: tuple[str, ...]
     first_session: int
@@ -40,20 +40,20 @@ class DataFacts:
     sessions: int
     sha256: str
     untaught: tuple[str, ...] = ()
-    """Symbols without a window in the training part, of which nothing was learnt; none where the card does not say."""
+    """Symbols without a window in the training split; empty if the card does not list them."""
     adjustment: str
-    """Which columns recorded splits and dividends; `UNADJUSTED` for none."""
+    """The columns that record splits and dividends; `UNADJUSTED` for none."""
     notes: tuple[str, ...]
 
     @property
     def taught(self) -> frozenset[str]:
-        """Symbols that something was learnt of."""
+        """Symbols that have a window in the training split."""
         return frozenset(self.symbols) - frozenset(self.untaught)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Split:
-    """One part of the data; `first` and `last` are sessions, yyyymmdd."""
+    """One split of the data; `first` and `last` are sessions, yyyymmdd."""
 
     name: str
     first: int
@@ -72,15 +72,15 @@ class EpochLoss:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainingFacts:
-    """How the training went; `parameters` counts the network's weights."""
+    """The course of the training; `parameters` counts the network's weights."""
 
     device: str
     precision: str
     parameters: int
     best_epoch: int
-    """0 if nothing was better than the start."""
+    """0 if no epoch improved on the initial weights."""
     best_selection: float
-    """Selection loss of what was kept."""
+    """Selection loss of the weights that were kept."""
     epochs: tuple[EpochLoss, ...]
 
 
@@ -94,14 +94,14 @@ class ScoreRow:
     """[H]"""
     mean: float
     band_coverage: tuple[float, ...] = ()
-    """[H] share of outcomes inside the scores' band; empty if unknown."""
+    """[H] share of outcomes inside the band; empty if unknown."""
     fit: str = ""
-    """What of the model's information a baseline was given, such as `calibrated`; empty if unknown."""
+    """The data that a baseline was fitted on, such as `calibrated`; empty if unknown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScoreTable:
-    """Losses on one split, the model's beside the baselines'."""
+    """Losses of the model and the baselines on one split."""
 
     unit: str
     split: str
@@ -112,7 +112,7 @@ class ScoreTable:
 
     @property
     def tells_fits(self) -> bool:
-        """Whether it is known what the baselines were given."""
+        """Whether a row records the data that its baseline was fitted on."""
         return any(row.fit for row in self.rows)
 
 
@@ -131,45 +131,45 @@ class CalibrationFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConformalFacts:
-    """What the conformal offsets rest on, and what they did on the test split; one number per horizon each."""
+    """The conformal offsets' sample sizes, and their effect on the test split; one number per horizon."""
 
     effective_samples: tuple[float, ...]
-    """Outcomes of the calibration split that do not overlap."""
+    """Non-overlapping outcomes of the calibration split."""
     band_coverage_before: tuple[float, ...]
-    """Share of outcomes inside the band, from the lowest to the highest quantile."""
+    """Share of outcomes between the lowest and the highest quantile."""
     band_coverage_after: tuple[float, ...]
     winkler_before: tuple[float, ...]
-    """Score of that band in the target's unit; lower is better."""
+    """Winkler score of that band in the target's unit; lower is better."""
     winkler_after: tuple[float, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TuningFacts:
-    """The search that the settings come from; losses are those of the selection split."""
+    """The hyperparameter search; losses are those of the selection split."""
 
     trials: int
-    """All trials, whatever came of them."""
+    """All trials, pruned and failed ones included."""
     pruned: int
     failed: int
     best_trial_loss: float
-    """The smallest of many, and so too optimistic."""
+    """The minimum over all trials, and therefore optimistic."""
     seed_losses: tuple[float, ...]
-    """Losses of the same settings from fresh seeds."""
+    """Losses of the best settings with new seeds."""
     mean: float
     standard_deviation: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParentModel:
-    """A model whose weights another one started from: all that it had seen, the other one has seen too."""
+    """The model whose weights a training run started from; data that the parent saw count as seen."""
 
     weights_hash: str
     symbols: tuple[str, ...]
-    """That it learnt from."""
+    """Symbols that it was trained on."""
     seen_from: int
-    """First session of its training part, yyyymmdd."""
+    """First session of its training split, yyyymmdd."""
     seen_until: int
-    """Last session that a label of its training, selection or calibration touched, yyyymmdd."""
+    """Last session that a label of its training, selection or calibration split covers, yyyymmdd."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -178,45 +178,45 @@ class MemberFacts:
 
     name: str
     kind: str
-    """Its network."""
+    """The network's kind."""
     encoder_length: int
     """Sessions that it reads."""
     bars_needed: int
     features: int
-    """How many it reads, of all groups."""
+    """Number of features of all groups."""
     weights_hash: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Card:
-    """All sections of a card; those that the artifact lacks are None or empty."""
+    """All sections of a card; missing sections are None or empty."""
 
     data: DataFacts | None
     splits: tuple[Split, ...]
     recipe: tuple[tuple[str, str], ...]
-    """Every setting of the training and its value as text."""
+    """Every training setting and its value as text."""
     training: TrainingFacts | None
     libraries: tuple[tuple[str, str], ...]
     scores: ScoreTable | None
     calibration: CalibrationFacts | None
     skill: Skill | None
     members: tuple[MemberFacts, ...] = ()
-    """Members of an ensemble; none for a single network."""
+    """Members of an ensemble; empty for a single network."""
     combination: tuple[tuple[str, str], ...] = ()
-    """How the members become one forecast."""
+    """Settings by which the members are combined into one forecast."""
     best_member: Skill | None = None
-    """How much the ensemble improves on the best of its members, which takes the place of a baseline."""
+    """The ensemble's improvement on its best member, which takes the place of the baseline."""
     conformal: ConformalFacts | None = None
     tuning: TuningFacts | None = None
-    """None where settings were not searched for."""
+    """None without a hyperparameter search."""
     ancestors: tuple[ParentModel, ...] = ()
-    """Whose weights it started from: its parent first, then that one's own; none if it started anew."""
+    """Models that it was fine-tuned from: its parent, the parent's parent and so on; empty if trained from scratch."""
     notes: tuple[str, ...] = ()
-    """What a reader of the scores must know."""
+    """Remarks about the scores."""
 
     @property
     def trained_to(self) -> int:
-        """Last session that a label of training, selection or calibration touched, yyyymmdd; 0 if unknown."""
+        """Last session that a label of training, selection or calibration covers, yyyymmdd; 0 if unknown."""
         return max((split.last for split in self.splits if split.name != "test"), default=0)
 
     @classmethod
@@ -224,7 +224,7 @@ class Card:
         """Read `ModelInfo.card_json`.
 
         Raises:
-            ArtifactError: a section holds something else than it must; the message names the key.
+            ArtifactError: a section is malformed; the message names the key.
         """
         record = Record.from_bytes(text.encode(), f"{SOURCE}, card")
         return cls(
@@ -259,7 +259,7 @@ def _listed(record: Record, key: str, kind: type[FactsT]) -> tuple[FactsT, ...]:
 
 
 def _splits(record: Record) -> tuple[Split, ...]:
-    """The splits there are, in the order of time."""
+    """The splits in chronological order."""
     return tuple(_split(name, record.record(name)) for name in SPLITS if record.has(name))
 
 
@@ -274,7 +274,6 @@ def _pairs(record: Record) -> tuple[tuple[str, str], ...]:
 
 
 def _shown(value: Json) -> str:
-    """A setting for people."""
     if isinstance(value, list):
         return ", ".join(map(_shown, value))
     if value is None or isinstance(value, bool):
@@ -283,28 +282,28 @@ def _shown(value: Json) -> str:
 
 
 def data_of(card: Mapping[str, Json]) -> DataFacts | None:
-    """What a card says of the bars; None if it says nothing.
+    """Read the section `data` of a card; None if it is missing.
 
     Raises:
-        ArtifactError: it says something, but not what it must.
+        ArtifactError: the section is malformed.
     """
     return _facts(Record(card, SOURCE, "card"), "data", DataFacts)
 
 
 def ancestors_of(card: Mapping[str, Json]) -> tuple[ParentModel, ...]:
-    """The models that the card's own model started from, the parent first.
+    """Read the models that the card's model started from, the parent first.
 
     Raises:
-        ArtifactError: it says something, but not what it must.
+        ArtifactError: the section is malformed.
     """
     return _listed(Record(card, SOURCE, "card"), "ancestors", ParentModel)
 
 
 def skill_of(card: Mapping[str, Json]) -> Skill | None:
-    """The skill that a card records, if it does.
+    """Read the skill that a card records; None if it is missing.
 
     Raises:
-        ArtifactError: it records one that cannot be read.
+        ArtifactError: the section is malformed.
     """
     return _section(Record(card, SOURCE, "card"), "skill", _skill)
 

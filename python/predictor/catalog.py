@@ -1,4 +1,4 @@
-"""What is known of a served model: what it reads, what it forecasts, where it came from."""
+"""Descriptions of served models: their inputs, targets and origin."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -8,7 +8,7 @@ from predictor.skill import Skill
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FeatureInfo:
-    """One feature: its name, its expression in the feature language, what it means and its unit."""
+    """A feature of a model; `expression` is in the feature language."""
 
     name: str
     expression: str
@@ -17,47 +17,47 @@ class FeatureInfo:
 
 
 class CovariateGroup(StrEnum):
-    """How a model reads a covariate."""
+    """The sessions for which a model reads a covariate."""
 
     OBSERVED = "observed"
     """Up to the last bar."""
     KNOWN = "known"
-    """Of the sessions ahead too."""
+    """Sessions after the last bar too."""
     STATIC = "static"
     """One value per symbol."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CovariateInfo:
-    """What a caller has to send beside the bars."""
+    """A covariate that a request must contain in addition to the bars."""
 
     name: str
     group: CovariateGroup
     categories: tuple[str, ...] = ()
-    """Texts that the model knows, of a static covariate that is a text; empty = it is a number."""
+    """Values that the model knows of a categorical static covariate; empty = numeric."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelInfo:
-    """One version of a model, as ListModels and GetModel give it."""
+    """One version of a model, as returned by ListModels and GetModel."""
 
     name: str
     version: int
     aliases: tuple[str, ...]
     is_default: bool
-    """Whether the plain name means this version."""
+    """Whether the model's name without a version selects this version."""
     kind: str
-    """The network, for example `lstm`."""
+    """The network's kind, for example `lstm`."""
     observed_features: tuple[FeatureInfo, ...]
     known_features: tuple[FeatureInfo, ...]
     static_features: tuple[FeatureInfo, ...]
     covariates: tuple[CovariateInfo, ...]
-    """What is to be sent beside the bars."""
+    """Covariates that a request must contain."""
     schema_hash: str
     encoder_length: int
     """Sessions that the network reads."""
     lookback: int
-    """Bars that the features look back on, the bar itself included."""
+    """Bars that one row of inputs depends on, the row's own bar included."""
     bars_needed: int
     future_length: int
     """Sessions after the last bar that known features cover."""
@@ -71,23 +71,23 @@ class ModelInfo:
     explain_methods: tuple[str, ...]
     weights_hash: str
     card_json: str
-    """JSON: data, splits, training recipe, held-out scores beside the baselines."""
+    """JSON: data, splits, training settings, held-out scores of the model and the baselines."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelListing:
-    """One version of a model, as a list of models tells it.
+    """One version of a model in a list of models.
 
     Attributes:
-        name: of the model.
-        version: of it.
-        aliases: that name this version.
-        kind: the network, or `ensemble`; empty where the manifest cannot be read.
-        skill: how it did on held-out days; None if its card does not say.
-        trained_to: last session that a label of training, selection or calibration touched, yyyymmdd; 0 if unknown.
-        calendar_ends: last session that it can be asked about, yyyymmdd; 0 if unknown.
-        size: of all its files, in bytes; None of a server's.
-        problem: why it cannot be read; empty if it can.
+        name: the model's name.
+        version: the version's number.
+        aliases: aliases of this version.
+        kind: the network's kind, or `ensemble`; empty if the manifest is unreadable.
+        skill: the skill on held-out days; None if the card has none.
+        trained_to: last session that a label of training, selection or calibration covers, yyyymmdd; 0 if unknown.
+        calendar_ends: last session of its calendar, yyyymmdd; 0 if unknown.
+        size: total size of its files in bytes; None for a model of a server.
+        problem: the reason why it is unreadable; empty if it is readable.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""Dates as Python's `date`, as integers yyyymmdd and as NumPy's days."""
+"""Conversions between Python dates, integers yyyymmdd and NumPy days."""
 
 import calendar
 from collections.abc import Sequence
@@ -10,26 +10,26 @@ from numpy.typing import NDArray
 from predictor.errors import BarsError, ConfigurationError, shown_date
 
 Day = date | str | int
-"""A day as callers write it: a date, an ISO date such as "2012-06-01", or an integer yyyymmdd."""
+"""A date, an ISO string such as "2012-06-01", or an integer yyyymmdd."""
 
 EARLIEST, LATEST = 18000101, 21991231
-"""The dates a calendar may hold; they keep a damaged or hostile file from asking for a huge table."""
+"""Limits of a calendar's dates; they keep a damaged or hostile file from allocating a huge table."""
 
 SATURDAY = 5
-"""Days of the week count from Monday, 0."""
+"""Monday is 0."""
 ONE_DAY = np.timedelta64(1, "D")
-"""NumPy 2.5 warns where a number without a unit is added to days, and means to refuse it later."""
+"""A number without a unit must not be added to days: NumPy 2.5 deprecates it."""
 
 
 def days_of(dates: NDArray[np.int32]) -> NDArray[np.datetime64]:
-    """Dates int32 yyyymmdd as datetime64[D], of the same shape."""
+    """Convert int32 yyyymmdd to datetime64[D] of the same shape."""
     wide = dates.astype(np.int64)
     months = ((wide // 10000 - 1970) * 12 + wide // 100 % 100 - 1).astype("datetime64[M]")
     return months.astype("datetime64[D]") + (wide % 100 - 1).astype("timedelta64[D]")
 
 
 def dates_of(days: NDArray[np.datetime64]) -> NDArray[np.int32]:
-    """Days datetime64[D] as int32 yyyymmdd, of the same shape."""
+    """Convert datetime64[D] to int32 yyyymmdd of the same shape."""
     months = days.astype("datetime64[M]")
     since_1970 = months.astype(np.int64)
     of_month = (days - months.astype("datetime64[D]")).astype(np.int64) + 1
@@ -37,35 +37,35 @@ def dates_of(days: NDArray[np.datetime64]) -> NDArray[np.int32]:
 
 
 def day_array(dates: Sequence[int]) -> NDArray[np.datetime64]:
-    """Dates yyyymmdd as datetime64[D] [N]."""
+    """Convert N dates yyyymmdd to datetime64[D] [N]."""
     return days_of(np.asarray(dates, np.int32))
 
 
 def as_date(day: int) -> date:
-    """A yyyymmdd as Python's date."""
+    """Convert yyyymmdd to a date."""
     return date(day // 10000, day // 100 % 100, day % 100)
 
 
 def as_number(day: date) -> int:
-    """A date of Python's as yyyymmdd."""
+    """Convert a date to yyyymmdd."""
     return day.year * 10000 + day.month * 100 + day.day
 
 
 def optional_date(day: int) -> date | None:
-    """A yyyymmdd as Python's date; None for 0, which means unknown."""
+    """Convert yyyymmdd to a date; 0 means unknown and gives None."""
     return as_date(day) if day else None
 
 
 def optional_number(day: date | None) -> int:
-    """A date of Python's as yyyymmdd; 0 for None, which means unknown."""
+    """Convert a date to yyyymmdd; None means unknown and gives 0."""
     return as_number(day) if day else 0
 
 
 def day_number(day: Day) -> int:
-    """A date, an ISO date or an integer yyyymmdd as yyyymmdd.
+    """Convert a date, an ISO string or an integer yyyymmdd to yyyymmdd.
 
     Raises:
-        BarsError: it is not a date.
+        BarsError: `day` is not a date.
     """
     if isinstance(day, date):
         return as_number(day)
@@ -76,7 +76,7 @@ def day_number(day: Day) -> int:
 
 
 def exists(day: int) -> bool:
-    """Whether yyyymmdd is a day, and one that a calendar may hold."""
+    """Whether yyyymmdd is a real date from EARLIEST to LATEST."""
     year, month, of_month = day // 10000, day // 100 % 100, day % 100
     if not (EARLIEST <= day <= LATEST and 1 <= month <= 12):  # noqa: PLR2004 - the months of a year
         return False
@@ -84,7 +84,11 @@ def exists(day: int) -> bool:
 
 
 def whole_months(first: int, last: int) -> tuple[int, int]:
-    """The first day of `first`'s month and the last day of `last`'s."""
+    """The first day of `first`'s month and the last day of `last`'s month, yyyymmdd.
+
+    Raises:
+        ConfigurationError: one of them is not a date, or `first` is after `last`.
+    """
     for day in (first, last):
         if not exists(day):
             raise ConfigurationError(f"{day} is not a date; pass yyyymmdd from {EARLIEST} to {LATEST}")
@@ -95,7 +99,7 @@ def whole_months(first: int, last: int) -> tuple[int, int]:
 
 
 def weekday_of(days: NDArray[np.datetime64]) -> NDArray[np.int64]:
-    """0 (Monday) to 6 (Sunday), in the shape of `days`."""
+    """Days of the week from 0 (Monday) to 6 (Sunday), in the shape of `days`."""
     return (days.astype(np.int64) + 3) % 7  # day 0, 1970-01-01, was a Thursday
 
 
@@ -112,5 +116,5 @@ def weekdays_between(first: int, last: int) -> NDArray[np.datetime64]:
 
 
 def is_weekend(dates: NDArray[np.int32]) -> NDArray[np.bool_]:
-    """Which dates, int32 yyyymmdd, are Saturdays and Sundays; in the shape of `dates`."""
+    """Which dates (int32 yyyymmdd) are Saturdays or Sundays; in the shape of `dates`."""
     return weekday_of(days_of(dates)) >= SATURDAY

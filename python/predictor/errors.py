@@ -1,43 +1,43 @@
-"""Everything that can go wrong, as one tree, and the one table that gives each its status on every door.
+"""All error types, and the table that maps each to its status on every interface.
 
     QuantraError
-    ├── InvalidInputError              the caller sent something that cannot be right
-    │   ├── MalformedRequestError      bytes that are no request, or a request that breaks its own rules
-    │   ├── BarsError                  a bar that no market can have made
-    │   ├── TooFewBarsError            a shorter history than the model reads
-    │   ├── NoUsableSymbolError        a panel in which no symbol can be forecast
-    │   ├── ExpressionError            a feature's text that does not parse or is not allowed
-    │   ├── FeatureMismatchError       feature windows made for another schema
-    │   ├── WindowShapeError           a feature window of another shape than the model's
-    │   ├── UnknownHorizonError        a horizon that the model does not forecast
-    │   ├── UnknownQuantileError       a quantile that the model does not forecast
-    │   ├── UnknownFeatureError        a feature that the model does not read
-    │   ├── CovariatesError            covariates that cannot be what they claim
-    │   ├── CovariateMissingError      a covariate that the model reads was not sent
-    │   ├── UnknownCovariateError      a covariate that the model does not read
-    │   ├── UnknownSessionError        a session of a stream that is not open
-    │   ├── DuplicateIdError           an id that a request under way, or an open session, has already
-    │   └── ConfigurationError         settings that contradict themselves
-    │       └── InSampleError          days that the model was trained, selected or calibrated on
-    ├── ModelNotFoundError             no model of that name
+    ├── InvalidInputError              the caller sent invalid input
+    │   ├── MalformedRequestError      the request cannot be decoded or violates the protocol
+    │   ├── BarsError                  a bar is impossible
+    │   ├── TooFewBarsError            the history is shorter than the model reads
+    │   ├── NoUsableSymbolError        no symbol of the panel can be forecast
+    │   ├── ExpressionError            a feature expression does not parse or is not allowed
+    │   ├── FeatureMismatchError       feature windows have another schema than the model
+    │   ├── WindowShapeError           a feature window has another shape than the model reads
+    │   ├── UnknownHorizonError        the model does not forecast this horizon
+    │   ├── UnknownQuantileError       the model does not forecast this quantile
+    │   ├── UnknownFeatureError        the model does not read this feature
+    │   ├── CovariatesError            covariates are malformed
+    │   ├── CovariateMissingError      a covariate that the model reads is missing
+    │   ├── UnknownCovariateError      the model does not read this covariate
+    │   ├── UnknownSessionError        the stream has no such open session
+    │   ├── DuplicateIdError           the id is in use by another request or session of the stream
+    │   └── ConfigurationError         settings are invalid or contradict each other
+    │       └── InSampleError          an evaluation covers days that the model has seen
+    ├── ModelNotFoundError             there is no model of that name
     ├── VersionNotFoundError           the model has no such version or alias
-    ├── ArtifactError                  an artifact that is damaged, incomplete, foreign or newer
+    ├── ArtifactError                  the artifact is damaged, incomplete, foreign or too new
     ├── BarIncompleteError             the last bar's session has not closed yet
     ├── SessionGapError                sessions are missing between the bars
-    ├── CalendarEndedError             dates beyond the calendar that the artifact carries
+    ├── CalendarEndedError             a date is outside the artifact's calendar
     ├── BarsStaleError                 the last bar is older than allowed
-    ├── ResubscribeError               a session cannot go on; open it again with its whole history
-    ├── ExplainUnsupportedError        an explanation method that the model does not have
-    ├── UnauthenticatedError           no token, or one that the server does not know
-    ├── PermissionDeniedError          a token without the role that the call needs
-    ├── RetryableError                 asking again, unchanged, may help
-    │   ├── QueueFullError             too much work is waiting already
-    │   └── UnavailableError           nobody answers at that address, or the server is stopping
-    ├── RequestTooLargeError           more rows or bytes than the door accepts
-    ├── DeadlineExceededError          the caller's time ran out first
-    ├── CallCancelledError             the caller went away
-    ├── MissingPackageError            an optional package is needed and not installed
-    └── InternalError                  our own bug; the log holds the rest
+    ├── ResubscribeError               the session cannot continue; open it again with its full history
+    ├── ExplainUnsupportedError        the model does not support this explanation method
+    ├── UnauthenticatedError           the token is missing or unknown
+    ├── PermissionDeniedError          the token lacks the role that the call needs
+    ├── RetryableError                 retrying the same call may succeed
+    │   ├── QueueFullError             the server has too much work
+    │   └── UnavailableError           the server is unreachable or is stopping
+    ├── RequestTooLargeError           the request has more rows or bytes than allowed
+    ├── DeadlineExceededError          the deadline passed before the response was ready
+    ├── CallCancelledError             the caller cancelled the call
+    ├── MissingPackageError            an optional package is not installed
+    └── InternalError                  a bug of Quantra; details are in the log
 
 Every message says what is wrong, with which value, and what to do. `metadata` holds the same facts for programs.
 """
@@ -51,7 +51,7 @@ from typing import Final, Self
 
 
 def shown_date(day: int) -> str:
-    """A date yyyymmdd as messages show it: 2024-03-28."""
+    """Format a date yyyymmdd for messages, as 2024-03-28."""
     return f"{day // 10000:04d}-{day // 100 % 100:02d}-{day % 100:02d}"
 
 
@@ -59,13 +59,13 @@ MOST_LISTED: Final = 5
 
 
 def listed(names: Sequence[str], count: int = 0) -> str:
-    """The first few names, and how many more there are, as messages show them; `count` if `names` are not all."""
+    """Join the first MOST_LISTED names for messages, with the number of the others; `count` if `names` is truncated."""
     more = max(len(names), count) - MOST_LISTED
     return ", ".join(names[:MOST_LISTED]) + (f" and {more} more" if more > 0 else "")
 
 
 class Status(StrEnum):
-    """gRPC's canonical codes, by name, so that doors without gRPC speak of the same ones."""
+    """gRPC's canonical codes by name, also for interfaces that do not use gRPC."""
 
     INVALID_ARGUMENT = "INVALID_ARGUMENT"
     NOT_FOUND = "NOT_FOUND"
@@ -82,7 +82,7 @@ class Status(StrEnum):
 
 
 class QuantraError(Exception):
-    """The root of the tree. `metadata` repeats the message's facts as text, for programs."""
+    """Base class of all errors. `metadata` repeats the facts of the message for programs."""
 
     def __init__(self, message: str, *, metadata: Mapping[str, str] | None = None) -> None:
         super().__init__(message)
@@ -91,19 +91,19 @@ class QuantraError(Exception):
 
 
 class InvalidInputError(QuantraError):
-    """The caller sent something that cannot be right; asking again unchanged fails again."""
+    """The caller sent invalid input; retrying the same call fails again."""
 
 
 class MalformedRequestError(InvalidInputError):
-    """Bytes that are no request, or a request that breaks its own rules."""
+    """The request cannot be decoded or violates the protocol."""
 
 
 class BarsError(InvalidInputError):
-    """A bar that no market can have made."""
+    """A bar is impossible, or a table does not hold daily bars."""
 
     @classmethod
     def at(cls, symbol: str, session: int, field: str, value: float, rule: str) -> Self:
-        """Name the one cell that breaks a rule; `session` is yyyymmdd."""
+        """The error for one cell that breaks a rule; `session` is yyyymmdd."""
         day = shown_date(session)
         return cls(
             f"{symbol} {day}: {field} is {value:g}, but {rule}",
@@ -112,15 +112,15 @@ class BarsError(InvalidInputError):
 
 
 class BarsWarning(UserWarning):
-    """Something in a table of bars that its reader should look at, such as rows that were left out."""
+    """A table of bars has a doubtful property, for example rows that were dropped."""
 
 
 class TooFewBarsError(InvalidInputError):
-    """Too little of a symbol's history; `metadata` has `symbol`, `have` and `need`."""
+    """The history of a symbol is shorter than the model reads; `metadata` has `symbol`, `have` and `need`."""
 
     @classmethod
     def of(cls, symbol: str, *, have: int, need: int, what: str, best: int) -> Self:
-        """Say how much there is, how much is needed, and how many bars are best."""
+        """The error for `have` of `need` units, such as sessions; `best` is the recommended number of sessions."""
         return cls(
             f"{symbol}: have {have} {what}, need {need}; send its earlier bars too, {best} sessions are best",
             metadata={"symbol": symbol, "have": str(have), "need": str(need)},
@@ -128,15 +128,15 @@ class TooFewBarsError(InvalidInputError):
 
 
 class NoUsableSymbolError(InvalidInputError):
-    """A panel in which no symbol can be forecast."""
+    """No symbol of the panel can be forecast."""
 
 
 class ExpressionError(InvalidInputError):
-    """A feature's text that does not parse or is not allowed; `metadata["position"]` counts from 0."""
+    """A feature expression does not parse or is not allowed; `metadata["position"]` counts from 0."""
 
     @classmethod
     def at(cls, text: str, position: int, problem: str) -> Self:
-        """Show the text with a caret under the place."""
+        """The error for one position; the message shows the expression with a caret below it."""
         line = " ".join(text.split("\n"))
         start = max(0, position - 60)
         pointer = " " * (position - start) + "^"
@@ -148,72 +148,72 @@ class ExpressionError(InvalidInputError):
 
 
 class FeatureMismatchError(InvalidInputError):
-    """Feature windows made for another schema than the model's."""
+    """Feature windows have another schema than the model."""
 
 
 class WindowShapeError(InvalidInputError):
-    """A feature window of another shape than the model's."""
+    """A feature window has another shape than the model reads."""
 
 
 class UnknownHorizonError(InvalidInputError):
-    """A horizon that the model does not forecast."""
+    """The model does not forecast this horizon."""
 
 
 class UnknownQuantileError(InvalidInputError):
-    """A quantile that the model does not forecast."""
+    """The model does not forecast this quantile."""
 
 
 class UnknownFeatureError(InvalidInputError):
-    """A feature that the model does not read."""
+    """The model does not read this feature."""
 
 
 class CovariatesError(InvalidInputError):
-    """Covariates that cannot be what they claim: a file's row, or arrays that fit neither bars nor each other."""
+    """Covariates are malformed: a row of a file is invalid, or arrays match neither the bars nor each other."""
 
 
 class CovariateMissingError(InvalidInputError):
-    """A covariate that the model reads was not sent; `metadata["covariate"]` names it."""
+    """A covariate that the model reads is missing; `metadata["covariate"]` names it."""
 
 
 class UnknownCovariateError(InvalidInputError):
-    """A covariate that the model does not read; `metadata["covariate"]` names it."""
+    """The model does not read this covariate; `metadata["covariate"]` names it."""
 
 
 class UnknownSessionError(InvalidInputError):
-    """A session of a stream that is not open."""
+    """The stream has no such open session."""
 
 
 class DuplicateIdError(InvalidInputError):
-    """An id that a request under way, or an open session of the same stream, has already."""
+    """The id is in use by another request or open session of the stream."""
 
 
 class ConfigurationError(InvalidInputError):
-    """Settings that contradict themselves or each other."""
+    """Settings are invalid or contradict each other."""
 
 
 class InSampleError(ConfigurationError):
-    """A score is asked for on days that the model was trained, selected or calibrated on."""
+    """An evaluation covers days on which the model was trained, selected or calibrated."""
 
 
 class ModelNotFoundError(QuantraError):
-    """No model of that name; the message lists those that exist."""
+    """There is no model of that name; the message lists the existing models."""
 
 
 class VersionNotFoundError(QuantraError):
-    """The model has no such version or alias; the message lists those that exist."""
+    """The model has no such version or alias; the message lists the existing ones."""
 
 
 class ArtifactError(QuantraError):
-    """An artifact that is damaged, incomplete, foreign or newer; the message names file and cause."""
+    """The artifact is damaged, incomplete, foreign or too new; the message names the file and the cause."""
 
     @classmethod
     def of(cls, file: str, problem: str) -> Self:
-        """Name the file, relative to the artifact's folder, and what is wrong with it."""
+        """The error for one file, named relative to the artifact's folder."""
         return cls(f"{file}: {problem}", metadata={"file": file})
 
 
 class BarIncompleteError(QuantraError):
-    """The last bar's session has not closed yet, so its close is no close."""
+    """The last bar's session has not closed yet, so its close is not final."""
 
 
 class SessionGapError(QuantraError):
@@ -221,7 +221,7 @@ class SessionGapError(QuantraError):
 
 
 class CalendarEndedError(QuantraError):
-    """Dates beyond the calendar that the artifact carries."""
+    """A date is outside the artifact's calendar."""
 
 
 class BarsStaleError(QuantraError):
@@ -229,7 +229,7 @@ class BarsStaleError(QuantraError):
 
     @classmethod
     def of(cls, last: int, *, have: int, most: int) -> Self:
-        """Say how old the bars are, `last` being their last session, yyyymmdd, and how old they may be."""
+        """The error for bars whose `last` session (yyyymmdd) is `have` sessions old, with at most `most` allowed."""
         return cls(
             f"the last bar is of {shown_date(last)}, and {have} sessions have closed since, at most {most} may; send "
             "newer bars, or allow an older one",
@@ -238,31 +238,31 @@ class BarsStaleError(QuantraError):
 
 
 class ResubscribeError(QuantraError):
-    """A session of a stream cannot go on as it is; open it again with its whole history."""
+    """A session of a stream cannot continue; open it again with its full history."""
 
 
 class ExplainUnsupportedError(QuantraError):
-    """An explanation method that the model does not have; the message lists those it has."""
+    """The model does not support this explanation method; the message lists the supported ones."""
 
 
 class UnauthenticatedError(QuantraError):
-    """No token, or one that the server does not know."""
+    """The token is missing or unknown."""
 
 
 class PermissionDeniedError(QuantraError):
-    """A token without the role that the call needs; `metadata["role"]` names it."""
+    """The token lacks the role that the call needs; `metadata["role"]` names it."""
 
 
 class RetryableError(QuantraError):
-    """The call changed nothing, and asking again, unchanged, may help."""
+    """The call changed nothing, and retrying it may succeed."""
 
 
 class QueueFullError(RetryableError):
-    """Too much work is waiting already; `metadata["retry_after_ms"]` says when to ask again."""
+    """The server has too much work; `metadata["retry_after_ms"]` is the retry delay."""
 
     @classmethod
     def of(cls, what: str, have: int, most: int, *, retry_after_s: float = 0.1) -> Self:
-        """Say what there is too much of, how much, and when to try again."""
+        """The error for `have` items of `what`, with at most `most` allowed."""
         return cls(
             f"{have} {what} already, at most {most}; ask again in a moment",
             metadata={"have": str(have), "most": str(most), "retry_after_ms": str(round(1000 * retry_after_s))},
@@ -270,33 +270,33 @@ class QueueFullError(RetryableError):
 
     @property
     def retry_after_s(self) -> float:
-        """Seconds until another try makes sense; as the server said, or else a tenth."""
+        """The retry delay in seconds; 0.1 if the server sent none."""
         told = self.metadata.get("retry_after_ms", "")
         return int(told) / 1000 if told.isdecimal() else 0.1
 
 
 class UnavailableError(RetryableError):
-    """Nobody answers at that address, or the server is stopping."""
+    """The server is unreachable or is stopping."""
 
 
 class RequestTooLargeError(QuantraError):
-    """More rows or bytes than the door accepts."""
+    """The request has more rows or bytes than allowed."""
 
 
 class DeadlineExceededError(QuantraError):
-    """The caller's time ran out before the answer was there."""
+    """The deadline passed before the response was ready."""
 
 
 class CallCancelledError(QuantraError):
-    """The caller went away before the answer was there."""
+    """The caller cancelled the call before the response was ready."""
 
 
 class MissingPackageError(QuantraError):
-    """An optional package is needed and not installed."""
+    """An optional package is not installed."""
 
     @classmethod
     def of(cls, package: str, extra: str, purpose: str) -> Self:
-        """Say which extra brings the package."""
+        """The error for a missing package, naming the extra that installs it."""
         return cls(
             f"{purpose} needs the package {package}: pip install 'quantra[{extra}]'",
             metadata={"package": package, "extra": extra},
@@ -304,11 +304,11 @@ class MissingPackageError(QuantraError):
 
 
 class InternalError(QuantraError):
-    """Our own bug. The message carries an id under which the log tells more."""
+    """A bug of Quantra. The message has the id of the log entry with the details."""
 
     @classmethod
     def of(cls, call: str, error: Exception, log: Logger) -> Self:
-        """Put everything into the log, and nothing but the name of that entry into the answer."""
+        """Log the error with a new incident id, and return an error that reveals only this id."""
         incident = uuid.uuid4().hex[:12]
         log.error("%s failed, incident %s", call, incident, exc_info=error)
         return cls(
@@ -319,7 +319,7 @@ class InternalError(QuantraError):
 
 @dataclass(frozen=True, slots=True)
 class ErrorStatus:
-    """How an error looks from outside: a canonical code, and a reason that stays the same between versions."""
+    """The status of an error type: a canonical code, and a reason that is stable across versions."""
 
     status: Status
     reason: str
@@ -365,15 +365,15 @@ ANSWERS: Mapping[type[QuantraError], ErrorStatus] = {
     MissingPackageError: ErrorStatus(Status.FAILED_PRECONDITION, "PACKAGE_MISSING"),
     InternalError: ErrorStatus(Status.INTERNAL, "INTERNAL"),
 }
-"""The one table of statuses; a test holds that every error type has a row."""
+"""The status of every error type; a test checks that none is missing."""
 
 
 def answer_of(error: QuantraError) -> ErrorStatus:
-    """The row of this error's own type."""
+    """The status of an error."""
     return ANSWERS[type(error)]
 
 
 def from_reason(reason: str, message: str, metadata: Mapping[str, str]) -> QuantraError:
-    """The error that a server meant; a reason of a newer server becomes a plain QuantraError."""
+    """Build the error that a server sent; an unknown reason of a newer server becomes a plain QuantraError."""
     kind = next((kind for kind, answer in ANSWERS.items() if answer.reason == reason), QuantraError)
     return kind(message, metadata=metadata)

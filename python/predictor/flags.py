@@ -1,10 +1,10 @@
-"""What a setting says of itself to a command line, beside the field that holds it. Needs no package of its own.
+"""Annotations that turn dataclass fields into command-line flags; see `predictor.cli.flags`.
 
     @dataclass(frozen=True, slots=True, kw_only=True)
     class Optimisation:
         batch_size: Annotated[int, Flag("Windows per micro-batch.", minimum=1)] = 64
 
-is the flag `--batch-size` of every command that takes an `Optimisation`; see `predictor.cli.flags`.
+adds the flag `--batch-size` to every command that takes an `Optimisation`.
 """
 
 from collections.abc import Callable, Mapping
@@ -26,19 +26,19 @@ ValueT = TypeVar("ValueT")
 
 @dataclass(frozen=True, slots=True)
 class Flag:
-    """The flag of a field, in its annotation; a field without one is no flag.
+    """The flag of a field, used in its annotation; a field without one is not a flag.
 
     Attributes:
-        help: for a person.
-        name: of the command's parameter, where it is not the field's.
-        spelling: on the command line, where it is not the name with dashes.
-        metavar: what stands for the value in the help.
-        minimum: the least value.
-        maximum: the largest value.
-        own: where other settings decide on the default, what the help shows in its place.
-        read: makes the value of a text, which is the flag's type then. Raises ValueError, or an error of Quantra.
-        none: the text that means None, where values are read; None where every text is a value.
-        check: raises ValueError for a value that cannot be.
+        help: help text.
+        name: name of the command's parameter, if it differs from the field's.
+        spelling: the flag as typed, if it differs from the name with dashes.
+        metavar: placeholder of the value in the help.
+        minimum: smallest allowed value.
+        maximum: largest allowed value.
+        own: text that the help shows as the default, if the default depends on other settings.
+        read: parses the value from a string. Raises ValueError or QuantraError.
+        none: string that means None, if there is one; used with `read`.
+        check: raises ValueError for an invalid value.
     """
 
     help: str
@@ -56,25 +56,25 @@ class Flag:
 
 @dataclass(frozen=True)
 class ParsedFlags(Generic[SettingsT]):
-    """Those settings of a dataclass, or of any of some, whose flags stand on the command line."""
+    """The settings, of one dataclass or several, whose flags are on the command line."""
 
     values: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    """By the field's name, each of the field's type."""
+    """Values by field name, each of the field's type."""
     flags: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Their flags as they are spelt, such as `--batch-size`, by the field's name."""
+    """Flags as typed, such as `--batch-size`, by field name."""
 
     def over(self, own: SettingsT) -> SettingsT:
-        """The settings with those that were given in their place."""
+        """Replace the fields of `own` whose flags are on the command line."""
         return replace(own, **self.values)
 
     def value(self, name: str, otherwise: ValueT) -> ValueT:
-        """One field's value, if it was given."""
+        """The value of one field; `otherwise` if its flag is not on the command line."""
         return self.values.get(name, otherwise)
 
 
 @final
 class FlagSubset:
-    """Beside a dataclass in the annotation of a command's parameter: the fields that are flags of this command."""
+    """Annotation of a command's dataclass parameter: the fields that are flags of this command."""
 
     def __init__(self, *names: str) -> None:
         self.names = names
@@ -82,17 +82,17 @@ class FlagSubset:
 
 @final
 class FlagsOf:
-    """Beside a protocol in the annotation of a command's parameter: the dataclasses whose fields are flags."""
+    """Annotation of a command's parameter with a protocol type: the dataclasses whose fields are flags."""
 
     def __init__(self, *kinds: type[Dataclass]) -> None:
         self.kinds = kinds
 
 
 def integers(name: str, text: str) -> tuple[int, ...]:
-    """Whole numbers with commas.
+    """Parse comma-separated integers.
 
     Raises:
-        ConfigurationError: naming the setting.
+        ConfigurationError: one is not an integer; the message has the setting's name.
     """
     try:
         return tuple(int(part) for part in text.split(","))
@@ -103,10 +103,10 @@ def integers(name: str, text: str) -> tuple[int, ...]:
 
 
 def numbers(name: str, text: str) -> tuple[float, ...]:
-    """Numbers with commas.
+    """Parse comma-separated numbers.
 
     Raises:
-        ConfigurationError: naming the setting.
+        ConfigurationError: one is not a number; the message has the setting's name.
     """
     try:
         return tuple(float(part) for part in text.split(","))

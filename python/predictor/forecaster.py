@@ -1,4 +1,4 @@
-"""The in-process front door: one artifact, the same methods and answers as a server's client."""
+"""A forecaster that serves one artifact in process, with the methods of a server's client."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -20,7 +20,7 @@ from predictor.service import PredictionService
 
 
 class Forecaster:
-    """One model in this process.
+    """One model, loaded into this process.
 
     Example:
         forecaster = Forecaster.load("models/demo/1")
@@ -38,11 +38,11 @@ class Forecaster:
         Args:
             path: the folder.
             device: `auto`, `cpu`, `cuda` or `cuda:N`.
-            max_batch_rows: rows of one forward at most.
+            max_batch_rows: most rows of one forward pass.
 
         Raises:
-            ArtifactError: the artifact is damaged, incomplete, foreign or newer.
-            ConfigurationError: there is no such device, or it cannot serve.
+            ArtifactError: the artifact is damaged, incomplete, foreign or too new.
+            ConfigurationError: the device does not exist or cannot serve models.
         """
         folder = Path(path).resolve()
         name, version = folder.parent.name, int(folder.name) if folder.name.isdecimal() else 0
@@ -53,7 +53,7 @@ class Forecaster:
 
     @classmethod
     def of(cls, model: Predictor) -> Self:
-        """One that answers with a model that is in memory already, under the model's own name and version."""
+        """Wrap a model that is already in memory, under its name and version."""
         line = ModelVersions(versions={model.identity.version: model}, aliases={})
         return cls(PredictionService(Registry(lines={model.identity.name: line}, problems=())))
 
@@ -61,7 +61,7 @@ class Forecaster:
         """Forecast one panel of bars.
 
         Args:
-            bars: the panel, a DataFrame of bars, or an instance that holds all that there is to say.
+            bars: the panel, a DataFrame of bars, or a complete instance.
             covariates: what the model reads beside a panel, such as `CovariateSource.read([...]).for_model(...)`.
 
         Raises:
@@ -70,7 +70,7 @@ class Forecaster:
         return forecast_or_raise(self.predict_many([instance_of(bars, covariates)])[0])
 
     def predict_many(self, instances: Sequence[Question]) -> tuple[Outcome, ...]:
-        """Forecast many panels, in order; a bad one is answered with its error."""
+        """Forecast many panels, in order; the outcome of an invalid one is its error."""
         self._check_open()
         asked = [instance_of(item) for item in instances]
         return self._service.predict_here("", asked, NEVER)
@@ -82,7 +82,7 @@ class Forecaster:
         quantile: float = 0.5,
         covariates: Covariates | None = None,
     ) -> Attribution:
-        """How much each input moved one quantile of one horizon away from the baseline's.
+        """Attribute the difference of one quantile of one horizon from the baseline's to the inputs.
 
         Raises:
             QuantraError: the bars cannot be forecast, or the model has no such horizon or quantile.
@@ -90,7 +90,7 @@ class Forecaster:
         return self.explain(importance_query(bars, horizon, quantile, covariates)).attributions[0]
 
     def explain(self, query: Query) -> Explanation:
-        """Attributions of many targets at once.
+        """Attribute many targets at once.
 
         Raises:
             QuantraError: as `feature_importance`.
@@ -99,7 +99,7 @@ class Forecaster:
         return self._service.explain("", query, Deadline()).result()
 
     def explain_global(self, query: GlobalQuery) -> Iterator[GlobalImportance]:
-        """What moves the forecasts of many instances: what is known after some of them, the last time after all.
+        """Explain the forecasts of many instances together; yields interim results, and the final one last.
 
         Raises:
             QuantraError: as `feature_importance`, at any step.
@@ -113,14 +113,14 @@ class Forecaster:
             yield from iter(known.get, None)
             yield last.result()
         finally:
-            deadline.cancelled.set()  # whoever stops to read has no use for the rest
+            deadline.cancelled.set()  # stops the work if the caller stops iterating
 
     def model(self) -> ModelInfo:
-        """What the model reads and forecasts, and how it was made."""
+        """Describe the model: its inputs, targets and origin."""
         return self._service.model("")
 
     def close(self) -> None:
-        """Finish what waits; whoever asks later gets an UnavailableError."""
+        """Finish the queued requests; later ones raise UnavailableError."""
         self._is_closed = True
         self._service.close()
 
@@ -130,7 +130,6 @@ class Forecaster:
         return f"Forecaster({info.name}@{info.version}: {info.kind}, {info.target_kind}, {horizons} sessions ahead)"
 
     def _check_open(self) -> None:
-        """Raise UnavailableError once it is closed."""
         if self._is_closed:
             raise UnavailableError("this forecaster is closed; ask inside its `with`, or load the artifact again")
 

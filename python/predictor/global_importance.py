@@ -1,7 +1,7 @@
-"""What moves a model's forecasts in general: the mean size of each input's contribution over many instances.
+"""Global importance: the mean absolute contribution of each input over many instances.
 
-Sizes are means over all symbols of all instances together. Their standard errors take instances as independent;
-instances of neighbouring days are not, for they read much the same, and their means are less certain than told.
+Means are over all symbols of all instances. Standard errors treat instances as independent. Instances of neighbouring
+days overlap and are dependent, so their true standard errors are larger.
 """
 
 from collections.abc import Sequence
@@ -16,15 +16,15 @@ from predictor.forecast import Attribution, RowKind, TargetPoint
 from predictor.instance import INTEGRATED_GRADIENTS, ReadInstance
 
 MOST_REFUSALS: Final = 10
-"""Refusals that a report tells one by one; those beyond them are counted."""
+"""Refusals that a report lists; further ones are only counted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class GlobalQuery:
-    """A question for what moves the forecasts of many instances."""
+    """A request to explain the forecasts of many instances together."""
 
     instances: tuple[ReadInstance, ...]
-    """Each an instance, or the error of one that could not be read, which counts as refused."""
+    """An instance, or the error of one that could not be decoded, which counts as refused."""
     targets: tuple[TargetPoint, ...] = ()
     """Empty = every horizon, at the quantile nearest to 0.5."""
     method: str = INTEGRATED_GRADIENTS
@@ -34,12 +34,12 @@ class GlobalQuery:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """An instance that could not be explained, or one symbol of it."""
+    """The error of an instance, or of one symbol, that could not be explained."""
 
     place: int
-    """Of the instance in the query, from 0."""
+    """Index of the instance in the query, from 0."""
     symbol: str
-    """Empty = the whole instance."""
+    """Empty = the instance."""
     error: QuantraError
 
 
@@ -53,41 +53,41 @@ class TargetImportance:
     row_names: tuple[str, ...]
     row_kinds: tuple[RowKind, ...]
     mean_size: FloatArray
-    """[R] mean of the absolute contributions, in the unit."""
+    """[R] mean of the absolute contributions, in `unit`."""
     standard_error: FloatArray
-    """[R] of `mean_size`, from instance to instance; NaN until there are two."""
+    """[R] standard error of `mean_size` over instances; NaN for a single instance."""
     windows: int
-    """Symbols of all instances that the mean is over."""
+    """Explained symbols of all instances."""
     converged: float
-    """Share of them whose explanation is within the tolerance."""
+    """Share of `windows` whose explanation is within the tolerance."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class GlobalImportance:
-    """What is known after some of the instances."""
+    """Global importance after `done` of `total` instances."""
 
     model: str
     version: int
     weights_hash: str
     targets: tuple[TargetImportance, ...]
-    """In the order asked; empty while no instance has been explained."""
+    """In the order of the query; empty while no instance has been explained."""
     done: int
-    """Instances so far, those refused included."""
+    """Instances so far, refused ones included."""
     total: int
     refused: int
-    """Instances without any explanation."""
+    """Instances that could not be explained."""
     refused_symbols: int
-    """Symbols of the others without one."""
+    """Symbols that could not be explained in instances that could."""
     refusals: tuple[Refusal, ...]
-    """The first MOST_REFUSALS of both."""
+    """The first MOST_REFUSALS errors of instances and symbols."""
 
 
 @final
 class ImportanceTally:
-    """Adds up the explanations of a query's instances, one instance after the other."""
+    """Accumulates the explanations of a query's instances, one instance at a time."""
 
     def __init__(self, total: int, *, model: str, version: int, weights_hash: str) -> None:
-        """Start with nothing; `total` instances are to come, explained by the model that is named."""
+        """Start an empty tally of `total` instances."""
         self._total = total
         self._model, self._version, self._weights_hash = model, version, weights_hash
         self._targets: tuple[_TargetSums, ...] = ()
@@ -95,7 +95,7 @@ class ImportanceTally:
         self._refusals: list[Refusal] = []
 
     def add(self, attributions: Sequence[Attribution]) -> None:
-        """Take the explanations of the next instance, one per target; symbols that were refused are left out."""
+        """Add the explanations of the next instance, one per target, without its refused symbols."""
         self._targets = self._targets or tuple(_TargetSums(attribution) for attribution in attributions)
         for sums, attribution in zip(self._targets, attributions, strict=True):
             sums.add(attribution)
@@ -111,7 +111,7 @@ class ImportanceTally:
         self._done += 1
 
     def report(self) -> GlobalImportance:
-        """What is known by now."""
+        """The global importance so far."""
         return GlobalImportance(
             model=self._model,
             version=self._version,
@@ -129,7 +129,7 @@ class ImportanceTally:
 
 
 class _TargetSums:
-    """Sums over k instances for one target: n windows each, of which the absolute contributions add up to s [R]."""
+    """Sums over k instances for one target; each has n windows, whose absolute contributions add up to s [R]."""
 
     def __init__(self, first: Attribution) -> None:
         self._first = first
@@ -137,7 +137,6 @@ class _TargetSums:
         self._s, self._s_s, self._s_n = np.zeros((3, len(first.row_names)))
 
     def add(self, attribution: Attribution) -> None:
-        """Take one more instance."""
         explained = np.isfinite(attribution.prediction)
         n, s = int(explained.sum()), np.abs(attribution.per_row[explained]).sum(axis=0)
         self._k += 1
@@ -149,7 +148,7 @@ class _TargetSums:
         self._converged += int(attribution.converged[explained].sum())
 
     def importance(self) -> TargetImportance:
-        """The means, and how far they would be off in another sample of instances."""
+        """The means and their standard errors."""
         mean = self._s / self._n
         return TargetImportance(
             horizon=self._first.horizon,
@@ -164,7 +163,7 @@ class _TargetSums:
         )
 
     def _standard_error(self, mean: FloatArray) -> FloatArray:
-        """[R] of a ratio of sums over instances (Cochran 1977, "Sampling techniques", 6.4)."""
+        """[R] standard error of a ratio of sums over instances (Cochran 1977, "Sampling techniques", 6.4)."""
         if self._k == 1:
             return np.full_like(mean, np.nan)
         squares = self._s_s - 2 * mean * self._s_n + mean**2 * self._n_n  # of s - mean n, summed

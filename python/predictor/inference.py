@@ -1,4 +1,4 @@
-"""Forecasts from inputs: eval mode, frozen parameters, `torch.inference_mode()`, rows in bounded chunks."""
+"""The inference engine, which runs a frozen network in bounded chunks, and the choice of its device."""
 
 import copy
 import re
@@ -18,10 +18,10 @@ _DEVICES: Final = re.compile(r"auto|cpu(:0)?|(cuda|xpu|mps)(:\d+)?")
 
 
 def choose_device(name: str) -> torch.device:
-    """The device of that name; `auto` takes CUDA where there is any, else the CPU.
+    """Resolve a device name; `auto` selects CUDA if available, else the CPU.
 
     Raises:
-        ConfigurationError: there is no such device, or it is Apple's, which has no float64.
+        ConfigurationError: the device does not exist, or is Apple's MPS, which has no float64.
     """
     if _DEVICES.fullmatch(name) is None:
         raise ConfigurationError(f"there is no device {name!r}; write auto, cpu, cuda, cuda:N for GPU number N, or mps")
@@ -41,16 +41,16 @@ def choose_device(name: str) -> torch.device:
 
 
 def _gpus() -> str:
-    """What torch can use of this machine's GPUs, in words."""
+    """The GPUs that torch can use, for messages."""
     count = torch.cuda.device_count()
     numbers = ", ".join(f"cuda:{number}" for number in range(count))
     return f"this machine has {numbers}" if count else "torch finds no CUDA GPU here that it can use"
 
 
 def use_threads(count: int) -> None:
-    """Let every forward of this process use `count` CPU threads.
+    """Set the number of CPU threads of every forward pass in this process.
 
-    One is fastest for small networks, above all on a busy machine, where several threads wait for each other.
+    One thread is fastest for small networks, above all on a busy machine, where several threads wait for each other.
 
     Raises:
         ConfigurationError: `count` is not 1 to MOST_THREADS.
@@ -61,16 +61,15 @@ def use_threads(count: int) -> None:
 
 
 def is_plain_thread() -> bool:
-    """Whether torch computes in this thread as in a new one: without autocast, and on the CPU unless told otherwise."""
+    """Whether this thread has torch's default state: autocast is off and the default device is the CPU."""
     autocast = torch.is_autocast_enabled("cpu") or torch.is_autocast_enabled("cuda")
     return not autocast and torch.empty(0).is_cpu
 
 
 def freeze(network: nn.Module) -> nn.Module:
-    """Put a network into the state it is served in, for good: eval, no gradients, no dropout between RNN layers.
+    """Prepare a network for serving, in place: eval mode, no gradients, no dropout between RNN layers.
 
-    Dropout between layers does nothing in eval mode; at 0 it also does nothing to whoever runs the same weights in
-    train mode for an explanation.
+    Eval mode disables dropout, but an explanation runs the same weights in train mode, so the rate is also set to 0.
     """
     network.eval().requires_grad_(requires_grad=False)
     for module in network.modules():
@@ -84,7 +83,7 @@ _TF32_ERROR = 5e-3
 
 
 class Engine:
-    """Runs one frozen network. Thread-safe: nothing on it changes."""
+    """Runs one frozen network. Thread-safe, since it is immutable."""
 
     name = "eager"
 
@@ -105,26 +104,26 @@ class Engine:
 
     @property
     def relative_error(self) -> float:
-        """How far this device's arithmetic may be off float32's: cuDNN runs recurrent layers in TF32 (10 bits)."""
+        """Largest relative error compared with float32: cuDNN runs recurrent layers in TF32 (10 bits)."""
         return _TF32_ERROR if self._device.type == "cuda" else 0.0
 
     def in_float64(self) -> "Engine":
-        """The same network with float64 weights, on the CPU; what it reads is widened."""
+        """A copy with float64 weights on the CPU, which converts its inputs to float64."""
         wide = copy.deepcopy(self.network).cpu().double()
         return Engine(wide, self._output, device=torch.device("cpu"), max_rows=self._max_rows, dtype=torch.float64)
 
     @torch.inference_mode()
     def units(self, inputs: Inputs, deadline: Cancellation = NEVER) -> Tensor:
-        """Quantiles [N, H, Q] in units of each window's scale, on the CPU.
+        """Compute quantiles [N, H, Q] in units of each window's scale, on the CPU.
 
         Raises:
-            DeadlineExceededError, CallCancelledError: between two chunks, when nobody waits any more.
+            DeadlineExceededError, CallCancelledError: the deadline ended the work between two chunks.
         """
         return self._units(inputs, deadline)
 
     @torch.inference_mode()
     def internals(self, inputs: Inputs, deadline: Cancellation = NEVER) -> Internals | None:
-        """The network's internals for each window, on the CPU; None if it has none; raises as `units`."""
+        """Compute the network's internals for each window, on the CPU; None if it has none. Raises as `units`."""
         if not isinstance(self.network, IntrospectiveNetwork):
             return None
         chunks = [self.network.with_internals(chunk)[1] for chunk in self._chunks(inputs, deadline)]
@@ -132,29 +131,29 @@ class Engine:
 
     @torch.inference_mode()
     def panel(self, inputs: Inputs, nodes: Tensor) -> PanelOutput:
-        """Quantiles and scores of one panel, on the CPU, from a network that looks across its stocks.
+        """Compute quantiles and scores of one panel, on the CPU, with a network that relates its stocks.
 
         Args:
             inputs: N stocks of one day.
-            nodes: int64 [N] their places in the network's universe, -1 = unknown.
+            nodes: int64 [N] indices of the stocks in the network's universe, -1 = unknown.
         """
         output: PanelOutput = self.network(self._moved(inputs), nodes.to(self._device))
         return PanelOutput(output.quantiles.cpu(), output.scores.cpu())
 
     @torch.inference_mode()
     def values(self, inputs: Inputs, deadline: Cancellation = NEVER) -> Tensor:
-        """Calibrated quantiles float64 [N, H, Q] in the target's unit, never falling along Q; raises as `units`."""
+        """Compute calibrated float64 quantiles [N, H, Q] in the target's unit, sorted along Q; raises as `units`."""
         return self.calibrated(self._units(inputs, deadline), inputs.location, inputs.scale)
 
     def _units(self, inputs: Inputs, deadline: Cancellation) -> Tensor:
-        """As `units`, for whoever is in inference mode already: each entry costs as much as a step of the network."""
+        """As `units`, for callers already in inference mode: entering it costs as much as a step of the network."""
         return torch.cat([part for chunk in self._chunks(inputs, deadline) for part in self._parts(chunk)]).cpu()
 
     def _parts(self, chunk: Inputs) -> Iterator[Tensor]:
-        """The network's answer; where memory runs out, that of each half by itself.
+        """Run the network on a chunk, and on each half of it if memory runs out.
 
         Raises:
-            RuntimeError, MemoryError: one row by itself does not fit.
+            RuntimeError, MemoryError: a single row does not fit into memory.
         """
         answer = self._unless_memory_lacks(chunk)
         if answer is not None:
@@ -165,7 +164,7 @@ class Engine:
         yield from self._parts(chunk.rows(rows // 2, rows))
 
     def _unless_memory_lacks(self, chunk: Inputs) -> Tensor | None:
-        """None if the chunk did not fit; what it had allocated is free again by then."""
+        """Run the network; None if memory ran out, in which case the allocated memory is free again."""
         try:
             answer: Tensor = self.network(chunk)
         except (RuntimeError, MemoryError) as error:
@@ -178,13 +177,13 @@ class Engine:
         return answer
 
     def _chunks(self, inputs: Inputs, deadline: Cancellation) -> Iterator[Inputs]:
-        """The windows in as many rows as one forward may have, where the network is."""
+        """The inputs in chunks of at most `max_rows` rows, on the network's device."""
         for first in range(0, len(inputs.observed), self._max_rows):
             deadline.check()
             yield self._moved(inputs.rows(first, first + self._max_rows))
 
     def _moved(self, inputs: Inputs) -> Inputs:
-        """The inputs where the network is, features in its own type."""
+        """The inputs on the network's device, features in the network's dtype."""
         observed, known, static = (
             group.to(self._device, self._dtype) for group in (inputs.observed, inputs.known, inputs.static)
         )
@@ -192,5 +191,5 @@ class Engine:
         return Inputs(observed, known, static, mask, location, scale)
 
     def calibrated(self, units: Tensor, location: Tensor, scale: Tensor) -> Tensor:
-        """The network's quantiles [N, H, Q] of windows with these levels [N, H], calibrated, in the target's unit."""
+        """Calibrate the network's quantiles [N, H, Q] of windows with levels [N, H], in the target's unit."""
         return self._output.values(units, location, scale)

@@ -1,4 +1,4 @@
-"""What is asked: bars or the feature windows of a caller that computes features itself, and until when."""
+"""Requests to a model: instances of bars or feature windows, queries for explanations, and deadlines."""
 
 import threading
 import time
@@ -24,19 +24,19 @@ from predictor.observation import Observer
 
 
 class GapPolicy(StrEnum):
-    """What to do about sessions that the exchange held and the bars lack."""
+    """How to treat exchange sessions that are missing from the bars."""
 
     REFUSE = "refuse"
-    """Raise SessionGapError and name them."""
+    """Raise SessionGapError, which names them."""
     MASK = "mask"
-    """Count them as sessions without a bar."""
+    """Insert them as sessions without a bar."""
     IGNORE = "ignore"
-    """Take the bars as consecutive."""
+    """Treat the bars as consecutive."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class FeatureWindow:
-    """Inputs of the network for S symbols, made with the schema that `schema_hash` names."""
+    """Precomputed network inputs for S symbols, of the feature schema `schema_hash`."""
 
     symbols: tuple[str, ...]
     observed: NDArray[np.float32]
@@ -48,33 +48,32 @@ class FeatureWindow:
     mask: NDArray[np.bool_]
     """[S, encoder_length, F] True where the cell is known."""
     location: NDArray[np.float64]
-    """[S] the window's own level of the target; [S, H], one per horizon, of a model whose levels are fitted."""
+    """[S] the window's level of the target; [S, H], one per horizon, for a model with fitted levels."""
     scale: NDArray[np.float64]
-    """The window's own volatility, positive, in the shape of `location`."""
+    """The window's volatility, positive, in the shape of `location`."""
     schema_hash: str
     anchor_price: NDArray[np.float64] | None = None
-    """[S] last close; None gives no prices."""
+    """[S] last close; None = forecast without prices."""
     as_of_session: date | None = None
     """Session of the last row; None = unknown."""
     features: tuple[str, ...] = ()
-    """Names of the F observed features, in order; empty = `schema_hash` alone says which they are."""
+    """Names of the F observed features, in order; empty = those of the schema."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Instance:
-    """One question: a panel of bars or of windows, and how strictly its calendar is read."""
+    """One panel to forecast, of bars or feature windows, and how strictly its calendar is checked."""
 
     input: BarPanel | FeatureWindow
     covariates: Covariates = NO_COVARIATES
-    """What the model reads beside bars; windows hold it already."""
+    """Covariates of the bars; feature windows already contain theirs."""
     request_id: str = ""
     allow_incomplete_last_bar: bool = False
     gap_policy: GapPolicy = GapPolicy.REFUSE
     max_age_sessions: int | None = None
-    """Sessions of the model's calendar that may have closed since the last bar; None: any number."""
+    """Most sessions of the model's calendar that may have closed since the last bar; None = unlimited."""
 
     def __post_init__(self) -> None:
-        """Refuse covariates beside windows, which hold them already, and an age below 0."""
         if self.max_age_sessions is not None and self.max_age_sessions < 0:
             raise InvalidInputError(f"max_age_sessions is {self.max_age_sessions}, but must be 0 or more")
         if self.covariates.names and not isinstance(self.input, BarPanel):
@@ -82,49 +81,49 @@ class Instance:
 
 
 def no_older(instance: Instance, most: int) -> Instance:
-    """The same, refused where more than `most` sessions have closed since its last bar; its own bound may be less."""
+    """Lower an instance's `max_age_sessions` to `most`, unless it is lower already."""
     own = instance.max_age_sessions
     return instance if own is not None and own <= most else replace(instance, max_age_sessions=most)
 
 
 Question = BarPanel | FeatureWindow | Instance | Frame
-"""Whatever a caller may ask about; a table in memory is read as `BarPanel.of` does."""
+"""What a caller may pass as one instance; `BarPanel.of` reads a table in memory."""
 ReadInstance = Instance | QuantraError
-"""An instance, or the error of one that could not be read."""
+"""An instance, or the error of one that could not be decoded."""
 
 
 class Cancellation(Protocol):
-    """What long work asks, between two steps, whether it may go on."""
+    """A check that long work makes between two steps."""
 
     def check(self) -> None:
-        """Return if it may; raises CallCancelledError or DeadlineExceededError if nobody can use the result now."""
+        """Raise CallCancelledError or DeadlineExceededError if the work must stop."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Deadline:
-    """A point on the monotonic clock, and a flag that the caller went away. Without either it never expires."""
+    """A time on the monotonic clock and a flag that the caller cancelled. Without a time it never expires."""
 
     expires_at_s: float | None = None
     cancelled: threading.Event = field(default_factory=threading.Event)
     observer: Observer | None = None
-    """The caller's own, told of each request that has this deadline."""
+    """Receives an observation of each request that has this deadline."""
 
     @classmethod
     def after(cls, seconds: float | None, observer: Observer | None = None) -> "Deadline":
-        """Expire `seconds` from now; None never expires."""
+        """A deadline `seconds` from now; None never expires."""
         return cls(None if seconds is None else time.monotonic() + seconds, observer=observer)
 
     def is_over(self, now_s: float) -> bool:
-        """Whether nobody can use the result any more at this time of the monotonic clock."""
+        """Whether it is cancelled, or has expired at this time of the monotonic clock."""
         return self.cancelled.is_set() or (self.expires_at_s is not None and now_s >= self.expires_at_s)
 
     def check(self) -> None:
-        """Stop work that nobody can use any more.
+        """Raise if the work must stop.
 
         Raises:
-            CallCancelledError: the caller went away.
-            DeadlineExceededError: the time is over.
+            CallCancelledError: the caller cancelled the call.
+            DeadlineExceededError: the deadline has passed.
         """
         if self.cancelled.is_set():
             raise CallCancelledError("the call was cancelled before its answer was there")
@@ -133,15 +132,15 @@ class Deadline:
 
 
 NEVER: Final = Deadline()
-"""For work that somebody always waits for."""
+"""A deadline that never expires. Do not cancel it: it is shared."""
 
 
 def instance_of(asked: Question, covariates: Covariates | None = None) -> Instance:
-    """The question about a panel, a table of bars or windows alone; an instance stays as it is.
+    """Wrap a panel, a table of bars or feature windows in an instance; an instance is returned unchanged.
 
     Raises:
-        CovariatesError: covariates are given beside an instance, which holds its own, or beside windows.
-        BarsError: a table does not hold bars.
+        CovariatesError: `covariates` is passed with an instance or with feature windows, which hold their own.
+        BarsError: the table does not hold bars.
     """
     if not isinstance(asked, Instance | BarPanel | FeatureWindow):
         asked = BarPanel.of(asked)
@@ -155,12 +154,12 @@ def instance_of(asked: Question, covariates: Covariates | None = None) -> Instan
 INTEGRATED_GRADIENTS = "integrated-gradients"
 
 LEAST_TOLERANCE: Final = 1e-4
-"""The finest relative completeness gap that may be asked for; below it, a network's float32 decides what is left."""
+"""Smallest allowed tolerance; a smaller completeness gap is float32 rounding."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Query:
-    """A question for the reasons behind a forecast."""
+    """A request to explain a forecast."""
 
     instance: Instance
     targets: tuple[TargetPoint, ...] = ()
@@ -170,9 +169,9 @@ class Query:
     tolerance: float = 0.01
     """Largest relative completeness gap that counts as converged, in [LEAST_TOLERANCE, 1)."""
     symbols: tuple[str, ...] = ()
-    """Whose reasons, in this order; empty = all of the instance's. All of its bars are read in any case."""
+    """Symbols to explain, in this order; empty = all. The model reads the bars of all symbols in any case."""
 
 
 def importance_query(asked: Question, horizon: int, quantile: float, covariates: Covariates | None) -> Query:
-    """The reasons behind one quantile of one horizon; raises as `instance_of`."""
+    """A query for one quantile of one horizon; raises as `instance_of`."""
     return Query(instance=instance_of(asked, covariates), targets=(TargetPoint(horizon, quantile),))

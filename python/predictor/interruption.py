@@ -1,7 +1,4 @@
-"""Ctrl+C while a program still loads its libraries: one line and no traceback.
-
-Imports nothing that takes long, so that it can come first.
-"""
+"""Ctrl+C during slow imports: one line and no traceback. This module itself imports quickly, so it can come first."""
 
 import os
 import signal
@@ -19,11 +16,10 @@ STOPPED: Final = "stopped by Ctrl+C"
 
 @contextmanager
 def loading() -> Generator[None]:
-    """Import inside; there Ctrl+C ends the process at once.
+    """End the process at once on Ctrl+C inside this context, which is for imports.
 
-    Python's own KeyboardInterrupt would come out of the middle of a library, which may swallow it or make another error
-    of it; nothing is open yet that would have to be closed. A process in which Ctrl+C does something else already,
-    nothing for example, keeps that.
+    A KeyboardInterrupt raised in the middle of a library's import may be swallowed or turned into another error. No
+    resources are open yet, so ending the process is safe. A process with another handler of Ctrl+C keeps it.
     """
     if threading.current_thread() is not threading.main_thread() or (
         signal.getsignal(signal.SIGINT) is not signal.default_int_handler

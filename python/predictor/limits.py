@@ -1,4 +1,4 @@
-"""How much one process takes on at once, whatever door it comes through."""
+"""Limits of the work that one process accepts at once, over all interfaces."""
 
 from dataclasses import dataclass, field
 from typing import Final
@@ -10,20 +10,19 @@ _MIB: Final = 1024 * 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueLimits:
-    """How much may be asked for and not yet answered. Beyond it, calls are refused at once.
+    """Limits of the requests that have no response yet. Further requests are rejected at once.
 
     Raises:
-        ConfigurationError: a limit below 1.
+        ConfigurationError: a limit is below 1.
     """
 
     calls: int = 1024
     rows: int = 100_000
-    """Symbols of all that was asked."""
+    """Symbols of all requests."""
     size: int = 128 * _MIB
-    """Bytes of the requests."""
+    """Bytes of all requests."""
 
     def __post_init__(self) -> None:
-        """Refuse limits that let nothing through."""
         for name in ("calls", "rows", "size"):
             value: int = getattr(self, name)
             if value < 1:
@@ -36,31 +35,30 @@ _UNCOUNTED: Final = QueueLimits(size=48 * _MIB)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceLimits:
-    """How much may wait and be kept, and how long one explanation may take.
+    """Limits of queues, streams and sessions, and the time of one explanation.
 
     Raises:
-        ConfigurationError: an explanation's time below 1 second, or another limit below 1.
+        ConfigurationError: `explanation_s` is below 1 second, or another limit is below 1.
     """
 
     predictions: QueueLimits = field(default_factory=QueueLimits)
     explanations: QueueLimits = _EXPLANATIONS
     uncounted: QueueLimits = _UNCOUNTED
-    """Requests so large that what they hold must still be counted."""
+    """Large requests whose rows have not been counted yet."""
     explanation_s: float = 120.0
-    """Seconds that one explanation may compute, pauses for predictions included."""
+    """Seconds that one explanation may take, including pauses for predictions."""
     requests_per_stream: int = 128
-    """Requests of one stream that are under way, or whose answers its caller has not taken; no more are read then."""
+    """Requests of one stream without a response that its caller has read; at the limit the stream is not read."""
     bytes_per_stream: int = 8 * _MIB
-    """Bytes of these requests and answers; one more request may come while they are fewer."""
+    """Bytes of these requests and responses; below the limit, one more request is read."""
     sessions: int = 4096
-    """Sessions that are open, on all streams."""
+    """Open sessions of all streams."""
     sessions_per_stream: int = 1024
     session_bytes: int = 256 * _MIB
-    """Bytes of the bars and covariates that they keep."""
+    """Bytes of the bars and covariates of all open sessions."""
     session_bytes_per_stream: int = 128 * _MIB
 
     def __post_init__(self) -> None:
-        """Refuse a time in which nothing can be explained, and a stream of nothing."""
         if not self.explanation_s >= 1:
             raise ConfigurationError(f"explanation_s is {self.explanation_s:g} seconds, but must be at least 1")
         for name in (

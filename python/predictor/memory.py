@@ -1,7 +1,6 @@
-"""How to know that memory ran out, and what a caller is told when that, or a bug of ours, ended its call.
+"""Detection of out-of-memory errors, and the error returned for them and for bugs.
 
-Memory that ran out is QUEUE_FULL: a request within its limits is none that could never be answered, and what others
-hold meanwhile comes free again.
+Out of memory is reported as QUEUE_FULL: a request within the limits can succeed once other requests free their memory.
 """
 
 import logging
@@ -14,28 +13,28 @@ from predictor.errors import InternalError, QuantraError, QueueFullError
 _log = logging.getLogger(__name__)
 
 RETRY_S: Final = 1.0
-"""Seconds in which a batch or an explanation's step beside the call has ended and given its memory back."""
+"""Seconds after which a concurrent batch or step of an explanation has usually freed its memory."""
 
 ONEDNN: Final = ("could not create a memory", "could not create a primitive", "could not execute a primitive")
-"""What oneDNN says, whose statuses do not reach its messages; a network that has answered before has its kernels."""
+"""Messages of oneDNN, which omit the status. A network that has run before has its kernels, so memory is the cause."""
 
 TEXTS: Final = (
-    "out of memory",  # torch.OutOfMemoryError of CUDA, and what it is a plain RuntimeError of
+    "out of memory",  # CUDA: torch.OutOfMemoryError, or a plain RuntimeError
     "can't allocate memory",  # torch's CPU allocator, a plain RuntimeError
-    "[enforce fail a",  # as much of the same as there is memory for
+    "[enforce fail a",  # the same message, truncated for lack of memory
     "not enough memory",  # the same on Windows
-    "std::bad_alloc",  # C++'s own, as torch hands it on
+    "std::bad_alloc",  # from C++, passed on by torch
     *ONEDNN,
     "CUBLAS_STATUS_ALLOC_FAILED",
     "CUDNN_STATUS_ALLOC_FAILED",
-    "can't start new thread",  # no room for its stack
+    "can't start new thread",  # no memory for its stack
 )
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether an error says that memory ran out, on whatever device.
+    """Whether an error means out of memory, on any device.
 
-    It is told by its text, so that nobody needs torch to know torch's.
+    Matches the text of torch's errors, so that callers do not need to import torch.
     """
     if isinstance(error, MemoryError):
         return True
@@ -43,21 +42,21 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 
 def recover(error: BaseException) -> None:
-    """Make ready for another try in smaller pieces: do without oneDNN from now on, if the error is its own.
+    """Prepare a retry with smaller pieces; disable oneDNN for the process if the error comes from it.
 
-    Once memory has run out while it made a kernel, it never makes one again, however much memory there is (torch
-    2.13); torch's own are slower, and what they answer differs by rounding. This is for the whole process.
+    After running out of memory while creating a kernel, oneDNN never creates that kernel again, even with enough
+    memory (torch 2.13). Torch's native kernels are slower, and their results differ by rounding.
     """
     _log.info("memory ran out, so the next try is smaller: %s", str(error).partition("\n")[0])
     if any(text in str(error) for text in ONEDNN):
-        import torch  # whoever meets this error has it
+        import torch  # loaded already, since this error comes from it
 
         torch.backends.mkldnn.set_flags(_enabled=False)
         _log.warning("memory ran out in oneDNN, which is not used from now on: forwards are slower until a restart")
 
 
 def no_memory() -> QueueFullError:
-    """What a caller is told whose call did not fit into memory."""
+    """The error returned when memory runs out during a call."""
     return QueueFullError(
         "memory ran out while this call was worked on; ask again in a moment, or for fewer symbols at once",
         metadata={"retry_after_ms": str(round(1000 * RETRY_S))},
@@ -65,9 +64,9 @@ def no_memory() -> QueueFullError:
 
 
 def error_of(call: str, error: Exception, log: Logger) -> QuantraError:
-    """The error that a caller gets: the error itself, that memory ran out, or that of a bug of ours.
+    """The error to return to the caller: `error` itself if it is a QuantraError, else QueueFullError or InternalError.
 
-    The log has what the caller is not told.
+    Details that are not for the caller are logged.
     """
     if isinstance(error, QuantraError):
         return error
@@ -79,7 +78,7 @@ def error_of(call: str, error: Exception, log: Logger) -> QuantraError:
 
 
 def _let_go(error: BaseException) -> None:
-    """Free what the frames hold that an error came through: arrays that would live until the next full collection."""
+    """Clear the frames of a traceback, whose arrays would otherwise live until the next full garbage collection."""
     cause: BaseException | None = error
     while cause is not None:
         traceback.clear_frames(cause.__traceback__)

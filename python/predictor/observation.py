@@ -1,52 +1,52 @@
-"""What became of a request, as plain facts, and who is told: metrics, a ledger, the door that it came through."""
+"""Observations of requests, and the protocol of their observers, such as metrics and the prediction ledger."""
 
 from dataclasses import dataclass
 from typing import Final, Protocol
 
 OK: Final = "OK"
-"""The code of a request that has its answer; every other one is a `predictor.errors.Status`."""
+"""The code of a successful request; every other code is a `predictor.errors.Status`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observation:
-    """One request that reached a model, once it has its answer or its error."""
+    """One request to a model, with its result."""
 
     asked_at_s: float
-    """When it was asked, in seconds since 1970 (UTC)."""
+    """Time of arrival, in seconds since 1970 (UTC)."""
     method: str
-    """`Predict`, `Explain` or `ExplainGlobal`, whatever the door calls it."""
+    """`Predict`, `Explain` or `ExplainGlobal`, on every interface."""
     model: str
-    """Of a model that is loaded, never what the caller sent."""
+    """Name of a loaded model, never the caller's text."""
     version: int
     rows: int
-    """Symbols that it asked about."""
+    """Symbols of the request."""
     engine: str
-    """What computes answers."""
+    """Name of the inference engine."""
     code: str
     """`OK`, or the name of a `predictor.errors.Status`."""
     reason: str
-    """Of the error; empty if there is none."""
+    """Reason of the error; empty if there is none."""
     refused: tuple[str, ...] = ()
-    """The reasons of its instances that have an error of their own, while the request itself was answered."""
+    """Error reasons of single instances in a request that succeeded."""
     took_s: float
-    """From asking to the answer."""
+    """Seconds from arrival to the response."""
     queue_s: float | None = None
-    """How long it waited for its turn; None = it had none."""
+    """Seconds in the queue; None = it never left the queue."""
     prepare_s: float | None = None
-    """How long its batch took from instances to the network's inputs; None = that did not end, or is no forecast."""
+    """Seconds that its batch took to compute the network's inputs; None = unfinished, or not a forecast."""
     forward_s: float | None = None
-    """How long its batch took in the network; None as with `prepare_s`."""
+    """Seconds that its batch took in the network; None as in `prepare_s`."""
     batch_rows: int = 0
-    """Symbols of its batch, its own among them; 0 = as with `prepare_s`."""
+    """Symbols of its batch, its own included; 0 where `prepare_s` is None."""
 
 
 class Observer(Protocol):
-    """Whoever is told of requests. Called on any thread, and must return at once and raise nothing."""
+    """Receives observations. Called on any thread; must not block or raise."""
 
     def reached(self, model: str, version: int) -> None:
-        """A request is about to wait for this model; its observation follows."""
+        """A request enters the queue of this model; its observation follows."""
         ...
 
     def observed(self, observation: Observation) -> None:
-        """A request has its answer or its error."""
+        """A request has its response or its error."""
         ...

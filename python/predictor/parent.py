@@ -1,4 +1,4 @@
-"""When whoever started this process is gone: standard input, of which that process holds the other end, has ended."""
+"""Detection of the parent process's end: the parent holds the other end of standard input, which then closes."""
 
 import contextlib
 import os
@@ -14,14 +14,14 @@ STDIN: Final = 0
 
 
 def watch_parent(gone: Callable[[], None], descriptor: int = STDIN) -> None:
-    """Tell, on a thread, of the end of standard input, which comes however the process at its other end ends.
+    """Call `gone` on a thread when standard input closes, which happens however the parent ends.
 
-    What comes through it is not read as anything.
+    Data from standard input is discarded.
 
     Raises:
-        ConfigurationError: there is no standard input.
+        ConfigurationError: standard input is closed.
     """
-    if sys.stdin is None:  # so it is where there was none when Python began; another file may have its number by now
+    if sys.stdin is None:  # closed when Python started; another file may have its descriptor by now
         raise ConfigurationError(
             "--parent-watch waits for the end of standard input, which is closed; start the program with a pipe there"
         )
@@ -29,16 +29,16 @@ def watch_parent(gone: Callable[[], None], descriptor: int = STDIN) -> None:
 
 
 def stop_with_parent() -> None:
-    """Have this process stop as at SIGTERM once whoever started it is gone.
+    """Stop this process as on SIGTERM when its parent ends.
 
     Raises:
-        ConfigurationError: there is no standard input.
+        ConfigurationError: standard input is closed.
     """
     watch_parent(_stop)
 
 
 def _stop() -> None:
-    """Send SIGTERM to this process; Windows knows it only within one, where a kill would not be noticed first."""
+    """Send SIGTERM to this process; on Windows `os.kill` would end it without running its handlers."""
     if os.name == "posix":
         os.kill(os.getpid(), signal.SIGTERM)  # wakes the main thread, wherever it waits
     else:
@@ -46,8 +46,8 @@ def _stop() -> None:
 
 
 def _read_to_the_end(descriptor: int, then: Callable[[], None]) -> None:
-    """Read as the system does and not as Python does, whose lock would hold up the end of the process."""
-    with contextlib.suppress(OSError):  # broken, or closed here: nobody is at the other end either
+    """Use `os.read`: the lock of `sys.stdin` would block the interpreter's exit."""
+    with contextlib.suppress(OSError):  # broken or closed: the parent is gone as well
         while os.read(descriptor, 1 << 16):
             pass
     then()

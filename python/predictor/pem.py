@@ -1,4 +1,4 @@
-"""Certificates and keys in PEM files: read, and checked before anything is done with them."""
+"""Reads and checks certificates and keys in PEM files."""
 
 import ssl
 from pathlib import Path
@@ -8,18 +8,18 @@ from predictor.errors import ConfigurationError
 
 _LARGEST: Final = 1 << 20
 _NO_PASSWORD: Final = ""
-"""Else OpenSSL would ask for one on the terminal."""
+"""Keeps OpenSSL from prompting for one on the terminal."""
 
 
 def read_bytes(flag: str, path: Path) -> bytes:
-    """The contents of a small file.
+    """Read a small file.
 
     Args:
-        flag: names the file in messages.
-        path: of it.
+        flag: the flag that names the file, for messages.
+        path: the file.
 
     Raises:
-        ConfigurationError: it cannot be read, or has over 1 MiB; the message has the flag and the file's name.
+        ConfigurationError: the file is unreadable or larger than 1 MiB; the message has the flag and the file's name.
     """
     try:
         with path.open("rb") as file:
@@ -32,10 +32,10 @@ def read_bytes(flag: str, path: Path) -> bytes:
 
 
 def check_pair(cert: Path, key: Path) -> None:
-    """Hold that a key is that of a certificate.
+    """Check that a key belongs to a certificate.
 
     Raises:
-        ConfigurationError: it is not, or one of the files is something else or cannot be read.
+        ConfigurationError: it does not, or one of the files is unreadable or not in PEM.
     """
     told = f"--tls-cert {cert.name} and --tls-key {key.name}"
     try:
@@ -51,10 +51,10 @@ def check_pair(cert: Path, key: Path) -> None:
 
 
 def check_authorities(flag: str, path: Path) -> None:
-    """Hold that a file has certificates.
+    """Check that a file has certificates.
 
     Raises:
-        ConfigurationError: it has none, or cannot be read.
+        ConfigurationError: the file is unreadable or has none.
     """
     try:
         ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(path)

@@ -1,7 +1,4 @@
-"""Replacing a file whole: readers see the old one or the new one, whenever the machine stops.
-
-Also whether something can be written at all: checked before the work whose result it would hold, which may take hours.
-"""
+"""Atomic replacement of files, and checks that an output can be written before the hours of work that produce it."""
 
 import os
 import tempfile
@@ -11,10 +8,10 @@ from predictor.errors import ConfigurationError
 
 
 def replace_file(path: Path, content: bytes) -> None:
-    """Write a draft beside the file, flush it to disk, and move it into place, readable for everybody.
+    """Write a file with mode 644 atomically: readers see the old content or the new, even after a crash.
 
     Raises:
-        OSError: the folder cannot be written; what was at `path` stays as it was.
+        OSError: the folder is not writable; the file at `path` is unchanged.
     """
     handle, draft = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
@@ -25,14 +22,14 @@ def replace_file(path: Path, content: bytes) -> None:
         Path(draft).chmod(0o644)
         Path(draft).replace(path)
     finally:
-        Path(draft).unlink(missing_ok=True)  # after the replacement there is nothing left to remove
+        Path(draft).unlink(missing_ok=True)  # missing after a successful replacement
 
 
 def check_file(path: Path) -> None:
-    """Refuse early a file that could not be written later.
+    """Check that a file can be written.
 
     Raises:
-        ConfigurationError: the path is a folder, or its folder does not exist or cannot be written.
+        ConfigurationError: the path is a folder, or its folder does not exist or is not writable.
     """
     folder = path.absolute().parent
     if path.is_dir():
@@ -43,10 +40,10 @@ def check_file(path: Path) -> None:
 
 
 def check_folder(path: Path) -> None:
-    """Refuse early a folder that could not be written later; neither it nor its parents need exist.
+    """Check that a folder can be written or created; its parents may be missing as well.
 
     Raises:
-        ConfigurationError: something else is in its place, or the folder that it goes into cannot be written.
+        ConfigurationError: the path or a parent is not a folder, or the nearest existing folder is not writable.
     """
     there = next(folder for folder in (path.absolute(), *path.absolute().parents) if folder.exists())
     if not there.is_dir():
@@ -55,7 +52,7 @@ def check_folder(path: Path) -> None:
 
 
 def _check_written(folder: Path, path: Path) -> None:
-    """Tries to write a file, as rights alone do not tell."""
+    """Write a temporary file, since permissions are not sufficient evidence."""
     try:
         with tempfile.TemporaryFile(dir=folder):
             pass

@@ -1,28 +1,28 @@
-"""How a model did on days that it had not seen: it comes with every answer, as a fan alone says nothing of it."""
+"""The skill of a model on held-out days, which accompanies every forecast."""
 
 from dataclasses import dataclass
 from enum import StrEnum
 
 
 class Verdict(StrEnum):
-    """What the confidence interval of an improvement says."""
+    """The conclusion from the confidence interval of an improvement."""
 
     BETTER = "better"
-    """All of it lies above zero."""
+    """The interval is above zero."""
     UNDECIDED = "undecided"
-    """Zero lies within, or the data are too few to tell."""
+    """The interval contains zero, or there are too few days."""
     WORSE = "worse"
-    """All of it lies below zero."""
+    """The interval is below zero."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Skill:
-    """How much smaller the model's loss is than its best rival's, as a share of it, with its interval of `level`."""
+    """The relative improvement of the model's loss on the best baseline's, with a confidence interval."""
 
     rival: str
     """The best baseline on the same days."""
     improvement: float
-    """1 - loss / the rival's loss: 0.01 is one per cent better."""
+    """1 - loss / rival's loss: 0.01 is one per cent better."""
     lower: float
     upper: float
     level: float
@@ -30,11 +30,11 @@ class Skill:
     sentence: str
     """The same in words."""
     days_short: int = 0
-    """Days that the split lacks for any verdict; 0 if it is long enough."""
+    """Days that the split is too short for a verdict; 0 if it is long enough."""
 
     @property
     def verdict(self) -> Verdict:
-        """Whether the improvement can be told from luck."""
+        """Whether the improvement differs significantly from zero."""
         if self.days_short:
             return Verdict.UNDECIDED
         if self.lower > 0:
@@ -43,7 +43,7 @@ class Skill:
 
     @property
     def line(self) -> str:
-        """A short line for people.
+        """The skill in one line.
 
         Such as `skill: not shown, improvement -0.4 % (90 %: -2.3 to +1.0 %) on held-out days against GARCH(1,1)-t`.
         """
@@ -56,5 +56,5 @@ class Skill:
 
 
 def line_of(skill: Skill | None) -> str:
-    """The line shown below every answer, also where nothing is known."""
+    """The line below every forecast, also if the skill is unknown."""
     return "skill: unknown, the model's card compares it with nothing" if skill is None else skill.line

@@ -1,7 +1,7 @@
-"""From bars to a network's inputs: the one path that training and serving share.
+"""The pipeline from bars to a network's inputs, shared by training and serving.
 
-A pipeline holds everything that this path needs (features with their fitted numbers, target, normaliser, calendar,
-lengths) and travels inside the artifact, so that a served forecast reads exactly what the network was trained on.
+A pipeline holds the features with their fitted numbers, the target, the normaliser, the calendar and the lengths. It is
+part of the artifact, so that a network is served with the same inputs as in training.
 """
 
 from collections.abc import Mapping, Sequence
@@ -23,14 +23,14 @@ from predictor.networks import DailySeries, Inputs, InputSizes, Normaliser, Targ
 from predictor.sessions import SessionCalendar
 
 LONGEST_ENCODER: Final = 2500
-"""Sessions, ten years: a bound for what an artifact may ask to be built."""
+"""Sessions (ten years); bounds the size of the network that an artifact can demand."""
 LARGEST_TABLE: Final = 1 << 20
-"""Cells, 4 MiB: known features of a longer calendar are computed for each forecast."""
+"""Cells (4 MiB); for a larger table, known features are computed for each forecast."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class EncodedPanel:
-    """A panel's inputs over its last sessions. Legend: S symbols, T sessions, D future sessions."""
+    """The network's inputs for a panel: S symbols, T sessions, D future sessions."""
 
     observed: NDArray[np.float32]
     """[S, T, F]"""
@@ -41,17 +41,17 @@ class EncodedPanel:
     static: NDArray[np.float32]
     """[S, C]"""
     series: DailySeries
-    """[S, B] each: the series that levels are measured by, on all B sessions of the bars."""
+    """[S, B] each: the series that the levels are computed from, on all B sessions of the bars."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BarRequirements:
-    """What a symbol must have to be forecast."""
+    """The minimum of bars that a symbol needs for a forecast."""
 
     encoder_share: float = 0.5
-    """Share of the encoder's sessions, in (0, 1], on which it must have a bar."""
+    """Share of the encoder's sessions, in (0, 1], on which the symbol must have a bar."""
     values: int = 20
-    """Known values, such as returns, among those that its level and volatility are measured by."""
+    """Known values, such as returns, that its level and volatility must be computed from."""
 
     def __post_init__(self) -> None:
         if not (0 < self.encoder_share <= 1 and self.values >= 1):
@@ -62,17 +62,17 @@ class BarRequirements:
 
 
 class SymbolHistory(NamedTuple):
-    """How much is known about each symbol up to each session."""
+    """Counts of bars and values of each symbol up to each session."""
 
     bars: NDArray[np.int32]
-    """[S, T] bars among the encoder's sessions."""
+    """[S, T] bars in the encoder's sessions."""
     values: NDArray[np.int32]
-    """[S, T] known values among those that levels are measured by."""
+    """[S, T] known values in the window of the levels."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InputRecipe:
-    """What decides a network's inputs: pipelines that agree in it make the same inputs from the same bars."""
+    """The settings that determine a network's inputs: pipelines with equal recipes compute equal inputs."""
 
     schema_hash: str
     target: Target
@@ -87,7 +87,7 @@ def lookback_of(features_lookback: int, levels_window: int, encoder_length: int)
 
     Args:
         features_lookback: bars that the features of one session depend on.
-        levels_window: sessions that a window's location and scale are measured by.
+        levels_window: sessions that a window's location and scale are computed from.
         encoder_length: sessions that the network reads.
     """
     return max(features_lookback, levels_window + 1 - (encoder_length - 1))
@@ -95,7 +95,7 @@ def lookback_of(features_lookback: int, levels_window: int, encoder_length: int)
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Pipeline:
-    """Bars to inputs, the same for every door and for training."""
+    """Computes a network's inputs from bars."""
 
     features: FittedFeatures
     target: Target
@@ -105,9 +105,9 @@ class Pipeline:
     """Sessions that the network reads."""
     minimum: BarRequirements = field(default_factory=BarRequirements)
     covariates: tuple[CovariateInfo, ...] = field(init=False, repr=False)
-    """What a caller has to send beside the bars."""
+    """Covariates that a request must contain."""
     sizes: InputSizes = field(init=False, repr=False)
-    """How large each group of the network's inputs is."""
+    """Size of each group of inputs."""
     _known_table: NDArray[np.float32] | None = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -121,7 +121,7 @@ class Pipeline:
 
     @property
     def reading(self) -> InputRecipe:
-        """What decides its inputs."""
+        """The settings that determine its inputs."""
         return InputRecipe(
             schema_hash=self.features.schema_hash,
             target=self.target,
@@ -143,23 +143,23 @@ class Pipeline:
 
     @property
     def least_bars(self) -> int:
-        """Bars that a symbol must have among the encoder's sessions."""
-        return ceil(round(self.minimum.encoder_share * self.encoder_length, 9))  # 0.1 * 30 is a little more than 3
+        """Bars that a symbol needs in the encoder's sessions."""
+        return ceil(round(self.minimum.encoder_share * self.encoder_length, 9))  # 0.1 * 30 is slightly more than 3
 
     @property
     def least_values(self) -> int:
-        """Known values that a symbol must have among those that its levels are measured by."""
+        """Known values that a symbol needs in the window of the levels."""
         return min(self.minimum.values, self.normaliser.window)
 
     def counts(self, present: NDArray[np.bool_], series: DailySeries) -> SymbolHistory:
-        """How much is known about each symbol, from its bars [S, T] and the series [S, T] that measure its levels."""
+        """Count bars and known values from a mask of bars [S, T] and the series [S, T] that the levels come from."""
         known = np.isfinite(series[0])
         return SymbolHistory(
             bars=_trailing_count(present, self.encoder_length), values=_trailing_count(known, self.normaliser.window)
         )
 
     def latest_counts(self, present: NDArray[np.bool_], series: DailySeries) -> SymbolHistory:
-        """The same at the last session alone, [S] each."""
+        """As `counts`, for the last session only, [S] each."""
         known = np.isfinite(series[0][:, -self.normaliser.window :])
         return SymbolHistory(
             bars=np.add.reduce(present[:, -self.encoder_length :], axis=1, dtype=np.int32),
@@ -167,21 +167,21 @@ class Pipeline:
         )
 
     def suffices(self, counts: SymbolHistory) -> NDArray[np.bool_]:
-        """[S, T] where a symbol has the minimum of bars and values."""
+        """Where a symbol has the required bars and values, [S, T]."""
         return (counts.bars >= self.least_bars) & (counts.values >= self.least_values)
 
     def levels(self, series: DailySeries, symbols: PositionArray, positions: PositionArray) -> WindowLevels:
-        """Location and scale of N windows, float64 [N, H] each; NaN where nothing is known.
+        """Compute location and scale of N windows, float64 [N, H] each; NaN without known values.
 
         Args:
             series: [S, T] each, as `EncodedPanel.series`.
-            symbols: [N] rows.
+            symbols: [N] row of each window's symbol.
             positions: [N] last session of each window.
         """
         return self._levels(tuple(back_from(one, symbols, positions, self.normaliser.window) for one in series))
 
     def latest_levels(self, series: DailySeries) -> WindowLevels:
-        """The same of the windows that end on the last session, [S, H] each."""
+        """As `levels`, for the windows that end on the last session, [S, H] each."""
         return self._levels(tuple(_last_of(one, self.normaliser.window) for one in series))
 
     def _levels(self, windows: DailySeries) -> WindowLevels:
@@ -190,20 +190,20 @@ class Pipeline:
         return WindowLevels(*(_for_all(part, shape) for part in levels))
 
     def recent(self, bars: BarPanel) -> BarPanel:
-        """The sessions that one forecast depends on; where the panel begins later, those before have no bar.
+        """Restrict or extend a panel to the sessions that one forecast depends on; added sessions have no bars.
 
         Raises:
-            TooFewBarsError: the panel is shorter, and the calendar does not know the sessions before it.
+            TooFewBarsError: the panel is too short, and the calendar does not reach back far enough.
         """
         if len(bars.sessions) >= self.bars_needed:
             return bars.last(self.bars_needed)
         return bars.on_sessions(self.recent_sessions(bars.sessions, bars.symbols))
 
     def recent_sessions(self, sessions: NDArray[np.int32], symbols: Sequence[str]) -> NDArray[np.int32]:
-        """[bars_needed] the sessions that one forecast depends on: the last of those given, or more before them.
+        """The sessions [bars_needed] that one forecast depends on: the last of `sessions`, preceded by earlier ones.
 
         Raises:
-            TooFewBarsError: as `recent`, naming the symbols.
+            TooFewBarsError: as `recent`; the message names the symbols.
         """
         lacking = self.bars_needed - len(sessions)
         if lacking <= 0:
@@ -218,21 +218,21 @@ class Pipeline:
         return np.concatenate([before, sessions])
 
     def encode(self, bars: BarPanel, covariates: Covariates = NO_COVARIATES) -> EncodedPanel:
-        """The inputs of every session of a whole history, for training.
+        """Compute the inputs of every session of a history, for training.
 
         Args:
             bars: the history.
-            covariates: those beside it; the known ones also for as many following sessions as the target reaches.
+            covariates: its covariates; known ones also cover the following sessions that the target reaches.
 
         Raises:
-            CovariateMissingError: one that the features read is not there.
+            CovariateMissingError: a covariate that the features read is missing.
         """
         axis = np.concatenate([bars.sessions, self.following(int(bars.sessions[-1]))])
         known = self.known(axis, _last_values(covariates.known, len(axis)))
         return self._encoded(bars.adjusted(), covariates, known, len(bars.sessions))
 
     def encode_latest(self, bars: BarPanel, covariates: Covariates = NO_COVARIATES) -> EncodedPanel:
-        """The inputs of the last encoder, from the bars that it depends on and no others.
+        """Compute the inputs of the last encoder, from only the bars that it depends on.
 
         Raises:
             TooFewBarsError: as `recent`.
@@ -245,19 +245,19 @@ class Pipeline:
         return self.encode_recent(recent.adjusted(), beside, known)
 
     def encode_recent(self, adjusted: AdjustedBars, covariates: Covariates, known: NDArray[np.float32]) -> EncodedPanel:
-        """The same from the adjusted bars of the sessions that `recent` gives, and what is beside them.
+        """As `encode_latest`, from bars that are already adjusted.
 
         Args:
-            adjusted: S symbols.
-            covariates: those beside them.
-            known: [S or 1, T + D, K] as `latest_known`.
+            adjusted: the bars of S symbols on the sessions of `recent`.
+            covariates: covariates on the same sessions.
+            known: [S or 1, T + D, K] from `latest_known`.
         """
         return self._encoded(adjusted, covariates, known, self.encoder_length)
 
     def latest_known(
         self, recent: NDArray[np.int32], future: NDArray[np.int32], covariates: Covariates
     ) -> NDArray[np.float32]:
-        """[S or 1, T + D, K] known features of the last encoder's sessions and of those that follow."""
+        """Compute the known features [S or 1, T + D, K] of the last encoder's sessions and the future ones."""
         axis = np.concatenate([recent[-self.encoder_length :], future])
         return self.known(axis, _last_values(covariates.known, len(axis)))
 
@@ -274,7 +274,7 @@ class Pipeline:
         )
 
     def latest_window(self, encoded: EncodedPanel) -> Inputs:
-        """The S rows of the last encoder of an encoded panel."""
+        """Convert the last encoder's sessions of an encoded panel to a batch of S rows."""
         symbols, sessions, _ = encoded.observed.shape
         length = self.encoder_length
         location, scale = self.latest_levels(encoded.series)
@@ -288,22 +288,22 @@ class Pipeline:
         )
 
     def following(self, session: int) -> NDArray[np.int32]:
-        """[D] sessions that the target reaches from this one."""
+        """The D sessions after `session` that the target reaches."""
         return self.calendar.following(session, self.target.reach)
 
     def known(self, sessions: NDArray[np.int32], covariates: Mapping[str, FloatArray]) -> NDArray[np.float32]:
-        """[S or 1, A, K] known features of A sessions, from the calendar and from known covariates [S or 1, A]."""
+        """Compute known features [S or 1, A, K] of A sessions, from the calendar and known covariates [S or 1, A]."""
         if self._known_table is not None:
             return self._known_table[:, self.calendar.places(sessions)]
         return self.features.known(self.calendar.fields(sessions), covariates)
 
     def target_sessions(self, as_of: int) -> NDArray[np.int32]:
-        """[H] session that each horizon ends on."""
+        """The session that each of H horizons ends on."""
         future = self.following(as_of)
         return future[[self.target.lag + h - 1 for h in self.target.horizons]]
 
     def base_session(self, as_of: int) -> int:
-        """Session that horizons count from: `as_of` itself, or the lag's th session after it."""
+        """The session that horizons count from: `as_of`, or the session `lag` sessions after it."""
         return int(self.following(as_of)[self.target.lag - 1]) if self.target.lag else as_of
 
 
@@ -319,7 +319,7 @@ def _sizes(features: FittedFeatures, encoder_length: int, target: Target) -> Inp
 
 
 def back_from(series: FloatArray, symbols: PositionArray, positions: PositionArray, sessions: int) -> FloatArray:
-    """[N, sessions] a daily series [S, T] up to each of N positions; NaN before the first session."""
+    """The last `sessions` values [N, sessions] of a series [S, T] up to N positions; NaN before its first session."""
     places = positions[:, None] + np.arange(1 - sessions, 1)
     rows = series[symbols[:, None], np.maximum(places, 0)]
     rows[places < 0] = np.nan
@@ -327,7 +327,7 @@ def back_from(series: FloatArray, symbols: PositionArray, positions: PositionArr
 
 
 def _last_of(series: FloatArray, sessions: int) -> FloatArray:
-    """[S, sessions] the end of a daily series [S, T]; NaN before its first session."""
+    """The last `sessions` values [S, sessions] of a series [S, T]; NaN before its first session."""
     lacking = sessions - series.shape[1]
     if lacking <= 0:
         return np.ascontiguousarray(series[:, -sessions:])
@@ -335,7 +335,6 @@ def _last_of(series: FloatArray, sessions: int) -> FloatArray:
 
 
 def _for_all(levels: FloatArray, shape: tuple[int, int]) -> FloatArray:
-    """[N, H] of levels [N, H or 1]."""
     if levels.shape == shape:
         return levels
     spread = np.empty(shape)
@@ -344,12 +343,10 @@ def _for_all(levels: FloatArray, shape: tuple[int, int]) -> FloatArray:
 
 
 def _last_values(covariates: Mapping[str, FloatArray], sessions: int) -> Mapping[str, FloatArray]:
-    """The values [S or 1, A] of the last sessions."""
     return {name: values[:, -sessions:] for name, values in covariates.items()}
 
 
 def _covariates(features: FittedFeatures) -> tuple[CovariateInfo, ...]:
-    """As `Pipeline.covariates`."""
     beside, statics = features.features.covariates, features.statics
     return (
         *(CovariateInfo(name=name, group=CovariateGroup.OBSERVED) for name in beside.observed),
@@ -363,10 +360,10 @@ def _covariates(features: FittedFeatures) -> tuple[CovariateInfo, ...]:
 
 
 def _known_table(features: FittedFeatures, calendar: SessionCalendar) -> NDArray[np.float32] | None:
-    """[1, A, K] known features of all A sessions of the calendar; None where it alone does not tell them.
+    """Precompute the known features [1, A, K] of all A sessions of the calendar.
 
-    A session's features depend on its date alone, so they need not be computed for each forecast. A calendar on which
-    one of them is not finite has no table: whoever asks for such a session is told which it is.
+    None if they also depend on known covariates, if the table would be too large, or if one value is not finite. In
+    the last case a forecast that needs such a session raises an error that names it.
     """
     sessions = calendar.sessions(calendar.first, calendar.last)
     if features.features.covariates.known or len(sessions) * len(features.known_columns) > LARGEST_TABLE:
@@ -378,7 +375,7 @@ def _known_table(features: FittedFeatures, calendar: SessionCalendar) -> NDArray
 
 
 def _trailing_count(known: NDArray[np.bool_], sessions: int) -> NDArray[np.int32]:
-    """[S, T] how many of the last so many sessions are known."""
+    """Count the known values in the last `sessions` sessions up to each, [S, T]."""
     total = np.cumsum(known, axis=1, dtype=np.int32)
     total[:, sessions:] -= total[:, :-sessions].copy()
     return total

@@ -1,4 +1,4 @@
-"""Daily bars: checked panels of open, high, low, close and volume, their adjustment, files and databases. No torch."""
+"""Daily bars: validated panels, their adjustment, and readers for tables, files and databases. Does not load torch."""
 
 from predictor.bars.adjustment import AdjustedBars, PriceJump, PriceJumps
 from predictor.bars.frames import Frame

@@ -1,6 +1,6 @@
-"""Prices and volumes in the money and the shares of each symbol's last bar.
+"""Adjustment of prices and volumes for splits and dividends, relative to each symbol's last bar.
 
-`FORMULAS` says how, in words that an artifact repeats; a second implementation follows the same order of operations.
+`FORMULAS` defines it, and artifacts repeat it. Another implementation must keep the order of operations.
 """
 
 import math
@@ -16,13 +16,13 @@ from predictor.bars.checks import check_events
 from predictor.errors import BarsError, shown_date
 
 LARGEST_USUAL_MOVE: Final = 1.4
-"""A price beyond this factor of the close before, or below its inverse, is a jump; a 3:2 split is the smallest."""
+"""A price above this multiple of the previous close, or below its inverse, is a jump. Detects splits from 3:2."""
 
 SPLIT_TOLERANCE: Final = 0.04
-"""How far a split's first open may lie from the close before, apart from the split itself."""
+"""Largest overnight move, in log terms, that may occur on top of a split."""
 
 MOST_SHOWN: Final = 10
-"""Jumps of one panel that are reported one by one."""
+"""Jumps of one panel that are listed; further ones are only counted."""
 
 COMMON_SPLITS: Final = ((3, 2), (2, 1), (3, 1), (4, 1), (5, 1), (7, 1), (10, 1), (15, 1), (20, 1))
 
@@ -40,18 +40,18 @@ FORMULAS: Final[Mapping[str, str]] = {
     "volume with splits or dividends": "raw volume * (later / later at end)",
     "volume with neither": "raw volume",
 }
-"""How prices and volumes are adjusted; part of what every feature means, so a change is another operator set."""
+"""Defines the adjustment. Every feature depends on it, so a change requires a new operator set."""
 
 
 @final
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PriceJump:
-    """One day's jump, as a question: the data alone cannot tell a split from a crash.
+    """A price jump, which may be a split that the data does not record or a real move.
 
     Attributes:
-        symbol: Whose price jumped.
+        symbol: The symbol's name.
         session: The first day at the new price, yyyymmdd.
-        ratio: New price divided by the close before; 0.5 is what a 2:1 split leaves.
+        ratio: New price divided by the previous close; a 2:1 split gives 0.5.
     """
 
     symbol: str
@@ -60,9 +60,9 @@ class PriceJump:
 
     @property
     def nearest_split(self) -> str:
-        """The common split, such as "2:1", that would leave this ratio within 4 %; empty if there is none."""
+        """The common split, such as "2:1", that explains the ratio within SPLIT_TOLERANCE; empty if none does."""
         if not 0 < self.ratio < math.inf:
-            return ""  # prices so far apart that a double cannot hold their quotient
+            return ""  # the quotient of the prices is beyond the range of a double
         for new, old in COMMON_SPLITS:
             if abs(math.log(self.ratio) + math.log(new / old)) < SPLIT_TOLERANCE:
                 return f"{new}:{old}"
@@ -71,7 +71,7 @@ class PriceJump:
         return ""
 
     def __str__(self) -> str:
-        """The question, with what to do."""
+        """A warning for the user, with the action to take."""
         hint = f" (a {self.nearest_split} split would look like this)" if self.nearest_split else ""
         return (
             f"{self.symbol} {shown_date(self.session)}: the price went to {self.ratio:.3g} times the close before{hint}"
@@ -82,18 +82,18 @@ class PriceJump:
 @final
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PriceJumps:
-    """The jumps of a panel: how many there are, and the first of them.
+    """The jumps of a panel.
 
     Attributes:
-        count: All of them.
-        shown: The first, by symbol and then by date; a broken file has more than anybody would read.
+        count: Number of jumps.
+        shown: The first MOST_SHOWN jumps, by symbol and then by date.
     """
 
     count: int = 0
     shown: tuple[PriceJump, ...] = ()
 
     def lines(self) -> Iterator[str]:
-        """The questions, and how many more there are."""
+        """One warning per shown jump, and the number of the others."""
         yield from map(str, self.shown)
         if self.count > len(self.shown):
             yield f"{self.count - len(self.shown)} more prices jumped like that; check where these bars come from"
@@ -102,9 +102,9 @@ class PriceJumps:
 def find_jumps(
     symbols: tuple[str, ...], sessions: NDArray[np.int32], open_: FloatArray, close: FloatArray
 ) -> PriceJumps:
-    """Every bar that opens or closes beyond the largest usual move from the close before.
+    """Find the bars whose open or close differs from the previous close by more than the largest usual move.
 
-    A split acts at the open, so the opening ratio is reported where it is a jump, the closing one otherwise.
+    A split acts at the open, so the ratio of the open is reported if it is a jump, and that of the close otherwise.
 
     Args:
         symbols: S names.
@@ -118,7 +118,7 @@ def find_jumps(
 def find_last_jumps(
     symbols: tuple[str, ...], sessions: NDArray[np.int32], open_: FloatArray, close: FloatArray
 ) -> PriceJumps:
-    """As `find_jumps`, of prices [S, T], but those of the last session alone."""
+    """As `find_jumps`, for the last session of the prices [S, T] only."""
     last = slice(-1, None)
     return _jumps(symbols, sessions[last], _ratios(open_[:, last], close[:, last], _close_before(close)[:, last]))
 
@@ -139,7 +139,7 @@ def _jumps(symbols: tuple[str, ...], sessions: NDArray[np.int32], ratios: FloatA
 
 
 def _close_before(close: FloatArray) -> FloatArray:
-    """[S, T] the last close before each session; NaN where there is none."""
+    """The last close before each session, [S, T]; NaN if there is none."""
     columns = np.arange(close.shape[1])
     last = np.maximum.accumulate(np.where(np.isnan(close), -1, columns), axis=1)
     before = np.full_like(close, np.nan)
@@ -153,7 +153,7 @@ def _is_jump(ratios: FloatArray) -> NDArray[np.bool_]:
 
 
 class RawBars(Protocol):
-    """What the adjustment reads of a panel; every array but the sessions is float64 [S, T], NaN = no bar."""
+    """The bars that the adjustment reads; every array except `sessions` is float64 [S, T], NaN = no bar."""
 
     @property
     def symbols(self) -> tuple[str, ...]:
@@ -192,33 +192,33 @@ class RawBars(Protocol):
 
     @property
     def adj_close(self) -> FloatArray | None:
-        """[S, T] close adjusted for splits and dividends; None if it is not given."""
+        """[S, T] close adjusted for splits and dividends; None if unknown."""
         ...
 
     @property
     def split_ratio(self) -> FloatArray | None:
-        """[S, T] new shares for one old share; None if splits are not given."""
+        """[S, T] new shares for one old share; None if splits are unknown."""
         ...
 
     @property
     def cash_dividend(self) -> FloatArray | None:
-        """[S, T] money for one share of the ex-date; None if dividends are not given."""
+        """[S, T] cash per share on the ex-date; None if dividends are unknown."""
         ...
 
 
 @final
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class AdjustedBars:
-    """Bars without the jumps of splits and dividends; every array is float64 [S, T], read-only, NaN = no bar.
+    """Bars adjusted for splits and dividends; every array is float64 [S, T], read-only, NaN = no bar.
 
     Attributes:
-        open: In the money of the symbol's last bar, as are high, low and close.
+        open: Adjusted to the price level of the symbol's last bar, like high, low and close.
         high: The day's highest price.
         low: The day's lowest price.
-        close: The last close is the real last price.
-        volume: In the shares of the last bar. From `adj_close` alone splits and dividends cannot be told apart, so
-            there the dividends move the volume too (by their yield).
-        money: Raw close times raw volume, in quote currency; no split changes it.
+        close: The last close equals the raw price.
+        volume: Counted in shares of the last bar. `adj_close` does not distinguish splits from dividends, so with it
+            dividends change the volume too (by their yield).
+        money: Raw close times raw volume, in quote currency; splits do not change it.
         factor: Adjusted price divided by raw price; 1 at the symbol's last bar.
     """
 
@@ -231,16 +231,15 @@ class AdjustedBars:
     factor: FloatArray
 
     def __post_init__(self) -> None:
-        """Lock the arrays."""
         for values in (self.open, self.high, self.low, self.close, self.volume, self.money, self.factor):
             values.setflags(write=False)
 
 
 def adjust(bars: RawBars) -> AdjustedBars:
-    """Apply the module's formulas.
+    """Adjust bars according to FORMULAS.
 
     Raises:
-        BarsError: splits, dividends or volumes take a price or the money traded beyond what a double can hold.
+        BarsError: splits, dividends or volumes take a price or the money traded beyond the range of a double.
     """
     adjusted, faults = adjust_each(bars)
     for fault in faults.values():
@@ -249,10 +248,10 @@ def adjust(bars: RawBars) -> AdjustedBars:
 
 
 def adjust_each(bars: RawBars) -> tuple[AdjustedBars, Mapping[int, BarsError]]:
-    """The same symbol by symbol: one that cannot be adjusted has no bars.
+    """As `adjust`, but a symbol that cannot be adjusted gets no bars.
 
     Returns:
-        The adjusted bars, and for each row that failed, in order, an error that names its first impossible bar.
+        The adjusted bars, and the error of each row that failed, in order; it names the row's first impossible bar.
     """
     with np.errstate(all="ignore"):
         adjusted = _adjusted(bars)
@@ -266,8 +265,6 @@ def adjust_each(bars: RawBars) -> tuple[AdjustedBars, Mapping[int, BarsError]]:
 
 
 def _without(adjusted: AdjustedBars, rows: IndexArray) -> AdjustedBars:
-    """The same with no bars in these rows."""
-
     def emptied(values: FloatArray) -> FloatArray:
         copy = values.copy()
         copy[rows] = np.nan
@@ -277,7 +274,6 @@ def _without(adjusted: AdjustedBars, rows: IndexArray) -> AdjustedBars:
 
 
 def _fault(bars: RawBars, adjusted: AdjustedBars, row: int, column: int) -> BarsError:
-    """What adjustment made of a bar."""
     field = "adjusted close" if adjusted.money[row, column] < np.inf else "close times volume"
     value = float((adjusted.close if field == "adjusted close" else adjusted.money)[row, column])
     rule = "a double must hold it; check prices, volume and the splits and dividends since then"
@@ -309,7 +305,7 @@ def _scaled(bars: RawBars, factor: FloatArray, volume: FloatArray) -> AdjustedBa
 
 
 def _unscaled(bars: RawBars, factor: FloatArray) -> AdjustedBars:
-    """The raw arrays themselves: they are read-only, so they can be shared."""
+    """Share the raw arrays, which are read-only."""
     return AdjustedBars(
         open=bars.open,
         high=bars.high,
@@ -322,7 +318,7 @@ def _unscaled(bars: RawBars, factor: FloatArray) -> AdjustedBars:
 
 
 def _rebased(values: FloatArray, close: FloatArray) -> FloatArray:
-    """Divide each row by its value at the symbol's last bar; NaN where there is no bar."""
+    """Divide each row by its value at the symbol's last bar; NaN without a bar."""
     present = ~np.isnan(close)
     last = close.shape[1] - 1 - np.argmax(present[:, ::-1], axis=1)
     base = values[np.arange(values.shape[0]), last]
@@ -330,23 +326,23 @@ def _rebased(values: FloatArray, close: FloatArray) -> FloatArray:
 
 
 def later_shares(bars: RawBars) -> FloatArray:
-    """[S, T] how many shares one share of each day has become by the last day: the product of the later splits."""
+    """The number of shares [S, T] that one share of each day becomes by the last day: the product of later splits."""
     if bars.split_ratio is None:
         return np.ones_like(bars.close)
     return _product_of_later(np.where(np.isnan(bars.split_ratio), 1.0, bars.split_ratio))
 
 
 def _product_of_later(values: FloatArray) -> FloatArray:
-    """At each day the product of the values of all later days, multiplied from the last day backwards."""
+    """The product of the values of all later days, multiplied from the last day backwards."""
     product = np.ones_like(values)
     product[:, :-1] = np.multiply.accumulate(values[:, :0:-1], axis=1)[:, ::-1]
     return product
 
 
 def kept_shares(bars: RawBars, later: FloatArray) -> FloatArray:
-    """What is left of a share's price when its dividend is paid, [S, T]; 1 without dividend or without an earlier bar.
+    """The share of a price [S, T] that remains after the dividend; 1 without a dividend or an earlier bar.
 
-    The dividend is money for one share of the ex-date, so the close before is counted in shares of the ex-date too.
+    A dividend is cash per share on the ex-date, so the previous close is converted to shares of the ex-date.
     """
     if bars.cash_dividend is None:
         return np.ones_like(bars.close)
@@ -358,7 +354,7 @@ def kept_shares(bars: RawBars, later: FloatArray) -> FloatArray:
 
 
 def _bar_before(close: FloatArray) -> IndexArray:
-    """The column of the last bar before each day, -1 where there is none."""
+    """The column of the last bar before each day; -1 if there is none."""
     columns = np.arange(close.shape[1])
     last = np.maximum.accumulate(np.where(np.isnan(close), -1, columns), axis=1)
     before = np.full(close.shape, -1)
@@ -367,10 +363,10 @@ def _bar_before(close: FloatArray) -> IndexArray:
 
 
 def check_dividends(bars: RawBars) -> None:
-    """Refuse a dividend that is no amount, or not less than the close before it.
+    """Check dividends.
 
     Raises:
-        BarsError: Naming symbol, date and value.
+        BarsError: A dividend is negative, not finite, or not less than the close before it.
     """
     paid = bars.cash_dividend
     if paid is None:
@@ -378,7 +374,7 @@ def check_dividends(bars: RawBars) -> None:
     sound = (paid >= 0) & np.isfinite(paid)
     rule = "a dividend must be finite and not negative; 0 or empty for none"
     check_events(bars.symbols, bars.sessions, "cash_dividend", paid, sound, rule)
-    with np.errstate(all="ignore"):  # what overflows is refused by name when the bars are adjusted
+    with np.errstate(all="ignore"):  # the adjustment reports overflows
         kept = kept_shares(bars, later_shares(bars))
     rule = "a dividend must be less than the close before it"
     check_events(bars.symbols, bars.sessions, "cash_dividend", paid, kept > 0, rule)

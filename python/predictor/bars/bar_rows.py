@@ -1,4 +1,4 @@
-"""The rows of a table of bars: brought into order, each day of a symbol once, and a day apart."""
+"""The rows of a table of bars: sorting, duplicates, and the check that bars are daily."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,31 +17,31 @@ if TYPE_CHECKING:
     import polars as pl
 
 LEAST_DATES: Final = 5
-"""So many dates tell whether bars are daily."""
+"""Dates that are needed to decide whether bars are daily."""
 LEAST_GAP_DAYS: Final = 5
-"""Days between the dates of bars that are not daily: even the longest holidays follow on days with bars."""
+"""If all gaps between dates are at least so many days, bars are not daily."""
 
 
 class RowSource(NamedSource, Protocol):
-    """Where rows come from."""
+    """The source of rows."""
 
     @property
     def ordered(self) -> bool:
-        """Whether the order of rows tells something, as in a file; a query may give them in any order."""
+        """Whether the order of rows has a meaning, as in a file; a query may return rows in any order."""
         ...
 
 
 @final
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class BarRows:
-    """A table's rows, each of one symbol and day.
+    """The rows of a table, each for one symbol and day.
 
     Attributes:
         symbols: S names.
-        owner: [rows] each row's place among them.
+        owner: [rows] index of each row's symbol.
         days: int32 [rows], yyyymmdd.
         columns: float64 [rows] by field.
-        places: [rows] where in the table each stands, from 0.
+        places: [rows] index of each row in the table, from 0.
     """
 
     symbols: tuple[str, ...]
@@ -51,7 +51,7 @@ class BarRows:
     places: IndexArray
 
     def of(self, rows: IndexArray | BoolArray) -> "BarRows":
-        """Some of them, in this order."""
+        """Select rows, in this order."""
         columns = {name: values[rows] for name, values in self.columns.items()}
         return BarRows(
             symbols=self.symbols,
@@ -63,7 +63,7 @@ class BarRows:
 
 
 def in_order(frame: "pl.DataFrame", rows: BarRows, source: RowSource) -> tuple[BarRows, bool]:
-    """The rows by symbol and day, and whether each symbol's were so already."""
+    """Sort rows by symbol and day; the second value says whether each symbol's rows were sorted already."""
     fallen = _fallen(rows.owner, rows.days, ordered=source.ordered)
     if fallen is not None and SYMBOL not in frame.columns:
         _refuse_several(frame, rows, source)
@@ -73,7 +73,7 @@ def in_order(frame: "pl.DataFrame", rows: BarRows, source: RowSource) -> tuple[B
 
 
 def _fallen(owner: IndexArray, days: NDArray[np.int32], *, ordered: bool) -> tuple[int, int] | None:
-    """The first row whose date does not come after that of its symbol's row before, and that one; None if all do."""
+    """The first row whose date is not after its symbol's previous row, and that row; None if all rows are in order."""
     order = np.argsort(owner, kind="stable") if ordered else np.lexsort((days, owner))
     owned, day = owner[order], days[order]
     wrong = np.flatnonzero((owned[1:] == owned[:-1]) & (day[1:] <= day[:-1]))
@@ -81,15 +81,15 @@ def _fallen(owner: IndexArray, days: NDArray[np.int32], *, ordered: bool) -> tup
 
 
 def repeated_rows(frame: "pl.DataFrame", rows: BarRows, source: RowSource) -> BoolArray:
-    """Which rows say what the one before says, [rows].
+    """Which rows repeat the row before, [rows].
 
     Args:
-        frame: the table, whose texts tell bars within the day.
-        rows: in order.
-        source: the table, as messages call it.
+        frame: the table; its dates as text reveal intraday bars.
+        rows: the sorted rows.
+        source: the table's source, for messages.
 
     Raises:
-        BarsError: two rows of one day differ.
+        BarsError: two rows of the same symbol and day differ.
     """
     again = np.zeros(rows.days.size, dtype=np.bool_)
     again[1:] = (rows.owner[1:] == rows.owner[:-1]) & (rows.days[1:] == rows.days[:-1])
@@ -121,7 +121,7 @@ def _refuse_different(frame: "pl.DataFrame", rows: BarRows, at: int, field: str,
 
 
 def _refuse_several(frame: "pl.DataFrame", rows: BarRows, source: RowSource) -> None:
-    """Refuse rows of several symbols in a table that names none: a day appears twice, or texts tell them apart."""
+    """Raise BarsError if a table without a symbol column seems to hold several symbols."""
     days, first, count = np.unique(rows.days, return_index=True, return_counts=True)
     likely = _likely_symbols(frame, rows.days)
     if (count > 1).any():
@@ -134,7 +134,7 @@ def _refuse_several(frame: "pl.DataFrame", rows: BarRows, source: RowSource) -> 
 
 
 def _likely_symbols(frame: "pl.DataFrame", days: NDArray[np.int32]) -> list[str]:
-    """The columns of texts by which the rows would be those of several symbols, each of several days in one block."""
+    """The text columns that could hold the symbol: each value has several days, no day twice."""
     likely: list[str] = []
     for name, texts in named_texts(frame, KNOWN).items():
         symbols, owner = np.unique(texts.to_numpy(), return_inverse=True)
@@ -148,7 +148,7 @@ def _likely_symbols(frame: "pl.DataFrame", days: NDArray[np.int32]) -> list[str]
 
 
 def check_daily(sessions: NDArray[np.int32], source: NamedSource) -> None:
-    """Refuse bars of weeks or months: none of their dates is near another."""
+    """Raise BarsError for weekly or monthly bars, which have no adjacent dates."""
     if sessions.size < LEAST_DATES:
         return
     days = np.array([_ordinal(session) for session in sessions.tolist()])

@@ -1,6 +1,6 @@
-"""What a panel must obey before anything is computed from it; each violation is named by symbol, date, field and value.
+"""Validation of panels; errors name the symbol, date, field and value.
 
-The sound case costs one comparison per rule over whole arrays; only a panel that breaks a rule is checked cell by cell.
+Each rule is one comparison over whole arrays. Single cells are checked only if a rule is broken.
 """
 
 import math
@@ -18,13 +18,13 @@ from predictor.errors import MOST_LISTED, BarsError, listed, shown_date
 LONGEST_NAME: Final = 64
 LEAP_DAY: Final = 229
 REAL_DAYS: Final = np.zeros(10_000, np.bool_)
-"""Which mmdd are days of a year, a leap year's among them."""
+"""Which mmdd are days of a leap year."""
 REAL_DAYS[[100 * month + day + 1 for month in range(1, 13) for day in range(monthrange(2000, month)[1])]] = True
 FLOAT64_BYTES: Final = 8
 
 
 def check_symbols(symbols: tuple[str, ...]) -> None:
-    """Refuse no symbols, repeated ones, and names that cannot be shown."""
+    """Raise BarsError if there are no symbols, or if one is repeated or not printable."""
     if not symbols:
         raise BarsError("a panel needs at least one symbol, but there is none")
     for symbol in symbols:
@@ -36,20 +36,20 @@ def check_symbols(symbols: tuple[str, ...]) -> None:
 
 
 def check_label(name: str, text: str) -> None:
-    """Refuse a calendar or currency code that cannot be shown; empty means unknown."""
+    """Raise BarsError for a calendar or currency code that is too long or not printable; empty means unknown."""
     if len(text) > LONGEST_NAME or not text.isprintable():
         raise BarsError(f"{name} {text[: LONGEST_NAME + 1]!r} must have at most {LONGEST_NAME} printable characters")
 
 
 def frozen_sessions(sessions: NDArray[np.integer], symbols: tuple[str, ...]) -> NDArray[np.int32]:
-    """A read-only int32 copy [T] of yyyymmdd sessions, each a real date, strictly increasing.
+    """Validate sessions and return a read-only int32 copy [T].
 
     Args:
-        sessions: Integers [T].
+        sessions: Integers yyyymmdd [T], strictly increasing.
         symbols: S names, for messages.
 
     Raises:
-        BarsError: Naming the session that is wrong.
+        BarsError: A session is not a real date or is out of order.
     """
     if sessions.ndim != 1 or sessions.dtype.kind not in "iu":
         raise BarsError(
@@ -86,7 +86,6 @@ def _check_order(sessions: NDArray[np.integer], symbols: tuple[str, ...]) -> Non
 
 
 def _wrong_session(symbols: tuple[str, ...], session: int, problem: str) -> BarsError:
-    """The error for a session of the axis that all symbols of the panel share."""
     whose = listed(symbols)
     return BarsError(
         f"{whose}: session {session} {problem}",
@@ -95,9 +94,12 @@ def _wrong_session(symbols: tuple[str, ...], session: int, problem: str) -> Bars
 
 
 def frozen_column(name: str, values: NDArray[np.floating | np.integer], shape: tuple[int, int]) -> FloatArray:
-    """A read-only float64 copy of one field, of shape [S, T].
+    """Return a read-only float64 copy of one field, of shape [S, T].
 
-    Whole numbers are converted; float32 is refused, because its rounding would show in the forecasts.
+    Integers are converted. float32 is rejected, because its rounding would affect the forecasts.
+
+    Raises:
+        BarsError: The dtype or the shape is wrong.
     """
     kind, size = values.dtype.kind, values.dtype.itemsize
     if kind not in "iu" and (kind != "f" or size != FLOAT64_BYTES):
@@ -110,16 +112,16 @@ def frozen_column(name: str, values: NDArray[np.floating | np.integer], shape: t
 
 
 def check_bars(symbols: tuple[str, ...], sessions: NDArray[np.int32], fields: Mapping[str, FloatArray]) -> None:
-    """Refuse bars that no market can have made.
+    """Check that bars are possible.
 
     Args:
         symbols: S names.
         sessions: T dates, yyyymmdd.
-        fields: open, high, low, close, volume and, where given, adj_close; each [S, T]. All fields of a bar
-            NaN = no bar.
+        fields: open, high, low, close, volume and optionally adj_close; each [S, T]. If all fields are NaN there is no
+            bar.
 
     Raises:
-        BarsError: Naming symbol, date, field and value of the first, and how many more there are.
+        BarsError: A bar is impossible; names the first one's symbol, date, field and value, and counts the others.
     """
     sound = _sound_bars(fields)
     if sound.all():
@@ -135,7 +137,7 @@ def check_bars(symbols: tuple[str, ...], sessions: NDArray[np.int32], fields: Ma
 
 
 def _further(symbols: tuple[str, ...], sessions: NDArray[np.int32], sound: BoolArray) -> str:
-    """What a message says of the bars that break a rule beside the first; nothing if there is none."""
+    """The part of a message that lists the other bars that break a rule; empty if there are none."""
     places = np.flatnonzero(~sound)[1:]
     if not places.size:
         return ""
@@ -145,7 +147,7 @@ def _further(symbols: tuple[str, ...], sessions: NDArray[np.int32], sound: BoolA
 
 
 def _sound_bars(fields: Mapping[str, FloatArray]) -> BoolArray:
-    """True where a bar obeys every rule; a comparison with NaN is False."""
+    """Where a bar obeys every rule; comparisons with NaN are False."""
     low, high, volume = fields["low"], fields["high"], fields["volume"]
     sound = low > 0
     for inner in (fields["open"], fields["close"]):
@@ -187,7 +189,7 @@ def check_events(
     sound: BoolArray,
     rule: str,
 ) -> None:
-    """Refuse splits or dividends that break their rule.
+    """Check splits or dividends.
 
     Args:
         symbols: S names.
@@ -195,10 +197,10 @@ def check_events(
         field: The column's name.
         values: [S, T] ratios or amounts; NaN = no event.
         sound: [S, T] where a value obeys the rule.
-        rule: What the message says of a value that does not.
+        rule: The rule in words, for messages.
 
     Raises:
-        BarsError: Naming symbol, date, field and value of the first, and how many more there are.
+        BarsError: A value breaks the rule; names the first one's symbol, date, field and value, and counts the others.
     """
     sound = sound | np.isnan(values)
     if not sound.all():

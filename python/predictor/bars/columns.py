@@ -1,4 +1,4 @@
-"""What the columns of a table are called: names in any case, and the symbol's under a few that mean nothing else."""
+"""Normalisation of a table's column names, and detection of the symbol's column."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -13,23 +13,23 @@ if TYPE_CHECKING:
 
 SYMBOL: Final = "symbol"
 SYNONYMS: Final = ("ticker", "ticker_symbol", "stock_symbol")
-"""Read as `symbol`. Names such as code, name or isin may mean something else: they are named in errors, not guessed."""
+"""Read as `symbol`. Ambiguous names such as code, name or isin are suggested in errors but not used."""
 
 
 class NamedSource(Protocol):
-    """Where columns come from, as messages call it."""
+    """The source of columns."""
 
     @property
     def name(self) -> str:
-        """Such as the file's name."""
+        """The source's name in messages, such as the file's name."""
         ...
 
 
 def plainly_named(frame: "pl.DataFrame", source: NamedSource) -> "pl.DataFrame":
-    """The columns under lower-case names, underscores for spaces, and one column symbol where there is any.
+    """Normalise all column names with `plain_name`, and rename or merge the symbol's columns to `symbol`.
 
     Raises:
-        BarsError: If two columns get the same name, or two columns that name the symbol disagree.
+        BarsError: Two columns get the same name, or two columns with the symbol disagree.
     """
     names = [plain_name(name) for name in frame.columns]
     twice = repeated(names)
@@ -39,17 +39,17 @@ def plainly_named(frame: "pl.DataFrame", source: NamedSource) -> "pl.DataFrame":
 
 
 def plain_name(name: str) -> str:
-    """A column's name in lower case, with underscores for spaces and without the brackets of <DATE>."""
+    """Convert a column's name to lower case, with underscores for spaces and without the brackets of <DATE>."""
     return name.strip().lower().removeprefix("<").removesuffix(">").replace(" ", "_")
 
 
 def repeated(names: Sequence[str]) -> list[str]:
-    """The names that appear more than once, sorted."""
+    """The names that occur more than once, sorted."""
     return sorted(name for name, count in Counter(names).items() if count > 1)
 
 
 def _with_symbol(frame: "pl.DataFrame", source: NamedSource) -> "pl.DataFrame":
-    """The symbol under its own name; a second column that says the same in every row is left out."""
+    """Rename the symbol's column to `symbol`, and drop a second one with equal values."""
     names = [name for name in (SYMBOL, *SYNONYMS) if name in frame.columns]
     for other in names[1:]:
         _check_same(frame, names[0], other, source)
@@ -68,10 +68,10 @@ def _check_same(frame: "pl.DataFrame", first: str, second: str, source: NamedSou
 
 
 def texts_of(column: "pl.Series", source: NamedSource) -> "pl.Series":
-    """A column as texts without blanks around them; an empty cell stays null.
+    """Convert a column to strings without surrounding blanks; empty cells stay null.
 
     Raises:
-        BarsError: If its cells are not single values.
+        BarsError: Its cells are not single values.
     """
     import polars as pl
 
@@ -81,14 +81,14 @@ def texts_of(column: "pl.Series", source: NamedSource) -> "pl.Series":
 
 
 def named_texts(frame: "pl.DataFrame", read: Sequence[str]) -> "dict[str, pl.Series]":
-    """The columns of texts beside those that are read: one of them may say what each row is about.
+    """Find text columns that could identify the rows.
 
     Args:
-        frame: columns under plain names.
-        read: names whose meaning is known.
+        frame: a table with normalised names.
+        read: names of columns with a known meaning, which are skipped.
 
     Returns:
-        By name, the texts of each column that says something in every row, none of it a number.
+        The values by name of each column that has text in every row and no numbers.
     """
     import polars as pl
 
@@ -103,6 +103,6 @@ def named_texts(frame: "pl.DataFrame", read: Sequence[str]) -> "dict[str, pl.Ser
 
 
 def renaming(names: Sequence[str]) -> str:
-    """What to do about a table without a column symbol, in which these columns may hold it."""
+    """Advice for a table without a column `symbol`, naming the columns that may hold it."""
     quoted = listed([repr(name) for name in names])
     return f"if column {quoted} holds it, rename it to {SYMBOL}" if names else f"give the table a column {SYMBOL}"

@@ -1,7 +1,7 @@
-"""The session of each row: a date in one of the forms that programs write, never guessed where two of them fit.
+"""Parsing of the date column of a table, in the formats that programs write; ambiguous dates are errors.
 
-A bar's date is the day of its exchange. A moment with that exchange's own offset has the date that is written; one in
-UTC may be of the day before or after, and is told by the time zone of the layout, or by the days of the week.
+A bar's date is a day of its exchange. A timestamp with the exchange's offset has the date as written. A timestamp in
+UTC may belong to the day before or after, which is decided by the layout's time zone or by the days of the week.
 """
 
 import re
@@ -28,30 +28,30 @@ OFFSET: Final = r"[0-9]{2}:[0-9]{2}.*(Z|UTC|[+-][0-9]{2}:?[0-9]{2})$"
 MOMENT: Final = r"^([0-9]{4}-?[0-9]{2}-?[0-9]{2})[T ]([0-9]{2}:[0-9]{2}(?::[0-9]{2})?)"
 EPOCH: Final = r"^[0-9]{9,10}$|^[0-9]{12,13}$|^[0-9]{15,16}$|^[0-9]{18,19}$"
 EPOCH_UNITS: Final = ((11, 1), (14, 1_000), (17, 1_000_000), (20, 1_000_000_000))
-"""Fewer digits than the first are counted in parts of a second: seconds, milli-, micro- and nanoseconds."""
+"""Pairs of a bound and units per second: below so many digits, a number counts seconds, milli-, micro-, nanoseconds."""
 LARGEST_DATE: Final = 99_991_231
 UTC_NAMES: Final = ("Z", "UTC", "+00:00", "+0000")
 PARTS: Final = {DateOrder.DAY_FIRST: (4, 3, 1), DateOrder.MONTH_FIRST: (4, 1, 3), DateOrder.YEAR_FIRST: (1, 3, 4)}
-"""The groups of `NUMBERED` that are year, month and day."""
+"""The groups of `NUMBERED` with year, month and day."""
 DATE_CHARACTERS: Final = 10
 SATURDAY: Final = 6
 LONGEST_YEAR: Final = 4
 FORENOON_HOURS: Final = 10
-"""A moment in UTC before this hour may still be the day before somewhere, a later one already the day after."""
+"""A UTC time before this hour may belong to the previous day elsewhere, a later one to the next day."""
 CENTURY: Final = 100
 PIVOT: Final = 69
-"""The first of two-digit years that are of the twentieth century, as POSIX has it."""
+"""The first two-digit year of the twentieth century, as in POSIX."""
 
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DateForm:
-    """What is known of a table's dates beside their texts.
+    """Options that resolve ambiguous dates of a table.
 
     Attributes:
-        order: Of day, month and year where a date does not say it.
-        zone: The time zone of the exchange, for moments; empty = unknown.
-        can_be_told: Whether flags tell what the dates leave open; if not, dates that do are to be written.
+        order: Order of day, month and year; None = unknown.
+        zone: The exchange's time zone, for timestamps; empty = unknown.
+        can_be_told: Whether the user can set these options; if not, messages ask for ISO dates instead.
     """
 
     order: DateOrder | None = None
@@ -66,7 +66,7 @@ class SessionColumn:
 
     Attributes:
         sessions: int32 [rows], yyyymmdd.
-        remark: What a person should know of how they were read; empty = nothing.
+        remark: A note for the user about how the dates were interpreted; empty = none.
     """
 
     sessions: NDArray[np.int32]
@@ -74,15 +74,15 @@ class SessionColumn:
 
 
 def sessions_of(column: "pl.Series", source: NamedSource) -> NDArray[np.int32]:
-    """A column of dates in a table that no flag is about, as int32 [rows], yyyymmdd; see `days_of`."""
+    """Parse a column of dates without options, as int32 [rows], yyyymmdd; see `days_of`."""
     return days_of(column, source, DateForm(can_be_told=False)).sessions
 
 
 def days_of(column: "pl.Series", source: NamedSource, form: DateForm) -> SessionColumn:
-    """A column's sessions: texts, dates, moments, whole numbers yyyymmdd or since 1970.
+    """Parse a column of dates, timestamps, strings, or integers (yyyymmdd or since 1970).
 
     Raises:
-        BarsError: A cell is no date, or the dates can be read in two ways; both and what decides are named.
+        BarsError: A cell is not a date, or the dates are ambiguous; the message names the option that decides.
     """
     import polars as pl
 
@@ -99,7 +99,7 @@ def days_of(column: "pl.Series", source: NamedSource, form: DateForm) -> Session
 
 
 def check_read(given: "pl.Series", read: "pl.Series", source: NamedSource, problem: str) -> None:
-    """Refuse the first cell that held something and could not be read."""
+    """Raise BarsError for the first cell that is not empty and could not be parsed."""
     unread = np.flatnonzero((given.is_not_null() & read.is_null()).to_numpy())
     if unread.size:
         row = int(unread[0])
@@ -107,7 +107,6 @@ def check_read(given: "pl.Series", read: "pl.Series", source: NamedSource, probl
 
 
 def _check_said(column: "pl.Series", source: NamedSource) -> None:
-    """Refuse the first row without a date."""
     empty = np.flatnonzero(column.is_null().to_numpy())
     if empty.size:
         raise BarsError(
@@ -124,7 +123,7 @@ def _days(dates: "pl.Series", remark: str = "") -> SessionColumn:
 
 
 def _days_of_texts(text: "pl.Series", source: NamedSource, form: DateForm) -> SessionColumn:
-    """Texts in the form of the first one that holds something; another form among them is refused by its row."""
+    """Parse strings in the format of the first one that is not empty; another format is an error."""
     said = text.filter(text.fill_null("") != "")
     first = said[0] if len(said) else ""
     if re.match(EPOCH, first):
@@ -145,7 +144,7 @@ def _checked(text: "pl.Series", dates: "pl.Series", source: NamedSource) -> "pl.
 
 
 def _named(text: "pl.Series") -> "pl.Series":
-    """Dates with the name of a month, in English."""
+    """Parse dates with an English month name."""
     import polars as pl
 
     frame = text.to_frame("text")
@@ -153,7 +152,7 @@ def _named(text: "pl.Series") -> "pl.Series":
 
 
 def _of_parts(text: "pl.Series", pattern: str, places: tuple[int, int, int]) -> "pl.Series":
-    """Dates of a pattern's groups; `places` are those of year, month and day."""
+    """Build dates from a pattern's groups; `places` are the groups of year, month and day."""
     import polars as pl
 
     frame = text.to_frame("text")
@@ -168,10 +167,10 @@ def _of_parts(text: "pl.Series", pattern: str, places: tuple[int, int, int]) -> 
 
 
 def _order_of(text: "pl.Series", source: NamedSource, form: DateForm) -> DateOrder:
-    """The only order in which all of a column's dates exist.
+    """The only order in which all dates of a column exist.
 
     Raises:
-        BarsError: Both do, or neither.
+        BarsError: Both orders are possible, or neither.
     """
     import polars as pl
 
@@ -188,7 +187,7 @@ def _order_of(text: "pl.Series", source: NamedSource, form: DateForm) -> DateOrd
             f"{source.name}: {day_first[0]!r} has the day first, {month_first[0]!r} the month; write all dates as "
             "2013-12-31"
         )
-    if len(day_first) or said.str.extract(NUMBERED, 2)[0] == ".":  # nobody writes points with the month first
+    if len(day_first) or said.str.extract(NUMBERED, 2)[0] == ".":  # dates with points always have the day first
         return DateOrder.DAY_FIRST
     if len(month_first):
         return DateOrder.MONTH_FIRST
@@ -199,7 +198,7 @@ def _order_of(text: "pl.Series", source: NamedSource, form: DateForm) -> DateOrd
 
 
 def _choices(text: str, orders: tuple[DateOrder, ...], form: DateForm) -> str:
-    """What a date would be in each order in which it exists, and the flag that says so."""
+    """The advice for an ambiguous date: its value in each possible order, and the flag that selects the order."""
     import polars as pl
 
     if not form.can_be_told:
@@ -213,7 +212,7 @@ def _choices(text: str, orders: tuple[DateOrder, ...], form: DateForm) -> str:
 
 
 def _days_of_epochs(text: "pl.Series", source: NamedSource, form: DateForm) -> SessionColumn:
-    """Counts since 1970 in UTC; their digits tell the unit."""
+    """Parse numbers since 1970 in UTC; the number of digits determines the unit."""
     import polars as pl
 
     counts = text.cast(pl.Int64, strict=False)
@@ -225,17 +224,17 @@ def _days_of_epochs(text: "pl.Series", source: NamedSource, form: DateForm) -> S
 def _days_of_moments(moments: "pl.Series", source: NamedSource, form: DateForm) -> SessionColumn:
     import polars as pl
 
-    assert isinstance(moments.dtype, pl.Datetime)  # noqa: S101 (what the caller found)
+    assert isinstance(moments.dtype, pl.Datetime)  # noqa: S101 (checked by the caller)
     zone = moments.dtype.time_zone
     if zone in ("UTC", "Etc/UTC"):
         return _days_of_utc(moments.dt.replace_time_zone(None), source, form)
     if zone is not None and form.zone:
         return _days_of_utc(moments.dt.convert_time_zone("UTC").dt.replace_time_zone(None), source, form)
-    return _days(moments.dt.date())  # the date as written; a cast would count from Greenwich
+    return _days(moments.dt.date())  # the date as written; a cast would convert to UTC
 
 
 def _days_of_iso(text: "pl.Series", source: NamedSource, form: DateForm) -> SessionColumn:
-    """Dates as ISO 8601 has them, with or without a time of day."""
+    """Parse ISO 8601 dates, with or without a time of day."""
     dates = _dates_of_iso(text)
     check_read(text.fill_null(""), dates, source, "is not a date; write 2013-12-31 or 20131231, or remove the row")
     if not bool((text.str.len_bytes() > DATE_CHARACTERS).any()):
@@ -253,7 +252,7 @@ def _dates_of_iso(text: "pl.Series") -> "pl.Series":
 
 
 def _utc_of_iso(text: "pl.Series", offset: "pl.Series", source: NamedSource) -> "pl.Series":
-    """Moments in UTC of texts with an offset."""
+    """Parse timestamps with an offset and convert them to UTC."""
     import polars as pl
 
     day = text.str.extract(MOMENT, 1).str.replace_all("-", "", literal=True)
@@ -267,7 +266,7 @@ def _utc_of_iso(text: "pl.Series", offset: "pl.Series", source: NamedSource) -> 
 
 
 def _days_of_utc(moments: "pl.Series", source: NamedSource, form: DateForm) -> SessionColumn:
-    """The sessions of moments in UTC: by the zone, by midnights, or by the only days that are all of a working week."""
+    """The sessions of UTC timestamps: by time zone, by midnights, or by the only choice without weekends."""
     if form.zone:
         return _days(moments.dt.replace_time_zone("UTC").dt.convert_time_zone(_zone(form.zone)).dt.date())
     written = moments.dt.date()

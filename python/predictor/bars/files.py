@@ -1,6 +1,6 @@
-"""Files that hold a table: text in the usual encodings and delimiters, compressed or not, Excel and Parquet.
+"""Reader for files with a table: delimited text in common encodings, compressed or not, Excel and Parquet.
 
-Cells of text stay text, so that a wrong one can be shown as it is; what they mean is settled in `tables`.
+Cells of text files stay strings, so that errors can show them as written; `tables` parses them.
 """
 
 import csv
@@ -27,25 +27,25 @@ PARQUET: Final = ".parquet"
 PACKED: Final = {".gz": b"\x1f\x8b", ".zip": b"PK"}
 OLD_EXCEL: Final = bytes.fromhex("d0cf11e0")
 WORKBOOK: Final = "xl/workbook.xml"
-"""What tells an Excel file from another archive."""
+"""The member that distinguishes an Excel file from another archive."""
 DELIMITERS: Final = (",", ";", "\t", "|")
 HEAD_BYTES: Final = 1 << 20
-"""Enough for the three header lines of some thousand stocks side by side."""
+"""Enough for the three header lines of a wide table with thousands of stocks."""
 MOST_TITLES: Final = 20
 LEAST_COLUMNS: Final = 3
-"""A sentence may hold a comma; a table has more columns."""
+"""Fewer cells than this are a title: a sentence may contain a comma."""
 UTF_8: Final = "utf-8"
 
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class TableCells:
-    """A file's table before its cells are understood.
+    """A file's table before its cells are parsed.
 
     Attributes:
-        frame: Columns under plain names; of text files all texts.
-        delimiter: What stands between the columns of a text file; empty for other files.
-        layout: What is known of the layout without looking at the columns' names; None = nothing.
+        frame: Columns with normalised names; for text files all strings.
+        delimiter: The delimiter of a text file; empty for other files.
+        layout: The layout if it does not depend on the columns' names; else None.
     """
 
     frame: "pl.DataFrame"
@@ -56,18 +56,18 @@ class TableCells:
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Text:
-    """A text file: what polars reads, UTF-8 without a mark, and its first lines."""
+    """A text file in UTF-8 without a byte order mark, as content or path, and its first lines."""
 
     content: bytes | Path
     head: Sequence[str]
 
 
 def read_cells(path: Path) -> TableCells:
-    """The table of a file.
+    """Read the table of a file.
 
     Raises:
-        BarsError: There is no such file, or it holds no table that can be read.
-        MissingPackageError: Without the extra `data`, or for Excel's files without `excel`.
+        BarsError: The file does not exist or has no readable table.
+        MissingPackageError: The extra `data` is not installed, or for Excel files the extra `excel`.
     """
     _require("polars", "data", path)
     if not path.is_file():
@@ -88,7 +88,7 @@ def _require(package: str, extra: str, path: Path) -> None:
 
 
 def stem_of(path: Path) -> str:
-    """The file's name without its endings, of which `.csv.gz` has two."""
+    """The file's name without its suffixes, such as `.csv.gz`."""
     inner = path.with_suffix("") if path.suffix.lower() in PACKED else path
     return inner.stem if inner.suffix.lower() in (*TEXT_ENDINGS, *EXCEL_ENDINGS, PARQUET) else inner.name
 
@@ -122,7 +122,7 @@ def _of_polars(path: Path, read: "Callable[[Path], pl.DataFrame]") -> "pl.DataFr
 
 def _problem(error: Exception) -> str:
     said = str(error)
-    for advice in ("Consider", "You might want", "Ensure"):  # polars advises those who call it
+    for advice in ("Consider", "You might want", "Ensure"):  # polars' advice is for its callers, not for users
         said = said.partition(advice)[0]
     return said.strip().removesuffix(".")
 
@@ -134,7 +134,7 @@ def _parquet(path: Path) -> "pl.DataFrame":
 
 
 def _excel(path: Path) -> "pl.DataFrame":
-    """The only sheet of a workbook."""
+    """Read the only sheet of a workbook."""
     _require("fastexcel", "excel", path)
     import fastexcel
 
@@ -151,7 +151,7 @@ def _excel(path: Path) -> "pl.DataFrame":
 
 
 def _text(path: Path) -> _Text:
-    """A text file's content, unpacked and in UTF-8; a plain file is left where it is."""
+    """Decompress a text file and convert it to UTF-8; the path of a plain UTF-8 file is kept instead."""
     packed = next((ending for ending, mark in PACKED.items() if _begins(path, mark)), "")
     if packed:
         return _in_utf8(_unpacked(path, packed), path)
@@ -199,7 +199,7 @@ def _in_utf8(content: bytes, path: Path) -> _Text:
 
 
 def _lines(head: bytes, path: Path) -> Sequence[str]:
-    """The whole lines of a file's beginning."""
+    """The complete lines in the first bytes of a file."""
     whole = head if len(head) < HEAD_BYTES else head[: head.rfind(b"\n") + 1]
     try:
         return whole.decode().splitlines()
@@ -250,7 +250,7 @@ def _check_header(path: Path, header: Sequence[str]) -> None:
 
 
 def _header_place(head: Sequence[str]) -> int:
-    """The first line that is a header: behind empty lines, Excel's sep=; and titles."""
+    """The index of the header line: the first that is not empty, not Excel's `sep=;` and not a title."""
     for at, line in enumerate(head[:MOST_TITLES]):
         if line.strip() and not line.lower().startswith("sep=") and not _is_title(line, head[at + 1 : at + 4]):
             return at
@@ -258,13 +258,13 @@ def _header_place(head: Sequence[str]) -> int:
 
 
 def _is_title(line: str, following: Sequence[str]) -> bool:
-    """Whether a line has too few cells for a table, and one of the next has not."""
+    """Whether a line has too few cells for a table while one of the following has enough."""
     counts = [len(_cells(one, _delimiter(one))) for one in (line, *following)]
     return counts[0] < LEAST_COLUMNS <= max(counts)
 
 
 def _delimiter(line: str) -> str:
-    """What stands between the cells of a line most often; the comma where none does."""
+    """The most frequent delimiter of a line; the comma if there is none."""
     return max(DELIMITERS, key=lambda sign: len(_cells(line, sign)))
 
 
@@ -273,7 +273,7 @@ def _cells(line: str, delimiter: str) -> list[str]:
 
 
 def _csv(path: Path, text: _Text, delimiter: str, skipped: int, names: Sequence[str]) -> "pl.DataFrame":
-    """A text file as texts; with names, all rows behind those that are skipped are the table's."""
+    """Read a text file as strings; with `names` the file has no header after the skipped rows."""
     import polars as pl
 
     source = text.content if isinstance(text.content, Path) else io.BytesIO(text.content)
@@ -298,7 +298,7 @@ def _csv(path: Path, text: _Text, delimiter: str, skipped: int, names: Sequence[
 
 
 def _without_last_blanks(frame: "pl.DataFrame") -> "pl.DataFrame":
-    """A table without the rows at its end that hold nothing, as Excel writes of cells that were only looked at."""
+    """Drop empty rows at the end, which Excel writes for cells that were only visited."""
     import polars as pl
 
     if frame.is_empty() or any(cell is not None for cell in frame.row(-1)):

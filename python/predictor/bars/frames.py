@@ -1,4 +1,4 @@
-"""Tables in memory: pandas, polars, pyarrow and what exchanges columns with them, read as a file of them would be."""
+"""Reader for tables in memory: pandas, polars, pyarrow and compatible libraries."""
 
 from typing import TYPE_CHECKING, Any, Final, Protocol, final, runtime_checkable
 
@@ -19,37 +19,37 @@ INDEX: Final = "date"
 
 @runtime_checkable
 class ArrowStream(Protocol):
-    """A table that gives its columns as Arrow has them: pandas, polars, pyarrow, DuckDB and others."""
+    """A table that exports Arrow data: pandas, polars, pyarrow, DuckDB and others."""
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
-        """A capsule that holds the stream."""
+        """Export a capsule with the stream."""
         ...
 
 
 @runtime_checkable
 class Interchange(Protocol):
-    """A table that follows the older protocol for exchanging DataFrames."""
+    """A table that implements the older DataFrame interchange protocol."""
 
     def __dataframe__(self, nan_as_null: bool = False, allow_copy: bool = True) -> object:  # noqa: FBT001, FBT002 (the protocol's)
-        """Its columns."""
+        """Export the columns."""
         ...
 
 
 Frame = ArrowStream | Interchange
-"""Whatever holds a table in memory."""
+"""Any table in memory."""
 
 
 def frame_table(frame: object, *, symbol: str = "", options: ReadingOptions | None = None) -> BarTable:
-    """The bars of a DataFrame.
+    """Read the bars of a DataFrame.
 
     Args:
         frame: one row per bar, or columns by field and symbol; a pandas index of dates counts as a column.
-        symbol: whose bars they are, where no column says it; empty = none, which is refused.
-        options: what decides where they can be read in several ways.
+        symbol: the symbol, required if no column holds it.
+        options: options that resolve ambiguous cells.
 
     Raises:
-        BarsError: it is no DataFrame, or naming the column, row and value that cannot be read.
-        MissingPackageError: without the extra `data`.
+        BarsError: it is not a DataFrame, or a cell is invalid; the message names the column, row and value.
+        MissingPackageError: the extra `data` is not installed.
     """
     options = options or ReadingOptions()
     cells = _cells(_narwhal(frame))
@@ -77,7 +77,7 @@ def _narwhal(frame: object) -> "nw.DataFrame[Any]":
 
 
 def _exchanged(frame: Interchange) -> "pl.DataFrame":
-    """A table of the older protocol, which polars no longer reads itself."""
+    """Convert a table of the older protocol, which polars no longer supports."""
     import polars as pl
 
     try:
@@ -88,7 +88,7 @@ def _exchanged(frame: Interchange) -> "pl.DataFrame":
 
 
 def _cells(frame: "nw.DataFrame[Any]") -> TableCells:
-    """The table as polars has it, an index of dates as its first column, columns by symbol stacked."""
+    """Convert a table to polars, with an index of dates as the first column and wide columns stacked."""
     import narwhals as nw
 
     native = nw.to_native(frame)
@@ -101,7 +101,7 @@ def _cells(frame: "nw.DataFrame[Any]") -> TableCells:
 
 
 def _of_pandas(native: Any) -> "pl.DataFrame":
-    """A pandas frame as polars has it; polars itself would need pyarrow for its texts."""
+    """Convert a pandas frame to polars without pyarrow, which polars' own conversion of strings requires."""
     import narwhals as nw
     import polars as pl
 
@@ -119,19 +119,19 @@ def _of_series(column: "nw.Series[Any]") -> "pl.Series":
         return moments if zone is None else moments.dt.replace_time_zone("UTC").dt.convert_time_zone(zone)
     if column.dtype.is_numeric():
         return pl.Series(column.name, column.to_numpy())
-    # What is not equal to itself is pandas' word for nothing: NaN and NaT.
+    # pandas' missing values NaN and NaT are not equal to themselves
     return pl.Series(column.name, [None if value != value else value for value in column.to_list()], strict=False)  # noqa: PLR0124
 
 
 @final
 class _NamedFrame:
-    """A table in memory, as messages call it."""
+    """The source of a table in memory."""
 
     name = NAME
 
 
 def _with_index(native: Any) -> Any:
-    """A pandas frame whose index, unless it counts rows, is among its columns; dates without a name are called so."""
+    """Move a pandas index into the columns, as `date` if unnamed; a RangeIndex is dropped."""
     import pandas as pd
 
     if isinstance(native.index, pd.RangeIndex):
@@ -141,12 +141,11 @@ def _with_index(native: Any) -> Any:
 
 
 def _plain_columns(native: Any) -> Any:
-    """A pandas frame whose columns have texts as names."""
     return native.set_axis([str(name) for name in native.columns], axis=1)
 
 
 def _wide(native: Any) -> TableCells:
-    """Columns by field and symbol, in either order, as yfinance gives them."""
+    """Stack columns by field and symbol, in either order, as yfinance returns them."""
     levels = [[str(column[level]) for column in native.columns] for level in range(native.columns.nlevels)]
     header = WideHeader.of(levels[:2])
     if native.columns.nlevels != 2 or header is None:  # noqa: PLR2004 (field and symbol)

@@ -1,7 +1,7 @@
-"""The tables of bars that other programs write: what their columns are called and what their cells mean.
+"""Layouts of tables that other programs write: the names and meanings of their columns.
 
-One row of `LAYOUTS` describes one layout; a file is of the one whose marks are all among its columns. Another layout
-is another row here, and a sample in `tests/exports.py`.
+A file has the layout of `LAYOUTS` whose `marks` are all among its columns. To support another layout, add it there, and
+a sample in `tests/exports.py`.
 """
 
 import re
@@ -20,7 +20,7 @@ REQUIRED: Final = ("open", "high", "low", "close", "volume")
 OPTIONAL: Final = ("adj_close", "split_ratio", "cash_dividend")
 KNOWN: Final = ("date", *REQUIRED, *OPTIONAL)
 THOUSANDS: Final = re.compile(r"vol(?:ume|\.)?_(?:in_)?\(?(?:in_)?(?:000s?|k|thousands?|tsd\.?)\)?")
-"""Columns of volumes that may count thousands, or may be called so by somebody who wrote single shares."""
+"""Names of volume columns that suggest thousands, although the values may be single shares."""
 
 
 class DateOrder(StrEnum):
@@ -32,14 +32,14 @@ class DateOrder(StrEnum):
 
 
 class DecimalSign(StrEnum):
-    """What stands before the decimals of a number."""
+    """The decimal sign of numbers."""
 
     POINT = "point"
     COMMA = "comma"
 
 
 class PriceKind(StrEnum):
-    """What a table says of splits and dividends."""
+    """How a table records splits and dividends."""
 
     AS_THEY_ARE = "no splits or dividends recorded"
     ADJUSTED = "prices adjusted for splits and dividends"
@@ -50,24 +50,24 @@ class PriceKind(StrEnum):
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layout:
-    """How one program writes bars. Columns are named in lower case, with underscores for spaces and without <>.
+    """The table layout of one program. Column names are normalised by `columns.plain_name`.
 
     Attributes:
-        name: As `--layout` takes it.
-        marks: Columns by which the layout is known.
-        without: Columns that it has not: beside one of them the marks mean something else.
-        columns: What each column holds, where it is not called so: a field by the column's name. Where several hold
-            one field, the first here counts.
-        aside: Columns that are called like a field but hold something else here.
-        prefixes: A field by how its column's name begins; the first such column counts.
-        is_adjusted: Whether the prices themselves are adjusted for splits and dividends, where no adjusted close is.
-        zone: The time zone in which a moment's date is its session; empty = unknown.
-        date_order: Of dates that do not say it; None = the program follows its user's country.
+        name: The value for `--layout`.
+        marks: Columns that identify the layout.
+        without: Columns that exclude the layout.
+        columns: Fields by column name, for columns that do not have the field's name. If several columns have the same
+            field, the first one counts.
+        aside: Columns with a field's name but another meaning.
+        prefixes: Fields by prefix of the column's name; the first matching column counts.
+        is_adjusted: Whether the prices are adjusted for splits and dividends if there is no adjusted close.
+        zone: The time zone that converts a timestamp to its session; empty = unknown.
+        date_order: The order of ambiguous dates; None = depends on the user's country.
         decimal: The decimal sign; empty = either.
-        header: The columns of files that have no header.
-        stem_begin: What the names of files may have before the symbol.
-        stem_end: What they may have behind it.
-        periods: A column that names the bars' length, and what it says of daily ones.
+        header: The columns of files without a header.
+        stem_begin: Prefix of file names before the symbol.
+        stem_end: Suffix of file names after the symbol.
+        periods: The column with the bars' period, and its value for daily bars.
     """
 
     name: str
@@ -89,7 +89,7 @@ class Layout:
 def _investing(
     language: str, date: str, prices: tuple[str, str, str, str], stem_end: str, stem_begin: str = ""
 ) -> Layout:
-    """Exports of investing.com in another language than English; prices are open, high, low and close."""
+    """The layout of investing.com in a language other than English; prices are open, high, low and close."""
     return Layout(
         name=f"investing-{language}",
         marks=frozenset({date, prices[-1], "vol."}),
@@ -232,20 +232,20 @@ SYNONYMS: Final = MappingProxyType(
         **dict.fromkeys(("adjclose", "adj._close", "adj_close*", "adj_close**", "adjusted_close"), "adj_close"),
     }
 )
-"""What a column under a usual other name holds, in every layout where no other column does."""
+"""Fields by common alternative column names; used in every layout for fields that no other column holds."""
 BY_NAME: Final = MappingProxyType({layout.name: layout for layout in (PLAIN_LAYOUT, *LAYOUTS)})
 
 
 def in_python(option: str) -> str:
-    """The end of a message that names flags: how a program gives what the flag says."""
+    """The end of a message about a flag: how to set the option in Python."""
     return f"; in Python give options=ReadingOptions({option}=…) to BarPanel.of or BarPanel.read"
 
 
 def named_layout(name: str) -> Layout:
-    """The layout of a name.
+    """Look up a layout by name.
 
     Raises:
-        BarsError: None is called so.
+        BarsError: There is no layout of this name.
     """
     if name not in BY_NAME:
         raise BarsError(f"there is no layout {name!r}; known are {listed(sorted(BY_NAME))}")
@@ -253,14 +253,14 @@ def named_layout(name: str) -> Layout:
 
 
 def layout_of(columns: Sequence[str], source: str) -> Layout:
-    """The layout of a table that has these columns, under their plain names.
+    """Identify the layout of a table.
 
     Args:
-        columns: names of all columns.
-        source: the table, as messages call it.
+        columns: normalised names of all columns.
+        source: the table's name, for messages.
 
     Raises:
-        BarsError: the columns are those of two programs.
+        BarsError: the columns match several layouts.
     """
     have = frozenset(columns)
     marked = [layout for layout in LAYOUTS if layout.marks <= have and not layout.without & have]
@@ -274,7 +274,7 @@ def layout_of(columns: Sequence[str], source: str) -> Layout:
 
 
 def headerless_layout(cells: Sequence[str]) -> Layout | None:
-    """The layout whose files have no header and whose first row this can be."""
+    """The layout without a header that matches a first row of cells; None if there is none."""
     if not all(_is_number(cell) for cell in cells):
         return None
     return next((layout for layout in LAYOUTS if layout.header and len(layout.header) == len(cells)), None)
@@ -285,15 +285,15 @@ def _is_number(cell: str) -> bool:
 
 
 def fields_of(columns: Sequence[str], layout: Layout, source: str) -> dict[str, str]:
-    """The column that holds each field that the table has, by the field's name.
+    """Map each field of a table to the column that holds it.
 
     Args:
-        columns: Plain names of all columns.
-        layout: The table's.
-        source: The table, as messages call it.
+        columns: Normalised names of all columns.
+        layout: The table's layout.
+        source: The table's name, for messages.
 
     Raises:
-        BarsError: Two columns may hold one field.
+        BarsError: Two columns may hold the same field.
     """
     by_field = {held: name for name, held in reversed([*layout.columns.items()]) if name in columns}
     for name in (*KNOWN, SYMBOL):
@@ -307,7 +307,7 @@ def fields_of(columns: Sequence[str], layout: Layout, source: str) -> dict[str, 
 
 
 def _synonyms(columns: Sequence[str], known: Mapping[str, str], source: str) -> dict[str, str]:
-    """The columns that hold, under another name, fields that are not known yet."""
+    """Map the fields that are not known yet to columns with alternative names."""
     by_field: dict[str, str] = {}
     for name, held in SYNONYMS.items():
         if name not in columns or held in known:
@@ -321,8 +321,8 @@ def _synonyms(columns: Sequence[str], known: Mapping[str, str], source: str) -> 
 
 
 def symbol_of(stem: str, layout: Layout) -> str:
-    """The symbol that a file's name says, in capitals."""
-    name = unicodedata.normalize("NFC", stem)  # macOS takes accents apart
+    """Extract the symbol from a file's name, in capitals."""
+    name = unicodedata.normalize("NFC", stem)  # macOS decomposes accents
     if layout.stem_end:
         name = name.partition(layout.stem_end)[0].removesuffix(" -")
     return name.removeprefix(layout.stem_begin).upper()

@@ -1,4 +1,4 @@
-"""The numbers of a table: cells as programs write them for people, in one decimal sign, which is never guessed."""
+"""Parsing of the number columns of a table, including formatted numbers; an ambiguous decimal sign is an error."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import polars as pl
 
 NOTHING: Final = ("null", "none", "nan", "na", "n/a", "#n/a", "-", "--")
-"""What programs write into every cell of a day without a bar."""
+"""Placeholders that programs write for a day without a bar."""
 NO_NUMBER: Final = "is not a number"
 CURRENCY: Final = r"^[$€£¥]\s*|\s*[$€£¥]$"
 SCALED: Final = r"^([+-]?[0-9.,]+)\s*([KkMmBbTt])$"
@@ -29,8 +29,8 @@ class NumberColumns:
     """The numbers of a table's columns.
 
     Attributes:
-        columns: float64 [rows] by name, NaN for a cell that holds nothing.
-        is_rounded: Whether some were written as 1.2M, so that their last digits are lost.
+        columns: float64 [rows] by name, NaN for an empty cell.
+        is_rounded: Whether some cells are abbreviated, such as 1.2M, so that digits are lost.
     """
 
     columns: Mapping[str, FloatArray]
@@ -38,7 +38,7 @@ class NumberColumns:
 
 
 def numbers_of(column: "pl.Series", source: NamedSource) -> FloatArray:
-    """A column as float64 [rows], its decimal sign the point; an empty cell is NaN."""
+    """Parse a column with decimal points as float64 [rows]; an empty cell is NaN."""
     cleaned = _clean(column, source)
     numbers = _cast(cleaned)
     check_read(cleaned, numbers, source, NO_NUMBER)
@@ -48,16 +48,16 @@ def numbers_of(column: "pl.Series", source: NamedSource) -> FloatArray:
 def table_numbers(
     columns: "Sequence[pl.Series]", source: NamedSource, *, decimal: str, is_plain: bool
 ) -> NumberColumns:
-    """The numbers of columns that one program wrote.
+    """Parse the columns of one table.
 
     Args:
-        columns: Texts or numbers, each [rows].
-        source: As messages call it.
-        decimal: The decimal sign; empty = as the cells tell.
-        is_plain: Whether a point is a decimal sign where all cells can be read so, as between commas.
+        columns: Strings or numbers, each [rows].
+        source: The table's source, for messages.
+        decimal: The decimal sign; empty = infer it from the cells.
+        is_plain: Prefer the decimal point if all cells parse with it, as in comma-separated files.
 
     Raises:
-        BarsError: A cell is no number, or they can be read in two ways; both and what decides are named.
+        BarsError: A cell is not a number, or the decimal sign is ambiguous; the message names the option that decides.
     """
     cleaned = [_clean(column, source) for column in columns]
     if is_plain and decimal in ("", "."):
@@ -83,7 +83,7 @@ def _clean(column: "pl.Series", source: NamedSource) -> "pl.Series":
 
 
 def _cast(column: "pl.Series") -> "pl.Series":
-    """The numbers of a column; null where a cell is none."""
+    """Convert a column to floats; null where that fails."""
     import polars as pl
 
     return column.cast(pl.Float64, strict=False)
@@ -94,14 +94,14 @@ def _filled(numbers: "pl.Series") -> FloatArray:
 
 
 def _strict_as(given: "pl.Series", column: "pl.Series", sign: str, source: NamedSource) -> FloatArray:
-    """The numbers of a column; what cannot be read is shown as it was given."""
+    """Parse a column; errors show the original cell of `given`."""
     numbers = _cast(_pointed(column, sign))
     check_read(given, numbers, source, NO_NUMBER)
     return _filled(numbers)
 
 
 def _without_empty_rows(columns: "Sequence[pl.Series]") -> "list[pl.Series]":
-    """The columns without the words for nothing, in rows that hold nothing else."""
+    """Replace placeholders by null in rows that hold nothing else."""
     import polars as pl
 
     texts = [column.cast(pl.String) for column in columns]
@@ -119,7 +119,7 @@ def _is_scaled(column: "pl.Series") -> bool:
 
 
 def _scaled(column: "pl.Series") -> "pl.Series":
-    """Without the signs of currencies, and 1.2M as 1.2e6: the power of ten is read exactly, a product would round."""
+    """Remove currency signs and rewrite 1.2M as 1.2e6, which parses exactly, whereas a product would round."""
     import polars as pl
 
     if column.dtype != pl.String:
@@ -132,7 +132,7 @@ def _scaled(column: "pl.Series") -> "pl.Series":
 
 
 def _pointed(column: "pl.Series", sign: str) -> "pl.Series":
-    """A column with points as decimal signs and nothing between thousands."""
+    """Rewrite numbers with decimal points and without thousands separators."""
     import polars as pl
 
     if column.dtype != pl.String:
@@ -144,7 +144,7 @@ def _pointed(column: "pl.Series", sign: str) -> "pl.Series":
 
 
 def _grouping(between: str, sign: str) -> str:
-    """The pattern of a number whose thousands are parted by a sign, and that may have decimals behind the other."""
+    """The pattern of a number with the thousands separator `between` and the decimal sign `sign`."""
     a, b = (f"\\{one}" for one in (between, sign))
     return rf"^[+-]?[0-9]{{1,3}}(?:{a}[0-9]{{3}})+(?:{b}[0-9]+)?(?:[eE][0-9]+)?$"
 
@@ -153,7 +153,7 @@ def _decimal_of(columns: "Sequence[pl.Series]", source: NamedSource) -> str:
     """The only decimal sign with which all cells are numbers.
 
     Raises:
-        BarsError: With neither are they, or with both and the numbers differ.
+        BarsError: All cells are numbers with either sign, and the numbers differ.
     """
     import polars as pl
 
@@ -166,7 +166,7 @@ def _decimal_of(columns: "Sequence[pl.Series]", source: NamedSource) -> str:
     if fits["."] != fits[","]:
         return "." if fits["."] else ","
     if not fits["."]:
-        return "."  # the cell that is no number is named by who reads it
+        return "."  # the caller reports the cell that is not a number
     different = [
         (text, np.flatnonzero((point != comma).fill_null(value=False).to_numpy()), point, comma)
         for text, point, comma in zip(texts, unread["."], unread[","], strict=True)

@@ -1,4 +1,4 @@
-"""A panel of daily bars: 1 to S symbols on one axis of sessions, checked when it is made and never changed."""
+"""A panel of daily bars: S symbols on one axis of sessions, validated on construction and immutable."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
@@ -22,19 +22,19 @@ OPTIONAL_FIELDS: Final = ("adj_close", "split_ratio", "cash_dividend")
 @final
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False, repr=False)
 class BarPanel:
-    """Raw daily bars. The arrays are copied and locked, so a panel never changes.
+    """Raw daily bars. The arrays are read-only copies, so a panel never changes.
 
     Attributes:
         symbols: S unique names.
         sessions: int32 [T], yyyymmdd, oldest first.
-        open: float64 [S, T], as are all the following; NaN in all fields of a bar = no bar that day.
+        open: float64 [S, T], like all the following; NaN in all fields = no bar that day.
         high: The day's highest price.
         low: The day's lowest price.
         close: The day's last price.
         volume: Shares traded, 0 or more.
-        adj_close: Close adjusted for splits and dividends, on any scale; never beside the two following.
-        split_ratio: 3.0 where 3 new shares replace an old one at that day's open; 1 or NaN = none.
-        cash_dividend: Quote currency for one share of the ex-date; 0 or NaN = none.
+        adj_close: Close adjusted for splits and dividends, on any scale; excludes the two following.
+        split_ratio: 3.0 if 3 new shares replace 1 old share at that day's open; 1 or NaN = none.
+        cash_dividend: Quote currency per share on the ex-date; 0 or NaN = none.
         calendar: The exchange's code, such as "XNYS"; empty = unknown.
         currency: The code of the quote currency; empty = unknown.
 
@@ -56,7 +56,6 @@ class BarPanel:
     currency: str = ""
 
     def __post_init__(self) -> None:
-        """Copy, lock and check."""
         checks.check_symbols(self.symbols)
         checks.check_label("calendar", self.calendar)
         checks.check_label("currency", self.currency)
@@ -104,7 +103,7 @@ class BarPanel:
         calendar: str = "",
         currency: str = "",
     ) -> Self:
-        """A panel of one symbol from arrays of shape [T]."""
+        """Create a panel of one symbol from arrays [T]."""
         return cls(
             symbols=(symbol,),
             sessions=np.asarray(sessions, dtype=np.int32),
@@ -129,22 +128,22 @@ class BarPanel:
         currency: str = "",
         options: tables.ReadingOptions | None = None,
     ) -> Self:
-        """Read a file of one row per bar; what was settled about it that one should look at is warned of.
+        """Read a file with one row per bar; emits BarsWarning for doubtful properties of the file.
 
-        Columns, in any case: symbol or ticker (optional when there is one: then the file's name in capitals), date,
-        open, high, low, close, volume, and adj_close, or split_ratio and cash_dividend; or those of a known layout,
-        see `predictor.bars.layouts`. Other columns are ignored. The panel's sessions are all dates of the file; a
-        symbol without a row on one of them has no bar there.
+        Column names, in any case, are date, open, high, low, close, volume, and either adj_close or split_ratio and
+        cash_dividend, or those of a layout in `predictor.bars.layouts`. A column symbol or ticker is required for
+        several symbols; without it, the symbol is the file's name in capitals. Other columns are ignored. The panel's
+        sessions are all dates of the file; a symbol without a row on one of them has no bar there.
 
         Args:
-            path: Text such as CSV, compressed or not, Excel or Parquet; see `predictor.bars.files`.
+            path: A text file such as CSV, compressed or not, Excel or Parquet; see `predictor.bars.files`.
             calendar: The exchange's code, such as "XNYS".
             currency: The code of the quote currency.
-            options: What decides where the file can be read in several ways.
+            options: Options that resolve ambiguous cells.
 
         Raises:
-            BarsError: Naming the column, row and value that cannot be read, or the bar that breaks a rule.
-            MissingPackageError: Without the extra `data`, or `excel` for Excel's files.
+            BarsError: A cell is invalid, named by column, row and value, or a bar is impossible.
+            MissingPackageError: The extra `data` is not installed, or for Excel files the extra `excel`.
         """
         table = tables.read_table(Path(path), options)
         tables.warn_of(table.warnings, Path(path).name)
@@ -160,19 +159,19 @@ class BarPanel:
         currency: str = "",
         options: tables.ReadingOptions | None = None,
     ) -> Self:
-        """The bars of a DataFrame of pandas, polars, pyarrow or what exchanges columns with them; see `read`.
+        """Read a DataFrame of pandas, polars, pyarrow or a compatible library; see `read`.
 
         Args:
-            frame: One row per bar, or columns by field and symbol as yfinance gives them; a pandas index of dates
-                counts as a column.
-            symbol: Whose bars they are, where no column says it.
+            frame: One row per bar, or columns by field and symbol as in yfinance; a pandas index of dates counts as a
+                column.
+            symbol: The symbol, required if no column holds it.
             calendar: The exchange's code, such as "XNYS".
             currency: The code of the quote currency.
-            options: What decides where the frame can be read in several ways.
+            options: Options that resolve ambiguous cells.
 
         Raises:
-            BarsError: Naming the column, row and value that cannot be read, or the bar that breaks a rule.
-            MissingPackageError: Without the extra `data`.
+            BarsError: A cell is invalid, named by column, row and value, or a bar is impossible.
+            MissingPackageError: The extra `data` is not installed.
         """
         table = frames.frame_table(frame, symbol=symbol, options=options)
         tables.warn_of(table.warnings, frames.NAME)
@@ -180,10 +179,10 @@ class BarPanel:
 
     @classmethod
     def of_table(cls, table: tables.BarTable, *, calendar: str = "", currency: str = "") -> Self:
-        """The panel of a table's columns.
+        """Create a panel from a table.
 
         Raises:
-            BarsError: For the bar that breaks a rule.
+            BarsError: A bar is impossible.
         """
         columns = dict(table.columns)
         return cls(
@@ -202,9 +201,9 @@ class BarPanel:
         )
 
     def write_csv(self, path: str | Path) -> None:
-        """Write one row per bar: shortest decimals that read back to the same bits, the same text for the same panel.
+        """Write one row per bar, with the shortest decimals that parse to the same bits.
 
-        The file appears whole or not at all. A symbol without any bar leaves no row.
+        The same panel gives the same text. The file is written atomically. A symbol without bars is lost.
         """
         columns = {name: getattr(self, name) for name in self.columns}
         table = tables.BarTable(symbols=self.symbols, sessions=self.sessions, columns=columns)
@@ -217,7 +216,7 @@ class BarPanel:
 
     @property
     def without_volume(self) -> tuple[str, ...]:
-        """The symbols that have bars, and 0 as the volume of each."""
+        """The symbols that have bars, all with a volume of 0."""
         if (self.volume[:, -1] > 0).all():
             return ()
         silent = self.present.any(axis=1) & ~np.any(self.volume > 0, axis=1)
@@ -225,7 +224,7 @@ class BarPanel:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """Names of the columns that the panel has, those that record adjustments last."""
+        """Names of the panel's columns; those for splits and dividends come last."""
         return (*PRICE_FIELDS, *(name for name in OPTIONAL_FIELDS if getattr(self, name) is not None))
 
     @property
@@ -234,15 +233,14 @@ class BarPanel:
         return self.adj_close is None and self.split_ratio is None and self.cash_dividend is None
 
     def __repr__(self) -> str:
-        """Symbols, sessions and what is recorded, in one line."""
         span = f"{shown_date(int(self.sessions[0]))} to {shown_date(int(self.sessions[-1]))}"
         return f"<BarPanel: {listed(self.symbols)}; {len(self.sessions)} sessions, {span}; {', '.join(self.columns)}>"
 
     def select(self, symbols: str | Sequence[str]) -> Self:
-        """The panel of these symbols, in this order, or of one.
+        """Select one or several symbols, in this order.
 
         Raises:
-            BarsError: If one of them is not in the panel, or is named twice.
+            BarsError: A symbol is not in the panel, or occurs twice.
         """
         symbols = [symbols] if isinstance(symbols, str) else symbols
         places = {symbol: row for row, symbol in enumerate(self.symbols)}
@@ -254,13 +252,13 @@ class BarPanel:
         return self._part(rows, slice(None), tuple(symbols))
 
     def rows(self, rows: Sequence[int] | slice) -> Self:
-        """The panel of the symbols in these places, each once."""
+        """Select symbols by index, each at most once."""
         places = range(len(self.symbols))[rows] if isinstance(rows, slice) else rows
         part = rows if isinstance(rows, slice) else [*rows]
         return self._part(part, slice(None), tuple(self.symbols[place] for place in places))
 
     def last(self, count: int) -> Self:
-        """The panel's last `count` sessions, or all of them where there are fewer."""
+        """Select the last `count` sessions, or all if there are fewer."""
         if count < 1:
             raise BarsError(f"a panel needs at least one session, but {count} were asked for")
         if count >= len(self.sessions):
@@ -268,21 +266,21 @@ class BarPanel:
         return self._part(slice(None), slice(-count, None), self.symbols)
 
     def until(self, session: Day) -> Self:
-        """The sessions up to this one, itself included.
+        """Select the sessions up to and including `session`.
 
         Args:
-            session: a date, an ISO date such as "2012-06-01", or an integer yyyymmdd.
+            session: a date, an ISO string such as "2012-06-01", or an integer yyyymmdd.
 
         Raises:
-            BarsError: the panel has no session until then, or `session` is not a date.
+            BarsError: the panel begins later, or `session` is not a date.
         """
         return self._between(0, day_number(session))
 
     def between(self, first: Day, last: Day) -> Self:
-        """The sessions from `first` to `last`, both included, each given as for `until`.
+        """Select the sessions from `first` to `last`, both included; types as in `until`.
 
         Raises:
-            BarsError: the panel has no session between them, or one of them is not a date.
+            BarsError: the panel has no session in between, or one of them is not a date.
         """
         return self._between(day_number(first), day_number(last))
 
@@ -295,13 +293,13 @@ class BarPanel:
         return self._part(slice(None), slice(int(begin), int(end)), self.symbols)
 
     def on_sessions(self, sessions: NDArray[np.integer]) -> Self:
-        """The panel on a longer axis of sessions; those that it lacks have no bar.
+        """Extend the panel to a longer axis of sessions; added sessions have no bars.
 
         Args:
-            sessions: Integers [T], yyyymmdd, oldest first; the panel's own sessions must be among them.
+            sessions: Integers [T], yyyymmdd, oldest first; must include all sessions of the panel.
 
         Raises:
-            BarsError: Naming a session of the panel that the longer axis lacks.
+            BarsError: A session of the panel is missing in `sessions`.
         """
         lost = self.sessions[~np.isin(self.sessions, sessions)]
         if lost.size:
@@ -327,13 +325,13 @@ class BarPanel:
         )
 
     def followed_by(self, later: Self) -> Self:
-        """The panel with the sessions of another one behind its own; only what spans the two is checked.
+        """Append the sessions of another panel; checks only the rules that span both.
 
         Args:
-            later: the same symbols, with the same columns, on later sessions.
+            later: a panel of the same symbols and columns on later sessions.
 
         Raises:
-            BarsError: it is another panel's, or a dividend of it is not less than the close before.
+            BarsError: symbols, columns or sessions do not fit, or a dividend is not less than the close before it.
         """
         self._check_continues(later)
         both = {name: np.concatenate([getattr(self, name), getattr(later, name)], axis=1) for name in self.columns}
@@ -342,17 +340,17 @@ class BarPanel:
         return joined
 
     def without_bars(self, session: int) -> Self:
-        """The same symbols and columns on one session (yyyymmdd) without any bar."""
+        """A panel of the same symbols and columns without bars on one session (yyyymmdd)."""
         nothing = np.full((len(self.symbols), 1), np.nan)
         sessions = checks.frozen_sessions(np.array([session]), self.symbols)
         return self._like(self.symbols, sessions, dict.fromkeys(self.columns, nothing))
 
     def with_bars(self, later: Self, rows: IndexArray) -> Self:
-        """The panel with the bars of another one on the same sessions, with the same columns, in the place of its own.
+        """Replace the bars of some symbols.
 
         Args:
-            later: P of the symbols.
-            rows: [P] their places.
+            later: the new bars of P symbols, with the same sessions and columns.
+            rows: [P] indices of these symbols.
         """
         columns = {name: np.copy(getattr(self, name)) for name in self.columns}
         for name, values in columns.items():
@@ -369,12 +367,12 @@ class BarPanel:
             raise BarsError(f"session {later.sessions[0]} cannot follow {self.sessions[-1]}; give later bars")
 
     def _part(self, rows: list[int] | slice, columns: slice, symbols: tuple[str, ...]) -> Self:
-        """A panel of some rows and columns; they were checked when this panel was made, so not again."""
+        """Select rows and columns without validating them again."""
         cut = {name: np.ascontiguousarray(getattr(self, name)[rows, columns]) for name in self.columns}
         return self._like(symbols, self.sessions[columns], cut)
 
     def _like(self, symbols: tuple[str, ...], sessions: NDArray[np.int32], columns: Mapping[str, FloatArray]) -> Self:
-        """A panel of these columns, which hold bars that were checked already; calendar and currency are this one's."""
+        """Create a panel from valid bars without checks; calendar and currency stay the same."""
         made = object.__new__(type(self))
         for field in fields(self):
             object.__setattr__(made, field.name, getattr(self, field.name))
@@ -385,27 +383,27 @@ class BarPanel:
         return made
 
     def adjusted(self) -> AdjustedBars:
-        """The bars in the money and the shares of each symbol's last bar; see predictor.bars.adjustment.
+        """Adjust the bars for splits and dividends; see `predictor.bars.adjustment`.
 
         Raises:
-            BarsError: naming the first bar that splits, dividends or volume take beyond what a double can hold.
+            BarsError: splits, dividends or volume take a bar beyond the range of a double.
         """
         return adjustment.adjust(self)
 
     def adjusted_each(self) -> tuple[AdjustedBars, Mapping[int, BarsError]]:
-        """The same symbol by symbol: those that cannot be adjusted have no bars, and an error by their row."""
+        """As `adjusted`, but a symbol that cannot be adjusted gets no bars, and its row an error."""
         return adjustment.adjust_each(self)
 
     def suspicious_jumps(self) -> PriceJumps:
-        """Price jumps that may be splits which nobody recorded; none where the panel records its adjustments.
+        """Find price jumps that may be unrecorded splits; none if the panel records splits or adjusted closes.
 
-        They are questions for a person: nothing is ever changed because of them.
+        They are only reported: the bars stay unchanged.
         """
         if self.adj_close is not None or self.split_ratio is not None:
             return PriceJumps()
         return find_jumps(self.symbols, self.sessions, self.open, self.close)
 
     def unexplained_jumps(self) -> PriceJumps:
-        """Price jumps of the last session that remain after the panel's own splits, dividends or adjusted closes."""
+        """Find price jumps of the last session that remain after the adjustment."""
         adjusted, _ = self.adjusted_each()
         return adjustment.find_last_jumps(self.symbols, self.sessions, adjusted.open, adjusted.close)
