@@ -1,6 +1,6 @@
-"""The bars that a command is given: a file, or one query to a database whose every row is a bar (extra `data`).
+"""Reading of bars from a file, or from a database query that returns one row per bar (extra `data`).
 
-A database's address is a URI that may hold a password, and so is never shown.
+A database's URI may contain a password, so messages never show it.
 """
 
 import importlib.util
@@ -30,15 +30,15 @@ MOST_NAMED: Final = 3
 @final
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class BarReading:
-    """Bars, and what their file was read as.
+    """Bars, and how their source was interpreted.
 
     Attributes:
         panel: The bars.
-        name: Of the file, as messages call it.
-        layout: Name of the file's layout.
-        prices: What the file says of splits and dividends.
-        remarks: What was settled about it.
-        warnings: What its reader should look at.
+        name: The source's name, for messages.
+        layout: The layout's name.
+        prices: How the source records splits and dividends.
+        remarks: Notes on the interpretation.
+        warnings: Doubtful properties of the source.
     """
 
     panel: BarPanel
@@ -50,7 +50,7 @@ class BarReading:
 
     @classmethod
     def of(cls, table: BarTable, name: str, *, calendar: str = "", currency: str = "") -> Self:
-        """The bars of a table; see `BarPanel.of_table`."""
+        """Create a panel from a table; see `BarPanel.of_table`."""
         return cls(
             panel=BarPanel.of_table(table, calendar=calendar, currency=currency),
             name=name,
@@ -75,7 +75,7 @@ class BarReading:
 def read_file(
     path: str | Path, options: ReadingOptions | None = None, *, calendar: str = "", currency: str = ""
 ) -> BarReading:
-    """Read a file of bars, and say what it was read as; see `BarPanel.read`."""
+    """Read a file of bars, with its interpretation; see `BarPanel.read`."""
     return BarReading.of(read_table(Path(path), options), Path(path).name, calendar=calendar, currency=currency)
 
 
@@ -106,13 +106,13 @@ SOURCE_NAME: Final = "the query's answer"
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DatabaseAddress:
-    """A database's URI, taken apart.
+    """A parsed database URI.
 
     Attributes:
-        uri: The whole; only a driver may read it.
+        uri: The complete URI, only for drivers.
         scheme: postgresql, sqlite or mssql.
-        database: The database's name; of SQLite the file's name without its ending. May be empty.
-        passwords: What no message may hold, as it is written and as it is meant.
+        database: The database's name; for SQLite the file's name without its suffix. May be empty.
+        passwords: Secrets that messages must not contain, both percent-encoded and decoded.
     """
 
     uri: str = field(repr=False)
@@ -122,14 +122,14 @@ class DatabaseAddress:
 
     @classmethod
     def parse(cls, uri: str, origin: str) -> Self:
-        """Take a URI apart. What a driver might misread, and repeat in its message in pieces, is refused here.
+        """Parse a URI. Rejects URIs that a driver could misread, since its error could then quote the password.
 
         Args:
             uri: Such as postgresql://user:password@host:5432/database or sqlite:///folder/file.db.
-            origin: Where it comes from, for messages: they never repeat the URI.
+            origin: The source of the URI, for messages, which never quote it.
 
         Raises:
-            ConfigurationError: For an unknown scheme, or signs that must be percent-encoded.
+            ConfigurationError: The scheme is unknown, or characters are not percent-encoded.
         """
         match = _URI.fullmatch(uri)
         scheme = match["scheme"].lower() if match else ""
@@ -150,19 +150,19 @@ class DatabaseAddress:
         return cls(uri=uri, scheme=scheme, database=unquote(parts["database"] or ""), passwords=passwords)
 
     def scrubbed(self, message: str) -> str:
-        """A driver's message on one line, without the URI and its passwords."""
+        """Remove the URI, its passwords and line breaks from a driver's message."""
         for secret in sorted({self.uri, *self.passwords}, key=len, reverse=True):
             message = message.replace(secret, MASK)
         return " ".join(message.split())
 
     @property
     def file(self) -> Path:
-        """SQLite's file: the path after `sqlite://` as it is, or without its first slash.
+        """SQLite's file: the path after `sqlite://`, or if it does not exist, the path without its first slash.
 
-        Some programs count the third slash to the path and some do not, so both are looked for, in this order.
+        Some programs treat the third slash as part of the path and some do not.
 
         Raises:
-            BarsError: Neither is there; SQLite itself would make an empty database.
+            BarsError: Neither file exists; SQLite itself would create an empty database.
         """
         text = self.uri.partition("://")[2]
         candidates = (Path(text), Path(text.removeprefix("/")))
@@ -173,7 +173,7 @@ class DatabaseAddress:
 
 
 def is_address(source: str) -> bool:
-    """Whether a text is meant as a URI, rightly written or not, and not as a file's path; `C:/bars.csv` is a path."""
+    """Whether a source looks like a URI, valid or not, rather than a path; `C:/bars.csv` is a path."""
     return _URI.match(source) is not None
 
 
@@ -185,11 +185,11 @@ def _passwords(password: str, settings: str) -> Iterator[str]:
 
 
 def query_table(address: DatabaseAddress, query: str, options: ReadingOptions | None = None) -> BarTable:
-    """The bars that a query gives, in any order of rows; columns as in a file, see `BarPanel.read`.
+    """Read the bars that a query returns, in any order of rows; for the columns see `BarPanel.read`.
 
     Raises:
-        BarsError: With what the database says, without its address, or naming the column or cell that cannot be read.
-        MissingPackageError: Without the database's extra.
+        BarsError: The database returns an error, which is shown without its URI, or a column or cell is invalid.
+        MissingPackageError: The database's extra is not installed.
     """
     _require(("polars",), "data", "reading bars from a database")
     frame = _from_file(address, query) if address.scheme == "sqlite" else _from_server(address, query)
@@ -202,7 +202,7 @@ def query_table(address: DatabaseAddress, query: str, options: ReadingOptions | 
 
 
 def _from_file(address: DatabaseAddress, query: str) -> "pl.DataFrame":
-    """The answer of an SQLite file, opened for reading alone; a column's type is judged by all of its values."""
+    """Query a SQLite file in read-only mode, inferring each column's type from all of its values."""
     import polars as pl
 
     file = address.file.resolve()
@@ -214,7 +214,7 @@ def _from_file(address: DatabaseAddress, query: str) -> "pl.DataFrame":
 
 
 def _from_server(address: DatabaseAddress, query: str) -> "pl.DataFrame":
-    """The answer of a server. Only connectorx knows SQL Server; ADBC, which does not, is smaller and fails at once."""
+    """Query a server. SQL Server requires connectorx; ADBC does not support it, but is smaller and fails fast."""
     if address.scheme == "mssql":
         _require(("connectorx", "pyarrow"), "sqlserver", "reading bars from SQL Server")
         return _query_answer(address, query, _from_sql_server, RuntimeError)
@@ -231,7 +231,7 @@ def _from_sql_server(uri: str, query: str) -> "pl.DataFrame":
 
 
 def _from_postgresql(uri: str, query: str) -> "pl.DataFrame":
-    """What `read_database_uri` does, in a transaction that may not write, and that is rolled back."""
+    """As polars' `read_database_uri`, but in a read-only transaction that is rolled back."""
     import polars as pl
     from adbc_driver_postgresql import dbapi
 
@@ -244,7 +244,7 @@ def _from_postgresql(uri: str, query: str) -> "pl.DataFrame":
 def _query_answer(
     address: DatabaseAddress, query: str, ask: Callable[[str, str], "pl.DataFrame"], refusal: type[Exception]
 ) -> "pl.DataFrame":
-    """Ask a server. The driver's own error may hold the password, so it is neither chained nor shown as it is."""
+    """Query a server. The driver's error may contain the password, so it is scrubbed and not chained."""
     import polars as pl
 
     try:
@@ -261,14 +261,14 @@ def _require(packages: tuple[str, ...], extra: str, purpose: str) -> None:
 
 
 def _plain(column: "pl.Series") -> "pl.Series":
-    """PostgreSQL's NUMERIC arrives as text under a type of its own; the text is what is read."""
+    """Unwrap PostgreSQL's NUMERIC, which arrives as an extension type over strings."""
     import polars as pl
 
     return column.ext.storage() if isinstance(column.dtype, pl.BaseExtension) else column
 
 
 def _check_own_day(column: "pl.Series") -> None:
-    """Refuse moments: which day they are depends on where one is."""
+    """Raise BarsError for timestamps with a time zone, whose day depends on the zone."""
     import polars as pl
 
     if isinstance(column.dtype, pl.Datetime) and column.dtype.time_zone is not None:
@@ -288,7 +288,7 @@ def read_bars(
     currency: str = "",
     options: ReadingOptions | None = None,
 ) -> BarPanel:
-    """The bars of a file or of a database; see `read_source`, whose warnings are Python's here."""
+    """Read bars from a file or a database, and emit warnings as BarsWarning; see `read_source`."""
     reading = read_source(
         bars,
         query=query,
@@ -312,25 +312,25 @@ def read_source(
     currency: str = "",
     options: ReadingOptions | None = None,
 ) -> BarReading:
-    """Read bars from a file or from a database, and say what they were read as.
+    """Read bars from a file or a database, with their interpretation.
 
     Args:
         bars: A file, see `BarPanel.read`, or a database's URI without a password: postgresql://, sqlite:// or mssql://.
-        query: SQL whose every row is a bar; for a database alone. Rows may come in any order. Columns are those of
-            `BarPanel.read`; without a column symbol, all bars are of one that is called like the database, in capitals.
-        variable: Name of an environment variable that holds the URI, instead of `bars`; it may hold a password.
-        environment: Where that variable is looked up.
+        query: SQL that returns one row per bar; only for a database. Rows may come in any order. Columns are those of
+            `BarPanel.read`; without a column symbol, the only symbol is the database's name in capitals.
+        variable: Name of an environment variable with the URI, instead of `bars`; the URI may contain a password.
+        environment: The environment variables.
         calendar: The exchange's code, such as "XNYS".
         currency: The code of the quote currency.
-        options: What decides where the bars can be read in several ways.
+        options: Options that resolve ambiguous cells.
 
     Returns:
-        The reading; the panel of a query has its symbols in alphabetical order.
+        The bars; the symbols of a query are sorted alphabetically.
 
     Raises:
-        ConfigurationError: For what contradicts itself, and for a password in `bars`.
-        BarsError: For bars that cannot be read, or a database that refuses; the message holds no password.
-        MissingPackageError: Without the extra that is needed.
+        ConfigurationError: The arguments contradict each other, or `bars` contains a password.
+        BarsError: The bars are invalid, or the database returns an error; the message contains no password.
+        MissingPackageError: A required extra is not installed.
     """
     if bool(bars) == bool(variable):
         raise ConfigurationError("give the bars either as --bars or, in an environment variable, as --bars-env")

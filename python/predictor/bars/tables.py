@@ -1,4 +1,4 @@
-"""A table of bars, one row per bar, made into columns of symbols and sessions, with what a person should know of it."""
+"""Conversion of a table with one row per bar to arrays by symbol and session, with remarks and warnings."""
 
 import csv
 import io
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     import polars as pl
 
 ALWAYS_TAKEN: Final = 10_000_000
-"""Symbols times dates, however few of these have a bar."""
+"""Largest product of symbols and dates that is accepted regardless of the number of bars."""
 MOST_CELLS_A_ROW: Final = 100
 MOST_SHOWN: Final = 20
 DECIMAL_SIGNS: Final = {None: "", DecimalSign.POINT: ".", DecimalSign.COMMA: ","}
@@ -49,14 +49,15 @@ DECIMAL_SIGNS: Final = {None: "", DecimalSign.POINT: ".", DecimalSign.COMMA: ","
 @final
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ReadingOptions:
-    """What a person says of a table that can be read in several ways.
+    """Options that resolve ambiguous tables.
 
     Attributes:
-        layout: Name of the layout; empty = that of the columns.
-        date_order: dmy, mdy or ymd, for dates such as 03/04/2020; None = as all of the dates tell.
-        time_zone: The exchange's, for moments in UTC, such as America/New_York; empty = as the layout or the days tell.
-        decimal: The decimal sign; None = as the numbers tell.
-        volume_unit: Shares that a volume of 1 means; 0 = one, and doubtful columns are refused.
+        layout: Name of the layout; empty = infer it from the columns.
+        date_order: dmy, mdy or ymd, for dates such as 03/04/2020; None = infer it from all dates.
+        time_zone: The exchange's time zone, for UTC timestamps, such as America/New_York; empty = infer it from the
+            layout or the days of the week.
+        decimal: The decimal sign; None = infer it from the numbers.
+        volume_unit: Shares per unit of volume; 0 = one, and ambiguous columns are errors.
     """
 
     layout: str = ""
@@ -69,13 +70,13 @@ class ReadingOptions:
 @final
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TableSource:
-    """Where a table comes from.
+    """The source of a table.
 
     Attributes:
-        name: As messages call it.
-        symbol: Whose bars they are where the table does not say.
-        ordered: Whether the order of rows tells something, as in a file; a query may give them in any order.
-        options: What a person says of it.
+        name: The source's name, for messages.
+        symbol: The symbol of a table without a symbol column.
+        ordered: Whether the order of rows has a meaning, as in a file; a query may return rows in any order.
+        options: The user's options.
     """
 
     name: str
@@ -94,9 +95,9 @@ class BarTable:
         sessions: int32 [T], every date of the table.
         columns: float64 [S, T] by field name, NaN where a symbol has no row.
         layout: The layout's name.
-        prices: What the table says of splits and dividends.
-        remarks: What was settled about it that its reader may want to know.
-        warnings: What was settled that its reader should look at, such as rows left out.
+        prices: How the table records splits and dividends.
+        remarks: Notes on the interpretation.
+        warnings: Doubtful properties of the table, such as dropped rows.
     """
 
     symbols: tuple[str, ...]
@@ -118,7 +119,7 @@ def read_table(path: Path, options: ReadingOptions | None = None) -> BarTable:
 
 
 def warn_of(warned: Sequence[str], name: str) -> None:
-    """Pass on, as warnings of whoever asked for the bars, what a table's reader should look at."""
+    """Emit a table's warnings as BarsWarning, attributed to the caller of the reading function."""
     for warning in warned:
         warnings.warn(f"{name}: {warning}", BarsWarning, stacklevel=3)
 
@@ -128,10 +129,10 @@ def _known_layout(cells: TableCells, name: str) -> Layout:
 
 
 def table_of(cells: TableCells, source: TableSource, layout: Layout = PLAIN_LAYOUT) -> BarTable:
-    """The bars of a table whose columns have plain names.
+    """Convert a table with normalised column names to arrays.
 
     Raises:
-        BarsError: Naming the column, row and value that cannot be read.
+        BarsError: A cell is invalid; the message names the column, row and value.
     """
     if cells.frame.height == 0:
         raise BarsError(f"{source.name} has no rows")
@@ -165,7 +166,7 @@ def _form(options: ReadingOptions, layout: Layout) -> DateForm:
 
 
 def _with_fields(frame: "pl.DataFrame", source: TableSource, layout: Layout) -> "pl.DataFrame":
-    """The columns that are read under their fields' names, and those that mean nothing to us under their own."""
+    """Rename the columns with a known meaning to their fields' names, and keep the unknown ones."""
     import polars as pl
 
     names = fields_of(frame.columns, layout, source.name)
@@ -205,7 +206,6 @@ def _shown(columns: Sequence[str]) -> str:
 
 
 def _check_periods(frame: "pl.DataFrame", source: TableSource, layout: Layout) -> None:
-    """Refuse bars that a column calls longer or shorter than a day."""
     if layout.periods is None or layout.periods[0] not in frame.columns:
         return
     column, daily = layout.periods
@@ -223,7 +223,7 @@ def _numbers(frame: "pl.DataFrame", source: TableSource, layout: Layout, cells: 
 
 
 def _symbols(frame: "pl.DataFrame", source: TableSource) -> tuple[tuple[str, ...], IndexArray]:
-    """The table's symbols in the order of their first rows, and each row's place among them."""
+    """The symbols in the order of their first rows, and the index of each row's symbol."""
     import polars as pl
 
     if SYMBOL not in frame.columns:
@@ -237,7 +237,7 @@ def _symbols(frame: "pl.DataFrame", source: TableSource) -> tuple[tuple[str, ...
 
 
 def _check_size(symbols: int, sessions: int, rows: int, source: TableSource) -> None:
-    """Refuse a table of a few rows whose panel would be a huge array of nothing."""
+    """Raise BarsError if the panel would be a huge array with almost no bars."""
     cells = symbols * sessions
     if cells > ALWAYS_TAKEN and cells > MOST_CELLS_A_ROW * rows:
         raise BarsError(
@@ -247,7 +247,6 @@ def _check_size(symbols: int, sessions: int, rows: int, source: TableSource) -> 
 
 
 def _spread(values: FloatArray, rows: IndexArray, places: IndexArray, shape: tuple[int, int]) -> FloatArray:
-    """Put a column of rows onto the panel's [S, T]."""
     panel = np.full(shape, np.nan)
     panel[rows, places] = values
     return panel
@@ -282,7 +281,7 @@ def _warnings(numbers: NumberColumns, rows: BarRows, again: BoolArray) -> list[s
 
 
 def write_table(table: BarTable, path: Path) -> None:
-    """Write a CSV file beside its place and move it there when it is whole; see `BarPanel.write_csv`."""
+    """Write a table as CSV, atomically; see `BarPanel.write_csv`."""
     text = io.StringIO(newline="")
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(("symbol", "date", *table.columns))
@@ -292,7 +291,7 @@ def write_table(table: BarTable, path: Path) -> None:
 
 
 def _rows_of(table: BarTable, row: int, symbol: str) -> list[Sequence[str]]:
-    """One symbol's rows; a day on which nothing is known of it has none."""
+    """The rows of one symbol, for the days with any value."""
     values = np.stack([column[row] for column in table.columns.values()], axis=1)
     return [
         (symbol, shown_date(int(session)), *("" if np.isnan(value) else repr(float(value)) for value in bar))

@@ -1,4 +1,4 @@
-"""Tables with a column for each field of each stock, under two lines of names, as yfinance and pandas write them."""
+"""Wide tables: one column per field and stock, below two header lines, as yfinance and pandas write them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,18 +15,18 @@ PRICES: Final = frozenset({"open", "high", "low", "close", "adj_close"})
 FIELDS: Final = PRICES | {"volume", "dividends", "stock_splits", "capital_gains", "repaired?"}
 DATES: Final = frozenset({"date", "datetime", "timestamp", "index", ""})
 CORNERS: Final = DATES | {"price", "ticker", "tickers", "symbol", "symbols", "field", "fields", "attributes"}
-"""What stands left of the two lines of names; left of a bar stands its day."""
+"""First cells of the two header lines; the first cell of a bar is its date."""
 
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WideHeader:
-    """Two lines of names above a wide table.
+    """The header of a wide table.
 
     Attributes:
-        fields: The field of each column but the first, under plain names.
-        symbols: The stock of each.
-        lines: How many lines the header has; in most files a third names the dates.
+        fields: The field of each column except the first, as normalised name.
+        symbols: The stock of each of these columns.
+        lines: Number of header lines; most files have a third line that names the date column.
     """
 
     fields: tuple[str, ...]
@@ -35,7 +35,7 @@ class WideHeader:
 
     @classmethod
     def of(cls, rows: Sequence[Sequence[str]]) -> Self | None:
-        """The header that a file's first rows are; None if they are none.
+        """Parse the header from a file's first rows; None if they are not one.
 
         Args:
             rows: The cells of up to three lines.
@@ -54,21 +54,21 @@ class WideHeader:
 
     @property
     def layout(self) -> Layout:
-        """That of yfinance, whose prices are adjusted where it gives no adjusted close beside them."""
+        """The layout of yfinance, whose prices are adjusted if there is no adjusted close."""
         return BY_NAME["yfinance"]
 
     def stacked(self, wide: "pl.DataFrame", source: str) -> "pl.DataFrame":
-        """One row per day and stock.
+        """Convert a wide table to one row per day and stock.
 
         Args:
             wide: The columns in the header's order, the dates first.
-            source: The table, as messages call it.
+            source: The table's name, for messages.
 
         Returns:
-            Columns date, symbol and the fields under plain names; a stock without a field has nulls there.
+            Columns date, symbol and the fields; a field that a stock lacks is null.
 
         Raises:
-            BarsError: A stock has a field twice.
+            BarsError: A stock has two columns with the same field.
         """
         import polars as pl
 
@@ -87,7 +87,7 @@ class WideHeader:
 
 
 def _names_dates(row: Sequence[str]) -> bool:
-    """Whether a line of a header names the dates alone."""
+    """Whether a header line only names the date column."""
     return bool(row) and plain_name(row[0]) in DATES and not any(row[1:])
 
 

@@ -1,4 +1,4 @@
-"""The covariates beside one panel of bars, and whether they are what a model reads."""
+"""Covariates aligned with a panel of bars, and the check against a model's requirements."""
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -30,17 +30,17 @@ def _no_sessions() -> NDArray[np.int32]:
 @final
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Covariates:
-    """Values by name, aligned with a panel of S symbols and T sessions. Arrays are locked, and copied if they are not.
+    """Values by name, aligned with a panel of S symbols and T sessions. Writeable arrays are copied and made read-only.
 
     Attributes:
         observed: float64 [S, T] each, as known at the close of that session; NaN = unknown.
-        known: float64 [S, T + D] each, of the panel's sessions and then of `future_sessions`; NaN = unknown.
-        future_sessions: int32 [D], yyyymmdd after the last bar, ascending. Surplus days do no harm.
+        known: float64 [S, T + D] each, on the panel's sessions and then `future_sessions`; NaN = unknown.
+        future_sessions: int32 [D], yyyymmdd after the last bar, ascending. Days that are not sessions are ignored.
         numbers: Static numbers, float64 [S] each; NaN = unknown.
-        categories: Static texts, one per symbol; empty = unknown.
+        categories: Static strings, one per symbol; empty = unknown.
 
     Raises:
-        CovariatesError: A name in two groups, an array of another type or rank, or infinity.
+        CovariatesError: A name is in two groups, or an array has the wrong dtype or rank or contains infinity.
     """
 
     observed: Mapping[str, FloatArray] = field(default_factory=_no_arrays)
@@ -50,7 +50,6 @@ class Covariates:
     categories: Mapping[str, tuple[str, ...]] = field(default_factory=_no_texts)
 
     def __post_init__(self) -> None:
-        """Lock and check."""
         twice = sorted(name for name, count in Counter(self.names).items() if count > 1)
         if twice:
             raise CovariatesError(f"covariates {twice} are in two groups; put each in one")
@@ -61,24 +60,24 @@ class Covariates:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """All of them, group by group."""
+        """All names, group by group."""
         return (*self.observed, *self.known, *self.numbers, *self.categories)
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing was sent at all."""
+        """Whether there are no values and no future sessions."""
         values = self.observed or self.known or self.numbers or self.categories
         return not values and not self.future_sessions.size
 
     def check(self, symbols: int, sessions: NDArray[np.int32]) -> None:
-        """Refuse what does not fit the bars.
+        """Check that the covariates match a panel.
 
         Args:
-            symbols: S.
-            sessions: int32 [T] of the bars, yyyymmdd.
+            symbols: Number of symbols S.
+            sessions: int32 [T], the panel's sessions, yyyymmdd.
 
         Raises:
-            CovariatesError: Naming the covariate, its shape and the one it needs; or a future session that is past.
+            CovariatesError: A covariate has the wrong shape, or a future session is not after the last bar.
         """
         if self.future_sessions.size and self.future_sessions[0] <= sessions[-1]:
             first, last = shown_date(int(self.future_sessions[0])), shown_date(int(sessions[-1]))
@@ -92,15 +91,15 @@ class Covariates:
                 raise CovariatesError(f"covariate {name} has {len(texts)} texts, need {symbols}, one per symbol")
 
     def on_sessions(self, have: NDArray[np.int32], want: NDArray[np.int32], future: NDArray[np.int32]) -> "Covariates":
-        """The values on other sessions: nothing is known of those that the bars did not have.
+        """Move the values to other sessions; values on new sessions are NaN.
 
         Args:
-            have: int32 [T], the sessions of the bars that these values belong to.
-            want: int32 [W], the sessions to have instead.
-            future: int32 [D], the sessions after them that known covariates need.
+            have: int32 [T], the current sessions.
+            want: int32 [W], the new sessions.
+            future: int32 [D], the sessions after `want` that known covariates must cover.
 
         Raises:
-            CovariateMissingError: naming a known covariate and the first of `future` that was not sent.
+            CovariateMissingError: a known covariate does not cover a session of `future`.
         """
         if self.known:
             _check_future(next(iter(self.known)), np.concatenate([have, self.future_sessions]), future)
@@ -114,7 +113,7 @@ class Covariates:
         )
 
     def last(self, count: int) -> "Covariates":
-        """The values of the last `count` sessions of the bars, and all of the future."""
+        """Select the last `count` sessions of the bars, and all future sessions."""
         ahead = count + len(self.future_sessions)
         return replace(
             self,
@@ -123,7 +122,7 @@ class Covariates:
         )
 
     def rows(self, rows: Sequence[int] | slice) -> "Covariates":
-        """Those of the symbols in these places."""
+        """Select symbols by index."""
         places = rows if isinstance(rows, slice) else [*rows]
         return replace(
             self,
@@ -137,14 +136,14 @@ class Covariates:
         )
 
     def warnings(self, symbols: Sequence[str]) -> Iterator[str]:
-        """Which observed and known values are unknown on every session, for whoever reads the forecast."""
+        """Warnings about observed and known covariates that are unknown on all sessions."""
         for name, values in (*self.observed.items(), *self.known.items()):
             absent = [symbol for symbol, row in zip(symbols, np.isnan(values), strict=True) if row.all()]
             if absent:
                 yield f"{listed(absent)}: {name} is unknown on all sessions, and the forecast is made without it"
 
     def only(self, names: Collection[str]) -> Self:
-        """Those of these names."""
+        """Select covariates by name."""
         return replace(
             self,
             observed={name: values for name, values in self.observed.items() if name in names},
@@ -197,7 +196,7 @@ def _check_future(name: str, have: NDArray[np.int32], need: NDArray[np.int32]) -
 
 
 def _places(have: NDArray[np.int32], want: NDArray[np.int32]) -> NDArray[np.intp]:
-    """The place of each wanted session; -1 where it is missing."""
+    """The index of each wanted session; -1 if it is missing."""
     places = np.searchsorted(have, want)
     is_there = have.take(places, mode="clip") == want
     return np.where(is_there, places, -1)
@@ -210,16 +209,15 @@ def _taken(values: FloatArray, places: NDArray[np.intp]) -> FloatArray:
 
 
 NO_COVARIATES: Final = Covariates()
-"""Nothing beside the bars."""
+"""No covariates."""
 
 
 def check_sent(needs: Sequence[CovariateInfo], sent: Covariates) -> None:
-    """Compare names and groups.
+    """Check that a request has exactly the covariates that a model reads.
 
     Raises:
-        CovariateMissingError: naming the first covariate that the model reads and that is not there, or in another
-            group.
-        UnknownCovariateError: naming the first that the model does not read.
+        CovariateMissingError: a covariate is missing or in the wrong group.
+        UnknownCovariateError: the model does not read a covariate.
     """
     groups = _groups(sent)
     for need in needs:
@@ -249,7 +247,7 @@ def _groups(sent: Covariates) -> dict[str, str]:
 
 
 def sent_as(need: CovariateInfo) -> str:
-    """The group that a covariate must be sent in, in words."""
+    """The group in which a request must contain a covariate, for messages."""
     if need.group is not CovariateGroup.STATIC:
         return need.group.value
     return "a static text" if need.categories else "a static number"

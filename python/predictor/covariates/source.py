@@ -1,4 +1,4 @@
-"""All covariate files of a user, and the values that one panel of bars needs of them."""
+"""A user's covariate files, and the selection of the values for one panel of bars."""
 
 import hashlib
 from collections import Counter
@@ -19,19 +19,18 @@ from predictor.errors import CovariatesError, listed
 from predictor.sessions import EVERY_DAY, dates_of, days_of
 
 _MOST_CLOSED: Final = 15
-"""Weekdays on which an exchange may be closed, beside one for every second session."""
+"""Weekdays without a session to allow for, in addition to one per two sessions."""
 
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class CovariateSource:
-    """Everything that files say. Names are unique over all of them."""
+    """The contents of all covariate files. Names are unique across files."""
 
     series: tuple[Series, ...] = ()
     statics: StaticTable | None = None
 
     def __post_init__(self) -> None:
-        """Refuse a name that appears twice."""
         names = Counter((*self.series_names, *self.static_names))
         twice = sorted(name for name, count in names.items() if count > 1)
         if twice:
@@ -42,31 +41,31 @@ class CovariateSource:
         """Read files that end in .csv or .parquet; header names in any case.
 
         Args:
-            paths: Files of one row per statement: `symbol` or `ticker` (a file without it is about all symbols), `date`
-                (the day that the values are about), `known_from` (the day on which they became known: they are used
-                from the close of the first session on or after it), then columns of numbers. An empty cell says
-                nothing, so columns may be stated on different days; `nan` withdraws what was said before.
-            static: A file of one row per symbol: `symbol` or `ticker`, then columns of numbers or texts.
+            paths: Files with the columns `symbol` or `ticker` (without it, the file applies to all symbols), `date`
+                (the day that the values describe), `known_from` (the day on which they became known: they are used
+                from the close of the first session on or after it), and columns of numbers. Empty cells are ignored,
+                so columns may have values on different days; `nan` withdraws an earlier value.
+            static: A file with one row per symbol: `symbol` or `ticker`, then columns of numbers or strings.
 
         Raises:
-            CovariatesError: Naming the file, column and row that is wrong.
-            MissingPackageError: Without the extra `data`.
+            CovariatesError: A cell is invalid; the message names the file, column and row.
+            MissingPackageError: The extra `data` is not installed.
         """
         series = tuple(one for path in paths for one in read_series(Path(path)))
         return cls(series=series, statics=None if static is None else read_statics(Path(static)))
 
     @property
     def series_names(self) -> tuple[str, ...]:
-        """Columns with dates."""
+        """Names of the dated columns."""
         return tuple(one.name for one in self.series)
 
     @property
     def static_names(self) -> tuple[str, ...]:
-        """Columns of facts that stay the same."""
+        """Names of the static columns."""
         return () if self.statics is None else self.statics.names
 
     def doubts(self, needs: Sequence[CovariateInfo]) -> Iterator[str]:
-        """A line about the columns that are not needed, if there are any: whoever gave them expects them to be read."""
+        """A warning about the columns that a model does not read, if there are any."""
         read = {one.name for one in needs}
         unread = [name for name in (*self.series_names, *self.static_names) if name not in read]
         if unread:
@@ -76,11 +75,10 @@ class CovariateSource:
             )
 
     def for_model(self, model: ModelInfo, bars: BarPanel) -> Covariates:
-        """The values that a model needs beside these bars, as known at the close of the last one.
+        """Select the values that a model reads for these bars, as known at the close of the last bar.
 
-        Columns that the model does not read are left out, as `doubts` says; what it reads and no file has stays
-        missing, and the model will say so. The future is given on enough days: the model's calendar picks its
-        sessions.
+        Other columns are left out, as `doubts` reports. A covariate that no file has stays missing, which the model
+        reports as an error. The future days include all sessions of the model's calendar.
         """
         last = int(bars.sessions[-1])
         future = _days_after(last, model)
@@ -89,16 +87,16 @@ class CovariateSource:
     def beside(
         self, needs: Sequence[CovariateInfo], bars: BarPanel, future: NDArray[np.int32], *, known_by: int
     ) -> Covariates:
-        """The values beside a panel of bars.
+        """Select the values for a panel of bars.
 
         Args:
-            needs: which of them; those that no file has are left out.
+            needs: the covariates to select; those that no file has are left out.
             bars: S symbols, T sessions.
-            future: int32 [D], the days after them for which known covariates are needed.
-            known_by: yyyymmdd, the day by which values of those days must be known.
+            future: int32 [D], the days after the bars that known covariates must cover.
+            known_by: yyyymmdd, the day at whose close the future values must be known.
 
         Raises:
-            CovariatesError: a file writes a symbol in another case than the bars, or texts where numbers are needed.
+            CovariatesError: a symbol differs from the bars' only in case, or a column has strings instead of numbers.
         """
         symbols, count = bars.symbols, len(bars.symbols)
         for written in self._symbols_of_files():
@@ -116,17 +114,17 @@ class CovariateSource:
     def known(
         self, needs: Sequence[CovariateInfo], symbols: Sequence[str], axis: NDArray[np.int32], *, known_by: int
     ) -> dict[str, FloatArray]:
-        """The known covariates of any sessions: float64 [S, A], or [1, A] if it is the same for all symbols."""
+        """Known covariates on any sessions `axis` [A]: float64 [S, A], or [1, A] if equal for all symbols."""
         series = self._series_of(CovariateGroup.KNOWN, needs)
         return {one.name: one.of_days(symbols, axis, known_by=known_by) for one in series}
 
     def check_known_ahead(self, needs: Sequence[CovariateInfo], axis: NDArray[np.int32], reach: int) -> None:
-        """Refuse a known covariate that a model would look at before it was known; `axis` is [A], see `Series`."""
+        """Check that no known covariate is read before it is known; see `Series.check_known_ahead`."""
         for one in self._series_of(CovariateGroup.KNOWN, needs):
             one.check_known_ahead(axis, reach)
 
     def _symbols_of_files(self) -> list[tuple[str, ...]]:
-        """What each file is about."""
+        """The symbols of each file."""
         statics = () if self.statics is None else self.statics.symbols
         return list(dict.fromkeys((*(one.symbols for one in self.series), statics)))
 
@@ -135,7 +133,7 @@ class CovariateSource:
         return [one for one in self.series if one.name in names]
 
     def digest(self) -> str:
-        """SHA-256 over everything that the files say."""
+        """SHA-256 of all contents."""
         digest = hashlib.sha256()
         for one in self.series:
             digest.update(f"{one.name}|{'|'.join(one.symbols)}|".encode())
@@ -161,7 +159,7 @@ class CovariateSource:
 
 
 def _check_letters(written: Sequence[str], symbols: Sequence[str]) -> None:
-    """Refuse a symbol that differs from the bars' in case alone: it would be unknown, and nobody would notice."""
+    """Raise CovariatesError if a symbol differs from the bars' only in case, since its values would be ignored."""
     exact = set(written)
     meant = {symbol.casefold(): symbol for symbol in symbols if symbol not in exact}
     for one in exact.difference(symbols):
@@ -177,7 +175,7 @@ def _statics(needs: Sequence[CovariateInfo]) -> list[CovariateInfo]:
 
 
 def _days_after(day: int, model: ModelInfo) -> NDArray[np.int32]:
-    """Enough days to hold the sessions that a model reaches: every one, or Mondays to Fridays of any exchange."""
+    """Enough days after `day` to include all sessions that a model reaches: all days, or weekdays of an exchange."""
     first, sessions = days_of(np.array([day], np.int32))[0] + np.timedelta64(1, "D"), model.future_length
     if model.calendar == EVERY_DAY:
         return dates_of(first + np.arange(sessions))
@@ -186,7 +184,7 @@ def _days_after(day: int, model: ModelInfo) -> NDArray[np.int32]:
 
 
 def _rows(values: FloatArray, symbols: int) -> FloatArray:
-    """One row per symbol, also where all symbols share one; locked, so that nobody copies it."""
+    """Broadcast to one row per symbol; read-only, so that `Covariates` does not copy it."""
     rows = np.broadcast_to(values, (symbols, values.shape[1]))
     rows.flags.writeable = False
     return rows

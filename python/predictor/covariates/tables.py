@@ -1,4 +1,4 @@
-"""The tables of covariate files: series with the day since when each value is known, and facts that stay the same."""
+"""The tables of covariate files: series whose values become known on a date, and static values."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -29,22 +29,23 @@ _LONGEST_SHOWN: Final = 70
 @final
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Series:
-    """R rows of one covariate, in any order: who stated which value, about which day, and since when it is known.
+    """R values of one covariate in any order, each with its symbol, its date and the date from which it is known.
 
-    The value of a symbol at session t is that of the latest day among the rows known by the close of t; of several rows
-    about the same day it is the one that became known last. So a restated value comes in when it is known, not before.
+    The value of a symbol at session t is the one with the latest date among the values known by the close of t. Of
+    several values with that date, it is the one that became known last. A restated value thus takes effect when it
+    becomes known.
 
     Attributes:
-        name: The column.
-        symbols: Which symbols the rows are about; empty = every row is about all symbols.
-        owner: int [R], place among `symbols`; 0 if there are none.
-        date: int32 [R], yyyymmdd that the value is about.
-        known_from: int32 [R], yyyymmdd of the first day whose close knows it.
+        name: The column's name.
+        symbols: The symbols of the file; empty = every value applies to all symbols.
+        owner: int [R], index in `symbols`; 0 if `symbols` is empty.
+        date: int32 [R], the day that the value describes, yyyymmdd.
+        known_from: int32 [R], the first day at whose close the value is known, yyyymmdd.
         value: float64 [R]; NaN = withdrawn.
-        row: int [R], counted from 1 after the file's header, for messages.
+        row: int [R], row number from 1 after the file's header, for messages.
 
     Raises:
-        CovariatesError: Two rows about the same symbol and day became known on the same day.
+        CovariatesError: Two values with the same symbol and date became known on the same day.
     """
 
     name: str
@@ -57,7 +58,7 @@ class Series:
     _bounds: NDArray[np.intp] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        """Sort by symbol, then by when a row became known, then by its day."""
+        """Sort by symbol, then by `known_from`, then by date."""
         order = np.lexsort((self.date, self.known_from, self.owner))
         for one in fields(self)[2:7]:
             object.__setattr__(self, one.name, getattr(self, one.name)[order])
@@ -74,33 +75,33 @@ class Series:
             )
 
     def as_of(self, symbols: Sequence[str], sessions: NDArray[np.int32]) -> FloatArray:
-        """What was known at the close of each session: float64 [S, T], or [1, T] if it is the same for all symbols."""
+        """The values known at the close of each session: float64 [S, T], or [1, T] if equal for all symbols."""
         return self._by_symbol(symbols, lambda rows: self._as_of(rows, sessions), len(sessions))
 
     def of_days(self, symbols: Sequence[str], sessions: NDArray[np.int32], *, known_by: int) -> FloatArray:
-        """The value of each session's own day or the last one stated before it, as far as known by one day's close.
+        """The latest values dated on or before each session, among those known by one day's close.
 
         Args:
             symbols: S names.
-            sessions: int32 [A], also future ones.
+            sessions: int32 [A]; may include future sessions.
             known_by: yyyymmdd.
 
         Returns:
-            float64 [S, A], or [1, A] if it is the same for all symbols.
+            float64 [S, A], or [1, A] if equal for all symbols.
         """
         return self._by_symbol(symbols, lambda rows: self._of_days(rows, sessions, known_by), len(sessions))
 
     def check_known_ahead(self, axis: NDArray[np.int32], reach: int) -> None:
-        """Refuse a row that a model would have looked at before it was known.
+        """Check that no value is read before it is known.
 
         Args:
-            axis: int32 [A], every session from the first bar to the last one that is forecast.
-            reach: how many sessions ahead a model looks.
+            axis: int32 [A], all sessions from the first bar to the last forecast one.
+            reach: number of future sessions that a model reads.
 
         Raises:
-            CovariatesError: naming the row.
+            CovariatesError: a value is read too early; the message names its row.
         """
-        first_use = np.searchsorted(axis, self.date)  # the session from which on the row is the latest
+        first_use = np.searchsorted(axis, self.date)  # the first session at which the row is the latest
         seen_by = axis[np.clip(first_use - reach, 0, len(axis) - 1)]
         late = np.flatnonzero(self._in_effect(first_use) & (first_use < len(axis)) & (self.known_from > seen_by))
         if late.size:
@@ -114,7 +115,7 @@ class Series:
             )
 
     def _in_effect(self, first_use: NDArray[np.intp]) -> NDArray[np.bool_]:
-        """[R] which rows are the latest of some session, so that the others need not be known in time."""
+        """Which rows [R] are the latest at any session; only these must be known in time."""
         order = np.lexsort((self.known_from, self.date, self.owner))
         owner, use = self.owner[order], first_use[order]
         is_first = np.ones(len(order), np.bool_)
@@ -142,24 +143,24 @@ class Series:
     def _of_days(self, rows: slice, sessions: NDArray[np.int32], known_by: int) -> FloatArray:
         heard = int(np.searchsorted(self.known_from[rows], known_by, side="right"))
         date, value = self.date[rows][:heard], self.value[rows][:heard]
-        order = np.argsort(date, kind="stable")  # rows about one day stay in the order in which they became known
+        order = np.argsort(date, kind="stable")  # rows with the same date stay in the order in which they became known
         return _stepped(value[order], np.searchsorted(date[order], sessions, side="right"))
 
 
 def _stepped(values: FloatArray, count: NDArray[np.intp]) -> FloatArray:
-    """The last of the first `count` values, NaN where there is none."""
+    """The last of the first `count` values; NaN if `count` is 0."""
     return np.concatenate([[np.nan], values])[count]
 
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class StaticTable:
-    """One row per symbol. A column whose every entry is a number may be read both as numbers and as texts.
+    """Static values with one row per symbol. A numeric column can be read both as numbers and as strings.
 
     Attributes:
         symbols: R unique names.
         numbers: float64 [R] by column name, NaN = unknown.
-        texts: One text per row by column name, empty = unknown.
+        texts: One string per row by column name, empty = unknown.
     """
 
     symbols: tuple[str, ...]
@@ -168,14 +169,14 @@ class StaticTable:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Every column."""
+        """Names of all columns."""
         return tuple(self.texts)
 
     def numbers_of(self, name: str, symbols: Sequence[str]) -> FloatArray:
-        """[S] of a column of numbers; NaN for a symbol that the table lacks.
+        """A numeric column as [S]; NaN for a symbol that the table lacks.
 
         Raises:
-            CovariatesError: The column holds texts.
+            CovariatesError: The column is not numeric.
         """
         if name not in self.numbers:
             symbol = next(iter(self.without_number(name)), "none")
@@ -188,13 +189,13 @@ class StaticTable:
         return values[[place.get(symbol, -1) for symbol in symbols]]
 
     def without_number(self, name: str) -> tuple[str, ...]:
-        """The symbols for which a column holds something that is not a number."""
+        """The symbols whose value in a column is not a number."""
         return tuple(
             symbol for symbol, text in zip(self.symbols, self.texts[name], strict=True) if text and not _is_number(text)
         )
 
     def texts_of(self, name: str, symbols: Sequence[str]) -> tuple[str, ...]:
-        """One per symbol; empty for a symbol that the table lacks."""
+        """A column as one string per symbol; empty for a symbol that the table lacks."""
         texts = dict(zip(self.symbols, self.texts[name], strict=True))
         return tuple(texts.get(symbol, "") for symbol in symbols)
 
@@ -204,18 +205,18 @@ def _is_number(text: str) -> bool:
         float(text)
     except ValueError:
         return False
-    return "_" not in text  # which Python takes and files do not
+    return "_" not in text  # Python accepts 1_000, the parser of files does not
 
 
 def check_name(name: str, whose: str = "covariate") -> None:
-    """Refuse a name that expressions could not use.
+    """Check that expressions can refer to a name.
 
     Args:
-        name: The covariate's.
-        whose: What it is called in the message.
+        name: The covariate's name.
+        whose: The kind of name, for messages.
 
     Raises:
-        ConfigurationError: Saying what a name must be.
+        ConfigurationError: The name is invalid.
     """
     if not _NAME.fullmatch(name):
         raise ConfigurationError(
@@ -232,7 +233,7 @@ _MIDNIGHT: Final = r"^[T ]00:00(:00(\.0+)?)?(Z|[+-][0-9:]+)?$"
 
 
 def read_series(path: Path) -> tuple[Series, ...]:
-    """One series per column of a file; see `CovariateSource.read`."""
+    """Read one series per column of a file; see `CovariateSource.read`."""
     try:
         return _series(path, _frame(path))
     except BarsError as error:
@@ -240,7 +241,7 @@ def read_series(path: Path) -> tuple[Series, ...]:
 
 
 def read_statics(path: Path) -> StaticTable:
-    """A file of one row per symbol; see `CovariateSource.read`."""
+    """Read a file with one row per symbol; see `CovariateSource.read`."""
     try:
         return _statics(path, _frame(path))
     except BarsError as error:
@@ -248,7 +249,7 @@ def read_statics(path: Path) -> StaticTable:
 
 
 def _frame(path: Path) -> "pl.DataFrame":
-    """The columns of a file; commas part those of a text, since between others a point may part thousands."""
+    """Read a file; text must be comma-separated, since with other delimiters a point may separate thousands."""
     cells = read_cells(path)
     if cells.delimiter not in ("", ","):
         raise CovariatesError(
@@ -306,7 +307,6 @@ def _statics(path: Path, frame: "pl.DataFrame") -> StaticTable:
 
 
 def _value_columns(path: Path, frame: "pl.DataFrame", keys: Sequence[str]) -> list[str]:
-    """The columns of values, checked."""
     missing = [key for key in keys if key not in frame.columns]
     if missing:
         raise CovariatesError(f"{path.name} has no column {', '.join(missing)}; it has {', '.join(frame.columns)}")
@@ -324,7 +324,7 @@ def _value_columns(path: Path, frame: "pl.DataFrame", keys: Sequence[str]) -> li
 
 
 def _owners(path: Path, frame: "pl.DataFrame") -> tuple[tuple[str, ...], NDArray[np.intp]]:
-    """The file's symbols, and each row's place among them; none and zeros where it has no such column."""
+    """The file's symbols, and the index of each row's symbol; empty and zeros if there is no symbol column."""
     if SYMBOL not in frame.columns:
         return (), np.zeros(frame.height, np.intp)
     names = _texts(path, frame[SYMBOL])
@@ -339,7 +339,7 @@ def _owners(path: Path, frame: "pl.DataFrame") -> tuple[tuple[str, ...], NDArray
 
 
 def _refuse_texts(path: Path, frame: "pl.DataFrame") -> None:
-    """Refuse columns of texts in a file about all symbols: one of them may say which symbol each row is about."""
+    """Raise CovariatesError for text columns in a file without a symbol column: one of them may hold the symbol."""
     texts = list(named_texts(frame, _KEYS))
     if texts:
         raise CovariatesError(
@@ -349,7 +349,7 @@ def _refuse_texts(path: Path, frame: "pl.DataFrame") -> None:
 
 
 def _check_whole_days(path: Path, column: "pl.Series") -> None:
-    """Refuse a time of day: the value would be used at the close of that day, which may come before it."""
+    """Raise CovariatesError for a time of day, since the value would be used at that day's close, perhaps too early."""
     import polars as pl
 
     if column.dtype == pl.String:
@@ -369,7 +369,7 @@ def _check_whole_days(path: Path, column: "pl.Series") -> None:
 
 
 def _finite(path: Path, column: "pl.Series") -> NDArray[np.float64]:
-    """A column of numbers, NaN where a cell is empty or says `nan`."""
+    """Parse a column of finite numbers; NaN if a cell is empty or `nan`."""
     values = numbers_of(column, path)
     infinite = np.flatnonzero(np.isinf(values))
     if infinite.size:
@@ -386,12 +386,12 @@ def _texts(path: Path, column: "pl.Series") -> tuple[str, ...]:
 
 
 def _stated(path: Path, column: "pl.Series") -> NDArray[np.bool_]:
-    """Where a cell is not empty; NaN is not."""
+    """Where a cell is not empty; `nan` counts as a value."""
     return np.array([text != "" for text in _texts(path, column)], np.bool_)
 
 
 def _is_numeric(column: "pl.Series") -> bool:
-    """Whether every cell that says anything is a number."""
+    """Whether all cells that are not empty are numbers, and there is at least one."""
     import polars as pl
 
     if column.dtype != pl.String:
