@@ -94,8 +94,8 @@ class FolderWatcher:
     def poll(self, registry: Registry) -> RegistryChange:
         """Apply the changes in the folder and return the new registry.
 
-        It loads new versions, replaces changed ones, drops missing ones and applies aliases. A version that cannot be served
-        becomes a problem: its predecessor stays, and the watcher retries when the files change.
+        It loads new versions, replaces changed ones, drops missing ones and applies aliases. A version that cannot be
+        served becomes a problem: its predecessor stays, and the watcher retries when the files change.
         """
         now = FolderState.of(self._folder.path)
         if now.trouble:

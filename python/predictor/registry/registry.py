@@ -193,8 +193,8 @@ class ModelsFolder:
     def follow(self, registry: Registry, name: str, *, there: frozenset[int], changed: frozenset[int]) -> Registry:
         """Apply the changed versions of a model as far as possible.
 
-        Failures go to the new registry's problems, and the previous versions stay. Missing versions are dropped, except the
-        champion. All versions of a model that is not served yet are read.
+        Failures go to the new registry's problems, and the previous versions stay. Missing versions are dropped, except
+        the champion. All versions of a model that is not served yet are read.
         """
         present = registry.lines.get(name, NOTHING)
         wanted = changed if present.versions else there
