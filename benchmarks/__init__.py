@@ -1,1 +1,1 @@
-"""What the project promises in numbers, measured anew: `python -m benchmarks.NAME [--quick] [--json FILE]`."""
+"""Measurements of the numbers that the project promises: `python -m benchmarks.NAME [--quick] [--json FILE]`."""

@@ -1,8 +1,8 @@
-"""How well a model learns to draw, what tuning by a reward does to it, and what a step costs.
+"""Image quality after training, the effect of tuning by a reward, and the cost of a training step.
 
-Images are scikit-learn's digits with prompts; `examples/make_digits.py` makes them, a VAE and a text encoder. Models
-are trained and tuned by the commands that a user has, three seeds each where no seed is named. They stay in `--work
-FOLDER`, so that a run that was stopped goes on; all of it takes half an hour on one core.
+Images are scikit-learn's digits with prompts; `examples/make_digits.py` makes them, a VAE and a text encoder. The
+user's commands train and tune the models, with three seeds unless a row names one. Models stay in `--work FOLDER`, so
+an interrupted run continues. A full run takes half an hour on one core.
 """
 
 import sys

@@ -1,7 +1,7 @@
-"""What C# adds to a forecast.
+"""Overhead of the C# client.
 
-The model is the shipped LSTM, trained for one epoch on AAPL's real bars, with one torch thread; questions are 200 bars
-of it. What is compared takes turns in one run, so that a busy machine hits all of it. Needs dotnet on the PATH.
+The model is the shipped LSTM, trained for one epoch on AAPL's real bars, with one torch thread; a request has 200
+bars. Subjects take turns in one run, so that a busy machine affects all of them. Needs dotnet on the PATH.
 """
 
 import sys
@@ -26,15 +26,15 @@ BARS: Final = 200
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lengths:
-    """How long everything is measured."""
+    """Size of each measurement."""
 
     rounds: int
     calls: int
-    """Of a turn."""
+    """Calls per turn."""
     times: int
-    """Of what takes seconds each."""
+    """Repetitions of what takes seconds."""
     rows: int
-    """Of the large file."""
+    """Rows of the large file."""
     is_judged: bool
 
 
@@ -43,7 +43,7 @@ QUICK: Final = Lengths(rounds=2, calls=20, times=1, rows=20_000, is_judged=False
 
 
 def all_rows(folder: Path, lengths: Lengths) -> Iterator[Row]:
-    """Everything, one door after the other."""
+    """All rows: over gRPC, embedded, and files."""
     models, file, judged = folder / "models", folder / "bars.csv", lengths.is_judged
     save_model(models, real_bars(["AAPL"]))
     real_bars(["AAPL"]).last(BARS).write_csv(file)
@@ -55,7 +55,6 @@ def all_rows(folder: Path, lengths: Lengths) -> Iterator[Row]:
 
 
 def main() -> int:
-    """Measure and report."""
     arguments = parse_arguments(__doc__ or "")
     lengths = QUICK if arguments.quick else FULL
     use_threads(1)

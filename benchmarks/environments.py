@@ -1,4 +1,4 @@
-"""Virtual environments of the libraries that we are compared with, made once in `.venv-peers`."""
+"""Virtual environments of the peer libraries, created once in `.venv-peers`."""
 
 import os
 import subprocess
@@ -18,22 +18,22 @@ TRAINERS: Final = {
     "transformers": ("transformers==5.23.0", "accelerate==1.15.0"),
     "ignite": ("pytorch-ignite==0.5.5",),
 }
-"""Requirements of the libraries that train."""
+"""Requirements of the training libraries."""
 FORECASTERS: Final = {
     "neuralforecast": ("neuralforecast==3.3.0",),
     "pytorch-forecasting": ("pytorch-forecasting==1.8.0",),
     "darts": ("u8darts[torch]==0.41.0",),
     "gluonts": ("gluonts[torch]==0.17.0",),
 }
-"""Requirements of the libraries that forecast."""
+"""Requirements of the forecasting libraries."""
 
 
 class NoEnvironmentError(Exception):
-    """An environment could not be made."""
+    """An environment could not be created."""
 
 
 def python_of(library: str) -> Path:
-    """The interpreter of a library's environment, made if it does not exist.
+    """The interpreter of a library's environment, which is created if missing.
 
     Raises:
         NoEnvironmentError: The packages could not be installed; the message is pip's last line.
@@ -43,7 +43,7 @@ def python_of(library: str) -> Path:
     python = folder / ("Scripts" if os.name == "nt" else "bin") / "python"
     done = folder / "installed"
     if not done.is_file():
-        print(f"making the environment of {library} in {folder.relative_to(ROOT)} …", file=sys.stderr)
+        print(f"creating the environment of {library} in {folder.relative_to(ROOT)} …", file=sys.stderr)
         venv.create(folder, with_pip=True, clear=True)
         command = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
         command += ["--constraint", str(ROOT / "constraints.txt"), *COMMON, *requirements]

@@ -1,9 +1,10 @@
-"""What explanations cost beside Captum's integrated gradients, at the same completeness.
+"""Cost of explanations against Captum's integrated gradients, at the same completeness.
 
-The shipped LSTM is trained on the demo's real bars by the shipped code, in the units of HAR as shipped and in those of
-the window, and explains windows of its test years. Captum runs on the same view, path and output, one call a target,
-all steps in one batch, with the fewest `n_steps` that bring the gap of every window and target below 1 %. Finding that
-number is not counted. Both report their gap. Time of the one thread that works; medians of interleaved rounds.
+The shipped code trains the shipped LSTM on the demo's real bars, in units of HAR (the default) and in units of the
+window. The models explain windows of their test years. Captum runs on the same view, path and output, one call per
+target, all steps in one batch, with the fewest `n_steps` that bring the gap of every window and target below 1 %.
+The search for that number does not count. Both report their gap. Times are of one thread, medians of interleaved
+rounds.
 """
 
 import sys
@@ -43,11 +44,11 @@ Point = tuple[int, int]
 GAP_REACH = 0.01
 MANY_REACH, ONE_REACH = 0.6, 1.0
 FLOOR = 0.05
-"""As in `Contributions.relative_gap`."""
+"""The floor of `Contributions.relative_gap`."""
 MAX_ROWS = 256
 SCALES: tuple[Scale, ...] = ("har", "window")
 COUNTED = 200
-"""Windows whose nodes are counted."""
+"""Number of windows whose nodes are counted."""
 POINTS: list[Point] = list(product(range(4), range(3)))
 MEDIAN_OF_FIVE_DAYS: list[Point] = [(1, 1)]
 
@@ -83,7 +84,7 @@ class Peer:
 
     @classmethod
     def of(cls, made: Artifact, inputs: Inputs) -> "Peer":
-        """Captum on a model of its own, at these windows."""
+        """Set Captum up on a separate model, for these windows."""
         view, output = attribution_view(freeze(made.network())), output_map(made.manifest)
         own = made.manifest.baseline
 
@@ -111,7 +112,7 @@ class Peer:
         return cls(captum=IntegratedGradients(forecast), ends=ends, starts=starts, mask=inputs.mask, floors=floors)
 
     def attribute(self, points: Sequence[Point], steps: int) -> list[tuple[tuple[Tensor, ...], Tensor]]:
-        """One call a target: the parts, and the sum's difference from the forecasts'."""
+        """Attribute each target in one call: the parts, and their sum less the difference of the forecasts."""
         return [
             self.captum.attribute(
                 self.ends,
@@ -125,7 +126,7 @@ class Peer:
         ]
 
     def largest_gap(self, points: Sequence[Point], steps: int) -> float:
-        """The worst window and target."""
+        """Gap of the worst window and target."""
         largest = 0.0
         for (h, _), (parts, delta) in zip(points, self.attribute(points, steps), strict=True):
             total = sum(part.double().reshape(len(part), -1).sum(1) for part in parts)
@@ -134,7 +135,7 @@ class Peer:
         return largest
 
     def fewest_steps(self, points: Sequence[Point]) -> int:
-        """With which the worst gap is small enough."""
+        """The fewest steps that make the worst gap small enough."""
         return next(steps for steps in range(2, 257) if self.largest_gap(points, steps) < GAP_REACH)
 
 
@@ -196,7 +197,7 @@ def compared(name: str, made: Artifact, inputs: Inputs, *, rounds: int, judged: 
 
 
 def counted(name: str, made: Artifact, inputs: Inputs) -> Row:
-    """How many of all windows and targets converge, and with how many nodes."""
+    """Share of windows and targets that converge, and their numbers of nodes."""
     told = our_explainer(made).explain(inputs, POINTS, deadline=Deadline(), tolerance=GAP_REACH)
     nodes, pairs = np.unique(np.stack([one.nodes for one in told]), return_counts=True)
     detail = ", ".join(f"{share:.1%} with {count}" for count, share in zip(nodes, pairs / pairs.sum(), strict=True))
@@ -207,7 +208,7 @@ def counted(name: str, made: Artifact, inputs: Inputs) -> Row:
 
 
 def rows_of(scale: Scale, *, quick: bool) -> list[Row]:
-    """Those of one model."""
+    """Rows of one model."""
     optimisation = Optimisation(max_epochs=1, device="cpu") if quick else Optimisation(device="cpu")
     recipe = StockRecipe(calendar=CALENDAR, scale=scale, optimisation=optimisation)
     bars, rounds, many, most = real_bars(), 1 if quick else 9, 4 if quick else 32, 8 if quick else COUNTED

@@ -1,7 +1,7 @@
-"""How long features take, from raw bars to what a network reads, beside NumPy written by hand for the same set.
+"""Time from raw bars to network inputs, compared with hand-written NumPy for the same features.
 
-The hand-written peer is what a good NumPy programmer writes for speed: running sums, one pass, no bit rules, no
-checks, no masks. Time of the one thread that works; medians of interleaved rounds.
+The hand-written peer is optimised for speed: running sums, one pass, no bit rules, no checks, no masks. Times are of
+one thread, medians of interleaved rounds.
 """
 
 import sys
@@ -40,13 +40,13 @@ def random_columns(symbols: int) -> dict[str, FloatArray]:
 
 
 def sessions() -> NDArray[np.int32]:
-    """140 days from 2013 on."""
+    """140 days from 2013-01-01."""
     days = np.arange("2013-01-01", "2013-05-21", dtype="datetime64[D]")
     return np.array([int(str(day).replace("-", "")) for day in days], dtype=np.int32)
 
 
 def panel_maker(columns: dict[str, FloatArray]) -> Callable[[], BarPanel]:
-    """Makes, and so checks, the panel of these columns."""
+    """A function that builds and checks the panel of these columns."""
     symbols = tuple(f"S{place}" for place in range(columns["close"].shape[0]))
     axis = sessions()
     return lambda: BarPanel(
@@ -149,7 +149,7 @@ def by_hand(columns: dict[str, FloatArray], center: FloatArray, scale: FloatArra
 
 
 def measure(symbols: int, *, rounds: int, calls: int) -> dict[str, float]:
-    """Seconds of ours (bars, adjustment, features, scaling), of its parts and of the hand-written peer."""
+    """Seconds of ours (bars, adjustment, features, scaling), its parts, and the hand-written peer."""
     columns = random_columns(symbols)
     make = panel_maker(columns)
     bars = make().adjusted()
@@ -198,7 +198,7 @@ def rows_of(*, quick: bool) -> list[Row]:
             judged=not quick,
         ),
         shown("500 symbols: of this the checked and adjusted panel, ms", many["panel"] * 1e3, detail=""),
-        shown("500 symbols: of this the evaluation, ms", many["evaluation"] * 1e3, detail="116 steps a block of 64"),
+        shown("500 symbols: of this the evaluation, ms", many["evaluation"] * 1e3, detail="116 steps per block of 64"),
     ]
 
 

@@ -1,8 +1,8 @@
-"""How accurate forecasts are: our networks, other libraries' and baselines on identical windows, with intervals.
+"""Forecast accuracy of our networks, other libraries and baselines on identical windows, with intervals.
 
-Tasks are the daily returns (`ret`) and volatility (`vol`) of two stock indices. Every training takes 300 steps of 64
-windows, one thread. The other libraries run in virtual environments that are made once in `.venv-peers` (a few GB). An
-interrupted run continues where it stopped.
+The tasks are daily returns (`ret`) and volatility (`vol`) of two stock indices. Every training takes 300 steps of 64
+windows on one thread. Other libraries run in virtual environments, which are created once in `.venv-peers` (a few
+GB). An interrupted run continues.
 """
 
 import argparse
@@ -26,15 +26,15 @@ QUICK_STEPS: Final = 20
 
 
 def arguments() -> argparse.Namespace:
-    """The command line."""
+    """Parse the command line."""
     parser = common_options(__doc__ or "")
     parser.add_argument("--tasks", nargs="+", choices=TASKS, default=TASKS, help="default both")
-    parser.add_argument("--seeds", type=int, help=f"trainings a system (default {SEEDS}, {QUICK_SEEDS} if quick)")
-    parser.add_argument("--jobs", type=int, default=1, help="trainings at the same time (default 1)")
+    parser.add_argument("--seeds", type=int, help=f"trainings per system (default {SEEDS}, {QUICK_SEEDS} if quick)")
+    parser.add_argument("--jobs", type=int, default=1, help="parallel trainings (default 1)")
     parser.add_argument(
         "--peers", action=argparse.BooleanOptionalAction, help="other libraries (default: if not quick)"
     )
-    parser.add_argument("--folder", type=Path, default=Path("forecasting.run"), help="where results are kept")
+    parser.add_argument("--folder", type=Path, default=Path("forecasting.run"), help="folder of results")
     given = parser.parse_args()
     if given.jobs < 1 or (given.seeds is not None and given.seeds < 1):
         parser.error("--jobs and --seeds must be at least 1")
@@ -42,14 +42,14 @@ def arguments() -> argparse.Namespace:
 
 
 def systems_of(given: argparse.Namespace) -> Sequence[System]:
-    """Who is trained."""
+    """The systems to train."""
     ours = (OUR_TFT, OUR_SELECTED_TFT) if given.quick else OURS
     wanted = given.peers if given.peers is not None else not given.quick
     return [*ours, *(PEERS if wanted else ())]
 
 
 def results_of(task: Task, given: argparse.Namespace) -> Results:
-    """Everybody's scores on a task."""
+    """All scores on a task."""
     trainings = Trainings(task, given.folder.resolve(), steps=QUICK_STEPS if given.quick else STEPS)
     seeds = given.seeds or (QUICK_SEEDS if given.quick else SEEDS)
     outcome = trainings.of(systems_of(given), range(1, seeds + 1), jobs=given.jobs)

@@ -1,6 +1,6 @@
-"""How soon the program is there: import, install size, `serve` to SERVING; and an artifact on another processor.
+"""Import time, install size, start time of `serve`, and loading an artifact on another processor.
 
-Another processor is played by switching the vector instructions of NumPy and torch off in a process of its own.
+A process with the vector instructions of NumPy and torch switched off simulates the other processor.
 """
 
 import json
@@ -24,16 +24,14 @@ OTHER_PROCESSOR = {
 
 
 def import_time() -> Row:
-    """`import predictor` in a fresh interpreter, less an empty interpreter's own start."""
+    """`import predictor` in a fresh interpreter, less the start of an empty interpreter."""
     rounds = [(_seconds("pass"), _seconds("import predictor")) for _ in range(9)]
     value = statistics.median(full - empty for empty, full in rounds)
-    return at_most(
-        "import predictor, s", value, IMPORT_REACH_S, detail="median of 9 pairs, an empty interpreter deducted"
-    )
+    return at_most("import predictor, s", value, IMPORT_REACH_S, detail="median of 9 pairs, less an empty interpreter")
 
 
 def core_packages() -> Row:
-    """What an install without extras brings, as pip resolves it for an empty environment."""
+    """Packages of an install without extras, as pip resolves them for an empty environment."""
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.json"
         command = [sys.executable, "-m", "pip", "install", "--dry-run", "--ignore-installed", "--quiet"]
@@ -44,19 +42,19 @@ def core_packages() -> Row:
 
 
 def time_to_serving(models: Path) -> Row:
-    """From the start of the process to the ready line, which is printed when health says SERVING."""
+    """Time from the start of the process to its ready line, which it prints when health is SERVING."""
     seconds = [_serving_once(models) for _ in range(5)]
     detail = "median of 5 starts, one small LSTM, golden instance included"
     return at_most("serve to SERVING, s", statistics.median(seconds), SERVING_REACH_S, detail=detail)
 
 
 def other_processor(models: Path) -> Row:
-    """An artifact made here, loaded with the vector instructions of NumPy and torch switched off."""
+    """Load an artifact of this machine with the vector instructions of NumPy and torch switched off."""
     program = f"from predictor import Forecaster; Forecaster.load({str(models / 'small' / '1')!r})"
     environment = {**os.environ, **OTHER_PROCESSOR}
     ran = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=False)
     detail = "golden instance within its tolerance" if ran.returncode == 0 else ran.stderr.strip().splitlines()[-1]
-    return at_most("refusals on another processor (exit code of a load)", ran.returncode, 0, detail=detail)
+    return at_most("load on another processor, exit code", ran.returncode, 0, detail=detail)
 
 
 def _seconds(program: str) -> float:
@@ -77,7 +75,7 @@ def _serving_once(models: Path) -> float:
 
 
 def main() -> int:
-    """Measure everything; `--quick` leaves the install out."""
+    """Measure everything; `--quick` skips the install."""
     arguments = parse_arguments(__doc__ or "")
     sys.path.insert(0, str(ROOT / "tests"))
     from artifacts import small_models

@@ -1,7 +1,7 @@
-"""What the training loop costs, against loops by hand and other libraries. One thread.
+"""Cost of the training loop against loops by hand and other libraries, on one thread.
 
-Every round measures all subjects in turn, and ratios are medians of the rounds' own. With `--peers` the other libraries
-take part, each in a virtual environment that is made once in `.venv-peers` (a few GB).
+Every round measures all subjects in turn; ratios are medians over rounds. `--peers` includes the other libraries, each
+in a virtual environment that is created once in `.venv-peers` (a few GB).
 """
 
 import sys
@@ -15,7 +15,7 @@ from benchmarks.training import amp, peers, ranks, sharing, steps, windows
 
 def main() -> int:
     parser = common_options(__doc__ or "")
-    parser.add_argument("--peers", action="store_true", help="measure other libraries too, in their own environments")
+    parser.add_argument("--peers", action="store_true", help="also measure other libraries, in their environments")
     parser.add_argument("--cuda", action="store_true", help="only the rows that need a CUDA device")
     given = parser.parse_args()
     torch.set_num_threads(1)

@@ -1,9 +1,8 @@
-"""What a training takes in memory: 1,000 symbols x 2,500 days, rows and panels, against bars and features alone.
+"""Memory of a training on 1,000 symbols x 2,500 days, relative to its bars and features.
 
-Bars are random walks, written to a Parquet file. Each training runs in a process of its own, by the shipped path from
-the file to the saved artifact, every window of it, one epoch. Growth is the most memory that the process held, less
-what it held when everything was imported; bars are the columns of the panel in float64, features what a network
-observes of them in float32 and whether it is known. Linux alone tells the most memory of each stage.
+Bars are random walks in a Parquet file. Each training runs in a separate process, from the file to the saved artifact,
+with all windows and one epoch. Growth is the peak memory of the process less its memory after all imports. Bars are
+the panel's columns in float64, features the observed values in float32 with their masks. Peaks of stages need Linux.
 """
 
 import json
@@ -23,13 +22,13 @@ SYMBOLS, DAYS = 1000, 2500
 QUICK_SYMBOLS: Final = 50
 KINDS: Final = ("lstm", "graph")
 LEARNING: Final = 3
-"""Stages until the weights stand: reading the bars, computing features, training."""
+"""Number of stages until the weights are trained: reading the bars, computing features, training."""
 REACH: Final = 2.0
 SEED: Final = 7
 
 
 def write_bars(path: Path, symbols: int) -> None:
-    """Random walks with volatilities of their own; some symbols begin late."""
+    """Write random walks with different volatilities; some symbols start late."""
     import polars as pl
 
     random = np.random.default_rng(SEED)
@@ -56,7 +55,7 @@ def write_bars(path: Path, symbols: int) -> None:
 
 
 def rows_of(kind: str, bars: Path, *, judged: bool) -> list[Row]:
-    """The growth of one training, and that of each of its stages."""
+    """Growth of one training and of each stage."""
     ran = subprocess.run(
         [sys.executable, "-m", "benchmarks.forecasts.memory_training", kind, str(bars)],
         cwd=ROOT,
@@ -71,14 +70,14 @@ def rows_of(kind: str, bars: Path, *, judged: bool) -> list[Row]:
     learning, whole = max(taken[:LEARNING]), max(taken)
     detail = (
         f"{learning / 1e6:.0f} MB; bars {found['bars'] / 1e6:.0f} MB, features {found['features'] / 1e6:.0f} MB, "
-        f"before it {found['imported'] / 1e6:.0f} MB; {found['windows']} training windows"
+        f"imports {found['imported'] / 1e6:.0f} MB; {found['windows']} training windows"
     )
     return [
         at_most(
             f"{kind}: growth in training / (bars + features)", learning / plain, REACH, detail=detail, judged=judged
         ),
         at_most(
-            f"{kind}: the same, scored beside the baselines too",
+            f"{kind}: the same, including scores and baselines",
             whole / plain,
             REACH,
             detail=f"{whole / 1e6:.0f} MB",
@@ -88,7 +87,7 @@ def rows_of(kind: str, bars: Path, *, judged: bool) -> list[Row]:
             shown(
                 f"{kind}: {stage['name']}, s",
                 stage["seconds"],
-                detail=f"most {(stage['peak'] - found['imported']) / 1e6:.0f} MB",
+                detail=f"peak {(stage['peak'] - found['imported']) / 1e6:.0f} MB",
             )
             for stage in found["stages"]
         ),
@@ -98,7 +97,7 @@ def rows_of(kind: str, bars: Path, *, judged: bool) -> list[Row]:
 def main() -> int:
     given = parse_arguments(__doc__ or "")
     if sys.platform != "linux":
-        return publish([unmeasured(kind, "only Linux tells the most memory of a stage") for kind in KINDS], given.json)
+        return publish([unmeasured(kind, "peak memory of stages needs Linux") for kind in KINDS], given.json)
     rows: list[Row] = []
     with tempfile.TemporaryDirectory() as folder:
         bars = Path(folder) / "bars.parquet"

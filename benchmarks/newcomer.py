@@ -1,7 +1,7 @@
-"""What a newcomer waits for: reading a file of their own, and the way from it to a chart of tomorrow's forecast.
+"""Waiting times of new users: reading their own file, and the steps from it to a chart of tomorrow's forecast.
 
-The peer of reading is the same file read strictly: commas, UTF-8, ISO dates and columns of known names, in the order
-that they are in, without a look at anything else. Processor time of the whole process, medians of interleaved rounds.
+The baseline of reading is a strict reader: commas, UTF-8, ISO dates and known column names, without any detection.
+Processor time of the whole process, medians of interleaved rounds.
 """
 
 import subprocess
@@ -29,7 +29,7 @@ COLUMNS = ("open", "high", "low", "close", "volume")
 
 
 def write_bars(path: Path, rows: int) -> None:
-    """A plain CSV of random walks of 400 symbols, sorted by symbol and day."""
+    """Write a plain CSV with random walks of 400 symbols, sorted by symbol and day."""
     random = np.random.default_rng(0)
     days = rows // SYMBOLS
     dates = [str(day) for day in np.arange("1990-01-01", "2030-01-01", dtype="datetime64[D]")[:days]]
@@ -49,7 +49,7 @@ def write_bars(path: Path, rows: int) -> None:
 
 
 def read_strictly(path: Path) -> BarPanel:
-    """The bars of a file that is known to be plain; what is wrong in it is refused, by its row or by the panel."""
+    """Read the bars of a plain file; fails on any error in it."""
     frame = pl.read_csv(path, infer_schema=False)
     text = frame["date"].str.strip_chars()
     readable = text.str.contains(r"^(?:[0-9]{8}|[0-9]{4}-[0-9]{2}-[0-9]{2}(?:[T ].*)?)$").fill_null(value=False)
@@ -67,7 +67,7 @@ def read_strictly(path: Path) -> BarPanel:
 
 
 def spread(column: pl.Series, owner: "np.ndarray", places: "np.ndarray", shape: tuple[int, int]) -> "np.ndarray":
-    """A column of rows on the panel's [S, T]."""
+    """Place a column of rows on the panel's [S, T]."""
     text = column.str.strip_chars()
     text = text.set(text == "", None)
     numbers = text.cast(pl.Float64, strict=False)
@@ -95,7 +95,7 @@ def reading_rows(*, quick: bool, folder: Path) -> Iterator[Row]:
 
 
 def way_rows(*, quick: bool, folder: Path) -> Iterator[Row]:
-    """From a file as yfinance writes it to a chart of tomorrow's forecast."""
+    """From a yfinance file to a chart of tomorrow's forecast."""
     bars = folder / "AAPL.csv"
     write_yfinance(bars)
     commands = (
@@ -117,13 +117,13 @@ def way_rows(*, quick: bool, folder: Path) -> Iterator[Row]:
     minutes = (time.perf_counter() - begin) / 60
     assert (folder / "f.html").stat().st_size
     yield at_most(
-        "commands from an own file to a chart", len(commands), COMMANDS_REACH, detail="train stock, predict --plot"
+        "commands from a user's file to a chart", len(commands), COMMANDS_REACH, detail="train stock, predict --plot"
     )
     yield at_most("the same, minutes", minutes, MINUTES_REACH, detail="3,270 bars, default settings", judged=not quick)
 
 
 def write_yfinance(path: Path) -> None:
-    """The demo's bars of AAPL in the columns of `yfinance.download("AAPL").to_csv()`."""
+    """Write the demo's bars of AAPL in the format of `yfinance.download("AAPL").to_csv()`."""
     bars = real_bars(["AAPL"])
     fields = ("close", "high", "low", "open", "volume")
     columns = [getattr(bars, field)[0].tolist() for field in fields]

@@ -1,7 +1,7 @@
-"""What comes before and after the network: instances prepared together, one alone, and a wide panel.
+"""Cost of a forecast besides the network: many instances prepared together, a single one, and a wide panel.
 
-The shipped LSTM, trained for one epoch on AAPL's real bars by the shipped code, in this process with one torch thread.
-Panels of many symbols are AAPL's bars at other prices. Medians of interleaved runs.
+The shipped code trains the shipped LSTM for one epoch on AAPL's real bars, in this process with one torch thread.
+Panels of many symbols are AAPL's bars at scaled prices. Medians of interleaved runs.
 """
 
 import sys
@@ -35,20 +35,20 @@ WIDE_REACH_MS: Final = 60.0
 @final
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Work:
-    """A model, the door in this process to the same one, and as many of AAPL's bars as a forecast reads."""
+    """A model, a forecaster with the same model, and as many bars of AAPL as a forecast reads."""
 
     model: Model
     door: Forecaster
     bars: BarPanel
 
     def forward(self, prepared: PreparedInstance) -> None:
-        """The network alone, in as many rows at once as it is served with."""
+        """Run only the network, with the server's maximum number of rows."""
         self.model.engine.units(prepared.inputs)
 
 
 @contextmanager
 def opened(subject: Subject) -> Generator[Work]:
-    """Load what was trained."""
+    """Load the trained model."""
     path = subject.models / "stock" / "1"
     model = load_model(path, ("stock", 1), Runtime(torch.device("cpu"), 256))
     assert isinstance(model, Model)
@@ -57,7 +57,7 @@ def opened(subject: Subject) -> Generator[Work]:
 
 
 def together_rows(work: Work, rounds: int, *, judged: bool) -> list[Row]:
-    """Instances of one symbol each beside one panel of all symbols."""
+    """Prepare instances of one symbol each against one panel of all symbols."""
     panel = panel_of(work.bars, MANY)
     whole, each = Instance(input=panel), [Instance(input=panel.select([symbol])) for symbol in panel.symbols]
     model = work.model
@@ -76,7 +76,7 @@ def together_rows(work: Work, rounds: int, *, judged: bool) -> list[Row]:
 
 
 def lone_rows(work: Work, rounds: int, *, judged: bool) -> list[Row]:
-    """Bars of one symbol to a forecast, by the door of this process, beside the network alone."""
+    """Forecast from bars of one symbol in this process against the bare network."""
     model, bars = work.model, work.bars
     instance = Instance(input=bars)
     prepared = model.prepare(instance, LONG_AFTER)
@@ -91,8 +91,8 @@ def lone_rows(work: Work, rounds: int, *, judged: bool) -> list[Row]:
         clock=time.process_time,
     )
     shares = {name: medians[name] / medians["forward"] for name in ("door", "model")}
-    detail = f"CPU time of all threads; the network alone: {1e6 * medians['forward']:.3g} us"
-    name = "bars of one symbol to forecast / network alone"
+    detail = f"CPU time of all threads; the network: {1e6 * medians['forward']:.3g} us"
+    name = "bars of one symbol to forecast / network"
     return [
         at_most(name, shares["door"], LONE_REACH, detail=detail, judged=judged),
         shown(f"{name}, without the service's thread", shares["model"], detail=detail),
@@ -100,7 +100,7 @@ def lone_rows(work: Work, rounds: int, *, judged: bool) -> list[Row]:
 
 
 def wide_rows(work: Work, rounds: int, *, judged: bool) -> list[Row]:
-    """A request of one wide panel: what its bytes take to become answers, apart from the network."""
+    """Time from the bytes of a wide panel to its forecasts, less the network."""
     model = work.model
     message = instances.encode(Instance(input=panel_of(work.bars, WIDE)))
     prepared = model.prepare(instances.decode(message), LONG_AFTER)
@@ -114,12 +114,12 @@ def wide_rows(work: Work, rounds: int, *, judged: bool) -> list[Row]:
         clock=time.thread_time,
     )
     beyond_ms = 1e3 * (medians["whole"] - medians["forward"])
-    detail = f"CPU time; all {1e3 * medians['whole']:.3g} ms, the network alone {1e3 * medians['forward']:.3g} ms"
+    detail = f"CPU time; total {1e3 * medians['whole']:.3g} ms, the network {1e3 * medians['forward']:.3g} ms"
     return [at_most(f"{WIDE} symbols, beyond the network, ms", beyond_ms, WIDE_REACH_MS, detail=detail, judged=judged)]
 
 
 def main() -> int:
-    arguments = parse_arguments("What a forecast takes beside the network.")
+    arguments = parse_arguments("Cost of a forecast besides the network.")
     rounds, judged = (10, False) if arguments.quick else (100, True)
     use_threads(1)
     with tempfile.TemporaryDirectory() as folder, opened(subject_in(Path(folder))) as work:

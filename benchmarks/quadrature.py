@@ -1,10 +1,10 @@
-"""How many nodes integrated gradients need and how far off their cells are: several models, several beginnings.
+"""Number of nodes that integrated gradients need, and the error of their cells, for several models and first counts.
 
-Models of four kinds are trained on the demo's bars, in the units of HAR and of the window, one of them far longer and
-hotter than it should be. Windows of the test years are explained for every horizon and quantile at a tolerance of 1 %,
-with nodes that double from 2, 3, 4 and 8, deciding by the gap alone or by the roughness of the cells too, as shipped.
-Each answer is compared cell by cell with the one of 256 nodes: the sum of the absolute differences over the sum of the
-absolute contributions (or over what the gap is measured against, where that is larger).
+Models of four kinds are trained on the demo's bars, in units of HAR and of the window; one is trained too long at too
+high a rate. Windows of the test years are explained for every horizon and quantile at a tolerance of 1 %. The number
+of nodes doubles from 2, 3, 4 or 8 until the gap is small enough, or the gap and the roughness of the cells, as
+shipped. The error is relative to 256 nodes: the sum of the cells' absolute differences over the sum of the absolute
+contributions, or over the denominator of the relative gap if that is larger.
 """
 
 import sys
@@ -46,7 +46,7 @@ class Chosen:
 
 
 def chosen(*, quick: bool) -> list[Chosen]:
-    """Kinds and scales, each with another seed; and an LSTM that was trained too long at ten times the rate."""
+    """All kinds and scales with different seeds, and an LSTM that is trained too long at ten times the rate."""
     hot = Optimisation(max_epochs=15, patience=15, learning_rate=3e-3, device="cpu")
     found = [
         Chosen(
@@ -66,7 +66,7 @@ def chosen(*, quick: bool) -> list[Chosen]:
 
 @contextmanager
 def judged_by(*, roughness: bool) -> Generator[None]:
-    """What decides that nodes suffice: the gap, and the roughness too."""
+    """Decide whether the nodes suffice by the gap only, or by gap and roughness."""
 
     def anything(_count: int, _tolerance: float) -> float:
         return np.inf
@@ -81,25 +81,25 @@ def judged_by(*, roughness: bool) -> Generator[None]:
 
 
 def cells(found: Contributions) -> FloatArray:
-    """[N, cells] every contribution."""
+    """[N, cells] all contributions."""
     groups = (found.observed, found.known, found.static, found.location, found.scale, found.conformal)
     return np.concatenate([group.reshape(len(group), -1) for group in groups], axis=1)
 
 
 def error(found: Contributions, reference: Contributions, floor: FloatArray) -> FloatArray:
-    """[N] how far off the cells are."""
+    """[N] relative error of the cells."""
     size = np.abs(cells(reference)).sum(1)
     against = np.maximum(np.maximum(size, floor), np.abs(reference.prediction - reference.baseline_prediction))
     return np.abs(cells(found) - cells(reference)).sum(1) / against
 
 
 def spent(found: Contributions, counts: Sequence[int]) -> FloatArray:
-    """[N] nodes in all, those of the rounds before included."""
+    """[N] total nodes, including earlier rounds."""
     return np.cumsum(counts)[np.searchsorted(counts, found.nodes)].astype(np.float64)
 
 
 def rows_of(one: Chosen, bars: BarPanel, windows: int, *, judged: bool) -> list[Row]:
-    """What every beginning makes of one model."""
+    """Rows of one model for every first count."""
     made = trained(bars, one.recipe)
     inputs = test_windows(bars, made, one.recipe, windows)
     floors = floors_of(made, inputs)
@@ -112,7 +112,7 @@ def rows_of(one: Chosen, bars: BarPanel, windows: int, *, judged: bool) -> list[
         off = np.stack([error(*three) for three in zip(told, reference, floors, strict=True)])
         nodes = np.stack([spent(each, counts) for each in told])
         shipped = roughness and counts[0] == NODE_COUNTS[0]
-        name = f"{one.name}: from {counts[0]}, {'gap and roughness' if roughness else 'gap alone'}"
+        name = f"{one.name}: from {counts[0]}, {'gap and roughness' if roughness else 'gap only'}"
         detail = (
             f"99 % of pairs {np.quantile(off, 0.99):.2%}, median {np.median(off):.2%}; nodes {nodes.mean():.1f} on "
             f"average, {nodes.max():.0f} at most"

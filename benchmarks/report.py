@@ -1,4 +1,4 @@
-"""How every benchmark reports: rows of promised numbers, the machine and the commit they were measured on."""
+"""Reports of benchmarks: rows of promised numbers, and the machine and commit that they were measured on."""
 
 import argparse
 import json
@@ -16,14 +16,14 @@ from typing import final
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """One number that the project promises.
+    """A measured number.
 
     Attributes:
-        name: What was measured, with its unit.
-        value: As measured in this run; None where it could not be measured, and then `detail` says why.
-        reach: What it must be, as text; empty where nothing is promised.
-        ok: Whether it is; None where nothing is promised, or the run was cut so short that the number means nothing.
-        detail: How it was measured.
+        name: what was measured, with its unit.
+        value: the measured value; None if it could not be measured, with the reason in `detail`.
+        reach: promised range as text; empty without a promise.
+        ok: whether the value is in this range; None without a promise, or if the run is too short to judge.
+        detail: how it was measured.
     """
 
     name: str
@@ -36,20 +36,20 @@ class Row:
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arguments:
-    """What every benchmark is asked: a short run, and where its JSON goes."""
+    """Options of every benchmark."""
 
     quick: bool
     json: Path | None
 
 
 def parse_arguments(description: str) -> Arguments:
-    """Read the command line."""
+    """Parse the command line."""
     given = common_options(description).parse_args()
     return Arguments(quick=given.quick, json=given.json)
 
 
 def common_options(description: str) -> argparse.ArgumentParser:
-    """The options that every benchmark has, for one that adds its own."""
+    """A parser with the common options, for benchmarks with more options."""
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--quick", action="store_true", help="a short run whose numbers are not judged")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the rows as JSON")
@@ -72,12 +72,12 @@ def above(name: str, value: float, limit: float, *, detail: str, judged: bool = 
 
 
 def shown(name: str, value: float, *, detail: str) -> Row:
-    """A row that is only shown, beside those that are judged."""
+    """A row that is not judged."""
     return Row(name=name, value=value, reach="", ok=None, detail=detail)
 
 
 def unmeasured(name: str, why: str, *, reach: str = "") -> Row:
-    """A row for what this machine could not measure."""
+    """A row that this machine cannot measure."""
     return Row(name=name, value=None, reach=reach, ok=None, detail=f"not measured: {why}")
 
 
@@ -88,13 +88,13 @@ def interleaved_medians(
     calls: int,
     clock: Callable[[], float] = time.perf_counter,
 ) -> dict[str, float]:
-    """Seconds a call, the median over rounds; in every round each subject runs in turn, so a busy machine hits all.
+    """Seconds per call, median over rounds. Subjects take turns in every round, so a busy machine affects all of them.
 
     Args:
-        subjects: What is timed, by name.
-        rounds: Times that each subject's turn comes.
-        calls: Calls a turn.
-        clock: `time.perf_counter` for what a user waits, `time.thread_time` for the work of one thread alone, which
+        subjects: timed functions by name.
+        rounds: number of turns of each subject.
+        calls: calls per turn.
+        clock: `time.perf_counter` for the time that a user waits, `time.thread_time` for the work of one thread, which
             other programs on the machine disturb less.
     """
     times: dict[str, list[float]] = {name: [] for name in subjects}
@@ -108,11 +108,11 @@ def interleaved_medians(
 
 
 def publish(rows: Iterable[Row], path: Path | None) -> int:
-    """Print the rows, write them as JSON if asked to, and give the exit code: 1 if a promise is broken.
+    """Print the rows, optionally write them as JSON, and return the exit code: 1 if a promise is missed.
 
     Args:
-        rows: Each is printed as soon as it is there, so that what fails later takes none of them away.
-        path: Where the JSON goes.
+        rows: each is printed as soon as it is measured, so that a later failure does not lose it.
+        path: JSON file.
     """
     report = {"machine": machine(), "commit": commit()}
     print("  ".join(f"{key} {value}" for key, value in machine().items()))
@@ -130,7 +130,7 @@ def publish(rows: Iterable[Row], path: Path | None) -> int:
 
 
 def machine() -> dict[str, str]:
-    """Processor, cores and versions; nothing that names the machine."""
+    """Processor, cores and versions, without the machine's name."""
     return {
         "processor": _processor(),
         "cores": str(os.cpu_count()),
@@ -149,7 +149,7 @@ def _processor() -> str:
 
 
 def commit() -> str:
-    """The commit, with a plus where files differ from it; "unknown" outside a repository."""
+    """The commit, with a plus if files differ from it; "unknown" outside a repository."""
     try:
         head = _git("rev-parse", "HEAD")
         return f"{head}+" if _git("status", "--porcelain") else head

@@ -1,4 +1,4 @@
-"""A benchmark's subject in a process and an environment of its own: one JSON line asks, one answers."""
+"""A benchmark subject in a separate process and environment, with one line of JSON per request and response."""
 
 import json
 import os
@@ -13,18 +13,18 @@ from benchmarks.environments import ROOT
 
 
 class GoneError(Exception):
-    """The process ended instead of answering."""
+    """The process ended without a response."""
 
 
 @final
 class Respondent:
-    """The process, as a context.
+    """The subject's process, as a context manager.
 
     Args:
-        python: The interpreter.
-        module: The program that answers.
-        subject: Its argument.
-        environment: Further variables.
+        python: interpreter.
+        module: program to run.
+        subject: its argument.
+        environment: further environment variables.
     """
 
     def __init__(
@@ -49,21 +49,21 @@ class Respondent:
         )
 
     def __enter__(self) -> Self:
-        """The process, which may still be starting."""
+        """Return the process, which may still be starting."""
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """End it."""
+        """Close its input and wait for its end."""
         self._process.communicate()
         self._errors.close()
 
     def ask(self, **question: object) -> Any:
-        """The answer to a question.
+        """Send a request and read the response.
 
         Raises:
-            GoneError: The process ended; the message is the last line that it wrote to standard error.
+            GoneError: the process ended; the message is the last line of its standard error.
         """
         assert self._process.stdin is not None
         assert self._process.stdout is not None

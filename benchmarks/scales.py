@@ -1,8 +1,8 @@
-"""Which units a network learns best in: each `--scale`, the default network, judged on the selection part alone.
+"""Losses of the default network for each `--scale`, on the selection part.
 
-The bundled stocks (AAPL, GOOG, IBM, MSFT, 2000 to 2013) and, from the package arch, S&P 500 and NASDAQ composite (1999
-to 2018). Losses are pinball losses in the target's own unit, each horizon over the square root of its days where the
-target is a return, so that units compare; the part that a model is scored on is not looked at.
+Data are the bundled stocks (AAPL, GOOG, IBM, MSFT, 2000 to 2013) and, from the package arch, S&P 500 and NASDAQ
+composite (1999 to 2018). Losses are pinball losses in the target's unit, so that scales are comparable; each horizon of
+a return is divided by the square root of its days. The test part is not used.
 """
 
 import sys
@@ -36,7 +36,7 @@ UNIT: Final = 1e4
 
 
 def indices() -> BarPanel:
-    """Both indices on the sessions that they share."""
+    """Both indices on their common sessions."""
     frames = [import_module(f"arch.data.{name}").load().sort_index() for name in INDICES]
     dates = frames[0].index.intersection(frames[1].index)
 
@@ -55,7 +55,7 @@ def indices() -> BarPanel:
 
 
 def losses(bars: BarPanel, recipe: StockRecipe) -> tuple[float, float]:
-    """Loss of the start and of the best epoch on the selection part, in the target's unit."""
+    """Losses of the start and of the best epoch on the selection part, in the target's unit."""
     splits = recipe.splits(bars.sessions)
     history = History(bars, fit_pipeline(bars, default_features(), recipe, splits))
     windows = history.windows(splits.selection)
@@ -67,7 +67,7 @@ def losses(bars: BarPanel, recipe: StockRecipe) -> tuple[float, float]:
 
 @torch.inference_mode()
 def _loss(network: torch.nn.Module, history: History, windows: TrainingWindows, recipe: StockRecipe) -> float:
-    """Mean over windows and horizons; the scale of a horizon leaves its spread out, and so does the loss."""
+    """Mean over windows and horizons; a horizon's scale does not include its spread, and neither does the loss."""
     levels, parts = torch.tensor(recipe.quantiles), []
     for batch in history.batches(windows):
         units = network(batch.inputs.for_learning())
@@ -80,7 +80,7 @@ def _unwatched(reports: Iterable[Report]) -> Iterator[Report]:
 
 
 def rows(name: str, bars: BarPanel, recipe: StockRecipe, seeds: int) -> Iterator[Row]:
-    """A row a scale: the mean over the seeds, and what its start has."""
+    """One row per scale: mean over seeds, and the loss of the start."""
     for scale in SCALES[recipe.target.kind]:
         tried = [replace(recipe, scale=scale, optimisation=Optimisation(seed=seed)) for seed in range(seeds)]
         found = np.array([losses(bars, one) for one in tried])
@@ -90,7 +90,6 @@ def rows(name: str, bars: BarPanel, recipe: StockRecipe, seeds: int) -> Iterator
 
 
 def main() -> int:
-    """Train with every scale."""
     given = parse_arguments(__doc__ or "")
     torch.set_num_threads(1)
     markets = {"stocks": real_bars(), "indices": indices()}

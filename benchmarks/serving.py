@@ -1,9 +1,9 @@
-"""What the server adds to a forecast, over a real connection to a server process of its own.
+"""Overhead of the server, over a real connection to a separate server process.
 
-The shipped LSTM, trained for one epoch on AAPL's real bars by the shipped code, is served by `python -m
-predictor.server` with one torch thread. Calls come from another process in a closed loop: requests are bytes made
-beforehand, answers stay bytes, 1, 8 or 32 calls are in flight on up to four connections. What is compared alternates
-in rounds, so a busy machine hits all of it, and every ratio is of one run.
+The shipped code trains the shipped LSTM for one epoch on AAPL's real bars, and `python -m predictor.server` serves it
+with one torch thread. Another process calls in a closed loop: requests are encoded beforehand, responses stay bytes,
+and 1, 8 or 32 calls are in flight on up to four connections. Subjects alternate in rounds, so that a busy machine
+affects all of them, and every ratio is of one run.
 """
 
 import sys
@@ -37,14 +37,14 @@ _WIDE_WINDOWS: Final = "wide windows"
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lengths:
-    """How long everything is measured."""
+    """Size of each measurement."""
 
     rounds: int
-    """Of everything that goes in rounds."""
+    """Number of rounds."""
     seconds: float
-    """Of one turn."""
+    """Length of one turn."""
     calls: int
-    """Of a single caller, or in this process."""
+    """Calls of a single client, or in this process."""
     is_judged: bool
 
 
@@ -53,7 +53,7 @@ QUICK: Final = Lengths(rounds=3, seconds=0.4, calls=20, is_judged=False)
 
 
 def served_rows(subject: Subject, work: Work, lengths: Lengths) -> Iterator[Row]:
-    """What one server process shows."""
+    """Rows that one server process suffices for."""
     rounds, seconds, judged = lengths.rounds, lengths.seconds, lengths.is_judged
     requests = {
         WINDOWS: subject.asked_with_windows(),
@@ -74,7 +74,7 @@ def served_rows(subject: Subject, work: Work, lengths: Lengths) -> Iterator[Row]
 
 
 def all_rows(folder: Path, lengths: Lengths) -> Iterator[Row]:
-    """Everything, one server after the other."""
+    """All rows, one server after another."""
     subject, judged = subject_in(folder / "models"), lengths.is_judged
     rounds, seconds = lengths.rounds, lengths.seconds
     with opened(subject) as work:

@@ -1,8 +1,8 @@
-"""How well a voice learns to speak, what corrections do to it, and what a step costs.
+"""Speech quality after training, the effect of corrections, and the cost of a training step.
 
-Recordings are made by espeak-ng (`apt install espeak-ng`); a quick run takes those of the tests. Voices are trained and
-judged by the commands that a user has, one seed each where no seeds are named. They stay in `--work FOLDER`, so that a
-run that was stopped goes on; all of it takes some two hours on one core.
+espeak-ng makes the recordings (`apt install espeak-ng`); a quick run uses those of the tests. The user's commands train
+and score the voices, with one seed unless a row names several. Voices stay in `--work FOLDER`, so an interrupted run
+continues. A full run takes about two hours on one core.
 """
 
 import sys

@@ -1,10 +1,10 @@
-"""How long our TFT and LSTM take beside neuralforecast's of the same size: a training step, 1 and 256 forecasts.
+"""Time of our TFT and LSTM against neuralforecast's of the same size: a training step, 1 and 256 forecasts.
 
-20 observed covariates and the target's own past, 60 sessions, 20 steps ahead, all of them forecast; one thread. Each
-library runs in processes of its own, in turns, and a ratio is the median of the rounds' own. The judged clock is
-processor time, which a busy machine disturbs less than what passes on the wall; that is shown beside it. So is the
-ratio to a peer whose process is told to keep the memory it frees, as our training loop sees to by itself: where the C
-library gives it back after each step, that can double the step of a small network.
+The networks read 20 observed covariates and the target's past over 60 sessions and forecast 20 steps, on one thread.
+Each library runs in a separate process; the processes take turns, and ratios are medians over rounds. Processor time
+is judged, because a busy machine disturbs it less than wall time, which is also shown. A further row is the ratio to a
+peer whose process keeps the memory that it frees, as our training loop does: returning memory to the system after
+each step can double the step of a small network.
 """
 
 import statistics
@@ -21,7 +21,7 @@ from benchmarks.respondent import Respondent
 PEER: Final = "neuralforecast"
 ANSWERING: Final = "benchmarks.forecasts.speed_answering"
 KEEP_MEMORY: Final = {"MALLOC_TRIM_THRESHOLD_": str(2**30), "MALLOC_MMAP_THRESHOLD_": str(2**30)}
-"""Environment in which glibc returns no freed memory to the system."""
+"""Environment that stops glibc from returning freed memory to the system."""
 TITLES: Final[dict[Work, str]] = {"step": "training step", "one": "1 forecast", "many": "256 forecasts"}
 REACH: Final[dict[tuple[Kind, Work], float]] = {
     ("tft", "step"): 0.60,
@@ -36,16 +36,16 @@ ROUNDS: Final = 15
 
 
 class Rounds(NamedTuple):
-    """What each round took."""
+    """Times of each round."""
 
     ours: list[Seconds]
     theirs: list[Seconds]
     keeping: list[Seconds]
-    """The peer where it keeps the memory that it frees."""
+    """The peer with freed memory kept."""
 
 
 def compared(kind: Kind, work: Work, *, quick: bool) -> list[Row]:
-    """Both, in fresh processes: what a process did before decides whether its C library gives memory back."""
+    """Compare in fresh processes, because a process's history decides whether its C library returns memory."""
     peer = python_of(PEER)
     with (
         Respondent(Path(sys.executable), ANSWERING, "ours") as ours,
@@ -57,7 +57,7 @@ def compared(kind: Kind, work: Work, *, quick: bool) -> list[Row]:
 
 
 def measured(sides: Sequence[Respondent], kind: Kind, work: Work, *, quick: bool) -> Rounds:
-    """All in turn; the first round has some calls more that do not count."""
+    """Time all in turn; the first round has more warm-up calls."""
     rounds, calls = (2, max(1, CALLS[work] // 5)) if quick else (ROUNDS, CALLS[work])
     taken = Rounds([], [], [])
     for k in range(rounds):
@@ -68,16 +68,16 @@ def measured(sides: Sequence[Respondent], kind: Kind, work: Work, *, quick: bool
 
 
 def rows_of(kind: Kind, work: Work, taken: Rounds, *, judged: bool) -> list[Row]:
-    """The judged ratio, the ratio on the wall, and the milliseconds of both."""
+    """Rows for the judged ratio, the ratio of wall times, and the peer with freed memory kept."""
     title = f"{kind.upper()} {TITLES[work]}"
     ours, theirs, keeping = (_milliseconds([one.cpu for one in side]) for side in taken)
-    detail = f"{ROWS[work]} windows; {ours:.3g} against {theirs:.3g} ms of the processor, {len(taken.ours)} rounds"
+    detail = f"{ROWS[work]} windows; {ours:.3g} against {theirs:.3g} ms of processor time, {len(taken.ours)} rounds"
     ratio, on_the_wall = (_ratio(taken.ours, taken.theirs, clock) for clock in ("cpu", "wall"))
     kept = _ratio(taken.ours, taken.keeping, "cpu")
     return [
         at_most(f"{title}: ours / {PEER}", ratio, REACH[kind, work], detail=detail, judged=judged),
-        shown(f"{title}: ours / {PEER}, on the wall", on_the_wall, detail="what the busy machine let pass"),
-        shown(f"{title}: ours / {PEER} that keeps its memory", kept, detail=f"{keeping:.3g} ms"),
+        shown(f"{title}: ours / {PEER}, wall time", on_the_wall, detail="depends on the load of the machine"),
+        shown(f"{title}: ours / {PEER} with memory kept", kept, detail=f"{keeping:.3g} ms"),
     ]
 
 

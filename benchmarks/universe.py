@@ -1,7 +1,7 @@
-"""A universe with years of history through the Python and the C# client, beside the same panel cut by hand.
+"""Large panels with long histories through the Python and the C# client, against the same panel cut by hand.
 
-The model is the shipped LSTM, trained for one epoch on AAPL's real bars, behind a server process with one torch thread.
-What is compared takes turns in one run. With `dotnet` on the PATH, C# is asked too.
+The model is the shipped LSTM, trained for one epoch on AAPL's real bars, in a server process with one torch thread.
+Subjects take turns in one run. The C# rows need `dotnet` on the PATH.
 """
 
 import shutil
@@ -29,7 +29,7 @@ _MIB: Final = 2**20
 
 
 def all_rows(subject: Subject, folder: Path, rounds: int, *, judged: bool) -> Iterator[Row]:
-    """Both clients."""
+    """Rows of both clients."""
     whole = panel_of(real_bars(["AAPL"]), SYMBOLS)
     cut = whole.last(subject.pipeline.bars_needed)
     with server(subject.models) as target:
@@ -38,7 +38,7 @@ def all_rows(subject: Subject, folder: Path, rounds: int, *, judged: bool) -> It
 
 
 def python_rows(target: str, whole: BarPanel, cut: BarPanel, rounds: int, *, judged: bool) -> Iterator[Row]:
-    """Time and memory of the whole panel beside the cut one."""
+    """Time and memory of the whole panel against the cut one."""
     with QuantraClient(target) as client:
         assert client.predict(whole).forecast_id == client.predict(cut).forecast_id, "the same numbers"
         medians = interleaved_medians(
@@ -47,17 +47,17 @@ def python_rows(target: str, whole: BarPanel, cut: BarPanel, rounds: int, *, jud
         most = most_bytes(client, whole)
     detail = (
         f"{1e3 * medians['whole']:.0f} ms and {1e3 * medians['cut']:.0f} ms; {len(whole.sessions):,} bars, of which "
-        f"{len(cut.sessions)} count; medians of {rounds} rounds"
+        f"{len(cut.sessions)} are read; medians of {rounds} rounds"
     )
-    name = f"Python, {SYMBOLS} symbols: all bars / the bars that count, s"
+    name = f"Python, {SYMBOLS} symbols: all bars / the bars read, s"
     yield at_most(name, medians["whole"] / medians["cut"], TIME_REACH, detail=detail, judged=judged)
     size = sum(getattr(whole, column).nbytes for column in whole.columns)
-    detail = f"{most / _MIB:.1f} MiB beside bars of {size / _MIB:.0f} MiB"
-    yield at_most("Python, most memory of a call / the bars", most / size, MEMORY_REACH, detail=detail, judged=judged)
+    detail = f"{most / _MIB:.1f} MiB against bars of {size / _MIB:.0f} MiB"
+    yield at_most("Python, peak memory of a call / the bars", most / size, MEMORY_REACH, detail=detail, judged=judged)
 
 
 def most_bytes(client: QuantraClient, panel: BarPanel) -> int:
-    """Most memory that a call takes beside the panel itself."""
+    """Peak memory that a call allocates."""
     tracemalloc.start()
     client.predict(panel)
     _, most = tracemalloc.get_traced_memory()
@@ -68,10 +68,10 @@ def most_bytes(client: QuantraClient, panel: BarPanel) -> int:
 def csharp_rows(
     target: str, whole: BarPanel, cut: BarPanel, folder: Path, rounds: int, *, judged: bool
 ) -> Iterator[Row]:
-    """Time of the whole panel beside the cut one."""
-    name = f"C#, {SYMBOLS} symbols: all bars / the bars that count, s"
+    """Time of the whole panel against the cut one."""
+    name = f"C#, {SYMBOLS} symbols: all bars / the bars read, s"
     if shutil.which("dotnet") is None:
-        yield unmeasured(name, "there is no dotnet on the PATH")
+        yield unmeasured(name, "dotnet is not in PATH")
         return
     build()
     files = {"whole": folder / "whole.csv", "cut": folder / "cut.csv"}

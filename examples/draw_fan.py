@@ -26,7 +26,7 @@ def main() -> None:
         figure.write_html(page, include_plotlyjs=True, config={"displayModeBar": False})
         page.write_text(page.read_text(encoding="utf-8").replace("<body>", '<body style="margin: 0">'), "utf-8")
         subprocess.run(  # noqa: S603 - a fixed command
-            [  # noqa: S607 - wherever it is installed
+            [  # noqa: S607 - found in PATH
                 "chromium",
                 "--headless",
                 "--no-sandbox",

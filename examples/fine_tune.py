@@ -65,9 +65,9 @@ def main() -> None:
             return torch.cat([x.sin(), x.cos()], dim=1)
 
         loss = trained(FrozenModule(shared), head, waves, Path(place, "head"), lr=1e-2)
-        print(f"sine and cosine, the head alone: {loss:.5f}")
+        print(f"sine and cosine, head only: {loss:.5f}")
         shared.requires_grad_()  # no longer frozen
-        print(f"sine and cosine, all of it: {trained(shared, head, waves, Path(place, 'all'), lr=3e-3):.5f}")
+        print(f"sine and cosine, whole network: {trained(shared, head, waves, Path(place, 'all'), lr=3e-3):.5f}")
 
 
 if __name__ == "__main__":

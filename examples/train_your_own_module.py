@@ -44,7 +44,7 @@ def main() -> None:
                 if run.stalled(report.monitored, patience=5):
                     break
         run.restore_best()
-        print(f"best {run.best.value:.4f}; noise alone is 0.0100")
+        print(f"best {run.best.value:.4f}; the noise is 0.0100")
 
 
 if __name__ == "__main__":

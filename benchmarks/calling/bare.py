@@ -1,4 +1,4 @@
-"""gRPC alone: a server of its own takes as many bytes as ours and gives as many back; it does nothing else."""
+"""A bare gRPC server that receives and returns as many bytes as ours and does nothing else."""
 
 from collections.abc import AsyncIterator, Callable, Generator
 from contextlib import contextmanager
@@ -20,7 +20,7 @@ from predictor.wire import forecasts
 
 
 def client_rows(client: QuantraClient, bars: BarPanel, calls: int) -> list[Row]:
-    """The Python client beside gRPC alone."""
+    """Compare the Python client with a bare gRPC call of the same size."""
     request, answer = request_bytes(bars), answer_bytes(client.predict(bars))
     with echo(answer) as bare:
         medians = interleaved_medians(
@@ -34,20 +34,20 @@ def client_rows(client: QuantraClient, bars: BarPanel, calls: int) -> list[Row]:
 
 
 def answer_bytes(forecast: Forecast) -> bytes:
-    """What the server sends back."""
+    """Encode the response that the server sends for a forecast."""
     return pb.PredictResponse(results=[pb.Result(forecast=forecasts.encode(forecast))]).SerializeToString()
 
 
 @contextmanager
 def echo(answer: bytes) -> Generator[Callable[[bytes], bytes]]:
-    """A call that sends bytes to a bare server process and gets as many back as `answer` has."""
+    """A call to a bare server process, which returns `len(answer)` bytes."""
     with echoing(len(answer)) as target, grpc.insecure_channel(target) as channel:
         yield channel.unary_unary(PREDICT)
 
 
 @contextmanager
 def echoing(size: int) -> Generator[str]:
-    """The address of a bare server process: the answer to a request is its first `size` bytes, on streams too."""
+    """The address of a bare server process that returns the first `size` bytes of each request, on streams too."""
     here, there = SPAWN.Pipe()
     process = SPAWN.Process(target=run_echo, args=(size, there), daemon=True)
     process.start()
@@ -57,7 +57,7 @@ def echoing(size: int) -> Generator[str]:
 
 
 def run_echo(size: int, told: Connection) -> None:
-    """Serve until the process is ended, as our server is run; runs in its own process."""
+    """Serve until the process is terminated, with the settings of our server; runs in a child process."""
 
     async def answered(body: bytes, _context: object) -> bytes:
         return body[:size]

@@ -1,4 +1,4 @@
-"""Predictions while explanations run without pause, on a machine that is free and on one that is not."""
+"""Predictions during continuous explanations, on an idle and on a busy machine."""
 
 import statistics
 import subprocess
@@ -19,7 +19,7 @@ from predictor.instance import Instance, Query
 from trainers.demo.market import real_bars
 
 if TYPE_CHECKING:
-    from multiprocessing.sharedctypes import Synchronized  # no generic class while the program runs
+    from multiprocessing.sharedctypes import Synchronized  # not subscriptable at runtime
 
 P50_REACH: Final = 1.1
 BUSY_P99_REACH: Final = 2.0
@@ -28,48 +28,48 @@ SPINNERS: Final = 2
 
 @dataclass(frozen=True, slots=True)
 class Explaining:
-    """Another process that asks for one explanation after the other."""
+    """A process that requests explanations one after another."""
 
     wanted: Event
-    """It asks while this is set."""
+    """The process sends requests while this is set."""
     answered: "Synchronized[int]"
-    """Explanations so far."""
+    """Number of explanations so far."""
 
 
 @dataclass(frozen=True, slots=True)
 class Turns:
-    """Turns of predictions alone and beside explanations, in pairs."""
+    """Pairs of turns: predictions without and with concurrent explanations."""
 
     alone: Sequence[Calls]
     beside: Sequence[Calls]
     explained: float
-    """Explanations a second, beside the predictions."""
+    """Explanations per second during the predictions."""
 
     @property
     def p50_ratio(self) -> float:
-        """Beside to alone, the median over pairs."""
+        """With to without explanations, median over pairs."""
         pairs = zip(self.beside, self.alone, strict=True)
         return statistics.median(one.percentile_ms(50) / other.percentile_ms(50) for one, other in pairs)
 
 
 def beside_rows(load: Load, told: Explaining, turns: int, seconds: float, *, judged: bool) -> list[Row]:
-    """Predictions beside explanations against alone."""
+    """Compare predictions with and without concurrent explanations."""
     free = turns_of(load, told, turns, seconds)
     with spinning():
         busy = turns_of(load, told, turns, seconds)
-    detail = f"bars, 1 in flight; {turns} turns of {seconds:g} s each way"
-    name = "predictions beside explanations"
+    detail = f"bars, 1 in flight; {turns} turns of {seconds:g} s each"
+    name = "predictions during explanations"
     return [
-        at_most(f"{name} / alone, p50", free.p50_ratio, P50_REACH, detail=_p50(free) + detail, judged=judged),
-        shown("explanations beside predictions, a second", free.explained, detail=detail),
+        at_most(f"{name} / without, p50", free.p50_ratio, P50_REACH, detail=_p50(free) + detail, judged=judged),
+        shown("explanations during predictions, per second", free.explained, detail=detail),
         at_most(
-            f"{name} / alone, {SPINNERS} processes spin, p99",
+            f"{name} / without, {SPINNERS} busy processes, p99",
             _p99(busy.beside) / _p99(busy.alone),
             BUSY_P99_REACH,
-            detail=f"{_p99(busy.beside):.3g} and {_p99(busy.alone):.3g} ms; {detail}, their calls together",
+            detail=f"{_p99(busy.beside):.3g} and {_p99(busy.alone):.3g} ms; {detail}, calls pooled",
             judged=judged,
         ),
-        shown("explanations beside predictions, busy, a second", busy.explained, detail=detail),
+        shown("explanations during predictions, busy, per second", busy.explained, detail=detail),
     ]
 
 
@@ -84,7 +84,7 @@ def _p99(calls: Sequence[Calls]) -> float:
 
 
 def turns_of(load: Load, told: Explaining, turns: int, seconds: float) -> Turns:
-    """Predict alone and beside explanations in turn."""
+    """Alternate between predictions without and with explanations."""
     alone, beside = list[Calls](), list[Calls]()
     passed_s, explained = 0.0, 0
     for _ in range(turns):
@@ -100,7 +100,7 @@ def turns_of(load: Load, told: Explaining, turns: int, seconds: float) -> Turns:
 
 @contextmanager
 def explaining(target: str) -> Generator[Explaining]:
-    """Start the process that explains; it has had its first answer before this yields."""
+    """Start the process that explains, and wait for its first response."""
     told = Explaining(SPAWN.Event(), SPAWN.Value("q", 0))
     ready = SPAWN.Event()
     process = SPAWN.Process(target=explain_while, args=(target, told.wanted, told.answered, ready), daemon=True)
@@ -116,14 +116,14 @@ def explaining(target: str) -> Generator[Explaining]:
 
 
 def explain_while(target: str, wanted: Event, answered: "Synchronized[int]", ready: Event) -> None:
-    """Explain every horizon of the last bars, over and over; runs in its own process."""
+    """Explain every horizon of the last bars in a loop; runs in a child process."""
     query = Query(instance=Instance(input=real_bars(["AAPL"]).last(200)))
     with QuantraClient(target) as client:
         while True:
             wanted.wait()
             try:
                 client.explain(query)
-            except (CallCancelledError, UnavailableError):  # the server ends first
+            except (CallCancelledError, UnavailableError):  # the server stopped
                 return
             answered.value += 1
             ready.set()

@@ -1,4 +1,4 @@
-"""The public inference protocol beside ours: the same windows, in turn, to the same server."""
+"""The KServe inference protocol against ours: the same windows, sent in turn to the same server."""
 
 from collections.abc import Collection
 from typing import Final
@@ -21,7 +21,7 @@ _GROUPS: Final = ("observed", "known", "static", "mask", "location", "scale", "a
 
 
 def infer_bytes(subject: Subject, without: Collection[str] = ()) -> bytes:
-    """What a client of the public protocol sends of the windows that `Subject.asked_with_windows` sends."""
+    """Encode the windows of `Subject.asked_with_windows` as a KServe request."""
     window = window_of(subject.bars, subject.pipeline)
     tensors = {name: values for name, values in _tensors(window).items() if name not in without}
     request = pb.ModelInferRequest(
@@ -36,7 +36,7 @@ def infer_bytes(subject: Subject, without: Collection[str] = ()) -> bytes:
 
 
 def _tensors(window: FeatureWindow) -> dict[str, NDArray[np.generic]]:
-    """The groups that are not empty, and the day of the last bar, as `Predict` has it too."""
+    """The groups that are not empty, and the day of the last bar, which `Predict` also sends."""
     day = str(window.as_of_session)
     last = np.array([[f"{day[:4]}-{day[4:6]}-{day[6:]}"]], "datetime64[D]").astype(np.int64)
     groups = {name: getattr(window, name) for name in _GROUPS}
@@ -44,7 +44,7 @@ def _tensors(window: FeatureWindow) -> dict[str, NDArray[np.generic]]:
 
 
 def kserve_rows(load: Load, rounds: int, seconds: float, *, judged: bool) -> list[Row]:
-    """Calls a second of both, at several calls in flight."""
+    """Calls per second of both protocols, at several numbers of calls in flight."""
     cells = [(name, many) for many in IN_FLIGHT for name in (WINDOWS, KSERVE)]
     found = rounds_of(load, cells, rounds, seconds)
     detail = f"1 symbol; medians of {rounds} rounds of {seconds:g} s each"
@@ -59,4 +59,4 @@ def kserve_rows(load: Load, rounds: int, seconds: float, *, judged: bool) -> lis
         for many in IN_FLIGHT
     ]
     slower = ratio(found, (KSERVE, 1), (WINDOWS, 1), lambda one: one.percentile_ms(50))
-    return [*rates, shown("KServe / ours, windows in, alone, p50", slower, detail=detail)]
+    return [*rates, shown("KServe / ours, windows in, one at a time, p50", slower, detail=detail)]

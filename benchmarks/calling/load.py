@@ -1,6 +1,6 @@
-"""A closed loop of calls from a process of its own: so many are in flight, and each that ends is followed by another.
+"""A closed loop of calls from a separate process: a fixed number is in flight, and each response starts the next call.
 
-Requests and answers are bytes, so that the client's own work is gRPC alone.
+Requests and responses stay bytes, so the client spends its time in gRPC only.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ from predictor._pb import prediction_pb2 as pb
 from predictor.arrays import FloatArray
 
 if TYPE_CHECKING:
-    from multiprocessing.connection import Connection  # no generic class while the program runs
+    from multiprocessing.connection import Connection  # not subscriptable at runtime
 
 SPAWN: Final = multiprocessing.get_context("spawn")
 MOST_CHANNELS: Final = 4
@@ -33,21 +33,21 @@ _OPTIONS: Final = (("grpc.use_local_subchannel_pool", 1), ("grpc.max_receive_mes
 @final
 @dataclass(frozen=True, slots=True)
 class Access:
-    """How the server is reached."""
+    """Credentials for the server."""
 
     authority: bytes
-    """PEM; empty: plain text."""
+    """PEM; empty for plain text."""
     token: str = ""
 
     def open(self, target: str) -> grpc.aio.Channel:
-        """A connection of its own."""
+        """Open a separate connection."""
         if not self.authority:
             return grpc.aio.insecure_channel(target, options=_OPTIONS)
         return grpc.aio.secure_channel(target, grpc.ssl_channel_credentials(self.authority), options=_OPTIONS)
 
     @property
     def headers(self) -> tuple[tuple[str, str], ...]:
-        """Of each call."""
+        """Metadata of each call."""
         return (("authorization", f"Bearer {self.token}"),) if self.token else ()
 
 
@@ -57,53 +57,53 @@ PLAIN: Final = Access(b"")
 @final
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """What is asked for how long."""
+    """A load for a fixed time."""
 
     request: str
-    """Its name."""
+    """Name of the request."""
     in_flight: int
     seconds: float
     streams: int = 0
-    """Over how many streams; 0 = as unary calls."""
+    """Number of streams; 0 for unary calls."""
 
 
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class Calls:
-    """The calls of one turn, or of several."""
+    """The calls of one or several turns."""
 
     took_s: FloatArray
-    """[N] from each request to its answer, all of them within the time."""
+    """[N] from each request to its response, all within the time."""
     seconds: float
 
     @property
     def per_second(self) -> float:
-        """Calls a second."""
+        """Calls per second."""
         return len(self.took_s) / self.seconds
 
     def percentile_ms(self, percent: float) -> float:
-        """Of what a call takes."""
+        """Percentile of the latency."""
         return 1e3 * float(np.percentile(self.took_s, percent))
 
 
 def together(turns: list[Calls]) -> Calls:
-    """Their calls, as those of one turn."""
+    """Pool the calls of several turns."""
     return Calls(np.concatenate([one.took_s for one in turns]), sum(one.seconds for one in turns))
 
 
 @final
 class Load:
-    """The other process; one turn at a time.
+    """Handle of the load process, which runs one turn at a time.
 
     Args:
-        there: the connection to it.
+        there: connection to the process.
     """
 
     def __init__(self, there: "Connection[Turn, Calls]") -> None:
         self._there = there
 
     def run(self, turn: Turn) -> Calls:
-        """Take a turn; a call that fails ends the other process, and this raises EOFError."""
+        """Run a turn; raises EOFError if a call fails, because that ends the load process."""
         self._there.send(turn)
         return self._there.recv()
 
@@ -116,13 +116,13 @@ def load(
     *,
     methods: Mapping[str, str] = _PREDICT_ALL,
 ) -> Generator[Load]:
-    """Start the process that asks the server at `target`, with these requests by name.
+    """Start the load process.
 
     Args:
-        target: the server.
-        requests: what is asked.
-        access: how.
-        methods: the call of each request that is not Predict.
+        target: address of the server.
+        requests: encoded requests by name.
+        access: credentials.
+        methods: path of the method, for requests other than Predict.
     """
     here, there = SPAWN.Pipe()
     asked = Asked(target, dict(requests), dict(methods), access)
@@ -139,7 +139,7 @@ def load(
 @final
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What the other process asks, and whom."""
+    """Settings of the load process."""
 
     target: str
     requests: Mapping[str, bytes]
@@ -148,7 +148,7 @@ class Asked:
 
 
 def answer_turns(asked: Asked, told: "Connection[Calls, Turn]") -> None:
-    """Take turns until the process is ended; runs in its own process."""
+    """Run turns until the process is terminated; runs in a child process."""
     while True:
         turn = told.recv()
         method = asked.methods.get(turn.request, PREDICT)
@@ -157,7 +157,7 @@ def answer_turns(asked: Asked, told: "Connection[Calls, Turn]") -> None:
 
 
 async def calls_of(target: str, method: str, request: bytes, turn: Turn, access: Access = PLAIN) -> Calls:
-    """Call for as long as the turn takes, after a little time that does not count."""
+    """Call for the turn's time, after a short warm-up that does not count."""
     channels = [access.open(target) for _ in range(min(turn.in_flight, MOST_CHANNELS))]
     begin = time.perf_counter() + WARM_S
     end, took_s = begin + turn.seconds, list[float]()
@@ -177,7 +177,7 @@ async def calls_of(target: str, method: str, request: bytes, turn: Turn, access:
 
 
 async def streamed_calls_of(target: str, method: str, request: bytes, turn: Turn, access: Access = PLAIN) -> Calls:
-    """The same over streams: as many requests are in flight, shared among them."""
+    """Call over streams, which share the requests in flight."""
     talking = _TALKS[method]
     channels = [access.open(target) for _ in range(min(turn.streams, MOST_CHANNELS))]
     begin = time.perf_counter() + WARM_S
@@ -211,7 +211,7 @@ async def streamed_calls_of(target: str, method: str, request: bytes, turn: Turn
 
 
 def stream_requests(request: bytes, count: int) -> dict[bytes, bytes]:
-    """The bytes of a PredictRequest of one instance as so many requests of a stream, by their ids."""
+    """Convert the bytes of a PredictRequest with one instance to `count` stream requests by id."""
     asked = pb.PredictRequest.FromString(request)
     predict = pb.StreamPredict(model=asked.model, instance=asked.instances[0])
     names = [str(place) for place in range(count)]
@@ -221,7 +221,7 @@ def stream_requests(request: bytes, count: int) -> dict[bytes, bytes]:
 
 
 def infer_requests(request: bytes, count: int) -> dict[bytes, bytes]:
-    """The bytes of a ModelInferRequest as so many requests of a stream, by their ids."""
+    """Convert the bytes of a ModelInferRequest to `count` stream requests by id."""
     asked = inference_pb.ModelInferRequest.FromString(request)
     found: dict[bytes, bytes] = {}
     for place in range(count):
@@ -237,17 +237,17 @@ def _infer_name(answer: bytes) -> bytes:
 @final
 @dataclass(frozen=True, slots=True)
 class Talk:
-    """How requests of one kind go over a stream."""
+    """A streaming method and its encoding."""
 
     path: str
     requests: Callable[[bytes, int], dict[bytes, bytes]]
-    """Of a unary call's request, so many for a stream, by their ids."""
+    """Converts a unary request to a number of stream requests by id."""
     name_of: Callable[[bytes], bytes]
-    """The id in an answer."""
+    """Reads the id of a response."""
 
 
 _TALKS: Final[Mapping[str, Talk]] = {
-    PREDICT: Talk(PREDICT_STREAM, stream_requests, lambda answer: answer[2 : 2 + answer[1]]),  # its first field
+    PREDICT: Talk(PREDICT_STREAM, stream_requests, lambda answer: answer[2 : 2 + answer[1]]),  # the first field
     INFER: Talk("/inference.GRPCInferenceService/ModelStreamInfer", infer_requests, _infer_name),
 }
-"""By the path of the unary call."""
+"""By path of the unary method."""

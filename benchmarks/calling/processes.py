@@ -1,4 +1,4 @@
-"""What a second worker costs: CPU time a request of a server of two processes against one of one, asked in turn."""
+"""Cost of a second worker: CPU time per request of a server with two processes against one with one, in turn."""
 
 import statistics
 import sys
@@ -17,25 +17,25 @@ CPU_REACH: Final = 1.1
 RATE_REACH: Final = 0.85
 
 Cell = tuple[int, int]
-"""Of how many processes the server is, and how many calls are in flight."""
+"""Number of server processes, and of calls in flight."""
 _TWICE: Final = ((2, 16), (1, 8))
-"""As many calls a worker as the one process has."""
+"""Cells with equally many calls per process."""
 _CELLS: Final[Sequence[Cell]] = (*((count, many) for many in IN_FLIGHT for count in (1, 2)), _TWICE[0])
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What a server did in a turn."""
+    """CPU time of a server in one turn."""
 
     request_ms: float
-    """CPU time of a request, all its processes together."""
+    """CPU time per request, over all processes."""
     most: float
-    """The part of it that the busiest process had, in (0, 1]."""
+    """Share of the busiest process, in (0, 1]."""
 
     @classmethod
     def of(cls, before: Mapping[int, float], after: Mapping[int, float], requests: float) -> Self:
-        """From the CPU time of each process before and after, in seconds."""
+        """Compute from the CPU time of each process before and after, in seconds."""
         spent_s = [after[process] - before[process] for process in before]
         return cls(1e3 * sum(spent_s) / requests, max(spent_s) / sum(spent_s))
 
@@ -43,31 +43,31 @@ class Work:
 @final
 @dataclass(frozen=True, slots=True)
 class Side:
-    """A server, and who asks it."""
+    """A server and its load."""
 
     process: int
     asking: Load
 
     def run(self, in_flight: int, seconds: float) -> Work:
-        """One turn. What is asked before its time counts on both sides: in the CPU time, and at the turn's rate."""
+        """Run one turn. The warm-up counts in the CPU time, and as requests at the turn's rate."""
         before = cpu_s_of(self.process)
         calls = self.asking.run(Turn(WINDOWS, in_flight, seconds))
         return Work.of(before, cpu_s_of(self.process), calls.per_second * (WARM_S + seconds))
 
 
 def process_rows(subject: Subject, rounds: int, seconds: float, *, judged: bool) -> list[Row]:
-    """CPU time a request of `--processes 2` against one process, windows in, under the same load and under twice it.
+    """CPU time per request of `--processes 2` against one process, windows in, under the same and under twice the load.
 
-    Under the same load a worker has half the calls, and so smaller batches.
+    Under the same load each worker has half the calls, and therefore smaller batches.
     """
     rate = unmeasured(
         "--processes N / N times one process, calls/s",
-        "it needs 2 N cores, for the server and for those who ask",
+        "needs 2 N cores, for the server and for its clients",
         reach=f">= {RATE_REACH:g}",
     )
     if sys.platform != "linux":
         why = "several processes on one port need Linux"
-        return [unmeasured("--processes 2 / one process, CPU a request", why, reach=f"<= {CPU_REACH:g}"), rate]
+        return [unmeasured("--processes 2 / one process, CPU per request", why, reach=f"<= {CPU_REACH:g}"), rate]
     requests = {WINDOWS: subject.asked_with_windows()}
     with (
         started(subject.models) as one,
@@ -81,19 +81,19 @@ def process_rows(subject: Subject, rounds: int, seconds: float, *, judged: bool)
 
 
 def cpu_s_of(process: int) -> Mapping[int, float]:
-    """CPU time so far of a process and of each that it has started and that lives, by process."""
+    """CPU time so far of a process and of its living children, by process id."""
     listed = [one.read_text(encoding="ascii") for one in Path(f"/proc/{process}/task").glob("*/children")]
     return {one: Vitals.of(one).cpu_s for one in (process, *map(int, " ".join(listed).split()))}
 
 
 def _round(sides: Mapping[int, Side], count: int, seconds: float) -> dict[Cell, Work]:
-    """Every cell's turn; every other round goes backwards."""
+    """Run every cell; odd rounds run in reverse order."""
     cells = _CELLS if count % 2 == 0 else _CELLS[::-1]
     return {(processes, many): sides[processes].run(many, seconds) for processes, many in cells}
 
 
 def _rows(found: Sequence[Mapping[Cell, Work]], detail: str, *, judged: bool) -> list[Row]:
-    title = "--processes 2 / one process, {} in flight, CPU a request"
+    title = "--processes 2 / one process, {} in flight, CPU per request"
     rows: list[Row] = []
     for many in IN_FLIGHT:
         cost, told = _compared(found, (2, many), (1, many))
@@ -103,7 +103,7 @@ def _rows(found: Sequence[Mapping[Cell, Work]], detail: str, *, judged: bool) ->
 
 
 def _compared(found: Sequence[Mapping[Cell, Work]], two: Cell, one: Cell) -> tuple[float, str]:
-    """Of two cells' CPU time a request the median ratio of a round, and what it is of."""
+    """Median over rounds of the ratio of two cells' CPU time per request, and the numbers behind it."""
     cost = statistics.median(each[two].request_ms / each[one].request_ms for each in found)
     spent = [statistics.median(each[cell].request_ms for each in found) for cell in (two, one)]
     most = statistics.median(each[two].most for each in found)

@@ -1,4 +1,4 @@
-"""How many forecasts a second, and how long each takes, with 1, 8 and 32 calls in flight: windows in, and bars in."""
+"""Throughput and latency of forecasts from windows and from bars, with 1, 8 and 32 calls in flight."""
 
 import statistics
 from collections.abc import Callable, Sequence
@@ -14,12 +14,12 @@ BARS_RATE_REACH: Final = 0.60
 MANY_RATE_REACH: Final = 3.0
 
 Cell = tuple[str, int]
-"""What is asked, and how many calls are in flight."""
+"""Name of the request, and number of calls in flight."""
 Round = dict[Cell, Calls]
 
 
 def rounds_of(load: Load, cells: Sequence[Cell], rounds: int, seconds: float) -> list[Round]:
-    """Every cell's turn in every round; every other round goes backwards."""
+    """Run every cell in every round; odd rounds run in reverse order."""
     found: list[Round] = []
     for count in range(rounds):
         order = cells if count % 2 == 0 else cells[::-1]
@@ -28,7 +28,7 @@ def rounds_of(load: Load, cells: Sequence[Cell], rounds: int, seconds: float) ->
 
 
 def rate_rows(load: Load, rounds: int, seconds: float, *, judged: bool) -> list[Row]:
-    """Bars against windows, many calls against one, and what each cell gave."""
+    """Bars against windows, many calls in flight against one, and the numbers of each cell."""
     cells = [(name, many) for many in IN_FLIGHT for name in (WINDOWS, BARS)]
     found = rounds_of(load, cells, rounds, seconds)
     most = IN_FLIGHT[-1]
@@ -37,24 +37,28 @@ def rate_rows(load: Load, rounds: int, seconds: float, *, judged: bool) -> list[
     kept = ratio(found, (BARS, most), (WINDOWS, most), lambda one: one.per_second)
     gained = ratio(found, (WINDOWS, most), (WINDOWS, 1), lambda one: one.per_second)
     return [
-        at_most("bars in / windows in, alone, p50", slower, BARS_P50_REACH, detail=detail, judged=judged),
+        at_most("bars in / windows in, one at a time, p50", slower, BARS_P50_REACH, detail=detail, judged=judged),
         at_least(
             f"bars in / windows in, {most} in flight, calls/s", kept, BARS_RATE_REACH, detail=detail, judged=judged
         ),
         at_least(
-            f"windows in, {most} in flight / alone, calls/s", gained, MANY_RATE_REACH, detail=detail, judged=judged
+            f"windows in, {most} in flight / one at a time, calls/s",
+            gained,
+            MANY_RATE_REACH,
+            detail=detail,
+            judged=judged,
         ),
         *(row for cell in cells for row in _cell_rows(found, cell, detail)),
     ]
 
 
 def ratio(found: Sequence[Round], over: Cell, under: Cell, number: Callable[[Calls], float]) -> float:
-    """Of two cells' numbers, the median over rounds."""
+    """Ratio of two cells' numbers, median over rounds."""
     return statistics.median(number(one[over]) / number(one[under]) for one in found)
 
 
 def middle(found: Sequence[Round], cell: Cell, number: Callable[[Calls], float]) -> float:
-    """A cell's number, the median over rounds."""
+    """A cell's number, median over rounds."""
     return statistics.median(number(one[cell]) for one in found)
 
 

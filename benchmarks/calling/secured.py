@@ -1,4 +1,4 @@
-"""What TLS and a token take of the throughput: two servers of one model, asked in turn."""
+"""Throughput with TLS and a token against plain text: two servers with the same model, called in turn."""
 
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -15,18 +15,18 @@ REACH: Final = 0.85
 PLAIN, SECURED = "plain", "TLS and token"
 TOKEN: Final = "t" * 64
 OTHER_TOKENS: Final = 9
-"""Beside it in the file: each call is compared with all of them."""
+"""Other tokens in the file; the server compares each call with all of them."""
 
 
 def secured_rows(subject: Subject, folder: Path, rounds: int, seconds: float, *, judged: bool) -> list[Row]:
-    """Calls a second with TLS and a token against without, windows in.
+    """Calls per second with TLS and a token against plain text, windows in.
 
     Args:
-        subject: what is served and asked.
-        folder: for certificates and tokens; it is made.
-        rounds: of every pair of turns; every other one goes backwards.
-        seconds: of one turn.
-        judged: whether the figures count.
+        subject: the model and its requests.
+        folder: new folder for certificates and tokens.
+        rounds: number of rounds; odd ones run in reverse order.
+        seconds: length of one turn.
+        judged: whether the rows are judged.
     """
     requests = {WINDOWS: subject.asked_with_windows()}
     with server(subject.models) as target, load(target, requests) as plain, secured(subject, folder) as safe:
@@ -37,7 +37,7 @@ def secured_rows(subject: Subject, folder: Path, rounds: int, seconds: float, *,
 
 @contextmanager
 def secured(subject: Subject, folder: Path) -> Generator[Load]:
-    """Callers of a server that has both."""
+    """Start a server with TLS and tokens, and its load."""
     issued, tokens = issue(folder), folder / "tokens.txt"
     others = "".join(f"other predict {number:040}\n" for number in range(OTHER_TOKENS))
     tokens.write_text(f"{others}load predict {TOKEN}\n", encoding="utf-8")

@@ -1,4 +1,4 @@
-"""From a day's bar to its forecast: pushed to a session, or asked with the whole history, which is sent anew."""
+"""Time from a day's bar to its forecast: the bar pushed to a session, or the whole history sent again."""
 
 import statistics
 import time
@@ -12,22 +12,22 @@ from predictor.client import QuantraClient
 from trainers.demo.market import real_bars
 
 SYMBOLS: Final = 8
-"""Of the panel by which a session is judged."""
+"""Size of the panel whose row is judged."""
 DAYS: Final = 20
-"""That are pushed in one round, each asked about both ways."""
+"""Days per round, each forecast both ways."""
 REACH: Final = 0.5
 
 Round = tuple[float, float]
-"""Medians of one round, in ms: a push, and the question with the whole history."""
+"""Medians of one round, in ms: a push, and a request with the whole history."""
 
 
 def session_rows(client: QuantraClient, rounds: int, *, judged: bool) -> Iterator[Row]:
-    """A session against `Predict`, for a panel; and for one symbol, where the forecast itself is most of either."""
+    """A session against `Predict`, for a panel and for one symbol, where the forecast itself dominates both."""
     bars = real_bars(["AAPL"])
     for panel in (panel_of(bars, SYMBOLS), bars):
         found = [one_round(client, panel) for _ in range(rounds)]
         symbols, sessions = panel.close.shape
-        name = "a session's bar to forecast / the same from its whole history"
+        name = "forecast from a pushed bar / from the whole history"
         detail = f"{symbols} symbols x {sessions} sessions; {told(found)}; medians of {rounds} rounds of {DAYS} days"
         ratio = statistics.median(pushed / asked for pushed, asked in found)
         if symbols == SYMBOLS:
@@ -37,7 +37,7 @@ def session_rows(client: QuantraClient, rounds: int, *, judged: bool) -> Iterato
 
 
 def one_round(client: QuantraClient, bars: BarPanel) -> Round:
-    """Each of the last days pushed to a session that begins before them, and then asked about."""
+    """Push each of the last days to a session that starts before them, then send the whole history."""
     days = [int(day) for day in bars.sessions[-DAYS:]]
     pushed_ms, asked_ms = list[float](), list[float]()
     with client.open_session(bars.until(int(bars.sessions[-DAYS - 1]))) as session:
@@ -49,13 +49,13 @@ def one_round(client: QuantraClient, bars: BarPanel) -> Round:
 
 
 def took_ms(work: Callable[[], object]) -> float:
-    """How long it takes."""
+    """Time a call."""
     begun_s = time.perf_counter()
     work()
     return 1e3 * (time.perf_counter() - begun_s)
 
 
 def told(found: Sequence[Round]) -> str:
-    """Both medians."""
+    """Describe both medians."""
     pushed, asked = (statistics.median(column) for column in zip(*found, strict=True))
     return f"{pushed:.3g} ms against {asked:.3g} ms"

@@ -1,4 +1,4 @@
-"""Where the time of a call goes, from the log of a server that tells of every batch."""
+"""Where the time of a call goes, from the debug log of a server, which lists every batch."""
 
 import re
 import statistics
@@ -19,7 +19,7 @@ _BATCH: Final = re.compile(
 
 
 def stage_rows(subject: Subject, log: Path, seconds: float) -> list[Row]:
-    """Medians over batches, for windows and bars, at 1 and at 32 calls in flight."""
+    """Medians over batches, for windows and bars, with 1 and 32 calls in flight."""
     requests = {WINDOWS: subject.asked_with_windows(), BARS: subject.asked_with_bars()}
     rows: list[Row] = []
     with server(subject.models, level="debug", log=log) as target, load(target, requests) as asking:
@@ -33,11 +33,11 @@ def stage_rows(subject: Subject, log: Path, seconds: float) -> list[Row]:
 
 
 def batches_of(text: str) -> list[tuple[float, ...]]:
-    """Calls of each batch, and the milliseconds of each stage."""
+    """Number of calls of each batch, and the milliseconds of each stage."""
     return [tuple(map(float, found.groups())) for found in _BATCH.finditer(text)]
 
 
 def _rows(name: str, batches: Sequence[tuple[float, ...]], p50_ms: float) -> list[Row]:
     calls, *stages = (statistics.median(column) for column in zip(*batches, strict=True))
-    detail = f"{calls:.0f} calls a batch, p50 of a call {p50_ms:.3g} ms; median of {len(batches)} batches, logged"
+    detail = f"{calls:.0f} calls per batch, p50 of a call {p50_ms:.3g} ms; median of {len(batches)} logged batches"
     return [shown(f"{name}, {stage}, ms", ms, detail=detail) for stage, ms in zip(STAGES, stages, strict=True)]

@@ -1,4 +1,4 @@
-"""Streams beside unary calls: one with many requests in flight, and many with one each."""
+"""Streams against unary calls: one stream with many requests in flight, and many with one each."""
 
 import statistics
 from collections.abc import Sequence
@@ -9,7 +9,7 @@ from benchmarks.calling.rates import IN_FLIGHT, WINDOWS
 from benchmarks.report import Row, at_least, shown
 
 Cell = tuple[int, int]
-"""How many requests are in flight, and over how many streams; 0 = as unary calls."""
+"""Number of requests in flight, and of streams; 0 streams for unary calls."""
 Round = dict[Cell, Calls]
 
 ONE_STREAM_REACH: Final = 1.3
@@ -17,7 +17,7 @@ MANY_STREAMS_REACH: Final = 1.0
 
 
 def stream_rows(load: Load, rounds: int, seconds: float, *, judged: bool) -> list[Row]:
-    """Requests a second over streams against as many unary calls."""
+    """Requests per second over streams against as many unary calls."""
     most = IN_FLIGHT[-1]
     cells = [*((many, 0) for many in IN_FLIGHT), (most, 1), *((many, many) for many in IN_FLIGHT)]
     found = stream_rounds(load, cells, rounds, seconds)
@@ -45,7 +45,7 @@ def stream_rows(load: Load, rounds: int, seconds: float, *, judged: bool) -> lis
 
 
 def stream_rounds(load: Load, cells: Sequence[Cell], rounds: int, seconds: float) -> list[Round]:
-    """Every cell's turn in every round; every other round goes backwards."""
+    """Run every cell in every round; odd rounds run in reverse order."""
     found: list[Round] = []
     for count in range(rounds):
         order = cells if count % 2 == 0 else cells[::-1]
@@ -54,7 +54,7 @@ def stream_rounds(load: Load, cells: Sequence[Cell], rounds: int, seconds: float
 
 
 def ratio(found: Sequence[Round], over: Cell, under: Cell) -> float:
-    """Of the requests a second of two cells, the median over rounds."""
+    """Ratio of two cells' requests per second, median over rounds."""
     return statistics.median(one[over].per_second / one[under].per_second for one in found)
 
 

@@ -1,4 +1,4 @@
-"""The model that is served, what it is asked, and the server: a process of its own with one torch thread."""
+"""The benchmarked model, its requests, and a server process with one torch thread."""
 
 import json
 import os
@@ -32,7 +32,7 @@ PREDICT_STREAM = "/quantra.v1.PredictionService/PredictStream"
 
 
 def save_model(folder: Path, bars: BarPanel, seed: int = 0) -> Pipeline:
-    """Write `folder/stock/1`; its size matters here, its forecasts do not."""
+    """Train `folder/stock/1` for one epoch: its size matters here, its forecasts do not."""
     optimisation = Optimisation(max_epochs=1, patience=1, device="cpu", seed=seed)
     recipe = StockRecipe(calendar="XNYS", optimisation=optimisation)
     made = train(TrainingMaterial(bars, default_features()), recipe, folder / "stock" / "1", consume=unseen)
@@ -40,48 +40,48 @@ def save_model(folder: Path, bars: BarPanel, seed: int = 0) -> Pipeline:
 
 
 def unseen(reports: Iterable[Report]) -> Iterator[Report]:
-    """Let the training run without showing its progress."""
+    """Run the training without showing its progress."""
     return iter(reports)
 
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Subject:
-    """A folder with one model, and as many of AAPL's bars as a forecast reads."""
+    """A folder with one model, and as many bars of AAPL as a forecast reads."""
 
     models: Path
     pipeline: Pipeline
     bars: BarPanel
 
     def panel(self, symbols: int) -> BarPanel:
-        """The bars under so many names; one: as they are."""
+        """The bars under `symbols` names; the bars themselves for one."""
         return self.bars if symbols == 1 else panel_of(self.bars, symbols)
 
     def instance(self) -> pb.Instance:
-        """The bars as a request has them."""
+        """Encode the bars."""
         return instances.encode(Instance(input=self.bars))
 
     def window_instance(self) -> pb.Instance:
-        """The features that the model computes from the bars."""
+        """Encode the features that the model computes from the bars."""
         return instances.encode(Instance(input=window_of(self.bars, self.pipeline)))
 
     def asked_with_bars(self, symbols: int = 1) -> bytes:
-        """The request."""
+        """Encode a request with bars."""
         return request_bytes(self.panel(symbols))
 
     def asked_with_windows(self, symbols: int = 1) -> bytes:
-        """The request of a caller that computes the features itself."""
+        """Encode a request of a client that computes the features."""
         return request_bytes(window_of(self.panel(symbols), self.pipeline))
 
 
 def subject_in(folder: Path) -> Subject:
-    """Train."""
+    """Train a model in a folder."""
     pipeline = save_model(folder, real_bars(["AAPL"]))
     return Subject(models=folder, pipeline=pipeline, bars=real_bars(["AAPL"]).last(pipeline.bars_needed))
 
 
 def panel_of(bars: BarPanel, symbols: int) -> BarPanel:
-    """The bars of one symbol under many names, each at prices of its own."""
+    """The bars of one symbol under many names, each with scaled prices."""
     factors = np.exp(0.3 * np.random.default_rng(0).standard_normal((symbols, 1)))
     return BarPanel(
         symbols=tuple(f"S{place}" for place in range(symbols)),
@@ -97,7 +97,7 @@ def panel_of(bars: BarPanel, symbols: int) -> BarPanel:
 
 
 def window_of(bars: BarPanel, pipeline: Pipeline) -> FeatureWindow:
-    """What a caller sends that computes the features itself."""
+    """The features of the latest window, as a client that computes them sends them."""
     inputs = pipeline.latest_window(pipeline.encode_latest(bars))
     return FeatureWindow(
         symbols=bars.symbols,
@@ -114,13 +114,13 @@ def window_of(bars: BarPanel, pipeline: Pipeline) -> FeatureWindow:
 
 
 def request_bytes(asked: BarPanel | FeatureWindow) -> bytes:
-    """What a client sends."""
+    """Encode a request with one instance."""
     return pb.PredictRequest(instances=[instances.encode(Instance(input=asked))]).SerializeToString()
 
 
 @contextmanager
 def server(models: Path, *options: str, level: str = "error", log: Path | None = None) -> Generator[str]:
-    """The address of a server process that answers; the rest is as `started` has it."""
+    """Start a server process and yield its address; see `started`."""
     with started(models, *options, level=level, log=log) as told:
         yield str(told["target"])
 
@@ -129,13 +129,13 @@ def server(models: Path, *options: str, level: str = "error", log: Path | None =
 def started(
     models: Path, *options: str, level: str = "error", log: Path | None = None
 ) -> Generator[Mapping[str, object]]:
-    """What a server process says once it answers, and under `target` its address.
+    """Start a server process; yields the JSON of its first line, with its address added as `target`.
 
     Args:
-        models: the folder.
-        options: further ones of its command line.
-        level: what it logs.
-        log: where to; None: as this process.
+        models: folder of the models.
+        options: further command-line options.
+        level: log level.
+        log: log file; None logs to this process's stderr.
     """
     command = [sys.executable, "-m", "predictor.server", "--models", models, "--listen", "127.0.0.1:0"]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}

@@ -1,4 +1,4 @@
-"""What it costs to watch a server: one with metrics and its log, and one without, asked in turn."""
+"""Cost of metrics and logging: a server with both and one without, called in turn."""
 
 import tempfile
 import threading
@@ -15,14 +15,11 @@ from benchmarks.report import Row, at_least, shown
 
 KEPT_REACH: Final = 0.97
 SCRAPE_S: Final = 1.0
-"""Between two scrapes; Prometheus has 15 s or more."""
+"""Interval of scrapes; Prometheus uses 15 s or more."""
 
 
 def watched_rows(subject: Subject, rounds: int, seconds: float, *, judged: bool) -> list[Row]:
-    """Calls a second of the server that is watched against the other, in windows and bars.
-
-    The one has a log at level info and metrics that are read every second, the other neither.
-    """
+    """Calls per second with an info log and metrics scraped every second against neither, for windows and bars."""
     requests = {WINDOWS: subject.asked_with_windows(), BARS: subject.asked_with_bars()}
     with (
         tempfile.TemporaryDirectory() as folder,
@@ -34,13 +31,13 @@ def watched_rows(subject: Subject, rounds: int, seconds: float, *, judged: bool)
     ):
         cells = [(name, many) for many in IN_FLIGHT for name in (WINDOWS, BARS)]
         found = [_round(on, off, cells, count, seconds) for count in range(rounds)]
-    detail = f"medians of {rounds} rounds of {seconds:g} s each way; scraped every {SCRAPE_S:g} s"
+    detail = f"medians of {rounds} rounds of {seconds:g} s each; scraped every {SCRAPE_S:g} s"
     rows = [_row(found, cell, detail, judged=judged) for cell in cells]
     return [*rows, *(_calls(found, cell, detail) for cell in cells)]
 
 
 def _round(on: Load, off: Load, cells: list[Cell], count: int, seconds: float) -> Round:
-    """Every cell's turns at both servers; every other round goes backwards."""
+    """Run every cell on both servers; odd rounds run in reverse order."""
     turns = [(watch, side, cell) for cell in cells for watch, side in (("on", on), ("off", off))]
     return {
         (f"{name} {watch}", many): side.run(Turn(name, many, seconds))
@@ -51,24 +48,24 @@ def _round(on: Load, off: Load, cells: list[Cell], count: int, seconds: float) -
 def _row(found: list[Round], cell: Cell, detail: str, *, judged: bool) -> Row:
     name, many = cell
     kept = ratio(found, (f"{name} on", many), (f"{name} off", many), lambda one: one.per_second)
-    title = f"{name} in, {many} in flight, watched / not, calls/s"
+    title = f"{name} in, {many} in flight, metrics on / off, calls/s"
     return at_least(title, kept, KEPT_REACH, detail=detail, judged=judged)
 
 
 def _calls(found: list[Round], cell: Cell, detail: str) -> Row:
     name, many = cell
     calls = middle(found, (f"{name} on", many), lambda one: one.per_second)
-    return shown(f"{name} in, {many} in flight, watched, calls/s", calls, detail=detail)
+    return shown(f"{name} in, {many} in flight, metrics on, calls/s", calls, detail=detail)
 
 
 @contextmanager
 def scraping(address: str) -> Generator[None]:
-    """Read the metrics over and over, as Prometheus does."""
+    """Read the metrics periodically, as Prometheus does."""
     ending = threading.Event()
 
     def scrape() -> None:
         while not ending.wait(SCRAPE_S):
-            with urllib.request.urlopen(address) as page:  # noqa: S310 - an address of this machine
+            with urllib.request.urlopen(address) as page:  # noqa: S310 - localhost
                 page.read()
 
     thread = threading.Thread(target=scrape)

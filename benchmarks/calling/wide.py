@@ -1,4 +1,4 @@
-"""Requests of many symbols beside the network alone, and how soon a server is there."""
+"""Requests with many symbols against the bare network, and the start time of a server."""
 
 import statistics
 import time
@@ -22,7 +22,7 @@ START_REACH_S: Final = 5.0
 
 
 def rows_rows(load: Load, request: str, model: Model, subject: Subject, rounds: int, *, judged: bool) -> list[Row]:
-    """Rows a second of requests of 32 rows, beside the network alone in this process."""
+    """Rows per second of requests with 32 rows against the bare network in this process."""
     prepared = model.prepare(Instance(input=subject.panel(ROWS)), LONG_AFTER)
     ratios, served, alone = list[float](), list[float](), list[float]()
     for _ in range(rounds):
@@ -31,7 +31,7 @@ def rows_rows(load: Load, request: str, model: Model, subject: Subject, rounds: 
         alone.append(forward_rows(model, prepared, seconds=0.5))
         ratios.append(served[-1] / statistics.mean(alone[-2:]))
     detail = (
-        f"windows, {IN_FLIGHT} in flight: {statistics.median(served):.0f} rows/s, the network alone "
+        f"windows, {IN_FLIGHT} in flight: {statistics.median(served):.0f} rows/s, the bare network "
         f"{statistics.median(alone):.0f}; medians of {rounds} rounds"
     )
     name = f"requests of {ROWS} rows / a forward of {ROWS}, rows/s"
@@ -39,7 +39,7 @@ def rows_rows(load: Load, request: str, model: Model, subject: Subject, rounds: 
 
 
 def forward_rows(model: Model, prepared: PreparedInstance, seconds: float) -> float:
-    """Rows a second of the network alone."""
+    """Rows per second of the bare network."""
     begin, calls = time.perf_counter(), 0
     while (passed := time.perf_counter() - begin) < seconds:
         model.engine.units(prepared.inputs)
@@ -48,7 +48,7 @@ def forward_rows(model: Model, prepared: PreparedInstance, seconds: float) -> fl
 
 
 def wide_rows(model: Model, subject: Subject, rounds: int, *, judged: bool) -> list[Row]:
-    """From the bytes of a request to those of its answer, without a connection, less the network."""
+    """CPU time from request bytes to response bytes, without a connection and less the network."""
     body = subject.asked_with_bars(WIDE)
     prepared = model.prepare(Instance(input=subject.panel(WIDE)), LONG_AFTER)
     with PredictionService.open(subject.models, device="cpu") as service, closing(Calls(service)) as calls:
@@ -63,15 +63,15 @@ def wide_rows(model: Model, subject: Subject, rounds: int, *, judged: bool) -> l
         )
     beyond_ms = 1e3 * (medians["whole"] - medians["forward"])
     detail = (
-        f"bars, bytes to bytes in this process, CPU time; all {1e3 * medians['whole']:.3g} ms, "
-        f"the network alone {1e3 * medians['forward']:.3g} ms"
+        f"bars, bytes to bytes in this process, CPU time; total {1e3 * medians['whole']:.3g} ms, "
+        f"the network {1e3 * medians['forward']:.3g} ms"
     )
     name = f"{WIDE} symbols in one request, beyond the network, ms"
     return [at_most(name, beyond_ms, WIDE_REACH_MS, detail=detail, judged=judged)]
 
 
 def start_rows(subject: Subject, starts: int, *, judged: bool) -> list[Row]:
-    """From the start of the process to its first line, which it prints once it serves."""
+    """Time from the start of the process to its first line, which it prints when it serves."""
     taken = [_start_s(subject) for _ in range(starts)]
     detail = f"one model, golden instance included; median of {starts}"
     return [at_most("start to SERVING, s", statistics.median(taken), START_REACH_S, detail=detail, judged=judged)]

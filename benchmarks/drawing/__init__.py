@@ -1,1 +1,1 @@
-"""What the rows of `benchmarks.diffusion` are measured with."""
+"""The parts of `benchmarks.diffusion`."""

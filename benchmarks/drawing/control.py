@@ -1,9 +1,9 @@
-"""The recipe that adds noise by a formula of its own and draws by the scheduler that is there: a control beside ours.
+"""A control whose training noise and sampler do not match.
 
-Latents are mixed as sqrt(1 - t / 1000) x + sqrt(t / 1000) n, and the network learns n; that is a legal schedule, and
-the loss shows nothing. What is drawn depends on who samples: Euler's method of flow matching, as in GLM-Image, DDIM
-with the usual betas on a line, or a DDIM that was made of the same formula. Same network, first weights, images, steps,
-optimizer and average as ours.
+It mixes latents as sqrt(1 - t / 1000) x + sqrt(t / 1000) n and learns n. That is a legal schedule, so the loss shows
+no problem. The images depend on the sampler: Euler's method of flow matching, as in GLM-Image, DDIM with the usual
+linear betas, or DDIM with the schedule of the formula. Network, first weights, images, steps, optimizer and average
+equal ours.
 """
 
 from collections.abc import Mapping
@@ -28,19 +28,19 @@ TIMES: Final = 1000
 
 
 def noising() -> DiffusionProcess:
-    """The formula, and noise as the target."""
+    """The control's noise schedule, with noise as the target."""
     return DiffusionProcess(1 - torch.arange(TIMES) / TIMES, "epsilon")
 
 
 def same_schedule() -> Any:
-    """A DDIM of the formula's own schedule."""
+    """DDIM with the schedule of the formula."""
     kept = noising().kept
     betas = 1 - kept / torch.cat([torch.ones(1), kept[:-1]])
     return DDIMScheduler(trained_betas=betas.numpy(), clip_sample=False, timestep_spacing="trailing")
 
 
 def samplers() -> Mapping[str, DiffusionObjective]:
-    """The formula with each scheduler that may be there, by what is said of it."""
+    """The formula with each scheduler, by label."""
     schedulers = {
         "drawn by FlowMatchEuler": FlowMatchEulerDiscreteScheduler(TIMES),
         "drawn by DDIM, betas on a line": objective_of("epsilon").scheduler(),
@@ -52,7 +52,7 @@ def samplers() -> Mapping[str, DiffusionObjective]:
 
 
 def trained(work: Workplace, name: str, *, steps: int, seed: int) -> ImageModel:
-    """A model that has learnt the noise of the formula; its objective is to be chosen among `samplers`."""
+    """A model trained on the formula's noise; callers set its objective to one of `samplers`."""
     place = work.folder / name
     model = ImageModel.load(work.base(seed))
     model.objective = next(iter(samplers().values()))

@@ -1,6 +1,6 @@
-"""Digits, and models that are trained and tuned on them by the commands that a user has, each once in a folder.
+"""Images of digits, and a folder of models that the user's commands train and tune on them.
 
-A run that was stopped goes on where it was: finished models are read, an unfinished training is resumed.
+An interrupted run continues: finished models are loaded, an unfinished training is resumed.
 """
 
 import json
@@ -22,22 +22,22 @@ from trainers.dit.models import ImageModel
 MAKER: Final = ROOT / "examples" / "make_digits.py"
 VAE_STEPS, HASTY_VAE_STEPS = 400, 20
 HELD_OUT, FEW_HELD_OUT = 397, 100
-"""Images to judge by; all that are not trained on."""
+"""Number of held-out images: all that are not trained on, or few for a quick run."""
 
 
 @final
 class Workplace:
-    """A folder with images of digits and the models that were trained on them.
+    """A folder with images of digits and the models trained on them.
 
     Args:
-        folder: what is there is used again.
-        quick: whether the VAE is trained for a moment only, and few images are held out.
+        folder: its existing content is reused.
+        quick: whether to train the VAE briefly and hold out few images.
 
     Attributes:
-        folder: as given.
-        images: the folder of those to learn from.
-        held_out: the folder of those to judge by.
-        cache: of those to learn from.
+        folder: the folder.
+        images: folder of training images.
+        held_out: folder of held-out images.
+        cache: cache of the training images.
     """
 
     def __init__(self, folder: Path, *, quick: bool) -> None:
@@ -48,7 +48,7 @@ class Workplace:
         self._quick = quick
 
     def prepare(self) -> None:
-        """Make images, encoders and cache, unless they are there."""
+        """Make images, encoders and cache if they do not exist."""
         self.folder.mkdir(parents=True, exist_ok=True)
         if not (self.folder / "digits" / "base").is_dir():
             shutil.rmtree(self.folder / "digits", ignore_errors=True)
@@ -64,7 +64,7 @@ class Workplace:
             run("cache", self.images, "--model", self.folder / "digits" / "base", "--out", self.cache, "--json")
 
     def base(self, seed: int) -> Path:
-        """What a training with this seed begins with: first weights of its own, and everybody's VAE and encoder."""
+        """The starting model of a seed: its first weights, and the common VAE and text encoder."""
         place = self.folder / f"base-{seed}"
         if not place.is_dir():
             parts = ImageModel.load(self.folder / "digits" / "base")
@@ -74,7 +74,7 @@ class Workplace:
         return place
 
     def trained(self, name: str, seed: int, *words: str) -> Path:
-        """A model by `train` with these flags."""
+        """Train a model with these flags if it does not exist."""
         place = self.folder / name
         if not place.is_dir():
             model = ("--model", self.base(seed), "--out", place, "--seed", seed)
@@ -82,7 +82,7 @@ class Workplace:
         return place
 
     def tuned(self, name: str, start: Path, seed: int, *words: str) -> Path:
-        """A model by `grpo` with these flags; that its gate ended the tuning is no failure."""
+        """Tune a model with these flags if it does not exist; a tuning that its gate stops is valid."""
         place = self.folder / name
         if not place.is_dir():
             model = ("--model", start, "--held-out", self.held_out, "--out", place, "--seed", seed)
@@ -91,34 +91,34 @@ class Workplace:
         return place
 
     def pictures(self, folder: Path) -> ImageFolder:
-        """The images of one of its folders, checked."""
+        """Read and check the images of a folder."""
         model = ImageModel.load(self.base(0))
         return read_pictures(folder, model.form, model.prompts.check)
 
 
 def workplace(folder: Path, *, quick: bool) -> Workplace:
-    """Prepared below a folder, for the figures or for a quick run."""
+    """Prepare a workplace in a folder, for a full or a quick run."""
     place = Workplace(folder / ("quick" if quick else "whole"), quick=quick)
     place.prepare()
     return place
 
 
 def quieten() -> None:
-    """No progress bars and no advice of the libraries', as the commands have it."""
+    """Silence progress bars and advice of the libraries, as the commands do."""
     transformers_logging.disable_progress_bar()
     diffusers_logging.disable_progress_bar()
     diffusers_logging.set_verbosity_error()
 
 
 def seconds_of(model: Path) -> float:
-    """What a training took, all its rounds together, by its own reports; a round that was repeated counts once."""
+    """Seconds of a training by its own reports, over all epochs; a repeated epoch counts once."""
     lines = model.with_name(f"{model.name}.run").joinpath("reports.jsonl").read_text("utf-8").splitlines()
     reports: list[Mapping[str, Any]] = [json.loads(line) for line in lines]
     return sum({one["epoch"]: float(one["seconds"]) for one in reports if one["kind"] == "epoch"}.values())
 
 
 def run(command: str, *words: object, allowed: Collection[int] = (0,)) -> str:
-    """What a command of `python -m trainers.dit` writes; its messages are shown."""
+    """Run a command of `python -m trainers.dit` and return its output."""
     line: Sequence[str] = [sys.executable, "-m", "trainers.dit", command, *(str(word) for word in words)]
     done = subprocess.run(line, check=False, stdout=subprocess.PIPE, text=True, encoding="utf-8")
     if done.returncode not in allowed:

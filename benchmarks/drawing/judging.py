@@ -1,7 +1,6 @@
-"""How good what a model draws is: every held-out prompt once, judged by a classifier that has learnt from real images.
+"""Quality of a model's images, one for every held-out prompt, by a classifier trained on real images.
 
-The same classifier is what GRPO raises. Beside it stands one that has learnt from the held-out images, which no
-training has seen.
+GRPO maximises the same classifier. A second one is trained on the held-out images, which no training uses.
 """
 
 import json
@@ -20,19 +19,19 @@ from trainers.dit.rewards import FrechetDistance, PromptClassifier, PromptProbab
 from trainers.dit.sampling import SamplingSettings, draw_images
 
 NOISE: Final = 1000
-"""Seed of the noise that judged images begin with; no training and no tuning draws from it."""
+"""Seed of the noise that judged images start from; no training or tuning uses it."""
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """What is said of a model's images.
+    """Scores of a model's images.
 
     Attributes:
-        accuracy: share of them that the judge takes for what their prompts say.
+        accuracy: share of images that the judge assigns to their prompts.
         distance: Fréchet distance to the held-out images in the judge's features.
-        rewards: how probable the prompted digit is to the judge, of each image.
-        rewards_unused: the same to the judge that has learnt from the held-out images.
+        rewards: the judge's probability of the prompted digit, per image.
+        rewards_unused: the same by the judge trained on the held-out images.
     """
 
     accuracy: float
@@ -42,26 +41,26 @@ class Figures:
 
     @property
     def reward(self) -> float:
-        """The mean of the rewards."""
+        """Mean reward."""
         return mean(self.rewards)
 
     @classmethod
     def of(cls, told: Mapping[str, Any]) -> "Figures":
-        """As they are kept."""
+        """Read scores from JSON."""
         return cls(told["accuracy"], told["distance"], tuple(told["rewards"]), tuple(told["rewards_unused"]))
 
 
 @final
 class Judging:
-    """Draws all held-out prompts and judges the images.
+    """Draws images for all held-out prompts and scores them.
 
     Args:
-        work: whose images.
+        work: folder of the images.
 
     Attributes:
-        count: images that are drawn, and real images that they are compared with.
-        floor: the Fréchet distance of as many images that are learnt from.
-        real: share of the held-out images themselves that the judge recognises.
+        count: number of drawn images, and of real images to compare them with.
+        floor: Fréchet distance of as many training images.
+        real: share of the held-out images that the judge recognises.
     """
 
     def __init__(self, work: Workplace) -> None:
@@ -77,21 +76,21 @@ class Judging:
         self.real = self._judge.accuracy(self._targets, self._prompts)
 
     def judged(self, model: Path, *, guidance: float = 2.0, noise: int = NOISE) -> Figures:
-        """Of a model in a folder; what was said before is read."""
+        """Scores of a saved model, from an earlier run if they exist."""
         return self.kept(
             f"{model.name}, guidance {guidance:g}, noise {noise}",
             lambda: self.figures(ImageModel.load(model), guidance=guidance, noise=noise),
         )
 
     def kept(self, name: str, make: Callable[[], Figures]) -> Figures:
-        """What was said under a name before, or is made now."""
+        """Saved scores of a name; computes and saves them if missing."""
         place = self._work.folder / f"judged {name}.json"
         if not place.is_file():
             place.write_text(json.dumps(asdict(make())), "utf-8")
         return Figures.of(json.loads(place.read_text("utf-8")))
 
     def figures(self, model: ImageModel, *, guidance: float = 2.0, noise: int = NOISE) -> Figures:
-        """Of a model, which draws with the defaults but for these."""
+        """Draw and score images, with default settings except these."""
         images = draw_images(model, self._prompts, SamplingSettings(guidance=guidance, seed=noise))
         with torch.no_grad():
             distance = -float(self._frechet(images, self._prompts, self._targets)[0])

@@ -1,4 +1,4 @@
-"""How well a model draws digits after so many steps, beside the control; and which parts have learnt."""
+"""Image quality after a number of training steps, compared with the control, and which parts are trained."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -24,7 +24,7 @@ ACCURACY, DISTANCE = 0.98, 6.0
 
 
 def rows(work: Workplace, judging: Judging, *, quick: bool) -> list[Row]:
-    """All of them; a quick run has a hundredth of the steps, one seed, and is not judged."""
+    """All rows; a quick run has a hundredth of the steps, one seed, and is not judged."""
     steps = STEPS // 100 if quick else STEPS
     return [
         *coverage(work),
@@ -36,7 +36,7 @@ def rows(work: Workplace, judging: Judging, *, quick: bool) -> list[Row]:
 
 
 def coverage(work: Workplace) -> list[Row]:
-    """The share of each part's parameters that a step gives a gradient."""
+    """Share of each part's parameters that get a gradient in a step."""
     model = ImageModel.load(work.base(0)).learning("flow")
     batch = LatentCache.open(work.cache).gather(torch.arange(64))
     torch.manual_seed(0)
@@ -61,19 +61,19 @@ def coverage(work: Workplace) -> list[Row]:
 
 
 def judge(judging: Judging) -> list[Row]:
-    """What real images have themselves."""
+    """Scores of the real images."""
     return [
         shown("real images: recognised", judging.real, detail=f"{judging.count} held-out images, by the judge"),
         shown(
             "real images: Fréchet distance, the floor",
             judging.floor,
-            detail=f"{judging.count} images that are learnt from against {judging.count} held out",
+            detail=f"{judging.count} training images against {judging.count} held out",
         ),
     ]
 
 
 def learnt(work: Workplace, judging: Judging, seeds: Sequence[int], steps: int, *, judged: bool) -> list[Row]:
-    """Of each seed, and their median, which is what is promised."""
+    """Scores of each seed, and their median, which is judged."""
     models = [work.trained(f"flow-{seed}", seed, "--steps", str(steps)) for seed in seeds]
     found = [judging.judged(model) for model in models]
     title, drawn = f"{steps} steps", f"{judging.count} images, guidance 2, 20 steps"
@@ -97,19 +97,19 @@ def learnt(work: Workplace, judging: Judging, seeds: Sequence[int], steps: int, 
         shown(
             f"{title}: training, s",
             median(seconds_of(model) for model in models),
-            detail=f"median of {len(seeds)} seeds, wall time, what else the machine did included",
+            detail=f"median of {len(seeds)} seeds, wall time on a shared machine",
         ),
     ]
 
 
 def other(work: Workplace, judging: Judging, name: str, steps: int) -> list[Row]:
-    """Of another objective, one seed."""
+    """Scores of another objective, one seed."""
     model = work.trained(name, 0, "--objective", name, "--steps", str(steps))
     return _shown(f"objective {name}, {steps} steps, seed 0", judging.judged(model), judging)
 
 
 def controlled(work: Workplace, judging: Judging, steps: int) -> list[Row]:
-    """Of the control: one training, drawn by each sampler, with guidance and without."""
+    """Scores of the control: one training, drawn by each sampler, with and without guidance."""
 
     def drawn(objective: DiffusionObjective, guidance: float) -> Figures:
         model = control.trained(work, "control", steps=steps, seed=0)

@@ -1,4 +1,4 @@
-"""What 16 bits gain on a CUDA device: time and memory of a step of a transformer that is wide enough for it."""
+"""Time and memory of a training step in 16 bits on a CUDA device, for a wide transformer."""
 
 import statistics
 from collections.abc import Iterator, Sequence
@@ -27,11 +27,11 @@ HEADS, WIDTH, LAYERS, SIDE, BATCH, WARM = 16, 64, 12, 32, 32, 5
 @final
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """Of a step.
+    """Cost of a step.
 
     Attributes:
-        seconds: it takes.
-        peak: bytes of the device at most.
+        seconds: time of a step.
+        peak: peak device memory, in bytes.
     """
 
     seconds: float
@@ -39,9 +39,9 @@ class Cost:
 
 
 def rows(work: Workplace, *, quick: bool) -> list[Row]:
-    """Both ratios, where there is a device to measure them on."""
+    """Both ratios, unmeasured without a CUDA device."""
     if not torch.cuda.is_available():
-        return [unmeasured(name, "there is no CUDA device here") for name in (SPEED, MEMORY)]
+        return [unmeasured(name, "no CUDA device") for name in (SPEED, MEMORY)]
     steps = 5 if quick else 20
     rounds = [(cost(work, "fp32", steps), cost(work, "bf16", steps)) for _ in range(2 if quick else 5)]
     detail = f"PixArt of {LAYERS} x {HEADS * WIDTH}, {BATCH} x {SIDE}x{SIDE} latents; {torch.cuda.get_device_name()}"
@@ -53,14 +53,14 @@ def rows(work: Workplace, *, quick: bool) -> list[Row]:
 
 
 def _behind(rounds: Sequence[tuple[Cost, Cost]], detail: str) -> Iterator[Row]:
-    """What the ratios are made of."""
+    """The numbers behind the ratios."""
     for name, costs in zip(("float32", "16 bits"), zip(*rounds, strict=True), strict=True):
-        yield shown(f"{name}: ms a step", 1e3 * statistics.median(one.seconds for one in costs), detail=detail)
+        yield shown(f"{name}: ms per step", 1e3 * statistics.median(one.seconds for one in costs), detail=detail)
         yield shown(f"{name}: peak memory, MiB", statistics.median(one.peak for one in costs) / 2**20, detail=detail)
 
 
 def cost(work: Workplace, precision: PrecisionName, steps: int) -> Cost:
-    """Train on noise; float32 means float32, not TF32."""
+    """Train on noise; float32 runs without TF32."""
     model = wide(work)
     draw = torch.Generator().manual_seed(0)
     mean = torch.randn(BATCH, 4, SIDE, SIDE, generator=draw)
@@ -81,7 +81,7 @@ def cost(work: Workplace, precision: PrecisionName, steps: int) -> Cost:
 
 
 def wide(work: Workplace) -> ImageModel:
-    """A transformer of 200 million weights, with the encoders of the digits, which it does not need here."""
+    """A transformer of 200 million weights, with the encoders of the digits, which are not used here."""
     parts: Any = ImageModel.load(work.base(0))
     torch.manual_seed(0)
     transformer = PixArtTransformer2DModel(

@@ -1,4 +1,4 @@
-"""Paired bootstrap: how sure a mean difference of two measurements of the same things is (Efron & Tibshirani 1993)."""
+"""Paired bootstrap interval of a mean difference (Efron & Tibshirani 1993)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,16 +9,16 @@ import numpy as np
 DRAWS: Final = 10_000
 SHARE: Final = 0.95
 AT_ONCE: Final = 1_000_000
-"""Pairs that are drawn together."""
+"""Pairs drawn per batch."""
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class PairedDifference:
-    """A mean difference with its percentile interval of 95 %.
+    """A mean difference with its 95 % percentile interval.
 
     Attributes:
-        mean: over all pairs.
+        mean: mean over all pairs.
         low: lower bound.
         high: upper bound.
     """
@@ -31,19 +31,19 @@ class PairedDifference:
 def paired_difference(
     before: Sequence[float], after: Sequence[float], *, draws: int = DRAWS, seed: int = 0
 ) -> PairedDifference:
-    """How much larger the second are than the first, pair by pair.
+    """Mean of `after` less `before`, over pairs.
 
     Args:
         before: [N], N at least 2.
-        after: [N], of the same things in the same order.
-        draws: how often N pairs are drawn anew, with replacement.
-        seed: of the draws.
+        after: [N], paired with `before` by position.
+        draws: number of resamples of N pairs, with replacement.
+        seed: seed of the draws.
 
     Raises:
-        ValueError: they are not as many as each other, or fewer than 2.
+        ValueError: the lengths differ, or are below 2.
     """
     if len(before) != len(after) or len(before) < 2:
-        raise ValueError(f"{len(before)} and {len(after)} values are no pairs, or too few; 2 are needed")
+        raise ValueError(f"{len(before)} and {len(after)} values; need equally many, and at least 2")
     differences = np.asarray(after, dtype=np.float64) - np.asarray(before, dtype=np.float64)
     draw, count = np.random.default_rng(seed), len(differences)
     rows = max(1, AT_ONCE // count)

@@ -1,7 +1,7 @@
-"""What a step of the training costs: of a cache and of images that are encoded in every step, in the loop and by hand.
+"""Processor time of a training step: from a cache and from images encoded in every step, in the loop and by hand.
 
-All subjects have the same first weights, the same images in the same order and the same settings: AdamW of one kernel,
-clipping, a schedule, an average of the weights, and a look at every loss. Time is that of the processor.
+All subjects have the same first weights, images in the same order and settings: fused AdamW, clipping, a schedule, an
+average of the weights, and a read of every loss.
 """
 
 import statistics
@@ -31,7 +31,7 @@ EQUAL, CACHED, NOTHING_ELSE, LOOP = 1e-6, 0.6, 1.02, 1.02
 
 
 def rows(work: Workplace, *, quick: bool) -> list[Row]:
-    """What differs, the ratios of pairs, and the milliseconds behind them."""
+    """Differences of losses, ratios of step times, and the milliseconds behind them."""
     steps = 2 if quick else 200
     cache, plain = LatentCache.open(work.cache), RawImageFiles(work.pictures(work.images), _model(work).prompts)
     places = _places(len(cache), WARM + steps)
@@ -39,7 +39,7 @@ def rows(work: Workplace, *, quick: bool) -> list[Row]:
         "in the loop": in_loop(work, cache, places),
         "by hand": by_hand(work, cache, places),
         "by hand, encoded in every step": by_hand(work, plain, places),
-        "reading and encoding alone": encoding(work, plain, places),
+        "reading and encoding only": encoding(work, plain, places),
     }
     seconds = _taken(ways, steps)
     detail = f"median of {steps} pairs, {RECIPE.batch_size} images each, processor time"
@@ -61,7 +61,7 @@ def rows(work: Workplace, *, quick: bool) -> list[Row]:
 
 
 def equality(work: Workplace, cache: LatentCache, plain: RawImageFiles, places: Sequence[Tensor]) -> list[Row]:
-    """Losses of the same images at the same random state, from either."""
+    """Compare losses of the same images at the same random state from both sources."""
     learnt = DenoisingLoss(_model(work), NoiseSource(objective_of("flow"), RECIPE.dropout))
 
     def losses(images: ImageSource[EncodedImages] | ImageSource[RawImages]) -> Iterator[float]:
@@ -78,7 +78,7 @@ def equality(work: Workplace, cache: LatentCache, plain: RawImageFiles, places: 
 def in_loop(
     work: Workplace, images: ImageSource[EncodedImages] | ImageSource[RawImages], places: Sequence[Tensor]
 ) -> Iterator[None]:
-    """Goes on by a step whenever it is asked, what gathers the images included."""
+    """Train by one step per item, including gathering the images."""
     seed_everything(0)
     with loop_of(_model(work), RECIPE).running() as run:
         for report in run.epochs(IterableSource(_Gathered(images, places)), max_epochs=1):
@@ -89,7 +89,7 @@ def in_loop(
 def by_hand(
     work: Workplace, images: ImageSource[EncodedImages] | ImageSource[RawImages], places: Sequence[Tensor]
 ) -> Iterator[None]:
-    """The same without the loop, and so without its guards."""
+    """Train by one step per item without the loop and its guards."""
     seed_everything(0)
     model = _model(work)
     parameters = list(model.network.module.train().parameters())
@@ -113,7 +113,7 @@ def by_hand(
 
 @final
 class _Gathered:
-    """The batches of some places, gathered when they are asked for."""
+    """Batches of some positions, gathered on demand."""
 
     def __init__(self, images: ImageSource[Any], places: Sequence[Tensor]) -> None:
         self._images = images
@@ -124,7 +124,7 @@ class _Gathered:
 
 
 def encoding(work: Workplace, images: RawImageFiles, places: Sequence[Tensor]) -> Iterator[None]:
-    """What a cache saves of a step: reading images from their files, VAE and text encoder."""
+    """Do only what a cache saves in each step: reading image files, VAE and text encoder."""
     model = _model(work)
     for index in places:
         batch = images.gather(index)
@@ -134,26 +134,26 @@ def encoding(work: Workplace, images: RawImageFiles, places: Sequence[Tensor]) -
 
 
 def _of_cache(seconds: Mapping[str, Sequence[float]], detail: str, *, judged: bool) -> list[Row]:
-    """What a cache saves, and that it is reading and encoding and nothing else."""
+    """Rows that show that a cache saves reading and encoding, and costs nothing else."""
     cached, encoded, saved = (
-        seconds[name] for name in ("by hand", "by hand, encoded in every step", "reading and encoding alone")
+        seconds[name] for name in ("by hand", "by hand, encoded in every step", "reading and encoding only")
     )
     rest = [whole - part for whole, part in zip(encoded, saved, strict=True)]
     return [
         at_most("step: cached / encoded in every step", _ratio(cached, encoded), CACHED, detail=detail, judged=judged),
-        shown("step: share of reading and encoding in the latter", _ratio(saved, encoded), detail="timed alone"),
+        shown("step: share of reading and encoding in the latter", _ratio(saved, encoded), detail="timed separately"),
         at_most(
             "step: cached / encoded in every step, less reading and encoding",
             _ratio(cached, rest),
             NOTHING_ELSE,
-            detail="both are tiny here beside the transformer: what a cache can save, it saves",
+            detail="both are small compared with the transformer: a cache saves all that it can",
             judged=judged,
         ),
     ]
 
 
 def _taken(ways: Mapping[str, Iterator[None]], steps: int) -> dict[str, list[float]]:
-    """Seconds of every step of every way; all ways in turn at each step, so that a busy machine hits them alike."""
+    """Seconds of every step by name; all take turns at each step, so that a busy machine affects them alike."""
     seconds: dict[str, list[float]] = {name: [] for name in ways}
     for number in range(WARM + steps):
         for name, way in ways.items():
@@ -169,11 +169,11 @@ def _ratio(of: Sequence[float], to: Sequence[float]) -> float:
 
 
 def _model(work: Workplace) -> ImageModel:
-    """The same first weights each time."""
+    """A model with the same first weights each time."""
     return ImageModel.load(work.base(0)).learning("flow")
 
 
 def _places(images: int, count: int) -> list[Tensor]:
-    """Batches of the trainer's size, the same for everybody."""
+    """Batches of the trainer's size, the same for all subjects."""
     draw = torch.Generator().manual_seed(1)
     return [torch.randint(images, (RECIPE.batch_size,), generator=draw) for _ in range(count)]

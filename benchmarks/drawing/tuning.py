@@ -1,7 +1,7 @@
-"""What tuning by a reward does to models that draw well: to the reward, to variety, and what it costs.
+"""Effect of tuning by a reward on trained models: reward, variety and cost.
 
-Each trained model is tuned by the classifier, with the Fréchet distance as gate and the defaults, as a user would. What
-is judged is drawn without guidance, as it was tuned, of all held-out prompts from noise that no tuning has seen.
+Each trained model is tuned with the defaults, with the classifier as reward and the Fréchet distance as gate. Judged
+images are drawn without guidance, as in tuning, for all held-out prompts from noise that no tuning uses.
 """
 
 import json
@@ -36,13 +36,13 @@ BRIEF: Final = ("--iterations", "1", "--gate-images", "16", "--gate-steps", "4",
 @final
 @dataclass(frozen=True, slots=True)
 class Tuning:
-    """A model before and after, by all noises.
+    """Scores of a model before and after tuning, per noise.
 
     Attributes:
-        seed: of its training and its tuning.
-        before: of each noise.
-        after: of each noise.
-        told: how it went, in words.
+        seed: seed of its training and its tuning.
+        before: scores before, per noise.
+        after: scores after, per noise.
+        told: description of the tuning.
     """
 
     seed: int
@@ -52,7 +52,7 @@ class Tuning:
 
 
 def rows(work: Workplace, judging: Judging, *, quick: bool) -> list[Row]:
-    """Of each seed's trained model, and of all of them together; a quick run tunes for a moment."""
+    """Rows of each seed's model and of all together; a quick run tunes briefly."""
     words, seeds = (BRIEF, SEEDS[:1]) if quick else ((), SEEDS)
     noises = NOISES[:1] if quick else NOISES
     found = [tuning(work, judging, seed, noises, words) for seed in seeds]
@@ -65,7 +65,7 @@ def rows(work: Workplace, judging: Judging, *, quick: bool) -> list[Row]:
 
 
 def tuning(work: Workplace, judging: Judging, seed: int, noises: Sequence[int], words: Sequence[str]) -> Tuning:
-    """What tuning has done to the model that was trained with a seed."""
+    """Tune the model of a seed and score it before and after."""
     start = work.folder / f"flow-{seed}"
     tuned = work.tuned(f"tuned-{seed}", start, seed, *words)
     before, after = (
@@ -75,7 +75,7 @@ def tuning(work: Workplace, judging: Judging, seed: int, noises: Sequence[int], 
 
 
 def cost(work: Workplace, *, quick: bool) -> list[Row]:
-    """Processor time of an iteration and of a look at both metrics."""
+    """Processor time of an iteration and of an evaluation of both metrics."""
     iterations = 1 if quick else 6
     recipe = GrpoRecipe(iterations=iterations, gate_every=1, bound=1e6, gate_images=16 if quick else 256, device="cpu")
     model = ImageModel.load(work.folder / "flow-0")
@@ -87,13 +87,11 @@ def cost(work: Workplace, *, quick: bool) -> list[Row]:
     clock = _Clock()
     seed_everything(0)
     tune(model, own, rewards[0], gate, recipe, None, clock)
-    drawn = (
-        f"{recipe.groups} x {recipe.members} images in {recipe.draw_steps} steps, {recipe.trained_steps} learnt from"
-    )
+    drawn = f"{recipe.groups} x {recipe.members} images in {recipe.draw_steps} steps, {recipe.trained_steps} trained on"
     return [
         shown("GRPO: an iteration, ms", 1e3 * statistics.median(clock.iterations), detail=f"{drawn}; processor time"),
         shown(
-            "GRPO: a look, ms",
+            "GRPO: an evaluation, ms",
             1e3 * statistics.median(clock.looks),
             detail=f"{recipe.gate_images} images, {recipe.gate_steps} steps, no guidance; processor time",
         ),
@@ -102,14 +100,14 @@ def cost(work: Workplace, *, quick: bool) -> list[Row]:
 
 @final
 class _Clock:
-    """Takes the reports of a tuning, and the processor seconds of each iteration and of each look."""
+    """Records the processor seconds of each iteration and each evaluation from the reports of a tuning."""
 
     def __init__(self) -> None:
         self.iterations: list[float] = []
         self.looks: list[float] = []
 
     def __call__(self, reports: Iterable[Report]) -> Iterator[Report]:
-        """The reports; a look is what happens before its notice, an iteration what happens before its end."""
+        """Pass on the reports; an evaluation ends with its notice, an iteration with its epoch report."""
         start = time.process_time()
         for report in reports:
             now = time.process_time()
@@ -148,7 +146,7 @@ def _of_seed(one: Tuning, *, judged: bool) -> list[Row]:
 
 
 def _of_all(found: Sequence[Tuning], *, judged: bool) -> list[Row]:
-    """Image by image: the same prompt from the same noise, before and after."""
+    """Compare images with the same prompt and noise before and after."""
     before, after = (_rewards(figures.rewards for figures in some) for some in _figures(found))
     own = paired_difference(before, after)
     unused = paired_difference(*(_rewards(figures.rewards_unused for figures in some) for some in _figures(found)))
@@ -163,13 +161,13 @@ def _of_all(found: Sequence[Tuning], *, judged: bool) -> list[Row]:
         shown(
             "GRPO, all seeds: the same to a judge of held-out images",
             unused.low,
-            detail=f"mean {unused.mean:.4f}, upper bound {unused.high:.4f}; it was not raised by this one",
+            detail=f"mean {unused.mean:.4f}, upper bound {unused.high:.4f}; this judge is not the reward",
         ),
     ]
 
 
 def _figures(found: Sequence[Tuning]) -> tuple[list[Figures], list[Figures]]:
-    """Of all, before and after."""
+    """Scores of all tunings before and after."""
     return [*chain(*(one.before for one in found))], [*chain(*(one.after for one in found))]
 
 
@@ -178,7 +176,7 @@ def _rewards(parts: Iterable[Sequence[float]]) -> list[float]:
 
 
 def _guided(work: Workplace, judging: Judging, seed: int) -> list[Row]:
-    """What guidance makes of it, which was not tuned."""
+    """Scores with guidance, which tuning does not use."""
     before, after = (judging.judged(work.folder / f"{kind}-{seed}", guidance=GUIDED) for kind in ("flow", "tuned"))
     return [
         shown(
@@ -190,7 +188,7 @@ def _guided(work: Workplace, judging: Judging, seed: int) -> list[Row]:
 
 
 def _told(model: Path) -> str:
-    """How a tuning went, by what is saved beside the model."""
+    """Describe a tuning from the file that is saved with its model."""
     tuned: Mapping[str, Any] = json.loads((model / "tuning.json").read_text("utf-8"))["tuned"]
     end = "ended by its gate" if tuned["refused"] else "to its end"
     return f"{len(tuned['rounds'])} iterations, {end}; kept after {tuned['kept']['window']} steps"

@@ -1,4 +1,4 @@
-"""How a server process behaves under hostile requests and under a long mixed load. A full run takes 20 minutes."""
+"""Behaviour of a server process under hostile requests and under a long mixed load. A full run takes 20 minutes."""
 
 import sys
 import tempfile
@@ -13,7 +13,7 @@ from predictor.inference import use_threads
 
 def main() -> int:
     parser = common_options(__doc__ or "")
-    parser.add_argument("--only", choices=("sizes", "soak"), help="run one of the two")
+    parser.add_argument("--only", choices=("sizes", "soak"), help="run only this part")
     arguments = parser.parse_args()
     use_threads(1)
 

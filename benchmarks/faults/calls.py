@@ -1,4 +1,4 @@
-"""Requests as bytes, and how each call ended."""
+"""Encoded requests, and the outcome of each call."""
 
 import asyncio
 import time
@@ -22,13 +22,13 @@ RELOAD: Final = "/quantra.v1.ModelAdminService/ReloadModel"
 INFER: Final = "/inference.GRPCInferenceService/ModelInfer"
 SERVER_FAULT: Final = frozenset({grpc.StatusCode.UNKNOWN, grpc.StatusCode.INTERNAL})
 NO_ANSWER: Final = frozenset({grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED})
-"""The server is gone, or did not answer before the deadline."""
+"""Codes of a stopped server and of a missed deadline."""
 
 _COLUMNS: Final = ("open", "high", "low", "close", "volume", "adj_close", "split_ratio", "cash_dividend")
 _CHANNEL_OPTIONS: Final = [
     ("grpc.max_receive_message_length", -1),
     ("grpc.max_send_message_length", -1),
-    ("grpc.use_local_subchannel_pool", 1),  # a connection for each channel
+    ("grpc.use_local_subchannel_pool", 1),  # one connection per channel
 ]
 
 
@@ -40,7 +40,7 @@ class Ended:
     code: grpc.StatusCode
     body: bytes = b""
     has_details: bool = False
-    """Whether the status carries google.rpc.Status, which the server adds to every error of its own."""
+    """Whether the status carries google.rpc.Status, which the server adds to every error that it raises."""
     took_s: float = 0.0
 
     @property
@@ -50,19 +50,19 @@ class Ended:
 
 
 def open_channel(target: str) -> grpc.aio.Channel:
-    """A connection of its own, without limits on messages."""
+    """Open a separate connection without message size limits."""
     return grpc.aio.insecure_channel(target, options=_CHANNEL_OPTIONS)
 
 
 async def ask(channel: grpc.aio.Channel, path: str, body: bytes, timeout_s: float = 30.0) -> Ended:
-    """Make one unary call; an error is a result too."""
+    """Make one unary call; an error is returned, too."""
     start = time.perf_counter()
     call: Any = channel.unary_unary(path)(body, timeout=timeout_s)
     return await end_of(call, start)
 
 
 async def end_of(call: Any, start: float) -> Ended:
-    """Wait for a call that began at this time of `time.perf_counter`."""
+    """Wait for a call that started at `start` of `time.perf_counter`."""
     try:
         answer = await call
     except grpc.aio.AioRpcError as error:
@@ -84,18 +84,18 @@ async def ask_all(target: str, path: str, bodies: Sequence[bytes], at_once: int,
 
 
 def count_codes(ends: Iterable[Ended]) -> str:
-    """How often each status came, as text."""
+    """Describe how often each status occurred."""
     counted = Counter(end.code.name for end in ends)
     return ", ".join(f"{count} {name}" for name, count in counted.most_common()) or "no calls"
 
 
 def predict_request(*instances: pb.Instance, model: str = "") -> bytes:
-    """A request of Predict."""
+    """Encode a Predict request."""
     return pb.PredictRequest(model=model, instances=instances).SerializeToString()
 
 
 def infer_request(instance: pb.Instance, model: str) -> bytes:
-    """A request of KServe's ModelInfer with the bars of an instance."""
+    """Encode a request of KServe's ModelInfer with the bars of an instance."""
     panel = instance.bars
     symbols, sessions = len(panel.symbols), len(panel.session_yyyymmdd)
     names = [f"{day // 10000:04d}-{day // 100 % 100:02d}-{day % 100:02d}" for day in panel.session_yyyymmdd]
@@ -113,7 +113,7 @@ def infer_request(instance: pb.Instance, model: str) -> bytes:
 
 
 def session_requests(instance: pb.Instance, model: str) -> Sequence[bytes]:
-    """The requests of a stream: open a session, forecast beside it, push its last bar again, close it."""
+    """Encode stream requests: open a session, predict meanwhile, push the last bar again, close the session."""
     requests = [
         pb.PredictStreamRequest(request_id="a", open=pb.OpenSession(session_id="s", model=model, instance=instance)),
         pb.PredictStreamRequest(request_id="b", predict=pb.StreamPredict(model=model, instance=instance)),
@@ -137,7 +137,7 @@ def _last_bar(panel: pb.BarPanel) -> pb.BarPanel:
 
 
 def varint(value: int) -> bytes:
-    """A number of protobuf."""
+    """Encode a protobuf varint."""
     out = bytearray()
     while value >= 0x80:
         out.append(value & 0x7F | 0x80)
@@ -146,7 +146,7 @@ def varint(value: int) -> bytes:
 
 
 def nested(content: bytes, *fields: int) -> bytes:
-    """The content in a field of bytes within such fields."""
+    """Wrap content in nested length-delimited fields, outermost first."""
     for field in reversed(fields):
         content = varint(field << 3 | 2) + varint(len(content)) + content
     return content

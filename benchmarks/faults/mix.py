@@ -1,4 +1,4 @@
-"""A mixed load on one server: each caller makes one call after another and reconnects now and then."""
+"""A mixed load on one server: each caller makes one call after another and reconnects periodically."""
 
 import asyncio
 import time
@@ -34,12 +34,12 @@ class Part(Protocol):
 
     @property
     def name(self) -> str:
-        """The name in reports."""
+        """Name in reports."""
         ...
 
     @property
     def share(self) -> int:
-        """The weight when callers choose a part."""
+        """Weight when callers choose a part."""
         ...
 
     async def once(self, channel: grpc.aio.Channel) -> grpc.StatusCode | None:
@@ -50,7 +50,7 @@ class Part(Protocol):
 @final
 @dataclass(frozen=True, slots=True)
 class Unary:
-    """A call that is answered, or refused with an expected status."""
+    """A call that must end with an expected status."""
 
     name: str
     share: int
@@ -67,7 +67,7 @@ class Unary:
 @final
 @dataclass(frozen=True, slots=True)
 class Cancelled:
-    """A call that its caller cancels after a moment; it may have been answered by then."""
+    """A call that the caller cancels after a moment; the response may arrive earlier."""
 
     name: str
     share: int
@@ -89,7 +89,7 @@ class Cancelled:
 class Late:
     """A call with a very short deadline.
 
-    If the server's clock runs out first, gRPC may reset the call and report CANCELLED near the end of the time.
+    If the deadline expires on the server first, gRPC may reset the call and report CANCELLED shortly before it.
     """
 
     name: str
@@ -99,7 +99,7 @@ class Late:
     timeout_s: float
 
     async def once(self, channel: grpc.aio.Channel) -> grpc.StatusCode | None:
-        """Call and check the status, and when it came."""
+        """Call and check the status and its time."""
         end = await ask(channel, self.path, self.body, self.timeout_s)
         was_reset = end.is_bare_cancel and end.took_s >= 0.8 * self.timeout_s
         return None if was_reset or end.code in {grpc.StatusCode.OK, grpc.StatusCode.DEADLINE_EXCEEDED} else end.code
@@ -108,12 +108,12 @@ class Late:
 @final
 @dataclass(frozen=True, slots=True)
 class Conversed:
-    """A stream with several requests, which its caller then closes."""
+    """A stream with several requests, which the caller then closes."""
 
     name: str
     share: int
     requests: Sequence[bytes]
-    """Each must be answered without an error."""
+    """Each must get a response without an error."""
 
     async def once(self, channel: grpc.aio.Channel) -> grpc.StatusCode | None:
         """Send all requests and check every response."""
@@ -129,7 +129,7 @@ class Conversed:
 
 
 def all_parts(bars: pb.Instance, window: pb.Instance, panel: pb.Instance, model: str) -> tuple[Part, ...]:
-    """Windows, bars, panels, sessions, explanations, malformed requests, cancelled and late calls."""
+    """Windows, bars, panels, sessions, explanations, malformed requests, late and cancelled calls."""
     question = pb.ExplainRequest(model=model, instance=bars, tolerance=0.05).SerializeToString()
     whole = predict_request(panel, bars, model=model)
     invalid, missing = grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.NOT_FOUND
@@ -151,17 +151,17 @@ def all_parts(bars: pb.Instance, window: pb.Instance, panel: pb.Instance, model:
 @final
 @dataclass(frozen=True, slots=True)
 class Done:
-    """One call."""
+    """A finished call."""
 
     part: str
     at_s: float
-    """From the start of the load to the end of the call."""
+    """Time from the start of the load to the end of the call."""
     took_s: float
     unexpected: grpc.StatusCode | None
 
     @property
     def is_lost(self) -> bool:
-        """Whether there was no answer."""
+        """Whether there was no response."""
         return self.unexpected in NO_ANSWER
 
 
@@ -188,7 +188,7 @@ class Load:
         await asyncio.gather(*(self._caller(Random(seed), start, is_over) for seed in range(callers)))  # noqa: S311 - a choice
 
     async def once_each(self) -> None:
-        """Make every kind of call once, uncounted, so that all threads and buffers exist."""
+        """Make every kind of call once without counting it, so that all threads and buffers exist."""
         async with open_channel(self.target) as channel:
             for part in self.parts:
                 await part.once(channel)

@@ -1,6 +1,6 @@
 """A process that checks a server's health every 20 ms: `python -m benchmarks.faults.pulse TARGET`.
 
-It stops when its input ends, and then prints what it saw as one line of JSON.
+It stops when its input ends, and prints its results as one line of JSON.
 """
 
 import json
@@ -27,15 +27,15 @@ SERVING: Final = b"\x08\x01"
 @final
 @dataclass(frozen=True, slots=True)
 class Waits:
-    """What the process saw."""
+    """Results of the health checks."""
 
     asked: int = 0
     unanswered: int = 0
-    """Checks that failed, or whose answer was not SERVING."""
+    """Checks that failed or did not return SERVING."""
     longest_ms: float = 0.0
 
     def rows(self, name: str, *, judged: bool) -> Iterator[Row]:
-        """The longest wait, and the checks that failed."""
+        """Rows for the longest wait and the failed checks."""
         detail = f"{self.asked} checks, one every {1000 * EVERY_S:g} ms"
         yield at_most(
             f"{name}: longest wait for health, ms", self.longest_ms, MAX_WAIT_MS, detail=detail, judged=judged
@@ -45,13 +45,13 @@ class Waits:
 
 @final
 class Pulse:
-    """The process."""
+    """Handle of the process."""
 
     def __init__(self, popen: "subprocess.Popen[str]") -> None:
         self._popen = popen
 
     def stop(self) -> Waits:
-        """End it and read what it saw."""
+        """Stop the process and read its results."""
         try:
             output, _ = self._popen.communicate("", timeout=TIMEOUT_S + 5)
         except subprocess.TimeoutExpired:
@@ -62,7 +62,7 @@ class Pulse:
 
 @contextmanager
 def asking(target: str) -> Generator[Pulse]:
-    """Start the process; it has received its first answer."""
+    """Start the process and wait for its first check."""
     command = [sys.executable, "-m", "benchmarks.faults.pulse", target]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as popen:
         try:

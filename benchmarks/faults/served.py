@@ -1,4 +1,4 @@
-"""What a server process holds, read from /proc (Linux)."""
+"""Memory, threads, descriptors and CPU time of a process, read from /proc (Linux)."""
 
 import os
 import re
@@ -15,12 +15,12 @@ _TICKS: Final = os.sysconf("SC_CLK_TCK")
 @final
 @dataclass(frozen=True, slots=True)
 class Vitals:
-    """What a process holds at one moment."""
+    """Resources of a process at one moment."""
 
     resident: int
     """Bytes."""
     peak: int
-    """Bytes; the maximum since the last `forget_peak`."""
+    """Bytes; maximum since the last `forget_peak`."""
     threads: int
     descriptors: int
     cpu_s: float
@@ -28,7 +28,7 @@ class Vitals:
 
     @classmethod
     def of(cls, process: int) -> Self:
-        """Read them.
+        """Read the resources of a process.
 
         Raises:
             OSError: The process has ended.
@@ -47,7 +47,7 @@ class Vitals:
 
 
 def forget_peak(process: int) -> None:
-    """Start measuring the peak anew."""
+    """Reset the peak."""
     Path(f"/proc/{process}/clear_refs").write_text("5", encoding="ascii")
 
 
@@ -60,7 +60,7 @@ def is_alive(process: int) -> bool:
 
 
 def wait_until(is_so: Callable[[], bool], within_s: float) -> bool:
-    """Poll until the condition holds; False when the time is over first."""
+    """Poll until the condition holds; False if it does not within the time."""
     end = time.monotonic() + within_s
     while not is_so():
         if time.monotonic() > end:

@@ -1,4 +1,4 @@
-"""Requests of the largest size that mean little or are cancelled: memory of the server, latency of its health."""
+"""Server memory and health latency under requests of maximum size with little content, and under cancelled ones."""
 
 import asyncio
 import time
@@ -30,9 +30,9 @@ from benchmarks.report import Row, at_most
 from predictor._pb import prediction_pb2 as pb
 
 LIMIT_MIB: Final = 1.2 * 512
-"""The budget of requests in flight, and a fifth more."""
+"""The budget of requests in flight, plus a fifth."""
 LARGEST: Final = 16 * MIB - 1024
-"""Bytes of the largest request that the server accepts."""
+"""Size of the largest request that the server accepts, in bytes."""
 PART: Final = 15 * MIB
 PANEL_SYMBOLS: Final = 10_000
 UNKNOWN_FIELD: Final = 1000
@@ -42,7 +42,7 @@ Requests = Callable[[str], list[Ended]]
 
 
 def rows(subject: Subject, *, quick: bool) -> Iterator[Row]:
-    """Each kind of request against a new server."""
+    """Send each kind of request to a new server."""
     for name, requests in _kinds(subject, quick=quick).items():
         with started(subject.models) as ready:
             yield from _measure(name, int(str(ready["pid"])), str(ready["target"]), requests, quick=quick)
@@ -58,7 +58,7 @@ def _measure(name: str, process: int, target: str, requests: Requests, *, quick:
     faults = sum(end.code in SERVER_FAULT or end.is_bare_cancel for end in ends) + (not is_alive(process))
     detail = count_codes(ends)
     yield at_most(f"{name}: server errors", faults, 0, detail=detail)
-    yield at_most(f"{name}: calls without an answer", sum(end.code in NO_ANSWER for end in ends), 0, detail=detail)
+    yield at_most(f"{name}: calls without a response", sum(end.code in NO_ANSWER for end in ends), 0, detail=detail)
     if is_alive(process):
         grown, kept = (
             (held - before.resident) / MIB for held in (Vitals.of(process).peak, Vitals.of(process).resident)
@@ -86,7 +86,7 @@ def _kinds(subject: Subject, *, quick: bool) -> Mapping[str, Requests]:
 
 
 def empty_bodies(size: int) -> Mapping[str, tuple[str, bytes]]:
-    """Requests of so many bytes that mean hardly anything: method and request, by what they consist of."""
+    """Requests of `size` bytes with hardly any content: method and body, by description."""
     instances, bars = pb.PredictRequest.INSTANCES_FIELD_NUMBER, pb.Instance.BARS_FIELD_NUMBER
     panel = pb.BarPanel
     group = varint(UNKNOWN_FIELD << 3 | 3) + varint(UNKNOWN_FIELD << 3 | 4)
@@ -112,7 +112,7 @@ def empty_bodies(size: int) -> Mapping[str, tuple[str, bytes]]:
 
 
 def _wide_panel(subject: Subject) -> pb.Instance:
-    """Many symbols whose price never moves, with few bars each."""
+    """Many symbols with constant prices and few bars each."""
     sessions = subject.bars.sessions[-30:]
     prices = np.full((PANEL_SYMBOLS, len(sessions)), 10.0).tobytes()
     panel = pb.BarPanel(
@@ -129,8 +129,8 @@ def _wide_panel(subject: Subject) -> pb.Instance:
 
 
 async def _send_cancelled(target: str, one: bytes, count: int) -> list[Ended]:
-    """Cancel large calls after 0 to 50 ms, then make one ordinary call; those that ended before count too."""
-    random, slots = Random(0), asyncio.Semaphore(64)  # noqa: S311 - a run that can be repeated
+    """Cancel large calls after 0 to 50 ms, then make one ordinary call; includes calls that ended before."""
+    random, slots = Random(0), asyncio.Semaphore(64)  # noqa: S311 - reproducible
     body, ends = nested(bytes(PART), UNKNOWN_FIELD) + one, list[Ended]()
     async with open_channel(target) as channel:
 

@@ -28,14 +28,14 @@ FULL_S, QUICK_S = 600.0, 6.0
 CALLERS: Final = 4
 RELOAD_EVERY_S: Final = 2.0
 TIMED: Final = "windows"
-"""The part whose latency is compared: it is the same work each time."""
+"""The part whose latency is compared, because its work is the same each time."""
 WARM_SHARE: Final = 0.05
-"""Share of the time that latency ignores, because caches fill."""
+"""Share of the time at the start that latency ignores, because caches fill."""
 MAX_SLOPE_MIB, MAX_DRIFT_PERCENT = 0.1, 20.0
 
 
 def rows(subject: Subject, folder: Path, *, quick: bool) -> Iterator[Row]:
-    """One server for the whole time, while two artifacts take turns in its folder."""
+    """Load one server while two artifacts take turns in its folder."""
     served, other = subject.models / "stock" / "1", folder / "other" / "stock" / "1"
     save_model(folder / "other", real_bars(["AAPL"]), seed=1)
     bars, window = subject.instance(), subject.window_instance()
@@ -89,7 +89,7 @@ def rows(subject: Subject, folder: Path, *, quick: bool) -> Iterator[Row]:
 
 
 def _reload(admin: str) -> str:
-    """Ask the server to read its model again; the status."""
+    """Make the server reload its model; return the status."""
     with grpc.insecure_channel(admin) as channel:
         try:
             channel.unary_unary(RELOAD)(pb.ReloadModelRequest(model="stock").SerializeToString(), timeout=30.0)
@@ -101,7 +101,7 @@ def _reload(admin: str) -> str:
 
 @contextmanager
 def repeated(do: Callable[[], None], every_s: float) -> Generator[None]:
-    """Repeat an action on a thread during the block; its exception is raised at the end of the block."""
+    """Repeat an action on a thread during the block; raise its exception at the end of the block."""
     over = threading.Event()
 
     def work() -> None:
@@ -122,18 +122,18 @@ def _describe(counts: Counter[str]) -> str:
 
 
 def drift_rows(calls: Sequence[Done], lasting_s: float, *, judged: bool) -> Iterator[Row]:
-    """The 99th percentile of the timed part in the last third of the time, against the first third."""
+    """99th percentile of the timed part's latency in the last third of the run against the first third."""
     begin, third = WARM_SHARE * lasting_s, (1 - WARM_SHARE) * lasting_s / 3
     first = [one.took_s for one in calls if one.part == TIMED and begin <= one.at_s < begin + third]
     last = [one.took_s for one in calls if one.part == TIMED and lasting_s - third <= one.at_s]
     early, late = (1000 * statistics.quantiles(times, n=100)[-1] for times in (first, last))
     detail = f"{TIMED}: {late:.1f} ms of {len(last)} calls against {early:.1f} ms of {len(first)}"
     yield at_most("p99 drift, %", 100 * (late / early - 1), MAX_DRIFT_PERCENT, detail=detail, judged=judged)
-    yield shown("calls a second", len(calls) / lasting_s, detail="all parts")
+    yield shown("calls per second", len(calls) / lasting_s, detail="all parts")
 
 
 def slope_row(looks: Sequence[tuple[int, int]], *, judged: bool) -> Row:
-    """The slope of resident memory over calls by least squares, in the second half of the time."""
+    """Least-squares slope of resident memory over calls in the second half of the run."""
     half = [look for look in looks if 2 * look[0] >= looks[-1][0]]
     calls, held = [count / 1000 for count, _ in half], [resident / MIB for _, resident in half]
     slope = statistics.linear_regression(calls, held).slope

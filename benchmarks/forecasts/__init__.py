@@ -1,1 +1,1 @@
-"""How good forecasts are: the same windows for our networks, other libraries' and what needs no network."""
+"""Forecast accuracy of our networks, other libraries and baselines on the same windows."""

@@ -1,4 +1,4 @@
-"""Forecasts of the test windows that need no network; every trained system is shown beside them."""
+"""Baseline forecasts of the test windows, which need no network."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -23,18 +23,18 @@ Array = NDArray[np.float64]
 LAGS: Final = (1, 2, 3, 5, 10, 20, 24)
 AVERAGES: Final = (5, 20, 60)
 RECENT: Final = 3
-"""Steps of every observed covariate that the ridge regression and the trees see, beside a mean over 20."""
+"""Last steps of every observed covariate that the ridge regression and the trees see, besides a mean over 20."""
 RIDGE_PENALTY: Final = 10.0
 HAR_STEPS: Final = (1, 5, 22)
 """A day, a week and a month (Corsi 2009)."""
 LEVEL_STEPS: Final = 5
 STEPS_A_WINDOW: Final = 4
-"""Steps of each training window that the trees learn from; all 20 would say the same again."""
+"""Steps of each training window that the trees learn from; all 20 would be largely redundant."""
 SEED: Final = 0
 
 
 Asking = Callable[[Windows], Array]
-"""From windows to their quantiles [N, H, Q]."""
+"""Maps windows to their quantiles [N, H, Q]."""
 
 
 @final
@@ -44,19 +44,19 @@ class Sample:
 
     task: Task
     stop: int
-    """The first step after them."""
+    """The first step after the sample."""
 
     @property
     def windows(self) -> Windows:
-        """Those whose targets all lie in them."""
+        """The windows whose targets all lie in the sample."""
         return self.task.between(self.task.starts[0], self.stop)
 
 
 def baselines(task: Task) -> Mapping[str, Array]:
-    """Quantiles [N, H, Q] of the test windows by name, from what our own networks have: training and validation part.
+    """Quantiles [N, H, Q] of the test windows by name, from the training and validation parts that our networks use.
 
-    Each is fitted on the training part and moved on the validation part as our quantiles are, and fitted on both as
-    one. The quantiles of an encoder, which nothing is fitted for, stand as they are and moved.
+    Each baseline comes twice: fitted on the training part and calibrated on the validation part, as our quantiles are,
+    and fitted on both parts. The encoder's empirical quantiles need no fit and come with and without calibration.
     """
     ways: dict[str, Callable[[Sample], Asking]] = {
         "unconditional quantiles": _unconditional,
@@ -81,7 +81,7 @@ def baselines(task: Task) -> Mapping[str, Array]:
 
 
 def _calibrated(task: Task, ask: Asking) -> Array:
-    """Quantiles of the test windows, moved by offsets of the validation part, in units of each window as ours are."""
+    """Quantiles of the test windows, shifted by offsets of the validation part in units of each window, as ours are."""
     held, test = task.windows("validation"), task.windows("test")
     units = _units(task, held)
     offsets = calibrate(
@@ -97,7 +97,7 @@ def _calibrated(task: Task, ask: Asking) -> Array:
 
 
 def _units(task: Task, windows: Windows) -> ForecastUnits:
-    """Location and scale of each window at each step, which our forecasts are told in too."""
+    """Location and scale of each window at each step, the units of our forecasts."""
     location, scale = (level[..., None] for level in forecast_levels(task, windows))
     return ForecastUnits(location=location, scale=scale)
 
@@ -109,7 +109,7 @@ def _unconditional(sample: Sample) -> Asking:
 
 
 def _last_value(sample: Sample) -> Asking:
-    """The last value, with the quantiles of what it changed by."""
+    """The last value plus the quantiles of the changes from it."""
     return _with_residuals(sample, lambda windows: _repeated(windows.past[:, -1:], windows))
 
 
@@ -138,7 +138,7 @@ def _har(sample: Sample) -> Asking:
 
 
 def _relative_har(sample: Sample) -> Asking:
-    """Pooled quantiles in units that HAR forecasts from each window's own level: where our networks start."""
+    """Pooled quantiles in units that HAR forecasts for each window: the starting point of our networks."""
     task, learnt = sample.task, sample.windows
     location, scale = har_levels(task, learnt, learnt)
     units = np.quantile((learnt.future - location) / scale, LEVELS, axis=0).T
@@ -151,12 +151,12 @@ def _relative_har(sample: Sample) -> Asking:
 
 
 def _trees(sample: Sample) -> Asking:
-    """Gradient-boosted trees, one forest a quantile, with the step as a feature."""
+    """Gradient-boosted trees, one forest per quantile, with the step as a feature."""
     return _boosted(sample, lambda windows: np.zeros(len(windows)))
 
 
 def _trees_of_change(sample: Sample) -> Asking:
-    """The same for the change from the mean of the last 5 values, as trees cannot go beyond the levels they saw."""
+    """The same for the change from the mean of the last 5 values, because trees cannot extrapolate levels."""
     return _boosted(sample, lambda windows: windows.past[:, -LEVEL_STEPS:].mean(axis=1).astype(np.float64))
 
 
@@ -181,7 +181,7 @@ def _boosted(sample: Sample, level_of: Callable[[Windows], Array]) -> Asking:
 
 
 def _forest(level: float) -> lightgbm.LGBMRegressor:
-    """Trees for one quantile."""
+    """The trees of one quantile."""
     return lightgbm.LGBMRegressor(
         objective="quantile",
         alpha=level,
@@ -195,7 +195,7 @@ def _forest(level: float) -> lightgbm.LGBMRegressor:
 
 
 def _garch(sample: Sample) -> Asking:
-    """GARCH(1,1) with Student-t errors (Bollerslev 1987), filtered onward."""
+    """GARCH(1,1) with Student-t errors (Bollerslev 1987), fitted once and filtered to each decision."""
     task = sample.task
     fitted = [_garch_of(returns, sample) for returns in task.target.astype(np.float64)]
 
@@ -210,7 +210,7 @@ def _garch(sample: Sample) -> Asking:
 
 
 def _garch_of(returns: Array, sample: Sample) -> tuple[float, Array, Array]:
-    """Of one series: the mean, the variances [T, H] of the steps ahead, and the quantiles [Q] of the t distribution."""
+    """Mean, variances [T, H] of the steps ahead, and quantiles [Q] of the t distribution for one series."""
     model = arch_model(returns, mean="Constant", vol="GARCH", p=1, q=1, dist="t", rescale=False)
     fitted = model.fit(last_obs=sample.stop, disp="off")
     variance = fitted.forecast(horizon=sample.task.horizon, start=0, reindex=True).variance.to_numpy()
@@ -219,7 +219,7 @@ def _garch_of(returns: Array, sample: Sample) -> tuple[float, Array, Array]:
 
 
 def _features(windows: Windows) -> Array:
-    """[N, …] lags, means and deviations of the target first, in its own level; then covariates."""
+    """[N, …] lags, means and deviations of the target at its own level, then covariates."""
     past, length = windows.past, windows.past.shape[1]
     lags = [past[:, -min(k, length)] for k in LAGS]
     means = [past[:, -k:].mean(axis=1) for k in AVERAGES]
@@ -233,19 +233,19 @@ def _features(windows: Windows) -> Array:
 
 
 def _relative(features: Array, level: Array) -> Array:
-    """Features whose columns that tell a level of the target are counted from another level [N]."""
+    """Features whose level columns are relative to a level [N]."""
     moved = features.copy()
     moved[:, : len(LAGS) + len(AVERAGES)] -= level[:, None]
     return moved
 
 
 def _with_residuals(sample: Sample, points: Callable[[Windows], NDArray[np.floating]]) -> Asking:
-    """Points [N, H] with the quantiles, a step each, of what they missed in the sample."""
+    """Points [N, H] plus the quantiles of their residuals in the sample, per step."""
     windows = sample.windows
     residuals = np.quantile(windows.future - points(windows), LEVELS, axis=0).T
     return lambda asked: points(asked)[..., None] + residuals
 
 
 def _repeated(values: NDArray[np.floating], windows: Windows) -> Array:
-    """Values [N, 1] or [N, 1, Q] for every step of the horizon."""
+    """Repeat values [N, 1] or [N, 1, Q] for every step of the horizon."""
     return np.repeat(values.astype(np.float64), windows.future.shape[1], axis=1)

@@ -1,4 +1,4 @@
-"""A window normaliser's levels at every step of a history, as training measures them window by window."""
+"""Levels of a window normaliser at every step of a history, as training computes them window by window."""
 
 from typing import Final
 
@@ -11,11 +11,11 @@ from predictor.windows import back_from
 FloatArray = NDArray[np.float64]
 
 SERIES_AT_ONCE: Final = 16
-"""Their windows are in memory together."""
+"""Series whose windows are in memory at the same time."""
 
 
 def daily_levels(normaliser: WindowNormaliser, daily: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Location and scale [S, T] of the windows of daily values [S, T] that end at each step."""
+    """Location and scale [S, T] of the window that ends at each step of daily values [S, T]."""
     parts = [
         _levels(normaliser, daily[first : first + SERIES_AT_ONCE]) for first in range(0, len(daily), SERIES_AT_ONCE)
     ]

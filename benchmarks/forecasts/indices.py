@@ -1,4 +1,4 @@
-"""The tasks `ret` and `vol`: daily S&P 500 and NASDAQ composite, 1999 to 2018, as the package `arch` ships them."""
+"""The tasks `ret` and `vol`: daily S&P 500 and NASDAQ composite, 1999 to 2018, from the package `arch`."""
 
 from importlib import import_module
 from typing import Final
@@ -22,8 +22,8 @@ VOLUME_DAYS: Final = 20
 def index_task(name: str) -> Task:
     """Daily log returns (`ret`) or the log of Parkinson's range volatility (`vol`) of both indices.
 
-    Observed are the other one of the two, the gap from yesterday's close to today's open, and the volume relative to
-    its mean over 20 days; known are day of week and day of year.
+    Observed covariates are the other of the two quantities, the gap from yesterday's close to today's open, and the
+    volume relative to its mean over 20 days. Known covariates are day of week and day of year.
     """
     frames = [_bars(index) for index in INDICES]
     dates = pd.DatetimeIndex(frames[0].index[1:])
@@ -55,7 +55,7 @@ def _bars(index: str) -> pd.DataFrame:
 
 
 def _measured(bars: pd.DataFrame) -> dict[str, Series]:
-    """Every quantity [T], from the second day on."""
+    """All quantities [T], from the second day."""
     column = {name: bars[name].to_numpy(np.float64) for name in ("Open", "High", "Low", "Adj Close", "Volume")}
     close = column["Adj Close"]
     daily_range = np.maximum(np.log(column["High"] / column["Low"]), SMALLEST_RANGE)

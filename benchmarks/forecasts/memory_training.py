@@ -1,4 +1,4 @@
-"""Trains once and tells the most memory that each stage held: a JSON line at the end.
+"""Trains once and prints the peak memory of each stage as a JSON line.
 
 python -m benchmarks.forecasts.memory_training lstm|graph BARS
 """
@@ -24,15 +24,15 @@ from trainers.stock.training_data import TrainingMaterial
 
 STATUS, PEAKS = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 IMPORTED_WHEN_NEEDED = ("polars", "sklearn.linear_model", "sklearn.pipeline", "statsmodels.api", "torch._dynamo")
-"""Libraries that a training loads on its way, so that what they take does not count as growth."""
+"""Libraries that a training imports lazily; they are imported first, so that they do not count as growth."""
 BYTES_A_FEATURE = 5
-"""A float32, and whether it is known."""
+"""A float32 and its mask."""
 RESET_PEAK = "5"
-"""What makes Linux forget the most memory so far; see proc(5)."""
+"""Resets the peak on Linux; see proc(5)."""
 
 
 class Stage(TypedDict):
-    """What one stage took."""
+    """Time and memory of a stage."""
 
     name: str
     seconds: float
@@ -42,7 +42,7 @@ class Stage(TypedDict):
 
 @final
 class Stages:
-    """The stages of a training, each told when it begins."""
+    """Records the stages of a training as they begin."""
 
     def __init__(self) -> None:
         self.done: list[Stage] = []
@@ -50,25 +50,25 @@ class Stages:
         PEAKS.write_text(RESET_PEAK)
 
     def begin(self, name: str) -> None:
-        """End the stage before, and begin this one."""
+        """End the current stage and begin another."""
         self.done.append(Stage(name=self.name, seconds=time.perf_counter() - self._since, peak=held("VmHWM")))
         self.name, self._since = name.partition(" (")[0], time.perf_counter()
         PEAKS.write_text(RESET_PEAK)
 
 
 def held(key: str) -> int:
-    """Bytes of memory, now (VmRSS) or at most (VmHWM)."""
+    """Bytes of memory: current (VmRSS) or peak (VmHWM)."""
     (line,) = [line for line in STATUS.read_text().splitlines() if line.startswith(f"{key}:")]
     return int(line.split()[1]) * 1024
 
 
 def consume(reports: Iterable[Report]) -> Iterator[Report]:
-    """Show nothing."""
+    """Run the training without showing its progress."""
     yield from reports
 
 
 def trained(kind: NetworkKind, bars: BarPanel, announce: Callable[[str], None]) -> TrainingResult:
-    """One epoch on all windows of the bars, from the features to the saved artifact."""
+    """Train one epoch on all windows of the bars, from the features to the saved artifact."""
     recipe = StockRecipe(
         kind=kind.name,
         config=configured(kind, {"hidden": 16}),
@@ -81,7 +81,6 @@ def trained(kind: NetworkKind, bars: BarPanel, announce: Callable[[str], None]) 
 
 
 def main() -> int:
-    """Import, then train."""
     kind, path = kind_named(sys.argv[1]), Path(sys.argv[2])
     torch.set_num_threads(1)
     for module in IMPORTED_WHEN_NEEDED:

@@ -1,11 +1,11 @@
-"""Our networks as they are shipped: normaliser, quantile head, pinball loss, loop and conformal calibration.
+"""Our networks as shipped: normaliser, quantile head, pinball loss, loop and conformal calibration.
 
 python -m benchmarks.forecasts.ours TASK.npz QUANTILES.npz MODEL SEED STEPS
 
-MODEL is a kind of network; with `-selected` behind it, it may train for longer and the validation part selects the
-epoch. Where daily ranges are known, the target is forecast in the units that HAR makes of them, else in those of its
-own window, less the mean and over the standard deviation. Its past is read in units of the window, less the last value,
-beside that mean and deviation; observed covariates less their window's mean.
+MODEL is a kind of network. With the suffix `-selected`, it trains for longer and the validation part selects the
+epoch. If daily ranges are known, the target is forecast in units of HAR, otherwise in units of its window: less the
+mean, over the standard deviation. The network reads the target's past less its last value in units of the window,
+with that mean and deviation, and observed covariates less their window's mean.
 """
 
 from typing import Final, NamedTuple
@@ -62,9 +62,9 @@ Array = NDArray[np.float64]
 
 SELECTED: Final = "-selected"
 SELECTED_STEPS: Final = 4
-"""Times the steps that a training with selection may take."""
+"""Factor of the steps of a training with selection."""
 SMALL: Final = 0.5
-"""What a window's level and the log of its scale are multiplied with."""
+"""Factor of a window's level and of the log of its scale."""
 ROWS: Final = 256
 
 SETTINGS: Final[dict[str, dict[str, Setting]]] = {
@@ -73,29 +73,29 @@ SETTINGS: Final[dict[str, dict[str, Setting]]] = {
     "gru": {"hidden": LSTM_HIDDEN, "layers": LSTM_LAYERS, "dropout": DROPOUT},
     "hybrid": {"hidden": HIDDEN, "heads": HEADS, "dropout": DROPOUT},
 }
-"""What the protocol fixes of each kind; the rest is as shipped."""
+"""Settings of each kind that the protocol fixes; the others are the defaults."""
 
 
 class Split(NamedTuple):
-    """All windows of a part, ready for a network."""
+    """All windows of a split, as network inputs."""
 
     inputs: Inputs
     target: Tensor
     """float32 [N, H] in units of each window's scale."""
     decisions: IndexArray
-    """[N] not falling."""
+    """[N] non-decreasing."""
 
     def gathered(self, index: Tensor) -> WindowBatch:
-        """Some of them."""
+        """Gather some windows."""
         return WindowBatch(inputs=Inputs(*(group[index] for group in self.inputs)), target=self.target[index])
 
     def source(self, *, size: int, seed: int, shuffle: bool) -> ResidentSource[WindowBatch]:
-        """All of them in batches."""
+        """All windows in batches."""
         return ResidentSource(self.gathered, samples=len(self.target), batch_size=size, seed=seed, shuffle=shuffle)
 
 
 def split_of(task: Task, name: str) -> Split:
-    """The windows of a part, in units of each window."""
+    """The windows of a split, in units of each window."""
     windows = task.windows(name)
     own = (level[windows.series, windows.decisions] for level in window_levels(task))
     observed = _observed(task, windows, *own)
@@ -116,9 +116,9 @@ def split_of(task: Task, name: str) -> Split:
 def _observed(task: Task, windows: Windows, location: Array, scale: Array) -> Tensor:
     """float32 [N, E, 1 or 3, + F] the target's past in units of its window, then covariates less their window's mean.
 
-    Returns are read as they are, all other series from their last value: what comes begins there. Between the two
-    stand the window's level and the log of its scale, which its units hide, in small numbers, as a history holds few
-    independent ones; not where the units that are forecast in know of them.
+    Returns keep their level; other series are relative to their last value, from which the future continues. Next
+    come the window's level and the log of its scale, which its units hide. They are scaled down, because a history
+    holds few independent windows, and omitted if the forecast's units already contain them.
     """
     last = 0.0 if task.name == RETURNS else windows.past[:, -1:]
     past = (windows.past - last) / scale[:, None]
@@ -129,7 +129,7 @@ def _observed(task: Task, windows: Windows, location: Array, scale: Array) -> Te
 
 
 def network_of(task: Task, kind: str, train: Split) -> nn.Module:
-    """A fresh network, started from the training windows."""
+    """A new network, initialized from the training windows."""
     shipped = kind_named(kind)
     network = build_network(
         shipped,
@@ -141,7 +141,7 @@ def network_of(task: Task, kind: str, train: Split) -> nn.Module:
             known=task.known.shape[-1],
             static=task.static.shape[-1],
         ),
-        # a quantity whose scale is the same at every horizon, as that of each single step is
+        # the kind whose scale is the same at every horizon, as for single steps
         target=Target(kind=TargetKind.LOG_VOLATILITY, horizons=tuple(range(1, task.horizon + 1))),
         levels=LEVELS,
     )
@@ -152,7 +152,7 @@ def network_of(task: Task, kind: str, train: Split) -> nn.Module:
 def train(
     network: nn.Module, parts: dict[str, Split], shipped: Optimisation, *, seed: int, steps: int, selected: bool
 ) -> None:
-    """Train with the shipped loop, rate and decay; `selected` keeps the epoch that the validation part likes best."""
+    """Train with the shipped loop, rate and decay; `selected` keeps the epoch with the least validation loss."""
     task = QuantileTask(network, LEVELS)
     learning = [parameter for parameter in network.parameters() if parameter.requires_grad]
     optimizer = adamw(learning, lr=shipped.learning_rate, weight_decay=shipped.weight_decay)
@@ -162,7 +162,7 @@ def train(
     source = parts["train"].source(size=BATCH, seed=seed, shuffle=True)
     held = Validation(task.loss, parts["validation"].source(size=ROWS, seed=seed, shuffle=False))
     with loop.running() as run:
-        if selected:  # the start is a candidate too: units and linear highway alone
+        if selected:  # the start is a candidate, too: units and linear highway only
             run.stalled(run.validate(held.score, held.source).mean, patience=steps)
         _work(run, source, held if selected else None, steps)
         if selected:
@@ -172,7 +172,7 @@ def train(
 def _work(
     run: TrainingRun[WindowBatch], source: ResidentSource[WindowBatch], held: Validation[WindowBatch] | None, steps: int
 ) -> None:
-    """So many steps; with something held out, whole epochs, of which the best is noted."""
+    """Train a number of steps; with a validation, whole epochs, and record the best."""
     for report in run.epochs(source, max_epochs=-(-steps // source.length), validation=held):
         if isinstance(report, EpochReport) and held is not None:
             run.stalled(report.monitored, patience=steps)
@@ -181,7 +181,7 @@ def _work(
 
 
 def forecasts(network: nn.Module, parts: dict[str, Split], horizon: int) -> dict[str, Array]:
-    """Quantiles [N, H, Q] of the test windows: plain; calibrated on the validation part; adapted while time goes on."""
+    """Quantiles [N, H, Q] of the test windows: plain, calibrated on the validation part, and adapted over time."""
     held, test = parts["validation"], parts["test"]
     none = OutputMap(
         spread=torch.ones(horizon, dtype=torch.float64),
@@ -207,12 +207,11 @@ def forecasts(network: nn.Module, parts: dict[str, Split], horizon: int) -> dict
 
 
 def _residuals(split: Split, units: Tensor) -> QuantileResiduals:
-    """What came less the quantiles."""
+    """Outcomes less the quantiles."""
     return QuantileResiduals(positions=split.decisions, values=(split.target.double()[..., None] - units).numpy())
 
 
 def main() -> None:
-    """Answer the question of the command line."""
     torch.set_num_threads(1)
     question = Question.of_command_line()
     kind, selected = question.model.removesuffix(SELECTED), question.model.endswith(SELECTED)

@@ -1,4 +1,4 @@
-"""What every trained system is given: sizes, budget, and how one in an environment of its own is asked.
+"""Sizes, budget and command line that all trained systems share.
 
 python -m benchmarks.peers.forecast_with_LIBRARY TASK.npz QUANTILES.npz MODEL SEED STEPS
 """
@@ -24,20 +24,20 @@ BATCH: Final = 64
 STEPS: Final = 300
 CLIP: Final = 1.0
 PEER_RATE: Final = 1e-3
-"""Adam's learning rate in the peers, constant, as their defaults are."""
+"""Adam's constant learning rate in the peers, as in their defaults."""
 
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """One training that a peer is asked for.
+    """A training request.
 
     Attributes:
-        task: Its series and splits.
-        answer: The .npz file that the quantiles [N, H, Q] of the test windows go to.
-        model: Such as `tft` or `lstm`.
-        seed: Of everything random.
-        steps: Optimizer steps.
+        task: series and splits.
+        answer: .npz file for the quantiles [N, H, Q] of the test windows.
+        model: kind of model, such as `tft` or `lstm`.
+        seed: seed of all random numbers.
+        steps: optimizer steps.
     """
 
     task: Task
@@ -48,15 +48,15 @@ class Question:
 
     @classmethod
     def of_command_line(cls) -> Self:
-        """The question that this process was started with."""
+        """Parse the command line of this process."""
         task, answer, model, seed, steps = sys.argv[1:]
         return cls(task=Task.load(Path(task)), answer=Path(answer), model=model, seed=int(seed), steps=int(steps))
 
     def reply(self, quantiles: Mapping[str, NDArray[np.floating]]) -> None:
-        """Write the quantiles of all test windows, at once: an answer that is there is whole.
+        """Write the quantiles of all test windows atomically, so that an existing answer is complete.
 
         Args:
-            quantiles: [N, H, Q] in the task's standardised units: `plain` as trained, and others by their names.
+            quantiles: [N, H, Q] in the task's standardised units by name; `plain` is as trained.
         """
         wanted = (len(self.task.windows("test")), self.task.horizon, len(LEVELS))
         for name, answer in quantiles.items():

@@ -1,7 +1,7 @@
-"""Moving-block bootstrap over decision times: errors for scores of windows that overlap (Kunsch 1989).
+"""Moving-block bootstrap over decision times: errors for scores of overlapping windows (Kunsch 1989).
 
-All series of a decision stay together, because they move together. Where several seeds were trained they are drawn
-anew too, so that an interval covers both what the test years and what the seeds could have been.
+All series of a decision stay together, because they move together. Seeds are resampled, too, so that an interval
+covers the variation of test years and of seeds.
 """
 
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ Array = NDArray[np.float64]
 DRAWS: Final = 2000
 SEED: Final = 20
 BLOCK_HORIZONS: Final = 2
-"""Horizons that a block spans: windows overlap for one, and what they tell of is not independent right after."""
+"""Horizons per block: windows overlap for one, and are not independent right after it."""
 
 
 @final
@@ -36,8 +36,8 @@ class Resampler:
     """Draws blocks of decision times.
 
     Args:
-        decisions: [N] of the windows; those of one decision stand together.
-        horizon: Steps that the targets of neighbouring windows share.
+        decisions: [N] decision of each window; those of one decision are adjacent.
+        horizon: steps that the targets of neighbouring windows share.
     """
 
     def __init__(self, decisions: IndexArray, *, horizon: int) -> None:
@@ -51,11 +51,11 @@ class Resampler:
 
     @property
     def effective(self) -> int:
-        """Blocks that the windows hold: about as many independent observations there are."""
+        """Number of blocks, which approximates the number of independent observations."""
         return len(self._starts) // self.block
 
     def mean(self, scores: Array) -> Interval:
-        """Of scores [N] or [seeds, N]."""
+        """Mean of scores [N] or [seeds, N]."""
         return self._interval(self._drawn(scores), float(np.mean(scores)))
 
     def difference(self, ours: Array, theirs: Array) -> Interval:
@@ -64,7 +64,7 @@ class Resampler:
         return self._interval(drawn, float(np.mean(ours) - np.mean(theirs)))
 
     def _drawn(self, scores: Array, *, stream: int = 0) -> Array:
-        """[draws] means of the drawn times, of seeds that each stream draws by itself."""
+        """[draws] means over the drawn times and over seeds, which each stream draws independently."""
         rows = np.atleast_2d(scores)
         by_time = np.add.reduceat(rows, self._starts, axis=1) / self._sizes
         seeds = np.random.default_rng([SEED, stream]).integers(0, len(rows), (DRAWS, len(rows)))

@@ -1,4 +1,4 @@
-"""What everybody came to on one task: scores of each system over its seeds, with errors."""
+"""Scores of all systems on one task over their seeds, with errors."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,13 +19,13 @@ Array = NDArray[np.float64]
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """The scores of one system, a training a seed; a baseline counts as one seed.
+    """Scores of one system, one training per seed; a baseline counts as one seed.
 
     Attributes:
-        name: As in tables.
-        seeds: Scores of each training.
-        system: None for a baseline.
-        variants: The same trainings after our calibrations, by their names; none for others.
+        name: name in tables.
+        seeds: scores of each training.
+        system: the system; None for a baseline.
+        variants: scores of the same trainings after our calibrations, by name; empty for others.
     """
 
     name: str
@@ -40,12 +40,12 @@ class Entry:
 
     @property
     def mean(self) -> float:
-        """Pinball loss over windows and seeds."""
+        """Mean pinball loss over windows and seeds."""
         return float(self.pinball.mean())
 
     @property
     def spread(self) -> float:
-        """Standard deviation over seeds; NaN for one."""
+        """Standard deviation over seeds; NaN for one seed."""
         return float(self.pinball.mean(axis=1).std(ddof=1)) if len(self.seeds) > 1 else float("nan")
 
 
@@ -72,12 +72,12 @@ class Results:
 
     @property
     def entries(self) -> Sequence[Entry]:
-        """Everybody, the best first."""
+        """All entries, best first."""
         return sorted([*self.baselines, *self.trained.values(), *self.shipped], key=lambda entry: entry.mean)
 
     @property
     def shipped(self) -> Sequence[Entry]:
-        """Our networks as artifacts have them: the epoch selected, and the quantiles moved, on the validation part."""
+        """Our networks as artifacts store them: epoch selected and quantiles calibrated on the validation part."""
         selected = [self.trained[system] for system in OUR_SELECTED if system in self.trained]
         return [
             Entry(name=f"{one.name}, {FitScope.CALIBRATED}", seeds=one.variants["calibrated"], system=one.system)
@@ -86,7 +86,7 @@ class Results:
 
     @property
     def best_baseline(self) -> Entry:
-        """That with the least loss on the test windows themselves, which favours it and not us."""
+        """The baseline with the least loss on the test windows; this choice favours the baseline."""
         return min(self.baselines, key=lambda entry: entry.mean)
 
     def difference(self, ours: Entry, theirs: Entry) -> Interval:
@@ -94,7 +94,7 @@ class Results:
         return self.resampler.difference(ours.pinball, theirs.pinball)
 
     def coverage_errors(self, seeds: Sequence[Scored]) -> Array:
-        """[H] how many bootstrap errors each step's coverage lies from what it shall be."""
+        """[H] deviation of each step's coverage from the nominal one, in bootstrap errors."""
         covered = np.stack([one.covered for one in seeds])
         steps = [self.resampler.mean(covered[..., h]) for h in range(self.task.horizon)]
         smallest = 1 / covered.shape[1]

@@ -1,6 +1,6 @@
-"""In which units our networks forecast: those of each window, or, where ranges are known, what econometrics forecasts.
+"""Units of our forecasts: those of each window, or those of HAR if daily ranges are known.
 
-As shipped, `--scale har`: fitted on the training part, told from the window's long-run level over 139 steps.
+HAR is as in `--scale har`: fitted on the training part, and computed from the window's long-run level over 139 steps.
 """
 
 from dataclasses import dataclass, replace
@@ -27,8 +27,8 @@ SMALLEST: Final = 0.1
 def window_levels(task: Task) -> tuple[Array, Array]:
     """Location and scale [S, T] of the window that ends at each step.
 
-    Returns have the location 0 and a volatility that weighs new sessions most, both as shipped. No scale is below a
-    tenth of the usual one, or else windows that hardly move would outweigh all others.
+    Returns have the location 0 and a volatility that weights recent sessions most, as shipped. No scale is below a
+    tenth of the median, so that nearly constant windows do not outweigh all others.
     """
     values = task.target.astype(np.float64)
     returns = WindowNormaliser(window=task.encoder)
@@ -39,7 +39,7 @@ def window_levels(task: Task) -> tuple[Array, Array]:
 
 
 def forecast_levels(task: Task, asked: Windows) -> WindowLevels:
-    """Location and scale [N, H] that forecasts of these windows are told in, in the task's standardised unit."""
+    """Location and scale [N, H] of the units of these windows' forecasts, in the task's standardised unit."""
     if task.ranges.shape[1]:
         return har_levels(task, task.windows("train"), asked)
     location, scale = (level[asked.series, asked.decisions, None] for level in window_levels(task))
@@ -47,14 +47,14 @@ def forecast_levels(task: Task, asked: Windows) -> WindowLevels:
 
 
 def har_levels(task: Task, learnt: Windows, asked: Windows) -> WindowLevels:
-    """Location and scale [N, H] of windows as HAR forecasts them, fitted on others, in the task's standardised unit."""
+    """Location and scale [N, H] of windows by HAR fitted on other windows, in the task's standardised unit."""
     return _Raw.of(task).levels(learnt, asked)
 
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Raw:
-    """A task before it was standardised: what bars would have given."""
+    """A task before standardisation."""
 
     task: Task
     target: Array
@@ -66,19 +66,19 @@ class _Raw:
         return cls(task=task, target=target)
 
     def levels(self, learnt: Windows, asked: Windows) -> WindowLevels:
-        """Of a normaliser that is fitted on the first windows."""
+        """Levels of `asked` by a normaliser fitted on `learnt`."""
         task = self.task
         location, scale = fit_normaliser(self._learnt(learnt), "har").levels(self._series(asked))
         unit, center = task.unit[asked.series, None], task.center[asked.series, None]
         return WindowLevels(location=(location - center) / unit, scale=np.broadcast_to(scale, location.shape) / unit)
 
     def _series(self, windows: Windows) -> tuple[Array, ...]:
-        """[N, W] each: returns and ranges, or the latter alone."""
+        """[N, W] each: returns and ranges, or ranges only."""
         series = (self.target, self.task.ranges) if self.task.name == RETURNS else (self.task.ranges,)
         return tuple(back_from(one, windows.series, windows.decisions, TAPS) for one in series)
 
     def _learnt(self, windows: Windows) -> ScaleSample:
-        """The windows with what came after them; each step of the horizon is forecast by itself."""
+        """The windows with their outcomes; each step of the horizon is a separate target."""
         task = self.task
         steps = windows.decisions[:, None] + np.arange(1, task.horizon + 1)
         outcomes = self.target[windows.series[:, None], steps]

@@ -1,4 +1,4 @@
-"""Scores of quantile forecasts, one per window, so that they can be compared in pairs."""
+"""Scores of quantile forecasts per window, for paired comparisons."""
 
 from dataclasses import dataclass
 from typing import Final, final
@@ -11,22 +11,22 @@ from benchmarks.forecasts.task import LEVELS, FloatArray
 Array = NDArray[np.float64]
 
 BAND: Final = LEVELS[-1] - LEVELS[0]
-"""Share of outcomes that the outer quantiles shall hold."""
+"""Nominal coverage of the outer quantiles."""
 
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scored:
-    """Scores [N] of every window, and of every step of it where it is said so, in standardised units.
+    """Scores [N] of every window, unless noted, in standardised units.
 
     The interval score of the outer quantiles is Winkler's (1972; Gneiting and Raftery 2007, equation 43).
     """
 
     pinball: Array
     absolute_error: Array
-    """Of the median."""
+    """Absolute error of the median."""
     covered: Array
-    """[N, H] 1 where the outcome lies in the band of the outer quantiles, else 0."""
+    """[N, H] 1 if the outcome lies within the outer quantiles, else 0."""
     winkler: Array
 
 

@@ -1,4 +1,4 @@
-"""Times one library in an environment of its own: a JSON line asks, a JSON line answers.
+"""Times one library in its environment, with one line of JSON per request and response.
 
 python -m benchmarks.forecasts.speed_answering ours|neuralforecast
 """
@@ -21,7 +21,7 @@ SUBJECTS = {
 
 
 def main() -> int:
-    """Answer until there are no more questions; what libraries print goes to standard error."""
+    """Answer requests until the input ends; output of libraries goes to standard error."""
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "w")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     torch.set_num_threads(1)

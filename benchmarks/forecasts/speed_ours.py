@@ -1,4 +1,4 @@
-"""Our forecasters as a user trains and serves them: the shipped networks, task, optimizer and frozen network."""
+"""Our forecasters as users train and serve them: shipped network, task, optimizer and frozen network."""
 
 from collections.abc import Callable
 from typing import final
@@ -38,10 +38,10 @@ TARGET = Target(horizons=tuple(range(1, HORIZON + 1)))
 
 @final
 class Ours:
-    """TFT and LSTM, each of the peer's size, with a forecast for every step up to the horizon."""
+    """TFT and LSTM of the peer's size, with a forecast for every step of the horizon."""
 
     def call(self, kind: Kind, work: Work) -> Callable[[], object]:
-        """One training step, or one forecast of a frozen network."""
+        """A training step, or a forecast of a frozen network."""
         torch.manual_seed(0)
         network, windows = _network(kind), Windows.of(work)
         return _step(network, windows) if work == "step" else _forecast(freeze(network), windows)

@@ -1,4 +1,4 @@
-"""What is timed of forecasters: a training step and forecasts, of one size and on the same random windows."""
+"""The timed work of forecasters: a training step and forecasts, of one size and on the same random windows."""
 
 import statistics
 import time
@@ -24,7 +24,7 @@ ROWS: dict[Work, int] = {"step": 64, "one": 1, "many": 256}
 @final
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Windows:
-    """N random windows, the same in every process: observed features, of which the first is the target's own past."""
+    """N random windows, the same in every process; the first observed feature is the target's past."""
 
     observed: Tensor
     """[N, ENCODER, 1 + OBSERVED]"""
@@ -37,7 +37,7 @@ class Windows:
 
     @classmethod
     def of(cls, work: Work) -> "Windows":
-        """As many as that work takes."""
+        """Draw the windows that the work needs."""
         random, rows = torch.Generator().manual_seed(1), ROWS[work]
         return cls(
             observed=torch.randn(rows, ENCODER, 1 + OBSERVED, generator=random),
@@ -48,22 +48,22 @@ class Windows:
 
 
 class Subject(Protocol):
-    """A library whose forecasters are timed."""
+    """The timed forecasters of a library."""
 
     def call(self, kind: Kind, work: Work) -> Callable[[], object]:
-        """One training step on 64 windows, or one forecast of 1 or 256, to be called again and again."""
+        """A repeatable training step on 64 windows, or a forecast of 1 or 256."""
         ...
 
 
 class Seconds(NamedTuple):
-    """Of one call, the median: of the processor in this process, and on the wall."""
+    """Median time of a call: CPU time of this process, and wall time."""
 
     cpu: float
     wall: float
 
 
 def seconds(call: Callable[[], object], *, warm: int, calls: int) -> Seconds:
-    """Time calls one by one, after some that do not count."""
+    """Time calls one by one, after warm-up calls that do not count."""
     for _ in range(warm):
         call()
     timed = [_timed(call) for _ in range(calls)]

@@ -1,4 +1,4 @@
-"""Everything that is trained, and how a training is asked for: a process of its own each, results kept."""
+"""The trained systems, and their trainings in separate processes with saved results."""
 
 import hashlib
 import os
@@ -30,7 +30,7 @@ SOURCES: Final = (
     "python/trainers/stock/initialization.py",
     "python/trainers/stock/objectives.py",
 )
-"""What our results depend on; those of a peer depend on its own script, the protocol and the version."""
+"""Sources of our results; a peer's results depend on its script, the protocol and its version."""
 
 
 @final
@@ -39,10 +39,10 @@ class System:
     """A model to train.
 
     Attributes:
-        name: As in tables.
-        module: Its script.
-        model: What the script is asked for.
-        library: A key of `FORECASTERS`; empty for our own.
+        name: name in tables.
+        module: its script.
+        model: the script's model.
+        library: key of `FORECASTERS`; empty for ours.
     """
 
     name: str
@@ -52,12 +52,12 @@ class System:
 
     @property
     def is_peer(self) -> bool:
-        """Whether it is another library's."""
+        """Whether the model is another library's."""
         return bool(self.library)
 
     @property
     def slug(self) -> str:
-        """Its name in file names."""
+        """The name for file names."""
         return f"{self.library or 'ours'}-{self.model}"
 
 
@@ -78,7 +78,7 @@ OUR_SELECTED: Final = (
     _ours("our GRU, epoch selected", "gru-selected"),
     _ours("our hybrid, epoch selected", "hybrid-selected"),
 )
-"""As artifacts are trained."""
+"""Our systems, trained as artifacts are."""
 OURS: Final = (
     OUR_TFT,
     _ours("our LSTM", "lstm"),
@@ -96,19 +96,19 @@ PEERS: Final = (
 
 
 class FailedError(Exception):
-    """A system gave no answer; the message says what it said last."""
+    """A training failed; the message holds the last line of its output."""
 
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trained:
-    """The quantiles [N, H, Q] of the test windows that one training came to.
+    """Quantiles [N, H, Q] of the test windows from one training.
 
     Attributes:
-        system: What was trained.
-        seed: With which seed.
-        plain: As trained.
-        variants: Those after our calibrations, `calibrated` and `adaptive`; none for a peer.
+        system: the trained system.
+        seed: seed of the training.
+        plain: quantiles as trained.
+        variants: quantiles after our calibrations, `calibrated` and `adaptive`; empty for a peer.
     """
 
     system: System
@@ -120,11 +120,11 @@ class Trained:
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What the trainings of a task came to.
+    """Results of the trainings of a task.
 
     Attributes:
-        trained: All trainings of each system, by system and seed.
-        failed: Peers that could not be installed or trained, and what they said.
+        trained: all trainings, ordered by system and seed.
+        failed: peers that could not be installed or trained, with the error.
     """
 
     trained: Sequence[Trained]
@@ -133,19 +133,19 @@ class Outcome:
 
 @final
 class Trainings:
-    """The trainings of a task, each kept in a folder, so that an interrupted run goes on where it was.
+    """The trainings of a task, saved in a folder, so that an interrupted run continues.
 
     Args:
-        task: What is forecast.
-        folder: Where answers lie; one of another task, budget or source is never taken.
-        steps: Optimizer steps.
+        task: the task.
+        folder: folder of answers; answers of another task, budget or source are ignored.
+        steps: optimizer steps.
     """
 
     def __init__(self, task: Task, folder: Path, *, steps: int) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self._steps = steps
         self._folder = folder
-        # once, so that files that are edited meanwhile do not move the answers
+        # computed once, so that edits during the run do not change the answers' names
         self._sources: dict[System, str] = {}
         self._task = folder / f"{task.name}-{_digest_of_task(task)}.npz"
         if not self._task.is_file():
@@ -154,7 +154,7 @@ class Trainings:
             partial.replace(self._task)
 
     def of(self, systems: Sequence[System], seeds: Sequence[int], *, jobs: int) -> Outcome:
-        """Train everything that is not there yet.
+        """Train all missing systems and seeds.
 
         Raises:
             FailedError: One of ours failed.
@@ -175,7 +175,7 @@ class Trainings:
 
     @staticmethod
     def _ready(systems: Sequence[System]) -> tuple[dict[System, Path], dict[System, str]]:
-        """The interpreter of each system, and why others have none."""
+        """The interpreter of each system, and the errors of those without one."""
         ready: dict[System, Path] = {}
         failed: dict[System, str] = {}
         for system in systems:
@@ -237,7 +237,7 @@ def _digest_of_task(task: Task) -> str:
 
 
 def _digest_of_source(system: System) -> str:
-    """Of all files that decide what a training comes to."""
+    """Digest of all files that a training depends on."""
     script = ROOT / f"{system.module.replace('.', '/')}.py"
     if system.is_peer:
         return _digest([script, Path(__file__).with_name("protocol.py")], FORECASTERS[system.library][0])

@@ -1,4 +1,4 @@
-"""A forecasting task: series, splits and windows that every system gets alike. Needs numpy alone, as peers read it."""
+"""A forecasting task: the series, splits and windows of all systems. It needs only numpy, because peers import it."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -12,22 +12,22 @@ FloatArray = NDArray[np.float32]
 IndexArray = NDArray[np.int64]
 
 LEVELS: Final = (0.1, 0.5, 0.9)
-"""Quantiles that everybody forecasts."""
+"""Quantile levels of all systems."""
 SPLITS: Final = ("train", "validation", "test")
 
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Windows:
-    """N windows in chronological order, all series of a decision together.
+    """N windows in chronological order, with all series of a decision adjacent.
 
     Legend: E steps of the encoder, H steps of the horizon, F observed, K known, C static covariates.
     """
 
     series: IndexArray
-    """[N] row of the task."""
+    """[N] index of the series."""
     decisions: IndexArray
-    """[N] last step that the forecaster may read."""
+    """[N] last step that a forecaster may read."""
     past: FloatArray
     """[N, E] the target up to the decision."""
     future: FloatArray
@@ -60,7 +60,7 @@ class Windows:
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
-    """Series on one time axis. Every series and observed covariate is standardised by its own training part.
+    """Series on one time axis. Every series and observed covariate is standardised by its training part.
 
     Legend: S series, T steps, F observed, K known, C static covariates.
     """
@@ -75,45 +75,45 @@ class Task:
     static: FloatArray
     """[S, C]"""
     center: NDArray[np.float64]
-    """[S] what was taken from the target before it was divided by `unit`."""
+    """[S] subtracted from the target before the division by `unit`."""
     unit: NDArray[np.float64]
     """[S]"""
     ranges: NDArray[np.float64]
-    """[S, T] daily range volatility, told to everybody in the target or a covariate; [S, 0] where there is none."""
+    """[S, T] daily range volatility, which all systems get as target or covariate; [S, 0] if unknown."""
     starts: tuple[int, int, int]
-    """First step of training, validation and test; each part ends where the next one begins, the last at T."""
+    """First step of training, validation and test; each split ends where the next begins, the last at T."""
     encoder: int = 60
     """Steps that a forecaster reads (E)."""
     horizon: int = 20
-    """Steps that it forecasts (H)."""
+    """Steps that a forecaster predicts (H)."""
 
     @property
     def learnt(self) -> int:
-        """Steps of the training part: nothing after them may decide what a network learns."""
+        """End of the training part; training must not use later steps."""
         return self.starts[1]
 
     @property
     def seen(self) -> int:
-        """Steps of training and validation part: nothing after them may decide any number."""
+        """End of the validation part; no fitted number may use later steps."""
         return self.starts[2]
 
     def windows(self, split: str) -> Windows:
-        """The windows all of whose H targets lie inside a split; encoders may reach back over its boundary.
+        """The windows whose H targets all lie inside a split; encoders may reach back over its start.
 
         Raises:
-            ValueError: There are none.
+            ValueError: the split has none.
         """
         part = SPLITS.index(split)
         found = self.between(self.starts[part], (*self.starts, self.target.shape[1])[part + 1])
         if not len(found):
             raise ValueError(
-                f"{self.name}: split {split!r} holds no window, which takes {self.encoder} steps before it and "
-                f"{self.horizon} in it; give a longer file, or smaller --encoder and --horizon"
+                f"{self.name}: split {split!r} has no window: a window needs {self.encoder} steps before and "
+                f"{self.horizon} steps inside it; use longer series, or a smaller encoder and horizon"
             )
         return found
 
     def between(self, first: int, stop: int) -> Windows:
-        """The windows all of whose H targets lie from one step on and before another."""
+        """The windows whose H targets all lie in [first, stop)."""
         decisions = np.arange(max(self.encoder - 1, first - 1), stop - self.horizon)
         count = self.target.shape[0]
         return self._gathered(np.tile(np.arange(count), len(decisions)), np.repeat(decisions, count))
@@ -133,7 +133,7 @@ class Task:
         )
 
     def save(self, path: Path) -> None:
-        """Write everything to an .npz, for systems in environments of their own."""
+        """Write the task to an .npz file, for systems in other environments."""
         np.savez_compressed(
             path,
             name=np.array(self.name),
@@ -168,7 +168,7 @@ class Task:
 
 
 def standardised(values: NDArray[np.float64], learnt: int) -> NDArray[np.float64]:
-    """Values [T] less the mean and over the standard deviation of the first `learnt` of them."""
+    """Standardise values [T] by mean and standard deviation of the first `learnt` values."""
     center, unit = center_and_unit(values, learnt)
     return (values - center) / unit
 

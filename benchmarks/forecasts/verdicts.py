@@ -1,4 +1,4 @@
-"""The rows that are judged: our TFT beside every other system and the baselines."""
+"""The judged rows: our TFT against every other system and the baselines."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -11,11 +11,11 @@ from benchmarks.forecasts.systems import OUR_TFT
 from benchmarks.report import Row, at_least, at_most, shown, unmeasured
 
 MOST_ERRORS: Final = 2.0
-"""Bootstrap errors that a coverage may lie from what it shall be."""
+"""Allowed deviation of a coverage from the nominal one, in bootstrap errors."""
 EVEN: Final = 0.002
-"""Share of the best baseline's loss up to which ours may be larger and is even with it, if 0 is in the interval."""
+"""Our loss counts as even if it exceeds the best baseline's by at most this share and the interval holds 0."""
 WIDEST: Final = 40
-"""Characters of a name in the table."""
+"""Width of a name in the table."""
 
 
 def rows(results: Results, *, judged: bool) -> list[Row]:
@@ -56,7 +56,7 @@ def _against_peers(results: Results, *, judged: bool) -> list[Row]:
 
 
 def _against_baselines(results: Results, *, judged: bool) -> list[Row]:
-    """Our networks as they are shipped against the best of what had the same data and no network: even, or ahead."""
+    """Our networks as shipped against the best baseline: even, or better."""
     return [_even(results, ours, judged=judged) for ours in results.shipped]
 
 
@@ -74,13 +74,13 @@ def _even(results: Results, ours: Entry, *, judged: bool) -> Row:
 
 
 def _no_worse(name: str, difference: Interval, *, judged: bool, detail: str = "") -> Row:
-    """A row that fails where the interval of a difference lies above 0."""
+    """A row that fails if the interval of a difference lies above 0."""
     ok = difference.low <= 0 if judged else None
     return Row(name=name, value=difference.mean, reach="low <= 0", ok=ok, detail=_told(difference) + detail)
 
 
 def _calibration(results: Results, *, judged: bool) -> list[Row]:
-    """Coverage and Winkler score of our TFT: calibrated once, as artifacts are; and adapted by what came since."""
+    """Coverage and Winkler score of our TFT: calibrated once, as artifacts are, and adapted to later outcomes."""
     return [
         *_calibrated(results, "calibrated", "calibrated", judged=judged),
         *_calibrated(results, "adaptive", "adaptive conformal", judged=False),
@@ -92,7 +92,7 @@ def _calibrated(results: Results, variant: str, words: str, *, judged: bool) -> 
     errors = np.abs(results.coverage_errors(ours.variants[variant]))
     covered, plain = (float(np.mean([one.covered for one in s])) for s in (ours.variants[variant], ours.seeds))
     coverage = at_most(
-        f"{title}: 80 % coverage, {words}, errors off at worst",
+        f"{title}: 80 % coverage, {words}, largest deviation in errors",
         float(errors.max()),
         MOST_ERRORS,
         detail=f"step {errors.argmax() + 1}; {covered:.3f} over all steps, {plain:.3f} uncalibrated; "
@@ -124,7 +124,7 @@ def _resampled(results: Results) -> str:
 
 
 def table(results: Results) -> Sequence[str]:
-    """Lines of a table of everybody, the best first."""
+    """Lines of a table of all entries, best first."""
     ours = results.trained[OUR_TFT]
     columns = f"{'pinball':>8} {'± sd':>7} {'± err':>7} {'ours - it, 95 %':>20} {'MAE':>7} {'80 %':>6} {'Winkler':>8}"
     title = f"{results.task.name}: {len(ours.pinball[0])} test windows, standardised units"

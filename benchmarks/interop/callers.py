@@ -1,4 +1,4 @@
-"""What callers notice: how long their thread is held, and how soon they are answered after they changed their mind."""
+"""What callers notice: how long a call blocks their thread, and the time of a call right after a cancelled one."""
 
 import statistics
 from pathlib import Path
@@ -13,7 +13,7 @@ _PROCESSES: Final = 5
 
 
 def caller_rows(target: str, models: Path, file: Path, *, judged: bool) -> list[Row]:
-    """At both doors."""
+    """Rows over gRPC and embedded."""
     doors = {"gRPC": ("grpc", f"http://{target}"), "embedded": ("embedded", models)}
     return [row for name, (kind, where) in doors.items() for row in _rows(name, kind, where, file, judged=judged)]
 
@@ -24,14 +24,14 @@ def _rows(name: str, kind: str, where: object, file: Path, *, judged: bool) -> l
     (cancelled,) = found_of("cancelled", kind, where, file)
     return [
         at_most(
-            f"{name}: caller's thread held, first call, ms",
+            f"{name}: caller's thread blocked, first call, ms",
             statistics.median(first_ms),
             HELD_REACH_MS,
             detail=f"of {_PROCESSES} processes; slowest {first_ms[-1]:.1f}",
             judged=judged,
         ),
         at_most(
-            f"{name}: caller's thread held, 1,000 instances, ms",
+            f"{name}: caller's thread blocked, 1,000 instances, ms",
             statistics.median(many_ms),
             HELD_REACH_MS,
             detail=f"of 200 bars, of {_PROCESSES} processes; slowest {many_ms[-1]:.1f}",

@@ -1,4 +1,4 @@
-"""What a call costs at both doors, beside what is the same without them."""
+"""Cost of a C# call over gRPC and embedded, compared with the same call without the client."""
 
 import statistics
 import time
@@ -19,7 +19,7 @@ _SECONDS: Final = 2
 
 
 def grpc_rows(target: str, file: Path, rounds: int, calls: int, *, judged: bool) -> list[Row]:
-    """The client beside the generated stub that it is made on, with the same message to the same server."""
+    """The client against the generated stub that it uses, with the same message to the same server."""
     with turns("grpc", f"http://{target}", file) as ask:
         times = taking_turns({name: bound(ask, name, calls) for name in ("predict", "stub", "bare")}, rounds)
         sizes = taking_turns({name: bound(ask, name, calls) for name in ("predict-bytes", "stub-bytes")}, 3)
@@ -29,7 +29,7 @@ def grpc_rows(target: str, file: Path, rounds: int, calls: int, *, judged: bool)
         at_most("C# client / its stub, p50", ratio(times, "predict", "stub"), STUB_REACH, detail=detail, judged=judged),
         *(shown(f"{name}, p50, ms", middle(times, name), detail=detail) for name in ("predict", "stub", "bare")),
         at_most(
-            "allocated by a call / by its stub's",
+            "bytes allocated by a call / by its stub",
             ratio(sizes, "predict-bytes", "stub-bytes"),
             BYTES_REACH,
             detail=f"{middle(sizes, 'predict-bytes'):,.0f} / {middle(sizes, 'stub-bytes'):,.0f} bytes",
@@ -39,14 +39,14 @@ def grpc_rows(target: str, file: Path, rounds: int, calls: int, *, judged: bool)
             "one stream / as many unary calls, 32 in flight, forecasts/s",
             ratio(rates, "stream", "unary"),
             STREAM_REACH,
-            detail=f"{middle(rates, 'stream'):.0f} / {middle(rates, 'unary'):.0f} a second",
+            detail=f"{middle(rates, 'stream'):.0f} / {middle(rates, 'unary'):.0f} per second",
             judged=judged,
         ),
     ]
 
 
 def embedded_rows(models: Path, file: Path, rounds: int, calls: int, *, judged: bool) -> list[Row]:
-    """The embedded predictor beside the same call in Python alone."""
+    """The embedded predictor against the same call in Python."""
     bars = BarPanel.read(file)
     with Forecaster.load(models / "stock" / "1", device="cpu") as forecaster, turns("embedded", models, file) as ask:
         times = taking_turns(
@@ -69,34 +69,34 @@ def embedded_rows(models: Path, file: Path, rounds: int, calls: int, *, judged: 
         shown(
             "embedded, one stream / as many unary calls, 32 in flight",
             ratio(rates, "stream", "unary"),
-            detail=f"{middle(rates, 'stream'):.0f} / {middle(rates, 'unary'):.0f} a second",
+            detail=f"{middle(rates, 'stream'):.0f} / {middle(rates, 'unary'):.0f} per second",
         ),
     ]
 
 
 def bound(ask: Callable[[str, int], float], name: str, count: int) -> Callable[[], float]:
-    """One turn."""
+    """A function that runs one turn."""
     return lambda: ask(name, count)
 
 
 def taking_turns(subjects: Mapping[str, Callable[[], float]], rounds: int) -> list[dict[str, float]]:
-    """Each subject's turn in every round; the first round, in which everything is cold, does not count."""
+    """Run each subject in every round; the first round is a warm-up and does not count."""
     found = [{name: subject() for name, subject in subjects.items()} for _ in range(rounds + 1)]
     return found[1:]
 
 
 def ratio(found: Sequence[Mapping[str, float]], over: str, under: str) -> float:
-    """Of two subjects, the median over rounds."""
+    """Ratio of two subjects, median over rounds."""
     return statistics.median(one[over] / one[under] for one in found)
 
 
 def middle(found: Sequence[Mapping[str, float]], name: str) -> float:
-    """Of one subject, the median over rounds."""
+    """A subject's number, median over rounds."""
     return statistics.median(one[name] for one in found)
 
 
 def median_ms(call: Callable[[], object], calls: int) -> float:
-    """Median of single calls, milliseconds."""
+    """Median of single calls, in milliseconds."""
     times: list[float] = []
     for _ in range(calls):
         start = time.perf_counter()

@@ -17,12 +17,12 @@ MEMORY_REACH: Final = 3.0
 
 
 def file_rows(folder: Path, rows: int, times: int, *, judged: bool) -> list[Row]:
-    """Time and memory of reading so many bars."""
+    """Time and memory of reading a file with `rows` bars."""
     file = folder / "many.csv"
     write(file, rows)
     found = [(found_of("csv", file)[0], python_s(file)) for _ in range(times)]
     size = file.stat().st_size
-    detail = f"{rows:,} rows, {size / 2**20:.0f} MiB; each C# run in a process of its own; median of {times}"
+    detail = f"{rows:,} rows, {size / 2**20:.0f} MiB; each C# run in a separate process; median of {times}"
     return [
         at_most(
             "ReadCsvAsync / BarPanel.read, s",
@@ -32,7 +32,7 @@ def file_rows(folder: Path, rows: int, times: int, *, judged: bool) -> list[Row]
             judged=judged,
         ),
         at_most(
-            "ReadCsvAsync, most memory / the file",
+            "ReadCsvAsync, peak memory / the file",
             max(one["bytes"] for one, _ in found) / size,
             MEMORY_REACH,
             detail=detail,
@@ -42,7 +42,7 @@ def file_rows(folder: Path, rows: int, times: int, *, judged: bool) -> list[Row]
 
 
 def write(file: Path, rows: int) -> None:
-    """A file of as many rows, under as many symbols as that takes."""
+    """Write a file with `rows` rows, of as many symbols as needed."""
     bars = real_bars(["AAPL"])
     count = -(-rows // len(bars.sessions))
     columns = {name: getattr(bars, name)[0] for name in ("open", "high", "low", "close", "volume")}
@@ -57,7 +57,7 @@ def write(file: Path, rows: int) -> None:
 
 
 def python_s(file: Path) -> float:
-    """How long Python takes."""
+    """Time of reading in Python."""
     start = time.perf_counter()
     BarPanel.read(file)
     return time.perf_counter() - start

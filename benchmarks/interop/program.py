@@ -1,4 +1,4 @@
-"""The C# side of the benchmark: built once, and run in processes that tell what they find as lines of JSON."""
+"""The C# side of the benchmark: built once, and run in processes that print their results as lines of JSON."""
 
 import json
 import os
@@ -17,35 +17,35 @@ TERMINAL: Final = _SAMPLE / "bin" / "Release" / "net10.0" / "Quantra.Terminal.dl
 """The terminal sample."""
 
 Found = dict[str, float]
-"""What was found, by name."""
+"""Results by name."""
 
 
 def build() -> None:
-    """Build both, optimised."""
+    """Build the benchmark and the sample in Release."""
     command = ["dotnet", "build", "-c", "Release", "-v", "quiet", "-nologo", "-nodeReuse:false"]
     for project in (_PROJECT, _SAMPLE):
         subprocess.run([*command, "-p:UseSharedCompilation=false", str(project)], check=True, env=environment())
 
 
 def environment() -> dict[str, str]:
-    """One thread for torch, and this Python for C#."""
+    """Environment with one torch thread and this Python."""
     return {**os.environ, "OMP_NUM_THREADS": "1", "QUANTRA_PYTHON": sys.executable, "QUANTRA_VENV": sys.prefix}
 
 
 def command(*subject: object) -> list[str]:
-    """How a subject is run."""
+    """Command line of a subject."""
     return ["dotnet", str(PROGRAM), *map(str, subject)]
 
 
 def found_of(*subject: object) -> list[Found]:
-    """Run a subject to its end; what each line told."""
+    """Run a subject to its end and return its results."""
     ran = subprocess.run(command(*subject), env=environment(), stdout=subprocess.PIPE, text=True, check=True)
     return [json.loads(line) for line in ran.stdout.splitlines()]
 
 
 @contextmanager
 def running(*subject: object) -> Generator["subprocess.Popen[str]"]:
-    """A subject that goes on; it is ended behind the block."""
+    """A running subject, which is killed at the end of the block."""
     with subprocess.Popen(
         command(*subject), env=environment(), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as process:
@@ -56,13 +56,13 @@ def running(*subject: object) -> Generator["subprocess.Popen[str]"]:
 
 
 def told(process: "subprocess.Popen[str]") -> Found:
-    """The next line of a subject."""
+    """Read the next result of a subject."""
     assert process.stdout is not None
     return json.loads(process.stdout.readline())
 
 
 def asked(process: "subprocess.Popen[str]", question: str) -> Found:
-    """What a subject tells when it is asked."""
+    """Send a request to a subject and read its result."""
     assert process.stdin is not None
     process.stdin.write(f"{question}\n")
     process.stdin.flush()
@@ -71,6 +71,6 @@ def asked(process: "subprocess.Popen[str]", question: str) -> Found:
 
 @contextmanager
 def turns(*subject: object) -> Generator[Callable[[str, int], float]]:
-    """Turns of calls; ask for one by its name and how many calls, or seconds, it takes."""
+    """A function that runs a turn, by its name and number of calls or seconds."""
     with running("turns", *subject) as process:
         yield lambda name, count: asked(process, f"{name} {count}")[name]

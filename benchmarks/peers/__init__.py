@@ -1,1 +1,1 @@
-"""Programs that run in the environments of other training libraries, with what `benchmarks.training` has."""
+"""Programs that run in the environments of peer libraries."""

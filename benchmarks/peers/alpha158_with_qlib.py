@@ -1,16 +1,16 @@
-"""Qlib's own values of its Alpha158 set on the bundled bars: what ours are tested against.
+"""Writes Qlib's values of its Alpha158 set on the bundled bars, the reference for our tests.
 
-It runs in an environment of its own, which holds nothing of this project:
+It runs in a separate environment without this project:
 
     python3 -m venv .venv-peers/pyqlib-0.9.7
     .venv-peers/pyqlib-0.9.7/bin/python -m pip install pyqlib==0.9.7 bokeh_sampledata
     .venv-peers/pyqlib-0.9.7/bin/python benchmarks/peers/alpha158_with_qlib.py tests/fixtures/alpha158.npz
 
-Names and texts are those of Qlib's loader and every value comes from Qlib's operators (`qlib.data.ops`). Only the
-columns are handed to them: Qlib's own files hold float32, and these are the float64 series of `AdjustedBars`, made here
-by the same formulas from the same package. Their digest goes into the file, so that a test can tell they are the same.
+Names and texts come from Qlib's loader and every value from Qlib's operators (`qlib.data.ops`). The columns are the
+float64 series of `AdjustedBars`, computed here by the same formulas from the same package, because Qlib's files hold
+float32. The file contains their digest, so that a test can compare them.
 
-The file holds every twelfth session up to the last, so that it stays small and still spans the whole history:
+The file holds every twelfth session up to the last, so that it is small but spans the whole history:
 `names` and `texts` [F], `symbols` [S], `sessions` [T] yyyymmdd, `values` float64 [F, S, T] (NaN where Qlib has none),
 `digest` (SHA-256 of open, high, low, close and volume, each [S, all sessions]) and `made_with`.
 """
@@ -35,7 +35,7 @@ PACKAGES = ("pyqlib", "numpy", "pandas", "bokeh_sampledata")
 
 
 def bundled() -> tuple[np.ndarray, dict[str, np.ndarray]]:
-    """The sessions, and the columns of the file [S, T], NaN where a symbol has no bar."""
+    """Sessions and columns [S, T] of the bundled file; NaN if a symbol has no bar."""
     packed = resources.files("bokeh_sampledata").joinpath("_data/stocks.csv.gz").read_bytes()
     rows = [row for row in csv.DictReader(gzip.decompress(packed).decode().splitlines()) if row["Ticker"] in SYMBOLS]
     sessions = sorted({row["Date"] for row in rows})
@@ -48,7 +48,7 @@ def bundled() -> tuple[np.ndarray, dict[str, np.ndarray]]:
 
 
 def adjusted(raw: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Prices times (adj_close / close) over its last value, volume divided by it."""
+    """Multiply prices by (adj_close / close) over its last value, and divide the volume by it."""
     ratio = raw["adj_close"] / raw["close"]
     factor = ratio / ratio[:, -1:]
     prices = {name: raw[name] * factor for name in ("open", "high", "low", "close")}
@@ -56,7 +56,7 @@ def adjusted(raw: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
 
 
 def frames(columns: dict[str, np.ndarray]) -> dict[str, pd.DataFrame]:
-    """Each symbol's own bars, one row a bar, with the price that stands for the volume-weighted one."""
+    """The bars of each symbol, one row per bar, with a proxy of the volume-weighted price."""
     whole = {**columns, "vwap": (columns["open"] + columns["high"] + columns["low"] + columns["close"]) / 4}
     present = ~np.isnan(columns["close"])
     return {
@@ -66,7 +66,7 @@ def frames(columns: dict[str, np.ndarray]) -> dict[str, pd.DataFrame]:
 
 
 def register(bars: dict[str, pd.DataFrame]) -> None:
-    """Qlib's operators, above columns that are handed over instead of read from Qlib's files."""
+    """Register Qlib's operators, which read these columns instead of Qlib's files."""
 
     class Feature(base.Feature):
         def _load_internal(self, instrument: str, _start: int, _end: int, _frequency: str) -> pd.Series:
@@ -76,15 +76,14 @@ def register(bars: dict[str, pd.DataFrame]) -> None:
 
 
 def evaluate(text: str, symbol: str, bars: int) -> np.ndarray:
-    """One expression over one symbol's bars, [bars]; Qlib itself reads a text by evaluating it."""
+    """Values [bars] of an expression for one symbol; Qlib itself evaluates texts with `eval`."""
     return eval(parse_field(text), {"Operators": Operators}).load(symbol, 0, bars, "day").to_numpy()  # noqa: S307
 
 
 def main() -> None:
-    """Write the file."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("file", type=Path)
-    parser.add_argument("--every", type=int, default=12, help="Keep one session out of so many.")
+    parser.add_argument("--every", type=int, default=12, help="Keep every Nth session.")
     asked = parser.parse_args()
     sessions, raw = bundled()
     columns = adjusted(raw)

@@ -53,7 +53,7 @@ def model_of(question: Question) -> TFTModel:
 
 
 def fit(model: TFTModel, task: Task) -> None:
-    """The library's own fit, on the training part of every series."""
+    """Fit with the library, on the training part of every series."""
     none, learnt, rows = np.zeros(0), task.learnt, range(len(task.target))
     observed = [series_of(task.observed[s, :learnt], none) for s in rows] if task.observed.shape[-1] else None
     model.fit(
@@ -66,7 +66,7 @@ def fit(model: TFTModel, task: Task) -> None:
 
 
 def quantiles(model: TFTModel, task: Task, windows: Windows) -> np.ndarray:
-    """[N, H, Q] from the trained module."""
+    """Quantiles [N, H, Q] of the trained module."""
     past = np.concatenate([windows.past[..., None], windows.observed, windows.known[:, : task.encoder]], axis=-1)
     static = torch.from_numpy(windows.static[:, None]) if windows.static.shape[-1] else None
     inputs = (torch.from_numpy(past), torch.from_numpy(windows.known[:, task.encoder :].copy()), static)
@@ -75,7 +75,6 @@ def quantiles(model: TFTModel, task: Task, windows: Windows) -> np.ndarray:
 
 
 def main() -> None:
-    """Answer the question of the command line."""
     warnings.filterwarnings("ignore")
     logging.getLogger("darts").setLevel(logging.ERROR)
     logging.getLogger("pytorch_lightning").setLevel(logging.ERROR)

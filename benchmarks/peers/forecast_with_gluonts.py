@@ -47,7 +47,7 @@ def estimator_of(question: Question, folder: str) -> TemporalFusionTransformerEs
 
 
 def fit(estimator: TemporalFusionTransformerEstimator, task: Task) -> nn.Module:
-    """The library's own fit, on the training part of every series; gives the trained network."""
+    """Fit with the library, on the training part of every series; returns the trained network."""
     rows = []
     for s in range(len(task.target)):
         row = {
@@ -63,15 +63,15 @@ def fit(estimator: TemporalFusionTransformerEstimator, task: Task) -> nn.Module:
 
 
 def static_or_one(static: np.ndarray) -> np.ndarray:
-    """Static covariates [N, C]; the network needs one, and a constant says nothing."""
+    """Static covariates [N, C]; a constant if there are none, because the network needs one."""
     return static if static.shape[-1] else np.ones((len(static), 1), np.float32)
 
 
 def quantiles(network: nn.Module, windows: Windows) -> np.ndarray:
-    """[N, H, Q] from the trained network, in the unit of the task."""
+    """Quantiles [N, H, Q] of the trained network, in the unit of the task."""
     count, encoder = windows.past.shape
     steps = windows.known.shape[1]
-    # without time features the library puts a constant one in front of the known covariates
+    # without time features, the library prepends a constant one to the known covariates
     known = torch.cat([torch.zeros(count, steps, 1), torch.from_numpy(windows.known)], dim=-1)
     observed = torch.from_numpy(windows.observed) if windows.observed.shape[-1] else None
     outputs: tuple[tuple[Tensor, ...], Tensor, Tensor]
@@ -90,7 +90,6 @@ def quantiles(network: nn.Module, windows: Windows) -> np.ndarray:
 
 
 def main() -> None:
-    """Answer the question of the command line."""
     warnings.filterwarnings("ignore")
     logging.getLogger("lightning.pytorch").setLevel(logging.ERROR)
     torch.set_num_threads(1)

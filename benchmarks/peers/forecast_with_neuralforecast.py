@@ -1,4 +1,4 @@
-"""neuralforecast: TFT and LSTM with MQLoss and the robust scaler of each window, through its own cross-validation."""
+"""neuralforecast: TFT and LSTM with MQLoss and robust scaling of each window, through its cross-validation."""
 
 import logging
 import warnings
@@ -25,7 +25,7 @@ from benchmarks.forecasts.task import LEVELS, Task
 
 
 def names(prefix: str, count: int) -> list[str]:
-    """Columns of a kind of covariate."""
+    """Column names of a kind of covariate."""
     return [f"{prefix}{i}" for i in range(count)]
 
 
@@ -67,7 +67,7 @@ def model_of(question: Question) -> TFT | LSTM:
 
 
 def frames_of(task: Task) -> tuple[pd.DataFrame, pd.DataFrame | None]:
-    """All series in long form, and their static covariates."""
+    """All series in long format, and their static covariates."""
     steps = np.arange(task.target.shape[1])
     frames = []
     for s, target in enumerate(task.target):
@@ -83,7 +83,7 @@ def frames_of(task: Task) -> tuple[pd.DataFrame, pd.DataFrame | None]:
 
 
 def quantiles(question: Question) -> np.ndarray:
-    """[N, H, Q] of the test windows: fitted on the training part, then all origins after it, without refits."""
+    """Quantiles [N, H, Q] of the test windows, fitted once on the training part."""
     task = question.task
     frame, static = frames_of(task)
     found = NeuralForecast(models=[model_of(question)], freq=1).cross_validation(
@@ -106,7 +106,6 @@ def quantiles(question: Question) -> np.ndarray:
 
 
 def main() -> None:
-    """Answer the question of the command line."""
     warnings.filterwarnings("ignore")
     for name in ("pytorch_lightning", "lightning", "lightning.pytorch", "lightning.fabric", "neuralforecast"):
         logging.getLogger(name).setLevel(logging.ERROR)

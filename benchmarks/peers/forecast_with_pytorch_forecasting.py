@@ -14,16 +14,16 @@ from benchmarks.forecasts.protocol import BATCH, CLIP, DROPOUT, HEADS, HIDDEN, P
 from benchmarks.forecasts.task import LEVELS, Task, Windows
 
 SMALLEST_SCALE = 1e-7
-"""The normaliser's own."""
+"""As in the library's normaliser."""
 
 
 def names(prefix: str, count: int) -> list[str]:
-    """Columns of a kind of covariate."""
+    """Column names of a kind of covariate."""
     return [f"{prefix}{i}" for i in range(count)]
 
 
 def frame_of(task: Task, series: int) -> pd.DataFrame:
-    """The training part of a series, a column a variable."""
+    """The training part of a series, one column per variable."""
     columns = {"series": f"u{series}", "step": np.arange(task.learnt), "target": task.target[series, : task.learnt]}
     for prefix, values in (("o", task.observed), ("k", task.known)):
         for i, name in enumerate(names(prefix, values.shape[-1])):
@@ -34,7 +34,7 @@ def frame_of(task: Task, series: int) -> pd.DataFrame:
 
 
 def data_of(task: Task) -> TimeSeriesDataSet:
-    """The library's data set of all training windows."""
+    """The library's dataset of all training windows."""
     frame = pd.concat([frame_of(task, s) for s in range(len(task.target))], ignore_index=True)
     observed, known = names("o", task.observed.shape[-1]), names("k", task.known.shape[-1])
     static = names("s", task.static.shape[-1])
@@ -57,7 +57,7 @@ def data_of(task: Task) -> TimeSeriesDataSet:
 
 
 def fit(question: Question) -> TemporalFusionTransformer:
-    """The library's own model and fit."""
+    """Fit the library's model."""
     data = data_of(question.task)
     model = TemporalFusionTransformer.from_dataset(
         data,
@@ -86,7 +86,7 @@ def fit(question: Question) -> TemporalFusionTransformer:
 
 
 def quantiles(model: TemporalFusionTransformer, task: Task, windows: Windows) -> np.ndarray:
-    """[N, H, Q] from the trained model, in the unit of the task."""
+    """Quantiles [N, H, Q] of the trained model, in the unit of the task."""
     count, steps = len(windows), task.encoder + task.horizon
     past = torch.from_numpy(windows.past)
     location, scale = past.mean(1, keepdim=True), past.std(1, keepdim=True) + SMALLEST_SCALE
@@ -98,7 +98,7 @@ def quantiles(model: TemporalFusionTransformer, task: Task, windows: Windows) ->
         columns[f"k{i}"] = torch.from_numpy(windows.known[..., i])
     for i in range(task.static.shape[-1]):
         columns[f"s{i}"] = torch.from_numpy(windows.static[:, i : i + 1]).expand(count, steps)
-    # the data set adds nothing of its own here, but it decides the order
+    # the dataset adds no columns here, but it decides their order
     inputs = torch.stack([columns[name] for name in model.hparams.x_reals], dim=-1)
     none = torch.zeros(count, 0, dtype=torch.long)
     batch = {
@@ -115,7 +115,6 @@ def quantiles(model: TemporalFusionTransformer, task: Task, windows: Windows) ->
 
 
 def main() -> None:
-    """Answer the question of the command line."""
     warnings.filterwarnings("ignore")
     logging.getLogger("lightning.pytorch").setLevel(logging.ERROR)
     torch.set_num_threads(1)

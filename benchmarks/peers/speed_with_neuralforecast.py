@@ -1,4 +1,4 @@
-"""neuralforecast's TFT and LSTM on their own: the modules as its `fit` and `predict` call them, without its loader."""
+"""neuralforecast's TFT and LSTM: the modules as its `fit` and `predict` call them, without its data loader."""
 
 from collections.abc import Callable
 from typing import final
@@ -30,10 +30,10 @@ from benchmarks.forecasts.speed_work import (
 
 @final
 class WithNeuralforecast:
-    """The target's past is an input of its own there, so the covariates are the other observed features."""
+    """The peer's TFT and LSTM; the target's past is a separate input, so covariates are the other observed features."""
 
     def call(self, kind: Kind, work: Work) -> Callable[[], object]:
-        """One training step with the optimizer that it takes by default, or one forecast."""
+        """A training step with the library's default optimizer, or a forecast."""
         torch.manual_seed(0)
         network, windows = _network(kind), Windows.of(work)
         return _step(network, windows) if work == "step" else _forecast(network.eval(), windows)

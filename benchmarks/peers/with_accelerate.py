@@ -7,7 +7,7 @@ from benchmarks.training.job import Job
 
 
 def train(job: Job) -> None:
-    """`accumulate`, `backward`, `clip_grad_norm_`."""
+    """Train with `accumulate`, `backward` and `clip_grad_norm_`."""
     accelerator = Accelerator(cpu=True, gradient_accumulation_steps=job.accumulate)
     network, optimizer, batches, scheduler = accelerator.prepare(job.network, job.optimizer, job.batches, job.scheduler)
     total = torch.zeros(())

@@ -7,7 +7,7 @@ from benchmarks.training.job import Job
 
 
 def train(job: Job) -> None:
-    """A hand-written loop with `backward` and `clip_gradients`."""
+    """Train in a hand-written loop with `backward` and `clip_gradients`."""
     fabric = Fabric(accelerator="cpu", devices=1)
     network, optimizer = fabric.setup(job.network, job.optimizer)
     total = torch.zeros(())

@@ -10,7 +10,7 @@ from benchmarks.training.job import Batch, Job
 
 
 def train(job: Job) -> None:
-    """Accumulation is the library's; without it, the step of the tutorials with clipping."""
+    """Train with the library's accumulation, or with the tutorials' step and clipping if there is none."""
     trainer = Engine(_step(job)) if job.accumulate == 1 else _accumulating(job)
     trainer.run(job.batches, max_epochs=1)
 

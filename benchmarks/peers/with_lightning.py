@@ -14,7 +14,7 @@ QUIET = {"logger": False, "enable_progress_bar": False, "enable_model_summary": 
 
 @final
 class JobModule(LightningModule):
-    """The job's network, optimizer and scheduler in the form that the Trainer takes."""
+    """The job's network, optimizer and scheduler as a LightningModule."""
 
     def __init__(self, job: Job) -> None:
         super().__init__()
@@ -22,17 +22,17 @@ class JobModule(LightningModule):
         self._job = [job]
 
     def training_step(self, batch: Batch, _: int) -> Tensor:
-        """The mean loss of a batch."""
+        """Mean loss of a batch."""
         return self.network(batch["x"], batch["y"])["loss"]
 
     def configure_optimizers(self) -> dict[str, object]:
-        """The scheduler is stepped with the optimizer."""
+        """Step the scheduler with the optimizer."""
         job = self._job[0]
         return {"optimizer": job.optimizer, "lr_scheduler": {"scheduler": job.scheduler, "interval": "step"}}
 
 
 def train(job: Job) -> None:
-    """Accumulation and clipping are the Trainer's."""
+    """Train with the Trainer's accumulation and clipping."""
     logging.getLogger("lightning.pytorch").setLevel(logging.ERROR)
     warnings.filterwarnings("ignore", module="lightning")
     trainer = Trainer(

@@ -25,7 +25,7 @@ class JobTrainer(Trainer):
 
 
 def train(job: Job) -> None:
-    """Accumulation and clipping are the Trainer's."""
+    """Train with the Trainer's accumulation and clipping."""
     transformers.logging.set_verbosity_error()
     logging.disable(logging.WARNING)
     with tempfile.TemporaryDirectory() as folder:

@@ -1,1 +1,1 @@
-"""What the rows of `benchmarks.speech` are measured with."""
+"""The parts of `benchmarks.speech`."""

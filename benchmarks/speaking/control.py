@@ -1,7 +1,7 @@
-"""The recipe that compares what a voice speaks, frame by frame, with the recording, as a control beside ours.
+"""A control that compares spoken and recorded audio frame by frame.
 
-The text is spoken with the voice's own durations, its log mel and the recording's are cut to the shorter of both, and
-their mean absolute difference is the loss. Same first weights, optimizer, learning rate, steps and clips as ours.
+The voice speaks the text with its own durations. The loss is the mean absolute difference of the two log mels, cut to
+the shorter one. First weights, optimizer, learning rate, steps and clips equal ours.
 """
 
 from collections.abc import Iterator
@@ -25,7 +25,7 @@ from trainers.vits.voice import Voice
 
 
 def spoken_loss(voice: Voice, batch: UtteranceBatch, recorded: Tensor) -> Tensor:
-    """Of the waves that a voice speaks, free-running, beside the recordings' log mel [N, bands, F]; a scalar."""
+    """Scalar loss of free-running speech against the recordings' log mel [N, bands, F]."""
     places = torch.arange(batch.tokens.shape[1])
     spoken = voice.model(input_ids=batch.tokens, attention_mask=(places < batch.token_lengths[:, None]).long())
     said = log_mel_of(spoken.waveform, voice.framing)
@@ -34,7 +34,7 @@ def spoken_loss(voice: Voice, batch: UtteranceBatch, recorded: Tensor) -> Tensor
 
 
 def trained(work: Workplace, name: str, *, steps: int, seed: int) -> Path:
-    """A voice by this recipe, with its speaking rate searched for as ours."""
+    """Train a voice with this loss; its speaking rate is searched as for ours."""
     place = work.folder / name
     if (place / "voice.json").is_file():
         return place
@@ -55,7 +55,7 @@ def trained(work: Workplace, name: str, *, steps: int, seed: int) -> Path:
 
 
 def refused_parts(work: Workplace) -> list[str]:
-    """The parts of the network that our loop names when it refuses this loss."""
+    """The parts of the network that our loop names when it rejects this loss."""
     corpus = SpeechCorpus.open(work.corpus)
     voice = first_voice(corpus, 0)
     parameters = voice.model.parameters()
@@ -78,7 +78,7 @@ def refused_parts(work: Workplace) -> list[str]:
 def _batches(
     corpus: SpeechCorpus, voice: Voice, recipe: SpeechRecipe, seed: int
 ) -> Iterator[tuple[UtteranceBatch, Tensor]]:
-    """Clips in a new order again and again, each batch with its recordings' log mel, silence where padded."""
+    """Endless shuffled epochs of batches, each with its recordings' log mel, padded with silence."""
     clips = corpus.part("train")
     recorded = CorpusDataset(corpus, clips, voice.tokens)
     collate = UtteranceCollator(recipe.slice_frames, voice.framing.hop)

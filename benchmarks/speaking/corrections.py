@@ -1,8 +1,8 @@
-"""What corrections do to a voice: of changed words, of noise, of other sentences than the texts.
+"""Effect of corrections on a voice: changed words, noise, and recordings with wrong texts.
 
-Some words are recorded from another spelling, while their text stays: what a listener would record who wants them said
-otherwise. Clips of the base corpus that say these words as before are rated 1; the judge is told neither. Noise is as
-loud as the recordings that it takes the place of, and wrong texts are those of other recordings.
+Some words are recorded from another spelling while their text stays, as a listener would correct a pronunciation.
+Clips of the base corpus with the old pronunciation are rated 1; the judge knows neither. Noise is as loud as the
+recordings that it replaces, and wrong texts are those of other recordings.
 """
 
 import json
@@ -29,22 +29,22 @@ from trainers.vits.voice import Voice
 Wave = NDArray[np.floating[Any]]
 
 CLIPS: Final = 65
-"""Of which a third are to judge by, a twentieth to choose by, and 40 to learn from."""
+"""Number of clips: a third is held out, a twentieth is for selection, and 40 are for training."""
 
 CHANGED: Final = {"ziman": "zuman", "biçûk": "buçok", "dibêje": "dabuje", "zivistan": "zuvastun", "yek": "yak"}
-"""Of the words that no held-out clip of the base says, so that those clips tell what the voice has forgotten."""
+"""Spellings of words that no held-out clip of the base contains, so that those clips measure forgetting."""
 SEEDS: Final = (0, 1, 2)
 NEARER, WORSE = 10.0, 5.0
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What `feedback` said.
+    """Result of `feedback`.
 
     Attributes:
-        accepted: whether there is a new version.
-        changes: of each figure, in per cent.
-        values: of each figure, before and after.
+        accepted: whether it created a new version.
+        changes: change of each score, in per cent.
+        values: each score before and after.
     """
 
     accepted: bool
@@ -53,7 +53,7 @@ class Outcome:
 
     @classmethod
     def of(cls, told: Mapping[str, Any]) -> "Outcome":
-        """What `feedback --json` says."""
+        """Read the output of `feedback --json`."""
         lines: Sequence[Mapping[str, Any]] = [line for line in told["lines"] if line["change"] is not None]
         return cls(
             accepted=told["accepted"],
@@ -63,7 +63,7 @@ class Outcome:
 
 
 def rows(work: Workplace, voice: Path, *, quick: bool) -> list[Row]:
-    """Of three manifests and three seeds each; a quick run has one of each and a tenth of the steps."""
+    """Rows of three manifests with three seeds each; a quick run has one seed and two steps."""
     seeds = SEEDS[:1] if quick else SEEDS
     steps = ("--steps", "2") if quick else ()
     manifests = _manifests(work, quick=quick)
@@ -83,7 +83,7 @@ def rows(work: Workplace, voice: Path, *, quick: bool) -> list[Row]:
 
 
 def _without(work: Workplace, voice: Path, outcomes: Sequence[Outcome]) -> list[Row]:
-    """The same steps at the same rate on the base alone: what corrections are not the cause of."""
+    """Train the same number of steps at the same rate on the base only: the effect without corrections."""
     kept = work.folder / "corrected changed-0" / "2" / "feedback" / "corrections"
     if not outcomes or not kept.is_dir():
         return []
@@ -100,7 +100,7 @@ def _without(work: Workplace, voice: Path, outcomes: Sequence[Outcome]) -> list[
     before, after = outcomes[0].values["corrections, distance"][0], scores.distance or math.inf
     return [
         shown(
-            "no corrections, as many steps: distance from them falls by, %",
+            "same number of steps without corrections: distance from them falls by, %",
             100 * (1 - after / before),
             detail=f"from {before:.3f} to {after:.3f}, seed 0",
         )
@@ -108,7 +108,7 @@ def _without(work: Workplace, voice: Path, outcomes: Sequence[Outcome]) -> list[
 
 
 def corrected(work: Workplace, voice: Path, manifest: Path, name: str, *words: str) -> Outcome:
-    """What `feedback` says of a copy of the voice; what was said before is read."""
+    """Run `feedback` on a copy of the voice, or read its earlier result."""
     kept = work.folder / f"corrected {name}.json"
     if not kept.is_file():
         copy = work.folder / f"corrected {name}"
@@ -159,7 +159,7 @@ def _from(outcome: Outcome, what: str) -> str:
 
 
 def _manifests(work: Workplace, *, quick: bool) -> dict[str, Path]:
-    """Of changed words, of noise, and of wrong texts."""
+    """Manifests of changed words, of noise, and of wrong texts."""
     texts, waves = _recorded(work, quick=quick)
     draw = np.random.default_rng(0)
     noise = [draw.normal(0, np.sqrt(np.mean(wave**2)), len(wave)) for wave in waves]
@@ -171,7 +171,7 @@ def _manifests(work: Workplace, *, quick: bool) -> dict[str, Path]:
 
 
 def _recorded(work: Workplace, *, quick: bool) -> tuple[list[str], list[Wave]]:
-    """Texts and recordings of changed words; a quick run has those of the tests, softer."""
+    """Texts and recordings of changed words; a quick run uses those of the tests at half the volume."""
     changes = (word for old, new in CHANGED.items() for word in ("--changed", f"{old}={new}"))
     folder = FIXTURE if quick else work.record("recorded", "--clips", str(CLIPS), "--seed", "11", *changes)
     lines = [line.split("|") for line in (folder / "metadata.csv").read_text("utf-8").splitlines()]
@@ -185,7 +185,7 @@ def _wave(path: Path) -> Wave:
 
 
 def _outdated(work: Workplace) -> list[str]:
-    """Clips of the base that say words as they were before."""
+    """Clips of the base with the old pronunciation."""
     clips = SpeechCorpus.open(work.corpus).clips
     found = [clip for clip in clips if not CHANGED.keys().isdisjoint(clip.text.split())]
     assert not any(clip.part == "held_out" for clip in found)
@@ -195,7 +195,7 @@ def _outdated(work: Workplace) -> list[str]:
 def _manifest(
     work: Workplace, name: str, texts: Sequence[str], waves: Sequence[Wave], outdated: Sequence[str] = ()
 ) -> Path:
-    """A manifest of these recordings, beside them, and of clips of the base that are to be left out."""
+    """Write recordings and their manifest, which also excludes outdated clips of the base."""
     folder = work.folder / f"manifest of {name}"
     folder.mkdir(exist_ok=True)
     lines: list[str] = []

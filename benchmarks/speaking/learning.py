@@ -1,4 +1,4 @@
-"""How well voices speak after so many steps, beside untrained ones and the control; and which parts have learnt."""
+"""Speech quality after training, compared with untrained voices and the control, and the parts that are trained."""
 
 import math
 from collections import Counter
@@ -22,7 +22,7 @@ MEDIUM_ERRORS, MEDIUM_DISTANCE, LONG_ERRORS, LENGTHS = 0.45, 0.75, 0.36, 0.15
 
 
 def rows(work: Workplace, *, quick: bool) -> list[Row]:
-    """All of them; a quick run has a hundredth of the steps, one seed, and is not judged."""
+    """All rows; a quick run has a hundredth of the steps, one seed, and is not judged."""
     share = 100 if quick else 1
     seeds = SEEDS[:1] if quick else SEEDS
     return [
@@ -36,7 +36,7 @@ def rows(work: Workplace, *, quick: bool) -> list[Row]:
 
 
 def coverage(work: Workplace) -> list[Row]:
-    """The share of each part's parameters that a second step gives a gradient; the first leaves the flow's at zero."""
+    """Share of each part's parameters that get a gradient in the second step; the flow's are zero in the first."""
     corpus = SpeechCorpus.open(work.corpus)
     adversaries = Adversaries.fresh(corpus, judged=False)
     objective, model = adversaries.objective, adversaries.objective.generator.model
@@ -59,16 +59,16 @@ def coverage(work: Workplace) -> list[Row]:
             for part, count in parts.items()
         ),
         at_least(
-            "coverage: parts named when the control's loss is refused",
+            "coverage: parts named when the control's loss is rejected",
             len(refused),
             2,
-            detail=" and ".join(refused) or "it was not refused",
+            detail=" and ".join(refused) or "not rejected",
         ),
     ]
 
 
 def short(work: Workplace, seed: int, steps: int, *, judged: bool) -> list[Row]:
-    """What little training does, one seed."""
+    """Effect of a short training, one seed."""
     before = work.judged(work.untrained(seed))
     after = work.judged(work.trained(f"short-{seed}", "--steps", str(steps), "--seed", str(seed)))
     title = f"{steps} steps, seed {seed}"
@@ -93,7 +93,7 @@ def short(work: Workplace, seed: int, steps: int, *, judged: bool) -> list[Row]:
 
 
 def controlled(work: Workplace, steps: int) -> list[Row]:
-    """The same of the recipe that compares waves frame by frame."""
+    """Effect of a short training of the control."""
     before = work.judged(work.untrained(0))
     after = work.judged(control.trained(work, "control", steps=steps, seed=0))
     return [
@@ -112,7 +112,7 @@ def controlled(work: Workplace, steps: int) -> list[Row]:
 
 
 def medium(work: Workplace, steps: int, *, judged: bool) -> list[Row]:
-    """What some minutes of training do."""
+    """Scores after some minutes of training."""
     found = work.judged(work.trained("medium", "--steps", str(steps)))
     return [
         _errors(f"{steps} steps", found, MEDIUM_ERRORS, judged=judged),
@@ -128,7 +128,7 @@ def medium(work: Workplace, steps: int, *, judged: bool) -> list[Row]:
 
 
 def long(work: Workplace, steps: int, *, judged: bool) -> list[Row]:
-    """What the defaults do."""
+    """Scores with the default number of steps."""
     found = work.judged(work.trained("long", "--steps", str(steps)))
     return [
         _errors(f"{steps} steps", found, LONG_ERRORS, judged=judged),
@@ -139,37 +139,37 @@ def long(work: Workplace, steps: int, *, judged: bool) -> list[Row]:
 
 
 def adversarial(work: Workplace, steps: int) -> list[Row]:
-    """The same with discriminators in its second half."""
+    """The same, with discriminators in the second half."""
     begin = steps // 2
     found = work.judged(work.trained("adversarial", "--steps", str(steps), "--adversarial-from", str(begin)))
     title = f"{steps} steps, adversarial from {begin}"
     return [
-        shown(f"{title}: characters heard wrongly", found.error_rate, detail=f"judge {found.judge_error_rate:.3f}"),
+        shown(f"{title}: character error", found.error_rate, detail=f"judge {found.judge_error_rate:.3f}"),
         shown(f"{title}: distance of speech", found.distance, detail=f"reconstruction {found.reconstruction:.3f}"),
     ]
 
 
 def _lengths(work: Workplace, voice: str, title: str, found: Figures, *, judged: bool) -> list[Row]:
-    """Lengths as they are kept, and at rate 1, as they were before the search."""
+    """Length errors at the searched speaking rate, and at rate 1."""
     plain = _log_ratios(SpeechCorpus.open(work.corpus), Voice.load(VoiceVersions(work.folder / voice).current))
     return [
         at_most(
             f"{title}: mean |log length ratio|",
             found.length_error,
             LENGTHS,
-            detail="at the rate that was found on the selection clips",
+            detail="at the rate searched on the selection clips",
             judged=judged,
         ),
         shown(
             f"{title}: mean |log length ratio| at rate 1",
             mean(abs(one) for one in plain),
-            detail=f"with its sign {mean(plain):+.3f}",
+            detail=f"signed mean {mean(plain):+.3f}",
         ),
     ]
 
 
 def _log_ratios(corpus: SpeechCorpus, voice: Voice) -> list[float]:
-    """Of the held-out clips, at speaking rate 1."""
+    """Log length ratios of the held-out clips at speaking rate 1."""
     voice.model.speaking_rate = 1.0
     return [
         math.log(len(voice.speak(clip.text, seed=0)) / (clip.frames * corpus.framing.hop))
@@ -179,17 +179,17 @@ def _log_ratios(corpus: SpeechCorpus, voice: Voice) -> list[float]:
 
 def _errors(title: str, found: Figures, reach: float, *, judged: bool) -> Row:
     return at_most(
-        f"{title}: characters heard wrongly",
+        f"{title}: character error",
         found.error_rate,
         reach,
-        detail=f"unseen sentences, one seed; the judge alone {found.judge_error_rate:.3f}",
+        detail=f"unseen sentences, one seed; the judge on recordings {found.judge_error_rate:.3f}",
         judged=judged,
     )
 
 
 def _heard(title: str, before: Figures, after: Figures) -> Row:
     return shown(
-        f"{title}: characters heard wrongly",
+        f"{title}: character error",
         after.error_rate,
         detail=f"untrained {before.error_rate:.2f}; lengths {after.length_error:.3f}",
     )

@@ -1,4 +1,4 @@
-"""The alignment search: its time beside the same recursion in torch."""
+"""Time of the alignment search against the same recursion in torch."""
 
 import time
 from typing import Final
@@ -14,7 +14,7 @@ REACH: Final = 0.15
 
 
 def rows(*, quick: bool) -> list[Row]:
-    """What differs, and the ratio with the milliseconds behind it."""
+    """Rows for differing cells, the ratio, and the milliseconds behind it."""
     draw = torch.Generator().manual_seed(0)
     scores = torch.randn(UTTERANCES, FRAMES, TOKENS, generator=draw)
     tokens = torch.randint(TOKENS // 2, TOKENS + 1, (UTTERANCES,), generator=draw)
@@ -31,7 +31,7 @@ def rows(*, quick: bool) -> list[Row]:
     differing = int((monotonic_path(scores, tokens, frames) != in_torch(scores, tokens, frames)).sum())
     size = f"{UTTERANCES} x {FRAMES} x {TOKENS}"
     return [
-        at_most("alignment: cells unlike those of torch operations", differing, 0, detail=size),
+        at_most("alignment: cells that differ from torch operations", differing, 0, detail=size),
         at_most(
             "alignment: time / the same recursion in torch operations",
             seconds["ours"] / seconds["torch"],
@@ -45,7 +45,7 @@ def rows(*, quick: bool) -> list[Row]:
 
 
 def in_torch(scores: Tensor, tokens: Tensor, frames: Tensor) -> Tensor:
-    """The path, by one torch operation for every NumPy operation of ours: float32 [N, frames, tokens]."""
+    """The path, with one torch operation per NumPy operation of ours: float32 [N, frames, tokens]."""
     count, length, width = scores.shape
     best = torch.full((count, width), -1e30)
     best[:, 0] = scores[:, 0, 0]

@@ -1,6 +1,6 @@
-"""What a step of the training costs: in the loop and by hand, with a forward that both phases share and with two.
+"""Time of a training step in the loop and by hand, with a forward that both phases share and with two forwards.
 
-All subjects have the same first weights and the same clips; time is that of one thread.
+All subjects have the same first weights and clips. Times are of one thread.
 """
 
 import statistics
@@ -39,11 +39,11 @@ SHARED_REACH, LOOP_REACH, SEARCH_REACH = 0.85, 1.02, 0.02
 @final
 @dataclass(frozen=True, slots=True)
 class Adversaries:
-    """A voice's network and its judges, at the start of a training.
+    """A voice's network and its discriminators before training.
 
     Attributes:
         objective: losses of both.
-        discriminators: None where nothing judges.
+        discriminators: None without an adversarial loss.
         recipe: settings.
     """
 
@@ -53,7 +53,7 @@ class Adversaries:
 
     @classmethod
     def fresh(cls, corpus: SpeechCorpus, *, judged: bool) -> "Adversaries":
-        """The same ones each time."""
+        """Create networks with the same weights each time."""
         voice = first_voice(corpus, 0)
         recipe = SpeechRecipe(adversarial_from=0 if judged else None)
         discriminators = Discriminators(discriminator_channels("fast")) if judged else None
@@ -63,12 +63,12 @@ class Adversaries:
         return cls(objective, discriminators, recipe)
 
     def optimizer(self, module: nn.Module) -> AdamW:
-        """As the trainer has it."""
+        """An optimizer with the trainer's settings."""
         return AdamW(module.parameters(), lr=self.recipe.learning_rate, betas=BETAS, eps=1e-9, weight_decay=0.01)
 
 
 def rows(work: Workplace, *, quick: bool) -> list[Row]:
-    """The ratios of pairs, and the milliseconds behind them."""
+    """Rows for the ratios of pairs, and the milliseconds behind them."""
     rounds, steps = (2, 3) if quick else (9, 10)
     corpus = SpeechCorpus.open(work.corpus)
     batches = _batches(corpus, WARM + steps)
@@ -115,7 +115,7 @@ def rows(work: Workplace, *, quick: bool) -> list[Row]:
 
 
 def _rounds(ways: dict[str, Callable[[], float]], rounds: int) -> dict[str, list[float]]:
-    """Seconds a step of every way, all of them in turn in every round."""
+    """Seconds per step by name; all take turns in every round."""
     seconds: dict[str, list[float]] = {name: [] for name in ways}
     for _ in range(rounds):
         for name, way in ways.items():
@@ -128,7 +128,7 @@ def _ratio(seconds: dict[str, list[float]], of: str, to: str) -> float:
 
 
 def _batches(corpus: SpeechCorpus, count: int) -> list[UtteranceBatch]:
-    """The same for everybody, of the trainer's size."""
+    """The same batches for all subjects, of the trainer's size."""
     recipe, clips = SpeechRecipe(), corpus.part("train")
     voice = first_voice(corpus, 0)
     recorded = CorpusDataset(corpus, clips, voice.tokens)
@@ -139,7 +139,7 @@ def _batches(corpus: SpeechCorpus, count: int) -> list[UtteranceBatch]:
 
 
 def _in_loop(corpus: SpeechCorpus, batches: Sequence[UtteranceBatch], *, judged: bool) -> float:
-    """Seconds a step."""
+    """Seconds per step."""
     adversaries = Adversaries.fresh(corpus, judged=judged)
     clock = _Clocked(batches)
     loop = loop_of(adversaries.objective, replace(adversaries.recipe, device="cpu"), adversaries.discriminators)
@@ -151,7 +151,7 @@ def _in_loop(corpus: SpeechCorpus, batches: Sequence[UtteranceBatch], *, judged:
 
 @final
 class _Clocked:
-    """Batches that take the time from when the first that counts is asked for until all have been worked on."""
+    """Batches that time a loop from its request for the first counted batch until it has processed all."""
 
     def __init__(self, batches: Sequence[UtteranceBatch]) -> None:
         self._batches = batches
@@ -175,7 +175,7 @@ Step = Callable[[Adversaries, _Optimizers, UtteranceBatch], None]
 
 
 def _by_hand(corpus: SpeechCorpus, batches: Sequence[UtteranceBatch], step: Step, *, judged: bool) -> float:
-    """Seconds a step."""
+    """Seconds per step."""
     adversaries = Adversaries.fresh(corpus, judged=judged)
     judges = adversaries.discriminators
     optimizers = _Optimizers(
@@ -195,14 +195,14 @@ def _plain_step(adversaries: Adversaries, optimizers: _Optimizers, batch: Uttera
 
 
 def _shared_step(adversaries: Adversaries, optimizers: _Optimizers, batch: UtteranceBatch) -> None:
-    """One forward: the discriminators judge its waves, detached, and then the generator learns from it."""
+    """One forward: the discriminators train on its detached waves, then the generator on its graph."""
     made = adversaries.objective.generator(batch)
     _judge(adversaries, optimizers, batch, made._replace(waves=made.waves.detach()))
     _learn(adversaries, optimizers, batch, made)
 
 
 def _apart_step(adversaries: Adversaries, optimizers: _Optimizers, batch: UtteranceBatch) -> None:
-    """A forward for each."""
+    """One forward for each."""
     with torch.no_grad():
         made = adversaries.objective.generator(batch)
     _judge(adversaries, optimizers, batch, made)
@@ -218,7 +218,7 @@ def _judge(adversaries: Adversaries, optimizers: _Optimizers, batch: UtteranceBa
 
 
 def _learn(adversaries: Adversaries, optimizers: _Optimizers, batch: UtteranceBatch, made: GeneratorOutput) -> None:
-    """The generator's step; its judges are held still, so that they get no gradient of it."""
+    """The generator's step; the discriminators are frozen, so that they get no gradient."""
     judges = adversaries.discriminators
     optimizers.generator.zero_grad()
     if judges is not None:
@@ -238,7 +238,7 @@ def _stepped(loss: torch.Tensor, module: nn.Module, optimizer: Optimizer, recipe
 
 
 def _search_share(corpus: SpeechCorpus, batches: Sequence[UtteranceBatch]) -> float:
-    """What part of the steps by hand passes in the alignment search."""
+    """Share of the alignment search in the steps by hand."""
     taken = 0.0
 
     def timed(*arguments: torch.Tensor) -> torch.Tensor:

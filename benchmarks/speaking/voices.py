@@ -1,6 +1,6 @@
-"""Voices that are trained and judged by the commands that a user has, each once in a folder that is kept.
+"""Voices that the user's commands train and score, saved in a folder.
 
-A run that was stopped goes on where it was: finished voices and judgements are read, an unfinished training is resumed.
+An interrupted run continues: finished voices and scores are read, an unfinished training is resumed.
 """
 
 import json
@@ -22,20 +22,20 @@ RECORDER: Final = ROOT / "examples" / "make_kurdish_corpus.py"
 FIXTURE: Final = ROOT / "tests" / "fixtures" / "kurdish"
 RATE: Final = 16_000
 CLIPS, PART = 288, 24
-"""Clips in all, of which so many each to choose and to judge by; the rest is learnt from."""
+"""Total number of clips, and size of the selection and of the held-out part; the others are for training."""
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """What the judge says of a voice on held-out clips.
+    """Scores of a voice on held-out clips.
 
     Attributes:
-        error_rate: of characters.
-        distance: mean absolute difference of log mel, along the best warping path, of what it says.
-        reconstruction: the same without warping, of what encoder and decoder leave of a recording.
+        error_rate: character error of the voice.
+        distance: mean absolute difference of log mel along the best warping path.
+        reconstruction: the same without warping, for recordings through encoder and decoder.
         length_error: mean |log length ratio|.
-        judge_error_rate: of characters, of the judge itself on held-out recordings.
+        judge_error_rate: character error of the recogniser on held-out recordings.
     """
 
     error_rate: float
@@ -46,16 +46,16 @@ class Figures:
 
     @classmethod
     def of(cls, told: Mapping[str, Any]) -> "Figures":
-        """What `evaluate --json` says."""
+        """Read the output of `evaluate --json`."""
         return cls(*(told[name] for name in cls.__slots__))
 
 
 @final
 class Workplace:
-    """A folder with a corpus and the voices that were trained on it.
+    """A folder with a corpus and the voices trained on it.
 
     Args:
-        folder: what is there is used again.
+        folder: its existing content is reused.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -63,19 +63,19 @@ class Workplace:
         self.corpus = folder / "corpus"
 
     def prepare(self, recordings: Path, *words: str) -> None:
-        """Make the corpus of a folder of recordings, unless it is there."""
+        """Make a corpus from a folder of recordings if it does not exist."""
         if not self.corpus.is_dir():
             run("prepare", recordings, "--out", self.corpus, *words)
 
     def record(self, name: str, *words: str) -> Path:
-        """Have espeak-ng say sentences; their folder."""
+        """Record sentences with espeak-ng if their folder does not exist."""
         folder = self.folder / name
         if not folder.is_dir():
             subprocess.run([sys.executable, RECORDER, folder, *words], check=True)
         return folder
 
     def untrained(self, seed: int) -> Path:
-        """The voice that a training with this seed begins with; its speaking rate is searched for too."""
+        """The starting voice of a seed, with its speaking rate searched, too."""
         place = self.folder / f"untrained-{seed}"
         if not (place / "voice.json").is_file():
             corpus = SpeechCorpus.open(self.corpus)
@@ -85,14 +85,14 @@ class Workplace:
         return place
 
     def trained(self, name: str, *words: str) -> Path:
-        """A voice by `train` with these flags."""
+        """Train a voice with these flags if it does not exist."""
         place = self.folder / name
         if not (place / "voice.json").is_file():
             run("train", self.corpus, "--out", place, "--resume", "--json", *words)
         return place
 
     def judged(self, voice: Path) -> Figures:
-        """What `evaluate` says of a voice."""
+        """Scores of a voice by `evaluate`, from an earlier run if they exist."""
         kept = self.folder / f"{voice.name}.json"
         if not kept.is_file():
             kept.write_text(run("evaluate", voice, "--corpus", self.corpus, "--json"), "utf-8")
@@ -100,27 +100,27 @@ class Workplace:
 
 
 def first_voice(corpus: SpeechCorpus, seed: int) -> Voice:
-    """A new voice of size `fast`, as a training with this seed draws it."""
+    """A new voice of size `fast`, as a training with this seed initializes it."""
     seed_everything(seed)
     return Voice.fresh(config_of("fast", "deterministic", corpus.framing, corpus.vocabulary), corpus.vocabulary)
 
 
 def workplace(folder: Path, *, quick: bool) -> Workplace:
-    """The corpus of the figures, or for a quick run that of the tests, which needs no espeak-ng."""
+    """A workplace with the full corpus, or for a quick run with that of the tests, which needs no espeak-ng."""
     place = Workplace(folder / ("quick" if quick else "whole"))
     place.folder.mkdir(parents=True, exist_ok=True)
     if quick:
         place.prepare(FIXTURE, "--selection", "6", "--held-out", "6")
         return place
     if which("espeak-ng") is None:
-        raise SystemExit("espeak-ng makes the recordings and is not there; install it (apt install espeak-ng)")
+        raise SystemExit("espeak-ng is not installed, or not in PATH; on Debian and Ubuntu: apt install espeak-ng")
     recordings = place.record("recordings", "--clips", str(CLIPS))
     place.prepare(recordings, "--selection", str(PART), "--held-out", str(PART))
     return place
 
 
 def run(command: str, *words: object, allowed: Collection[int] = (0,)) -> str:
-    """What a command of `python -m trainers.vits` writes; its messages are shown."""
+    """Run a command of `python -m trainers.vits` and return its output."""
     line: Sequence[str] = [sys.executable, "-m", "trainers.vits", command, *(str(word) for word in words)]
     done = subprocess.run(line, check=False, stdout=subprocess.PIPE, text=True, encoding="utf-8")
     if done.returncode not in allowed:

@@ -1,1 +1,1 @@
-"""What `benchmarks.loop` measures: hand-written training loops and ours, at the same work."""
+"""The parts of `benchmarks.loop`."""

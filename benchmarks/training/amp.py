@@ -1,4 +1,4 @@
-"""What 16 bits gain on a CUDA device: time of a window and peak memory, against float32."""
+"""Time of a window and peak memory in 16 bits against float32, on a CUDA device."""
 
 import statistics
 from collections.abc import Iterator, Sequence
@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from benchmarks.report import Row, at_least, at_most, shown, unmeasured
 from trainers.loop import Loop, Loss, Phase, ResidentSource, WindowReport, adamw
 
-SPEED, MEMORY = "16 bits: windows/s / float32's", "16 bits: peak memory / float32's"
+SPEED, MEMORY = "16 bits / float32: windows/s", "16 bits / float32: peak memory"
 SPEED_REACH, MEMORY_REACH = 2.5, 0.55
 HIDDEN, LAYERS, FEATURES, STEPS, BATCH = 1024, 2, 64, 60, 256
 WARM = 10
@@ -20,7 +20,7 @@ WARM = 10
 
 @final
 class WideLstm(nn.Module):
-    """Wide enough for the matrix units of a GPU."""
+    """An LSTM wide enough for the matrix units of a GPU."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -36,16 +36,16 @@ class WideLstm(nn.Module):
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cost:
-    """Seconds of a window and bytes at its peak."""
+    """Seconds of a window, and its peak memory in bytes."""
 
     seconds: float
     peak: int
 
 
 def rows(*, quick: bool) -> list[Row]:
-    """Both ratios, where there is a device to measure them on."""
+    """Both ratios, unmeasured without a CUDA device."""
     if not torch.cuda.is_available():
-        why = "there is no CUDA device here"
+        why = "no CUDA device"
         return [
             unmeasured(SPEED, why, reach=f">= {SPEED_REACH:g}"),
             unmeasured(MEMORY, why, reach=f"<= {MEMORY_REACH:g}"),
@@ -66,14 +66,14 @@ def rows(*, quick: bool) -> list[Row]:
 
 
 def _behind(rounds: Sequence[tuple[Cost, Cost]], detail: str) -> Iterator[Row]:
-    """What the ratios are made of."""
+    """The numbers behind the ratios."""
     for name, costs in zip(("float32", "16 bits"), zip(*rounds, strict=True), strict=True):
-        yield shown(f"{name}: ms a window", 1e3 * statistics.median(one.seconds for one in costs), detail=detail)
+        yield shown(f"{name}: ms per window", 1e3 * statistics.median(one.seconds for one in costs), detail=detail)
         yield shown(f"{name}: peak memory, MiB", statistics.median(one.peak for one in costs) / 2**20, detail=detail)
 
 
 def _cost(precision: str, data: tuple[Tensor, Tensor]) -> Cost:
-    """Train with everything on; float32 means float32, not TF32."""
+    """Train with all guards; float32 runs without TF32."""
     torch.manual_seed(0)
     network = WideLstm()
 

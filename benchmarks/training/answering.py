@@ -15,7 +15,7 @@ from benchmarks.training.job import Timing, default_optimizer, seconds_per_step
 
 
 def main() -> int:
-    """Answer until there are no more questions; what libraries print goes to standard error."""
+    """Answer requests until the input ends; output of libraries goes to standard error."""
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "w")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     torch.set_num_threads(1)

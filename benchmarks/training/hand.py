@@ -1,4 +1,4 @@
-"""Training loops written by hand: the usual one, and the fastest that does the same."""
+"""Hand-written training loops: the usual one, and the fastest equivalent."""
 
 import math
 
@@ -28,7 +28,7 @@ def train(job: Job) -> None:
 
 
 def train_leanly(job: Job) -> None:
-    """As little as clipping, scheduler and running loss need, one batch a step, without checks."""
+    """The minimum for clipping, scheduler and running loss, with one batch per step and without checks."""
     network, optimizer, scheduler = job.network, job.optimizer, job.scheduler
     parameters = list(network.parameters())
     total = 0.0
@@ -38,8 +38,8 @@ def train_leanly(job: Job) -> None:
         loss = network(batch["x"], batch["y"])["loss"]
         loss.backward()
         gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
-        norms = torch._foreach_norm(gradients)  # noqa: SLF001  # pyright: ignore[reportPrivateImportUsage]  as the leanest clip needs it
-        norm = math.hypot(*[one.item() for one in norms])  # on a CPU faster than the norm of a stack
+        norms = torch._foreach_norm(gradients)  # noqa: SLF001  # pyright: ignore[reportPrivateImportUsage]  the fastest clipping
+        norm = math.hypot(*[one.item() for one in norms])  # faster on a CPU than the norm of a stack
         if job.clip is not None and norm > job.clip:
             torch._foreach_mul_(gradients, job.clip / (norm + CLIP_EPSILON))  # pyright: ignore[reportPrivateImportUsage]
         optimizer.step()

@@ -1,4 +1,4 @@
-"""The work that every training loop is given: a small network, an optimizer, ready-made batches."""
+"""The work of every training loop: a small network, an optimizer, and ready-made batches."""
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -18,14 +18,14 @@ RATE = 1e-3
 
 
 class Batch(TypedDict):
-    """Inputs and targets; a dict, because every loop can pass one on."""
+    """Inputs and targets, in a dict because every loop can pass one on."""
 
     x: Tensor
     y: Tensor
 
 
 class Scores(TypedDict):
-    """What the networks return: the mean loss under the name that Hugging Face's trainer looks for."""
+    """Output of the networks: the mean loss under the name that Hugging Face's Trainer expects."""
 
     loss: Tensor
 
@@ -60,15 +60,15 @@ class TinyLstm(nn.Module):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """One training, before any loop has touched it.
+    """A training before its start.
 
     Attributes:
-        network: Called with a batch's `x` and `y`, returns the mean loss.
-        optimizer: Over all its parameters.
-        scheduler: To be stepped after every optimizer step.
-        batches: Read once.
-        accumulate: Batches in one optimizer step.
-        clip: Largest norm of the gradient; None for no clipping.
+        network: takes a batch's `x` and `y`, returns the mean loss.
+        optimizer: optimizer of all its parameters.
+        scheduler: stepped after every optimizer step.
+        batches: read once.
+        accumulate: batches per optimizer step.
+        clip: maximum norm of the gradient; None for no clipping.
     """
 
     network: nn.Module
@@ -81,17 +81,17 @@ class Job:
 
 @final
 class ClockedBatches(Dataset[Batch]):
-    """Ready-made batches that read the clock when a loop asks for the first and the last timed one.
+    """Ready-made batches that read the clock when a loop requests the first and the last timed one.
 
-    Every loop is timed by the same means that way, and neither its start nor its end counts.
+    So all loops are timed in the same way, without their start and end.
 
     Args:
-        batches: Handed out again and again.
-        warm: Batches before the clock starts.
-        steps: Batches that are timed.
+        batches: repeated as needed.
+        warm: batches before the clock starts.
+        steps: timed batches.
 
     Attributes:
-        seconds: Processor time of this process for the timed batches, once they are done.
+        seconds: processor time of this process for the timed batches, after they are done.
     """
 
     def __init__(self, batches: Sequence[Batch], *, warm: int, steps: int) -> None:
@@ -101,11 +101,11 @@ class ClockedBatches(Dataset[Batch]):
         self.seconds = 0.0
 
     def __len__(self) -> int:
-        """The timed batches, those before them and one after."""
+        """Number of batches: those before the timed ones, the timed ones, and one after."""
         return self._last + 1
 
     def __getitem__(self, index: int) -> Batch:
-        """The batch at a place; loops ask in order."""
+        """The batch at an index; loops read in order."""
         if index == self._first:
             self._started = time.process_time()
         elif index == self._last:
@@ -113,7 +113,7 @@ class ClockedBatches(Dataset[Batch]):
         return self._batches[index % len(self._batches)]
 
     def __iter__(self) -> Iterator[Batch]:
-        """All of them, for loops that read a plain iterable."""
+        """Iterate over all batches, for loops that read a plain iterable."""
         return (self[index] for index in range(len(self)))
 
 
@@ -122,8 +122,8 @@ class Timing:
     """How a loop is timed.
 
     Attributes:
-        warm: Batches before the clock starts.
-        steps: Batches that are timed.
+        warm: batches before the clock starts.
+        steps: timed batches.
     """
 
     warm: int
@@ -131,13 +131,13 @@ class Timing:
 
 
 def network_of(kind: Kind) -> nn.Module:
-    """The tiny network of that kind, with the same weights each time."""
+    """A tiny network of a kind, with the same weights each time."""
     torch.manual_seed(0)
     return TinyMlp() if kind == "mlp" else TinyLstm()
 
 
 def batches_of(kind: Kind) -> list[Batch]:
-    """64 random batches of 32 samples for the network of that kind."""
+    """64 random batches of 32 samples for the network of a kind."""
     random = torch.Generator().manual_seed(1)
     shape = (BATCH, 16) if kind == "mlp" else (BATCH, 20, 8)
     return [
@@ -146,13 +146,13 @@ def batches_of(kind: Kind) -> list[Batch]:
 
 
 def default_optimizer(network: nn.Module) -> Optimizer:
-    """As torch makes it if nothing is asked for: SGD for the perceptron, AdamW for the LSTM."""
+    """Torch's default implementation: SGD for the perceptron, AdamW for the LSTM."""
     parameters = network.parameters()
     return SGD(parameters, lr=RATE) if isinstance(network, TinyMlp) else AdamW(parameters, lr=RATE)
 
 
 def fastest_optimizer(network: nn.Module) -> Optimizer:
-    """The fastest form that torch has for these few small tensors: a fused AdamW; of SGD, the loop over tensors."""
+    """Torch's fastest implementation for a few small tensors: fused AdamW, and SGD with a loop over tensors."""
     parameters = network.parameters()
     if isinstance(network, TinyMlp):
         return SGD(parameters, lr=RATE, foreach=False)
@@ -160,14 +160,14 @@ def fastest_optimizer(network: nn.Module) -> Optimizer:
 
 
 def unchanging(optimizer: Optimizer) -> LambdaLR:
-    """A scheduler that costs what a scheduler costs and leaves the learning rate alone."""
-    return LambdaLR(optimizer, lambda step: 1.0)  # noqa: ARG005  the same at every step
+    """A scheduler with the usual cost that does not change the learning rate."""
+    return LambdaLR(optimizer, lambda step: 1.0)  # noqa: ARG005  constant
 
 
 def seconds_per_step(
     train: Callable[[Job], None], kind: Kind, optimizer: Callable[[nn.Module], Optimizer], timing: Timing
 ) -> float:
-    """Processor time that a loop takes for one batch of a fresh training."""
+    """Processor time of a loop per batch of a new training."""
     network = network_of(kind)
     stepped = optimizer(network)
     clocked = ClockedBatches(batches_of(kind), warm=timing.warm, steps=timing.steps)

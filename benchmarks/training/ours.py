@@ -1,11 +1,11 @@
-"""This project's loop with all its guards, given the same work as the others."""
+"""This project's loop with all its guards, on the same work as the others."""
 
 from benchmarks.training.job import Batch, Job
 from trainers.loop import IterableSource, Loop, Loss, Phase, WindowReport
 
 
 def train(job: Job) -> None:
-    """One epoch with a running loss."""
+    """Train one epoch with a running loss."""
 
     def loss(batch: Batch) -> Loss:
         return Loss(job.network(batch["x"], batch["y"])["loss"], batch["x"].shape[0])

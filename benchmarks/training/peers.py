@@ -1,4 +1,4 @@
-"""What a step costs in other training libraries, measured beside ours in the same process."""
+"""Time of a step in other training libraries, measured with ours in the same process."""
 
 import statistics
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ FASTER = 1.0
 
 
 def rows(peers: Sequence[str], *, quick: bool) -> list[Row]:
-    """Ours / peer and peer / plain loop for every peer and both networks."""
+    """Ratios ours / peer and peer / plain loop for every peer and both networks."""
     found: dict[tuple[str, Kind], list[Row]] = {}
     with ExitStack() as stack:
         respondents: dict[str, Respondent] = {}
@@ -31,7 +31,7 @@ def rows(peers: Sequence[str], *, quick: bool) -> list[Row]:
 
 
 def _rounds(respondents: dict[str, Respondent], kind: Kind, *, quick: bool) -> dict[str, dict[str, list[float]] | str]:
-    """Seconds of a step of each subject in every round; the reason instead for a peer that failed."""
+    """Seconds per step of each subject in every round, or the error of a peer that failed."""
     measured: dict[str, dict[str, list[float]] | str] = {peer: {} for peer in respondents}
     steps = STEPS[kind] // (4 if quick else 1)
     for _ in range(2 if quick else 9):
@@ -59,7 +59,7 @@ def _rows_of(peer: str, kind: Kind, measured: dict[str, list[float]] | str, *, q
             _name(peer, kind),
             ratio(measured, "ours", peer),
             FASTER,
-            detail=f"{versions}; the same process, optimizer and DataLoader; {microseconds:.0f} us a step",
+            detail=f"{versions}; the same process, optimizer and DataLoader; {microseconds:.0f} us per step",
             judged=not quick,
         ),
         shown(f"{TITLES[kind]}: {peer} / plain loop", ratio(measured, peer, "by hand"), detail=versions),

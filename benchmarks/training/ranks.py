@@ -1,6 +1,6 @@
 """Two processes that train together against one, with the same global batch.
 
-Run as a program it is one of those processes, and prints how long a window took.
+As a program, this module is one of those processes and prints the time of a window.
 """
 
 import itertools
@@ -28,21 +28,21 @@ BUSY = 1.15
 
 
 def rows(*, quick: bool) -> list[Row]:
-    """The speed-up, judged only if two processes that know nothing of each other do not slow each other down."""
+    """Rows for the speed-up, judged only if two independent processes do not slow each other down."""
     if (os.cpu_count() or 1) < RANKS:
-        return [unmeasured(NAME, "there is one core only", reach=f">= {REACH:g}")]
+        return [unmeasured(NAME, "needs 2 cores", reach=f">= {REACH:g}")]
     rounds = [(_alone(), _together(), _side_by_side()) for _ in range(1 if quick else 5)]
     speed_up = statistics.median(alone / together for alone, together, _ in rounds)
     slowdown = statistics.median(beside / alone for alone, _, beside in rounds)
     free = slowdown <= BUSY
-    load = f"two independent processes take {slowdown:.2f} times as long each" + ("" if free else ": not judged")
+    load = f"each of two independent processes takes {slowdown:.2f} times as long" + ("" if free else ": not judged")
     window = statistics.median(alone for alone, _, _ in rounds)
     return [
         at_least(
-            NAME, speed_up, REACH, detail=f"gloo, 2 x {SAMPLES} samples a window; {load}", judged=free and not quick
+            NAME, speed_up, REACH, detail=f"gloo, 2 x {SAMPLES} samples per window; {load}", judged=free and not quick
         ),
-        shown("one process, two independent ones at once / alone", slowdown, detail="1 on a machine with free cores"),
-        shown("one process, ms a window", 1e3 * window, detail=f"{INPUTS} inputs, two layers of {WIDTH}"),
+        shown("two independent processes at once / one process", slowdown, detail="1 on a machine with free cores"),
+        shown("one process, ms per window", 1e3 * window, detail=f"{INPUTS} inputs, two layers of {WIDTH}"),
     ]
 
 
@@ -69,13 +69,13 @@ def _start(command: Sequence[str]) -> subprocess.Popen[str]:
 
 
 def _seconds(processes: Sequence[subprocess.Popen[str]]) -> float:
-    """The mean of what they print as the last line."""
+    """Mean of the times that the processes print as their last lines."""
     said = [process.communicate()[0] for process in processes]
     return statistics.mean(float(json.loads(text.splitlines()[-1])) for text in said)
 
 
 def _train(accumulate: int) -> float:
-    """Median seconds of a window, its wait for the other processes included."""
+    """Median seconds of a window, including its wait for the other processes."""
     torch.manual_seed(0)
     body = [nn.Linear(INPUTS, WIDTH), nn.ReLU(), nn.Linear(WIDTH, WIDTH), nn.ReLU(), nn.Linear(WIDTH, 1)]
     network = nn.Sequential(*body)
@@ -93,7 +93,7 @@ def _train(accumulate: int) -> float:
 
 
 def main() -> int:
-    """Train, and let the first process say how long a window took."""
+    """Train; the first process prints the time of a window."""
     torch.set_num_threads(1)
     seconds = _train(int(sys.argv[1]))
     if os.environ.get("RANK", "0") == "0":

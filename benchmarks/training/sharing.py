@@ -1,7 +1,7 @@
-"""A GAN's step whose phases share the generator's forward, against the same loop with one in each phase.
+"""A GAN's step whose phases share the generator's forward, against the same loop with one forward per phase.
 
-The generator's forward is four times the discriminator's, which sees real and made samples; both are made of layers of
-one width, so that their number is the cost.
+The generator's forward costs four times the discriminator's, which reads real and generated samples. All layers have
+the same width, so the number of layers determines the cost.
 """
 
 import statistics
@@ -27,32 +27,32 @@ NAME, REACH = "GAN, a shared forward / two forwards", 0.88
 @final
 @dataclass(frozen=True, slots=True)
 class Gan:
-    """Two adversaries with the same weights each time, and their losses."""
+    """A generator and a discriminator with the same weights each time, and their losses."""
 
     generator: nn.Module
     discriminator: nn.Module
 
     @classmethod
     def fresh(cls) -> "Gan":
-        """Before any training."""
+        """Create untrained networks."""
         torch.manual_seed(0)
         return cls(_layers(GENERATOR_LAYERS), nn.Sequential(_layers(DISCRIMINATOR_LAYERS), nn.Linear(WIDTH, 1)))
 
     def make(self, batch: Batch) -> Tensor:
-        """The generator's forward: samples [N, WIDTH] of noise."""
+        """The generator's forward: samples [N, WIDTH] from noise."""
         return self.generator(batch["y"])
 
     def fool(self, batch: Batch, made: Tensor) -> Loss:
-        """The generator's loss: what it made is taken for real."""
+        """The generator's loss: small if its samples are classified as real."""
         return Loss(softplus(-self.discriminator(made)).mean(), len(batch["x"]))
 
     def tell(self, batch: Batch, made: Tensor) -> Loss:
-        """The discriminator's loss: real and made are told apart."""
+        """The discriminator's loss: small if it distinguishes real from generated samples."""
         real, fake = self.discriminator(batch["x"]), self.discriminator(made)
         return Loss((softplus(-real) + softplus(fake)).mean(), len(batch["x"]))
 
     def sharing(self) -> list[Phase[Batch]]:
-        """One forward a window: the discriminator takes the one that the generator then learns from."""
+        """Phases with one forward per window: the discriminator reads the samples that the generator then trains on."""
         critic, maker = self._parameters()
         return [
             Phase("discriminator", self.tell, critic, _optimizer(critic), uses="generator"),
@@ -60,7 +60,7 @@ class Gan:
         ]
 
     def apart(self) -> list[Phase[Batch]]:
-        """A forward in each phase."""
+        """Phases with one forward each."""
 
         def tell(batch: Batch) -> Loss:
             with torch.no_grad():
@@ -81,20 +81,20 @@ class Gan:
 
 
 def rows(*, quick: bool) -> list[Row]:
-    """The ratio, and the milliseconds behind it."""
+    """Rows for the ratio, and the milliseconds behind it."""
     rounds = 2 if quick else 11
     shared, apart = zip(*[(_seconds(Gan.sharing), _seconds(Gan.apart)) for _ in range(rounds)], strict=True)
     ratio = statistics.median(one / two for one, two in zip(shared, apart, strict=True))
     detail = f"{GENERATOR_LAYERS} layers against {DISCRIMINATOR_LAYERS}, of {WIDTH}; per-round median of {rounds}"
     return [
         at_most(NAME, ratio, REACH, detail=detail, judged=not quick),
-        shown("GAN, a shared forward, ms a window", 1e3 * statistics.median(shared), detail=f"{SAMPLES} samples"),
-        shown("GAN, two forwards, ms a window", 1e3 * statistics.median(apart), detail="processor time"),
+        shown("GAN, a shared forward, ms per window", 1e3 * statistics.median(shared), detail=f"{SAMPLES} samples"),
+        shown("GAN, two forwards, ms per window", 1e3 * statistics.median(apart), detail="processor time"),
     ]
 
 
 def _seconds(phases: Callable[[Gan], Sequence[Phase[Batch]]]) -> float:
-    """Processor time of a window of a fresh training."""
+    """Processor time of a window of a new training."""
     gan = Gan.fresh()
     modules = {"generator": gan.generator, "discriminator": gan.discriminator}
     clocked = ClockedBatches(_batches(), warm=WARM, steps=WINDOWS)

@@ -1,4 +1,4 @@
-"""What a step costs: our loop against loops written by hand."""
+"""Time of a step in our loop against hand-written loops."""
 
 import statistics
 from collections.abc import Callable
@@ -32,14 +32,14 @@ WARM = 200
 @final
 @dataclass(frozen=True, slots=True)
 class Way:
-    """A loop and the optimizer that it is given."""
+    """A loop and its optimizer."""
 
     train: Callable[[Job], None]
     optimizer: Callable[[nn.Module], Optimizer]
 
 
 def own_optimizer(network: nn.Module) -> Optimizer:
-    """What `trainers.loop` offers; it has an AdamW, so that the perceptron gets the fastest SGD of torch."""
+    """The optimizer of `trainers.loop`, which has an AdamW only; the perceptron gets torch's fastest SGD."""
     return fastest_optimizer(network) if isinstance(network, TinyMlp) else adamw(network.parameters(), lr=RATE)
 
 
@@ -52,12 +52,12 @@ WAYS = {
 
 
 def rows(*, quick: bool) -> list[Row]:
-    """All ratios for both networks, and the microseconds behind them."""
+    """Rows for all ratios of both networks, and the microseconds behind them."""
     return [row for kind in KINDS for row in _rows_of(kind, quick=quick)]
 
 
 def ratio(seconds: dict[str, list[float]], of: str, to: str) -> float:
-    """The median of the rounds' ratios."""
+    """Median of the rounds' ratios."""
     return statistics.median(a / b for a, b in zip(seconds[of], seconds[to], strict=True))
 
 
@@ -77,7 +77,7 @@ def _rows_of(kind: Kind, *, quick: bool) -> list[Row]:
         f"{title}: ours with trainers.loop.adamw / plain loop",
         ratio(seconds, "ours, own optimizer", "plain"),
         PLAIN_REACH,
-        detail="fused, where the plain loop has what torch makes if nothing is asked for",
+        detail="fused, against torch's default in the plain loop",
         judged=judged,
     )
     return [
@@ -91,7 +91,7 @@ def _rows_of(kind: Kind, *, quick: bool) -> list[Row]:
         *([own] if kind == "lstm" else []),
         against_fastest,
         *(
-            shown(f"{title}: {name}, us a step", 1e6 * statistics.median(values), detail="processor time")
+            shown(f"{title}: {name}, us per step", 1e6 * statistics.median(values), detail="processor time")
             for name, values in seconds.items()
         ),
     ]

@@ -1,4 +1,4 @@
-"""How fast batches of windows come: resident tensors against torch's `DataLoader`, on 200 000 windows of 30 x 8."""
+"""Throughput of window batches: resident tensors against torch's `DataLoader`, on 200,000 windows of 30 x 8."""
 
 import statistics
 import time
@@ -27,27 +27,27 @@ class Windows(NamedTuple):
 
 @final
 class Stored(Dataset[Windows]):
-    """Windows that a `DataLoader` reads, by lists of indices."""
+    """Windows that a `DataLoader` reads by lists of indices."""
 
     def __init__(self, windows: Windows) -> None:
         self._windows = windows
 
     def __len__(self) -> int:
-        """How many there are."""
+        """Number of windows."""
         return len(self._windows.x)
 
     def __getitem__(self, index: Sequence[int]) -> Windows:
-        """A whole batch at once."""
+        """Gather a batch."""
         places = torch.as_tensor(index)
         return Windows(self._windows.x[places], self._windows.y[places])
 
     def __getitems__(self, index: Sequence[int]) -> Windows:
-        """The same, as the fetcher of torch asks for it."""
+        """Gather a batch; torch's fetcher calls this."""
         return self[index]
 
 
 def rows(*, quick: bool) -> list[Row]:
-    """Batches through each form, an epoch's start not counted."""
+    """Rows for the batches of each source, without the start of an epoch."""
     rounds, batches = (3, 30) if quick else (21, 100)
     series, y = torch.randn(WINDOWS + LENGTH - 1, FEATURES), torch.randn(WINDOWS, 1)
     stored = Windows(series.unfold(0, LENGTH, 1).transpose(1, 2).contiguous(), y)
@@ -62,13 +62,15 @@ def rows(*, quick: bool) -> list[Row]:
             detail=detail,
             judged=not quick,
         ),
-        shown("resident windows, ms a batch", 1e3 * statistics.median(seconds["resident"]), detail="index_select"),
+        shown("resident windows, ms per batch", 1e3 * statistics.median(seconds["resident"]), detail="index_select"),
         shown(
-            "DataLoader, BatchSampler of index lists, ms a batch", 1e3 * statistics.median(seconds["lists"]), detail=""
+            "DataLoader, BatchSampler of index lists, ms per batch",
+            1e3 * statistics.median(seconds["lists"]),
+            detail="",
         ),
-        shown("DataLoader, __getitems__, ms a batch", 1e3 * statistics.median(seconds["items"]), detail=""),
+        shown("DataLoader, __getitems__, ms per batch", 1e3 * statistics.median(seconds["items"]), detail=""),
         shown(
-            "windows cut from the series when wanted / fastest DataLoader form",
+            "windows cut from the series on demand / fastest DataLoader form",
             _ratio(fastest, seconds["cut"]),
             detail=f"{stored.x.nbytes / series.nbytes:.0f} times less memory than stored windows; without targets",
         ),
@@ -79,7 +81,7 @@ def _forms(series: Tensor, stored: Windows) -> dict[str, Form]:
     dataset = Stored(stored)
     batches = BatchSampler(RandomSampler(dataset), BATCH, drop_last=False)
     lists = DataLoader(dataset, sampler=batches, batch_size=None)
-    items = DataLoader(dataset, batch_size=BATCH, shuffle=True, collate_fn=_as_it_is)  # pyright: ignore[reportArgumentType]  __getitems__ has made a batch of them
+    items = DataLoader(dataset, batch_size=BATCH, shuffle=True, collate_fn=_as_it_is)  # pyright: ignore[reportArgumentType]  __getitems__ returns a batch
     resident = ResidentSource[Windows].of(stored, batch_size=BATCH)
     cut = ResidentSource[Tensor].of_windows(series, length=LENGTH, batch_size=BATCH)
     return {

@@ -43,9 +43,9 @@ def test_the_interval_covers_the_true_difference_in_95_of_100_samples() -> None:
 
 
 def test_what_is_no_pair_is_refused() -> None:
-    with pytest.raises(ValueError, match="2 and 3 values are no pairs"):
+    with pytest.raises(ValueError, match="2 and 3 values; need equally many"):
         paired_difference([0.0, 1.0], [0.0, 1.0, 2.0])
-    with pytest.raises(ValueError, match="1 and 1 values are no pairs, or too few"):
+    with pytest.raises(ValueError, match="1 and 1 values; need equally many, and at least 2"):
         paired_difference([0.0], [1.0])
 
 
