@@ -112,7 +112,7 @@ class LatentCache:
         return self.contents.encoded
 
     def gather(self, index: Tensor) -> EncodedImages:
-        """The batch of some places, int64 [N]."""
+        """Gather a batch by indices, int64 [N]."""
         posterior = Posterior(*(part[index] for part in self._posterior))
         return EncodedImages(posterior, self._condition.rows(self._prompts[index]).with_priors(self._priors[index]))
 

@@ -164,7 +164,7 @@ def loop_of(model: ImageModel, rollouts: Rollouts, gate: RewardGate, recipe: Grp
         transformer.parameters(),
         optimizer,
         clip=recipe.clip,
-        allow_zero_gradients=True,  # where all rewards are equal, as at the beginning nothing else moves
+        allow_zero_gradients=True,  # while all rewards are equal, because the divergence starts at 0
     )
     modules: dict[str, nn.Module | FrozenModule] = {
         TRANSFORMER: transformer,

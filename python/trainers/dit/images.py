@@ -1,7 +1,4 @@
-"""A folder of images with their prompts, checked one by one: all of the size and the channels that the model draws.
-
-Nothing is scaled, cropped or converted in silence.
-"""
+"""Folders of images with prompts; every image must have the size and channels of the model, and is never converted."""
 
 import hashlib
 from collections.abc import Callable, Sequence
@@ -32,16 +29,16 @@ from trainers.media.metadata import (
 COLUMNS: Final = 2
 
 CONDITIONS: Final = ("source_images", "source_image", "source")
-"""What others call images that an image is made of."""
+"""Column names of conditioning images in other formats."""
 
 
 @dataclass(frozen=True, slots=True)
 class CaptionLine:
-    """What a line says.
+    """One line of metadata.csv.
 
     Attributes:
-        file: path of the image below the folder.
-        prompt: in composed characters, with one blank for any white space.
+        file: Path of the image within the folder.
+        prompt: Prompt in composed characters, with single spaces.
     """
 
     file: str
@@ -49,10 +46,10 @@ class CaptionLine:
 
 
 def read_metadata(source: Path) -> tuple[tuple[CaptionLine, ...], tuple[RejectedFile, ...]]:
-    """The lines of `source/metadata.csv`, and those that say nothing usable.
+    """Read `source/metadata.csv`: its usable lines, and the rejected ones.
 
     Raises:
-        DataError: There is no such file, it is empty, not in UTF-8, or gives images as a condition.
+        DataError: The file is missing, empty or not UTF-8, or has other columns than file and prompt.
     """
     path = source / FILE
     rows = rows_of(path, _content(source), DataError)
@@ -76,7 +73,6 @@ def _check_heading(path: Path, names: Sequence[str]) -> None:
 
 
 def _content(source: Path) -> bytes:
-    """The bytes of the file."""
     path = source / FILE
     if not source.is_dir():
         raise DataError(f"there is no folder {source}; name the one that holds {FILE} and the images")
@@ -93,7 +89,7 @@ def _file(row: MetadataRow) -> str:
 
 
 def _problem(row: MetadataRow, numbers: Sequence[int]) -> str:
-    """What is wrong with a line; empty where nothing is."""
+    """What is wrong with a line, or an empty string."""
     where = f"line {row.number} of {FILE}"
     if len(row.cells) != COLUMNS or not row.cells[0]:
         return f"{where} is not file|prompt, with one | between them; mend it"
@@ -109,41 +105,41 @@ def _problem(row: MetadataRow, numbers: Sequence[int]) -> str:
 
 
 MODES: Final = {1: "L", 3: "RGB"}
-"""What Pillow calls images of so many channels, of 8 bits each."""
+"""Pillow's mode by number of 8-bit channels."""
 
 
 FORMATS: Final = ("PNG", "JPEG", "WEBP", "AVIF", "TIFF", "BMP", "GIF", "PPM")
-"""Files that are read; Pillow knows more, some of which it gives to other programs."""
+"""Supported formats. Pillow reads more, but passes some of them to external programs."""
 
 
 UNREADABLE: Final = (OSError, SyntaxError, ValueError, TypeError, RuntimeError, Image.DecompressionBombError)
-"""What Pillow raises of damaged files of these."""
+"""Exceptions that Pillow raises for damaged files of these formats."""
 
 
 DEEP: Final = ";16"
-"""What Pillow's names of how pixels are stored have in them where these have 16 bits, of which it would keep 8."""
+"""Part of Pillow's raw mode of 16-bit pixels, of which Pillow would keep 8 bits."""
 
 
 SCALED: Final = "ppm"
-"""What Pillow reads PPM files by whose brightest pixel is not 255."""
+"""Pillow's decoder of PPM files whose maximum value is not 255."""
 
 
 PHOTOGRAPH: Final = "MPO"
-"""What Pillow calls a JPEG that carries something besides its image, such as the distances in it."""
+"""Pillow's format name of a JPEG with extra data, such as a depth map."""
 
 
 ORIENTATION: Final = 0x0112
-"""The field of EXIF that tells how an image is to be turned to stand upright; 1: not at all."""
+"""EXIF tag of the rotation that turns an image upright; 1 means upright."""
 
 
 @dataclass(frozen=True, slots=True)
 class ImageFormat:
-    """What an image must be.
+    """Required size and channels of an image.
 
     Attributes:
-        channels: 1 for grey, 3 for colours.
-        height: in pixels.
-        width: in pixels.
+        channels: 1 for grey, 3 for RGB.
+        height: Height in pixels.
+        width: Width in pixels.
     """
 
     channels: int
@@ -151,18 +147,18 @@ class ImageFormat:
     width: int
 
     def __str__(self) -> str:
-        """As in 28x28 in L."""
+        """Size and mode, such as 28x28 in L."""
         return f"{self.width}x{self.height} in {MODES.get(self.channels, f'{self.channels} channels')}"
 
 
 @dataclass(frozen=True, slots=True)
 class PromptedImage:
-    """One image with its prompt.
+    """A checked image with its prompt.
 
     Attributes:
-        file: path below its folder.
-        prompt: what is to be seen.
-        digest: sha256 of prompt, size and pixels, in hexadecimal.
+        file: Path within the folder.
+        prompt: Normalised prompt.
+        digest: sha256 of prompt, shape and pixels, in hexadecimal.
     """
 
     file: str
@@ -173,13 +169,13 @@ class PromptedImage:
 @final
 @dataclass(frozen=True, slots=True)
 class ImageFolder:
-    """The images of a folder, checked.
+    """Checked images of a folder.
 
     Attributes:
-        folder: where they are.
-        form: of each of them.
-        pictures: in the order of metadata.csv.
-        refused: what was left out, and why.
+        folder: Path of the folder.
+        form: Format of every image.
+        pictures: Images in the order of metadata.csv.
+        refused: Rejected images with reasons.
     """
 
     folder: Path
@@ -189,27 +185,27 @@ class ImageFolder:
 
     @property
     def prompts(self) -> tuple[str, ...]:
-        """Each prompt once, in the order in which they come."""
+        """Distinct prompts, in order of first use."""
         return tuple(dict.fromkeys(picture.prompt for picture in self.pictures))
 
     @property
     def digest(self) -> str:
-        """Of prompts and pixels, in their order."""
+        """Digest of prompts and pixels, in order."""
         return hashlib.sha256("\n".join(picture.digest for picture in self.pictures).encode()).hexdigest()
 
     def some(self, count: int) -> "ImageFolder":
-        """So many of the images, all where there are no more: by chance, always the same ones, in their order.
+        """Choose up to `count` images: always the same random ones, in the order of the folder.
 
-        Not the first ones, for in a folder that is sorted by prompt those show one thing.
+        They are random because the first images of a folder sorted by prompt have the same prompt.
         """
         order = torch.randperm(len(self.pictures), generator=torch.Generator().manual_seed(0))
         return replace(self, pictures=tuple(self.pictures[place] for place in sorted(order[:count].tolist())))
 
     def pixels(self, index: Sequence[int]) -> Tensor:
-        """Some of the images, float32 [N, channels, height, width], -1 to 1.
+        """Read images by index: float32 [N, channels, height, width], -1 to 1.
 
         Raises:
-            DataError: One of them is not as it was when it was checked.
+            DataError: An image has changed since it was checked.
         """
         return as_floats(torch.stack([self._read(self.pictures[place]) for place in index]))
 
@@ -228,18 +224,18 @@ def read_pictures(
     skip_bad: bool = False,
     tell: Callable[[int, int], None] = lambda _done, _total: None,
 ) -> ImageFolder:
-    """Check every image of a folder, and its prompt.
+    """Check the images and prompts of a folder.
 
     Args:
-        source: the folder of metadata.csv.
-        form: what an image must be.
-        check_prompt: raises an `ImageError` for a prompt that cannot be read.
-        skip_bad: whether images that cannot be used are left out; else one is enough to refuse the folder.
-        tell: called after each image with how many are done, and of how many.
+        source: Folder with metadata.csv.
+        form: Required format of each image.
+        check_prompt: Raises an `ImageError` for a prompt that the model cannot read.
+        skip_bad: Leave out unusable images; otherwise each is an error.
+        tell: Called after each image with the number of images checked and the total.
 
     Raises:
-        DataError: The folder or its metadata.csv cannot be used, or images cannot and may not be left out; the message
-            lists them.
+        DataError: The folder or its metadata.csv cannot be read, or images are unusable and may not be left out, or
+            none is usable; the message lists them.
     """
     lines, refused = read_metadata(source)
     bad, pictures = list(refused), list[PromptedImage]()
@@ -256,10 +252,10 @@ def read_pictures(
 
 
 def decode(path: Path, form: ImageFormat) -> Tensor:
-    """The pixels of an image, uint8 [channels, height, width].
+    """Decode an image: uint8 [channels, height, width].
 
     Raises:
-        DataError: There is no such file, it cannot be decoded, or it has another form.
+        DataError: The file is missing, cannot be decoded, or has another format.
     """
     try:
         with Image.open(path, formats=FORMATS) as image:
@@ -274,12 +270,12 @@ def decode(path: Path, form: ImageFormat) -> Tensor:
 
 
 def as_floats(pixels: Tensor) -> Tensor:
-    """Pixels of 8 bits, uint8 [...], as a VAE reads them: float32 [...], -1 to 1."""
+    """Scale pixels, uint8 [...], to the range of a VAE: float32 [...], -1 to 1."""
     return pixels.float() / 127.5 - 1
 
 
 def content_digest(prompt: str, pixels: Tensor) -> str:
-    """What names an image by its content: of its prompt, and its pixels, uint8 [channels, height, width]."""
+    """sha256 of a prompt and its pixels, uint8 [channels, height, width], in hexadecimal."""
     head = f"{prompt}\0{list(pixels.shape)}\0".encode()
     return hashlib.sha256(head + pixels.numpy().tobytes()).hexdigest()
 
@@ -303,7 +299,7 @@ def _check_form(path: Path, image: ImageFile, form: ImageFormat) -> None:
 
 
 def _check_alone(path: Path, image: Image.Image) -> None:
-    """Refuse what a viewer would show in another way than by the pixels that were read."""
+    """Reject rotated and animated images, which viewers show differently from their decoded pixels."""
     turned = image.getexif().get(ORIENTATION, 1)
     if turned != 1:
         raise DataError(

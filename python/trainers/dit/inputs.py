@@ -1,4 +1,4 @@
-"""What the flags of commands name: images, caches and rewards, read and checked, and told of where that is due."""
+"""Loading of the images, caches and rewards that flags name, with warnings about them."""
 
 from collections.abc import Collection
 from pathlib import Path
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
     from trainers.dit.rewards import RewardInputs, ValidatedReward
 
 CACHE: Final = "cache.json"
-"""What tells a cache from a folder of images."""
+"""File that distinguishes a cache from a folder of images."""
 
 
 def pictures_of(
     images: Path, model: "ImageModel", known: frozenset[str] | None = None, *, skip_bad: bool, silent: bool
 ) -> "ImageFolder":
-    """The images of a folder, checked; what was left out is told, and what the model does not know of its prompts."""
+    """Read a folder of images, and report rejected images and words that the model does not know."""
     from trainers.dit.images import read_pictures
 
     tell = counter("checked", "images", silent=silent)
@@ -40,7 +40,7 @@ def pictures_of(
 def source_of(
     images: Path, model: "ImageModel", made_of: Path | None, *, skip_bad: bool, silent: bool
 ) -> "LatentCache | RawImageFiles":
-    """A cache, checked to be this model's, or images to encode in every step."""
+    """Open a cache and check that it fits the model, or read images to encode in every step."""
     from trainers.dit.batches import RawImageFiles
     from trainers.dit.cache import LatentCache
 
@@ -65,7 +65,7 @@ def source_of(
 def monitor_of(
     model: "ImageModel", watching: MonitorSettings, images: Path, *, skip_bad: bool, silent: bool
 ) -> "RewardMonitor | None":
-    """What watches a training, if anything is to: made, and tried, before it starts."""
+    """Create the monitor of a training, if requested, and test its rewards on real images."""
     from trainers.dit.images import read_pictures
     from trainers.dit.monitoring import CollapseRule, RewardMonitor, SampleWatch
     from trainers.dit.rewards import RewardInputs, rewards_of
@@ -79,7 +79,7 @@ def monitor_of(
         raise typer.BadParameter(f"--monitor {names} needs --held-out, a folder of images that are not trained on")
     if not (images / "metadata.csv").exists():
         raise typer.BadParameter(f"--monitor {names} learns from images, and {images} is a cache; add --made-of IMAGES")
-    own = read_pictures(images, model.form, model.prompts.check, skip_bad=True)  # what is left out was told before
+    own = read_pictures(images, model.form, model.prompts.check, skip_bad=True)  # rejected images are reported already
     held = pictures_of(watching.held_out, model, skip_bad=skip_bad, silent=silent)
     _tell_shared(own, held)
     material = RewardInputs(own, held, watching.reward_weights, watching.monitor_images)
@@ -91,7 +91,7 @@ def monitor_of(
 
 
 def gate_of(model: "ImageModel", material: "RewardInputs", recipe: GrpoRecipe) -> "tuple[ValidatedReward, RewardGate]":
-    """What is to be raised, and what must not get worse: made, and tried, before a tuning starts."""
+    """Create the reward and the gate of a tuning, and test both on real images."""
     from trainers.dit.monitoring import RewardGate, SampleWatch
     from trainers.dit.rewards import rewards_of
 
@@ -105,7 +105,7 @@ def gate_of(model: "ImageModel", material: "RewardInputs", recipe: GrpoRecipe) -
 def judging_of(
     model: "ImageModel", judging: ImageEvaluationSettings, known: frozenset[str] | None, *, silent: bool
 ) -> "RewardInputs":
-    """Both folders of a judgement, and how many images to draw: as many as there are in each, or as are asked for."""
+    """Read the folders of an evaluation; draw the requested number of images, or as many as both folders have."""
     from trainers.dit.rewards import RewardInputs
 
     own = pictures_of(judging.images, model, skip_bad=judging.skip_bad, silent=silent)
@@ -116,7 +116,7 @@ def judging_of(
 
 
 def _tell_shared(own: "ImageFolder", held: "ImageFolder") -> None:
-    """Which images are not held out at all, for they are learnt from: by prompt and pixels, whatever their names."""
+    """Warn of held-out images that are also training images; prompts and pixels are compared, not file names."""
     known = {picture.digest for picture in own.pictures}
     shared = sum(picture.digest in known for picture in held.pictures)
     if shared:

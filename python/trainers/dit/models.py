@@ -1,9 +1,9 @@
-"""A folder in the layout of diffusers' pipelines, loaded by its configuration, and saved so that they read it.
+"""Image models in the folder layout of diffusers' pipelines.
 
-FOLDER/model_index.json    the pipeline, and the class of every part
-FOLDER/transformer/        what is trained
-FOLDER/vae/  text_encoder/  tokenizer/    what is frozen
-FOLDER/scheduler/          the sampler, which says what was learnt; a model that has learnt nothing may have none
+FOLDER/model_index.json    pipeline, and class of each part
+FOLDER/transformer/        trained network
+FOLDER/vae/  text_encoder/  tokenizer/    frozen parts
+FOLDER/scheduler/          sampler, which determines the objective; an untrained model may have none
 """
 
 import json
@@ -36,7 +36,7 @@ from trainers.media.run_directory import appearing, check_free, next_draft
 INDEX: Final = "model_index.json"
 
 PARTS: Final = ("transformer", "vae", "text_encoder")
-"""The networks of a folder."""
+"""Networks of a folder."""
 
 
 PIPELINES: Final[Mapping[str, Mapping[str, Mapping[str, Any]]]] = MappingProxyType(
@@ -53,38 +53,38 @@ PIPELINES: Final[Mapping[str, Mapping[str, Mapping[str, Any]]]] = MappingProxyTy
         },
     }
 )
-"""The pipelines whose transformers can be trained, and the classes that each network may be of."""
+"""Supported pipelines, with the supported classes of each network."""
 
 
 CARRIED: Final = ("processor", "vision_language_encoder")
-"""What GLM-Image plans images with: neither read nor trained, but saved with the rest."""
+"""Parts of GLM-Image that plan images. They are copied when a model is saved, but neither loaded nor trained."""
 
 
 SCHEDULERS: Final[Mapping[str, Any]] = MappingProxyType(
     {kind.__name__: kind for kind in (DPMSolverMultistepScheduler, DDIMScheduler, FlowMatchEulerDiscreteScheduler)}
 )
-"""Those that can be read; whether an objective has one is asked of `objective_for`."""
+"""Schedulers that can be loaded; `objective_for` finds the objective of one."""
 
 
 @final
 class ImageModel:
-    """Everything that makes an image of a prompt.
+    """A model that draws images of prompts.
 
     Args:
-        network: the transformer.
-        latents: the VAE.
-        prompts: text encoder and tokenizer.
-        objective: what the transformer has learnt; None where it has learnt nothing yet.
-        carried: folders of further parts, by name, which are saved as they are.
+        network: Transformer.
+        latents: VAE.
+        prompts: Text encoder and tokenizer.
+        objective: Objective of the transformer; None for an untrained one.
+        carried: Folders of other parts, by name, which `save` copies.
 
     Attributes:
-        network: as given.
-        latents: as given.
-        prompts: as given.
-        objective: as given.
+        network: As given.
+        latents: As given.
+        prompts: As given.
+        objective: As given.
 
     Raises:
-        ModelError: the parts do not fit one another.
+        ModelError: The parts do not fit together.
     """
 
     def __init__(
@@ -111,10 +111,10 @@ class ImageModel:
         tokenizer: Any,
         objective: DiffusionObjective | None = None,
     ) -> Self:
-        """A model of the parts of PixArt's pipeline.
+        """Create a model from the parts of PixArt's pipeline.
 
         Raises:
-            ModelError: they do not fit one another.
+            ModelError: The parts do not fit together.
         """
         coder = LatentCoder(vae, _side(transformer), scaled(vae))
         return cls(PixArtNetwork(transformer, coder.form), coder, PixArtPromptEncoder(encoder, tokenizer), objective)
@@ -129,11 +129,11 @@ class ImageModel:
         scheduler: Any,
         carried: Mapping[str, Path] = MappingProxyType({}),
     ) -> Self:
-        """A model of the parts of GLM-Image's pipeline; images are of the size that its VAE was made for.
+        """Create a model from the parts of GLM-Image's pipeline; the VAE determines the size of the images.
 
         Raises:
-            ModelError: they do not fit one another.
-            SchedulerError: the scheduler is not GLM-Image's.
+            ModelError: The parts do not fit together.
+            SchedulerError: The scheduler is not that of GLM-Image.
         """
         config: Any = vae.config
         side = config.sample_size // scale_of(vae)
@@ -143,12 +143,12 @@ class ImageModel:
 
     @classmethod
     def load(cls, folder: Path) -> Self:
-        """The model of a folder; nothing is downloaded.
+        """Load the model of a folder; nothing is downloaded.
 
         Raises:
-            ModelError: it is none, a part is of an unknown class or does not hold the weights of its configuration, or
-                the parts do not fit one another.
-            SchedulerError: its scheduler is no objective's.
+            ModelError: The folder holds no model, a part has an unknown class or lacks weights, or the parts do not
+                fit together.
+            SchedulerError: No objective matches the scheduler.
         """
         index = _index(folder)
         transformer, vae, encoder = (_network(folder, name, index) for name in PARTS)
@@ -160,25 +160,25 @@ class ImageModel:
 
     @property
     def form(self) -> ImageFormat:
-        """Of the images that it draws."""
+        """Format of the drawn images."""
         return self.latents.form
 
     def to(self, device: torch.device) -> Self:
-        """This model, its networks moved there."""
+        """Move the networks to a device."""
         nn.ModuleList([self.network.module, self.latents.module, self.prompts.module]).to(device)
         return self
 
     def unconditional(self) -> PromptCondition:
-        """The condition of no prompt, of one row."""
+        """Condition of the empty prompt, with one row."""
         condition = self.prompts.embed(self.prompts.tokens([""]))
         priors = torch.zeros(1, self.network.priors, dtype=torch.long, device=condition.mask.device)
         return condition._replace(priors=priors, blank=torch.ones_like(condition.blank))
 
     def learning(self, name: ObjectiveName | None) -> Self:
-        """This model with an objective to learn: its own, or where it has none, the one of that name or flow matching.
+        """This model with an objective: its own if it has one, else the named one or flow matching.
 
         Raises:
-            SchedulerError: its scheduler is another one's than the objective that is asked for.
+            SchedulerError: The scheduler does not match the named objective.
         """
         wanted = objective_of(name or "flow")
         if self.objective is None:
@@ -188,16 +188,16 @@ class ImageModel:
         return self
 
     def save(self, folder: Path, notes: Mapping[str, Mapping[str, Any]] = MappingProxyType({})) -> None:
-        """Write a folder that the matching pipeline's `from_pretrained` reads.
+        """Write a folder that `from_pretrained` of the pipeline reads.
 
-        It appears whole or not at all, and is read once before.
+        The folder appears atomically, after a test load.
 
         Args:
-            folder: where; must not exist.
-            notes: further files of JSON, by name.
+            folder: Folder to create.
+            notes: Contents of JSON files to add, by name.
 
         Raises:
-            ModelError: there is such a folder, or it cannot be written.
+            ModelError: The folder exists or cannot be written.
         """
         check_free(folder, ModelError)
         try:
@@ -208,7 +208,7 @@ class ImageModel:
                 type(self).load(draft)
         except OSError as error:
             raise ModelError(f"{folder} cannot be written ({error.strerror}); make room, or name another") from error
-        except SafetensorError as error:  # what it makes of a full disk
+        except SafetensorError as error:  # raised when the disk is full
             raise ModelError(f"{folder} cannot be written ({error}); make room, or name another") from error
 
     def _write(self, folder: Path) -> None:
@@ -229,7 +229,7 @@ class ImageModel:
         (folder / INDEX).write_text(json.dumps(told, indent=2, sort_keys=True) + "\n", "utf-8")
 
     def _carry(self, folder: Path) -> Mapping[str, Any]:
-        """Copy what is carried; its classes as the index has them, none for what GLM-Image's pipeline wants besides."""
+        """Copy the carried parts and return their index entries, null for parts that GLM-Image's pipeline lacks."""
         found: dict[str, Any] = {} if not self.network.priors else {name: [None, None] for name in CARRIED}
         for name, place in self._carried.items():
             shutil.copytree(place, folder / name)
@@ -261,7 +261,7 @@ def _side(transformer: PixArtTransformer2DModel) -> int:
 
 
 def _index(folder: Path) -> Mapping[str, Any]:
-    """What model_index.json says of the parts."""
+    """Read model_index.json."""
     path = folder / INDEX
     if not path.is_file():
         raise ModelError(f"{folder} holds no model: there is no {INDEX} in it; name a folder in diffusers' layout")
@@ -278,7 +278,7 @@ def _index(folder: Path) -> Mapping[str, Any]:
 
 
 def _class_of(folder: Path, name: str, index: Mapping[str, Any], known: Mapping[str, Any]) -> Any:
-    """The class that the index names for a part."""
+    """Class of a part according to the index."""
     named = index[name][-1] if isinstance(index[name], list) and index[name] else index[name]
     if named not in known:
         raise ModelError(f"{folder / INDEX} names {named} as {name}; here it must be {' or '.join(known)}")
@@ -286,9 +286,9 @@ def _class_of(folder: Path, name: str, index: Mapping[str, Any], known: Mapping[
 
 
 def _network(folder: Path, name: str, index: Mapping[str, Any]) -> Any:
-    """A part, in evaluation mode."""
+    """Load a network, in evaluation mode."""
     kind, place = _class_of(folder, name, index, PIPELINES[index["_class_name"]][name]), folder / name
-    theirs = {"torch_dtype": torch.float32, "low_cpu_mem_usage": False}  # low use needs a package of its own
+    theirs = {"torch_dtype": torch.float32, "low_cpu_mem_usage": False}  # low usage needs accelerate
     settings = {"dtype": torch.float32} if name == "text_encoder" else theirs
     try:
         model, told = kind.from_pretrained(
@@ -311,7 +311,7 @@ def _tokenizer(folder: Path) -> Any:
 
 
 def _scheduler(folder: Path, index: Mapping[str, Any]) -> Any:
-    """The folder's scheduler; None where there is none."""
+    """Load the scheduler, if the folder has one."""
     if index.get("scheduler") in (None, [None, None]):
         return None
     kind, place = _class_of(folder, "scheduler", index, SCHEDULERS), folder / "scheduler"
@@ -322,32 +322,32 @@ def _scheduler(folder: Path, index: Mapping[str, Any]) -> Any:
 
 
 TRAINING: Final = "training.json"
-"""How a model was trained."""
+"""File with settings and results of the training."""
 
 
 TUNING: Final = "tuning.json"
-"""How a model was tuned."""
+"""File with settings and results of the tuning."""
 
 
 WORDS: Final = "words"
-"""In both: what the prompts were made of; null where the model had learnt before from others that are not known."""
+"""Key in both files: words of all training prompts; null if those of an earlier training are unknown."""
 
 
 Notes = Mapping[str, Mapping[str, Any]]
-"""What a file says, by its name."""
+"""Contents of these files, by file name."""
 
 
 def read_notes(model: Path) -> Notes:
-    """The notes in a model's folder; none where it was made elsewhere.
+    """Read the training and tuning files of a model, if it has them.
 
     Raises:
-        ModelError: one of them is damaged.
+        ModelError: A file is damaged.
     """
     return {name: _read(model / name) for name in (TRAINING, TUNING) if (model / name).is_file()}
 
 
 def trained_words(notes: Notes) -> frozenset[str] | None:
-    """The words that a model was trained on; None where its notes do not say."""
+    """Words that a model was trained on; None if its notes do not list them."""
     told = next(iter(notes.values()), {}).get(WORDS)
     return None if told is None else frozenset(map(str, told))
 

@@ -16,16 +16,16 @@ from trainers.dit.sampling import draw_latents, noise_of
 from trainers.loop import EpochReport, IterableSource, Loss, Report, TrainingNotice, TrainingRun, WindowReport
 
 TOGETHER: Final = 128
-"""Images that are drawn at once."""
+"""Images per sampling batch."""
 
 
 class SampleRequest(NamedTuple):
-    """Images that are to be drawn.
+    """A batch of images to draw.
 
     Attributes:
-        places: their numbers, int64 [N].
-        condition: what they are to show.
-        noise: where they begin, float32 [N, channels, side, side].
+        places: Image numbers, int64 [N].
+        condition: Embedded prompts.
+        noise: Initial noise, float32 [N, channels, side, side].
     """
 
     places: Tensor
@@ -35,11 +35,11 @@ class SampleRequest(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class EvaluationSnapshot:
-    """What a look has found.
+    """Rewards of a model at one point of the training.
 
     Attributes:
-        window: of the training after which it was.
-        rewards: the mean over the images, by name.
+        window: Number of training windows before it.
+        rewards: Mean over the images, by name of the reward.
     """
 
     window: int
@@ -47,39 +47,39 @@ class EvaluationSnapshot:
 
     @property
     def said(self) -> str:
-        """In words, with distances as such, which are rewards by their minus."""
+        """Rewards as text, with distances as positive numbers."""
         return ", ".join(figure_of(name, value) for name, value in self.rewards.items())
 
     @property
     def told(self) -> str:
-        """With when it was."""
+        """Rewards and number of steps as text."""
         return f"after {self.window} steps: {self.said}"
 
 
 def figure_of(name: str, reward: float) -> str:
-    """What a reward says, in words."""
+    """A reward as text."""
     kind = KINDS.get(name)
     return f"{kind.title} {-reward:.4g} (less is better)" if kind and kind.is_distance else f"{name} {reward:.4g}"
 
 
 @final
 class SampleWatch:
-    """Draws the same prompts from the same noise at every look.
+    """Draws the same prompts from the same noise at each evaluation.
 
     Args:
-        model: that is trained; its objective samples.
-        material: of the held-out images, whose prompts are drawn and which are the targets.
-        rewards: asked at every look.
-        sampling: how images are drawn.
+        model: Model in training.
+        material: Held-out images, whose prompts are drawn.
+        rewards: Rewards to compute.
+        sampling: Sampling settings.
 
     Attributes:
-        prompts: that are drawn, one for each image.
-        targets: real images of them, float32 [N, channels, height, width], 0 to 1.
-        digest: of all held-out images.
+        prompts: Prompt of each image.
+        targets: Real image of each prompt, float32 [N, channels, height, width], 0 to 1.
+        digest: Digest of all held-out images.
 
     Raises:
-        RewardError: there are fewer held-out images than are to be drawn, or the model reads plans besides prompts.
-        DataError: a prompt is too long.
+        RewardError: There are too few held-out images, or the model reads prior tokens.
+        DataError: A prompt is too long.
     """
 
     def __init__(
@@ -102,28 +102,28 @@ class SampleWatch:
 
     @property
     def facts(self) -> Mapping[str, Mapping[str, float]]:
-        """What must be known to read the rewards' numbers, by name."""
+        """Image counts and floor of each reward that is a distance, by name."""
         return {one.name: one.facts for one in self._rewards if one.facts}
 
     def look(self, run: TrainingRun[Any]) -> EvaluationSnapshot:
-        """What the rewards say of the model as it is now; in a group every process calls it and draws its share.
+        """Evaluate the model; in a group, every process must call this and draws its share.
 
         Raises:
-            RewardError: what one of them says is no number.
+            RewardError: A reward is not finite.
         """
         images = self.draw(run)
         said = {one.name: float(one(images, self.prompts, self.targets).mean()) for one in self._rewards}
         return EvaluationSnapshot(run.windows, said)
 
     def draw(self, run: TrainingRun[Any]) -> Tensor:
-        """What the model draws now: float32 [N, channels, height, width], 0 to 1, on the CPU."""
+        """Draw all images: float32 [N, channels, height, width], 0 to 1, on the CPU."""
         drawn: dict[int, Tensor] = {}
 
         def score(begun: SampleRequest) -> Loss:
             latents = draw_latents(self._model, begun.condition, begun.noise, self._sampling)
             images = self._model.latents.decode(latents).float().cpu()
             drawn.update(zip(begun.places.tolist(), images, strict=True))
-            return Loss(images.mean(), len(images))  # the rewards want all images together; this is brightness
+            return Loss(images.mean(), len(images))  # placeholder: rewards need all images
 
         run.validate(score, self._source)
         shares = run.group.gather({place: image.numpy() for place, image in drawn.items()})
@@ -131,7 +131,7 @@ class SampleWatch:
         return torch.stack([torch.from_numpy(everything[place]) for place in range(len(self.prompts))])
 
     def _begun(self) -> list[SampleRequest]:
-        """All images, on the CPU."""
+        """Batches of all images, on the CPU."""
         count = len(self.prompts)
         condition = self._model.prompts.embed(self._model.prompts.tokens(self.prompts)).on("cpu")
         noise = noise_of(self._model, count, self._sampling.seed)
@@ -140,10 +140,10 @@ class SampleWatch:
 
 
 def check_unplanned(model: ImageModel) -> None:
-    """Check that a model draws from prompts alone.
+    """Check that a model needs only prompts.
 
     Raises:
-        RewardError: it reads plans, which held-out prompts do not have.
+        RewardError: The model reads prior tokens, which held-out images do not have.
     """
     if model.network.priors:
         raise RewardError(
@@ -153,22 +153,22 @@ def check_unplanned(model: ImageModel) -> None:
 
 
 LOST: Final = 0.5
-"""The share of what was gained, or was there at first, whose loss is a collapse."""
+"""Fraction of the gain, or of the initial reward, whose loss counts as a collapse."""
 
 
 @final
 class CollapseRule:
-    """The rule that ends a training.
+    """Decides whether a reward has collapsed.
 
     Args:
-        patience: so many looks in a row must find it collapsed; 0 for no end.
+        patience: Required number of consecutive collapsed evaluations; 0 for never.
     """
 
     def __init__(self, patience: int) -> None:
         self._patience = patience
 
     def __call__(self, rewards: list[float]) -> bool:
-        """Whether rewards, in the order of the looks, tell of a collapse."""
+        """Whether rewards, in the order of evaluation, have collapsed."""
         fallen = 0
         for number, reward in enumerate(rewards):
             best = max(rewards[: number + 1])
@@ -179,19 +179,19 @@ class CollapseRule:
 
 @final
 class RewardMonitor:
-    """Looks at a model after every so many windows that took a step.
+    """Evaluates a model at regular intervals, and ends the training if the reward collapses.
 
-    Its state belongs into the loop's, so that a training that goes on knows what was seen.
+    The loop's checkpoints must include its state.
 
     Args:
-        watch: draws and rewards; its first reward decides.
-        name: of the reward that decides.
-        every: stepped windows from one look to the next.
-        collapse: when to end.
+        watch: Draws images and computes rewards.
+        name: Name of the deciding reward.
+        every: Optimizer steps between evaluations.
+        collapse: Rule that ends the training.
 
     Attributes:
-        looks: what was found.
-        collapsed: whether the training was ended.
+        looks: Evaluations so far.
+        collapsed: Whether the reward has collapsed.
     """
 
     def __init__(self, watch: SampleWatch, name: str, *, every: int, collapse: CollapseRule) -> None:
@@ -207,19 +207,19 @@ class RewardMonitor:
 
     @property
     def facts(self) -> Mapping[str, Mapping[str, float]]:
-        """What must be known to read the numbers, by the reward's name."""
+        """Image counts and floor of each reward that is a distance, by name."""
         return self._watch.facts
 
     @property
     def held_out(self) -> str:
-        """The digest of the held-out images."""
+        """Digest of the held-out images."""
         return self._watch.digest
 
     def watched(self, run: TrainingRun[Any], reports: Iterable[Report]) -> Iterator[Report]:
-        """The reports of a training, and a notice after each look; they end where the training collapses.
+        """Pass on the reports of a training, and a notice after each evaluation, until the reward collapses.
 
         Raises:
-            RewardError: what a reward says is no number.
+            RewardError: A reward is not finite.
         """
         for report in reports:
             yield report
@@ -237,50 +237,50 @@ class RewardMonitor:
                 return
 
     def keep_best(self, run: TrainingRun[Any]) -> None:
-        """Put the weights of the best reward into the model; without a look, their average where there is one."""
+        """Restore the weights of the best reward; without an evaluation, use the average weights, if kept."""
         if self.looks:
             run.restore_best()
         else:
             run.use_average()
 
     def state_dict(self) -> dict[str, Any]:
-        """What was seen, for a checkpoint."""
+        """Evaluations so far, for a checkpoint."""
         return {
             "stepped": self._stepped,
             "looks": [{"window": look.window, "rewards": dict(look.rewards)} for look in self.looks],
         }
 
     def load_state_dict(self, state_dict: dict[str, Any], /) -> None:
-        """Go on from there."""
+        """Restore a state."""
         self._stepped = state_dict["stepped"]
         self.looks = [EvaluationSnapshot(**look) for look in state_dict["looks"]]
 
     def _looked(self, run: TrainingRun[Any]) -> str:
         look = self._watch.look(run)
         self.looks.append(look)
-        run.stalled(-look.rewards[self._name], patience=1)  # keeps the weights of the best
+        run.stalled(-look.rewards[self._name], patience=1)  # saves the weights if they are the best
         return f"after {self._stepped} steps: {look.said}"
 
 
 @final
 class RewardGate:
-    """Looks at reward and quality before a training, after every so many iterations, and after the last.
+    """Evaluates reward and quality before a training, at regular intervals and at the end, and ends it at poor quality.
 
-    Its state belongs into the loop's.
+    The loop's checkpoints must include its state.
 
     Args:
-        watch: asks both.
-        reward: by name.
-        quality: by name; another one.
-        bound: how many times worse than at the start the quality may become: a distance so many times as large, or
-            another number divided by it.
-        every: iterations from one look to the next.
+        watch: Draws images and computes both.
+        reward: Name of the reward.
+        quality: Name of the reward that measures quality; not the same.
+        bound: How many times worse than at the start the quality may become: the factor of a distance, or the divisor
+            of another quality.
+        every: Iterations between evaluations.
 
     Attributes:
-        looks: what was found; the first is the start.
+        looks: Evaluations so far; the first is from before the training.
 
     Raises:
-        GateError: the quality is the reward, or the bound is below 1.
+        GateError: The quality is the reward, or `bound` or `every` is below 1.
     """
 
     def __init__(self, watch: SampleWatch, *, reward: str, quality: str, bound: float, every: int) -> None:
@@ -297,7 +297,7 @@ class RewardGate:
 
     @property
     def facts(self) -> Mapping[str, Mapping[str, float]]:
-        """What must be known to read the numbers, by the reward's name."""
+        """Image counts and floor of each reward that is a distance, by name."""
         return self._watch.facts
 
     def accepts(self, look: EvaluationSnapshot) -> bool:
@@ -307,19 +307,19 @@ class RewardGate:
 
     @property
     def refused(self) -> EvaluationSnapshot | None:
-        """The look that ended the training; None where none did."""
+        """Evaluation that ended the training, if one did."""
         return next((look for look in self.looks if not self.accepts(look)), None)
 
     @property
     def kept(self) -> EvaluationSnapshot:
-        """The look whose weights stay: of those that are accepted, the first of the best reward."""
+        """Accepted evaluation with the best reward (the first one if equal), whose weights are kept."""
         return max(filter(self.accepts, self.looks), key=lambda look: look.rewards[self._reward])
 
     def watched(self, run: TrainingRun[Any], reports: Iterable[Report]) -> Iterator[Report]:
-        """The reports of a training, and a notice after each look; they end where one is refused.
+        """Pass on the reports of a training, and a notice after each evaluation, until one is rejected.
 
         Raises:
-            RewardError: what a reward says is no number.
+            RewardError: A reward is not finite.
         """
         if not self.looks:
             yield self._looked(run)
@@ -334,7 +334,7 @@ class RewardGate:
 
     @property
     def verdict(self) -> str:
-        """What is kept and why, with its figures."""
+        """The outcome in words, with figures."""
         start, kept = self.looks[0].told, self.kept.told
         known = [f"; real images have {figure_of(name, -told['floor'])}" for name, told in self.facts.items()]
         if self.refused is not None:
@@ -345,11 +345,11 @@ class RewardGate:
         return f"{start}; kept {kept}{''.join(known)}"
 
     def state_dict(self) -> dict[str, Any]:
-        """What was found, for a checkpoint."""
+        """Evaluations so far, for a checkpoint."""
         return {"looks": [{"window": look.window, "rewards": dict(look.rewards)} for look in self.looks]}
 
     def load_state_dict(self, state_dict: dict[str, Any], /) -> None:
-        """Go on from there."""
+        """Restore a state."""
         self.looks = [EvaluationSnapshot(**look) for look in state_dict["looks"]]
 
     def _is_due(self, report: EpochReport) -> bool:
@@ -360,5 +360,5 @@ class RewardGate:
         look = self._watch.look(run)
         self.looks.append(look)
         if self.accepts(look):
-            run.stalled(-look.rewards[self._reward], patience=1)  # keeps the weights of the best
+            run.stalled(-look.rewards[self._reward], patience=1)  # saves the weights if they are the best
         return TrainingNotice(message=look.told)

@@ -1,4 +1,4 @@
-"""What predicts: a transformer of diffusers', with what its pipeline tells it besides latents and time."""
+"""Transformers with a common interface, called as their diffusers pipelines call them."""
 
 from typing import Any, NamedTuple, Protocol, Self, final
 
@@ -10,17 +10,17 @@ from trainers.dit.errors import ModelError
 from trainers.dit.images import ImageFormat
 
 TOLD_ITS_SIZE = 128
-"""PixArt of this many latents a side is told size and proportions of the image; smaller ones are not."""
+"""PixArt models with this many latents per edge read size and aspect ratio of the image; others do not."""
 
 
 class PromptCondition(NamedTuple):
-    """What images are to show.
+    """Conditions of a batch of images.
 
     Attributes:
-        embeddings: of prompts, float32 [N, tokens, width].
-        mask: int64 [N, tokens], 0 where padded.
-        priors: tokens of what a language model plans for the image, int64 [N, priors]; none for most networks.
-        blank: whose prompts say nothing, and whose priors are then not looked at, bool [N].
+        embeddings: Embedded prompts, float32 [N, tokens, width].
+        mask: int64 [N, tokens], 0 for padding.
+        priors: Prior tokens, by which a language model plans the image, int64 [N, priors]; empty for most networks.
+        blank: Rows of an empty prompt, whose priors are ignored, bool [N].
     """
 
     embeddings: Tensor
@@ -30,25 +30,25 @@ class PromptCondition(NamedTuple):
 
     @classmethod
     def of(cls, embeddings: Tensor, mask: Tensor) -> Self:
-        """Of prompts alone: float32 [N, tokens, width] and int64 [N, tokens]."""
+        """Condition without priors: embeddings, float32 [N, tokens, width], and mask, int64 [N, tokens]."""
         count, device = len(mask), mask.device
         none = torch.zeros(count, 0, dtype=torch.long, device=device)
         return cls(embeddings, mask, none, torch.zeros(count, dtype=torch.bool, device=device))
 
     def with_priors(self, priors: Tensor) -> Self:
-        """These prompts with tokens of a plan, int64 [N, priors]."""
+        """Replace the prior tokens, int64 [N, priors]."""
         return self._replace(priors=priors)
 
     def on(self, device: torch.device | str) -> Self:
-        """These, there."""
+        """Move to a device."""
         return type(self)(*(part.to(device) for part in self))
 
     def rows(self, index: Tensor) -> Self:
-        """Some of the rows, int64 [N]."""
+        """Select rows, int64 [N]."""
         return type(self)(*(part[index] for part in self))
 
     def where(self, dropped: Tensor, other: Self) -> Self:
-        """These rows, and those of another condition of one row where `dropped`, bool [N], says so."""
+        """Replace the rows in `dropped`, bool [N], by the only row of another condition."""
         parts = zip(self, other, strict=True)
         return type(self)(
             *(torch.where(dropped.view(-1, *[1] * (own.ndim - 1)), instead, own) for own, instead in parts)
@@ -56,15 +56,15 @@ class PromptCondition(NamedTuple):
 
 
 class ImageNetwork(Protocol):
-    """A transformer behind one way of asking it.
+    """Interface of a transformer.
 
     Attributes:
-        channels: of latents.
-        side: latents from one edge of an image to the other.
-        caption_width: of the embeddings that it reads.
-        priors: tokens of a plan that it reads for an image; 0 for none.
-        codebook: how many tokens a plan is written in; 0 for none.
-        pipeline: the class of diffusers' that asks it.
+        channels: Latent channels.
+        side: Latents along an edge of an image.
+        caption_width: Width of the prompt embeddings.
+        priors: Prior tokens per image; 0 for none.
+        codebook: Number of possible prior tokens; 0 for none.
+        pipeline: Name of its pipeline class in diffusers.
     """
 
     channels: int
@@ -80,20 +80,20 @@ class ImageNetwork(Protocol):
         ...
 
     def predict(self, latents: Tensor, timesteps: Tensor, condition: PromptCondition) -> Tensor:
-        """What it says of latents, float [N, channels, side, side], at timesteps [N]; of the latents' shape."""
+        """Predict for latents, float [N, channels, side, side], at timesteps [N]; same shape as the latents."""
         ...
 
 
 @final
 class PixArtNetwork:
-    """Asks a PixArt transformer as its pipeline does.
+    """Calls a PixArt transformer as its pipeline does.
 
     Args:
-        module: the transformer.
-        form: of the images.
+        module: Transformer.
+        form: Format of the images.
 
     Raises:
-        ModelError: it wants to be told what its pipeline does not tell, or predicts another number of channels.
+        ModelError: The transformer needs conditions that its pipeline does not pass, or predicts other channels.
     """
 
     def __init__(self, module: PixArtTransformer2DModel, form: ImageFormat) -> None:
@@ -117,7 +117,7 @@ class PixArtNetwork:
         self._form = form
 
     def predict(self, latents: Tensor, timesteps: Tensor, condition: PromptCondition) -> Tensor:
-        """What it says of latents, float [N, channels, side, side], at timesteps [N]; of the latents' shape."""
+        """Predict for latents, float [N, channels, side, side], at timesteps [N]; same shape as the latents."""
         said: Tensor = self.module(
             latents,
             encoder_hidden_states=condition.embeddings,
@@ -126,10 +126,10 @@ class PixArtNetwork:
             added_cond_kwargs=self._told(latents),
             return_dict=False,
         )[0]
-        return said[:, : self.channels]  # behind them, where there is more, is how sure it is
+        return said[:, : self.channels]  # predicted variances may follow
 
     def _told(self, latents: Tensor) -> dict[str, Tensor | None]:
-        """Size and proportions, [N, 2] and [N, 1], for the size that is told them."""
+        """Size, [N, 2], and aspect ratio, [N, 1], for the models that read them."""
         if self.side != TOLD_ITS_SIZE:
             return {"resolution": None, "aspect_ratio": None}
         size = latents.new_tensor([[self._form.height, self._form.width]])

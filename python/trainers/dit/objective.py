@@ -1,7 +1,7 @@
-"""What a network learns, and how images are drawn by it: one object owns noising, target, weight, times and sampler.
+"""Training objectives: one object defines noising, target, loss weight, times and sampler.
 
-So a network is never asked at a noise that it has not learnt. A scheduler of another kind, or of other settings, is an
-error that names both; nothing falls back on a schedule of its own.
+A network is therefore only sampled at noise levels that it was trained on. A scheduler of another class or with other
+settings is an error; there is no fallback.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -18,17 +18,17 @@ from trainers.dit.errors import SchedulerError
 from trainers.dit.recipe import ObjectiveName
 
 EXACT: float = 0.01
-"""Times that differ by less than this are the same: they count in ones, and are kept in 32 bits."""
+"""Times that differ by less than this are equal: they are whole numbers, stored in 32 bits."""
 
 
 class NoisedLatents(NamedTuple):
-    """What a network is given, and what it has to say.
+    """Inputs and targets of a network.
 
     Attributes:
-        latents: with noise, float [N, channels, height, width].
-        target: what it has to predict of them, of the same shape.
-        weight: of each sample in the loss, float [N].
-        timesteps: what it is told of the time, [N].
+        latents: Noised latents, float [N, channels, height, width].
+        target: Target of the prediction, of the same shape.
+        weight: Loss weight of each sample, float [N].
+        timesteps: Timesteps that the network reads, [N].
     """
 
     latents: Tensor
@@ -38,39 +38,38 @@ class NoisedLatents(NamedTuple):
 
 
 class NoiseProcess(Protocol):
-    """Noising, target and weight; no sampler."""
+    """Noising, target and loss weight, without a sampler."""
 
     def times(self, count: int, *, device: torch.device | str, generator: torch.Generator | None) -> Tensor:
-        """Draw times to train at: [count], in the process's own measure."""
+        """Draw training times, [count], in the unit of the process."""
         ...
 
     def times_of(self, timesteps: Tensor) -> Tensor:
-        """The times, [N], of what a network is told, [N]."""
+        """Convert timesteps of the network to times, both [N]."""
         ...
 
     def told(self, timesteps: Tensor) -> Tensor:
-        """What a network is told at a scheduler's timesteps, [N]."""
+        """Convert timesteps of a scheduler to those of the network, both [N]."""
         ...
 
     def noised(self, latents: Tensor, noise: Tensor, times: Tensor) -> NoisedLatents:
-        """Latents and noise, both float [N, channels, height, width], at times, [N]."""
+        """Mix latents and noise, both float [N, channels, height, width], at times, [N]."""
         ...
 
     def agrees(self, scheduler: Any, steps: int) -> bool:
-        """Whether a scheduler that has been set to so many steps goes through times of this process, exactly."""
+        """Whether a scheduler with that many steps visits only exact times of this process."""
         ...
 
 
 @final
 @dataclass(frozen=True)
 class FlowMatching:
-    """A straight line from latents to noise; the network predicts its direction. Times are from 0 to 1.
+    """Straight line from latents to noise, whose direction the network predicts; times are from 0 to 1.
 
     Attributes:
-        units: what the network is told of time 1, but for the offset.
-        shift: how much sooner there is more noise than latents: at a time t, noise has the share
-            shift · t / (shift · t + 1 - t).
-        offset: what is added to what the network is told.
+        units: Timestep of the network at time 1, without the offset.
+        shift: Shift towards noise: at time t, the fraction of noise is shift · t / (shift · t + 1 - t).
+        offset: Offset of the network's timesteps.
     """
 
     units: int
@@ -80,29 +79,29 @@ class FlowMatching:
     def times(
         self, count: int, *, device: torch.device | str = "cpu", generator: torch.Generator | None = None
     ) -> Tensor:
-        """Logit-normal times, float32 [count]: the middle, where it is hardest, more often than the ends."""
+        """Draw logit-normal times, float32 [count], which favour the middle, where prediction is hardest."""
         return torch.randn(count, generator=generator, device=device).sigmoid()
 
     def times_of(self, timesteps: Tensor) -> Tensor:
-        """Times, float32 [N], of timesteps [N]."""
+        """Convert timesteps of the network, [N], to times, float32 [N]."""
         return (timesteps.float() - self.offset) / self.units
 
     def told(self, timesteps: Tensor) -> Tensor:
-        """What the network is told at a scheduler's timesteps, [N]."""
+        """Convert timesteps of a scheduler to those of the network, both [N]."""
         return timesteps + self.offset
 
     def share(self, times: Tensor) -> Tensor:
-        """Of noise at times, float [N]."""
+        """Fraction of noise at times, float [N]."""
         return self.shift * times / (self.shift * times + 1 - times)
 
     def noised(self, latents: Tensor, noise: Tensor, times: Tensor) -> NoisedLatents:
-        """Latents and noise, float [N, channels, height, width], mixed as at times, float [N]."""
+        """Mix latents and noise, both float [N, channels, height, width], at times, float [N]."""
         share = _wide(self.share(times))
         mixed = (1 - share) * latents + share * noise
         return NoisedLatents(mixed, noise - latents, torch.ones_like(times), times * self.units + self.offset)
 
-    def agrees(self, scheduler: Any, steps: int) -> bool:  # noqa: ARG002  the scheduler's own times tell
-        """Whether its timesteps, which are whole numbers, say exactly how much noise it takes there to be."""
+    def agrees(self, scheduler: Any, steps: int) -> bool:  # noqa: ARG002  the scheduler's times suffice
+        """Whether the scheduler's timesteps, which are whole numbers, match its noise levels exactly."""
         told, taken = scheduler.timesteps.double() / self.units, scheduler.sigmas[:-1].double()
         return len(told) == len(taken) and float((self.share(told) - taken).abs().max()) * self.units < EXACT
 
@@ -110,12 +109,13 @@ class FlowMatching:
 @final
 @dataclass(frozen=True)
 class DiffusionProcess:
-    """Noise whose variance and that of the latents add up to one. Times are whole numbers from 0.
+    """Variance-preserving diffusion; times are whole numbers from 0.
 
     Attributes:
-        kept: the latents' share of the variance at each time, float32 [times], falling; 0 and 1 may be among them.
-        predicts: the noise, or the velocity.
-        gamma: min-SNR-gamma, which bounds the weight of times of little noise; None weighs all times alike.
+        kept: Fraction of the variance that is from the latents at each time, float32 [times], decreasing; may include
+            0 and 1.
+        predicts: Target: noise or velocity.
+        gamma: min-SNR-gamma, which bounds the weight of times with little noise; None weighs all times equally.
     """
 
     kept: Tensor
@@ -125,37 +125,37 @@ class DiffusionProcess:
     def times(
         self, count: int, *, device: torch.device | str = "cpu", generator: torch.Generator | None = None
     ) -> Tensor:
-        """Every time as often as any other: int64 [count]."""
+        """Draw uniform times, int64 [count]."""
         return torch.randint(len(self.kept), (count,), generator=generator, device=device)
 
     def times_of(self, timesteps: Tensor) -> Tensor:
-        """The timesteps, int64 [N], themselves."""
+        """Return the timesteps, int64 [N]: they are the times."""
         return timesteps.long()
 
     def told(self, timesteps: Tensor) -> Tensor:
-        """The scheduler's timesteps, int64 [N], themselves."""
+        """Return the timesteps of the scheduler, int64 [N], unchanged."""
         return timesteps
 
     def noised(self, latents: Tensor, noise: Tensor, times: Tensor) -> NoisedLatents:
-        """Latents and noise, float [N, channels, height, width], mixed as at times, int64 [N]."""
+        """Mix latents and noise, both float [N, channels, height, width], at times, int64 [N]."""
         kept = self.kept.to(latents.device)[times]
         signal, spread = _wide(kept.sqrt()), _wide((1 - kept).sqrt())
         target = noise if self.predicts == "epsilon" else signal * noise - spread * latents
         return NoisedLatents(signal * latents + spread * noise, target, self.weight(kept), times)
 
     def weight(self, kept: Tensor) -> Tensor:
-        """Of samples whose latents keep these shares of the variance, float32 [N]; finite for 0 and for 1.
+        """Loss weights at fractions of latents in the variance, float32 [N]; finite at 0 and 1.
 
-        With the signal-to-noise ratio s = kept / (1 - kept), errors of the latents weigh min(s, gamma), so those of the
-        noise min(s, gamma) / s and those of the velocity min(s, gamma) / (s + 1).
+        With the signal-to-noise ratio s = kept / (1 - kept), errors of the latents have weight min(s, gamma). Errors of
+        the noise therefore have min(s, gamma) / s, and errors of the velocity min(s, gamma) / (s + 1).
         """
         if self.gamma is None:
             return torch.ones_like(kept)
-        bounded = torch.minimum(kept, self.gamma * (1 - kept))  # min(s, gamma) / (s + 1), without the quotient
+        bounded = torch.minimum(kept, self.gamma * (1 - kept))  # min(s, gamma) / (s + 1), finite at 1
         return bounded if self.predicts == "v_prediction" else torch.where(kept > 0, bounded / kept, 1.0)
 
     def agrees(self, scheduler: Any, steps: int) -> bool:
-        """Whether the steps are all of one length, so that each ends at the time at which the next begins."""
+        """Whether all steps have the same length, so that each ends where the next begins."""
         return len(scheduler.timesteps) == steps and len(self.kept) % steps == 0
 
 
@@ -165,19 +165,19 @@ def _wide(values: Tensor) -> Tensor:
 
 
 Predict = Callable[[Tensor, Tensor], Tensor]
-"""What a network says of latents, float [N, channels, height, width], at timesteps [N]; of the latents' shape."""
+"""Predicts for latents, float [N, channels, height, width], at timesteps [N]; same shape as the latents."""
 
 
 FLOW_UNITS: Final = 1921
-"""Times of the flow's sampler.
+"""Number of timesteps of the flow sampler.
 
-It counts in whole numbers and cuts off what is behind the point; of this many times, many numbers of steps (8, 10, 12,
-15, 16, 20, 24, 30, 40, …) lose nothing by that, where of 1,000 only one step does not.
+The sampler truncates timesteps to whole numbers. With this number, many step counts (8, 10, 12, 15, 16, 20, 24, 30,
+40, …) are exact; with 1,000, only one step is.
 """
 
 
 MOST_STEPS: Final = 200
-"""Numbers of steps up to this are looked through for those that a message names."""
+"""Largest step count that a message suggests."""
 
 
 _DIFFUSION: Final[Mapping[str, Any]] = MappingProxyType(
@@ -191,16 +191,16 @@ def _own_timetable(scheduler: Any, steps: int) -> None:
 
 @final
 class DiffusionObjective:
-    """Noising, target, weight, times and sampler, of one piece.
+    """Noising, target, loss weight, times and sampler of an objective.
 
     Args:
-        name: of the objective.
-        process: noising, target and weight.
-        scheduler: a scheduler of diffusers' that undoes it; its configuration is kept, not itself.
-        timetable: sets a scheduler to so many steps, as the pipeline of the model does.
+        name: Name of the objective.
+        process: Noising, target and loss weight.
+        scheduler: Diffusers scheduler that reverses the process; only its configuration is kept.
+        timetable: Sets the number of steps of a scheduler, as the pipeline of the model does.
 
     Attributes:
-        name: as given.
+        name: As given.
     """
 
     def __init__(
@@ -213,40 +213,40 @@ class DiffusionObjective:
         self._settings = settings_of(scheduler)
 
     def scheduler(self) -> Any:
-        """The scheduler, fresh: the one that samples here, and that is saved beside the model."""
+        """Create the scheduler that samples and that is saved with the model."""
         return self._kind.from_config(self._settings)
 
     def times(
         self, count: int, *, device: torch.device | str = "cpu", generator: torch.Generator | None = None
     ) -> Tensor:
-        """Times to train at, [count]: shares of noise for flow matching, else whole numbers.
+        """Draw training times, [count]: 0 to 1 for flow matching, else whole numbers.
 
         Args:
-            count: how many.
-            device: where they are drawn.
-            generator: None for torch's own.
+            count: Number of times.
+            device: Device of the times.
+            generator: Random generator; None for torch's default.
         """
         return self._process.times(count, device=device, generator=generator)
 
     def times_of(self, timesteps: Tensor) -> Tensor:
-        """The times, [N], of the timesteps, [N], that a network is told."""
+        """Convert timesteps of the network to times, both [N]."""
         return self._process.times_of(timesteps)
 
     def noised(self, latents: Tensor, noise: Tensor, times: Tensor) -> NoisedLatents:
-        """What a network is given and has to say.
+        """Compute inputs and targets of a network.
 
         Args:
             latents: float [N, channels, height, width].
-            noise: of the same shape, from the standard normal distribution.
-            times: [N], as `times` draws them.
+            noise: Standard normal noise of the same shape.
+            times: Times as drawn by `times`, [N].
         """
         return self._process.noised(latents, noise, times)
 
     def steps(self, count: int) -> Any:
-        """A fresh scheduler, set to so many steps.
+        """Create a scheduler with that many steps.
 
         Raises:
-            SchedulerError: it would round the times of so many, so that the network is asked at others than it is told.
+            SchedulerError: The scheduler would round the timesteps, which then would not match the noise levels.
         """
         scheduler = self.scheduler()
         self._timetable(scheduler, count)
@@ -259,19 +259,18 @@ class DiffusionObjective:
 
     @torch.no_grad()
     def sample(self, predict: Predict, noise: Tensor, steps: int) -> Tensor:
-        """Latents, float32 [N, channels, height, width], from noise of that shape.
+        """Sample latents, float32 [N, channels, height, width].
 
         Args:
-            predict: the network, guidance included.
-            noise: from the standard normal distribution.
-            steps: how many times the network is asked.
+            predict: Network, including guidance.
+            noise: Standard normal noise, of the shape of the latents.
+            steps: Number of steps.
 
         Raises:
-            SchedulerError: the scheduler cannot take exactly so many steps, or the network says something of another
-                shape.
+            SchedulerError: The scheduler cannot take that many steps exactly, or a prediction has the wrong shape.
         """
         scheduler = self.steps(steps)
-        latents = noise  # none of these schedulers scales it, nor what the network is given
+        latents = noise  # none of these schedulers scales noise or inputs
         for time in scheduler.timesteps:
             told = self._process.told(time[None]).to(noise.device).expand(len(latents))
             said = predict(latents, told)
@@ -284,10 +283,10 @@ class DiffusionObjective:
         return latents
 
     def check(self, scheduler: Any) -> None:
-        """Check that a scheduler is this objective's.
+        """Check that a scheduler matches this objective.
 
         Raises:
-            SchedulerError: it is of another kind or has other settings; the message names both.
+            SchedulerError: Its class or a setting differs; the message names both values.
         """
         given, differing = type(scheduler), self._differing(scheduler)
         if given is not self._kind:
@@ -302,22 +301,22 @@ class DiffusionObjective:
             )
 
     def is_of(self, scheduler: Any) -> bool:
-        """Whether a scheduler is this objective's."""
+        """Whether a scheduler matches this objective."""
         return type(scheduler) is self._kind and not self._differing(scheduler)
 
     def __str__(self) -> str:
-        """Its name and its scheduler, for messages."""
+        """Name and scheduler, for messages."""
         return f"{self.name} ({_named(self._kind, self._settings)})"
 
     def _differing(self, scheduler: Any) -> list[tuple[str, Any, Any]]:
-        """Settings that a scheduler has otherwise: name, its value, and this objective's."""
+        """Differing settings: name, value of the scheduler, value of this objective."""
         given = settings_of(scheduler)
         names = sorted(given.keys() | self._settings.keys())
         pairs = ((name, given.get(name), self._settings.get(name)) for name in names)
         return [(name, other, own) for name, other, own in pairs if other != own]
 
     def _neighbours(self, count: int) -> str:
-        """The next numbers of steps below and above that can be taken."""
+        """Nearest exact step counts below and above."""
         good = [number for number in range(1, MOST_STEPS + 1) if self._can_take(number)]
         below, above = [n for n in good if n < count], [n for n in good if n > count]
         return " or ".join(str(number) for number in (*below[-1:], *above[:1]))
@@ -329,19 +328,19 @@ class DiffusionObjective:
 
 
 def settings_of(scheduler: Any) -> dict[str, Any]:
-    """What a scheduler is set to, without what only says where it comes from."""
+    """Settings of a scheduler, without metadata such as its class name."""
     return {name: value for name, value in scheduler.config.items() if not name.startswith("_")}
 
 
 def objective_of(name: ObjectiveName) -> DiffusionObjective:
-    """An objective by its name.
+    """Create an objective by name.
 
-    - flow: flow matching, sampled by a multistep solver of the second order;
-    - epsilon: the noise, with betas on a line;
-    - velocity: the velocity, with the cosine schedule and min-SNR-5.
+    - flow: flow matching, sampled by a second-order multistep solver;
+    - epsilon: noise prediction, with linear betas;
+    - velocity: velocity prediction, with the cosine schedule and min-SNR-5.
     """
     if name == "flow":
-        # Not FlowMatchEulerDiscreteScheduler: PixArt's pipeline asks for init_noise_sigma, which that has not.
+        # Not FlowMatchEulerDiscreteScheduler: it lacks init_noise_sigma, which PixArt's pipeline reads.
         solver = DPMSolverMultistepScheduler(
             num_train_timesteps=FLOW_UNITS, prediction_type="flow_prediction", use_flow_sigmas=True
         )
@@ -354,16 +353,16 @@ def objective_of(name: ObjectiveName) -> DiffusionObjective:
 
 
 def objectives() -> Iterator[DiffusionObjective]:
-    """All that have a name."""
+    """All named objectives."""
     names: tuple[ObjectiveName, ...] = ("flow", "epsilon", "velocity")
     return (objective_of(name) for name in names)
 
 
 def objective_for(scheduler: Any) -> DiffusionObjective:
-    """The objective that a scheduler samples.
+    """Find the objective that matches a scheduler.
 
     Raises:
-        SchedulerError: it is none's; the message names it and theirs.
+        SchedulerError: No objective matches; the message names the supported schedulers.
     """
     known = list(objectives())
     found = next((one for one in known if one.is_of(scheduler)), None)
@@ -376,7 +375,7 @@ def objective_for(scheduler: Any) -> DiffusionObjective:
 
 
 def _named(kind: Any, settings: Mapping[str, Any]) -> str:
-    """A kind of scheduler with the settings that decide what is sampled, those that are off left out."""
+    """Class of a scheduler with those settings that determine sampling, for messages."""
     telling = ("num_train_timesteps", "prediction_type", "use_flow_sigmas", "shift", "flow_shift", "beta_schedule")
     told = ", ".join(f"{name}={settings[name]!r}" for name in telling if settings.get(name) not in (None, False))
     return f"{kind.__name__}({told})"

@@ -1,4 +1,4 @@
-"""What a model draws as a page to look at: one HTML file that loads nothing from anywhere."""
+"""Self-contained HTML pages of drawn images and evaluations."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -19,35 +19,35 @@ from trainers.media.page import LabelledFigure, TrainingCurve, as_light, figure,
 from trainers.media.run_directory import pace_of
 
 MOST_PROMPTS: Final = 24
-"""Prompts whose images are shown."""
+"""Maximum number of prompts shown."""
 
 
 MOST_IMAGES: Final = 8
-"""Images of a prompt that are shown."""
+"""Maximum number of images shown per prompt."""
 
 
 MOST_DRAWN: Final = 100
-"""Images of a single prompt that are shown."""
+"""Maximum number of images shown on a page of one prompt."""
 
 
 MOST_MISTAKEN: Final = 24
-"""Images that were taken for something else that are shown."""
+"""Maximum number of misclassified images shown."""
 
 
 SHOWN_AT: Final = 64
-"""Pixels of the page across an image that is no larger than that."""
+"""Displayed width of smaller images, in CSS pixels."""
 
 
 HEAVIEST: Final = 1_300_000
-"""Characters of the images of all prompts, which phones have to load."""
+"""Maximum characters of the images of all prompts, so that phones can load the page."""
 
 
 HEAVIEST_MISTAKEN: Final = 400_000
-"""Characters of the images that were taken for something else."""
+"""Maximum characters of the misclassified images."""
 
 
 LARGEST: Final = 160
-"""Pixels of the longer edge of an image on the page; larger ones are made smaller."""
+"""Longer edge of an image on the page, in pixels; larger images are scaled down."""
 
 
 LIMITS: Final = (
@@ -58,14 +58,14 @@ LIMITS: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImageStrip:
-    """Images side by side, ready to be seen.
+    """A row of images.
 
     Attributes:
-        heading: whose they are.
-        pictures: data URIs.
-        width: pixels of the page across each of them.
-        small: whether an image's own pixels are fewer, so that they are to be seen as squares.
-        described: each of them, for who cannot see it.
+        heading: Heading of the row.
+        pictures: Images as data URIs.
+        width: Displayed width of each image, in CSS pixels.
+        small: Whether images are enlarged, with visible pixels.
+        described: Alternative text of each image.
     """
 
     heading: str
@@ -77,12 +77,12 @@ class ImageStrip:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PromptSamples:
-    """What was drawn of a prompt.
+    """Images of a prompt.
 
     Attributes:
-        prompt: what was to be seen.
-        note: how many there are, and how many were taken for it.
-        strips: real images where there are some, then drawn ones.
+        prompt: Prompt of the images.
+        note: Number of images, and of those classified as the prompt.
+        strips: Real images, if any, then drawn ones.
     """
 
     prompt: str
@@ -92,12 +92,12 @@ class PromptSamples:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MisclassifiedImage:
-    """An image that a classifier took for something else.
+    """A drawn image that is not classified as its prompt.
 
     Attributes:
-        prompt: what it was to show.
-        taken: what it was taken for.
-        strip: the image.
+        prompt: Prompt of the image.
+        taken: Predicted prompt.
+        strip: The image.
     """
 
     prompt: str
@@ -107,18 +107,18 @@ class MisclassifiedImage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PageData:
-    """Everything that a page shows.
+    """Contents of a page.
 
     Attributes:
-        title: the heading.
-        lines: below it: what drew, how, and of which images.
-        figures: the first is the one to look at; none where nothing was judged.
-        limits: what the figures do not tell; empty where there is nothing to say.
-        prompts: those that are shown.
-        more: prompts that are not.
-        mistaken: those that are shown.
-        mistaken_count: all of them.
-        curves: how the model came to be.
+        title: Heading.
+        lines: Lines below the heading: model, sampling settings and images.
+        figures: Scores, the main one first; empty without an evaluation.
+        limits: Note on the limits of the scores, or an empty string.
+        prompts: Prompts shown.
+        more: Number of prompts not shown.
+        mistaken: Misclassified images shown.
+        mistaken_count: Number of all misclassified images.
+        curves: Training curves.
     """
 
     title: str
@@ -133,14 +133,14 @@ class PageData:
 
 
 def render_sheet(sheet: PageData) -> str:
-    """The page as HTML text; the same sheet gives the same text."""
+    """Render a page as HTML; the same contents give the same text."""
     return render("trainers.dit", "sheet.html", {"sheet": sheet, "plots": plots(sheet.curves)})
 
 
 def drawn_sheet(
     title: str, lines: Sequence[str], prompt: str, images: Tensor, curves: Iterable[TrainingCurve]
 ) -> PageData:
-    """Of images of one prompt, float32 [N, channels, height, width], 0 to 1, of which many are shown."""
+    """Contents of a page of one prompt, with images, float32 [N, channels, height, width], 0 to 1."""
     strip = strip_of("Drawn", images[:MOST_DRAWN], prompt)
     strip = replace(strip, pictures=as_light(strip.pictures, len, HEAVIEST))
     note = f"{len(images):,} image{'s' if len(images) > 1 else ''}"
@@ -155,7 +155,7 @@ def drawn_sheet(
 
 
 def judged_sheet(title: str, lines: Sequence[str], found: ImageEvaluation, curves: Iterable[TrainingCurve]) -> PageData:
-    """Of an evaluation, with the first images of the first prompts."""
+    """Contents of a page of an evaluation, with the first images of the first prompts."""
     prompts = tuple(dict.fromkeys(found.prompts))
     shown = as_light((_prompted(found, one) for one in prompts[:MOST_PROMPTS]), _weight, HEAVIEST)
     wrong = _wrong(found)
@@ -178,12 +178,11 @@ def _weight(one: PromptSamples) -> int:
 
 
 def _strip_weight(strip: ImageStrip) -> int:
-    """Characters of its images."""
     return sum(map(len, strip.pictures))
 
 
 def strip_of(heading: str, images: Tensor, prompt: str) -> ImageStrip:
-    """Images of a prompt, float [N, channels, height, width], 0 to 1, no larger than a page needs."""
+    """Row of images of a prompt, float [N, channels, height, width], 0 to 1, scaled down for the page."""
     height, width = images.shape[2:]
     small = max(height, width) < SHOWN_AT
     reduced = min(1.0, LARGEST / max(height, width))
@@ -202,7 +201,7 @@ def _reduced(image: Image.Image) -> Image.Image:
 
 
 def _figures(found: ImageEvaluation) -> Iterator[LabelledFigure]:
-    """The accuracy first, where a classifier was asked."""
+    """Scores, with the accuracy first if a classifier was used."""
     count = len(found.prompts)
     if found.telling is not None:
         low, high = map(percent, wilson_interval(found.right, count))
@@ -242,16 +241,16 @@ def _mistaken(found: ImageEvaluation, place: int, taken: str) -> MisclassifiedIm
 
 
 def _wrong(found: ImageEvaluation) -> list[tuple[int, str]]:
-    """Places of images that were taken for something else, and for what."""
+    """Indices and predicted prompts of misclassified images."""
     told = () if found.telling is None else found.telling.drawn
     return [(place, taken) for place, taken in enumerate(told) if taken != found.prompts[place]]
 
 
 def curves_of(notes: Notes) -> list[TrainingCurve]:
-    """What changed while a model learnt, in the order in which it is looked at; none where there are no notes.
+    """Training and tuning curves of a model; empty without notes.
 
     Raises:
-        ModelError: the notes are not as this program writes them.
+        ModelError: The notes are damaged.
     """
     try:
         return [curve for name, read in READERS.items() if name in notes for curve in read(notes[name])]
@@ -275,7 +274,7 @@ def _trained(told: Mapping[str, Any]) -> Iterator[TrainingCurve]:
 
 
 def _tuned(told: Mapping[str, Any]) -> Iterator[TrainingCurve]:
-    """Rewards of a tuning: of what was drawn to learn from, then of held-out prompts."""
+    """Rewards of a tuning: of its rollouts, then of held-out prompts."""
     recipe, rounds = told["recipe"], told["tuned"]["rounds"]
     yield TrainingCurve(
         name=f"{_title(recipe['reward'])}, drawn to learn from",
@@ -287,7 +286,7 @@ def _tuned(told: Mapping[str, Any]) -> Iterator[TrainingCurve]:
 
 
 def _looked(looks: Sequence[Mapping[str, Any]], facts: Notes, over: str) -> Iterator[TrainingCurve]:
-    """A curve for each reward that looks at held-out prompts asked; a distance is shown as one, without its minus."""
+    """One curve per reward of held-out prompts, with distances as positive numbers."""
     for name in looks[0]["rewards"] if looks else ():
         known = facts[name] if name in facts else None  # noqa: SIM401
         sign = 1 if known is None else -1

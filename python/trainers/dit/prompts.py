@@ -17,19 +17,19 @@ if TYPE_CHECKING:
 
 
 SHOWN: Final = 5
-"""How many words a notice names."""
+"""Maximum number of words or images in a message."""
 
 
 def words_after(
     before: frozenset[str] | None, prompts: Iterable[str], coder: "PromptEncoder", *, fresh: bool
 ) -> list[str] | None:
-    """The words that a model knows after it was trained on prompts, sorted; None where that is not known.
+    """Words that a model knows after a training, sorted; None if those before it are unknown.
 
     Args:
-        before: those that it knew.
-        prompts: that it was trained on.
-        coder: who reads them.
-        fresh: whether it had learnt nothing before.
+        before: Words before the training.
+        prompts: Prompts of the training.
+        coder: Encoder of the prompts.
+        fresh: Whether the model was untrained before.
     """
     if before is None and not fresh:
         return None
@@ -37,19 +37,19 @@ def words_after(
 
 
 def unknown_words(prompt: str, coder: "PromptEncoder", known: frozenset[str] | None) -> list[str]:
-    """The words of a prompt that the tokenizer has no token for, or that are not among those known, each once.
+    """Distinct words of a prompt that have no token or are not among the known words.
 
     Args:
-        prompt: one.
-        coder: who reads it.
-        known: those that a model was trained on; None where nobody knows.
+        prompt: Prompt to check.
+        coder: Encoder of the prompt.
+        known: Words that the model was trained on; None if unknown.
     """
     untrained = () if known is None else (word for word in coder.words(prompt) if word not in known)
     return [*dict.fromkeys((*coder.unknown(prompt), *untrained))]
 
 
 def doubts(prompt: str, coder: "PromptEncoder", known: frozenset[str] | None) -> str | None:
-    """What is said of a prompt that has words that the model does not know; None where it has none."""
+    """Warning of words in a prompt that the model does not know, if any."""
     found = unknown_words(prompt, coder, known)
     if not found:
         return None
@@ -59,7 +59,7 @@ def doubts(prompt: str, coder: "PromptEncoder", known: frozenset[str] | None) ->
 def doubts_of_all(
     prompts: Collection[str], coder: "PromptEncoder", known: frozenset[str] | None, source: Path
 ) -> str | None:
-    """The same of all prompts of a folder, in one line with their number."""
+    """Warning of words in the prompts of a folder that the model does not know, if any."""
     found = [unknown for prompt in prompts if (unknown := unknown_words(prompt, coder, known))]
     if not found:
         return None
@@ -68,16 +68,16 @@ def doubts_of_all(
 
 
 def _listed(words: Collection[str]) -> str:
-    """In quotation marks; of many the first ones."""
+    """Quoted words, at most `SHOWN`."""
     shown = ", ".join(map(repr, [*words][:SHOWN]))
     return f"{shown} and {len(words) - SHOWN} more words" if len(words) > SHOWN else shown
 
 
 def read_priors(path: Path) -> dict[str, Tensor]:
-    """The tensors of a safetensors file, by their names.
+    """Read the tensors of a safetensors file, by name.
 
     Raises:
-        PriorError: it cannot be read.
+        PriorError: The file cannot be read.
     """
     try:
         return load_file(path)
@@ -86,10 +86,10 @@ def read_priors(path: Path) -> dict[str, Tensor]:
 
 
 def gathered_priors(priors: Mapping[str, Tensor] | None, names: Sequence[str], network: ImageNetwork) -> Tensor:
-    """The plans of images by their names, each int64 [priors], in order: int64 [images, priors].
+    """Stack the prior tokens of named images, each int64 [priors], and check them: int64 [images, priors].
 
     Raises:
-        PriorError: some are missing or are no plan; or the network reads none.
+        PriorError: Priors are missing or invalid, or the network reads none.
     """
     if not network.priors:
         if priors is not None:
@@ -108,12 +108,12 @@ def gathered_priors(priors: Mapping[str, Tensor] | None, names: Sequence[str], n
 
 
 def check_priors(priors: Tensor, network: ImageNetwork, name: str = "a prompt") -> None:
-    """Check that tokens, int64 [N, priors], are plans that a network can read.
+    """Check the prior tokens of images, int64 [N, priors].
 
     Raises:
-        PriorError: they are of another number or type, outside the codebook, or all zero.
+        PriorError: Their number or type is wrong, or they are outside the codebook or all zero.
     """
-    if priors.dtype != torch.long or priors.ndim != 2 or priors.shape[1] != network.priors:  # noqa: PLR2004  a table
+    if priors.dtype != torch.long or priors.ndim != 2 or priors.shape[1] != network.priors:  # noqa: PLR2004  a matrix
         raise PriorError(
             f"the prior tokens of {name} are {priors.dtype} {list(priors.shape[1:])}; this model reads int64 "
             f"[{network.priors}], one for each patch of the image"
@@ -130,10 +130,10 @@ def check_priors(priors: Tensor, network: ImageNetwork, name: str = "a prompt") 
 
 
 def priors_of(priors: Tensor | Sequence[Tensor] | None, count: int, network: ImageNetwork) -> Tensor:
-    """The plans of so many images in their order, int64 [count, priors], checked.
+    """Stack the prior tokens of images in order, and check them: int64 [count, priors].
 
     Raises:
-        PriorError: they are missing or are no plans; or the network reads none.
+        PriorError: Priors are missing or invalid, or the network reads none.
     """
     by_name = None if priors is None else {f"image {number}": plan for number, plan in enumerate(priors)}
     return gathered_priors(by_name, [f"image {number}" for number in range(count)], network)

@@ -1,4 +1,4 @@
-"""The settings of a training on images, each with its flag."""
+"""Settings of image training, tuning, sampling and evaluation, with their flags."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,14 +12,14 @@ ObjectiveName = Literal["flow", "epsilon", "velocity"]
 RewardName = Literal["classifier", "ssim", "psnr", "frechet", "clip"]
 
 WARM_UP: Final = 50
-"""Steps until the learning rate is full, or a tenth of all steps where those are fewer."""
+"""Maximum number of warm-up steps; at most a tenth of all steps."""
 
 
 def reward_names(text: str) -> tuple[RewardName, ...]:
-    """Names of rewards with commas.
+    """Parse names of rewards, separated by commas.
 
     Raises:
-        ValueError: there is no such reward, or one is named twice.
+        ValueError: A name is unknown or repeated.
     """
     names = tuple(part.strip() for part in text.split(","))
     known = get_args(RewardName)
@@ -53,7 +53,7 @@ def _ratio_clip(clip: float) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class ImageRecipe(Computation):
-    """How a model learns to draw; the defaults suit a small transformer on some thousand small images."""
+    """Settings of a training; the defaults suit a small transformer and a few thousand small images."""
 
     steps: Annotated[int, Flag("Optimizer steps; rounded up to whole rounds of about 100.", minimum=1)] = 1500
     batch_size: Annotated[int, Flag("Images in a batch.", minimum=1)] = 64
@@ -74,14 +74,14 @@ class ImageRecipe(Computation):
 
     @property
     def warm_up(self) -> int:
-        """Steps until the learning rate is full."""
+        """Number of warm-up steps of the learning rate."""
         pace = pace_of(self.steps)
         return min(WARM_UP, pace.rounds * pace.round_steps // 10)
 
 
 @dataclass(frozen=True, kw_only=True)
 class ModelSizes:
-    """What a model is to learn."""
+    """Objective of a training."""
 
     objective: Annotated[
         ObjectiveName,
@@ -91,7 +91,7 @@ class ModelSizes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SamplingSettings:
-    """How images are drawn."""
+    """Settings of image sampling."""
 
     steps: Annotated[int, Flag("How many times the network is asked for an image.", minimum=1)] = 20
     guidance: Annotated[float, Flag("How far to go beyond what the prompt adds; 1: not beyond.", minimum=1)] = 2.0
@@ -101,7 +101,7 @@ class SamplingSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImageEvaluationSettings:
-    """By what and beside which images a model is judged."""
+    """Rewards and images of an evaluation."""
 
     images: Annotated[Path, Flag("Folder of metadata.csv and images that rewards learn from.")]
     held_out: Annotated[Path, Flag("Folder of images that the model has not seen; their prompts are drawn.")]
@@ -120,7 +120,7 @@ class ImageEvaluationSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class MonitorSettings:
-    """How a model that trains is watched by rewards: what it draws of held-out prompts, always from the same noise."""
+    """Rewards that monitor a training, on held-out prompts drawn from the same noise each time."""
 
     monitor: Annotated[
         tuple[RewardName, ...] | None,
@@ -155,7 +155,7 @@ class MonitorSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class GrpoRecipe(Computation):
-    """How a model is tuned by a reward; the defaults are gentle, and suit a model that draws small images well."""
+    """Settings of a tuning; the gentle defaults suit a model that already draws small images well."""
 
     reward: Annotated[RewardName, Flag("What is to be raised; one that tells images apart.")] = "classifier"
     gate: Annotated[RewardName, Flag("What must not get worse meanwhile; another one.")] = "frechet"

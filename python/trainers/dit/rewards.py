@@ -1,7 +1,7 @@
-"""What says how good images are: rewards by their names, higher being better.
+"""Rewards of images, by name; higher is better.
 
-A reward is made before a training starts, from images that are there and weights that a path names; what it lacks is an
-error then. Nothing is downloaded, and none is left out in silence.
+A reward is created and tested before a training starts, from local images and weights. If something is missing, that is
+an error; nothing is downloaded.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -22,27 +22,27 @@ from trainers.dit.images import ImageFolder
 from trainers.dit.statistics import frechet_distance, psnr, ssim
 
 WIDTH: Final = 64
-"""Features of an image."""
+"""Number of features of an image."""
 
 EACH: Final = 8
-"""Images of a prompt that are enough to know it by, on average."""
+"""Minimum mean number of images per prompt."""
 
 EPOCHS, BATCH, RATE, DECAY = 300, 200, 1e-3, 1e-4
 
 ENOUGH: Final = 1e-3
-"""A loss at which there is nothing left to learn."""
+"""Mean loss of an epoch below which the training ends."""
 
 
 @final
 class PromptClassifier(nn.Module):
-    """Tells of images which of some prompts they belong to, by one hidden layer.
+    """Classifies images by prompt, with one hidden layer.
 
     Args:
-        prompts: the classes, in their order.
-        pixels: of an image, all channels together.
+        prompts: Classes, in order.
+        pixels: Values of an image, over all channels.
 
     Attributes:
-        prompts: as given.
+        prompts: As given.
     """
 
     def __init__(self, prompts: Sequence[str], pixels: int) -> None:
@@ -53,18 +53,18 @@ class PromptClassifier(nn.Module):
         self._telling = nn.Linear(WIDTH, len(self.prompts))
 
     def features(self, images: Tensor) -> Tensor:
-        """Of images, float [N, channels, height, width], 0 to 1: float [N, 64], 0 or more."""
+        """Features of images, float [N, channels, height, width], 0 to 1: float [N, 64], 0 or more."""
         return self._seeing(images.flatten(1) * 2 - 1).relu()
 
     def forward(self, images: Tensor) -> Tensor:
-        """Logits of the prompts, [N, prompts], for such images."""
+        """Logits of the prompts, [N, prompts], for images, float [N, channels, height, width], 0 to 1."""
         return self._telling(self.features(images))
 
     def classes(self, prompts: Sequence[str]) -> Tensor:
-        """The places of prompts among its own, int64 [N].
+        """Class indices of prompts, int64 [N].
 
         Raises:
-            RewardError: it does not know one of them.
+            RewardError: A prompt is not among the classes.
         """
         unknown = sorted({prompt for prompt in prompts if prompt not in self._places})
         if unknown:
@@ -77,18 +77,18 @@ class PromptClassifier(nn.Module):
 
     @torch.no_grad()
     def accuracy(self, images: Tensor, prompts: Sequence[str]) -> float:
-        """The share of such images that it takes for what their prompts say."""
+        """Fraction of images, float [N, channels, height, width], that are classified as their prompt."""
         return float((self(images).argmax(1).cpu() == self.classes(prompts)).float().mean())
 
 
 def judge_of(pictures: ImageFolder, *, seed: int = 0) -> PromptClassifier:
-    """A classifier trained on images; the same for the same images, and no random stream is touched.
+    """Train a classifier on images: reproducible, and without effect on the global random state.
 
     Raises:
-        RewardError: the images have one prompt, or hardly any image for each.
+        RewardError: There is only one prompt, or there are too few images per prompt.
     """
     count, known = len(pictures.pictures), pictures.prompts
-    if len(known) < 2 or count < EACH * len(known):  # noqa: PLR2004  one class is none
+    if len(known) < 2 or count < EACH * len(known):  # noqa: PLR2004  two classes at least
         raise RewardError(
             f"{pictures.folder} has {count} images of {len(known)} prompts; a classifier needs 2 prompts or more, and "
             f"{EACH} images of each on average. Choose another reward, such as clip"
@@ -103,7 +103,7 @@ def judge_of(pictures: ImageFolder, *, seed: int = 0) -> PromptClassifier:
 
 
 def pixels_of(pictures: ImageFolder) -> Tensor:
-    """All images: float32 [N, channels, height, width], 0 to 1."""
+    """Read all images: float32 [N, channels, height, width], 0 to 1."""
     return pictures.pixels(range(len(pictures.pictures))) / 2 + 0.5
 
 
@@ -124,20 +124,20 @@ def _train(judge: PromptClassifier, images: Tensor, classes: Tensor) -> None:
 MEAN: Final = (0.48145466, 0.4578275, 0.40821073)
 
 DEVIATION: Final = (0.26862954, 0.26130258, 0.27577711)
-"""Of the pixels that CLIP was trained on, by colour."""
+"""Statistics of CLIP's training pixels, by color."""
 
 
 TOGETHER: Final = 32
-"""Images that are looked at at once; a model of usual size needs a hundred megabytes for them."""
+"""Images per CLIP batch, which needs about 100 MB with a model of usual size."""
 
 
 @final
 class ClipSimilarity:
-    """The cosine between a CLIP model's embeddings of an image and of its prompt, -1 to 1.
+    """Cosine similarity of the CLIP embeddings of an image and its prompt, -1 to 1.
 
     Args:
-        model: of both.
-        tokenizer: of the prompts.
+        model: CLIP model.
+        tokenizer: Its tokenizer.
     """
 
     def __init__(self, model: CLIPModel, tokenizer: Any) -> None:
@@ -146,10 +146,10 @@ class ClipSimilarity:
 
     @classmethod
     def load(cls, folder: Path) -> Self:
-        """The model of a folder; nothing is downloaded.
+        """Load the model of a folder; nothing is downloaded.
 
         Raises:
-            RewardError: it holds none, or not all of its weights.
+            RewardError: The folder holds no CLIP model, or weights are missing.
         """
         kind: Any = CLIPModel
         try:
@@ -165,7 +165,7 @@ class ClipSimilarity:
         return cls(model, tokenizer)
 
     def __call__(self, images: Tensor, prompts: Sequence[str], targets: Tensor) -> Tensor:  # noqa: ARG002
-        """float32 [N]."""
+        """Similarity of each image, float32 [N]."""
         looked = [self._model.vision_model(pixel_values=self._prepared(some)) for some in images.cpu().split(TOGETHER)]
         seen = torch.cat([one.pooler_output for one in looked])
         tokens = self._tokenizer(list(prompts), padding=True, return_tensors="pt")
@@ -173,7 +173,7 @@ class ClipSimilarity:
         return functional.cosine_similarity(self._model.visual_projection(seen), self._model.text_projection(read))
 
     def _prepared(self, images: Tensor) -> Tensor:
-        """Images, float [N, channels, height, width], 0 to 1, as it reads them: [N, 3, side, side]."""
+        """Resize and normalise images, float [N, channels, height, width], 0 to 1: [N, 3, side, side]."""
         side: int = self._model.config.vision_config.image_size
         coloured = images.expand(-1, 3, -1, -1)
         sized = functional.interpolate(coloured, (side, side), mode="bicubic", antialias=True).clamp(0, 1)
@@ -182,29 +182,28 @@ class ClipSimilarity:
 
 
 class Reward(Protocol):
-    """Rewards images, each for itself or all of them with one number."""
+    """Rewards images individually, or all of them with one number."""
 
     def __call__(self, images: Tensor, prompts: Sequence[str], targets: Tensor) -> Tensor:
-        """Higher is better: float [N].
+        """Compute rewards, of which higher ones are better: float [N].
 
         Args:
-            images: that were drawn, float32 [N, channels, height, width], 0 to 1.
-            prompts: what each is to show.
-            targets: real images of these prompts, one for each, in the same measure.
+            images: Drawn images, float32 [N, channels, height, width], 0 to 1.
+            prompts: Prompt of each image.
+            targets: Real image of each prompt, in the same format.
         """
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class RewardInputs:
-    """What rewards are made of.
+    """Inputs from which rewards are created.
 
     Attributes:
-        pictures: the task's own images, to learn from.
-        held_out: others, whose prompts are drawn.
-        weights: a folder of weights, for rewards that need them.
-        count: how many are drawn when a model is looked at, some of those that are held out; as many real images are
-            set beside them.
+        pictures: Training images.
+        held_out: Held-out images, whose prompts are drawn.
+        weights: Folder of weights, for rewards that need them.
+        count: Number of held-out images to draw and to compare.
     """
 
     pictures: ImageFolder
@@ -215,15 +214,15 @@ class RewardInputs:
 
 @dataclass(frozen=True, slots=True)
 class RewardKind:
-    """How a reward of a name is made.
+    """How to create a named reward.
 
     Attributes:
-        make: of what there is.
-        packages: that it needs, by the names under which they are imported.
-        of_all: whether it rewards all images with one number, so that none of them is better than another.
-        weighs: whether it reads the weights that a path names.
-        title: what its number is called where there is room; its name where there is no better one.
-        is_distance: whether its number is a distance with a minus, which people are shown without.
+        make: Creates the reward.
+        packages: Packages that it needs, by import name.
+        of_all: Whether it has one number for all images, so that it cannot compare images.
+        weighs: Whether it reads the folder of weights.
+        title: Title of the number; empty for the name.
+        is_distance: Whether the number is a negated distance, which is displayed without the sign.
     """
 
     make: Callable[[RewardInputs], Reward]
@@ -236,57 +235,57 @@ class RewardKind:
 
 @final
 class PromptProbability:
-    """How probable the prompted class is to a classifier that has learnt from real images, 0 to 1.
+    """Probability of the prompt according to a classifier trained on real images, 0 to 1.
 
     Args:
-        judge: the classifier.
+        judge: Classifier.
 
     Attributes:
-        judge: as given.
+        judge: As given.
     """
 
     def __init__(self, judge: PromptClassifier) -> None:
         self.judge = judge
 
     def __call__(self, images: Tensor, prompts: Sequence[str], targets: Tensor) -> Tensor:  # noqa: ARG002
-        """float32 [N]."""
+        """Probability of each prompt, float32 [N]."""
         logits = self.judge(images.cpu())
         return logits.softmax(1).gather(1, self.judge.classes(prompts)[:, None])[:, 0]
 
 
 @final
 class PairwiseSimilarity:
-    """How alike images and targets are by a statistic of pairs."""
+    """Similarity of each image and its target, by a pairwise statistic."""
 
     def __init__(self, statistic: Callable[[Tensor, Tensor], Tensor]) -> None:
         self._statistic = statistic
 
     def __call__(self, images: Tensor, prompts: Sequence[str], targets: Tensor) -> Tensor:  # noqa: ARG002
-        """float32 [N]."""
+        """Similarity of each pair, float32 [N]."""
         return self._statistic(images, targets.to(images.device))
 
 
 @final
 class FrechetDistance:
-    """The Fréchet distance to real images in the features of a judge, with a minus; one number for all images.
+    """Negated Fréchet distance to real images in the features of a classifier; one number for all images.
 
     Args:
-        judge: whose features.
-        real: images to be like, float32 [M, channels, height, width], 0 to 1.
-        beside: other real images, for the floor.
-        count: images that are drawn; the real ones that make the floor are as many.
+        judge: Classifier, whose features are compared.
+        real: Real images to compare with, float32 [M, channels, height, width], 0 to 1.
+        beside: Other real images, for the floor.
+        count: Number of drawn images, and of real images for the floor.
 
     Attributes:
-        count: images on the drawn side.
-        against: real images on the other side.
-        floor: the distance that real images have themselves.
+        count: Number of drawn images.
+        against: Number of real images to compare with.
+        floor: Distance of real images.
 
     Raises:
-        RewardError: there are too few of them.
+        RewardError: There are too few images.
     """
 
     def __init__(self, judge: PromptClassifier, real: Tensor, beside: Tensor, count: int) -> None:
-        if min(len(real), len(beside)) < count or count < 2:  # noqa: PLR2004  one image has no spread
+        if min(len(real), len(beside)) < count or count < 2:  # noqa: PLR2004  one image has no variance
             raise RewardError(
                 f"a Fréchet distance of {count} images needs as many held-out images and as many to learn from, and 2 "
                 f"at least; there are {len(real)} and {len(beside)}. Draw fewer, or give more"
@@ -297,10 +296,10 @@ class FrechetDistance:
         self.floor = frechet_distance(judge.features(beside[:count]), self._real)
 
     def __call__(self, images: Tensor, prompts: Sequence[str], targets: Tensor) -> Tensor:  # noqa: ARG002
-        """float32 [N], all the same.
+        """The negated distance for each image, float32 [N].
 
         Raises:
-            RewardError: these are not as many images as the floor is of.
+            RewardError: The number of images is not that of the floor.
         """
         if len(images) != self.count:
             raise RewardError(
@@ -311,10 +310,10 @@ class FrechetDistance:
 
 
 def frechet_of(material: RewardInputs) -> FrechetDistance:
-    """The Fréchet distance to the held-out images; the floor is of images that were learnt from.
+    """Create the Fréchet distance to the held-out images, with a floor from training images.
 
     Raises:
-        RewardError: there are too few images.
+        RewardError: There are too few images.
     """
     with torch.no_grad():
         real, beside = pixels_of(material.held_out), pixels_of(material.pictures.some(material.count))
@@ -322,10 +321,10 @@ def frechet_of(material: RewardInputs) -> FrechetDistance:
 
 
 def resemblance_of(material: RewardInputs) -> ClipSimilarity:
-    """How alike a local CLIP model finds images and prompts.
+    """Create the CLIP similarity from a folder of weights.
 
     Raises:
-        RewardError: its weights are missing.
+        RewardError: Weights are missing.
     """
     if material.weights is None:
         raise RewardError("reward clip needs the folder of a CLIP model; name it, for nothing is downloaded")
@@ -343,15 +342,15 @@ KINDS: Final[Mapping[str, RewardKind]] = MappingProxyType(
         "clip": RewardKind(resemblance_of, ("transformers",), weighs=True, title="CLIP similarity"),
     }
 )
-"""The rewards by name. Others come with a mapping of their own: `{**KINDS, "mine": Kind(…)}`."""
+"""Rewards by name. Add others with `{**KINDS, "mine": RewardKind(…)}`."""
 
 
 def reward_of(name: str, material: RewardInputs, kinds: Mapping[str, RewardKind] = KINDS) -> "ValidatedReward":
-    """A reward by its name, tried on real images.
+    """Create a reward by name, and test it on real images.
 
     Raises:
-        RewardError: there is none of that name, a package or weights are missing, it does not know the held-out
-            prompts, or what it says of real images are no numbers.
+        RewardError: The name or a held-out prompt is unknown, a package or weights are missing, or a reward of a real
+            image is not finite.
     """
     if name not in kinds:
         raise RewardError(f"there is no reward {name!r}; those that there are: {', '.join(kinds)}")
@@ -369,10 +368,10 @@ def reward_of(name: str, material: RewardInputs, kinds: Mapping[str, RewardKind]
 def rewards_of(
     names: Sequence[str], material: RewardInputs, kinds: Mapping[str, RewardKind] = KINDS
 ) -> list["ValidatedReward"]:
-    """Rewards by their names, tried on real images; a reward that is named twice is made once.
+    """Create rewards by name, and test them on real images; a repeated name gives the same reward.
 
     Raises:
-        RewardError: one cannot be had, as `reward_of` says, or none reads the weights that are named.
+        RewardError: A reward cannot be created, as in `reward_of`, or weights are given that none reads.
     """
     if material.weights is not None and not any(name in kinds and kinds[name].weighs for name in names):
         raise RewardError(f"reward {names[0]} reads no weights, and {material.weights} was named; leave it out")
@@ -382,19 +381,19 @@ def rewards_of(
 
 @final
 class ValidatedReward:
-    """A reward whose numbers are looked at.
+    """A reward whose values are checked.
 
     Args:
-        name: of the reward, for messages.
-        reward: who is asked.
-        of_all: as `RewardKind` has it.
-        title: as `RewardKind` has it.
+        name: Name of the reward, for messages.
+        reward: Reward to check.
+        of_all: As in `RewardKind`.
+        title: As in `RewardKind`.
 
     Attributes:
-        name: as given.
-        title: as given, or the name.
-        reward: as given.
-        of_all: as given.
+        name: As given.
+        title: As given, or the name.
+        reward: As given.
+        of_all: As given.
     """
 
     def __init__(self, name: str, reward: Reward, *, of_all: bool = False, title: str = "") -> None:
@@ -405,18 +404,17 @@ class ValidatedReward:
 
     @property
     def facts(self) -> Mapping[str, float]:
-        """What must be known to read its numbers: of a Fréchet distance, of how many images it is, and its floor."""
+        """Image counts and floor of a Fréchet distance; empty for other rewards."""
         if not isinstance(self.reward, FrechetDistance):
             return {}
         return {"images": self.reward.count, "against": self.reward.against, "floor": self.reward.floor}
 
     @torch.no_grad()
     def __call__(self, images: Tensor, prompts: Sequence[str], targets: Tensor) -> Tensor:
-        """What the reward says, float32 [N], on the CPU.
+        """Compute and check rewards, float32 [N], on the CPU.
 
         Raises:
-            RewardError: that is of another shape, infinite or not a number; the message names the reward, and the first
-                prompt of which it said so.
+            RewardError: Rewards have the wrong shape or are not finite; the message names the first such prompt.
         """
         said = self.reward(images, prompts, targets).float().cpu()
         if said.shape != (len(prompts),):

@@ -1,7 +1,6 @@
-"""Images drawn by chance step by step, rewarded, and handed to the training one step at a time.
+"""Rollouts: images drawn with random steps, which are rewarded and then trained on step by step.
 
-What is left of them, the rewards so far and the counts belong into the loop's state: together with its random streams a
-training that is stopped in the middle goes on as if it had not been.
+The loop's checkpoints must include their state, so that a resumed training continues exactly.
 """
 
 from collections.abc import Iterator, Sequence
@@ -23,24 +22,24 @@ from trainers.loop.device import cause_of, is_out_of_memory
 from trainers.loop.validation import evaluating
 
 LATEST: Final = 0.96
-"""Times above this count as this in the size of the noise, which grows without bound towards 1."""
+"""Upper bound of the time in the noise scale, which diverges at 1."""
 
 LEAST_SPREAD: Final = 1e-6
-"""Rewards of a group that spread less than this are equal."""
+"""Rewards of a group with a smaller standard deviation count as equal."""
 
 STEADYING: Final = 1e-4
-"""Is added to a group's spread, so that advantages of nearly equal rewards stay small."""
+"""Added to the standard deviation of a group, which keeps advantages of nearly equal rewards small."""
 
 MOST: Final = 3.0
-"""The largest advantage."""
+"""Bound of advantages."""
 
 
 class PolicyStep(NamedTuple):
-    """Where a step by chance leads to: a normal distribution.
+    """Normal distribution of a random step.
 
     Attributes:
         mean: float [N, channels, side, side].
-        deviation: of every number in it, [N].
+        deviation: Standard deviation of every value, [N].
     """
 
     mean: Tensor
@@ -48,11 +47,11 @@ class PolicyStep(NamedTuple):
 
 
 class Advantages(NamedTuple):
-    """What rewards say of the members of groups.
+    """Advantages of images within their groups.
 
     Attributes:
         values: float [groups, members]; 0 in groups of equal rewards.
-        equal: how many groups have equal rewards.
+        equal: Number of groups with equal rewards.
     """
 
     values: Tensor
@@ -60,16 +59,17 @@ class Advantages(NamedTuple):
 
 
 def step_of(latents: Tensor, velocity: Tensor, times: Tensor, lengths: Tensor, noise: float) -> PolicyStep:
-    """The step from times t to t - length that leaves the images' distribution as the plain step would.
+    """Random step from times t to t - length, with the same marginal distribution as the deterministic step.
 
-    With s = noise · √(t / (1 - t)), its mean is x - length · (v + s² / 2t · (x + (1 - t) v)), its deviation s √length.
+    With s = noise · √(t / (1 - t)), the mean is x - length · (v + s² / 2t · (x + (1 - t) v)) and the standard deviation
+    s √length.
 
     Args:
         latents: x, float [N, channels, side, side].
         velocity: v, of the same shape.
         times: t, [N], above 0 and up to 1.
         lengths: [N], above 0.
-        noise: how much there is by chance.
+        noise: Scale of the noise.
     """
     late = times.clamp(max=LATEST)
     size = noise * (late / (1 - late)).sqrt()
@@ -78,12 +78,12 @@ def step_of(latents: Tensor, velocity: Tensor, times: Tensor, lengths: Tensor, n
 
 
 def log_probability(step: PolicyStep, taken: Tensor) -> Tensor:
-    """Of latents that a step has led to, [N, channels, side, side], less a constant: [N], a mean over their numbers."""
+    """Log-probability of latents, [N, channels, side, side], without a constant: [N], a mean over the values."""
     return -((taken - step.mean) ** 2).mean((1, 2, 3)) / (2 * step.deviation**2)
 
 
 def advantages_of(rewards: Tensor) -> Advantages:
-    """How much better each is than its group, in the group's spread: of rewards, float [groups, members]."""
+    """Normalise rewards, float [groups, members], by mean and standard deviation of their group."""
     spread = rewards.std(dim=1, keepdim=True)
     equal = spread < LEAST_SPREAD
     values = ((rewards - rewards.mean(1, keepdim=True)) / (spread + STEADYING)).clamp(-MOST, MOST)
@@ -91,18 +91,18 @@ def advantages_of(rewards: Tensor) -> Advantages:
 
 
 def clipped_gain(ratios: Tensor, advantages: Tensor, clip: float) -> Tensor:
-    """What is gained by having made steps more probable, [N], and nothing for going further than 1 ± clip.
+    """Gain of a change in probability, [N]; ratios beyond 1 ± clip gain no more.
 
     Args:
-        ratios: of the probabilities now and when the step was taken, [N].
+        ratios: Probability of each step now, relative to when it was drawn, [N].
         advantages: [N].
-        clip: how far from 1 a ratio may pay.
+        clip: Range of ratios around 1.
     """
     return torch.minimum(ratios * advantages, ratios.clamp(1 - clip, 1 + clip) * advantages)
 
 
 def divergence(step: PolicyStep, start: PolicyStep) -> Tensor:
-    """Kullback-Leibler divergence of a step from another of the same deviation, [N]; a mean over its numbers."""
+    """Kullback-Leibler divergence of steps with the same deviation, [N]; a mean over the values."""
     return ((step.mean - start.mean) ** 2).mean((1, 2, 3)) / (2 * step.deviation**2)
 
 
@@ -112,17 +112,17 @@ def _wide(values: Tensor) -> Tensor:
 
 
 class PolicySteps(NamedTuple):
-    """One step of some images.
+    """One step of a batch of images.
 
     Attributes:
-        before: latents, float32 [N, channels, side, side].
-        after: where the step has led, of the same shape.
-        timesteps: what the network was told, [N].
-        times: share of noise before, [N].
-        lengths: how much less of it there was after, [N].
-        probability: logarithm of the step's, as `log_probability` has it, [N].
-        advantages: how much better than the others of their groups the images were, [N].
-        condition: of their prompts.
+        before: Latents before the step, float32 [N, channels, side, side].
+        after: Latents after the step, of the same shape.
+        timesteps: Timesteps of the network, [N].
+        times: Fraction of noise before the step, [N].
+        lengths: Decrease of that fraction, [N].
+        probability: Log-probability of the step, as in `log_probability`, [N].
+        advantages: Advantage of each image within its group, [N].
+        condition: Embedded prompts.
     """
 
     before: Tensor
@@ -137,15 +137,15 @@ class PolicySteps(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RolloutSettings:
-    """How images are drawn to learn from.
+    """Settings of rollouts.
 
     Attributes:
-        groups: prompts at once.
-        members: images of each.
-        steps: from noise to an image.
-        trained: of these steps, how many are learnt from.
-        noise: how much is by chance.
-        guidance: as `SamplingSettings` has it.
+        groups: Groups per round, each of one prompt.
+        members: Images per group.
+        steps: Steps from noise to image.
+        trained: Number of these steps to train on.
+        noise: Scale of the noise in each step.
+        guidance: As in `SamplingSettings`.
     """
 
     groups: int
@@ -158,12 +158,12 @@ class RolloutSettings:
 
 @dataclass(frozen=True, slots=True)
 class RolloutRound:
-    """What came of drawing once.
+    """Result of a round of rollouts.
 
     Attributes:
-        reward: mean over all images.
-        equal: groups in which all rewards were equal, from which nothing is learnt.
-        groups: all of them.
+        reward: Mean over all images.
+        equal: Number of groups with equal rewards, which do not train the model.
+        groups: Number of groups.
     """
 
     reward: float
@@ -173,11 +173,11 @@ class RolloutRound:
 
 @final
 class PolicySampler:
-    """Where a network leads by chance.
+    """Computes the random steps of a network.
 
     Args:
-        nothing: the condition of no prompt, of one row.
-        play: how images are drawn.
+        nothing: Condition of the empty prompt, with one row.
+        play: Settings of rollouts.
     """
 
     def __init__(self, nothing: PromptCondition, play: RolloutSettings) -> None:
@@ -193,28 +193,28 @@ class PolicySampler:
         times: Tensor,
         lengths: Tensor,
     ) -> PolicyStep:
-        """The step from latents, float32 [N, channels, side, side], at times [N], of lengths [N]."""
+        """Step from latents, float32 [N, channels, side, side], at times [N], with lengths [N]."""
         guided = GuidedNetwork(network, condition, self._nothing.on(latents.device), self._play.guidance)
         return step_of(latents, guided(latents, timesteps).float(), times, lengths, self._play.noise)
 
 
 @final
 class Rollouts:
-    """Draws images of prompts, and hands out their steps, again and again.
+    """Endless stream of steps, from rounds of images drawn with the model in training.
 
     Args:
-        model: that draws, and is trained meanwhile.
-        pictures: prompts to draw, and real images of them.
-        reward: for each image.
-        play: how.
+        model: Model that draws; may be trained meanwhile.
+        pictures: Prompts to draw, with real images.
+        reward: Reward of each image.
+        play: Settings of rollouts.
 
     Attributes:
-        rounds: what came of it so far.
+        rounds: Results of the rounds so far.
 
     Raises:
-        SchedulerError: the model has not learnt flow matching.
-        RewardError: the reward has one number for all images, or the model reads plans besides prompts.
-        SettingsError: more steps are to be learnt from than there are.
+        SchedulerError: The model was not trained by flow matching.
+        RewardError: The reward has one number for all images, or the model reads prior tokens.
+        SettingsError: There are fewer steps than steps to train on.
     """
 
     def __init__(
@@ -240,25 +240,25 @@ class Rollouts:
         self.rounds: list[RolloutRound] = []
 
     def __iter__(self) -> Iterator[PolicySteps]:
-        """Steps without end, each of all images; drawn anew when those of the last drawing have been handed out."""
+        """Steps without end, each of all images of a round; a new round is drawn after the last step."""
         while True:
             if not self._left:
                 self._left = self._drawn()
             yield self._left.pop(0)
 
     def state_dict(self) -> dict[str, Any]:
-        """What is left, and what came of it so far."""
+        """Remaining steps and results so far, for a checkpoint."""
         left = [[*moves[:-1], *moves.condition] for moves in self._left]
         return {"left": left, "rounds": [asdict(one) for one in self.rounds]}
 
     def load_state_dict(self, state_dict: dict[str, Any], /) -> None:
-        """Go on from there."""
+        """Restore a state."""
         self._left = [_moves_of(parts) for parts in state_dict["left"]]
         self.rounds = [RolloutRound(**one) for one in state_dict["rounds"]]
 
     @torch.no_grad()
     def _drawn(self) -> list[PolicySteps]:
-        """Some steps of new images, in an order by chance."""
+        """Draw a round of images, and choose steps at random."""
         prompts, targets = self._chosen()
         try:
             moves, images = self._walked_and_decoded(prompts)
@@ -277,14 +277,14 @@ class Rollouts:
         return [moves[place]._replace(advantages=advantages) for place in kept]
 
     def _walked_and_decoded(self, prompts: Sequence[str]) -> tuple[list[PolicySteps], Tensor]:
-        """All steps from noise, and the images at the end."""
+        """All steps from noise, and the final images."""
         condition = self._model.prompts.embed(self._model.prompts.tokens(prompts))
         with evaluating([self._model.network.module]):
             moves, latents = self._walked(condition)
         return moves, self._model.latents.decode(latents)
 
     def _walked(self, condition: PromptCondition) -> tuple[list[PolicySteps], Tensor]:
-        """All steps from noise, and the latents at the end."""
+        """All steps from noise, and the final latents."""
         count, network, device = len(condition.mask), self._model.network, condition.mask.device
         latents = torch.randn(count, network.channels, network.side, network.side).to(device)
         walked: list[PolicySteps] = []
@@ -293,7 +293,7 @@ class Rollouts:
             lengths = (self._times[place] - self._times[place + 1]).expand(count).to(device)
             told = timestep.expand(count).to(device)
             step = self._steps.of(network, condition, latents, told, times, lengths)
-            chance = torch.randn(latents.shape).to(device)  # drawn on the CPU: the same on every device
+            chance = torch.randn(latents.shape).to(device)  # on the CPU: the same on every device
             after = step.mean + step.deviation[:, None, None, None] * chance
             probability = log_probability(step, after)
             walked.append(PolicySteps(latents, after, told, times, lengths, probability, torch.zeros(0), condition))
@@ -301,7 +301,7 @@ class Rollouts:
         return walked, latents
 
     def _chosen(self) -> tuple[list[str], Tensor]:
-        """Prompts, each as often as a group has members, and a real image for each group, repeated for its members."""
+        """Random prompts, and a real image of each, both repeated for the members of a group."""
         places = places_by_prompt([picture.prompt for picture in self._pictures.pictures])
         order = torch.randperm(len(places)).repeat(-(-self._play.groups // len(places)))[: self._play.groups]
         drawn = [places[number] for number in order.tolist()]
@@ -311,13 +311,13 @@ class Rollouts:
 
 
 def _moves_of(parts: Sequence[Tensor]) -> PolicySteps:
-    """As the state has them: one after the other."""
+    """Steps from the flat list of `state_dict`."""
     before, after, timesteps, times, lengths, probability, advantages, *told = parts
     return PolicySteps(before, after, timesteps, times, lengths, probability, advantages, PromptCondition(*told))
 
 
 def places_by_prompt(prompts: Sequence[str]) -> list[list[int]]:
-    """The places of each distinct prompt, in the order in which they come."""
+    """Indices of each distinct prompt, in order of first use."""
     places: dict[str, list[int]] = {}
     for place, prompt in enumerate(prompts):
         places.setdefault(prompt, []).append(place)

@@ -1,4 +1,4 @@
-"""`quantra train dit sample` and `… evaluate`: what a model draws, to be looked at and judged."""
+"""Commands `quantra train dit sample` and `evaluate`."""
 
 from math import ceil, sqrt
 from pathlib import Path
@@ -94,7 +94,7 @@ def evaluate(
     threads: Threads = 1,
     as_json: AsJson = False,
 ) -> None:
-    """Judge what a model draws of held-out prompts, beside real images, and show it on a page."""
+    """Evaluate a model on held-out prompts, compare it with real images, and write a page."""
     with failing(IMAGES):
         from trainers.dit.evaluation import evaluate as evaluated
         from trainers.dit.page import curves_of, judged_sheet, render_sheet
@@ -129,7 +129,7 @@ def _loaded(model: Path, device: str) -> "tuple[ImageModel, Notes]":
 
 
 def _save(drawn: "Tensor", out: Path, scale: int) -> None:
-    """Images, float [N, channels, height, width], as one picture in a square, each pixel so many wide and high."""
+    """Save images, float [N, channels, height, width], as one square picture, enlarged by `scale`."""
     from trainers.dit.sampling import as_image, grid
 
     picture = as_image(grid(drawn, _columns(len(drawn))))
@@ -141,15 +141,15 @@ def _save(drawn: "Tensor", out: Path, scale: int) -> None:
 
 
 def _columns(count: int) -> int:
-    """Of the square that so many images make, which may lack some in its last row."""
+    """Columns of a square of images, whose last row may be incomplete."""
     return ceil(sqrt(count))
 
 
 def _check_room(form: "ImageFormat", count: int, scale: int) -> None:
-    """Refuse a picture that programs would take for an attack, before it is drawn.
+    """Check the size of a picture before it is drawn.
 
     Raises:
-        DataError: it has more pixels than Pillow opens without a warning.
+        DataError: It has more pixels than Pillow opens without a warning of a decompression bomb.
     """
     from PIL import Image
 
@@ -163,13 +163,13 @@ def _check_room(form: "ImageFormat", count: int, scale: int) -> None:
 
 
 def beside(model: Path) -> Path:
-    """Where the page of a model is, if nobody says: in the folder that holds the model's, by its name."""
+    """Default path of a model's page: next to its folder, with the same name."""
     whole = model if model.name not in {"", ".."} else model.resolve()
     return whole.with_name(f"{model.resolve().name}.html")
 
 
 def _drawn_by(model: "ImageModel", drawing: SamplingSettings) -> str:
-    """What drew, and how."""
+    """Line of a page about model and sampling settings."""
     weights = sum(weight.numel() for weight in model.network.module.parameters())
     learnt = "nothing learnt" if model.objective is None else f"objective {model.objective.name}"
     guided = f"{drawing.steps} steps, guidance {drawing.guidance:g}, seed {drawing.seed}"
@@ -177,7 +177,7 @@ def _drawn_by(model: "ImageModel", drawing: SamplingSettings) -> str:
 
 
 def _judged_by(material: "RewardInputs") -> str:
-    """Which images judged."""
+    """Line of a page about the images of an evaluation."""
     own, held = material.pictures, material.held_out
     return (
         f"Judged beside {material.count:,} images of {held.folder.resolve().name} (digest {held.digest[:12]}) by what "

@@ -1,4 +1,4 @@
-"""Images of prompts, as the matching pipeline of diffusers draws them: the same noise, steps and guidance."""
+"""Sampling of images, with the same noise, steps and guidance as the pipeline in diffusers."""
 
 from collections.abc import Callable, Sequence
 from math import ceil
@@ -16,18 +16,18 @@ from trainers.dit.recipe import SamplingSettings
 from trainers.loop.validation import evaluating
 
 UNGUIDED = 1.0
-"""Guidance up to this asks the network once and not twice."""
+"""Guidance up to this needs one network call per step instead of two."""
 
 
 @final
 class GuidedNetwork:
-    """Asks a network with prompts and without, and goes on from the one beyond the other.
+    """Classifier-free guidance: extrapolates from the prediction without prompts to that with prompts.
 
     Args:
-        network: who is asked.
-        condition: of each image.
-        nothing: the condition of no prompt, of one row.
-        guidance: as `SamplingSettings` has it.
+        network: Network that predicts.
+        condition: Condition of each image.
+        nothing: Condition of the empty prompt, with one row.
+        guidance: As in `SamplingSettings`.
     """
 
     def __init__(
@@ -39,7 +39,7 @@ class GuidedNetwork:
         self._nothing = nothing.rows(torch.zeros(len(condition.mask), dtype=torch.long, device=condition.mask.device))
 
     def __call__(self, latents: Tensor, timesteps: Tensor) -> Tensor:
-        """What it says of latents, float32 [N, channels, side, side], at timesteps [N]; of their shape."""
+        """Predict for latents, float32 [N, channels, side, side], at timesteps [N]; same shape as the latents."""
         prompted = self._network.predict(latents, timesteps, self._condition)
         if self._guidance <= UNGUIDED:
             return prompted
@@ -48,7 +48,7 @@ class GuidedNetwork:
 
 
 def noise_of(model: ImageModel, count: int, seed: int) -> Tensor:
-    """Where images begin: float32 [count, channels, side, side], the same on every device."""
+    """Initial noise of images: float32 [count, channels, side, side], the same on every device."""
     network = model.network
     return torch.randn(
         count, network.channels, network.side, network.side, generator=torch.Generator().manual_seed(seed)
@@ -57,10 +57,10 @@ def noise_of(model: ImageModel, count: int, seed: int) -> Tensor:
 
 @torch.no_grad()
 def draw_latents(model: ImageModel, condition: PromptCondition, noise: Tensor, sampling: SamplingSettings) -> Tensor:
-    """Latents, float32 [N, channels, side, side], from noise of that shape, one for each row of the condition.
+    """Sample latents, float32 [N, channels, side, side], from noise of that shape, one for each row of the condition.
 
     Raises:
-        SchedulerError: the model has learnt nothing yet, or its scheduler cannot take exactly so many steps.
+        SchedulerError: The model is untrained, or its scheduler cannot take that many steps exactly.
     """
     if model.objective is None:
         raise SchedulerError("the model has no scheduler: it has learnt nothing yet; train it first")
@@ -77,19 +77,19 @@ def draw_images(
     priors: Tensor | Sequence[Tensor] | None = None,
     tell: Callable[[int, int], None] = lambda _done, _total: None,
 ) -> Tensor:
-    """Images of prompts, float32 [N, channels, height, width], 0 to 1, on the CPU; the same for the same seed.
+    """Draw images of prompts, float32 [N, channels, height, width], 0 to 1, on the CPU; the same for the same seed.
 
     Args:
-        model: trained.
-        prompts: one for each image.
-        sampling: how.
-        priors: plans of the images, each int64 [priors], for a network that reads them.
-        tell: called with how many images are drawn, and of how many.
+        model: Trained model.
+        prompts: Prompt of each image.
+        sampling: Sampling settings.
+        priors: Prior tokens of the images, each int64 [priors], if the network reads them.
+        tell: Called with the number of images drawn and the total.
 
     Raises:
-        PriorError: the network reads plans and these are none, or it reads none.
-        DataError: a prompt is too long.
-        SchedulerError: the model has learnt nothing yet, or its scheduler cannot take exactly so many steps.
+        PriorError: Priors are missing or invalid, or the network reads none.
+        DataError: A prompt is too long.
+        SchedulerError: The model is untrained, or its scheduler cannot take that many steps exactly.
     """
     device = next(model.network.module.parameters()).device
     tokens, noise = model.prompts.tokens(prompts), noise_of(model, len(prompts), sampling.seed)
@@ -106,13 +106,13 @@ def draw_images(
 
 
 def as_image(pixels: Tensor) -> Image.Image:
-    """One image of pixels, float [channels, height, width], 0 to 1."""
+    """Convert pixels, float [channels, height, width], 0 to 1, to an image."""
     whole = (pixels * 255).round().to(torch.uint8).permute(1, 2, 0).squeeze(-1)
     return Image.fromarray(whole.cpu().numpy())
 
 
 def grid(images: Tensor, columns: int) -> Tensor:
-    """Images, float [N, channels, height, width], as one: [channels, rows · height, columns · width], white behind."""
+    """Tile images, float [N, channels, height, width]: [channels, rows · height, columns · width], white-padded."""
     count, channels, height, width = images.shape
     rows = ceil(count / columns)
     filled = torch.cat([images, images.new_ones(rows * columns - count, channels, height, width)])

@@ -1,8 +1,8 @@
-"""Numbers that tell how alike images are, one by one or as two sets, and how sure a share of them is.
+"""Similarity of images and of sets of images, and confidence intervals of proportions.
 
 - SSIM: Wang et al., "Image quality assessment: from error visibility to structural similarity" (2004).
-- Fréchet distance: Dowson & Landau (1982), between normal distributions, as Heusel et al. (2017) put it to use.
-- Interval of a share: Wilson, "Probable inference, the law of succession, and statistical inference" (1927).
+- Fréchet distance: Dowson & Landau (1982), between normal distributions, as in Heusel et al. (2017).
+- Confidence interval: Wilson, "Probable inference, the law of succession, and statistical inference" (1927).
 """
 
 from math import sqrt
@@ -14,17 +14,17 @@ from torch import Tensor
 from torch.nn import functional
 
 WINDOW: Final = 11
-"""Pixels of an edge of SSIM's window, or as many of an odd number as the image has."""
+"""Edge of the SSIM window in pixels; for smaller images, the largest odd edge that fits."""
 SPREAD: Final = 1.5
 """Standard deviation of the window, in pixels."""
 LUMINANCE, CONTRAST = 0.01**2, 0.03**2
-"""What keeps SSIM's quotients finite, for pixels from 0 to 1."""
+"""Constants that keep SSIM finite, for pixels from 0 to 1."""
 LEAST_ERROR: Final = 1e-10
-"""Mean squared errors below this count as this, so that equal images have 100 dB."""
+"""Lower bound of the mean squared error, so that equal images have 100 dB."""
 
 
 def psnr(images: Tensor, targets: Tensor) -> Tensor:
-    """Peak signal-to-noise ratio in dB, [N], of images, float [N, channels, height, width], 0 to 1; 100 at most."""
+    """Peak signal-to-noise ratio in dB, [N], of images, float [N, channels, height, width], 0 to 1; at most 100."""
     errors = (images - targets).square().mean((1, 2, 3)).clamp(min=LEAST_ERROR)
     return -10 * errors.log10()
 
@@ -45,9 +45,9 @@ def ssim(images: Tensor, targets: Tensor) -> Tensor:
 
 
 def frechet_distance(features: Tensor, others: Tensor) -> float:
-    """Between the normal distributions of two sets of features, float [N, width] and [M, width]; 0 or more.
+    """Fréchet distance of the normal distributions of features, float [N, width] and [M, width]; 0 or more.
 
-    Few rows make it larger, so only distances of the same numbers of rows can be compared.
+    Fewer rows give larger distances, so that only distances with the same numbers of rows are comparable.
     """
     one, other = features.double(), others.double()
     spread, also = _covariance(one), _covariance(other)
@@ -58,7 +58,7 @@ def frechet_distance(features: Tensor, others: Tensor) -> float:
 
 
 def wilson_interval(right: int, count: int, level: float = 0.95) -> tuple[float, float]:
-    """Where the share lies of which `right` in `count` is a sample, count 1 or more: an interval within 0 to 1."""
+    """Confidence interval of a proportion, of which `right` in `count` samples were observed; `count` is at least 1."""
     z = NormalDist().inv_cdf(0.5 + level / 2)
     share, weight = right / count, z * z / count
     middle = (share + weight / 2) / (1 + weight)
@@ -67,18 +67,18 @@ def wilson_interval(right: int, count: int, level: float = 0.95) -> tuple[float,
 
 
 def _gaussian(size: int) -> Tensor:
-    """A window [size, size] of sum 1."""
+    """Gaussian window, [size, size], with sum 1."""
     line = torch.exp(-((torch.arange(size) - (size - 1) / 2) ** 2) / (2 * SPREAD**2))
     return torch.outer(line, line) / line.sum() ** 2
 
 
 def _covariance(rows: Tensor) -> Tensor:
-    """Of rows, float64 [N, width], N at least 2: [width, width]."""
+    """Covariance of rows, float64 [N, width], N at least 2: [width, width]."""
     centred = rows - rows.mean(0)
     return centred.T @ centred / (len(rows) - 1)
 
 
 def _root(matrix: Tensor) -> Tensor:
-    """The root of a symmetric matrix without negative eigenvalues, but for rounding."""
+    """Square root of a positive semidefinite matrix, up to rounding."""
     values, vectors = torch.linalg.eigh((matrix + matrix.T) / 2)
     return (vectors * values.clamp(min=0).sqrt()) @ vectors.T

@@ -1,4 +1,4 @@
-"""Training a model on images: one phase, which moves the transformer alone."""
+"""Training of a model's transformer on images."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -34,13 +34,14 @@ from trainers.progress import ReportConsumer
 
 
 class NoiseDraw(NamedTuple):
-    """What chance decides of a batch.
+    """Random values of a batch.
 
     Attributes:
-        within: where in the posterior the latents are, in deviations from its mean: float32 [N, channels, side, side].
-        noise: of the same shape.
-        times: of the objective, [N].
-        dropped: whose prompts are dropped, bool [N].
+        within: Position of the latents in their posterior, in standard deviations from its mean: float32 [N, channels,
+            side, side].
+        noise: Noise, of the same shape.
+        times: Times of the objective, [N].
+        dropped: Rows whose prompts are dropped, bool [N].
     """
 
     within: Tensor
@@ -50,7 +51,7 @@ class NoiseDraw(NamedTuple):
 
 
 Draw = Callable[[Tensor], NoiseDraw]
-"""Draws for latents of the shape of its argument, float32 [N, channels, side, side]."""
+"""Draws random values for latents of the shape of its argument, float32 [N, channels, side, side]."""
 
 
 @final
@@ -58,8 +59,8 @@ class NoiseSource:
     """Draws from torch's generator, on the device of the latents.
 
     Args:
-        objective: whose times.
-        dropout: how often a prompt is dropped, 0 to 1.
+        objective: Objective, which draws the times.
+        dropout: Probability that a prompt is dropped, 0 to 1.
     """
 
     def __init__(self, objective: DiffusionObjective, dropout: float) -> None:
@@ -67,7 +68,7 @@ class NoiseSource:
         self._dropout = dropout
 
     def __call__(self, like: Tensor) -> NoiseDraw:
-        """For latents of this shape, float32 [N, channels, side, side]."""
+        """Draw for latents of this shape, float32 [N, channels, side, side]."""
         within, noise = torch.randn_like(like), torch.randn_like(like)
         times = self._objective.times(len(like), device=like.device)
         return NoiseDraw(within, noise, times, torch.rand(len(like), device=like.device) < self._dropout)
@@ -75,14 +76,14 @@ class NoiseSource:
 
 @final
 class DenoisingLoss:
-    """The loss of a batch, encoded or plain.
+    """Loss of a batch of encoded or raw images.
 
     Args:
-        model: of which the transformer learns, and nothing else.
-        draw: what chance decides.
+        model: Model whose transformer is trained.
+        draw: Draws random values.
 
     Raises:
-        SchedulerError: the model has no objective.
+        SchedulerError: The model has no objective.
     """
 
     def __init__(self, model: ImageModel, draw: Draw) -> None:
@@ -94,7 +95,7 @@ class DenoisingLoss:
         self._nothing = model.unconditional()
 
     def loss(self, batch: EncodedImages | RawImages) -> Loss:
-        """The weighted squared error of what the network says, a mean over images."""
+        """Weighted squared error of the prediction, as a mean over images."""
         posterior, condition = batch if isinstance(batch, EncodedImages) else self._encoded(batch)
         drawn = self._draw(posterior.mean)
         latents = posterior.mean + posterior.deviation * drawn.within
@@ -106,7 +107,7 @@ class DenoisingLoss:
             return Loss((errors * noised.weight).mean(), len(errors))
 
     def _encoded(self, batch: RawImages) -> EncodedImages:
-        """In full precision, as caches are made."""
+        """Encode a batch in full precision, as in a cache."""
         with full_precision(batch.pixels.device):
             condition = self._model.prompts.embed(batch.tokens).with_priors(batch.priors)
             return EncodedImages(self._model.latents.encode(batch.pixels), condition)
@@ -118,17 +119,17 @@ class DenoisingLoss:
 
 
 TRANSFORMER = "transformer"
-"""Its name as a module and as a phase."""
+"""Name of the module and of the phase."""
 
 
 @dataclass(frozen=True, slots=True)
 class ImageTrainingResult:
-    """How a training went.
+    """Result of a training.
 
     Attributes:
-        loss: of each round.
-        looks: what rewards have said of the model meanwhile; none where nothing watched.
-        collapsed: whether that ended the training.
+        loss: Mean loss of each round.
+        looks: Evaluations by the monitor, if any.
+        collapsed: Whether a collapse of the reward ended the training.
     """
 
     loss: tuple[float, ...]
@@ -144,23 +145,24 @@ def fit(
     consume: ReportConsumer,
     monitor: RewardMonitor | None = None,
 ) -> ImageTrainingResult:
-    """Train a model's transformer in place; it then has the average of its weights where one is kept.
+    """Train a model's transformer in place.
 
-    Watched by rewards it has those weights, or that average, of the best reward.
+    The transformer ends with the average weights, if an average is kept. With a monitor, it ends with those of the
+    best reward.
 
     Args:
-        model: with an objective.
-        images: encoded, or plain to be encoded in every step.
-        recipe: every setting.
-        checkpoints: where a stopped training goes on from; None for none.
-        consume: takes the reports.
-        monitor: watches the training; None for nobody.
+        model: Model with an objective.
+        images: Encoded images, or raw ones to encode in every step.
+        recipe: Training settings.
+        checkpoints: Checkpoints for resuming, if any.
+        consume: Receives progress reports.
+        monitor: Monitors the rewards, if given.
 
     Raises:
-        SchedulerError: the model has no objective.
-        RewardError: what a reward says is no number.
-        StoppedError: a signal ended it, after a checkpoint.
-        LoopError: the training failed.
+        SchedulerError: The model has no objective.
+        RewardError: A reward is not finite.
+        StoppedError: A signal ended the training, after a checkpoint.
+        LoopError: The training failed.
     """
     loop = loop_of(model, recipe, {} if monitor is None else {"monitor": monitor})
     with loop.running(checkpoints) as run:
@@ -175,10 +177,10 @@ def fit(
 
 
 def loop_of(model: ImageModel, recipe: ImageRecipe, state: Mapping[str, Stateful] = MappingProxyType({})) -> Loop[Any]:
-    """The loop: what encodes is frozen, and state goes into its checkpoints.
+    """Create the training loop, with frozen encoders; its checkpoints include `state`.
 
     Raises:
-        SchedulerError: the model has no objective.
+        SchedulerError: The model has no objective.
     """
     if model.objective is None:
         raise SchedulerError("the model has no objective to learn; give it one")
@@ -205,26 +207,26 @@ def loop_of(model: ImageModel, recipe: ImageRecipe, state: Mapping[str, Stateful
 
 
 def phase_of(transformer: nn.Module, learnt: DenoisingLoss, recipe: ImageRecipe) -> Phase[Any]:
-    """The one phase."""
+    """Create the only phase of the training."""
     optimizer = adamw(transformer.parameters(), lr=recipe.learning_rate, weight_decay=0.0)
     schedule = LambdaLR(optimizer, partial(warmed_up, steps=recipe.warm_up))
     return Phase(TRANSFORMER, learnt.loss, transformer.parameters(), optimizer, schedule, clip=recipe.clip)
 
 
 def warmed_up(step: int, *, steps: int) -> float:
-    """The factor of the learning rate: up on a line, then 1.
+    """Factor of the learning rate: a linear rise, then 1.
 
-    It does not fall: the average of the weights takes out the noise, and what prompts mean is learnt late.
+    It does not decay, because the average of the weights removes noise and the meaning of prompts is learnt late.
     """
     return min(1.0, (step + 1) / (steps + 1))
 
 
 def rounds_of(images: ImageSource[EncodedImages] | ImageSource[RawImages], recipe: ImageRecipe) -> BatchRounds[Any]:
-    """Rounds of batches, as many as all processes need."""
+    """Rounds with enough batches for all processes."""
     each = pace_of(recipe.steps).round_steps * recipe.accumulate * launched_size()
     return BatchRounds[Any](images, size=recipe.batch_size, batches=each, seed=recipe.seed)
 
 
 def result_of(history: tuple[EpochReport, ...]) -> ImageTrainingResult:
-    """The curve of a training."""
+    """Training result from the reports of all rounds."""
     return ImageTrainingResult(tuple(report.phases[TRANSFORMER].loss for report in history))
