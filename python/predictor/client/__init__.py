@@ -1,9 +1,9 @@
-"""The thin Python client: the methods of Forecaster against a server, without torch.
+"""Python client of the server, without torch: the methods of `Forecaster` over gRPC.
 
     with QuantraClient("127.0.0.1:50051", "aapl") as client:
         forecast = client.predict(BarPanel.read("aapl.csv"))
 
-Errors are the same exceptions as in-process ones. UnavailableError means that no server answered.
+The client raises the same exceptions as `Forecaster`, and UnavailableError if it cannot reach the server.
 """
 
 from predictor.client.async_client import AsyncQuantraClient

@@ -1,4 +1,4 @@
-"""The client for asyncio."""
+"""`AsyncQuantraClient`, the client for asyncio."""
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Callable, Iterable, Sequence
@@ -37,7 +37,7 @@ ValueT = TypeVar("ValueT")
 
 @final
 class AsyncQuantraClient:
-    """The same for asyncio: make it in a coroutine and await each method; the arguments are QuantraClient's."""
+    """`QuantraClient` for asyncio, with the same arguments. Create it in a coroutine and await each method."""
 
     def __init__(
         self,
@@ -62,7 +62,7 @@ class AsyncQuantraClient:
         self._sessions: AsyncSessionStream | None = None
 
     async def __aenter__(self) -> Self:
-        """The client itself."""
+        """Return the client."""
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -70,9 +70,10 @@ class AsyncQuantraClient:
         await self.close()
 
     async def close(self) -> None:
-        """Close the connection; calls under way end as CallCancelledError, later ones as UnavailableError.
+        """Close the connection.
 
-        A channel of the caller's stays open, and so do calls under way.
+        Calls in progress raise CallCancelledError; later calls raise UnavailableError. A channel passed by the caller
+        stays open, and its calls continue.
         """
         self._closed = True
         if self._sessions is not None:
@@ -83,21 +84,22 @@ class AsyncQuantraClient:
     async def predict(
         self, bars: Question, covariates: Covariates | None = None, *, timeout_s: float | None = None
     ) -> Forecast:
-        """The forecast for one panel; raises as QuantraClient.predict."""
+        """Forecast one panel. See `QuantraClient.predict`."""
         return forecast_or_raise((await self.predict_many([instance_of(bars, covariates)], timeout_s=timeout_s))[0])
 
     async def predict_many(
         self, instances: Sequence[Question], *, timeout_s: float | None = None
     ) -> tuple[Outcome, ...]:
-        """Each instance's forecast, or the error that it alone has, in order."""
+        """Return the forecast or the error of each instance, in order. See `QuantraClient.predict_many`."""
         return await self._answer(self._planning.predict(instances), self._until(timeout_s))
 
     async def predict_stream(
         self, questions: Iterable[Question] | AsyncIterable[Question], *, in_flight: int = DEFAULT_IN_FLIGHT
     ) -> AsyncGenerator[StreamResponse, None]:
-        """Forecasts for many questions over one call; as QuantraClient.predict_stream, on the running event loop.
+        """Forecast many questions over one call. See `QuantraClient.predict_stream`.
 
-        Whoever stops to read early closes it, as `contextlib.aclosing` does, which cancels the rest.
+        If you stop reading early, close the generator (for example with `contextlib.aclosing`) to cancel the remaining
+        requests.
         """
         if self._closed:
             raise closed(self._target)
@@ -126,7 +128,7 @@ class AsyncQuantraClient:
     async def open_session(
         self, bars: BarPanel | Instance, covariates: Covariates | None = None, *, session_id: str = ""
     ) -> AsyncBarSession:
-        """Send a panel's history once, and then push each day's bars; as QuantraClient.open_session."""
+        """Open a session. See `QuantraClient.open_session`."""
         if self._closed:
             raise closed(self._target)
         if self._sessions is None or self._sessions.is_over:
@@ -144,19 +146,19 @@ class AsyncQuantraClient:
         *,
         timeout_s: float | None = None,
     ) -> Attribution:
-        """How much each input moved one quantile of one horizon; raises as `predict`."""
+        """Attribute one quantile of one horizon to the inputs. See `QuantraClient.feature_importance`."""
         return (
             await self.explain(importance_query(bars, horizon, quantile, covariates), timeout_s=timeout_s)
         ).attributions[0]
 
     async def explain(self, query: Query, *, timeout_s: float | None = None) -> Explanation:
-        """The reasons behind a forecast; raises as `predict`."""
+        """Explain a forecast. See `QuantraClient.explain`."""
         return await self._answer(self._planning.explain(query), self._until(timeout_s))
 
     async def explain_global(
         self, query: GlobalQuery, *, timeout_s: float | None = None
     ) -> AsyncIterator[GlobalImportance]:
-        """What moves the forecasts of many instances; as QuantraClient.explain_global."""
+        """Explain the forecasts of many instances. See `QuantraClient.explain_global`."""
         until = self._until(timeout_s)
         request = global_importance.encode_query(*await self._answer(self._planning.cut_query(query), until))
         call = self._stub.ExplainGlobal(request, timeout=until.left_s(self._target), metadata=self._headers)
@@ -169,15 +171,15 @@ class AsyncQuantraClient:
             call.cancel()
 
     async def models(self, *, timeout_s: float | None = None) -> tuple[ModelInfo, ...]:
-        """Every version that the server has."""
+        """List all model versions on the server."""
         return await self._ask(UnaryCall.models(), self._until(timeout_s))
 
     async def model(self, reference: str = "", *, timeout_s: float | None = None) -> ModelInfo:
-        """One version; the client's own model if none is named."""
+        """Describe one model version; by default, the client's model."""
         return await self._ask(UnaryCall.model(reference or self._model), self._until(timeout_s))
 
     async def _answer(self, steps: Steps[ValueT], until: CallTimeout) -> ValueT:
-        """Make the calls of some steps, one after the other, until the end of one deadline."""
+        """Make the calls of `steps` in sequence, within one deadline."""
         try:
             call = next(steps)
             while True:
@@ -201,7 +203,7 @@ class AsyncQuantraClient:
         except asyncio.CancelledError:
             if _is_cancelled():
                 raise
-            raise cancelled(self._target) from None  # the connection was closed, nobody cancelled the task
+            raise cancelled(self._target) from None  # the connection was closed; the task was not cancelled
         return read(self._target, call, answer)
 
     def _until(self, timeout_s: float | None) -> CallTimeout:
@@ -209,7 +211,7 @@ class AsyncQuantraClient:
 
 
 async def _end_silence(asking: RequestStream, end: Callable[[], object]) -> None:
-    """End a call once its server has fallen silent."""
+    """Cancel a call when its server stops responding."""
     while True:
         await asyncio.sleep(WATCH_S)
         if asking.is_overdue():
@@ -218,7 +220,7 @@ async def _end_silence(asking: RequestStream, end: Callable[[], object]) -> None
 
 
 def _is_cancelled() -> bool:
-    """Whether somebody cancelled this task, and not its call alone."""
+    """Whether this task was cancelled, rather than only its call."""
     task = asyncio.current_task()
     return task is None or task.cancelling() > 0
 

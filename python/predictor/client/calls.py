@@ -1,4 +1,4 @@
-"""The calls of both clients: what each sends, and how its answer is read."""
+"""Requests, responses, deadlines and errors of both clients."""
 
 import re
 import time
@@ -39,10 +39,10 @@ if TYPE_CHECKING:
 DEFAULT_TIMEOUT_S: Final = 30.0
 
 LONGEST_TIMEOUT_S: Final = 86_400.0
-"""A day, as in the .NET client. Centuries overflow gRPC's clock, and such a call ends before it begins."""
+"""One day, as in the .NET client. Timeouts of centuries overflow gRPC's clock and expire at once."""
 
 
-# No bounds of our own: the server's hold.
+# The client sets no message size limits; the server's limits apply.
 OPTIONS: Final = (("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1))
 
 
@@ -52,23 +52,23 @@ ValueT = TypeVar("ValueT")
 @final
 @dataclass(frozen=True, slots=True)
 class CallTimeout:
-    """One deadline for all calls that a question takes."""
+    """One deadline shared by all calls for a question."""
 
     limit_s: float
-    """Seconds from its begin to its end."""
+    """Total timeout in seconds."""
     ends_s: float
-    """Its end on the monotonic clock."""
+    """Deadline on the monotonic clock."""
 
     @classmethod
     def after(cls, limit_s: float) -> Self:
-        """So many seconds from now."""
+        """Create a deadline `limit_s` seconds from now."""
         return cls(limit_s, time.monotonic() + limit_s)
 
     def left_s(self, target: str) -> float:
-        """Seconds that the next call may take.
+        """Return the timeout in seconds of the next call.
 
         Raises:
-            DeadlineExceededError: none.
+            DeadlineExceededError: the deadline has passed.
         """
         left_s = self.ends_s - time.monotonic()
         if left_s <= 0:
@@ -79,7 +79,7 @@ class CallTimeout:
 @final
 @dataclass(frozen=True, slots=True)
 class UnaryCall(Generic[ValueT]):
-    """One call: which of the stub's it is, what it sends, and how its answer is read."""
+    """A unary call: the stub's method, the request, and the decoder of the response."""
 
     method: Callable[[PredictionServiceStub], Any]
     request: Message
@@ -87,46 +87,46 @@ class UnaryCall(Generic[ValueT]):
 
     @classmethod
     def predict(cls, model: str, asked: Sequence[Question]) -> "UnaryCall[tuple[Outcome, ...]]":
-        """Forecasts of instances, or the error of each, in order."""
+        """Request the forecast or the error of each instance, in order."""
         sent = (instances.encode(instance_of(question)) for question in asked)
         request = pb.PredictRequest(model=model, instances=sent)
         return UnaryCall(lambda stub: stub.Predict, request, lambda answer: _outcomes(answer, len(asked)))
 
     @classmethod
     def explain(cls, model: str, query: Query) -> "UnaryCall[Explanation]":
-        """The reasons behind one forecast."""
+        """Request the explanation of one forecast."""
         return UnaryCall(lambda stub: stub.Explain, attributions.encode_query(query, model), attributions.decode)
 
     @classmethod
     def models(cls) -> "UnaryCall[tuple[ModelInfo, ...]]":
-        """Every version that the server has."""
+        """Request the list of all model versions."""
         request = pb.ListModelsRequest()
         return UnaryCall(lambda stub: stub.ListModels, request, lambda answer: tuple(map(models.decode, answer.models)))
 
     @classmethod
     def model(cls, reference: str) -> "UnaryCall[ModelInfo]":
-        """One version."""
+        """Request the description of one model version."""
         request = pb.GetModelRequest(model=reference)
         return UnaryCall(lambda stub: stub.GetModel, request, lambda answer: models.decode(answer.model))
 
     @classmethod
     def served(cls, reference: str) -> "UnaryCall[ServedModel]":
-        """What a client has to know of one version before it asks it about large panels."""
+        """Request the facts about one model version that are needed to split large panels."""
         request = pb.GetModelRequest(model=reference)
         return UnaryCall(lambda stub: stub.GetModel, request, ServedModel.of)
 
 
 Steps = Generator[UnaryCall[Any], Any, ValueT]
-"""Calls, one after the other, each once the answer to the one before is there; then what they give together."""
+"""Generator of calls: it yields each call, receives its decoded response, and returns their combined result."""
 
 
 def checked_timeout(timeout_s: float) -> float:
-    """The timeout itself.
+    """Return the timeout.
 
     Raises:
         ConfigurationError: it is out of range.
     """
-    if not 0 < timeout_s <= LONGEST_TIMEOUT_S:  # NaN is neither
+    if not 0 < timeout_s <= LONGEST_TIMEOUT_S:  # also rejects NaN
         raise ConfigurationError(
             f"timeout_s is {timeout_s:g} seconds, but must be above 0 and at most {LONGEST_TIMEOUT_S:g}, which is a day"
         )
@@ -143,7 +143,7 @@ def _outcomes(response: pb.PredictResponse, count: int) -> tuple[Outcome, ...]:
 
 
 def read(target: str, call: UnaryCall[ValueT], answer: Message) -> ValueT:
-    """Decode an answer. What is wrong with it is not the fault of the caller's input."""
+    """Decode a response. A malformed response raises InternalError, because the caller's input is not at fault."""
     try:
         return call.read(answer)
     except (MalformedRequestError, ExplainUnsupportedError) as error:
@@ -160,15 +160,15 @@ _REFUSALS: Final[Mapping[grpc.StatusCode, tuple[type[QuantraError], str]]] = {
     grpc.StatusCode.UNAUTHENTICATED: (UnauthenticatedError, "give a token that it knows"),
     grpc.StatusCode.PERMISSION_DENIED: (PermissionDeniedError, "give a token that is good for it"),
 }
-"""By status, where the answer says nothing more: the error, and what to do."""
+"""Error and advice by status, for responses without error details."""
 
 
 _ENDED_WHILE_WRITING: Final = "Internal error from Core"
-"""What grpc.aio says instead of the server's status, where a stream ends just while a message is written to it."""
+"""Message of grpc.aio if the server ends a stream during a write; it replaces the server's status."""
 
 
 def error_of(failure: grpc.RpcError, target: str, timeout_s: float) -> QuantraError:
-    """The error that the server meant, or the network's."""
+    """Return the error that the server sent, or a network error."""
     trailers = cast("Iterable[tuple[str, str | bytes]]", failure.trailing_metadata() or ())  # the stubs lack __iter__
     for key, value in trailers:
         if key == errors.DETAILS_KEY and isinstance(value, bytes):
@@ -179,12 +179,12 @@ def error_of(failure: grpc.RpcError, target: str, timeout_s: float) -> QuantraEr
 
 
 def closed(target: str) -> UnavailableError:
-    """The error of a call on a client that was closed."""
+    """Return the error of a call on a closed client."""
     return UnavailableError(f"this client of {target} is closed; make another one")
 
 
 def cancelled(target: str) -> CallCancelledError:
-    """The error of a call that its caller, or the end of its client, cut off."""
+    """Return the error of a call that was cancelled by its caller or by closing the client."""
     return CallCancelledError(f"the call to {target} was cancelled before its answer was there")
 
 
@@ -210,7 +210,7 @@ def _network_error(failure: grpc.RpcError, target: str, timeout_s: float) -> Qua
 
 
 def _advice(target: str, details: str) -> str:
-    """What is probably wrong where nobody answers, from what gRPC says of it."""
+    """Return the probable cause of a failed connection, derived from gRPC's message."""
     if "Hostname Verification" in details:
         return "its certificate is for other names: connect by one of those, or have one made for this one"
     if "certificate has expired" in details:

@@ -14,7 +14,7 @@ from predictor.errors import ConfigurationError
 from predictor.pem import check_authorities, check_pair, read_bytes
 
 VARIABLE: Final = "QUANTRA_TOKEN"
-"""The environment variable of the token that is sent where none is given."""
+"""Environment variable of the default token."""
 
 _LOCAL_SCHEMES: Final = ("unix:", "unix-abstract:")
 
@@ -28,14 +28,14 @@ _SENDABLE: Final = re.compile(r"[!-~]*")
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientCredentials:
-    """How a client connects.
+    """TLS files and token of a client.
 
     Attributes:
-        ca: PEM file of the authorities that may vouch for the server, which makes the connection TLS; for those that a
-            system knows, its own file, such as /etc/ssl/certs/ca-certificates.crt. None: the connection is plain text.
-        cert: PEM file of the client's certificate, where a server asks for one.
-        key: PEM file of its private key.
-        token: to send with each call; None: the environment's QUANTRA_TOKEN, if there is one; "": none.
+        ca: PEM file of the trusted certificate authorities; enables TLS. To trust the system's authorities, use its
+            file, such as /etc/ssl/certs/ca-certificates.crt. None: plain text.
+        cert: PEM file of the client certificate, if the server requires one.
+        key: PEM file of the client's private key.
+        token: token sent with each call. None: the value of QUANTRA_TOKEN, if set. "": no token.
     """
 
     ca: Path | None = None
@@ -47,12 +47,12 @@ class ClientCredentials:
 @final
 @dataclass(frozen=True, slots=True)
 class ChannelOptions:
-    """What a channel is made of.
+    """Credentials, headers and options of a channel.
 
     Attributes:
-        credentials: of TLS; None: plain text.
-        headers: of each call.
-        options: of the channel.
+        credentials: TLS credentials; None: plain text.
+        headers: headers of each call.
+        options: gRPC channel options.
     """
 
     credentials: grpc.ChannelCredentials | None
@@ -61,11 +61,11 @@ class ChannelOptions:
 
     @classmethod
     def to(cls, target: str, given: ClientCredentials) -> Self:
-        """What is needed for this target.
+        """Create the options for a target.
 
         Raises:
-            ConfigurationError: a file cannot be read, a certificate is without its key, the reverse, or both are
-                without an authority; a token would go over a network in plain text, or cannot be sent at all.
+            ConfigurationError: a file cannot be read; a certificate has no key or a key no certificate; a certificate
+                is set without `ca`; the token would cross a network in plain text, or has invalid characters.
         """
         token = _token(given)
         if given.ca is None and (given.cert is not None or given.key is not None):
@@ -79,21 +79,21 @@ class ChannelOptions:
                 f"the token would go to {target} in plain text; give ca= (--tls-ca), or send none: "
                 f"token='', or no {VARIABLE} in the environment"
             )
-        # gRPC takes proxies from the environment, even for addresses of this machine.
+        # gRPC uses proxies from the environment, even for local addresses.
         direct = () if given.ca is not None else (("grpc.enable_http_proxy", 0),)
         return cls(_tls(given), (("authorization", f"Bearer {token}"),), (*OPTIONS, *direct))
 
 
 def connecting(target: str, given: ClientCredentials | None, *, has_channel: bool) -> ChannelOptions:
-    """What a client needs for this target.
+    """Return the channel options for a target.
 
     Args:
-        target: as gRPC names it.
-        given: by the caller; None: nothing.
-        has_channel: the caller has a channel already.
+        target: gRPC target.
+        given: the caller's credentials, if any.
+        has_channel: whether the caller passes a channel.
 
     Raises:
-        ConfigurationError: credentials for a channel that has its own; or see `ChannelOptions.to`.
+        ConfigurationError: both credentials and a channel are given; or see `ChannelOptions.to`.
     """
     if not has_channel:
         return ChannelOptions.to(target, given or ClientCredentials())
@@ -103,7 +103,7 @@ def connecting(target: str, given: ClientCredentials | None, *, has_channel: boo
 
 
 def is_local(target: str) -> bool:
-    """Whether gRPC's name of a target means this machine."""
+    """Whether a gRPC target is on this machine."""
     if target.startswith(_LOCAL_SCHEMES):
         return True
     return all(map(_is_loopback, target[found.end() if (found := _SCHEME.match(target)) else 0 :].split(",")))
@@ -141,18 +141,18 @@ def _tls(given: ClientCredentials) -> grpc.ChannelCredentials | None:
 _URI: Final = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*)://(?P<rest>.*)", re.DOTALL)
 
 _GRPC: Final = frozenset({"dns", "unix", "unix-abstract", "ipv4", "ipv6", "vsock", "xds"})
-"""Schemes that gRPC itself reads, with and without slashes."""
+"""URI schemes that gRPC resolves, with or without slashes."""
 
 
 def target_of(address: str, given: ClientCredentials | None) -> str:
-    """The target as gRPC names it: http:// before it means plain text and https:// TLS, as in C#.
+    """Convert an address to a gRPC target. As in the .NET client, http:// means plain text and https:// means TLS.
 
     Args:
         address: "HOST:PORT", "unix:PATH" or a URI such as "http://127.0.0.1:50051".
-        given: what the client shows of itself, and by what it knows the server; None: nothing.
+        given: the caller's credentials, if any.
 
     Raises:
-        ConfigurationError: the scheme and the credentials contradict each other, or nothing can be reached so.
+        ConfigurationError: the address is invalid, or its scheme contradicts the credentials.
     """
     found = _URI.fullmatch(address)
     if found is None or found["scheme"].lower() in _GRPC:

@@ -1,7 +1,8 @@
-"""How what is asked becomes calls that a server takes: in the order of the caller, each as full as it may be.
+"""Splitting of instances into calls that respect the server's request limits.
 
-An instance that fits goes whole. A larger one is split by symbols, where its model reads each symbol by itself. Sizes
-are bounds from above that need no encoding, the same in the .NET client, so that both split alike.
+Calls keep the caller's order and are filled up to the limits. An instance that fits in one call stays whole. A larger
+one is split by symbols if its model forecasts each symbol independently. Sizes are upper bounds computed without
+encoding. The .NET client computes the same bounds, so both clients split alike.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -25,21 +26,21 @@ from predictor.wire.limits import RequestLimits
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServedModel:
-    """One version of a model, as its server told of it."""
+    """A model version as described by its server."""
 
     name: str
     version: int
     weights_hash: str
     bars_needed: int
-    """Sessions that a forecast depends on; those before them change nothing."""
+    """Number of last sessions that a forecast depends on."""
     is_panel_model: bool
-    """Whether the forecast of a symbol depends on the others of its panel."""
+    """Whether the forecast of a symbol depends on the other symbols of its panel."""
     limits: RequestLimits
-    """How large one request may be."""
+    """Size limits of one request."""
 
     @classmethod
     def of(cls, answer: pb.GetModelResponse) -> Self:
-        """What the answer to GetModel says."""
+        """Create it from the response of GetModel."""
         info = answer.model
         return cls(
             name=info.name,
@@ -52,15 +53,15 @@ class ServedModel:
 
     @property
     def reference(self) -> str:
-        """This version and no other, as "NAME@VERSION"."""
+        """Reference that pins this version: "NAME@VERSION"."""
         return f"{self.name}@{self.version}"
 
     def cut(self, instance: Instance) -> Instance:
-        """The instance with the sessions that its forecast depends on, and no others.
+        """Reduce the instance to the sessions that its forecast depends on.
 
-        A model reads the last `bars_needed` sessions of the panel's own axis: it takes them before it adjusts prices or
-        computes a feature, so the forecast of these is that of the whole panel, to the last bit. What does not fit
-        together is left as it is, for the server to say so.
+        A model selects the last `bars_needed` sessions of the panel before it adjusts prices or computes features, so
+        the reduced panel has the same forecast, bit for bit. An instance with inconsistent covariates is returned
+        unchanged, and the server reports the error.
         """
         bars, most = instance.input, self.bars_needed
         if not isinstance(bars, BarPanel) or not 0 < most < len(bars.sessions) or not _fits(instance.covariates, bars):
@@ -68,11 +69,11 @@ class ServedModel:
         return replace(instance, input=bars.last(most), covariates=instance.covariates.last(most))
 
     def has_made(self, answer: Forecast | Attribution) -> bool:
-        """Whether an answer is this version's."""
+        """Whether this version made the forecast or attribution."""
         return (answer.version, answer.weights_hash) == (self.version, self.weights_hash)
 
     def is_content_with(self, cut: Self) -> bool:
-        """Whether panels that were cut and split for another version suffice for this one too."""
+        """Whether panels that were cut and split for version `cut` also suit this version."""
         return self.bars_needed <= cut.bars_needed and self.is_panel_model == cut.is_panel_model
 
 
@@ -85,11 +86,14 @@ def _fits(covariates: Covariates, bars: BarPanel) -> bool:
 
 
 SMALL: Final = 16 * 1024
-"""Bytes of a request that is sent as it is: to learn what could be left out of it would cost more."""
+"""Bytes up to which a request is sent uncut: querying the model's needs would cost more than it saves."""
 
 FORWARD: Final = 256
-"""Symbols of one forward pass of a server that was told nothing else: parts end where these end, so that a network
-multiplies the same matrices as in one call, whose last digits depend on their size."""
+"""Symbols per forward pass of a server with default settings.
+
+Parts end at multiples of it, so that the network multiplies matrices of the same size as in one call. The last digits
+of the result depend on that size.
+"""
 
 
 _NUMBER: Final = 8
@@ -107,22 +111,22 @@ _CALL_HEAD: Final = 64
 _FIELD_HEAD: Final = 8
 
 _DOUBT: Final = 64 * 1024
-"""Bytes by which a bound from above may be wrong; an instance so little too large is encoded to know."""
+"""Slack of the size bound in bytes: an instance above the limit by less is encoded to find its exact size."""
 
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstanceSizes:
-    """Bytes of an instance on the wire, at most."""
+    """Upper bounds of the encoded size of an instance, in bytes."""
 
     head: int
-    """What every part has."""
+    """Bytes that every part repeats."""
     rows: IndexArray
-    """[S] of each symbol."""
+    """[S] bytes per symbol."""
 
     @classmethod
     def of(cls, instance: Instance) -> "InstanceSizes":
-        """Those of an instance."""
+        """Compute the sizes of an instance."""
         head = _INSTANCE_HEAD + _length(instance.request_id)
         if isinstance(instance.input, BarPanel):
             return cls(
@@ -133,18 +137,18 @@ class InstanceSizes:
 
     @property
     def total(self) -> int:
-        """Of the whole instance."""
+        """Bytes of the whole instance."""
         return self.head + int(self.rows.sum())
 
 
 def _rows(bars: BarPanel, beside: Covariates) -> IndexArray:
-    """As `InstanceSizes.rows`."""
+    """[S] bytes per symbol; see `InstanceSizes.rows`."""
     days, ahead = len(bars.sessions), len(beside.future_sessions)
     count = days * (len(bars.columns) + len(beside.observed) + len(beside.known))
     count += ahead * len(beside.known) + len(beside.numbers)
     rows = np.array([_TEXT_HEAD + _length(symbol) for symbol in bars.symbols], np.intp) + _NUMBER * count
     for texts in beside.categories.values():
-        if len(texts) == len(rows):  # the server says so where it is not
+        if len(texts) == len(rows):  # the server rejects other lengths
             rows += [_TEXT_HEAD + _length(text) for text in texts]
     return rows
 
@@ -161,12 +165,12 @@ def _window(window: FeatureWindow) -> int:
 
 
 def _length(text: str) -> int:
-    """Bytes of a text."""
+    """Bytes of a text in UTF-8."""
     return len(text) if text.isascii() else len(text.encode("utf-8", "replace"))
 
 
 def is_small(asked: Sequence[ReadInstance]) -> bool:
-    """Whether these are sent as they are: there are few bars among them."""
+    """Whether the instances have so few bars that they are sent uncut."""
     panels = (one for one in asked if isinstance(one, Instance) and isinstance(one.input, BarPanel))
     return sum(InstanceSizes.of(panel).total - _INSTANCE_HEAD for panel in panels) <= SMALL
 
@@ -174,30 +178,30 @@ def is_small(asked: Sequence[ReadInstance]) -> bool:
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PanelPart:
-    """Symbols of one instance that go into one call."""
+    """A range of symbols of one instance, sent in one call."""
 
     place: int
-    """Of the instance among those asked."""
+    """Position of the instance in the request."""
     first: int
-    """Row of its first symbol."""
+    """Row of the first symbol."""
     end: int
-    """Row behind its last one."""
+    """Row after the last symbol."""
     size: int
-    """Bytes, at most."""
+    """Upper bound of the encoded size in bytes."""
 
     @property
     def rows(self) -> slice:
-        """Its rows in the instance."""
+        """Rows of the part in the instance."""
         return slice(self.first, self.end)
 
     def of(self, asked: Sequence[Instance]) -> Instance:
-        """What is asked about them."""
+        """Return the instance reduced to the symbols of this part."""
         whole = asked[self.place]
         return whole if self.end - self.first == len(whole.input.symbols) else of_rows(whole, self.rows)
 
 
 def of_rows(instance: Instance, rows: Sequence[int] | slice) -> Instance:
-    """The instance of some of its symbols; it must be one of bars."""
+    """Reduce an instance of bars to some of its symbols."""
     assert isinstance(instance.input, BarPanel), "windows are never split"  # noqa: S101
     return replace(instance, input=instance.input.rows(rows), covariates=instance.covariates.rows(rows))
 
@@ -205,15 +209,15 @@ def of_rows(instance: Instance, rows: Sequence[int] | slice) -> Instance:
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallPlan:
-    """The calls for some instances, in their order, and those instances that no call can hold."""
+    """Calls for some instances, in order, and the errors of instances that are too large for any call."""
 
     calls: tuple[tuple[PanelPart, ...], ...]
     refused: Mapping[int, QuantraError]
-    """By place."""
+    """Errors by position of the instance."""
 
     @classmethod
     def of(cls, asked: Sequence[Instance], model: ServedModel, reference: str) -> "CallPlan":
-        """The calls that ask a model, named by `reference`, about instances that were cut for it."""
+        """Plan the calls for instances that were cut for `model`; requests name it by `reference`."""
         limits = replace(model.limits, size=model.limits.size - _CALL_HEAD - _length(reference))
         parts: list[PanelPart] = []
         refused: dict[int, QuantraError] = {}
@@ -226,15 +230,15 @@ class CallPlan:
 
 
 def check_size(instance: Instance, model: ServedModel, what: str) -> None:
-    """Refuse an instance that one call cannot hold, where it cannot be split either.
+    """Check that an instance that cannot be split fits in one call.
 
     Args:
-        instance: cut for the model.
-        model: is asked.
-        what: is asked of it, for the message, with what to do.
+        instance: an instance cut for the model.
+        model: the model version that receives it.
+        what: advice for the error message.
 
     Raises:
-        RequestTooLargeError: naming both sizes.
+        RequestTooLargeError: the instance exceeds the limits; the message names both sizes.
     """
     sizes = InstanceSizes.of(instance)
     if not _is_within(sizes, instance, model.limits):
@@ -274,7 +278,10 @@ def _is_within(sizes: InstanceSizes, instance: Instance, limits: RequestLimits) 
 
 
 def _ends(sizes: InstanceSizes, most_bytes: int, most_symbols: int) -> Iterator[int]:
-    """Where each part ends. Each leaves room for one symbol more, beside which its own can be asked about again."""
+    """Yield the end row of each part.
+
+    Each part leaves room for one more symbol: a part without usable symbols is sent again together with a usable one.
+    """
     room = most_bytes - sizes.head - int(sizes.rows.max())
     until = np.cumsum(sizes.rows)
     first, count = 0, len(until)
@@ -286,12 +293,12 @@ def _ends(sizes: InstanceSizes, most_bytes: int, most_symbols: int) -> Iterator[
 
 
 def _aligned(first: int, end: int) -> int:
-    """The end of a part, moved back to where a forward pass ends if it has more than one."""
+    """Round the end of a part down to the end of a forward pass, if the part takes more than one."""
     return first + (end - first) // FORWARD * FORWARD if end - first > FORWARD else end
 
 
 def _packed(parts: Sequence[PanelPart], limits: RequestLimits) -> Iterator[tuple[PanelPart, ...]]:
-    """As many parts, one after the other, as each call may hold."""
+    """Group consecutive parts into calls, as many as the limits allow."""
     call: list[PanelPart] = []
     size = rows = 0
     for part in parts:

@@ -1,8 +1,8 @@
-"""What both clients do to have a large panel answered: a plan of calls that waits for nothing itself.
+"""Planning of calls for large panels, shared by both clients and free of I/O.
 
-A client learns once what its model reads and what fits into a call, and again when an answer is another version's. Then
-it sends the last bars alone, and what is still too large in several calls. Each method gives `Steps`: a client makes
-the calls, within one deadline for all, and sends each answer back in.
+The planner asks the server once for the model's needs and limits, and again after a response from another version. It
+then sends only the bars that the forecast depends on, in several calls if necessary. Each method returns `Steps`: the
+client makes the calls within one deadline and sends the responses back.
 """
 
 import hashlib
@@ -21,30 +21,31 @@ from predictor.global_importance import GlobalQuery
 from predictor.instance import Instance, Query, Question, instance_of
 
 UNUSABLE = (NoUsableSymbolError, TooFewBarsError)
-"""Errors of a panel none of whose symbols can be forecast, which is nothing that stops the others."""
+"""Errors of a part without usable symbols; the other parts of its panel may still have forecasts."""
 
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class PartResponse:
-    """What a server said of one part."""
+    """The outcome of one part."""
 
     part: PanelPart
     symbols: tuple[str, ...]
-    """Of the part."""
+    """Symbols of the part."""
     outcome: Outcome
 
 
 def joined(parts: Sequence[PartResponse]) -> Outcome:
-    """The forecast of an instance from those of its parts, all by one version of a model.
+    """Join the outcomes of an instance's parts, all by one model version.
 
-    Every symbol has the numbers, or the reason, that its part gave it. `forecast_id` is a hash of the parts' own ids.
+    Each symbol keeps the values or the error from its part. `forecast_id` is a hash of the ids of the parts.
 
     Args:
-        parts: in the order of the instance; parts without any usable symbol only if no part has one.
+        parts: outcomes in the order of the instance. A part may lack usable symbols only if all parts do.
 
     Returns:
-        The forecast; or the error of the first part that failed, which names its symbols where others have none such.
+        The joined forecast, or the error of the first failed part. The error names the part's symbols, unless no part
+        has a usable symbol.
     """
     if len(parts) == 1:
         return parts[0].outcome
@@ -58,7 +59,7 @@ def joined(parts: Sequence[PartResponse]) -> Outcome:
 
 
 def named(error: QuantraError, symbols: Sequence[str]) -> QuantraError:
-    """The same error, with the symbols of the call that it ended."""
+    """Return a copy of the error that names the symbols of the failed call."""
     return type(error)(
         f"of the part with {listed(symbols)}: {error.message}",
         metadata={"first_symbol": symbols[0], "last_symbol": symbols[-1], **error.metadata},
@@ -66,7 +67,7 @@ def named(error: QuantraError, symbols: Sequence[str]) -> QuantraError:
 
 
 def _nothing_usable(failures: Sequence[QuantraError]) -> QuantraError:
-    """The error of a panel no part of which has a usable symbol, of the kind that one call would give."""
+    """Return the error of a panel without usable symbols, of the type that a single call would return."""
     return next((one for one in failures if isinstance(one, NoUsableSymbolError)), failures[0])
 
 
@@ -87,13 +88,13 @@ def _joined(forecasts: Sequence[Forecast]) -> Forecast:
 
 
 def _stacked(forecasts: Sequence[Forecast], of: Callable[[Forecast], FloatArray | None]) -> FloatArray | None:
-    """The rows of all parts; None where they have none."""
+    """Concatenate an array of all parts; None if a part lacks it."""
     rows = [values for values in map(of, forecasts) if values is not None]
     return np.concatenate(rows) if len(rows) == len(forecasts) else None
 
 
 def without_last(forecast: Forecast) -> Forecast:
-    """The forecast without its last symbol, which was beside the others so that each has a reason of its own."""
+    """Remove the last symbol, which was sent only so that each other symbol gets its own error."""
     last = forecast.symbols[-1]
 
     def cut(values: FloatArray | None) -> FloatArray | None:
@@ -111,15 +112,15 @@ def without_last(forecast: Forecast) -> Forecast:
 
 
 _MOST_TRIES: Final = 3
-"""Versions of a model that may follow each other during one question; after as many, all bars are sent at once."""
+"""Attempts before all bars are sent in one call; each deployment of a version during a question costs one."""
 
 
 @final
 class PanelPlanner:
-    """The questions of one client to its model. Threads may share it.
+    """Plans the calls of one client to its model. Thread-safe.
 
     Args:
-        reference: of the model, as its user names it.
+        reference: reference of the model.
     """
 
     def __init__(self, reference: str) -> None:
@@ -127,7 +128,7 @@ class PanelPlanner:
         self._known: ServedModel | None = None
 
     def predict(self, asked: Sequence[Question]) -> Steps[tuple[Outcome, ...]]:
-        """Each instance's forecast, or the error that it alone has, in order."""
+        """Request the forecast or the error of each instance, in order."""
         instances = [instance_of(question) for question in asked]
         if is_small(instances):
             return (yield UnaryCall.predict(self._reference, instances))
@@ -144,7 +145,7 @@ class PanelPlanner:
         return (yield UnaryCall.predict(self._reference, instances))
 
     def explain(self, query: Query) -> Steps[Explanation]:
-        """The reasons behind one forecast."""
+        """Request the explanation of one forecast."""
         if is_small([query.instance]):
             return (yield UnaryCall.explain(self._reference, query))
         model = self._known or (yield from self.learn())
@@ -161,7 +162,7 @@ class PanelPlanner:
         return (yield UnaryCall.explain(self._reference, query))
 
     def cut_query(self, query: GlobalQuery) -> Steps[tuple[GlobalQuery, str]]:
-        """What is asked in general with the bars that it depends on alone, and the version that these are for."""
+        """Cut the instances of a global query to the bars they need; also return the version they were cut for."""
         if is_small(query.instances):
             return query, self._reference
         model = yield from self.learn()
@@ -169,13 +170,13 @@ class PanelPlanner:
         return replace(query, instances=tuple(cut)), model.reference
 
     def learn(self) -> Steps[ServedModel]:
-        """What the server says of the model now."""
+        """Request and store the current description of the model."""
         served: ServedModel = yield UnaryCall.served(self._reference)
         self._known = served
         return served
 
     def _explained(self, query: Query, model: ServedModel) -> Steps[Explanation | QuantraError]:
-        """The reasons; or an error that another version, which reads more bars, may not have."""
+        """Request an explanation; return errors that a version which reads more bars may not have."""
         cut = replace(query, instance=model.cut(query.instance))
         check_size(cut.instance, model, "an explanation is one call: send fewer symbols")
         try:
@@ -186,7 +187,7 @@ class PanelPlanner:
 
 @final
 class _PlannedResponses:
-    """The answers to some instances, asked as one version of a model needs it."""
+    """Outcomes of instances that were cut and split for one model version."""
 
     def __init__(self, reference: str, instances: Sequence[Instance], model: ServedModel) -> None:
         self._reference = reference
@@ -196,10 +197,10 @@ class _PlannedResponses:
         self._told: dict[int, list[PartResponse]] = {place: [] for place in range(len(instances))}
 
     def all(self) -> Steps[tuple[Outcome, ...]]:
-        """Each instance's outcome, in order.
+        """Request the outcome of each instance, in order.
 
         Raises:
-            QuantraError: a call failed, and with it all; where there are several, the error names the symbols.
+            QuantraError: a call failed. If there are several calls, the error names the symbols of the failed one.
         """
         for call in self._plan.calls:
             for told in (yield from self._call(call)):
@@ -209,12 +210,12 @@ class _PlannedResponses:
         return tuple(self._plan.refused.get(place) or joined(parts) for place, parts in self._told.items())
 
     def are_by(self, model: ServedModel) -> bool:
-        """Whether all forecasts are this version's."""
+        """Whether this version made all forecasts."""
         return all(model.has_made(one) for one in self._outcomes() if isinstance(one, Forecast))
 
     @property
     def are_doubtful(self) -> bool:
-        """Whether bars were left out, and something has no forecast that may lack them."""
+        """Whether bars were cut and an instance failed, possibly for lack of them."""
         return self._is_cut and any(isinstance(one, UNUSABLE) for one in self._outcomes())
 
     def _outcomes(self) -> Iterator[Outcome]:
@@ -234,7 +235,7 @@ class _PlannedResponses:
         ]
 
     def _judge_each(self, parts: list[PartResponse]) -> Steps[None]:
-        """Ask once more about parts without any usable symbol, beside one that is: so each has a reason of its own."""
+        """Request parts without usable symbols again with a usable one added, so that each symbol gets its error."""
         usable = _usable_row(parts)
         if usable is None:
             return
@@ -247,7 +248,7 @@ class _PlannedResponses:
 
 
 def _usable_row(parts: Sequence[PartResponse]) -> int | None:
-    """The row, in the whole instance, of the first symbol that has a forecast."""
+    """Return the row, in the whole instance, of the first symbol with a forecast."""
     for told in parts:
         if isinstance(told.outcome, Forecast):
             for row, symbol in enumerate(told.symbols):

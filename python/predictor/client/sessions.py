@@ -1,4 +1,4 @@
-"""Sessions: a panel's history is sent once, then the bars of one day after the other, each answered with a forecast."""
+"""Bar sessions: the client sends a panel's history once and then each day's bars, and receives a forecast per day."""
 
 import asyncio
 import threading
@@ -29,32 +29,32 @@ if TYPE_CHECKING:
 
 
 _JOIN_S: Final = 5.0
-"""How long closing waits for the thread that reads."""
+"""Seconds that `close` waits for the reader thread."""
 
 
 class ResponseFuture(Protocol):
-    """A future of the answer, of either kind."""
+    """The common interface of `concurrent.futures.Future` and `asyncio.Future`."""
 
     def done(self) -> bool:
-        """Whether it has ended."""
+        """Whether the future is resolved."""
         ...
 
     def set_result(self, result: pb.PredictStreamResponse, /) -> None:
-        """End it."""
+        """Resolve the future with a response."""
         ...
 
     def set_exception(self, exception: QuantraError, /) -> None:
-        """End it with an error."""
+        """Resolve the future with an error."""
         ...
 
 
 Headers = tuple[tuple[str, str], ...]
-"""Of a call."""
+"""Headers of a call."""
 
 
 @final
 class PendingResponses:
-    """Who waits for which answer on one stream. Threads may share it."""
+    """Pending responses of one stream by request id. Thread-safe."""
 
     def __init__(self, target: str) -> None:
         self._target = target
@@ -70,7 +70,7 @@ class PendingResponses:
             return self._error is not None
 
     def wait(self, request: pb.PredictStreamRequest, answer: ResponseFuture) -> None:
-        """Let somebody wait for the answer to this request, which gets its id; raises what the stream ended with."""
+        """Register the future of a request and set the request's id. If the stream has ended, raise its error."""
         with self._lock:
             if self._error is not None:
                 raise _again(self._error)
@@ -79,19 +79,19 @@ class PendingResponses:
             self._answers[request.request_id] = answer
 
     def answer(self, response: pb.PredictStreamResponse) -> None:
-        """An answer came; one that nobody waits for any more is dropped."""
+        """Resolve the future of a response; drop responses to forgotten requests."""
         with self._lock:
             answer = self._answers.pop(response.request_id, None)
         if answer is not None and not answer.done():
             answer.set_result(response)
 
     def forget(self, request: pb.PredictStreamRequest) -> None:
-        """Nobody waits for this answer any more."""
+        """Remove the future of a request."""
         with self._lock:
             self._answers.pop(request.request_id, None)
 
     def end(self, error: QuantraError) -> None:
-        """The stream has ended, and so have its sessions: whoever waits gets the error, and so does who comes later."""
+        """End the stream and its sessions: the error resolves all pending and later requests."""
         with self._lock:
             self._error = error
             waiting, self._answers = [*self._answers.values()], {}
@@ -100,30 +100,30 @@ class PendingResponses:
                 answer.set_exception(_again(error))
 
     def silence(self, waited_s: float) -> DeadlineExceededError:
-        """The error of a server that does not answer."""
+        """Return the error of a server that does not respond."""
         return DeadlineExceededError(
             f"{self._target} gave no answer for {waited_s:g} seconds; allow more time, or open the session elsewhere"
         )
 
 
 def ended(target: str) -> UnavailableError:
-    """The error of a stream that its server ended."""
+    """Return the error of a stream that its server ended."""
     return UnavailableError(f"{target} ended the stream of sessions; open them again with their histories")
 
 
 def _again(error: QuantraError) -> QuantraError:
-    """The same error, for another one who gets it."""
+    """Copy an error, so that each request raises its own instance."""
     return type(error)(error.message, metadata=error.metadata)
 
 
 @final
 class SessionStream:
-    """A stream to a server, read by a thread of its own. Safe to use from many threads.
+    """A stream to a server, read by a dedicated thread. Thread-safe.
 
     Args:
-        stub: of the server.
-        target: its address.
-        headers: of the call.
+        stub: stub of the server.
+        target: address of the server, for messages.
+        headers: headers of the call.
 
     Raises:
         ValueError: the stub's channel is closed.
@@ -139,11 +139,15 @@ class SessionStream:
 
     @property
     def is_over(self) -> bool:
-        """Whether it has ended, with its sessions."""
+        """Whether the stream and its sessions have ended."""
         return self._asked.is_over
 
     def ask(self, request: pb.PredictStreamRequest) -> pb.PredictStreamResponse:
-        """The answer to a request; raises QuantraError if the stream ends before it, or has ended."""
+        """Send a request and wait for its response.
+
+        Raises:
+            QuantraError: the stream has ended or ends before the response arrives.
+        """
         answer: Future[pb.PredictStreamResponse] = Future()
         self._asked.wait(request, answer)
         self._sent.put(request)
@@ -155,12 +159,12 @@ class SessionStream:
             raise self._asked.silence(waited_s) from None
 
     def leave(self, request: pb.PredictStreamRequest) -> None:
-        """Send the request that ends a session; that it has ended already is as good."""
+        """Send the request that closes a session; ignore errors, because the session may have ended already."""
         with suppress(QuantraError):
             self.ask(request)
 
     def close(self) -> None:
-        """End the stream, and what waits with it."""
+        """End the stream and its pending requests."""
         self._call.cancel()
         self._thread.join(_JOIN_S)
         self._asked.end(closed(self._target))
@@ -182,7 +186,7 @@ class SessionStream:
 
 @final
 class AsyncSessionStream:
-    """The same for asyncio, read by a task; the arguments are SessionStream's."""
+    """`SessionStream` for asyncio, read by a task; the arguments are the same."""
 
     def __init__(self, stub: "PredictionServiceAsyncStub", target: str, headers: Headers = ()) -> None:
         self._target = target
@@ -193,11 +197,11 @@ class AsyncSessionStream:
 
     @property
     def is_over(self) -> bool:
-        """Whether it has ended, with its sessions."""
+        """Whether the stream and its sessions have ended."""
         return self._asked.is_over
 
     async def ask(self, request: pb.PredictStreamRequest) -> pb.PredictStreamResponse:
-        """As `SessionStream.ask`."""
+        """See `SessionStream.ask`."""
         answer: asyncio.Future[pb.PredictStreamResponse] = asyncio.get_running_loop().create_future()
         self._asked.wait(request, answer)
         self._sent.put_nowait(request)
@@ -210,12 +214,12 @@ class AsyncSessionStream:
             self._asked.forget(request)
 
     async def leave(self, request: pb.PredictStreamRequest) -> None:
-        """As `SessionStream.leave`."""
+        """See `SessionStream.leave`."""
         with suppress(QuantraError):
             await self.ask(request)
 
     async def close(self) -> None:
-        """As `SessionStream.close`."""
+        """See `SessionStream.close`."""
         self._call.cancel()
         await asyncio.wait([self._task])
         self._asked.end(closed(self._target))
@@ -233,36 +237,36 @@ class AsyncSessionStream:
         except grpc.RpcError as failure:
             error = error_of(failure, self._target, GRACE_S)
         except asyncio.CancelledError:
-            pass  # the client was closed, or its event loop ends
+            pass  # the client was closed, or its event loop is stopping
         finally:
             self._asked.end(error)
             self._sent.put_nowait(None)
 
 
 _COUNT: Final = count(1)
-"""Names the sessions that their caller did not."""
+"""Numbers for the names of unnamed sessions."""
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class PushAccepted:
-    """A push was taken, and there is no forecast of its day yet; none of these: nothing traded that day."""
+    """The server accepted a push but has no forecast of the day yet. If no symbol is missing, nothing traded."""
 
     waits_for: tuple[str, ...]
-    """Symbols whose bars of the day have not come."""
+    """Symbols whose bars of the day are missing."""
 
 
 Pushed = Forecast | PushAccepted
-"""What a push is answered with, unless it is refused."""
+"""Response to an accepted push."""
 
 
 @final
 class SessionRequests:
-    """What one session sends, and what the answers mean.
+    """Builds the requests of one session.
 
     Args:
-        session_id: names the session on its stream; empty = any name.
-        timeout_s: of each request.
+        session_id: name of the session on its stream; empty: a generated name.
+        timeout_s: timeout of each request in seconds.
     """
 
     def __init__(self, session_id: str, timeout_s: float) -> None:
@@ -270,24 +274,24 @@ class SessionRequests:
         self.timeout_s = timeout_s
 
     def open(self, model: str, instance: Instance) -> pb.PredictStreamRequest:
-        """Subscribe to a model with this history."""
+        """Build the request that opens the session with a history."""
         opened = pb.OpenSession(session_id=self.session_id, model=model, instance=instances.encode(instance))
         return pb.PredictStreamRequest(timeout_s=self.timeout_s, open=opened)
 
     def push(self, push: Push) -> pb.PredictStreamRequest:
-        """Send bars."""
+        """Build the request that pushes bars."""
         return pb.PredictStreamRequest(timeout_s=self.timeout_s, push=pushes.encode(self.session_id, push))
 
     def close(self) -> pb.PredictStreamRequest:
-        """End the session."""
+        """Build the request that closes the session."""
         return pb.PredictStreamRequest(timeout_s=self.timeout_s, close=pb.CloseSession(session_id=self.session_id))
 
 
 def answer_of(response: pb.PredictStreamResponse) -> Pushed:
-    """The forecast, or what it waits for.
+    """Decode the response to a push.
 
     Raises:
-        QuantraError: what the server refused, or an answer that cannot be read.
+        QuantraError: the server rejected the push, or the response is malformed.
     """
     kind = response.WhichOneof("outcome")
     if kind == "error":
@@ -303,7 +307,7 @@ def answer_of(response: pb.PredictStreamResponse) -> Pushed:
 
 
 def forecast_of(response: pb.PredictStreamResponse) -> Forecast:
-    """The forecast that a session begins with; raises as `answer_of`."""
+    """Decode the first forecast of a session; raises as `answer_of`."""
     answer = answer_of(response)
     if isinstance(answer, Forecast):
         return answer
@@ -312,53 +316,55 @@ def forecast_of(response: pb.PredictStreamResponse) -> Forecast:
 
 @final
 class BarSession:
-    """A session that is open, made by `QuantraClient.open_session`. Safe to use from many threads.
+    """An open session, created by `QuantraClient.open_session`. Thread-safe.
 
-    It lives on a stream of its client: it ends when it or the client is closed, or the connection is lost.
+    It uses a stream of its client. It ends when it or the client is closed, or when the connection is lost.
     """
 
     def __init__(self, stream: SessionStream, requests: SessionRequests, forecast: Forecast) -> None:
         self._stream, self._requests = stream, requests
         self.forecast = forecast
-        """The forecast of the history that the session began with."""
+        """Forecast of the initial history."""
 
     @property
     def session_id(self) -> str:
-        """Its name."""
+        """Name of the session."""
         return self._requests.session_id
 
     def push(self, bars: BarPanel, covariates: Covariates | None = None, *, flush: bool = False) -> Pushed:
-        """Send the bars of one day, of some of the symbols: of the day after the last one, or of the last one again.
+        """Send the bars of one day, the next day or the last one again, for some or all symbols.
 
         Args:
-            bars: one session, with the columns that the history has.
-            covariates: beside them, as the history had them: observed, and known of this day and the days ahead.
+            bars: bars of one day, with the columns of the history.
+            covariates: the history's covariates for this day: the observed ones, and the known ones of this day and
+                the days ahead.
             flush: do not wait for the day's other symbols.
 
         Returns:
-            The forecast of all bars sent so far; or whom it waits for, while bars of the day are missing.
+            The forecast from all bars sent so far, or the symbols whose bars of the day are missing.
 
         Raises:
-            QuantraError: the bars were refused, and the session is as it was before; ResubscribeError: it cannot go on,
-                open another one; UnavailableError or DeadlineExceededError: nobody answered. To push the same bars
-                again does no harm.
+            QuantraError: the server rejected the bars; the session is unchanged.
+            ResubscribeError: the session cannot continue; open a new one.
+            UnavailableError: the connection is lost.
+            DeadlineExceededError: the server did not respond in time. Pushing the same bars again is safe.
         """
         return self._push(Push(bars=bars, covariates=covariates or NO_COVARIATES, flush=flush))
 
     def flush(self) -> Pushed:
-        """The forecast of a day that waits for bars, without them; raises as `push`."""
+        """Forecast the current day without its missing bars; raises as `push`."""
         return self._push(Push(flush=True))
 
     def close(self) -> None:
-        """End the session; does nothing if it has ended."""
+        """Close the session; does nothing if it has ended."""
         self._stream.leave(self._requests.close())
 
     def __enter__(self) -> Self:
-        """The session itself."""
+        """Return the session."""
         return self
 
     def __exit__(self, *_: object) -> None:
-        """End it."""
+        """Close the session."""
         self.close()
 
     def _push(self, push: Push) -> Pushed:
@@ -367,36 +373,36 @@ class BarSession:
 
 @final
 class AsyncBarSession:
-    """The same for asyncio: await each method; the arguments are BarSession's."""
+    """`BarSession` for asyncio: await each method; the arguments are the same."""
 
     def __init__(self, stream: AsyncSessionStream, requests: SessionRequests, forecast: Forecast) -> None:
         self._stream, self._requests = stream, requests
         self.forecast = forecast
-        """The forecast of the history that the session began with."""
+        """Forecast of the initial history."""
 
     @property
     def session_id(self) -> str:
-        """Its name."""
+        """Name of the session."""
         return self._requests.session_id
 
     async def push(self, bars: BarPanel, covariates: Covariates | None = None, *, flush: bool = False) -> Pushed:
-        """As `BarSession.push`."""
+        """See `BarSession.push`."""
         return await self._push(Push(bars=bars, covariates=covariates or NO_COVARIATES, flush=flush))
 
     async def flush(self) -> Pushed:
-        """As `BarSession.flush`."""
+        """See `BarSession.flush`."""
         return await self._push(Push(flush=True))
 
     async def close(self) -> None:
-        """As `BarSession.close`."""
+        """See `BarSession.close`."""
         await self._stream.leave(self._requests.close())
 
     async def __aenter__(self) -> Self:
-        """The session itself."""
+        """Return the session."""
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        """End it."""
+        """Close the session."""
         await self.close()
 
     async def _push(self, push: Push) -> Pushed:

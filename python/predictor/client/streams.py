@@ -1,4 +1,4 @@
-"""Streams of questions: what both clients send and read, how many are under way, and how long silence may last."""
+"""Prediction streams of both clients: requests, responses, flow control and detection of unresponsive servers."""
 
 import asyncio
 import threading
@@ -14,38 +14,38 @@ from predictor.instance import Question, instance_of
 from predictor.wire import errors, forecasts, instances
 
 DEFAULT_IN_FLIGHT: Final = 32
-"""Questions of one stream that are asked and not answered."""
+"""Default number of unanswered questions on one stream."""
 GRACE_S: Final = 5.0
-"""A server answers a question whose time is over; one that has not by so much later never will."""
+"""Seconds after its timeout in which the server still reports a question as expired."""
 WATCH_S: Final = 1.0
-"""How often that is looked at."""
+"""Interval in seconds between checks for an unresponsive server."""
 
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class StreamResponse:
-    """The answer to one question of a stream."""
+    """The response to one question of a stream."""
 
     place: int
-    """Of the question among all, from 0."""
+    """Index of the question, from 0."""
     request_id: str
-    """The question's own; may be empty."""
+    """Id set in the question; may be empty."""
     outcome: Outcome
-    """Its forecast, or the error that it alone has."""
+    """Forecast or error of the question."""
 
 
 @final
 class RequestStream:
-    """The questions of one stream and their answers. One thread may ask while another reads.
+    """Requests and responses of one stream. One thread may send while another reads.
 
     Args:
-        target: who is asked.
-        model: what is asked.
-        timeout_s: of each question.
-        in_flight: how many may be under way.
+        target: address of the server, for messages.
+        model: reference of the model.
+        timeout_s: timeout of each question in seconds.
+        in_flight: most unanswered questions, at least 1.
 
     Raises:
-        ConfigurationError: none may be under way.
+        ConfigurationError: `in_flight` is below 1.
     """
 
     def __init__(self, target: str, model: str, timeout_s: float, in_flight: int) -> None:
@@ -60,7 +60,7 @@ class RequestStream:
         self._reads_since_s: float | None = None
 
     def request(self, question: Question) -> pb.PredictStreamRequest:
-        """What is sent for the next question; its id on the wire is its place."""
+        """Build the request for the next question; its id on the wire is its index."""
         instance, wire_id = instance_of(question), str(self._count)
         predict = pb.StreamPredict(model=self._model, instance=instances.encode(instance))
         self._waiting[wire_id] = instance.request_id, time.monotonic()
@@ -68,7 +68,11 @@ class RequestStream:
         return pb.PredictStreamRequest(request_id=wire_id, timeout_s=self._timeout_s, predict=predict)
 
     def answered(self, response: pb.PredictStreamResponse) -> StreamResponse:
-        """The answer in a response; raises InternalError if nobody asked for it."""
+        """Decode a response.
+
+        Raises:
+            InternalError: no pending request has the id of the response.
+        """
         self._reads_since_s = None
         asked = self._waiting.pop(response.request_id, None)
         if asked is None:
@@ -81,11 +85,11 @@ class RequestStream:
         return StreamResponse(place=int(response.request_id), request_id=asked[0], outcome=outcome)
 
     def reads(self) -> None:
-        """The caller waits for the next answer."""
+        """Record that the caller waits for the next response."""
         self._reads_since_s = time.monotonic()
 
     def is_overdue(self) -> bool:
-        """Whether the answer that the caller waits for should have come long ago."""
+        """Whether the response that the caller waits for is overdue."""
         oldest_s = next((asked_s for _, asked_s in [*self._waiting.values()]), None)
         reads_since_s = self._reads_since_s
         if oldest_s is None or reads_since_s is None:
@@ -93,24 +97,24 @@ class RequestStream:
         return time.monotonic() > max(oldest_s, reads_since_s) + self._timeout_s + GRACE_S
 
     def silence(self) -> DeadlineExceededError:
-        """The error of a server that has fallen silent."""
+        """Return the error of a server that has stopped responding."""
         return DeadlineExceededError(
             f"{self.target} gave no answer for {self._timeout_s + GRACE_S:g} seconds; allow more time, or ask elsewhere"
         )
 
     def check_whole(self) -> None:
-        """Raises InternalError if the stream ended in order and left a question unanswered."""
+        """Check that every question has a response; raises InternalError."""
         if self._waiting:
             raise InternalError(f"{self.target} ended the stream with {len(self._waiting)} questions unanswered")
 
 
 @final
 class RequestSender:
-    """The requests of a stream, which gRPC takes on a thread of its own.
+    """Sends the requests of a stream. gRPC iterates over them in its own thread.
 
     Args:
-        asking: makes them.
-        questions: are taken on that thread, as soon as there is room for one more.
+        asking: builds the requests.
+        questions: iterated in that thread as capacity becomes available.
     """
 
     def __init__(self, asking: RequestStream, questions: Iterable[Question]) -> None:
@@ -121,41 +125,41 @@ class RequestSender:
         self._failure: Exception | None = None
 
     def requests(self) -> Iterator[pb.PredictStreamRequest]:
-        """Each request once there is room for it; ends where a question cannot be had, and `check` tells why."""
+        """Yield each request when there is capacity. An exception from `questions` ends them; `check` raises it."""
         questions = iter(self._questions)
         try:
             while self._has_room() and (question := next(questions, None)) is not None:
                 yield self._asking.request(question)
-        except Exception as error:  # noqa: BLE001 - a thread's edge: whoever reads raises it
+        except Exception as error:  # noqa: BLE001 - end of a thread: `check` raises it in the caller
             self._failure = error
 
     def make_room(self) -> None:
-        """A question was answered."""
+        """Release the capacity of an answered question."""
         self._room.release()
 
     def check(self) -> None:
-        """Raises what the questions raised."""
+        """Raise the exception of the questions, if any."""
         if self._failure is not None:
             raise self._failure
 
     def stop(self) -> None:
-        """Nobody reads any more."""
+        """Stop sending; the caller no longer reads responses."""
         self._is_over = True
         self._room.release()
 
     def _has_room(self) -> bool:
-        """Wait for room; False once nobody reads any more."""
+        """Wait for capacity; return False after `stop`."""
         self._room.acquire()
         return not self._is_over
 
 
 @final
 class AsyncRequestSender:
-    """The same for asyncio, where gRPC takes the requests in a task.
+    """`RequestSender` for asyncio, where gRPC iterates over the requests in a task.
 
     Args:
-        asking: makes them.
-        questions: are taken in that task, as soon as there is room for one more.
+        asking: builds the requests.
+        questions: iterated in that task as capacity becomes available.
     """
 
     def __init__(self, asking: RequestStream, questions: Iterable[Question] | AsyncIterable[Question]) -> None:
@@ -165,20 +169,20 @@ class AsyncRequestSender:
         self._failure: Exception | None = None
 
     async def requests(self) -> AsyncIterator[pb.PredictStreamRequest]:
-        """As `RequestSender.requests`."""
+        """See `RequestSender.requests`."""
         questions = _each(self._questions)
         try:
             while await self._room.acquire() and (question := await anext(questions, None)) is not None:
                 yield self._asking.request(question)
-        except Exception as error:  # noqa: BLE001 - a task's edge: whoever reads raises it
+        except Exception as error:  # noqa: BLE001 - end of a task: `check` raises it in the caller
             self._failure = error
 
     def make_room(self) -> None:
-        """A question was answered."""
+        """Release the capacity of an answered question."""
         self._room.release()
 
     def check(self) -> None:
-        """Raises what the questions raised."""
+        """Raise the exception of the questions, if any."""
         if self._failure is not None:
             raise self._failure
 
@@ -194,11 +198,11 @@ async def _each(questions: Iterable[Question] | AsyncIterable[Question]) -> Asyn
 
 @final
 class SilenceMonitor:
-    """A thread that ends a call once its server has fallen silent.
+    """A thread that ends a call when its server stops responding.
 
     Args:
-        asking: of the call.
-        end: the call.
+        asking: requests of the call.
+        end: cancels the call.
     """
 
     def __init__(self, asking: RequestStream, end: Callable[[], object]) -> None:

@@ -1,4 +1,4 @@
-"""The client that waits for its answers."""
+"""`QuantraClient`, the synchronous client."""
 
 import threading
 from collections.abc import Iterable, Iterator, Sequence
@@ -35,19 +35,19 @@ ValueT = TypeVar("ValueT")
 
 @final
 class QuantraClient:
-    """Asks a server and waits for its answers; safe to use from many threads.
+    """Synchronous client of one server. Thread-safe.
 
     Args:
-        target: "HOST:PORT" or "unix:PATH"; http:// may stand before it, and https:// where there is `credentials.ca`.
-        model: "NAME", "NAME@VERSION" or "NAME@ALIAS"; empty = the only model that the server has.
-        timeout_s: Seconds that one call may take: above 0, at most LONGEST_TIMEOUT_S. Each method takes another one.
-        credentials: what vouches for the server and for the client; None: plain text, and QUANTRA_TOKEN if it is set.
-        channel: the caller's own, in place of credentials; then the target is for messages alone, no token is added,
-            and to close the client leaves it open.
+        target: "HOST:PORT" or "unix:PATH", optionally with the prefix http://, or https:// with `credentials.ca`.
+        model: "NAME", "NAME@VERSION" or "NAME@ALIAS"; empty: the server's only model.
+        timeout_s: default timeout of a call in seconds, above 0 and at most LONGEST_TIMEOUT_S.
+        credentials: TLS files and token. None: plain text, with the token in QUANTRA_TOKEN, if set.
+        channel: a channel to use instead of `credentials`. The client then adds no token, does not close the channel,
+            and uses `target` only in messages.
 
     Raises:
-        ConfigurationError: the timeout is out of range, both credentials and a channel are given, or see
-            `ClientCredentials`.
+        ConfigurationError: the timeout is out of range, both credentials and a channel are given, the target is
+            invalid or contradicts the credentials, or the credentials are invalid.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class QuantraClient:
         self._sessions: SessionStream | None = None
 
     def __enter__(self) -> Self:
-        """The client itself."""
+        """Return the client."""
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -82,9 +82,10 @@ class QuantraClient:
         self.close()
 
     def close(self) -> None:
-        """Close the connection; calls under way end as CallCancelledError, later ones as UnavailableError.
+        """Close the connection.
 
-        A channel of the caller's stays open, and so do calls under way.
+        Calls in progress raise CallCancelledError; later calls raise UnavailableError. A channel passed by the caller
+        stays open, and its calls continue.
         """
         self._closed = True
         if self._is_own:
@@ -95,46 +96,50 @@ class QuantraClient:
     def predict(
         self, bars: Question, covariates: Covariates | None = None, *, timeout_s: float | None = None
     ) -> Forecast:
-        """The forecast for one panel, which may be a whole universe.
+        """Forecast one panel, which may be a whole universe.
 
-        Of a large panel the last bars that the model needs are sent alone, which give the forecast of all to the last
-        bit. What is still larger than the server takes goes in several calls, one after the other within one timeout,
-        unless the model looks across symbols. Their values are those of one call, but for float32's last digits where a
-        part has fewer symbols than a forward pass.
+        From a large panel, only the last bars that the model needs are sent; the forecast is the same, bit for bit. If
+        the rest still exceeds the server's limits, it is split by symbols into several calls within one timeout, unless
+        the model uses relations between symbols. The values equal those of a single call, except for the last float32
+        digits if a part has fewer symbols than a forward pass.
 
         Args:
-            bars: the panel, or an instance that holds all that there is to say.
-            covariates: what the model reads beside a panel, such as `CovariateSource.read([...]).for_model(...)`.
-            timeout_s: seconds that this call may take; None: as many as the client's.
+            bars: the panel, or an instance with all inputs and options.
+            covariates: covariates of the panel, such as `CovariateSource.read([...]).for_model(...)`.
+            timeout_s: timeout in seconds; None: the client's.
 
         Raises:
-            QuantraError: the server refused, as in-process; UnavailableError or DeadlineExceededError if it is silent.
+            QuantraError: the server rejected the request, with the same exceptions as `Forecaster`.
+            UnavailableError: the server cannot be reached.
+            DeadlineExceededError: the server did not respond in time.
         """
         return forecast_or_raise(self.predict_many([instance_of(bars, covariates)], timeout_s=timeout_s)[0])
 
     def predict_many(self, instances: Sequence[Question], *, timeout_s: float | None = None) -> tuple[Outcome, ...]:
-        """Each instance's forecast, or the error that it alone has, in order; large panels are sent as by `predict`.
+        """Return the forecast or the error of each instance, in order. Large panels are sent as in `predict`.
 
         Raises:
-            QuantraError: the whole call failed; where it took several, the error names the symbols of the one.
+            QuantraError: a whole call failed. If there were several calls, the error names the symbols of the failed
+                one.
         """
         return self._answer(self._planning.predict(instances), self._until(timeout_s))
 
     def predict_stream(
         self, questions: Iterable[Question], *, in_flight: int = DEFAULT_IN_FLIGHT
     ) -> Iterator[StreamResponse]:
-        """Forecasts for many questions over one call, each as soon as it is there, in any order; all bars are sent.
+        """Forecast many questions over one call; responses arrive in any order. Panels are sent with all their bars.
+
+        The client's `timeout_s` applies to each question.
 
         Args:
-            questions: taken one by one, on a thread of their own, and no faster than answers are read; may go on for
-                as long as one likes.
-            in_flight: how many may be asked and not answered.
+            questions: iterated in a separate thread, no faster than you read responses; may be endless.
+            in_flight: most unanswered questions.
 
         Yields:
-            Each question's forecast or error. Whoever stops to read cancels the rest.
+            The forecast or the error of each question. If you stop reading, the remaining requests are cancelled.
 
         Raises:
-            QuantraError: the whole call failed. `timeout_s` counts for each question.
+            QuantraError: the whole call failed.
         """
         asking = RequestStream(self._target, self._model, self._timeout_s, in_flight)
         sending = RequestSender(asking, questions)
@@ -161,17 +166,19 @@ class QuantraClient:
     def open_session(
         self, bars: BarPanel | Instance, covariates: Covariates | None = None, *, session_id: str = ""
     ) -> BarSession:
-        """Send a panel's history once, and then push each day's bars: the server keeps what forecasts depend on.
+        """Open a session: send a panel's history once, then push each day's bars. The server keeps the bars it needs.
 
-        All sessions of a client share one stream, and end with it.
+        All sessions of a client share one stream and end with it.
 
         Args:
-            bars: the history, or an instance that holds all that there is to say; how it is read stays so.
-            covariates: as for `predict`; the static ones stay so.
-            session_id: names the session on the stream, for whoever looks; empty = any name.
+            bars: the history, or an instance with all inputs and options; the options apply to the whole session.
+            covariates: as for `predict`; the static covariates apply to the whole session.
+            session_id: name of the session on the stream; empty: a generated name.
 
         Raises:
-            QuantraError: as `predict`; DuplicateIdError: there is a session of this name; QueueFullError: too many.
+            QuantraError: as for `predict`.
+            DuplicateIdError: the stream has a session of this name.
+            QueueFullError: the server has too many sessions.
         """
         requests = SessionRequests(session_id, self._timeout_s)
         stream = self._session_stream()
@@ -187,15 +194,15 @@ class QuantraClient:
         *,
         timeout_s: float | None = None,
     ) -> Attribution:
-        """How much each input moved one quantile of one horizon; raises as `predict`."""
+        """Attribute one quantile of one horizon to the inputs; raises as `predict`."""
         return self.explain(importance_query(bars, horizon, quantile, covariates), timeout_s=timeout_s).attributions[0]
 
     def explain(self, query: Query, *, timeout_s: float | None = None) -> Explanation:
-        """The reasons behind a forecast; raises as `predict`. Of a large panel the last bars are sent alone."""
+        """Explain a forecast; raises as `predict`. From a large panel, only the last bars are sent."""
         return self._answer(self._planning.explain(query), self._until(timeout_s))
 
     def explain_global(self, query: GlobalQuery, *, timeout_s: float | None = None) -> Iterator[GlobalImportance]:
-        """What moves the forecasts of many instances: what is known after some of them, the last time after all.
+        """Explain the forecasts of many instances. Yields interim results; the last one covers all instances.
 
         Raises:
             QuantraError: as `predict`, at any step.
@@ -209,18 +216,18 @@ class QuantraClient:
         except grpc.RpcError as failure:
             raise error_of(failure, self._target, until.limit_s) from failure
         finally:
-            call.cancel()  # whoever stops to read has no use for the rest
+            call.cancel()  # the caller may stop reading early
 
     def models(self, *, timeout_s: float | None = None) -> tuple[ModelInfo, ...]:
-        """Every version that the server has."""
+        """List all model versions on the server."""
         return self._ask(UnaryCall.models(), self._until(timeout_s))
 
     def model(self, reference: str = "", *, timeout_s: float | None = None) -> ModelInfo:
-        """One version; the client's own model if none is named."""
+        """Describe one model version; by default, the client's model."""
         return self._ask(UnaryCall.model(reference or self._model), self._until(timeout_s))
 
     def _answer(self, steps: Steps[ValueT], until: CallTimeout) -> ValueT:
-        """Make the calls of some steps, one after the other, until the end of one deadline."""
+        """Make the calls of `steps` in sequence, within one deadline."""
         try:
             call = next(steps)
             while True:
@@ -242,11 +249,13 @@ class QuantraClient:
         except grpc.RpcError as failure:
             raise error_of(failure, self._target, until.limit_s) from failure
         except ValueError as error:
-            raise self._closed_or(error) from error  # asked here and not before: another thread may close at any time
+            raise self._closed_or(
+                error
+            ) from error  # checked afterwards: another thread may close the channel at any time
         return read(self._target, call, answer)
 
     def _session_stream(self) -> SessionStream:
-        """The stream of all sessions; another one, if there is none or it has ended."""
+        """Return the stream of all sessions; open a new one if none is active."""
         with self._opening:
             if self._sessions is None or self._sessions.is_over:
                 try:

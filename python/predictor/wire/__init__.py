@@ -1,5 +1,5 @@
-"""Pure translation between the wire's messages and the values that every door exchanges; no gRPC in here.
+"""Conversion between protobuf messages and domain values, for server and client; independent of gRPC.
 
-One module per kind of value, each with `encode` (value to message) and `decode` (message to value), used by the server
-and the client. Lengths and counts are checked before any array is built, and both ways keep every bit.
+Each module handles one kind of value: `encode` converts it to a message, `decode` converts it back. Both are lossless.
+`decode` checks lengths and counts before it builds arrays.
 """

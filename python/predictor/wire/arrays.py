@@ -1,4 +1,4 @@
-"""Arrays as raw little-endian bytes, row-major. Decoding copies nothing; the arrays are read-only."""
+"""Arrays as raw little-endian bytes in row-major order; decoded arrays are read-only views."""
 
 from collections.abc import Collection, Sized
 from datetime import date
@@ -19,41 +19,41 @@ ScalarT = TypeVar("ScalarT", bound=np.generic)
 
 
 def encode(values: NDArray[np.generic], kind: np.dtype[np.generic]) -> bytes:
-    """The bytes of an array of any shape, little-endian and row-major."""
+    """Encode an array of any shape as little-endian, row-major bytes."""
     return np.ascontiguousarray(values, kind).tobytes()
 
 
 def encode_float64(values: NDArray[np.float64] | None) -> bytes:
-    """The float64 bytes of an array of any shape; none for None."""
+    """Encode an array of any shape as float64; None becomes no bytes."""
     return b"" if values is None else encode(values, FLOAT64)
 
 
 def decode_float64(data: bytes, shape: Shape, field: str) -> NDArray[np.float64]:
-    """The float64 array of this shape.
+    """Decode a float64 array of this shape.
 
     Raises:
-        MalformedRequestError: another number of bytes than the shape needs.
+        MalformedRequestError: the number of bytes does not match the shape.
     """
     check_length(data, shape, FLOAT64, field)
     return np.frombuffer(data, FLOAT64).reshape(shape)
 
 
 def decode_optional_float64(data: bytes, shape: Shape, field: str) -> NDArray[np.float64] | None:
-    """The float64 array of this shape, where no bytes mean None."""
+    """Decode a float64 array of this shape; no bytes mean None."""
     return decode_float64(data, shape, field) if data else None
 
 
 def decode_float32(data: bytes, shape: Shape, field: str) -> NDArray[np.float32]:
-    """The float32 array of this shape; raises as `decode_float64`."""
+    """Decode a float32 array of this shape; raises as `decode_float64`."""
     check_length(data, shape, FLOAT32, field)
     return np.frombuffer(data, FLOAT32).reshape(shape)
 
 
 def decode_bool(data: bytes, shape: Shape, field: str) -> NDArray[np.bool_]:
-    """The array of truth values of this shape, one byte each.
+    """Decode a boolean array of this shape, one byte per value.
 
     Raises:
-        MalformedRequestError: another number of bytes than the shape needs, or a byte that is neither 0 nor 1.
+        MalformedRequestError: the number of bytes does not match the shape, or a byte is neither 0 nor 1.
     """
     check_length(data, shape, np.dtype(np.bool_), field)
     if data.translate(None, b"\x00\x01"):
@@ -64,22 +64,22 @@ def decode_bool(data: bytes, shape: Shape, field: str) -> NDArray[np.bool_]:
 
 
 def decode_int32(values: Collection[int], shape: Shape, field: str) -> NDArray[np.int32]:
-    """A repeated int32 field as an array of this shape.
+    """Convert a repeated int32 field to an array of this shape.
 
     Raises:
-        MalformedRequestError: another number of values than the shape needs.
+        MalformedRequestError: the number of values does not match the shape.
     """
     check_values(values, shape, field)
     return np.fromiter(values, np.int32, len(values)).reshape(shape)
 
 
 def decode_optional_int32(values: Collection[int], shape: Shape, field: str) -> NDArray[np.int32] | None:
-    """The int32 array of this shape, where no values mean None."""
+    """Convert a repeated int32 field to an array of this shape; no values mean None."""
     return decode_int32(values, shape, field) if values else None
 
 
 def decode_session(day: int, field: str) -> date | None:
-    """A session sent as yyyymmdd; None for 0, which means unknown.
+    """Decode a session, yyyymmdd; 0 means unknown and becomes None.
 
     Raises:
         MalformedRequestError: it is not a date.
@@ -90,10 +90,10 @@ def decode_session(day: int, field: str) -> date | None:
 
 
 def decode_sessions(values: Collection[int], count: int, field: str) -> tuple[date, ...]:
-    """`count` sessions sent as yyyymmdd, or () if they are unknown.
+    """Decode `count` sessions, yyyymmdd; no values mean unknown and become ().
 
     Raises:
-        MalformedRequestError: there are more or fewer, or one of them is not a date.
+        MalformedRequestError: their number is not `count`, or one is not a date.
     """
     check_values(values, (count if values else 0,), field)
     days = tuple(decode_session(day, field) for day in values)
@@ -101,13 +101,13 @@ def decode_sessions(values: Collection[int], count: int, field: str) -> tuple[da
 
 
 def decode_flags(values: Collection[bool], count: int, field: str) -> NDArray[np.bool_]:
-    """A repeated bool field as an array [count]; raises as `decode_int32`."""
+    """Convert a repeated bool field to an array [count]; raises as `decode_int32`."""
     check_values(values, (count,), field)
     return np.fromiter(values, np.bool_, count)
 
 
 def check_values(values: Sized, shape: Shape, field: str) -> None:
-    """Compare how many values of a repeated field came with how many the shape needs.
+    """Check that the length of a repeated field matches a shape.
 
     Raises:
         MalformedRequestError: they differ.
@@ -121,7 +121,7 @@ def check_values(values: Sized, shape: Shape, field: str) -> None:
 
 
 def check_length(data: bytes, shape: Shape, kind: np.dtype[np.generic], field: str) -> None:
-    """Compare the bytes that came with those that the shape needs, before any array is built.
+    """Check that the number of bytes matches a shape, before an array is built.
 
     Raises:
         MalformedRequestError: they differ.

@@ -1,4 +1,4 @@
-"""Explanations on the wire: what is asked, and what is answered."""
+"""Conversion of explanation queries and explanations."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
@@ -21,7 +21,7 @@ _METHOD_NUMBERS: Final[Mapping[str, pb.ExplainMethod]] = {
 }
 
 DEFAULT_TOLERANCE: Final = 0.01
-"""Tolerance of the relative completeness gap, where a request says 0."""
+"""Tolerance of the relative completeness gap for requests that set 0."""
 
 _DETAILS: Final[Mapping[int, Detail]] = {
     pb.EXPLAIN_DETAIL_UNSPECIFIED: Detail.FEATURES,
@@ -54,10 +54,10 @@ _AXES: Final[Mapping[int, InternalAxis]] = {number: axis for axis, number in _AX
 
 
 def encode_method(name: str) -> pb.ExplainMethod:
-    """The number of a method.
+    """Return the enum value of a method.
 
     Raises:
-        ExplainUnsupportedError: the wire knows no such method.
+        ExplainUnsupportedError: the method is unknown.
     """
     if name not in _METHOD_NUMBERS:
         raise _unsupported(repr(name[:40]))
@@ -65,10 +65,10 @@ def encode_method(name: str) -> pb.ExplainMethod:
 
 
 def decode_method(number: int) -> str:
-    """The method of a number; 0 means integrated gradients.
+    """Return the method of an enum value; 0 means integrated gradients.
 
     Raises:
-        ExplainUnsupportedError: the wire knows no such method.
+        ExplainUnsupportedError: the enum value is unknown.
     """
     if number not in _METHODS:
         raise _unsupported(str(number))
@@ -82,10 +82,10 @@ def _unsupported(method: str) -> ExplainUnsupportedError:
 
 
 def encode_query(query: Query, model: str) -> pb.ExplainRequest:
-    """The request that asks `model` this question.
+    """Encode a query to `model`.
 
     Raises:
-        ExplainUnsupportedError: the wire knows no such method.
+        ExplainUnsupportedError: the method is unknown.
     """
     return pb.ExplainRequest(
         model=model,
@@ -99,17 +99,17 @@ def encode_query(query: Query, model: str) -> pb.ExplainRequest:
 
 
 def decode_query(message: pb.ExplainRequest) -> Query:
-    """The question of a request.
+    """Decode a query.
 
     Raises:
-        MalformedRequestError: a tolerance that is neither 0 nor in [LEAST_TOLERANCE, 1), an unknown detail, or a
-            malformed instance.
-        RequestTooLargeError: more of anything than one request may have.
-        ExplainUnsupportedError: the wire knows no such method.
-        BarsError: bars that no market can have made.
+        MalformedRequestError: the tolerance is neither 0 nor in [LEAST_TOLERANCE, 1), the detail is unknown, or the
+            instance is malformed.
+        RequestTooLargeError: the request exceeds a limit.
+        ExplainUnsupportedError: the method is unknown.
+        BarsError: the bars are invalid.
     """
     return Query(
-        targets=decode_targets(message.targets),  # first: counting costs less than reading an instance
+        targets=decode_targets(message.targets),  # first, because counting is cheaper than decoding an instance
         instance=instances.decode(message.instance),
         method=decode_method(message.method),
         detail=_detail(message.detail),
@@ -119,15 +119,15 @@ def decode_query(message: pb.ExplainRequest) -> Query:
 
 
 def encode_targets(targets: Sequence[TargetPoint]) -> list[pb.ExplainTarget]:
-    """The messages of targets."""
+    """Encode targets."""
     return [pb.ExplainTarget(horizon=point.horizon, quantile=point.quantile) for point in targets]
 
 
 def decode_targets(messages: Sequence[pb.ExplainTarget]) -> tuple[TargetPoint, ...]:
-    """The targets of messages.
+    """Decode targets.
 
     Raises:
-        RequestTooLargeError: more than one request may have.
+        RequestTooLargeError: there are more than MAX_TARGETS.
     """
     check_count("targets", len(messages), MAX_TARGETS)
     return tuple(TargetPoint(target.horizon, target.quantile) for target in messages)
@@ -143,7 +143,7 @@ def _detail(number: int) -> Detail:
 
 
 def decode_tolerance(value: float) -> float:
-    """The tolerance of a number; 0 means DEFAULT_TOLERANCE.
+    """Check a tolerance; 0 means DEFAULT_TOLERANCE.
 
     Raises:
         MalformedRequestError: it is neither 0 nor in [LEAST_TOLERANCE, 1).
@@ -158,7 +158,7 @@ def decode_tolerance(value: float) -> float:
 
 
 def encode(explanation: Explanation, request_id: str) -> pb.ExplainResponse:
-    """The answer to the request of that id."""
+    """Encode an explanation as the response to a request."""
     return pb.ExplainResponse(
         request_id=request_id,
         attributions=[_encode(attribution) for attribution in explanation.attributions],
@@ -168,10 +168,10 @@ def encode(explanation: Explanation, request_id: str) -> pb.ExplainResponse:
 
 
 def decode(message: pb.ExplainResponse) -> Explanation:
-    """The explanation of an answer; its arrays are read-only.
+    """Decode an explanation; its arrays are read-only.
 
     Raises:
-        MalformedRequestError: an array has another length than its fields say, or a row's kind is unknown.
+        MalformedRequestError: the length of an array does not match its fields, or the kind of a row is unknown.
     """
     return Explanation(
         attributions=tuple(_decode(attribution) for attribution in message.attributions),
@@ -223,7 +223,7 @@ def _decode(message: pb.Attribution) -> Attribution:
     count = len(message.symbols)
     kinds = decode_kinds(message.row_kinds)
     arrays.check_values(message.row_names, (len(kinds),), "attribution.row_names")
-    times = len(message.sessions) or len(message.per_time) // (8 * max(count, 1))  # the sessions may be unknown
+    times = len(message.sessions) or len(message.per_time) // (8 * max(count, 1))  # sessions may be unknown
     cells = (count, times, kinds.count(RowKind.OBSERVED))
     return Attribution(
         symbols=tuple(message.symbols),
@@ -268,15 +268,15 @@ def _decode_internal(message: pb.Internal, count: int) -> Internal:
 
 
 def encode_kinds(kinds: Iterable[RowKind]) -> list[pb.RowKind]:
-    """The numbers of rows' kinds."""
+    """Encode the kinds of rows."""
     return [_KIND_NUMBERS[kind] for kind in kinds]
 
 
 def decode_kinds(numbers: Iterable[int]) -> tuple[RowKind, ...]:
-    """The kinds of rows.
+    """Decode the kinds of rows.
 
     Raises:
-        MalformedRequestError: a number is unknown.
+        MalformedRequestError: a kind is unknown.
     """
     return tuple(map(_kind, numbers))
 

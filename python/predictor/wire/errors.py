@@ -1,7 +1,7 @@
-"""Errors on the wire: as an instance's `Error`, and as a call's google.rpc.Status.
+"""Conversion of errors: to `Error` for an instance, to google.rpc.Status for a call.
 
-The two carry the same facts. A call's error travels in HTTP/2 trailers, which peers refuse beyond 8 KiB, so its
-texts are kept short; the server's log and, for names of features, GetModel hold what does not fit.
+Both carry the same facts. A call's error travels in HTTP/2 trailers, which many peers limit to 8 KiB, so its texts are
+shortened. The server's log holds the full text, and GetModel holds the full list of features.
 """
 
 from collections.abc import Iterable, Mapping
@@ -19,20 +19,20 @@ from predictor._pb import prediction_pb2 as pb
 from predictor.errors import QuantraError, QueueFullError, RequestTooLargeError, answer_of, from_reason
 
 DOMAIN: Final = "quantra"
-"""The domain of the reasons, in google.rpc.ErrorInfo."""
+"""Domain in google.rpc.ErrorInfo."""
 DETAILS_KEY: Final = "grpc-status-details-bin"
-"""The trailer that carries google.rpc.Status."""
+"""Trailer that carries google.rpc.Status."""
 PUSHBACK_KEY: Final = "grpc-retry-pushback-ms"
-"""The trailer that clients with a retry policy obey."""
+"""Trailer that clients with a retry policy obey."""
 
-MAX_CALL_MESSAGE: Final = 1024  # bytes; three times that in the trailers if every character must be escaped
-MAX_INSTANCE_MESSAGE: Final = 8192  # bytes; a body is no trailer
-_MAX_VALUE: Final = 128  # bytes of one value of a call's metadata
+MAX_CALL_MESSAGE: Final = 1024  # bytes; up to three times as many in the trailers, because of escaping
+MAX_INSTANCE_MESSAGE: Final = 8192  # bytes; sent in the body, so the limit of trailers does not apply
+_MAX_VALUE: Final = 128  # bytes per value of a call's metadata
 _MAX_VALUES: Final = 8
 
 
 def encode(error: QuantraError) -> pb.Error:
-    """The message of an error that one instance of several has."""
+    """Encode the error of an instance."""
     answer = answer_of(error)
     return pb.Error(
         code=Code.Value(answer.status.value),
@@ -43,22 +43,22 @@ def encode(error: QuantraError) -> pb.Error:
 
 
 def decode(message: pb.Error) -> QuantraError:
-    """The error that one instance has."""
+    """Decode the error of an instance."""
     return from_reason(message.reason, message.message, dict(message.metadata))
 
 
 def encode_each(refusals: Mapping[str, QuantraError]) -> list[pb.SymbolError]:
-    """The messages of the errors that symbols have."""
+    """Encode the errors of symbols."""
     return [pb.SymbolError(symbol=symbol, error=encode(error)) for symbol, error in refusals.items()]
 
 
 def decode_each(messages: Iterable[pb.SymbolError]) -> dict[str, QuantraError]:
-    """The error of each symbol."""
+    """Decode the errors of symbols."""
     return {one.symbol: decode(one.error) for one in messages}
 
 
 def encode_details(error: QuantraError) -> bytes:
-    """The google.rpc.Status of a call's error: code, message, ErrorInfo with reason and metadata, perhaps RetryInfo."""
+    """Encode a call's error as google.rpc.Status: code, message, ErrorInfo (reason, metadata), RetryInfo if any."""
     answer = answer_of(error)
     facts = {key: shortened(value, _MAX_VALUE) for key, value in islice(error.metadata.items(), _MAX_VALUES)}
     info = ErrorInfo(reason=answer.reason, domain=DOMAIN, metadata=facts)
@@ -85,9 +85,10 @@ def _packed(detail: Message) -> AnyMessage:
 
 
 def pushback_ms(error: QuantraError) -> int | None:
-    """When a client may repeat the call: so many milliseconds later; -1 = never; None = as its own policy says.
+    """Return the retry delay in milliseconds; -1: do not retry; None: the client's own policy decides.
 
-    The two errors of RESOURCE_EXHAUSTED differ in it: more room comes with time, a smaller request does not.
+    It distinguishes the two errors with status RESOURCE_EXHAUSTED: a full queue drains, but a request that is too large
+    stays too large.
     """
     if isinstance(error, QueueFullError):
         return round(1000 * error.retry_after_s)
@@ -95,7 +96,7 @@ def pushback_ms(error: QuantraError) -> int | None:
 
 
 def decode_details(data: bytes) -> QuantraError | None:
-    """The error of a call; None if the details are not Quantra's."""
+    """Decode the error of a call; None if the details are not from Quantra."""
     info = ErrorInfo()
     try:
         status = StatusMessage.FromString(data)
@@ -108,7 +109,7 @@ def decode_details(data: bytes) -> QuantraError | None:
 
 
 def shortened(text: str, most: int) -> str:
-    """The text, cut to about `most` bytes of UTF-8 with a note of its length."""
+    """Cut a text to about `most` bytes of UTF-8 and append its length in characters."""
     data = text.encode("utf-8", "replace")
     if len(data) <= most:
         return data.decode()

@@ -1,4 +1,4 @@
-"""Forecasts on the wire, and the skill of their model."""
+"""Conversion of forecasts and of their model's skill."""
 
 from collections.abc import Mapping
 from functools import lru_cache
@@ -18,13 +18,13 @@ _VERDICTS: Final[Mapping[Verdict, pb.SkillVerdict]] = {
 
 
 def encode_skill(skill: Skill | None) -> pb.Skill | None:
-    """The message of a skill; the field stays absent where nothing is known."""
+    """Encode a skill; None leaves the field unset."""
     return None if skill is None else _skill_message(skill)
 
 
 @lru_cache(maxsize=256)
 def _skill_message(skill: Skill) -> pb.Skill:
-    """Every forecast of a model has the same; nobody changes it."""
+    """Encode a skill. Cached: all forecasts of a model share one message, which must not be modified."""
     return pb.Skill(
         rival=skill.rival,
         improvement=skill.improvement,
@@ -39,7 +39,7 @@ def _skill_message(skill: Skill) -> pb.Skill:
 
 
 def decode_skill(message: pb.Skill) -> Skill:
-    """The skill of a message; its verdict and line follow from the numbers."""
+    """Decode a skill; its verdict and line are derived from the numbers."""
     return Skill(
         rival=message.rival,
         improvement=message.improvement,
@@ -52,7 +52,7 @@ def decode_skill(message: pb.Skill) -> Skill:
 
 
 def encode(forecast: Forecast) -> pb.Forecast:
-    """The message of a forecast."""
+    """Encode a forecast."""
     return pb.Forecast(
         symbols=forecast.symbols,
         as_of_session=optional_number(forecast.as_of_session),
@@ -80,7 +80,7 @@ def encode(forecast: Forecast) -> pb.Forecast:
 
 
 def decode(message: pb.Forecast) -> Forecast:
-    """The forecast of a message; its arrays are read-only.
+    """Decode a forecast; its arrays are read-only.
 
     Raises:
         MalformedRequestError: an array has another length than the symbols, horizons and quantiles say.

@@ -1,4 +1,4 @@
-"""Questions about many instances on the wire, and what is known after each of them."""
+"""Conversion of global explanation queries and their progress reports."""
 
 from predictor._pb import prediction_pb2 as pb
 from predictor.errors import QuantraError
@@ -9,11 +9,11 @@ from predictor.wire.limits import MAX_INSTANCES, check_count
 
 
 def encode_query(query: GlobalQuery, model: str) -> pb.ExplainGlobalRequest:
-    """The request that asks `model` this question.
+    """Encode a query to `model`.
 
     Raises:
-        ExplainUnsupportedError: the wire knows no such method.
-        QuantraError: one of the instances is an error.
+        ExplainUnsupportedError: the method is unknown.
+        QuantraError: an instance is an error.
     """
     return pb.ExplainGlobalRequest(
         model=model,
@@ -25,16 +25,16 @@ def encode_query(query: GlobalQuery, model: str) -> pb.ExplainGlobalRequest:
 
 
 def decode_query(message: pb.ExplainGlobalRequest) -> GlobalQuery:
-    """The question of a request; an instance that cannot be read becomes its error.
+    """Decode a query; an instance that cannot be decoded is replaced by its error.
 
     Raises:
-        MalformedRequestError: a tolerance that is neither 0 nor in [LEAST_TOLERANCE, 1).
-        RequestTooLargeError: more instances or targets than one request may have.
-        ExplainUnsupportedError: the wire knows no such method.
+        MalformedRequestError: the tolerance is neither 0 nor in [LEAST_TOLERANCE, 1).
+        RequestTooLargeError: there are too many instances or targets.
+        ExplainUnsupportedError: the method is unknown.
     """
     check_count("instances", len(message.instances), MAX_INSTANCES)
     return GlobalQuery(
-        targets=attributions.decode_targets(message.targets),  # first: counting costs less than reading instances
+        targets=attributions.decode_targets(message.targets),  # first, because counting is cheaper than decoding
         instances=instances.decode_each(message.instances),
         method=attributions.decode_method(message.method),
         tolerance=attributions.decode_tolerance(message.tolerance),
@@ -42,7 +42,7 @@ def decode_query(message: pb.ExplainGlobalRequest) -> GlobalQuery:
 
 
 def encode(importance: GlobalImportance) -> pb.ExplainGlobalProgress:
-    """The message of one report."""
+    """Encode a progress report."""
     return pb.ExplainGlobalProgress(
         model=importance.model,
         version=importance.version,
@@ -57,10 +57,10 @@ def encode(importance: GlobalImportance) -> pb.ExplainGlobalProgress:
 
 
 def decode(message: pb.ExplainGlobalProgress) -> GlobalImportance:
-    """The report of a message; its arrays are read-only.
+    """Decode a progress report; its arrays are read-only.
 
     Raises:
-        MalformedRequestError: an array has another length than there are rows, or a row's kind is unknown.
+        MalformedRequestError: the length of an array is not the number of rows, or the kind of a row is unknown.
     """
     return GlobalImportance(
         model=message.model,

@@ -1,6 +1,6 @@
-"""Instances on the wire: bars with the covariates beside them, or feature windows.
+"""Conversion of instances: bars with covariates, or feature windows.
 
-Whether a window's shapes are the model's is judged where the model is known.
+The model, not this module, checks that the shapes of a window match its schema.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -47,7 +47,7 @@ _POLICY_NUMBERS: Final[Mapping[GapPolicy, pb.GapPolicy]] = {
 
 
 def encode(instance: Instance) -> pb.Instance:
-    """The message of an instance."""
+    """Encode an instance."""
     age = instance.max_age_sessions
     if not isinstance(instance.input, BarPanel):
         window = encode_window(instance.input)
@@ -60,13 +60,13 @@ def encode(instance: Instance) -> pb.Instance:
 
 
 def decode(message: pb.Instance) -> Instance:
-    """The instance of a message.
+    """Decode an instance.
 
     Raises:
-        MalformedRequestError: it has no input, or one that breaks its own rules.
-        RequestTooLargeError: more of anything than one request may have.
-        BarsError: bars that no market can have made.
-        CovariatesError: invalid covariates.
+        MalformedRequestError: it has no input, or the input is malformed.
+        RequestTooLargeError: it exceeds a limit.
+        BarsError: the bars are invalid.
+        CovariatesError: the covariates are invalid.
     """
     check_text("request_id", message.request_id)
     kind = message.WhichOneof("input")
@@ -90,12 +90,12 @@ def decode(message: pb.Instance) -> Instance:
 
 
 def decode_each(messages: Iterable[pb.Instance]) -> tuple[Instance | QuantraError, ...]:
-    """Each message's instance, or what is wrong with it, in order."""
+    """Decode each instance, or return its error, in order."""
     return tuple(map(decode_or_error, messages))
 
 
 def decode_or_error(message: pb.Instance) -> Instance | QuantraError:
-    """The instance of a message, or what is wrong with it."""
+    """Decode an instance, or return its error."""
     try:
         return decode(message)
     except QuantraError as error:
@@ -103,7 +103,7 @@ def decode_or_error(message: pb.Instance) -> Instance | QuantraError:
 
 
 def decode_policy(number: int) -> GapPolicy:
-    """The policy of a number; raises MalformedRequestError where there is none."""
+    """Return the policy of an enum value; raises MalformedRequestError if it is unknown."""
     if number not in _POLICIES:
         raise MalformedRequestError(
             f"bars.gap_policy: {number} is unknown; have 1 refuse, 2 mask, 3 ignore",
@@ -113,11 +113,11 @@ def decode_policy(number: int) -> GapPolicy:
 
 
 def decode_symbols(names: Sequence[str]) -> tuple[str, ...]:
-    """The names; there must be at least one.
+    """Check the names of symbols; at least one is required.
 
     Raises:
-        MalformedRequestError: there is none.
-        RequestTooLargeError: too many, or one is too long to be a name.
+        MalformedRequestError: there are no names.
+        RequestTooLargeError: there are too many names, or one is too long.
     """
     if not names:
         raise MalformedRequestError("symbols: have 0, need at least 1; name each row", metadata={"field": "symbols"})
@@ -125,10 +125,10 @@ def decode_symbols(names: Sequence[str]) -> tuple[str, ...]:
 
 
 def decode_any_symbols(names: Sequence[str]) -> tuple[str, ...]:
-    """The names, or none.
+    """Check the names of symbols; there may be none.
 
     Raises:
-        RequestTooLargeError: too many, or one is too long to be a name.
+        RequestTooLargeError: there are too many names, or one is too long.
     """
     check_count("symbols", len(names), MAX_SYMBOLS)
     for name in names:
@@ -137,7 +137,7 @@ def decode_any_symbols(names: Sequence[str]) -> tuple[str, ...]:
 
 
 def encode_bars(panel: BarPanel) -> pb.BarPanel:
-    """The message of a panel; how gaps are read is set in the Instance."""
+    """Encode a panel; `encode` sets the gap policy."""
     return pb.BarPanel(
         symbols=panel.symbols,
         session_yyyymmdd=panel.sessions.tolist(),
@@ -156,12 +156,12 @@ def encode_bars(panel: BarPanel) -> pb.BarPanel:
 
 
 def decode_bars(message: pb.BarPanel) -> BarPanel:
-    """The panel of a message.
+    """Decode a panel.
 
     Raises:
-        MalformedRequestError: a field has another length than the symbols and sessions say, or bars are not daily.
-        RequestTooLargeError: more symbols or sessions than one request may have.
-        BarsError: the panel itself refuses its bars.
+        MalformedRequestError: the length of a field does not match the symbols and sessions, or bars are not daily.
+        RequestTooLargeError: there are too many symbols or sessions.
+        BarsError: the bars are invalid.
     """
     names = decode_symbols(message.symbols)
     shape = (len(names), len(message.session_yyyymmdd))
@@ -195,7 +195,7 @@ def _check_bars(message: pb.BarPanel, shape: tuple[int, int]) -> None:
 
 
 def encode_covariates(covariates: Covariates) -> pb.Covariates | None:
-    """The message of covariates; None where there are none."""
+    """Encode covariates; None if there are no covariates."""
     if not covariates.names:
         return None
     return pb.Covariates(
@@ -208,17 +208,17 @@ def encode_covariates(covariates: Covariates) -> pb.Covariates | None:
 
 
 def decode_covariates(message: pb.Covariates, symbols: int, sessions: int) -> Covariates:
-    """The covariates of a message.
+    """Decode covariates.
 
     Args:
-        message: the covariates beside bars of S symbols and T sessions.
-        symbols: S.
-        sessions: T.
+        message: covariates of a panel.
+        symbols: number of symbols of the panel.
+        sessions: number of sessions of the panel.
 
     Raises:
-        MalformedRequestError: an array has another length than the bars need, or a name appears twice.
-        RequestTooLargeError: more of anything than one request may have.
-        CovariatesError: the arrays hold invalid values.
+        MalformedRequestError: the length of an array does not match the panel, or a name appears twice.
+        RequestTooLargeError: the covariates exceed a limit.
+        CovariatesError: the values are invalid.
     """
     if not message.ByteSize():
         return NO_COVARIATES
@@ -270,7 +270,7 @@ def _names(group: str, names: list[str]) -> list[str]:
 
 
 def encode_window(window: FeatureWindow) -> pb.FeatureWindow:
-    """The message of a window. A mask that knows every cell is left out."""
+    """Encode a window; a mask that is True everywhere is omitted."""
     return pb.FeatureWindow(
         symbols=window.symbols,
         observed=_tensor(window.observed, pb.DATA_TYPE_FLOAT32, FLOAT32),
@@ -287,7 +287,7 @@ def encode_window(window: FeatureWindow) -> pb.FeatureWindow:
 
 
 def _encode_mask(window: FeatureWindow) -> pb.Tensor | None:
-    """None where every cell is known; a mask of another shape is sent, so that it is refused there too."""
+    """None if every cell is known; a mask of the wrong shape is sent, so that the server rejects it."""
     if window.mask.shape == window.observed.shape and window.mask.all():
         return None
     return _tensor(window.mask, pb.DATA_TYPE_BOOL, np.dtype(np.bool_))
@@ -298,12 +298,12 @@ def _tensor(values: NDArray[np.generic], kind: pb.DataType, stored: np.dtype[np.
 
 
 def decode_window(message: pb.FeatureWindow) -> FeatureWindow:
-    """The window of a message.
+    """Decode a window.
 
     Raises:
-        MalformedRequestError: a tensor is missing, has the wrong type or rank, not one row per symbol, or another
-            number of bytes than its shape needs.
-        RequestTooLargeError: more of anything than one request may have.
+        MalformedRequestError: a tensor is missing, has the wrong type or rank, does not have one row per symbol, or its
+            number of bytes does not match its shape.
+        RequestTooLargeError: it exceeds a limit.
     """
     names = decode_symbols(message.symbols)
     rows = len(names)
@@ -345,7 +345,7 @@ def _float32(message: pb.FeatureWindow, name: str, rank: int, rows: int) -> NDAr
 
 
 def _float64(message: pb.FeatureWindow, name: str, rows: int) -> NDArray[np.float64]:
-    """Levels: one per symbol, or one per symbol and horizon."""
+    """Decode levels: one per symbol, or one per symbol and horizon."""
     tensor = _checked(message, name, pb.DATA_TYPE_FLOAT64)
     return arrays.decode_float64(tensor.data, _shape(tensor, name, (1, 2), rows), f"window.{name}")
 
@@ -387,7 +387,7 @@ def _checked(message: pb.FeatureWindow, name: str, kind: pb.DataType) -> pb.Tens
 
 
 def _shape(tensor: pb.Tensor, name: str, ranks: tuple[int, ...], rows: int) -> Shape:
-    """The tensor's shape, sound by itself: of a right rank, one row per symbol, no axis below 0 or too long."""
+    """Check the shape of a tensor: its rank, one row per symbol, no axis below 0 or too long."""
     shape = tuple(tensor.shape[: MAX_AXES + 1])
     if len(shape) not in ranks or shape[0] != rows or min(shape) < 0:
         raise MalformedRequestError(

@@ -1,4 +1,4 @@
-"""What is known about models, on the wire."""
+"""Conversion of model descriptions and request limits."""
 
 from collections.abc import Iterable, Mapping
 from typing import Final
@@ -18,7 +18,7 @@ _GROUPS: Final[Mapping[int, CovariateGroup]] = {number: group for group, number 
 
 
 def encode(info: ModelInfo) -> pb.ModelInfo:
-    """The message of one version of a model."""
+    """Encode the description of a model version."""
     return pb.ModelInfo(
         name=info.name,
         version=info.version,
@@ -48,11 +48,11 @@ def encode(info: ModelInfo) -> pb.ModelInfo:
 
 
 def decode(message: pb.ModelInfo) -> ModelInfo:
-    """One version of a model.
+    """Decode the description of a model version.
 
     Raises:
-        ExplainUnsupportedError: the model explains itself by a method that the wire does not know.
-        MalformedRequestError: a covariate is of a group that the wire does not know.
+        ExplainUnsupportedError: an explanation method is unknown.
+        MalformedRequestError: the group of a covariate is unknown.
     """
     return ModelInfo(
         name=message.name,
@@ -83,7 +83,7 @@ def decode(message: pb.ModelInfo) -> ModelInfo:
 
 
 def encode_limits(limits: RequestLimits) -> pb.RequestLimits:
-    """The message of what one request may hold."""
+    """Encode the limits of a request."""
     return pb.RequestLimits(
         bytes=limits.size,
         instances=limits.instances,
@@ -94,7 +94,7 @@ def encode_limits(limits: RequestLimits) -> pb.RequestLimits:
 
 
 def decode_limits(message: pb.RequestLimits) -> RequestLimits:
-    """What one request may hold; the usual where the server does not say."""
+    """Decode the limits of a request; unset fields get their defaults."""
     usual = RequestLimits()
     return RequestLimits(
         size=message.bytes if message.bytes > 0 else usual.size,

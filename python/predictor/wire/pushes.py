@@ -1,4 +1,4 @@
-"""Bars that are pushed to a session, on the wire."""
+"""Conversion of pushes to a session."""
 
 from predictor._pb import prediction_pb2 as pb
 from predictor.errors import MalformedRequestError
@@ -13,7 +13,7 @@ from predictor.wire.instances import (
 
 
 def encode(session_id: str, push: Push) -> pb.PushBars:
-    """The message of a push to this session."""
+    """Encode a push to a session."""
     return pb.PushBars(
         session_id=session_id,
         bars=None if push.bars is None else encode_bars(push.bars),
@@ -23,13 +23,13 @@ def encode(session_id: str, push: Push) -> pb.PushBars:
 
 
 def decode(message: pb.PushBars) -> Push:
-    """The push of a message.
+    """Decode a push.
 
     Raises:
-        MalformedRequestError: it has covariates and no bars, or one that breaks its own rules.
-        RequestTooLargeError: more of anything than one request may have.
-        BarsError: bars that no market can have made.
-        CovariatesError: invalid covariates.
+        MalformedRequestError: it has covariates but no bars, or a field is malformed.
+        RequestTooLargeError: the request exceeds a limit.
+        BarsError: the bars are invalid.
+        CovariatesError: the covariates are invalid.
     """
     if not message.HasField("bars"):
         if message.HasField("covariates"):

@@ -1,9 +1,9 @@
-"""What a request's bytes hold, counted before any of them becomes a message.
+"""Counting of a request's fields before it is parsed.
 
-An empty message takes two bytes on the wire and some hundred in memory, and parsing holds the interpreter, so that the
-largest request of the emptiest content would stop the process for seconds. Counting looks at tags and lengths alone,
-stops at the first limit, and finds where each instance lies, so that each is parsed by itself. What is small and plain
-is parsed without: that takes less time than to count it.
+An empty message takes two bytes on the wire and about a hundred in memory, and parsing holds the GIL. A large request
+of empty messages would block the process for seconds. Counting reads only tags and lengths and stops at the first
+exceeded limit. It also locates each instance, so that instances are parsed one at a time. A small, well-formed request
+is parsed at once, because that is faster than counting.
 """
 
 from collections.abc import Iterator, Mapping
@@ -29,15 +29,15 @@ from predictor.wire.limits import (
 )
 
 VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
-"""Forms of a field on the wire; the others are groups, which no message of ours has."""
+"""Wire types of a field; the other types are groups, which Quantra's messages do not use."""
 
 
 WHOLE: Final = "request"
-"""What too many fields are told of."""
+"""Value of "field" in the metadata of the error about too many fields."""
 
 
 LONG: Final = 0x80
-"""A byte of this value or above is followed by another of the same number. Most fit one: they are read in place."""
+"""Continuation bit of a varint: a byte of this value or above is not the last. One-byte varints are read inline."""
 
 LONGEST_VARINT: Final = 10
 
@@ -47,35 +47,35 @@ _LAST_FIELD: Final = (1 << 29) - 1
 
 
 Field = tuple[int, int, int, int, int]
-"""Where its tag is, its number, its form, where its content begins, and where it ends."""
+"""Offset of the tag, field number, wire type, and start and end of the content."""
 
 
 class TooManyPartsError(Exception):
-    """The request has more parts than were to be counted at once."""
+    """The request has more fields than `most_parts`."""
 
 
 @final
 class FieldReader:
-    """The fields of one request, counted at every depth; IndexError means that the bytes end within one.
+    """Iterates over the fields of one request and counts them at every depth.
 
     Args:
-        body: the request.
-        most_parts: fields after which it is given up.
+        body: encoded request.
+        most_parts: number of fields after which reading stops with an error.
     """
 
     def __init__(self, body: bytes, most_parts: int) -> None:
         self._body = body
         self._most_parts = most_parts
         self.parts = 0
-        """Fields so far."""
+        """Number of fields read so far."""
 
     def between(self, at: int, end: int) -> Iterator[Field]:
-        """Each field of the message that lies there.
+        """Yield each field of the message from `at` to `end`.
 
         Raises:
-            IndexError: the bytes end within a field, or none may look so.
-            RequestTooLargeError: more fields than a request may have.
-            TooManyPartsError: more than `most_parts`, where that is less.
+            IndexError: the bytes end within a field, or a field is malformed.
+            RequestTooLargeError: the request has more than MAX_PARTS fields.
+            TooManyPartsError: the request has more than `most_parts` fields, if that is less than MAX_PARTS.
         """
         body = self._body
         while at < end:
@@ -93,7 +93,7 @@ class FieldReader:
             elif form in _FIXED:
                 stop = at + _FIXED[form]
             else:
-                raise IndexError  # groups: no field of ours is one, and what is within would go uncounted
+                raise IndexError  # a group: Quantra has no such fields, and its content would not be counted
             if stop > end or not 0 < tag >> 3 <= _LAST_FIELD:
                 raise IndexError
             yield start, tag >> 3, form, at, stop
@@ -110,7 +110,7 @@ def _too_many_parts(most: int) -> Exception:
 
 
 def _varint(body: bytes, at: int) -> tuple[int, int]:
-    """The number at this place, and the place behind it."""
+    """Return the varint at an offset and the offset after it."""
     value = 0
     for k in range(LONGEST_VARINT):
         byte = body[at + k]
@@ -139,35 +139,38 @@ MOST: Final[Mapping[str, int]] = {
     "Covariates.categories": MAX_FEATURES,
     "CovariateTexts.values": MAX_SYMBOLS,
 }
-"""How many elements each repeated field of a request may have; a test holds that every one has a row."""
+"""Most elements of each repeated field of a request; a test checks that no field is missing."""
 
 
 _ROWS: Final = frozenset({"BarPanel.symbols", "FeatureWindow.symbols"})
-"""Fields whose elements are rows."""
+"""Fields with one element per row."""
 
 _INSTANCES: Final = {
     "PredictRequest": "instances",
     "ExplainGlobalRequest": "instances",
     "StreamPredict": "instance",
 }
-"""The field whose elements are parsed one by one, in their turn."""
+"""Field with the instances, which are parsed one at a time."""
 
 
 _CONTINUED: Final = bytes(range(LONG, 256))
 
 
 SMALL: Final = 16 * 1024
-"""Bytes of a request that need not be counted: the emptiest of so many is parsed in a fifth of a millisecond, into a
-megabyte that is free again at once. It may hold too many instances, or axes of a tensor: whoever reads it looks."""
+"""Bytes up to which a request is parsed without counting.
+
+In the worst case, parsing takes 0.2 ms and a megabyte, which is freed at once. The decoders still check the number of
+instances and of tensor axes.
+"""
 
 
 MessageT = TypeVar("MessageT", bound=Message)
 
 
 def parsed_if_plain(body: bytes, kind: type[MessageT]) -> MessageT | None:
-    """The message of a small request; None where counting has to say what it holds, or what is wrong with it.
+    """Parse a small request; None if it must be counted to find its contents or its error.
 
-    That is so where something comes twice that should come once, too, of which parsing would keep the last alone.
+    A request that repeats a singular field must be counted too, because parsing would keep only the last occurrence.
     """
     if len(body) > SMALL:
         return None
@@ -181,33 +184,33 @@ def parsed_if_plain(body: bytes, kind: type[MessageT]) -> MessageT | None:
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestCounts:
-    """What a request holds."""
+    """Fields, rows and instances of a request."""
 
     parts: int
-    """Fields, at every depth."""
+    """Number of fields, nested ones included."""
     rows: int
-    """Symbols of all instances that were not refused."""
+    """Total symbols of all accepted instances."""
     instances: tuple[slice | QuantraError, ...]
-    """Where each instance that is parsed by itself lies in the bytes, or what is wrong with it."""
+    """Position of each instance in the bytes, or its error."""
     head: bytes
-    """The request without these instances."""
+    """Encoded request without the instances."""
 
 
 def count_parts(
     body: bytes, kind: type[Message], most_parts: int = MAX_PARTS, *, within: slice | None = None
 ) -> RequestCounts:
-    """Count a request. Too much of something within one of several instances is that instance's own error.
+    """Count the fields of a request. A limit exceeded within an instance becomes the error of that instance.
 
     Args:
-        body: the bytes.
-        kind: what they should be.
-        most_parts: how many fields are counted.
-        within: where the request lies in the bytes; None = they are the request.
+        body: bytes that hold the request.
+        kind: message type of the request.
+        most_parts: most fields to count.
+        within: position of the request in the bytes; None: the bytes are the request.
 
     Raises:
-        RequestTooLargeError: more instances, rows or parts than one request may have.
-        MalformedRequestError: the bytes are no message.
-        TooManyPartsError: more than `most_parts`, where that is less than a request may have.
+        RequestTooLargeError: the request has too many instances, rows or fields.
+        MalformedRequestError: the bytes are malformed.
+        TooManyPartsError: the request has more than `most_parts` fields, if that is less than MAX_PARTS.
     """
     counting, place = _CountingPass(body, most_parts), within or slice(0, len(body))
     try:
@@ -219,20 +222,20 @@ def count_parts(
 @final
 @dataclass(frozen=True, slots=True)
 class TopField:
-    """One field of a message, nothing within it being looked at."""
+    """A top-level field of a message."""
 
     number: int
     whole: slice
-    """Where it lies, its tag included."""
+    """Position of the field, tag included."""
     content: slice | None
-    """Where its content lies, if that may be a message or a text."""
+    """Position of the content of a length-delimited field."""
 
 
 def top_fields(body: bytes, kind: type[Message], most: int) -> list[TopField]:
-    """The fields of a message.
+    """List the top-level fields of a message.
 
     Raises:
-        MalformedRequestError: the bytes are no message, or have more than `most` fields.
+        MalformedRequestError: the bytes are malformed, or have more than `most` fields.
     """
     try:
         return [
@@ -245,7 +248,7 @@ def top_fields(body: bytes, kind: type[Message], most: int) -> list[TopField]:
 
 @final
 class _CountingPass:
-    """One pass over a request's bytes; IndexError means that they end within a field, or that none may look so."""
+    """One pass over the bytes of a request. Methods raise IndexError for truncated or malformed fields."""
 
     def __init__(self, body: bytes, most_parts: int) -> None:
         self._body = body
@@ -276,7 +279,7 @@ class _CountingPass:
         return RequestCounts(parts=self._tags.parts, rows=rows, instances=tuple(instances), head=b"".join(pieces))
 
     def _instance(self, span: slice) -> tuple[slice | QuantraError, int]:
-        """Where it lies and how many rows it has, or its error."""
+        """Return the position of an instance or its error, and its number of rows."""
         try:
             return span, self._rows(span.start, span.stop, cast("Descriptor", pb.Instance.DESCRIPTOR))
         except RequestTooLargeError as error:
@@ -287,7 +290,7 @@ class _CountingPass:
             return no_message(pb.Instance, span.stop - span.start), 0
 
     def _rows(self, at: int, end: int, kind: Descriptor) -> int:
-        """Rows of the message from `at` to `end`, after its counts were checked."""
+        """Check the counts of the message from `at` to `end` and return its number of rows."""
         fields, counts, rows = _fields(kind), dict[int, int](), 0
         for _, number, form, first, last in self._tags.between(at, end):
             if number in fields:
@@ -295,7 +298,7 @@ class _CountingPass:
         return rows
 
     def _field(self, field: "_Field", counts: dict[int, int], form: int, at: int, end: int) -> int:
-        """Rows of one field, after the elements of it so far were checked."""
+        """Check the count of a field and return its number of rows."""
         if field.most:
             have = counts[field.number] = counts.get(field.number, 0) + self._elements(field, form, at, end)
             if have > field.most:
@@ -305,7 +308,7 @@ class _CountingPass:
         return 1 if field.is_row else 0
 
     def _elements(self, field: "_Field", form: int, at: int, end: int) -> int:
-        """How many elements of a repeated field lie here: one, or several packed."""
+        """Count the elements of a repeated field at this position: one, or several if packed."""
         if form != BYTES or field.element_bytes is None:
             return 1
         if field.element_bytes:
@@ -316,7 +319,7 @@ class _CountingPass:
 
 
 def no_message(kind: type[Message], size: int) -> MalformedRequestError:
-    """The error of bytes that cannot be parsed."""
+    """Return the error of bytes that cannot be parsed."""
     name, file = kind.DESCRIPTOR.full_name, kind.DESCRIPTOR.file.name.rpartition("/")[2]
     return MalformedRequestError(
         f"the {size} bytes of the request are not a {name}; encode it from {file}",
@@ -327,21 +330,21 @@ def no_message(kind: type[Message], size: int) -> MalformedRequestError:
 @final
 @dataclass(frozen=True, slots=True)
 class _Field:
-    """What counting knows of a field."""
+    """Properties of a field that counting needs."""
 
     number: int
     name: str
     most: int
-    """Elements; 0 = not repeated."""
+    """Most elements; 0: not repeated."""
     is_row: bool
     element_bytes: int | None
-    """Of numbers that may lie packed: their size, 0 where it varies; None for all else."""
+    """Size of an element that may be packed, 0 if it varies; None for other fields."""
     message: Descriptor | None
 
 
 @cache
 def _fields(kind: Descriptor) -> dict[int, _Field]:
-    """The fields of a message that are repeated or hold messages; no other needs to be looked at."""
+    """Return the fields of a message type that are repeated or contain messages; the others need no check."""
     return {one.number: one for one in map(_field_of, kind.fields) if one.most or one.message is not None}
 
 
@@ -368,11 +371,11 @@ _ELEMENT_BYTES: Final[Mapping[int, int | None]] = {
     FieldDescriptor.TYPE_SFIXED64: 8,
     FieldDescriptor.TYPE_SFIXED32: 4,
 }
-"""All others are varints."""
+"""Other types are varints, with 0."""
 
 
 _MOST_FIELDS: Final = 64
-"""Three are ours; a newer client may send a few more."""
+"""This version sends three; a newer client may send more."""
 
 _ACTIONS: Final = {
     field.number: field.name for field in pb.PredictStreamRequest.DESCRIPTOR.oneofs_by_name["action"].fields
@@ -382,21 +385,21 @@ _ACTIONS: Final = {
 @final
 @dataclass(frozen=True, slots=True)
 class StreamRequest:
-    """One request; what it asks is not read yet."""
+    """A request on a stream; its action is not decoded yet."""
 
     request_id: str
     timeout_s: float
-    """0 = as long as the call lasts."""
+    """0: limited only by the deadline of the call."""
     actions: tuple[tuple[str, slice], ...]
-    """What it asks, such as `predict`, and where that lies; one in a request that is right."""
+    """Name of each action, such as `predict`, and its position; a valid request has one."""
     plain: pb.StreamPredict | None = None
-    """All that it asks, if it is a small request for a prediction."""
+    """The action of a small prediction request."""
 
     def action(self) -> tuple[str, slice]:
-        """The one action.
+        """Return the action.
 
         Raises:
-            MalformedRequestError: there is none, or several.
+            MalformedRequestError: the request does not have exactly one action.
         """
         if len(self.actions) != 1:
             raise MalformedRequestError(
@@ -407,15 +410,15 @@ class StreamRequest:
 
 
 def instance_of(body: bytes) -> tuple[pb.Instance]:
-    """The instance of a small request for a prediction, once more."""
+    """Parse the instance of a small prediction request again."""
     return (pb.PredictStreamRequest.FromString(body).predict.instance,)
 
 
 def read_request(body: bytes) -> StreamRequest:
-    """Read all of a request but its action, unless it is small.
+    """Parse a request without its action; parse a small prediction request entirely.
 
     Raises:
-        MalformedRequestError: the bytes are no request, so that nobody can be told by id.
+        MalformedRequestError: the bytes are malformed, so the request id is unknown.
     """
     plain = parsed_if_plain(body, pb.PredictStreamRequest)
     if plain is not None and plain.predict.HasField("instance"):

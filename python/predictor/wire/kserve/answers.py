@@ -1,4 +1,4 @@
-"""Forecasts as tensors. Legend: N rows, S symbols, H horizons, Q quantiles."""
+"""Conversion of forecasts to output tensors. Shapes: N rows, S symbols, H horizons, Q quantiles."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,19 +22,19 @@ _INT32: Final = np.dtype("<i4")
 @final
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class RowOutcomes:
-    """The outcomes of a request's rows."""
+    """Outcomes of the rows of a request."""
 
     outcomes: Sequence[Outcome]
-    """[N], one of them a forecast at least."""
+    """[N], at least one of them a forecast."""
     places: Sequence[PositionArray]
-    """[N] where each forecast's symbols are among the S that were sent."""
+    """[N] positions of each row's symbols among the S symbols of the request."""
     symbols: int
-    """S, those that pad included."""
+    """S, padding included."""
     first: Forecast
-    """The first that is one: all are of the same model."""
+    """The first forecast; all forecasts are from the same model."""
 
     def filled(self, shape: Shape, pick: Callable[[Forecast], FloatArray | None]) -> FloatArray:
-        """[N, S, ...] what `pick` finds in each forecast; NaN where a row or a symbol has none."""
+        """[N, S, ...] the array that `pick` selects from each forecast; NaN for rows and symbols without values."""
         only = pick(self.first) if len(self.outcomes) == 1 and len(self.places[0]) == self.symbols else None
         if only is not None:
             return only[None]
@@ -49,7 +49,7 @@ class RowOutcomes:
 @final
 @dataclass(frozen=True, slots=True)
 class OutputTensor:
-    """One tensor of an answer."""
+    """One tensor of a response."""
 
     datatype: str
     shape: Shape
@@ -71,7 +71,7 @@ def _scores(rows: RowOutcomes) -> OutputTensor:
 
 
 def _ranks(rows: RowOutcomes) -> OutputTensor:
-    """[N, S, H], 0 where there is none."""
+    """[N, S, H], 0 for symbols without a rank."""
     ranks = np.nan_to_num(rows.filled((len(rows.first.horizons),), _ranks_of)).astype(_INT32)
     return OutputTensor("INT32", ranks.shape, ranks.tobytes())
 
@@ -99,19 +99,19 @@ def _target_date(rows: RowOutcomes) -> OutputTensor:
 
 
 def _days(sessions: Sequence[int], shape: Shape) -> OutputTensor:
-    """Days since 1970-01-01, NaT where there is no session."""
+    """Encode sessions, yyyymmdd, as days since 1970-01-01; 0 becomes NaT."""
     days = np.array([epoch_day(session) for session in sessions], INT64)
     return OutputTensor("INT64", shape, days.tobytes())
 
 
 def _error(rows: RowOutcomes) -> OutputTensor:
-    """[N], "" = good."""
+    """[N] error of each row; "" for a forecast."""
     texts = ["" if isinstance(one, Forecast) else one.message for one in rows.outcomes]
     return OutputTensor("BYTES", (len(texts),), encode_texts(texts))
 
 
 def _refusal(rows: RowOutcomes) -> OutputTensor:
-    """[N, S], why each symbol of a good row has no forecast; "" = it has one, or only pads."""
+    """[N, S] error of each symbol within a forecast; "" for a forecast symbol and for padding."""
     texts = [[""] * rows.symbols for _ in rows.outcomes]
     for row, outcome in enumerate(rows.outcomes):
         if isinstance(outcome, Forecast) and outcome.refusals:
@@ -132,18 +132,18 @@ OUTPUTS: Final[Mapping[str, Callable[[RowOutcomes], OutputTensor]]] = {
     "error": _error,
     "refusal": _refusal,
 }
-"""How each output is made, in the order of an answer."""
+"""Encoder of each output, in the order of a response."""
 RETURNS, PRICES, RANKING = frozenset({"returns"}), frozenset({"prices"}), frozenset({"scores", "ranks"})
-"""Outputs that not every model has: of returns, of returns that count from the last close, of models that rank."""
+"""Outputs that only some models have: of return models, of return models with lag 0, of ranking models."""
 
 
 def outputs_of(*, returns: bool, lag: int, ranks: bool) -> list[str]:
-    """The names of a model's outputs.
+    """List the outputs of a model.
 
     Args:
-        returns: whether it forecasts log returns.
-        lag: sessions between the last bar and the close that they count from.
-        ranks: whether it ranks.
+        returns: whether the model forecasts log returns.
+        lag: sessions between the last bar and the close that returns count from.
+        ranks: whether the model ranks symbols.
     """
     without = (
         (frozenset() if returns else RETURNS)
@@ -154,10 +154,10 @@ def outputs_of(*, returns: bool, lag: int, ranks: bool) -> list[str]:
 
 
 def wanted_outputs(head: pb.ModelInferRequest) -> tuple[str, ...]:
-    """The names of the outputs that a request asks for; none means all.
+    """List the outputs that a request names; an empty list means all.
 
     Raises:
-        MalformedRequestError: no model has an output of that name, or it is asked for with parameters, or twice.
+        MalformedRequestError: an output is unknown, has parameters, or is named twice.
     """
     names = tuple(one.name for one in head.outputs)
     for one in head.outputs:
@@ -182,18 +182,18 @@ def encode_answer(
     request_id: str,
     wanted: Sequence[str],
 ) -> bytes:
-    """The ModelInferResponse of a request.
+    """Encode the ModelInferResponse of a request.
 
     Args:
-        outcomes: of its rows.
-        places: as `RowOutcomes.places`.
-        symbols: as `RowOutcomes.symbols`.
-        request_id: the request's.
-        wanted: names of outputs; empty = every one of the model's.
+        outcomes: outcomes of the rows.
+        places: see `RowOutcomes.places`.
+        symbols: see `RowOutcomes.symbols`.
+        request_id: id of the request.
+        wanted: names of the outputs; empty: all outputs of the model.
 
     Raises:
-        QuantraError: no row has a forecast; it is the first row's error.
-        InvalidInputError: an output is wanted that the model does not have.
+        QuantraError: no row has a forecast; the error is that of the first row.
+        InvalidInputError: the model lacks a wanted output.
     """
     forecasts = [one for one in outcomes if isinstance(one, Forecast)]
     if not forecasts:

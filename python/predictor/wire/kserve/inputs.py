@@ -1,4 +1,7 @@
-"""Tensors of bars and of the covariates beside them: each row is a panel. Legend: N rows, S symbols, T sessions."""
+"""Conversion of input tensors to instances: each row is a panel of bars with covariates, or a feature window.
+
+Shapes: N rows, S symbols, T sessions, D future sessions, H horizons.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -25,7 +28,7 @@ OPTIONAL: Final = ("adj_close", "split_ratio", "cash_dividend")
 DATE, SYMBOL, FUTURE_DATE = "date", "symbol", "future_date"
 
 OBSERVED, KNOWN, STATIC = "observed.", "known.", "static."
-"""What the names of covariates begin with."""
+"""Name prefixes of covariates by group."""
 
 _NAMES: Final = frozenset({*REQUIRED, *OPTIONAL, DATE, SYMBOL, FUTURE_DATE})
 
@@ -33,16 +36,16 @@ _NAMES: Final = frozenset({*REQUIRED, *OPTIONAL, DATE, SYMBOL, FUTURE_DATE})
 @final
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class BarArrays:
-    """The values of a request, row by row as they were sent."""
+    """Decoded arrays of a request with bars."""
 
     symbols: Sequence[Sequence[str]]
-    """[N][S], "" where a row has fewer than others."""
+    """[N][S] names; "" for padding."""
     sessions: NDArray[np.int32]
     """[N, T]"""
     columns: Mapping[str, FloatArray]
-    """[N, S, T] each, those that were sent."""
+    """Price and volume columns by name, each [N, S, T]."""
     future: NDArray[np.int32]
-    """[N, D] sessions after the last bar."""
+    """[N, D] sessions after the last bar, yyyymmdd."""
     observed: Mapping[str, FloatArray]
     """[N, S, T]"""
     known: Mapping[str, FloatArray]
@@ -54,11 +57,11 @@ class BarArrays:
 
 
 def read_bars(tensors: Mapping[str, InputTensor]) -> BarArrays:
-    """The values of all inputs.
+    """Decode all inputs of a request with bars.
 
     Raises:
-        MalformedRequestError: an input is missing, unknown, of another type, or of another shape than `close` says.
-        RequestTooLargeError: more of anything than one request may have.
+        MalformedRequestError: an input is missing, unknown, of the wrong type, or does not match the shape of `close`.
+        RequestTooLargeError: the request exceeds a limit.
     """
     _check_names(tensors)
     rows, symbols, sessions = panel = tensors[BARS].shape
@@ -86,18 +89,18 @@ def read_bars(tensors: Mapping[str, InputTensor]) -> BarArrays:
 
 
 def places_of(arrays: BarArrays) -> list[PositionArray]:
-    """Where the symbols of each row are, without those that pad."""
+    """[N] positions of the symbols of each row, without padding."""
     return [np.flatnonzero([bool(name) for name in names]) for names in arrays.symbols]
 
 
 def instance_of(arrays: BarArrays, row: int, places: PositionArray, choices: RequestParameters) -> ReadInstance:
-    """One row's panel, or what is wrong with it.
+    """Build the instance of one row, or return its error.
 
     Args:
-        arrays: all rows.
-        row: which.
-        places: its symbols.
-        choices: for all rows.
+        arrays: arrays of all rows.
+        row: index of the row.
+        places: positions of the row's symbols.
+        choices: parameters of the request.
     """
     try:
         return Instance(
@@ -169,7 +172,7 @@ def _needed(tensors: Mapping[str, InputTensor], name: str) -> InputTensor:
 
 
 def _ahead(tensors: Mapping[str, InputTensor], rows: int) -> int:
-    """D: sessions after the last bar."""
+    """D, the number of sessions after the last bar."""
     if FUTURE_DATE not in tensors:
         return 0
     shape = tensors[FUTURE_DATE].shape
@@ -182,7 +185,7 @@ def _ahead(tensors: Mapping[str, InputTensor], rows: int) -> int:
 
 
 def _begun(tensors: Mapping[str, InputTensor], prefix: str) -> list[tuple[str, InputTensor]]:
-    """The covariates of one group, by their own names."""
+    """List the covariates of one group by name, without the prefix."""
     return [(name.removeprefix(prefix), one) for name, one in tensors.items() if name.startswith(prefix)]
 
 
@@ -193,22 +196,22 @@ def _in_rows(texts: Sequence[str], symbols: int) -> list[Sequence[str]]:
 NAMES: Final = (WINDOWS, "known", "static", "mask", "location", "scale", "anchor_price", "symbol", "date")
 
 _LEVEL_AXES: Final = (1, 2)
-"""Of a row, or of a row and a horizon."""
+"""[N] or [N, H]."""
 
 _GROUP_AXES: Final[Mapping[str, int]] = {"known": 3, "static": 2}
 
 
 def read_windows(tensors: Mapping[str, InputTensor], info: ModelInfo, choices: RequestParameters) -> list[Instance]:
-    """Each row.
+    """Build the instance of each row.
 
     Args:
-        tensors: the inputs.
-        info: the model; an input that it reads nothing of may be left out.
-        choices: for all rows.
+        tensors: inputs of the request.
+        info: the model; `known` and `static` are optional if it has no such features.
+        choices: parameters of the request.
 
     Raises:
-        MalformedRequestError: an input is missing, unknown, of another type, or does not fit `observed`.
-        RequestTooLargeError: more of anything than one request may have.
+        MalformedRequestError: an input is missing, unknown, of the wrong type, or does not match `observed`.
+        RequestTooLargeError: the request exceeds a limit.
     """
     _check_window_names(tensors)
     shape = tensors[WINDOWS].shape
@@ -250,7 +253,7 @@ def _check_window_names(tensors: Mapping[str, InputTensor]) -> None:
 
 
 def _group(tensors: Mapping[str, InputTensor], name: str, without: tuple[int, ...]) -> NDArray[np.float32]:
-    """The values of an input that the model may read nothing of; `without` is its shape then."""
+    """Decode an optional input; without it, return an empty array of shape `without`."""
     if name not in tensors:
         return np.zeros(without, np.float32)
     tensor = tensors[name]
@@ -259,7 +262,7 @@ def _group(tensors: Mapping[str, InputTensor], name: str, without: tuple[int, ..
 
 
 def _levels(tensors: Mapping[str, InputTensor], name: str, rows: int) -> FloatArray:
-    """[N] or [N, H], and [N, 1] as [N], which means the same."""
+    """Decode levels [N] or [N, H]; [N, 1] becomes [N]."""
     if name not in tensors:
         raise MalformedRequestError(f"input {name!r} is missing; windows need it", metadata={"field": name})
     _check_axes(tensors[name], rows, _LEVEL_AXES)

@@ -1,4 +1,4 @@
-"""What a model takes and gives, and which models there are."""
+"""Model metadata, configuration and index, and the messages of streams."""
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -24,7 +24,7 @@ READY: Final = "READY"
 
 
 ANY: Final = -1
-"""A length that differs from request to request."""
+"""Length of a variable axis."""
 
 _DATA_TYPES: Final[Mapping[str, pb.DataType]] = {
     "BOOL": pb.TYPE_BOOL,
@@ -39,19 +39,19 @@ _DATA_TYPES: Final[Mapping[str, pb.DataType]] = {
 @final
 @dataclass(frozen=True, slots=True)
 class TensorMetadata:
-    """One input or output, as models tell of it."""
+    """Name, type and shape of an input or output."""
 
     name: str
     datatype: str
     shape: tuple[int, ...]
     with_bars: bool | None = None
-    """Whether bars need it; None = it does not go with them."""
+    """Whether requests with bars must have it; None: they must not have it."""
     with_windows: bool | None = None
-    """Whether windows need it; None = it does not go with them."""
+    """Whether requests with windows must have it; None: they must not have it."""
 
 
 def inputs_of(info: ModelInfo) -> list[TensorMetadata]:
-    """Every input that a model knows: those of windows, of bars, and of both."""
+    """List the inputs of a model: those of windows, of bars, and of both."""
     return [*_windows(info), *_bars(), *map(_covariate, info.covariates), *_of_both()]
 
 
@@ -93,7 +93,7 @@ _CELLS: Final = frozenset({"values", "returns", "prices"})
 
 
 def outputs_told(info: ModelInfo) -> list[TensorMetadata]:
-    """Every output of a model."""
+    """List the outputs of a model."""
     names = outputs_of(returns=info.target_kind == LOG_RETURN, lag=info.lag, ranks=info.is_panel_model)
     horizons, quantiles = len(info.horizons), len(info.quantiles)
     forms = {
@@ -109,7 +109,7 @@ def outputs_told(info: ModelInfo) -> list[TensorMetadata]:
 
 
 def metadata(info: ModelInfo, versions: Iterable[int]) -> pb.ModelMetadataResponse:
-    """The metadata of a model, of which these versions are served."""
+    """Encode the metadata of a model and its served versions."""
     return pb.ModelMetadataResponse(
         name=info.name,
         versions=map(str, versions),
@@ -131,7 +131,7 @@ def _tensor_metadata(form: TensorMetadata) -> pb.ModelMetadataResponse.TensorMet
 
 
 def config(info: ModelInfo) -> pb.ModelConfig:
-    """The configuration of a model. Each input is optional by itself: a request sends windows or bars."""
+    """Encode the configuration of a model. Every input is optional, because a request sends windows or bars."""
     inputs, outputs = inputs_of(info), outputs_told(info)
     return pb.ModelConfig(
         name=info.name,
@@ -151,7 +151,7 @@ def config(info: ModelInfo) -> pb.ModelConfig:
 
 
 def _facts(info: ModelInfo, inputs: Sequence[TensorMetadata]) -> dict[str, object]:
-    """What a caller must know beside the shapes; what is no text is told as JSON."""
+    """Facts about a model that a caller needs in addition to the shapes."""
     return {
         "version": info.version,
         "kind": info.kind,
@@ -173,7 +173,7 @@ def _facts(info: ModelInfo, inputs: Sequence[TensorMetadata]) -> dict[str, objec
 
 
 def index(infos: Iterable[ModelInfo]) -> pb.RepositoryIndexResponse:
-    """Every version that is served."""
+    """Encode the index of all served versions."""
     return pb.RepositoryIndexResponse(
         models=[
             pb.RepositoryIndexResponse.ModelIndex(name=info.name, version=str(info.version), state=READY)
@@ -185,14 +185,14 @@ def index(infos: Iterable[ModelInfo]) -> pb.RepositoryIndexResponse:
 _ID: Final = pb.ModelInferRequest.ID_FIELD_NUMBER
 
 _AROUND: Final = bytes([pb.ModelStreamInferResponse.INFER_RESPONSE_FIELD_NUMBER << 3 | BYTES])
-"""The tag of the answer within the response."""
+"""Tag of the field with the ModelInferResponse."""
 
 _LOOKED_AT: Final = 64
-"""Fields within which a request says its id; encoders write it among the first."""
+"""Number of fields to search for the id of a request; encoders write it early."""
 
 
 def request_id_of(request: bytes) -> str:
-    """The id of a ModelInferRequest; empty where it has none, or is no request."""
+    """Return the id of a ModelInferRequest; empty if it has no id or is malformed."""
     try:
         for _, number, form, at, end in FieldReader(request, _LOOKED_AT).between(0, len(request)):
             if number == _ID and form == BYTES:
@@ -205,7 +205,7 @@ def request_id_of(request: bytes) -> str:
 
 
 def encode_response(answer: bytes) -> bytes:
-    """The ModelStreamInferResponse around the bytes of a ModelInferResponse."""
+    """Wrap an encoded ModelInferResponse in a ModelStreamInferResponse."""
     length, size = bytearray(), len(answer)
     while size >= LONG:
         length.append(size & (LONG - 1) | LONG)
@@ -215,7 +215,7 @@ def encode_response(answer: bytes) -> bytes:
 
 
 def encode_error(request_id: str, error: QuantraError) -> bytes:
-    """The ModelStreamInferResponse that says why a request has no answer; its parameters are for programs."""
+    """Encode an error as a ModelStreamInferResponse: a message, and status and reason as parameters."""
     answer = answer_of(error)
     told = {"status": answer.status.value, "reason": answer.reason}
     return pb.ModelStreamInferResponse(

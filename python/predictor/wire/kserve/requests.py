@@ -1,7 +1,7 @@
-"""Which tensors a request holds.
+"""The tensors and parameters of a request.
 
-A small request is parsed. In a large one they are found by tags and lengths: no value is parsed, and nothing is built
-that would grow.
+A small request is parsed. In a large request, the tensors are located by tags and lengths: no values are parsed, and
+memory use stays constant.
 """
 
 from collections import deque
@@ -34,7 +34,7 @@ MessageT = TypeVar("MessageT", bound=Message)
 
 
 WINDOWS, BARS = "observed", "close"
-"""The input that only windows have, and the one that only bars have."""
+"""The input that only windows have, and the input that only bars have."""
 
 
 _INPUTS: Final = pb.ModelInferRequest.INPUTS_FIELD_NUMBER
@@ -49,14 +49,14 @@ _WINDOW_AXES: Final = 3
 @final
 @dataclass(frozen=True, slots=True)
 class TensorValues:
-    """Where the values of a tensor lie."""
+    """Position of the values of a tensor."""
 
     body: bytes
     place: slice
 
     @classmethod
     def whole(cls, body: bytes) -> Self:
-        """They are all of these bytes."""
+        """Create it for bytes that are entirely values."""
         return cls(body, slice(0, len(body)))
 
 
@@ -64,48 +64,48 @@ _NOTHING: Final = TensorValues.whole(b"")
 
 
 SentInput = tuple[pb.ModelInferRequest.InferInputTensor, TensorValues | None]
-"""An input's name, type and shape, and its values if they come with it."""
+"""Name, type and shape of an input, and its values unless they are raw."""
 
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class InferRequest:
-    """A request whose values were not read yet."""
+    """A request; its values are not decoded yet."""
 
     head: pb.ModelInferRequest
-    """What it says beside its inputs."""
+    """The request without its inputs."""
     tensors: Mapping[str, InputTensor]
-    """By name."""
+    """Inputs by name."""
     rows: int
-    """Symbols of all rows."""
+    """Total symbols of all rows."""
 
     @property
     def reference(self) -> str:
-        """The model, as NAME, NAME@VERSION or NAME@ALIAS."""
+        """Reference of the model: NAME, NAME@VERSION or NAME@ALIAS."""
         return reference_of(self.head.model_name, self.head.model_version)
 
     @property
     def are_bars(self) -> bool:
-        """Whether it holds bars; else it holds feature windows."""
+        """Whether the request has bars rather than feature windows."""
         return BARS in self.tensors
 
     @property
     def count(self) -> int:
-        """Rows: each is forecast by itself."""
+        """Number of rows; each row is forecast separately."""
         return self.tensors[BARS if self.are_bars else WINDOWS].shape[0]
 
     @property
     def symbols(self) -> int:
-        """Of each row, those that pad included."""
+        """Symbols per row, padding included."""
         return self.tensors[BARS].shape[1] if self.are_bars else 1
 
 
 def reference_of(name: str, version: str) -> str:
-    """The reference of a model.
+    """Join the name and the version of a model to a reference.
 
     Raises:
-        MalformedRequestError: a version beside a name that has one already.
-        RequestTooLargeError: longer than a name may be.
+        MalformedRequestError: a version is given although the name already includes one.
+        RequestTooLargeError: the name or the version is too long.
     """
     check_text("model_name", name)
     check_text("model_version", version)
@@ -117,13 +117,13 @@ def reference_of(name: str, version: str) -> str:
 
 
 def read_request(body: bytes, most_parts: int = MAX_PARTS) -> InferRequest:
-    """Find the tensors of a ModelInferRequest.
+    """Locate the tensors of a ModelInferRequest.
 
     Raises:
-        RequestTooLargeError: more inputs, rows, values or fields than one request may have.
-        MalformedRequestError: the bytes are no such request, its inputs contradict each other, or they are neither bars
-            nor windows.
-        TooManyPartsError: more than `most_parts`, where that is less than a request may have.
+        RequestTooLargeError: the request has too many inputs, rows, values or fields.
+        MalformedRequestError: the bytes are malformed, inputs contradict each other, or they are neither bars nor
+            windows.
+        TooManyPartsError: the request has more than `most_parts` fields, if that is less than MAX_PARTS.
     """
     plain = parsed_if_plain(body, pb.ModelInferRequest)
     if plain is not None:
@@ -143,7 +143,7 @@ def _request(head: pb.ModelInferRequest, inputs: Sequence[SentInput], raw: Seque
 
 
 def _parsed_inputs(plain: pb.ModelInferRequest) -> tuple[list[SentInput], list[TensorValues]]:
-    """The inputs and raw values of a request that is small enough to be parsed whole."""
+    """Return the inputs and raw values of a request that was parsed entirely."""
     check_count("inputs", max(len(plain.inputs), len(plain.raw_input_contents)), MAX_INPUTS)
     inputs = [
         (one, TensorValues.whole(one.contents.SerializeToString()) if one.HasField("contents") else None)
@@ -153,7 +153,7 @@ def _parsed_inputs(plain: pb.ModelInferRequest) -> tuple[list[SentInput], list[T
 
 
 def _parted(body: bytes, tags: FieldReader) -> tuple[list[slice], list[slice], bytes]:
-    """Where each input and each raw value lies, and the rest."""
+    """Return the positions of the inputs, the positions of the raw values, and the rest of the request."""
     places: dict[int, list[slice]] = {_INPUTS: [], _RAW: []}
     rest: list[bytes] = []
     for start, number, form, at, end in tags.between(0, len(body)):
@@ -166,7 +166,7 @@ def _parted(body: bytes, tags: FieldReader) -> tuple[list[slice], list[slice], b
 
 
 def _found_input(body: bytes, tags: FieldReader, place: slice) -> SentInput:
-    """An input of a request that is not parsed whole."""
+    """Locate the values of an input in a large request."""
     contents: TensorValues | None = None
     rest: list[bytes] = []
     for start, number, form, at, end in tags.between(place.start, place.stop):
@@ -174,9 +174,9 @@ def _found_input(body: bytes, tags: FieldReader, place: slice) -> SentInput:
             rest.append(body[start:end])
         elif contents is None:
             contents = TensorValues(body, slice(at, end))
-            deque(tags.between(at, end), maxlen=0)  # values that lie one by one are counted
+            deque(tags.between(at, end), maxlen=0)  # count unpacked values
         else:
-            raise IndexError  # protobuf would join them; nobody sends two
+            raise IndexError  # protobuf would merge them, but no client sends two
     return _parsed(_small("an input beside its values", rest), pb.ModelInferRequest.InferInputTensor), contents
 
 
@@ -243,7 +243,7 @@ def _check_form(tensor: InputTensor) -> None:
 
 
 def _rows(tensors: Mapping[str, InputTensor]) -> int:
-    """Symbols of all rows, of windows or of bars, whichever it is."""
+    """Check the main input and return the total symbols of all rows."""
     if (WINDOWS in tensors) == (BARS in tensors):
         which = "both" if BARS in tensors else "neither"
         raise MalformedRequestError(
@@ -266,7 +266,7 @@ def _rows(tensors: Mapping[str, InputTensor]) -> int:
 
 
 def _small(what: str, pieces: Sequence[bytes]) -> bytes:
-    """The pieces together, of which nothing large can be made."""
+    """Join the pieces after a check of their total size."""
     joined = b"".join(pieces)
     check_count(f"{what}: bytes", len(joined), MAX_HEAD)
     return joined
@@ -287,29 +287,29 @@ _BARS: Final[Mapping[str, str]] = {
 }
 
 _WINDOWS: Final[Mapping[str, str]] = {"schema_hash": "string_param", "max_age_sessions": "int64_param"}
-"""The parameters of a request, and the kind of each."""
+"""Parameters of a request and their types."""
 
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestParameters:
-    """What a caller may choose for all rows of a request."""
+    """Options of a request for all its rows."""
 
     allow_incomplete_last_bar: bool = False
     calendar: str = ""
-    """The exchange's code of the bars; empty = unknown."""
+    """Exchange code of the bars; empty: unknown."""
     gap_policy: GapPolicy = GapPolicy.REFUSE
     max_age_sessions: int | None = None
-    """As `Instance.max_age_sessions`."""
+    """See `Instance.max_age_sessions`."""
     schema_hash: str = ""
-    """Of windows; empty = whatever the model reads."""
+    """Feature schema of windows; empty: the model's."""
 
 
 def choices_of(head: pb.ModelInferRequest, *, are_bars: bool) -> RequestParameters:
-    """The choices in a request's parameters.
+    """Decode the parameters of a request.
 
     Raises:
-        MalformedRequestError: a parameter is unknown, or has a value of another kind.
+        MalformedRequestError: a parameter is unknown, or its value has the wrong type.
         RequestTooLargeError: a text is too long.
     """
     if not head.parameters:

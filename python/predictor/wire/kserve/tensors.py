@@ -1,7 +1,7 @@
-"""One input tensor: its type, its shape, and its values as an array.
+"""Decoding of input tensors to arrays.
 
-Values come raw, little-endian, or in the repeated field of their type. Neither is parsed by protobuf: what would be
-millions of Python numbers is read as one array, after its bytes were compared with its shape.
+Values are either raw, little-endian, or in the repeated field of their type. Both are read as one array after a check
+of their size. Protobuf does not parse them, because it would create millions of Python numbers.
 """
 
 from collections.abc import Mapping
@@ -31,42 +31,42 @@ CONTENTS: Final[Mapping[str, str]] = {
 }
 """The field of InferTensorContents for each datatype that an input may have."""
 _FORMS: Final = {"BOOL": VARINT, "INT64": VARINT, "FP32": FIXED32, "FP64": FIXED64, "BYTES": BYTES}
-"""How one value of each lies in that field; several may be packed as BYTES."""
+"""Wire type of one unpacked value of each datatype; packed values have wire type BYTES."""
 _NAMES: Final = {field.number: field.name for field in pb.InferTensorContents.DESCRIPTOR.fields}
 INT64: Final = np.dtype("<i8")
 """Little-endian."""
 _LENGTH_BYTES: Final = 4
-"""Before each value of BYTES that is sent raw."""
+"""Length prefix of each raw value of BYTES."""
 
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InputTensor:
-    """An input of a request whose values were not read yet."""
+    """An input of a request; its values are not decoded yet."""
 
     name: str
     datatype: str
     shape: Shape
     body: bytes
-    """Of the whole request, or of this input's values alone."""
+    """Bytes of the whole request, or only of this input's values."""
     place: slice
-    """Where the values lie in it."""
+    """Position of the values in the body."""
     is_raw: bool
 
     def float32(self, shape: Shape) -> NDArray[np.float32]:
-        """The values, which must be FP32 of this shape; raises MalformedRequestError, as all that follow."""
+        """Decode FP32 values of this shape; this and the other methods raise MalformedRequestError."""
         return arrays.decode_float32(self._fixed("FP32", shape), shape, self.name)
 
     def float64(self, shape: Shape) -> FloatArray:
-        """The values, which must be FP64 of this shape."""
+        """Decode FP64 values of this shape."""
         return arrays.decode_float64(self._fixed("FP64", shape), shape, self.name)
 
     def truths(self, shape: Shape) -> BoolArray:
-        """The values, which must be BOOL of this shape."""
+        """Decode BOOL values of this shape."""
         return arrays.decode_bool(self._fixed("BOOL", shape), shape, self.name)
 
     def days(self, shape: Shape) -> NDArray[np.int32]:
-        """INT64 days since 1970-01-01 of this shape, as yyyymmdd."""
+        """Decode INT64 days since 1970-01-01 of this shape to yyyymmdd."""
         self.check("INT64", shape)
         if self.is_raw:
             data = self._data()
@@ -75,14 +75,14 @@ class InputTensor:
         return _sessions(self._varints(prod(shape)), self.name).reshape(shape)
 
     def texts(self, shape: Shape) -> list[str]:
-        """The values, which must be BYTES of this shape, each UTF-8; row-major."""
+        """Decode BYTES values of this shape, each UTF-8, in row-major order."""
         self.check("BYTES", shape)
         values = self._raw_texts(prod(shape)) if self.is_raw else self._pieces()
         arrays.check_values(values, shape, self.name)
         return [self._text(value) for value in values]
 
     def check(self, datatype: str, shape: Shape) -> None:
-        """Compare type and shape with those that are needed.
+        """Check the type and the shape.
 
         Raises:
             MalformedRequestError: they differ.
@@ -100,7 +100,7 @@ class InputTensor:
             )
 
     def _fixed(self, datatype: str, shape: Shape) -> bytes:
-        """The bytes of values that take as many each; truth values of a repeated field take one each, too."""
+        """Return the bytes of values of fixed size; varints of truth values take one byte each, too."""
         self.check(datatype, shape)
         check_count(f"{self.name}: values", prod(shape), MAX_CELLS)
         return self._data() if self.is_raw else b"".join(self._pieces())
@@ -109,7 +109,7 @@ class InputTensor:
         return self.body[self.place]
 
     def _pieces(self) -> list[bytes]:
-        """What lies in the repeated field: its values packed together, or one by one."""
+        """Return the contents of the repeated field: packed values, or one value each."""
         need, found = CONTENTS[self.datatype], list[bytes]()
         try:
             for _, number, form, at, end in FieldReader(self.body, MAX_PARTS).between(
@@ -159,10 +159,10 @@ class InputTensor:
 
 
 def varints(data: bytes, field: str) -> NDArray[np.int64]:
-    """The numbers of a packed repeated field of int64, [N].
+    """Decode a packed repeated field of int64, [N].
 
     Raises:
-        MalformedRequestError: the bytes end within one, or one has more bytes than a number can.
+        MalformedRequestError: a varint is truncated or too long.
     """
     taken = np.frombuffer(data, np.uint8)
     last = np.flatnonzero(taken < LONG)
@@ -182,12 +182,12 @@ _FIRST_DAY: Final = int(np.datetime64("0001-01-01").astype(np.int64))
 _LAST_DAY: Final = int(np.datetime64("9999-12-31").astype(np.int64))
 _ORDINAL_1970: Final = date(1970, 1, 1).toordinal()
 _FEW: Final = 8
-"""Days that are looked up one by one, which is quicker than NumPy with as few."""
+"""Number of days up to which single look-ups are faster than NumPy."""
 _NO_DAY: Final = -(1 << 63)
 
 
 def _sessions(days: NDArray[np.int64], field: str) -> NDArray[np.int32]:
-    """Days since 1970-01-01 as yyyymmdd."""
+    """Convert days since 1970-01-01 to yyyymmdd."""
     if len(days) <= _FEW:
         return np.array([_session(int(day), field) for day in days], np.int32)
     wrong = np.flatnonzero((days < _FIRST_DAY) | (days > _LAST_DAY))
@@ -202,7 +202,7 @@ def _sessions(days: NDArray[np.int64], field: str) -> NDArray[np.int32]:
 
 @lru_cache(maxsize=4096)
 def _session(day: int, field: str) -> int:
-    """One day since 1970-01-01 as yyyymmdd."""
+    """Convert one day since 1970-01-01 to yyyymmdd."""
     if not _FIRST_DAY <= day <= _LAST_DAY:
         raise _no_day(day, field)
     found = date.fromordinal(day + _ORDINAL_1970)
@@ -215,13 +215,13 @@ def _no_day(day: object, field: str) -> MalformedRequestError:
 
 @lru_cache(maxsize=4096)
 def epoch_day(session: int) -> int:
-    """A session, yyyymmdd, as days since 1970-01-01; 0, which is none, as NumPy's NaT, the least int64."""
+    """Convert a session, yyyymmdd, to days since 1970-01-01; 0 becomes NumPy's NaT, the least int64."""
     if not session:
         return _NO_DAY
     return date(session // 10_000, session // 100 % 100, session % 100).toordinal() - _ORDINAL_1970
 
 
 def encode_texts(values: list[str]) -> bytes:
-    """BYTES, raw."""
+    """Encode texts as raw BYTES."""
     data = [value.encode() for value in values]
     return b"".join(len(one).to_bytes(_LENGTH_BYTES, "little") + one for one in data)
