@@ -1,4 +1,4 @@
-"""What a server shows of itself over TLS, and whose certificates it asks callers for: read, checked, handed to gRPC."""
+"""TLS certificates of a server: reading, checking and handing them to gRPC."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -14,21 +14,21 @@ from predictor.pem import check_authorities, check_pair, read_bytes
 @final
 @dataclass(frozen=True, slots=True)
 class TlsFiles:
-    """PEM files."""
+    """Paths of the PEM files."""
 
     cert: Path
-    """The server's certificate, and those between it and its authority."""
+    """Server certificate and its intermediate certificates."""
     key: Path
-    """Its private key, without a password."""
+    """Private key, without a password."""
     client_ca: Path | None = None
-    """Authorities of which callers must show a certificate; None: they need none."""
+    """Authorities that must have signed client certificates; None: clients need no certificate."""
 
     @classmethod
     def of(cls, cert: Path | None, key: Path | None, client_ca: Path | None) -> Self | None:
-        """What the flags name; None if they name nothing.
+        """Create it from the flags; None if all are unset.
 
         Raises:
-            ConfigurationError: a certificate without its key, or the reverse, or authorities without both.
+            ConfigurationError: the certificate or its key is missing.
         """
         if cert is None and key is None and client_ca is None:
             return None
@@ -40,7 +40,7 @@ class TlsFiles:
 @final
 @dataclass(frozen=True, slots=True)
 class Certificates:
-    """The contents of those files, which belong together."""
+    """Contents of the PEM files of one server."""
 
     cert: bytes
     key: bytes = field(repr=False)
@@ -48,14 +48,14 @@ class Certificates:
 
     @classmethod
     def read(cls, files: TlsFiles, known: Self | None = None) -> Self:
-        """Read and check them.
+        """Read and check the files.
 
         Args:
-            files: which.
-            known: what was found before, which is not checked again.
+            files: paths of the files.
+            known: contents that were checked before; unchanged files are not checked again.
 
         Raises:
-            ConfigurationError: a file cannot be read, is no PEM file of its kind, or the key is another certificate's.
+            ConfigurationError: a file cannot be read or has the wrong type, or the key does not match the certificate.
         """
         found = cls._read(files)
         if found == known:
@@ -63,7 +63,7 @@ class Certificates:
         check_pair(files.cert, files.key)
         if files.client_ca is not None:
             check_authorities("--tls-client-ca", files.client_ca)
-        if cls._read(files) != found:  # else what was checked would not be what is used
+        if cls._read(files) != found:  # ensure that the checked contents are the ones in use
             raise ConfigurationError("--tls-cert, --tls-key or --tls-client-ca changed while they were read")
         return found
 
@@ -73,15 +73,16 @@ class Certificates:
         return cls(read_bytes("--tls-cert", files.cert), read_bytes("--tls-key", files.key), authorities)
 
     def configuration(self) -> grpc.ServerCertificateConfiguration:
-        """For gRPC."""
+        """Convert it to gRPC's configuration."""
         return grpc.ssl_server_certificate_configuration([(self.key, self.cert)], self.client_ca)
 
 
 def credentials(current: Callable[[], Certificates]) -> grpc.ServerCredentials:
-    """What a port of gRPC's takes; before each handshake it asks which certificates are in force.
+    """Create the credentials of a gRPC port, which fetch the current certificates before each handshake.
 
     Args:
-        current: called on gRPC's threads. Whether callers must show a certificate does not change.
+        current: returns the current certificates; called on gRPC's threads. Whether client certificates are required
+            cannot change later.
     """
     used = current()
 
@@ -93,5 +94,5 @@ def credentials(current: Callable[[], Certificates]) -> grpc.ServerCredentials:
         used = now
         return now.configuration()
 
-    asks: Any = changed  # None means that nothing has changed; the stubs do not know
+    asks: Any = changed  # None means unchanged, which the stubs do not allow
     return grpc.dynamic_ssl_server_credentials(used.configuration(), asks, used.client_ca is not None)

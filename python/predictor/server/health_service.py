@@ -28,7 +28,7 @@ ValueT = TypeVar("ValueT")
 @final
 @dataclass(frozen=True, slots=True)
 class ServiceRegistrar:
-    """Stands in for a server when generated code registers a service.
+    """Takes the server's role when generated code registers a service.
 
     Attributes:
         server: The real server.

@@ -21,9 +21,9 @@ class ListenAddresses:
     calls: int
     """0 for a Unix socket."""
     admin: int | None
-    """Admin port; None if there is none."""
+    """Admin port, if any."""
     metrics: int | None = None
-    """Metrics port; None if there is none."""
+    """Metrics port, if any."""
     socket: Path | None = None
     """Unix socket instead of `calls`."""
     admin_socket: Path | None = None

@@ -1,4 +1,4 @@
-"""What the log of a server process looks like. For commands: the library itself sets nothing up."""
+"""Log format of server processes. Only commands set up logging; the library does not."""
 
 import copy
 import json
@@ -23,16 +23,16 @@ _log = logging.getLogger(__name__)
 @final
 @dataclass(frozen=True, slots=True)
 class LogSettings:
-    """Of the log of a process."""
+    """Log settings of a process."""
 
     level: str = "info"
-    """`debug`, `info`, `warning` or `error`, of our own lines; those of gRPC and others begin at info in any case."""
+    """Level of Quantra's log: `debug`, `info`, `warning` or `error`. Other libraries log at info or above."""
     as_json: bool = False
-    """One JSON object a line."""
+    """Whether to log one JSON object per line."""
 
 
 def set_up(settings: LogSettings) -> None:
-    """Log to stderr, unless logging has been set up."""
+    """Log to stderr, unless logging is already set up."""
     number = logging.getLevelNamesMapping()[settings.level.upper()]
     handler = logging.StreamHandler()
     handler.setFormatter(JsonLine() if settings.as_json else TextLine(_LINE))
@@ -42,9 +42,9 @@ def set_up(settings: LogSettings) -> None:
 
 
 def _is_shown(record: logging.LogRecord) -> bool:
-    """Whether a record has its line. gRPC's error of an answer that cannot be sent becomes a line at debug.
+    """Whether to log a record. gRPC's error about a response that cannot be sent is replaced by a debug message.
 
-    Its caller has gone, which is no fault of the server's, and which callers can bring about as often as they like.
+    It means that the caller disconnected, which is not a server error and can happen any number of times.
     """
     error = record.exc_info[1] if record.exc_info else None
     if record.name != _GRPC or type(error).__name__ != "ExecuteBatchError":
@@ -55,25 +55,25 @@ def _is_shown(record: logging.LogRecord) -> bool:
 
 @final
 class TextLine(logging.Formatter):
-    """A line of text. Of an exception it tells where it was raised, and not its message, which may hold values."""
+    """Text log. For exceptions it shows types and locations without messages, which may contain user data."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """The line; what another formatter made of the exception is not used."""
+        """Format a record; a traceback cached by another formatter is ignored."""
         told = copy.copy(record)
         told.exc_text = None
         return super().format(told)
 
     def formatException(self, ei: ExcInfo) -> str:  # noqa: N802 - the name is logging's
-        """Types, modules and lines."""
+        """Format an exception as types and locations."""
         return "\n".join(places(ei[1]))
 
 
 @final
 class JsonLine(logging.Formatter):
-    """One JSON object per record, with the facts of a call by name; of exceptions as `TextLine`."""
+    """JSON log: one object per record, with the fields of the access log; exceptions as in `TextLine`."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """The line."""
+        """Format a record."""
         told: dict[str, object] = {
             "time": self.formatTime(record),
             "level": record.levelname,
@@ -87,7 +87,7 @@ class JsonLine(logging.Formatter):
 
 
 def places(error: BaseException | None) -> Iterator[str]:
-    """An exception and what led to it, last first: types, and the modules and lines that they passed."""
+    """Yield the types and stack locations of an exception and its causes, last first."""
     while error is not None:
         yield f"{type(error).__module__}.{type(error).__qualname__}, raised in"
         for frame, line in traceback.walk_tb(error.__traceback__):

@@ -55,8 +55,8 @@ class ServerLimits:
     request_s: float = 30.0
     """Longest time for a request to arrive, in seconds."""
     pending_calls: int = 100_000
-    """Calls that gRPC has received and Python has not seen yet. Beyond it gRPC drops calls at random, as CANCELLED and
-    without a reason, so it lies far above `calls_in_flight`, which refuses in order and says why."""
+    """Calls that gRPC has received and Python has not seen yet. Beyond it, gRPC drops calls at random as CANCELLED and
+    without a reason. So it is far above `calls_in_flight`, whose rejections carry a reason."""
     handshake_s: float = 10.0
     """Seconds in which a connection must begin to speak HTTP/2."""
     idle_s: float = 300.0

@@ -90,7 +90,7 @@ def end_with_parent(shutdown: ShutdownSignal, descriptor: int = STDIN) -> None:
     """Shut down when standard input closes, which happens when the parent exits for any reason.
 
     Raises:
-        ConfigurationError: There is no standard input.
+        ConfigurationError: Standard input is missing.
     """
 
     def gone() -> None:

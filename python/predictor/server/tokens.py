@@ -73,8 +73,8 @@ class Tokens:
         """Parse a token file: each line is `NAME ROLE[,ROLE] TOKEN`, blank, or a `#` comment.
 
         Raises:
-            ConfigurationError: A line is invalid, two lines have the same token, or there is no token. The message
-                names the line but none of its content.
+            ConfigurationError: A line is invalid, two lines have the same token, or the file has no token. The message
+                names the line without its content.
         """
         found: dict[bytes, Token] = {}
         for number, line in enumerate(text.splitlines(), 1):

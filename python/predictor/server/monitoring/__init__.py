@@ -1,14 +1,7 @@
-"""How a server is watched: what is kept of its calls, and who is told.
+"""Monitoring of a server: access log, Prometheus metrics and OpenTelemetry spans.
 
-    instruments.py  all of it, put together
-    calls.py        a call from its arrival to its end, and whoever is told of it
-    access.py       one line of the log a call
-    metrics.py      numbers for Prometheus
-    scrape.py       where they are read
-    tracing.py      spans for OpenTelemetry
-
-Nothing that callers send becomes a label, and no value, token or path is kept: models are named as they are loaded,
-calls as the protocol names them.
+No input of callers becomes a label, and no value, token or path is recorded. Labels are the names of loaded models and
+of the protocol's calls.
 """
 
 from predictor.server.monitoring.access_log import AccessLog

@@ -1,4 +1,4 @@
-"""One line of the log a call: those that failed at level info, so many a second at most, and all at level debug."""
+"""Access log with one line per call: failed calls at level info, rate-limited; other calls at level debug."""
 
 import logging
 import threading
@@ -10,20 +10,20 @@ from predictor.observation import OK
 from predictor.server.monitoring.observed_calls import EndedCall
 
 MOST_FAILURES: Final = 100
-"""Lines a second about calls that failed. What comes beyond it is counted, so that no caller fills a disk."""
+"""Most lines about failed calls per second. Further failures are only counted, so that callers cannot fill the disk."""
 
 FIELDS: Final = "fields"
-"""The attribute of a record that holds the facts of its line by name, for logs that are JSON."""
+"""Attribute of a log record with the fields of its line, for the JSON log."""
 
 _log = logging.getLogger(__name__)
 
 
 @final
 class AccessLog:
-    """Tells the log of each call. Thread-safe.
+    """Logs each call. Thread-safe.
 
     Args:
-        clock: seconds.
+        clock: returns the time in seconds.
     """
 
     def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
@@ -31,10 +31,10 @@ class AccessLog:
         self._lock = threading.Lock()
         self._second = 0
         self._told = 0
-        """Failures in this second."""
+        """Failures in the current second."""
 
     def ended(self, call: EndedCall) -> None:
-        """As `CallObserver.ended`."""
+        """See `CallObserver.ended`."""
         if call.code == OK:
             if _log.isEnabledFor(logging.DEBUG):
                 _write(logging.DEBUG, call)
@@ -42,7 +42,7 @@ class AccessLog:
             _write(logging.INFO, call)
 
     def _has_room(self) -> bool:
-        """Whether another failure may be told in this second; tells how many were not in the one before."""
+        """Whether another failure may be logged in this second; logs how many were dropped in the previous one."""
         with self._lock:
             second, left_out = int(self._clock()), 0
             if second != self._second:

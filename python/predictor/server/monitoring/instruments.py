@@ -1,4 +1,4 @@
-"""All that watches one server, put together."""
+"""The access log, metrics and tracing of one server."""
 
 import asyncio
 from typing import final
@@ -12,17 +12,17 @@ from predictor.server.monitoring.observed_calls import CallObserver, CallObserve
 
 @final
 class Instruments:
-    """The log of calls always, numbers for Prometheus and spans for OpenTelemetry where they are wanted.
+    """The access log and, if enabled, Prometheus metrics and OpenTelemetry spans.
 
-    On the running event loop: `bind`, `start`, `read` in this order; `close` at any time.
+    On the running event loop, call `bind`, `start` and `read` in this order; `close` works at any time.
 
     Args:
-        metrics_port: where Prometheus reads; 0 = any free port; None = nowhere, and nothing is counted.
-        traces: whether calls become spans.
-        has_port: whether the numbers are read here; else whoever asks for them gets them by `numbers`.
+        metrics_port: port of the metrics; 0: any free port; None: no metrics.
+        traces: whether to create spans of calls.
+        has_port: whether to serve the metrics at the port; otherwise only `numbers` returns them.
 
     Raises:
-        MissingPackageError: spans are wanted, and OpenTelemetry is not installed.
+        MissingPackageError: spans are enabled, but OpenTelemetry is not installed.
     """
 
     def __init__(self, metrics_port: int | None, *, traces: bool, has_port: bool = True) -> None:
@@ -32,38 +32,38 @@ class Instruments:
             self._port = MetricsPort(self._metrics, metrics_port)
         self._tracing = None
         if traces:
-            from predictor.server.monitoring.tracer import CallTracer  # needs packages that not everybody has
+            from predictor.server.monitoring.tracer import CallTracer  # needs optional packages
 
             self._tracing = CallTracer()
         watchers: tuple[CallObserver | None, ...] = (AccessLog(), self._metrics, self._tracing)
         self.observers = CallObservers([one for one in watchers if one is not None])
-        """For whoever has calls."""
+        """Observers of calls."""
 
     @property
     def observer(self) -> Observer | None:
-        """For the service; None = nobody observes it."""
+        """Observer of the service, if any."""
         return self._metrics
 
     def bind(self) -> int | None:
-        """Claim the port of the metrics, if there is one; raises as `MetricsPort.bind`."""
+        """Bind the metrics port, if any; raises as `MetricsPort.bind`."""
         return None if self._port is None else self._port.bind()
 
     async def start(self) -> None:
-        """Let the metrics be read."""
+        """Start serving the metrics."""
         if self._port is not None:
             await self._port.start()
 
     def read(self, levels: ServerGauges) -> None:
-        """Read these at each scrape, from now on."""
+        """Include these gauges in the metrics."""
         if self._metrics is not None:
             self._metrics.read(levels)
 
     def numbers(self) -> bytes:
-        """What was counted, in Prometheus' text format; empty if nothing is."""
+        """Return the metrics in Prometheus' text format; empty if they are disabled."""
         return b"" if self._metrics is None else self._metrics.page("")[0]
 
     async def close(self) -> None:
-        """Give the port back, and send the last spans."""
+        """Release the port and export the last spans."""
         if self._port is not None:
             await self._port.close()
         if self._tracing is not None:

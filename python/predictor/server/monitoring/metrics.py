@@ -1,7 +1,7 @@
-"""Numbers of a server for Prometheus.
+"""Prometheus metrics of a server.
 
-Labels are names of the protocol, of the table of errors, and of models that are loaded; what callers send is none. The
-series of a version go once it is served no more.
+Labels are the names of calls, errors and loaded models, never input of callers. The series of a model version are
+removed when it is unloaded.
 """
 
 import platform
@@ -22,42 +22,42 @@ SECONDS: Final = (
     *(0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05),
     *(0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0),
 )
-"""Bounds of the histograms of times."""
+"""Bucket bounds of the duration histograms."""
 ROWS: Final = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
-"""Bounds of the histogram of rows."""
+"""Bucket bounds of the row histogram."""
 
 _MODEL: Final = ("model", "version")
 _CALL: Final = ("method", *_MODEL)
 
 Held = tuple[int, int, int]
-"""Calls, symbols and bytes of requests."""
+"""Number of calls, symbols and request bytes."""
 
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerGauges:
-    """What is read of a server at each scrape."""
+    """Values that are read at each scrape."""
 
     versions: Callable[[], Collection[tuple[str, int]]]
-    """Name and version of each model that is served."""
+    """Name and version of each served model."""
     queues: Mapping[str, Callable[[], Held]]
-    """What each queue holds, by its name."""
+    """Contents of each queue, by name."""
     sessions: Callable[[], int]
-    """Sessions that are open on streams."""
+    """Number of open sessions."""
 
 
 @final
 class Metrics:
-    """Counts what a server does, in a registry of its own. Thread-safe.
+    """Metrics of a server in a separate registry. Thread-safe.
 
-    It is a watcher of the door, which has all calls, and an observer of the service, which knows where time goes.
+    It implements `CallObserver` for all calls, and `Observer` for the timings within the service.
     """
 
     def __init__(self) -> None:
         self._registry = CollectorRegistry()
         self._lock = threading.Lock()
         self._known: set[tuple[str, int]] = set()
-        """Versions that have series."""
+        """Model versions with series."""
         self._levels: ServerGauges | None = None
         requests = "Calls, and requests of streams, by how they ended; model is empty where none was reached."
         self._requests = Counter(
@@ -85,21 +85,21 @@ class Metrics:
         ProcessCollector(registry=self._registry)
 
     def read(self, levels: ServerGauges) -> None:
-        """Read these from now on; called once, when models are loaded."""
+        """Include these gauges; called once, when models are loaded."""
         self._levels = levels
 
     def ended(self, call: EndedCall) -> None:
-        """As `CallObserver.ended`."""
+        """See `CallObserver.ended`."""
         self._know(call.model, call.version)
         labels = (call.arrived.method, call.model, _shown(call.version))
         self._requests.labels(*labels, call.code, call.reason).inc()
         self._request_s.labels(*labels).observe(call.took_s)
 
     def reached(self, model: str, version: int) -> None:
-        """As `Observer.reached`: the request counts when it has ended."""
+        """See `Observer.reached`. Does nothing: requests are counted when they end."""
 
     def observed(self, observation: Observation) -> None:
-        """As `Observer.observed`."""
+        """See `Observer.observed`."""
         self._know(observation.model, observation.version)
         labels = (observation.method, observation.model, _shown(observation.version))
         for histogram, seconds in (
@@ -115,10 +115,10 @@ class Metrics:
             self._refused.labels(*labels[1:], reason).inc()
 
     def page(self, accepted: str) -> tuple[bytes, str]:
-        """All of it, and its content type.
+        """Return all metrics as text, and the content type.
 
         Args:
-            accepted: the content types that the reader takes, as HTTP's header Accept tells them.
+            accepted: the HTTP header Accept of the request.
         """
         self._forget_gone()
         encode, content_type = choose_encoder(accepted)
@@ -128,14 +128,14 @@ class Metrics:
         return Histogram(f"quantra_{stage}_seconds", what, _CALL, buckets=SECONDS, registry=self._registry)
 
     def _know(self, model: str, version: int) -> None:
-        """Remember a version that is about to have series, and let go of those that are gone."""
+        """Remember a version that gets series; remove the series of unloaded versions."""
         if model and (model, version) not in self._known:
             self._forget_gone()
             with self._lock:
                 self._known.add((model, version))
 
     def _forget_gone(self) -> None:
-        """Take the series away of versions that are served no more."""
+        """Remove the series of unloaded versions."""
         if self._levels is None:
             return
         served = set(self._levels.versions())
@@ -149,11 +149,11 @@ class Metrics:
 
 @final
 class _MetricsPage:
-    """What a scrape is given: everything that was counted, and what is read now.
+    """The metrics of one scrape.
 
     Args:
-        registry: what was counted.
-        levels: what to read; None while models are loading.
+        registry: registry of the counters and histograms.
+        levels: gauges; None while models are loading.
     """
 
     def __init__(self, registry: CollectorRegistry, levels: ServerGauges | None) -> None:
@@ -161,7 +161,7 @@ class _MetricsPage:
         self._levels = levels
 
     def collect(self) -> Iterator[Metric]:
-        """Every metric; without the times at which series began, which would double their number."""
+        """Yield all metrics, without the `_created` series, which would double their number."""
         for metric in self._registry.collect():
             if not metric.name.endswith("_created"):
                 yield _without_created(metric)
@@ -188,5 +188,5 @@ def _queues(queues: Mapping[str, Callable[[], Held]]) -> Iterable[Metric]:
 
 
 def _shown(version: int) -> str:
-    """The label of a version; empty where no model was reached."""
+    """Format the label of a version; empty if the call reached no model."""
     return str(version) if version else ""

@@ -1,7 +1,6 @@
-"""Where Prometheus reads: GET /metrics over HTTP, on this machine alone, and nothing else.
+"""HTTP server for Prometheus: GET /metrics on localhost only.
 
-It runs on the server's event loop, so that a connection that says nothing costs no thread; the page itself is made on
-another one.
+It runs on the server's event loop, so that idle connections need no threads. A separate thread renders the metrics.
 """
 
 import asyncio
@@ -16,31 +15,31 @@ if TYPE_CHECKING:
 
 HOST: Final = "127.0.0.1"
 LONGEST_S: Final = 5.0
-"""How long one connection may take, from its first byte to the last of its answer."""
+"""Longest duration of a connection in seconds."""
 MOST_CONNECTIONS: Final = 32
-"""At once; for one more, the oldest ends."""
+"""Most open connections; a further one closes the oldest."""
 MOST_HEAD_BYTES: Final = 8192
-"""Of a request."""
+"""Largest request."""
 
 _GET: Final = "GET"
 _TYPE: Final = "text/plain; charset=utf-8"
 
 
 class MetricsSource(Protocol):
-    """What is read; see `Metrics`."""
+    """Source of the metrics; see `Metrics` and `MetricTotals`."""
 
     def page(self, accepted: str) -> tuple[bytes, str]:
-        """The page and its content type."""
+        """Return the metrics and their content type."""
         ...
 
 
 @final
 class MetricsPort:
-    """One port of this machine, on the running event loop: `bind`, `start`, `close` in this order.
+    """A local port, on the running event loop. Call `bind`, `start` and `close` in this order.
 
     Args:
-        pages: what is read.
-        port: 0 = any free one.
+        pages: source of the metrics.
+        port: port number; 0: any free port.
     """
 
     def __init__(self, pages: MetricsSource, port: int) -> None:
@@ -53,13 +52,10 @@ class MetricsPort:
         self._making = asyncio.Lock()
 
     def bind(self) -> int:
-        """Claim the port.
-
-        Returns:
-            It.
+        """Bind the port and return its number.
 
         Raises:
-            ConfigurationError: it is in use, or needs more rights.
+            ConfigurationError: the port is in use or not permitted.
         """
         try:
             self._socket = socket.create_server((HOST, self._port))
@@ -71,11 +67,11 @@ class MetricsPort:
         return self._socket.getsockname()[1]
 
     async def start(self) -> None:
-        """Answer from now on."""
+        """Start responding."""
         self._server = await asyncio.start_server(self._serve, sock=self._socket, limit=MOST_HEAD_BYTES)
 
     async def close(self) -> None:
-        """Give the port back at once, in whatever state it is."""
+        """Release the port immediately, in any state."""
         if self._server is not None:
             self._server.close()
         elif self._socket is not None:
@@ -87,7 +83,7 @@ class MetricsPort:
         self._open[writer] = None
         if len(self._open) > MOST_CONNECTIONS:
             oldest = next(iter(self._open))
-            del self._open[oldest]  # now: others may come before its task hears of it
+            del self._open[oldest]  # immediately: its task may react only after further connections
             oldest.transport.abort()
         try:
             async with asyncio.timeout(LONGEST_S):
@@ -96,7 +92,7 @@ class MetricsPort:
                 writer.close()
                 await writer.wait_closed()
         except (OSError, EOFError, TimeoutError, asyncio.LimitOverrunError):
-            writer.transport.abort()  # whoever is slow, sends no request or has gone gets no answer
+            writer.transport.abort()  # too slow, malformed or disconnected: no response
         finally:
             self._open.pop(writer, None)
 
@@ -114,7 +110,7 @@ class MetricsPort:
 
 
 def _read(head: str) -> "tuple[str, str, Mapping[str, str]]":
-    """Method, path and headers of a request; a line that is none is passed over."""
+    """Parse the method, path and headers of a request; skips malformed lines."""
     first, *lines = head.split("\r\n")
     method, _, rest = first.partition(" ")
     path = rest.partition(" ")[0].partition("?")[0]

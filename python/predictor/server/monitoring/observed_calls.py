@@ -1,4 +1,4 @@
-"""A call from its arrival to its end, as those see it who watch a server."""
+"""Observation of calls from arrival to end."""
 
 import itertools
 import re
@@ -14,9 +14,9 @@ from predictor.errors import InternalError, QuantraError, answer_of
 from predictor.observation import OK, Observation
 
 REQUEST_ID: Final = "x-request-id"
-"""The header in which a caller names its call, and the trailer in which it hears the name."""
+"""Header and trailer with the id of a call."""
 _TRACE: Final = ("traceparent", "tracestate")
-"""Headers of W3C's trace context."""
+"""Headers of the W3C trace context."""
 _WELL_FORMED: Final = re.compile(r"[!-~]{1,128}")
 
 Context = grpc.aio.ServicerContext[Any, Any]
@@ -25,59 +25,59 @@ Context = grpc.aio.ServicerContext[Any, Any]
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArrivedCall:
-    """One call, and who sent it."""
+    """A call and its caller."""
 
     service: str
-    """Full name."""
+    """Full name of the service."""
     method: str
     request_id: str
-    """The caller's own, if it sent one that is well-formed; else made."""
+    """The caller's id if it is well-formed, otherwise a generated one."""
     peer: str
     """Address of the caller."""
     trace: Mapping[str, str]
-    """What the caller sent of W3C's trace context."""
+    """Headers of the W3C trace context that the caller sent."""
 
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndedCall:
-    """One call that has its answer or its error; of a call with many requests, one of these."""
+    """A call that has ended, or one request of a stream."""
 
     arrived: ArrivedCall
     model: str
-    """Of a loaded model; empty where the call reached none."""
+    """Name of the model; empty if the call reached no model."""
     version: int
     code: str
     """`OK`, or the name of a `predictor.errors.Status`."""
     reason: str
-    """Of the error; empty if there is none."""
+    """Reason of the error; empty without an error."""
     incident: str = ""
-    """Under which the log tells more of a bug of ours."""
+    """Incident id of an internal error; the log has details under it."""
     took_s: float
-    """From its arrival until its answer was handed to gRPC."""
+    """Seconds from arrival until the response was passed to gRPC."""
     observation: Observation | None
-    """What the service told; None where the call reached no model, or ended before its work did."""
+    """The service's report; None if the call reached no model or ended before its work did."""
 
     @property
     def reference(self) -> str:
-        """MODEL@VERSION; empty where the call reached no model."""
+        """MODEL@VERSION; empty if the call reached no model."""
         return f"{self.model}@{self.version}" if self.model else ""
 
 
 class CallObserver(Protocol):
-    """Whoever is told of calls. Called on any thread, and must return at once and raise nothing."""
+    """Observer of calls. It is called on any thread, must return immediately and must not raise."""
 
     def ended(self, call: EndedCall) -> None:
-        """A call has ended."""
+        """Handle the end of a call."""
         ...
 
 
 @final
 class CallObservers:
-    """All who watch a server.
+    """The observers of a server.
 
     Args:
-        watchers: whoever is told.
+        watchers: observers to notify.
     """
 
     def __init__(self, watchers: Sequence[CallObserver]) -> None:
@@ -85,13 +85,13 @@ class CallObservers:
         self._made = (f"{prefix}-{number:x}" for prefix in (uuid.uuid4().hex[:8],) for number in itertools.count())
 
     def begin(self, service: str, method: str, context: Context, *, has_many: bool) -> "ObservedCall":
-        """A call has arrived; whoever has begun it ends it.
+        """Begin to observe a call; the caller must call `end` on the result.
 
         Args:
-            service: full name of its service.
-            method: name of the call.
-            context: gRPC's.
-            has_many: whether it takes many requests, of which each is told of by itself.
+            service: full name of the service.
+            method: name of the method.
+            context: gRPC's context of the call.
+            has_many: whether it is a stream of requests, each of which is reported separately.
         """
         sent = {key: value for key, value in context.invocation_metadata() or () if isinstance(value, str)}
         named = sent.get(REQUEST_ID, "")
@@ -104,12 +104,12 @@ class CallObservers:
 
 @final
 class ObservedCall:
-    """One call under way; the service tells it which model its request reached, and what became of it.
+    """A call in progress. The service reports which model the request reached and how it ended.
 
     Args:
-        arrived: what is known at its arrival.
-        watchers: whoever is told.
-        has_many: whether it takes many requests.
+        arrived: the call and its caller.
+        watchers: observers to notify.
+        has_many: whether it is a stream of requests.
     """
 
     def __init__(self, arrived: ArrivedCall, watchers: Sequence[CallObserver], *, has_many: bool) -> None:
@@ -121,12 +121,12 @@ class ObservedCall:
         self._observation: Observation | None = None
 
     def reached(self, model: str, version: int) -> None:
-        """As `Observer.reached`."""
+        """See `Observer.reached`."""
         if not self._has_many:
             self._model, self._version = model, version
 
     def observed(self, observation: Observation) -> None:
-        """As `Observer.observed`; one of many requests has its end here."""
+        """See `Observer.observed`. A request of a stream ends here."""
         if not self._has_many:
             self._observation = observation
             return
@@ -142,7 +142,7 @@ class ObservedCall:
         self._tell(one)
 
     def end(self, error: QuantraError | None) -> None:
-        """The call has its answer, or this error. One with many requests, each told of, counts only if it failed."""
+        """End the call. A successful stream is not reported, because each of its requests is."""
         if isinstance(error, InternalError):
             error.metadata["request_id"] = self._arrived.request_id
         if error is None and self._has_many:

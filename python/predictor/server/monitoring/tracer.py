@@ -1,4 +1,4 @@
-"""One span a call for OpenTelemetry, below the caller's own. Where spans go is told by the variables OTEL_*."""
+"""OpenTelemetry spans of calls, as children of the caller's span. The OTEL_* variables configure the export."""
 
 import threading
 import time
@@ -20,17 +20,17 @@ except ImportError:
 
 _NS: Final = 1_000_000_000
 _SERVERS_FAULT: Final = frozenset({"INTERNAL", "DATA_LOSS", "UNAVAILABLE", "UNIMPLEMENTED", "DEADLINE_EXCEEDED"})
-"""Codes that make a span of a server one that failed, as OpenTelemetry's conventions have it."""
+"""Codes that mark a server span as failed, according to OpenTelemetry's conventions."""
 _CLOSE_S: Final = 2.0
-"""How long the last spans may take to be sent; an exporter whose collector is gone would take many times as long."""
+"""Longest time to export the last spans; without a collector, the exporter would take far longer."""
 
 
 @final
 class CallTracer:
-    """Makes a span of each call that has ended; spans are sent on a thread of their own, and dropped where it cannot.
+    """Creates a span for each ended call. A separate thread exports spans, and drops them on failure.
 
     Args:
-        exporter: where spans go; None = OTLP over HTTP, as OTEL_EXPORTER_OTLP_* say.
+        exporter: exporter of the spans; None: OTLP over HTTP, configured by OTEL_EXPORTER_OTLP_*.
     """
 
     def __init__(self, exporter: "SpanExporter | None" = None) -> None:
@@ -40,7 +40,7 @@ class CallTracer:
         self._propagator = TraceContextTextMapPropagator()
 
     def ended(self, call: EndedCall) -> None:
-        """As `CallObserver.ended`."""
+        """See `CallObserver.ended`."""
         ended_ns = time.time_ns()
         span = self._tracer.start_span(
             f"{call.arrived.service}/{call.arrived.method}",
@@ -54,14 +54,14 @@ class CallTracer:
         span.end(ended_ns)
 
     def close(self) -> None:
-        """Send the last spans, if there is somebody who takes them."""
+        """Export the last spans, within a time limit."""
         closing = threading.Thread(target=self._provider.shutdown, name="otel-close", daemon=True)
         closing.start()
         closing.join(_CLOSE_S)
 
 
 def _attributes(call: EndedCall) -> Iterator[tuple[str, str | int | float]]:
-    """Facts about the call; nothing of what was asked or answered."""
+    """Yield attributes of a call; they contain no request or response data."""
     yield "rpc.system", "grpc"
     yield "rpc.service", call.arrived.service
     yield "rpc.method", call.arrived.method

@@ -1,5 +1,4 @@
-"""Several processes that answer on one port: a supervisor, which answers nothing itself, and its workers.
+"""A server of several worker processes that share one port, and their supervisor.
 
-Supervisor and worker talk over a pair of sockets that nobody else can reach. Its end, which comes with the death of
-either, is how each learns of it.
+The supervisor and each worker communicate over a private socket pair, which also detects the death of either.
 """

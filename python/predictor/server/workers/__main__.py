@@ -1,4 +1,4 @@
-"""`python -m predictor.server.workers DESCRIPTOR`: one worker, as its supervisor starts it."""
+"""`python -m predictor.server.workers DESCRIPTOR`: the program of a worker process."""
 
 import sys
 

@@ -25,7 +25,7 @@ class WorkerModels(Protocol):
 
 
 def told(models: WorkerModels) -> bytes:
-    """What a worker serves, for another one."""
+    """Encode the served models for another worker."""
     return pb.ListModelsResponse(
         models=[
             pb.ModelInfo(name=one.name, version=one.version, is_default=one.is_default, weights_hash=one.weights_hash)
@@ -35,10 +35,10 @@ def told(models: WorkerModels) -> bytes:
 
 
 def agree(models: WorkerModels, others: bytes) -> list[str]:
-    """Serve what another worker has told, and nothing else, as far as the folder of models has it.
+    """Serve the same models as another worker, as far as the models folder has them.
 
     Returns:
-        What is not as there, a sentence each.
+        The remaining differences, one sentence each.
     """
     wanted = _by_reference(others)
     missing = wanted.keys() - _by_reference(told(models)).keys()
@@ -53,13 +53,13 @@ def _by_reference(served: bytes) -> Mapping[str, pb.ModelInfo]:
 
 
 def _surplus(own: Mapping[str, pb.ModelInfo], wanted: Mapping[str, pb.ModelInfo]) -> set[str]:
-    """What to unload: a model as a whole where no version of it is wanted, for its champion cannot be by itself."""
+    """List what to unload. A model without wanted versions is unloaded as a whole, because its champion cannot be."""
     names = {one.name for one in wanted.values()}
     return {reference if one.name in names else one.name for reference, one in own.items() if reference not in wanted}
 
 
 def _tried(change: Callable[[str], None], references: set[str], what: str) -> Iterator[str]:
-    """Do it to each; of those that cannot be done, why."""
+    """Apply the change to each reference and yield the failures."""
     for reference in sorted(references):
         try:
             change(reference)

@@ -22,7 +22,7 @@ _log = logging.getLogger(__name__)
 
 @final
 class AdminBroadcast:
-    """Answers each admin call after every worker has, on the running event loop.
+    """Sends each admin call to all workers and responds when all have responded, on the running event loop.
 
     Args:
         team: the workers.
@@ -56,7 +56,7 @@ class AdminBroadcast:
         emit: Callable[[bytes], object],  # noqa: ARG002
         most_bytes: int | None = None,  # noqa: ARG002
     ) -> "OpenCall":
-        """Fails: there is no streaming admin call."""
+        """Raise MalformedRequestError: no admin call is a stream."""
         raise MalformedRequestError(f"{name} is no call whose answer is a stream")
 
     def drain(self) -> None:
@@ -67,7 +67,7 @@ class AdminBroadcast:
             made = await self._made(name, request, deadline)
         except QuantraError as error:
             _end(answer, error)
-        except Exception as error:  # noqa: BLE001 - a task's edge: the caller must hear of it
+        except Exception as error:  # noqa: BLE001 - task boundary: the caller gets the error
             _end(answer, error_of(name, error, _log))
         else:
             _end(answer, made)
@@ -81,7 +81,7 @@ class AdminBroadcast:
 
 
 def _end(answer: "Future[bytes]", outcome: bytes | QuantraError) -> None:
-    """End a call; whoever went away meanwhile has cancelled it."""
+    """Resolve the future of a call, unless the caller has cancelled it."""
     if not answer.set_running_or_notify_cancel():
         return
     if isinstance(outcome, QuantraError):

@@ -8,16 +8,16 @@ from typing import Final, Self, final
 from predictor.server.workers.messages import Message, line_of, read
 
 _LONGEST: Final = 256 << 20
-"""Bytes of a line: an answer of the admin service holds the cards of models."""
+"""Longest line in bytes; responses of the admin service contain model cards."""
 
 
 @final
 class Channel:
-    """Messages both ways, on the running event loop.
+    """Messages in both directions, on the running event loop.
 
     Args:
-        reader: what the other end sends.
-        writer: to the other end.
+        reader: stream from the other end.
+        writer: stream to the other end.
     """
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -26,25 +26,25 @@ class Channel:
 
     @classmethod
     async def over(cls, end: socket.socket) -> Self:
-        """The channel over this socket, which is closed with it."""
+        """Create a channel over a socket, which it closes."""
         return cls(*await asyncio.open_connection(sock=end, limit=_LONGEST))
 
     async def send(self, message: Message) -> None:
-        """Send one message; nothing if the other end is gone, which whoever receives is told."""
+        """Send one message. If the other end is closed, do nothing: `receive` reports it."""
         with contextlib.suppress(ConnectionError):
             self._writer.write(line_of(message))
             await self._writer.drain()
 
     def put(self, message: Message) -> None:
-        """Send a short message without waiting until others before it have gone; nothing if this end is closed."""
+        """Send a short message without waiting for earlier ones; do nothing if this end is closed."""
         if not self._writer.is_closing():
             self._writer.write(line_of(message))
 
     async def receive(self) -> Message | None:
-        """The next message; None after the other end closed.
+        """Return the next message; None after the other end has closed.
 
         Raises:
-            ArtifactError: what comes is no message.
+            ArtifactError: the message is malformed.
         """
         try:
             line = await self._reader.readline()

@@ -1,4 +1,4 @@
-"""What a supervisor answers itself: changes of the models, and Prometheus."""
+"""The supervisor's own ports: the admin service and the Prometheus metrics."""
 
 import asyncio
 from typing import final
@@ -17,16 +17,16 @@ from predictor.server.workers.pool import WorkerPool
 
 @final
 class SupervisorEndpoint:
-    """The supervisor's own addresses, if it has any: `bind`, `start`, `serve` and `drain` in this order.
+    """The supervisor's own addresses, if any, on the running event loop.
 
-    `close` ends it at any time. To be made on the running event loop.
+    Call `bind`, `start`, `serve` and `drain` in this order; `close` works at any time.
 
     Args:
-        settings: of the server, which say where, and who may call.
-        team: that carries out what is asked.
+        settings: settings of the server.
+        team: workers that execute admin calls.
 
     Raises:
-        ConfigurationError: certificates or tokens cannot be used.
+        ConfigurationError: certificates or tokens are invalid.
     """
 
     def __init__(self, settings: ServerSettings, team: WorkerPool) -> None:
@@ -43,12 +43,12 @@ class SupervisorEndpoint:
         return Listener(address, self._settings.limits, CHANGES, self._rotation.guard, credentials)
 
     def bind(self, port: int) -> ListenAddresses:
-        """Claim the addresses; those of the server, whose calls come to this port. Raises as `Host.bind`."""
+        """Bind the addresses; return all addresses of the server, whose workers share `port`. Raises as `Host.bind`."""
         admin = None if self._admin is None else self._admin.bind()
         return ports_of(self._settings, port, admin, None if self._metrics is None else self._metrics.bind())
 
     async def start(self) -> None:
-        """Answer that models are loading, and let the numbers be read."""
+        """Start responding that models are loading, and serving the metrics."""
         if self._metrics is not None:
             await self._metrics.start()
         if self._admin is not None:
@@ -56,17 +56,17 @@ class SupervisorEndpoint:
             self._following = asyncio.create_task(self._rotation.follow())
 
     async def serve(self) -> None:
-        """Have the team carry out what is asked."""
+        """Start executing admin calls."""
         if self._admin is not None:
             await self._admin.serve(AdminBroadcast(self._team), ())
 
     async def drain(self) -> None:
-        """Let changes finish, and take no more."""
+        """Reject new admin calls and let those in progress finish."""
         if self._admin is not None:
             await self._admin.drain()
 
     async def close(self) -> None:
-        """Give everything back at once."""
+        """Release everything immediately."""
         if self._following is not None:
             self._following.cancel()
         if self._admin is not None:

@@ -132,7 +132,7 @@ class Pong:
 
 
 Question: TypeAlias = AdminRequest | ConfirmChange | CollectMetrics | SyncModels | MatchModels
-"""What a worker answers, with the question's number."""
+"""Messages to a worker that it responds to, with the same number."""
 Message: TypeAlias = (
     LoadModels
     | ModelsLoaded
@@ -151,16 +151,16 @@ _SOURCE: Final = "a message between processes"
 
 
 def line_of(message: Message) -> bytes:
-    """One line."""
+    """Encode a message as one line."""
     value = {"is": type(message).__name__, **asdict(message)}
     return json.dumps(value, default=_text_of_path, allow_nan=False).encode() + b"\n"
 
 
 def read(line: bytes) -> Message:
-    """What `line_of` wrote.
+    """Decode a line written by `line_of`.
 
     Raises:
-        ArtifactError: something else has.
+        ArtifactError: the line is not a valid message.
     """
     record = Record.from_bytes(line, _SOURCE)
     kind = _KINDS.get(record.text("is"))
@@ -170,12 +170,12 @@ def read(line: bytes) -> Message:
 
 
 def text_of(content: bytes) -> str:
-    """Bytes, as text that a message can hold."""
+    """Encode bytes as text for a message."""
     return base64.b64encode(content).decode("ascii")
 
 
 def bytes_of(text: str) -> bytes:
-    """What `text_of` made a text of."""
+    """Decode text written by `text_of`."""
     return base64.b64decode(text)
 
 

@@ -1,4 +1,4 @@
-"""The numbers of all workers together, for Prometheus."""
+"""Prometheus metrics summed over all workers."""
 
 import asyncio
 from collections import defaultdict
@@ -15,57 +15,57 @@ if TYPE_CHECKING:
     from predictor.server.workers.process import Worker
 
 PATIENCE_S: Final = 4.0
-"""How long workers may take to tell their numbers."""
+"""Longest wait for the metrics of workers in seconds."""
 _LARGEST: Final = frozenset({"quantra_build_info", "process_start_time_seconds", "process_max_fds"})
-"""Of which a sum would say nothing."""
+"""Metrics whose sum is meaningless; the largest value is reported instead."""
 _COUNTED: Final = frozenset({"counter", "histogram"})
-"""Kinds of which what an ended worker has counted still counts: they never fall."""
+"""Metric types that keep the counts of ended workers, because they must never decrease."""
 
 Families: TypeAlias = Mapping[str, Metric]
-"""By their names."""
+"""Metrics by name."""
 Sample: TypeAlias = tuple[str, tuple[tuple[str, str], ...]]
-"""Its name and labels."""
+"""Name and labels of a sample."""
 
 
 @final
 class MetricTotals:
-    """What Prometheus reads of several workers, those that have ended included.
+    """Metrics of all workers, ended ones included.
 
-    What a worker counted between the last time that it was asked and its death is lost with it.
+    Counts between the last scrape of a worker and its death are lost.
 
     Args:
         team: the workers.
-        loop: the event loop on which they are.
+        loop: event loop of the workers.
     """
 
     def __init__(self, team: WorkerPool, loop: asyncio.AbstractEventLoop) -> None:
         self._team = team
         self._loop = loop
         self._last: dict[Worker, Families] = {}
-        """What each told last."""
+        """Last metrics of each worker."""
         self._ended: Families = {}
-        """What those that have ended told, together."""
+        """Summed metrics of ended workers."""
 
     def page(self, accepted: str) -> tuple[bytes, str]:
-        """All of it, and its content type; as `Metrics.page`, on a thread other than the loop's."""
+        """Return all metrics and their content type. See `Metrics.page`. Call it on a thread other than the loop's."""
         pages = asyncio.run_coroutine_threadsafe(self._team.numbers(PATIENCE_S), self._loop).result()
         for worker in self._last.keys() - pages.keys():
             counted = {name: one for name, one in self._last.pop(worker).items() if one.type in _COUNTED}
             self._ended = added([self._ended, counted])
         for worker, page in pages.items():
-            if page is not None:  # else it is busy, and what it told before stands
+            if page is not None:  # otherwise it is busy, and its last metrics count
                 self._last[worker] = families_of(page)
         encode, content_type = choose_encoder(accepted)
         return encode(_Page(added([self._ended, *self._last.values()]))), content_type
 
 
 def families_of(page: bytes) -> Families:
-    """Read what Prometheus would."""
+    """Parse metrics in Prometheus' text format."""
     return {family.name: family for family in text_string_to_metric_families(page.decode())}
 
 
 def added(pages: Iterable[Families]) -> Families:
-    """Samples of the same name and labels as one; their sum, or of those that are no amounts the largest."""
+    """Combine samples of the same name and labels: their sum, or the largest value for metrics in `_LARGEST`."""
     found: dict[str, Metric] = {}
     values: dict[str, dict[Sample, list[float]]] = defaultdict(lambda: defaultdict(list))
     for page in pages:
@@ -82,11 +82,11 @@ def added(pages: Iterable[Families]) -> Families:
 
 @final
 class _Page:
-    """As a registry is read."""
+    """Metrics with the interface of a registry."""
 
     def __init__(self, families: Families) -> None:
         self._families = families
 
     def collect(self) -> Iterator[Metric]:
-        """Every metric."""
+        """Iterate over the metrics."""
         return iter(self._families.values())

@@ -1,4 +1,4 @@
-"""The workers of one server: they begin together, one that dies is replaced, and a change is made in all or in none."""
+"""The workers of one server: joint start, replacement of dead workers, and changes applied to all or none."""
 
 import asyncio
 import logging
@@ -14,7 +14,7 @@ from predictor.server.workers.messages import LoadModels
 from predictor.server.workers.process import Worker
 
 CLOSE_S: Final = 5.0
-"""How long a worker may take to end once its calls have."""
+"""Longest time in seconds for a worker to exit after its last call."""
 
 _log = logging.getLogger(__name__)
 
@@ -22,29 +22,29 @@ _log = logging.getLogger(__name__)
 @final
 @dataclass(frozen=True, slots=True)
 class RestartBackoff:
-    """With workers that end before they serve."""
+    """Retries for workers that exit before they serve."""
 
     tries: int = 6
-    """In a row, for one worker."""
+    """Most consecutive attempts to start one worker."""
     first_s: float = 1.0
-    """Between the first two, in seconds; twice as long each time. The last two are 16 seconds apart."""
+    """First delay in seconds; it doubles each time. The sixth attempt starts 16 seconds after the fifth."""
 
     def delay_s(self, failed: int) -> float:
-        """How long to wait after so many tries in a row; none after a worker that served."""
+        """Return the delay after `failed` consecutive failures; 0 after a worker that served."""
         return 0.0 if failed == 0 else self.first_s * 2.0 ** (failed - 1)
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class BroadcastResult:
-    """A call of the admin service that every worker has answered."""
+    """An admin call that all workers have executed."""
 
     name: str
     request: bytes
 
     @property
     def reference(self) -> str:
-        """What it is about."""
+        """Reference of the model that it changes."""
         match self.name:
             case "RepositoryModelLoad" | "RepositoryModelUnload":
                 return inference_pb.RepositoryModelLoadRequest.FromString(self.request).model_name
@@ -54,12 +54,14 @@ class BroadcastResult:
 
 @final
 class WorkerPool:
-    """Workers on the running event loop: `start`, `keep` and `drain` in this order. `close` ends them at any time.
+    """Worker processes, on the running event loop.
+
+    Call `start`, `keep` and `drain` in this order; `close` works at any time.
 
     Args:
-        start: what each is told.
-        count: how many.
-        patience: with those that end before they serve.
+        start: first message to each worker.
+        count: number of workers.
+        patience: retries for workers that exit before they serve.
     """
 
     def __init__(self, start: LoadModels, count: int, patience: RestartBackoff | None = None) -> None:
@@ -67,24 +69,24 @@ class WorkerPool:
         self._count = count
         self._patience = patience or RestartBackoff()
         self._alive = set[Worker]()
-        """Every process that has not been seen to end."""
+        """Workers that are not known to have exited."""
         self._serving: dict[int, Worker] = {}
-        """By its place."""
+        """Serving workers by place."""
         self._turn = asyncio.Lock()
-        """One change at a time, and nobody begins to serve meanwhile."""
+        """Held during a change and while a worker joins."""
         self._changes: dict[str, BroadcastResult] = {}
-        """What a worker must do that begins when no other serves: the last change by its reference, oldest first."""
+        """Last change of each reference, oldest first; a worker that starts while no other serves repeats them."""
 
     @property
     def serving(self) -> Sequence[Worker]:
-        """Those that take calls now, by place."""
+        """Workers that serve now, by place."""
         return [self._serving[place] for place in sorted(self._serving)]
 
     async def start(self) -> None:
-        """Let all load, and then all serve.
+        """Start all workers; they serve once all have loaded their models.
 
         Raises:
-            ConfigurationError: one could not.
+            ConfigurationError: a worker failed.
         """
         places = range(1, self._count + 1)
         begun = await asyncio.gather(*(self._begin(place) for place in places))
@@ -92,10 +94,10 @@ class WorkerPool:
         await asyncio.gather(*(self._join(worker) for worker in begun))
 
     async def keep(self) -> None:
-        """Replace workers that end; runs until it is cancelled.
+        """Replace workers that exit; runs until cancelled.
 
         Raises:
-            ConfigurationError: as often as patience allows, none could begin to serve in one's place.
+            ConfigurationError: the retries to replace a worker are exhausted.
         """
         keeping = [asyncio.create_task(self._keep(worker)) for worker in self._serving.values()]
         try:
@@ -108,14 +110,14 @@ class WorkerPool:
             await asyncio.gather(*keeping, return_exceptions=True)
 
     async def change(self, name: str, request: bytes) -> bytes:
-        """Have every worker answer a call of the admin service that changes what is served.
+        """Execute an admin call that changes the served models in all workers.
 
         Returns:
-            The answer, which is the same for all.
+            The response, which is the same for all workers.
 
         Raises:
-            QuantraError: one could not, and the message says which; the others have taken the change back.
-            UnavailableError: none serves.
+            QuantraError: a worker failed, which the message names; the others have undone the change.
+            UnavailableError: no worker serves.
         """
         async with self._turn:
             workers = self._some()
@@ -124,7 +126,8 @@ class WorkerPool:
             made = {worker: one for worker, one in zip(workers, answers, strict=True) if isinstance(one, bytes)}
             failed = [one for one in answers if isinstance(one, BaseException)]
             settling = (worker.settle(stays=not failed) for worker in made)
-            await asyncio.gather(*settling, return_exceptions=True)  # those that end now begin again as the others are
+            # A worker that exits now is replaced and synchronized with the others.
+            await asyncio.gather(*settling, return_exceptions=True)
             if failed:
                 which = next(worker for worker in workers if worker not in made)
                 raise _named(which, failed[0]) if made else failed[0]
@@ -134,11 +137,11 @@ class WorkerPool:
             return next(iter(made.values()))
 
     async def look(self, name: str, request: bytes) -> bytes:
-        """One worker's answer to a call of the admin service that changes nothing; raises as `change`."""
+        """Execute a read-only admin call in one worker; raises as `change`."""
         return await self._some()[0].ask(name, request, is_change=False)
 
     async def numbers(self, within_s: float) -> Mapping[Worker, bytes | None]:
-        """What each worker that serves has counted for Prometheus; None if it did not tell in time."""
+        """Return the Prometheus metrics of each serving worker; None if it did not respond in time."""
 
         async def told(worker: Worker) -> bytes | None:
             try:
@@ -150,7 +153,7 @@ class WorkerPool:
         return dict(zip(workers, await asyncio.gather(*map(told, workers)), strict=True))
 
     async def drain(self, orphaned: asyncio.Event) -> None:
-        """Have them all finish their calls and end: in their own time, or soon once this process is orphaned."""
+        """Let all workers finish their calls and exit within `drain_s`, or sooner if this process is orphaned."""
         for worker in self._alive:
             worker.terminate()
         ending, leaving = asyncio.create_task(self._ended()), asyncio.create_task(orphaned.wait())
@@ -163,7 +166,7 @@ class WorkerPool:
         leaving.cancel()
 
     async def close(self) -> None:
-        """End those that are left by force."""
+        """Kill the remaining workers."""
         for worker in self._alive.copy():
             await worker.kill()
         self._alive.clear()
@@ -174,7 +177,7 @@ class WorkerPool:
         return worker
 
     async def _join(self, worker: Worker) -> None:
-        """Let a worker that has loaded serve, as the others do now."""
+        """Synchronize the models of a loaded worker with the others and let it serve."""
         async with self._turn:
             if not await self._agrees(worker):
                 for change in self._changes.values():
@@ -183,10 +186,10 @@ class WorkerPool:
             self._serving[worker.place] = worker
 
     async def _agrees(self, worker: Worker) -> bool:
-        """Have it serve what another does; whether there is another."""
+        """Synchronize a worker with another one; False if no other worker serves."""
         for other in self.serving:
             try:
-                await worker.served()  # it looks first: of what it has found by then, the other has found all
+                await worker.served()  # reads the folder first, so that the other finds as much
                 served = await other.served()
                 await worker.agree(served)
             except QuantraError as error:
@@ -196,7 +199,7 @@ class WorkerPool:
         return False
 
     def _some(self) -> Sequence[Worker]:
-        """The workers that serve; at least one."""
+        """Return the serving workers; at least one."""
         if not self._serving:
             raise UnavailableError("no worker serves at the moment; another takes its place, so ask again")
         return self.serving
@@ -247,7 +250,7 @@ async def _repeat(worker: Worker, change: BroadcastResult) -> None:
 
 
 def _named(worker: Worker, error: BaseException) -> BaseException:
-    """The error of one worker beside others that had none."""
+    """Return the error of one worker when others succeeded, naming the worker."""
     if not isinstance(error, QuantraError):
         return error
     said = error.message if str(worker) in error.message else f"{worker}: {error.message}"

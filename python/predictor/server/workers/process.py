@@ -1,4 +1,4 @@
-"""A worker, as its supervisor sees it."""
+"""The supervisor's handle of a worker process."""
 
 import asyncio
 import contextlib
@@ -34,23 +34,23 @@ from predictor.server.workers.messages import (
 from predictor.wire import errors
 
 PROGRAM: Final = ("-P", "-m", "predictor.server.workers")
-"""What Python runs; modules come from where this process has them, and from nowhere else."""
+"""Python arguments of a worker; it imports modules from this process's paths only."""
 _STDERR: Final = 2
 _LOOKS: Final = 10
-"""How many times in a row a worker must be found silent before it counts as stuck."""
+"""Consecutive checks without a message after which a worker counts as stuck."""
 
 _log = logging.getLogger(__name__)
 
 
 @final
 class Worker:
-    """One process, on the running event loop; `Worker.begin` starts it.
+    """A worker process, on the running event loop; `Worker.begin` starts it.
 
     Args:
-        place: its number among the workers, from 1; one that is started in its stead has it too.
+        place: number of the worker, from 1; its replacement has the same number.
         process: the process.
-        channel: to it.
-        stuck_s: as `ServerLimits` has it.
+        channel: channel to the process.
+        stuck_s: see `ServerLimits.stuck_s`.
     """
 
     def __init__(self, place: int, process: Process, channel: Channel, stuck_s: float) -> None:
@@ -59,21 +59,21 @@ class Worker:
         self._channel = channel
         self._stuck_s = stuck_s
         self._problem = ""
-        """Why it could not serve, in its own words."""
+        """The worker's message about why it cannot serve."""
         self._is_loaded, self._is_listening = asyncio.Event(), asyncio.Event()
         self._asked: dict[int, asyncio.Future[bytes]] = {}
         self._numbers = iter(range(1 << 62))
         self._heard = 0
-        """Messages so far."""
+        """Number of messages received."""
         self._ended = asyncio.create_task(self._read_to_the_end())
         self._watching = asyncio.create_task(self._end_when_stuck())
 
     @classmethod
     async def begin(cls, place: int, start: LoadModels) -> Self:
-        """Start a process and have it load the models; where this is cancelled, no process is left.
+        """Start a process that loads the models; if this is cancelled, no process remains.
 
         Raises:
-            ConfigurationError: the system gives no process.
+            ConfigurationError: the system cannot start a process.
         """
         try:
             process, channel = await _begun()
@@ -86,70 +86,72 @@ class Worker:
         return f"worker {self.place} (process {self._process.pid})"
 
     async def loaded(self) -> None:
-        """Wait until its models are there.
+        """Wait until the models are loaded.
 
         Raises:
-            ConfigurationError: it ended without; the message says how.
+            ConfigurationError: the worker exited before; the message gives the reason.
         """
         await self._reach(self._is_loaded)
 
     async def listen(self) -> None:
-        """Have it take its share of the calls, and wait until it does; raises as `loaded`."""
+        """Start listening and wait until it does; raises as `loaded`."""
         await self._channel.send(StartListening())
         await self._reach(self._is_listening)
 
     async def ask(self, name: str, request: bytes, *, is_change: bool) -> bytes:
-        """Its answer to a call of the admin service, which is to be settled if it changes something.
+        """Execute an admin call; a change must be followed by `settle`.
 
         Raises:
-            QuantraError: the call's own error; UnavailableError if it ended meanwhile.
+            QuantraError: the call failed.
+            UnavailableError: the worker exited.
         """
         return await self._answered(AdminRequest(next(self._numbers), name, text_of(request), is_change))
 
     async def numbers(self) -> bytes:
-        """What it has counted for Prometheus.
+        """Return the Prometheus metrics as text.
 
         Raises:
-            UnavailableError: it ended meanwhile.
+            UnavailableError: the worker exited.
         """
         return await self._answered(CollectMetrics(next(self._numbers)))
 
     async def settle(self, *, stays: bool) -> None:
-        """Let the change that it has made stay, or have it taken back.
+        """Keep or undo the last change.
 
         Raises:
-            UnavailableError: it ended meanwhile.
+            UnavailableError: the worker exited.
         """
         await self._answered(ConfirmChange(next(self._numbers), stays))
 
     async def served(self) -> bytes:
-        """What it serves, as `agree` reads it, once it has looked at the folder of models, if it follows that.
+        """Apply changes of a watched models folder and return the served models, as input of `agree`.
 
         Raises:
-            QuantraError: it could not look; UnavailableError if it ended meanwhile.
+            QuantraError: the models folder cannot be read.
+            UnavailableError: the worker exited.
         """
         return await self._answered(SyncModels(next(self._numbers)))
 
     async def agree(self, served: bytes) -> None:
-        """Have it serve what another does; what it cannot is in its log. Raises as `served`."""
+        """Serve the same models as another worker; failures are in the worker's log. Raises as `served`."""
         await self._answered(MatchModels(next(self._numbers), text_of(served)))
 
     async def ended(self) -> str:
-        """Wait until it has ended; how, in words."""
+        """Wait until the worker has exited; return its exit code or signal as text."""
         code = await asyncio.shield(self._ended)
         return f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
 
     def terminate(self) -> None:
-        """Tell it to let calls in flight finish and to end."""
+        """Let calls in flight finish, then exit."""
         self._signal(signal.SIGTERM)
 
     def leave(self) -> None:
-        """Tell it that nobody waits for it any more, and let it be as silent as it likes."""
+        """Close the channel, which orphans the worker, and stop checking whether it is stuck."""
         self._watching.cancel()
         self._channel.close()
 
     async def kill(self) -> None:
-        """End it by force, if it has not ended."""
+        """Kill the worker if it has not exited."""
         self._signal(signal.SIGKILL)
         await self.ended()
 
@@ -161,10 +163,10 @@ class Worker:
         return await answer
 
     async def _end_when_stuck(self) -> None:
-        """Kill the process once its event loop answers no ping any more; from when it has loaded.
+        """Kill the process when its event loop no longer responds to pings after loading.
 
-        Silence is counted in looks of this loop and not by the clock: where both processes stood still, as when the
-        machine was suspended, one look has passed.
+        It counts checks rather than time: if both processes pause, for example while the machine is suspended, only one
+        check passes.
         """
         await self._is_loaded.wait()
         silent = 0
@@ -190,7 +192,7 @@ class Worker:
             raise ConfigurationError(self._problem or f"{self} ended with {await self.ended()} before it served")
 
     async def _read_to_the_end(self) -> int:
-        """Hear what it says until it is gone; its exit code."""
+        """Process messages until the worker exits; return its exit code."""
         try:
             await self._read()
         finally:
@@ -220,7 +222,7 @@ class Worker:
                     raise ConfigurationError(f"{self} says {type(message).__name__}, which is for it to hear")
 
     def _end(self, told: AdminResponse | AdminFailure) -> None:
-        """End what was asked; whoever asked may have gone meanwhile."""
+        """Resolve the future of a question, unless it was cancelled."""
         asked = self._asked.pop(told.number)
         if asked.done():
             return
@@ -239,14 +241,14 @@ async def _begun() -> tuple[Process, Channel]:
         undone.callback(here.close)
         channel = await Channel.over(here)
         undone.callback(channel.close)
-        process = await asyncio.create_subprocess_exec(  # last: what waits after it could be cancelled, and lose it
+        process = await asyncio.create_subprocess_exec(  # last: a cancelled await after it would leak the process
             sys.executable,
             *PROGRAM,
             str(there.fileno()),
             stdin=DEVNULL,
-            stdout=_STDERR,  # standard output has the ready line alone
+            stdout=_STDERR,  # standard output is reserved for the ready line
             pass_fds=(there.fileno(),),
-            start_new_session=True,  # Ctrl+C in a terminal is the supervisor's
+            start_new_session=True,  # Ctrl+C in a terminal reaches only the supervisor
             env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
         )
         undone.pop_all()

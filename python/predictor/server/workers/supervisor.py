@@ -1,4 +1,4 @@
-"""A server of several processes, from start to end."""
+"""The main function of a supervisor process."""
 
 import logging
 from dataclasses import replace
@@ -17,10 +17,10 @@ _log = logging.getLogger(__name__)
 
 
 async def supervise(settings: ServerSettings, log: LogSettings) -> bool:
-    """Serve with `settings.processes` workers until this process is told to end.
+    """Serve with `settings.processes` workers until a shutdown request.
 
     Returns:
-        Whether whoever started it is gone.
+        Whether the parent process has exited.
 
     Raises:
         ConfigurationError: an address is in use, or workers cannot serve.
@@ -56,5 +56,5 @@ async def _serve(team: WorkerPool, front: SupervisorEndpoint, ports: ListenAddre
 
 
 def _address_of(settings: ServerSettings) -> Address:
-    assert isinstance(settings.listen, Address)  # noqa: S101 - the settings refuse others for several processes
+    assert isinstance(settings.listen, Address)  # noqa: S101 - checked by the settings
     return settings.listen

@@ -47,7 +47,7 @@ def work(descriptor: int) -> NoReturn:
     """Serve until a signal or until the supervisor exits; the exit status is 1 if it could not serve.
 
     Args:
-        descriptor: of this worker's end of the pair of sockets.
+        descriptor: file descriptor of the worker's end of the socket pair.
     """
     with tuned():
         status = run(_work(socket.socket(fileno=descriptor)))
@@ -55,7 +55,7 @@ def work(descriptor: int) -> NoReturn:
 
 
 async def _work(end: socket.socket) -> int:
-    """The exit status."""
+    """Run the worker and return its exit status."""
     shutdown = ShutdownSignal()
     with stop_signals(shutdown):
         channel = await Channel.over(end)
@@ -97,9 +97,9 @@ class WorkerControl:
     """Executes the supervisor's messages; when the supervisor exits, so does the worker.
 
     Args:
-        host: what serves.
-        channel: to the supervisor.
-        shutdown: told when the supervisor is gone.
+        host: the server of this worker.
+        channel: channel to the supervisor.
+        shutdown: receives a request when the supervisor exits.
     """
 
     def __init__(self, host: Host, channel: Channel, shutdown: ShutdownSignal) -> None:
@@ -138,7 +138,7 @@ class WorkerControl:
             answer = await self._answer_to(question)
         except QuantraError as error:
             await self._refuse(question, error)
-        except Exception as error:  # noqa: BLE001 - a task's edge: whoever asked must hear of it
+        except Exception as error:  # noqa: BLE001 - task boundary: the supervisor gets the error
             await self._refuse(question, error_of(type(question).__name__, error, _log))
         else:
             await self._channel.send(AdminResponse(question.number, text_of(answer)))
