@@ -3,15 +3,13 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from types import TracebackType
-from typing import Annotated, Final, NamedTuple, Protocol, Self
+from typing import TYPE_CHECKING, Annotated, Final, NamedTuple
 
 import numpy as np
 import typer
 from rich.console import Console
 
 from predictor.bars import BarPanel
-from predictor.catalog import ModelInfo
 from predictor.cli.flags import with_flags
 from predictor.cli.options import AsJson, BarsFlags, CovariateFlags, Device, InputFlags, Plot, named_symbols
 from predictor.cli.output import (
@@ -34,34 +32,11 @@ from predictor.interruption import loading
 from predictor.report import write_forecast_chart, write_reason_chart
 from predictor.skill import line_of
 
+if TYPE_CHECKING:
+    from predictor.forecaster import Forecaster
+
 MEDIAN: Final = 0.5
 """The default quantile to explain."""
-
-
-class ForecastProvider(Protocol):
-    """The interface that Forecaster and QuantraClient share."""
-
-    def __enter__(self) -> Self:
-        """Return the provider."""
-        ...
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
-    ) -> None:
-        """Release the model or the connection."""
-        ...
-
-    def predict(self, bars: Instance, /) -> Forecast:
-        """The forecast of one panel."""
-        ...
-
-    def explain(self, query: Query, /) -> Explanation:
-        """The attributions of a forecast."""
-        ...
-
-    def model(self) -> ModelInfo:
-        """Inputs and outputs of the model."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,7 +58,7 @@ class SourceFlags:
     tls_key: Annotated[Path | None, typer.Option(metavar="FILE", help="Its private key, PEM.")] = None
     device: Device = "auto"
 
-    def open(self) -> ForecastProvider:
+    def open(self) -> "Forecaster | QuantraClient":
         """Load the artifact, or connect to the server.
 
         Raises:
@@ -115,7 +90,11 @@ class ModelInput(NamedTuple):
 
 
 def model_input(
-    source: ForecastProvider, bars: BarPanel, symbols: Sequence[str], files: CovariateFlags, inputs: InputFlags
+    source: "Forecaster | QuantraClient",
+    bars: BarPanel,
+    symbols: Sequence[str],
+    files: CovariateFlags,
+    inputs: InputFlags,
 ) -> ModelInput:
     """The bars of these symbols, by default of all, and the covariates that the model reads.
 
@@ -140,7 +119,7 @@ def model_input(
     )
 
 
-def bars_to_send(source: ForecastProvider, bars: BarPanel, symbols: Sequence[str]) -> BarPanel:
+def bars_to_send(source: "Forecaster | QuantraClient", bars: BarPanel, symbols: Sequence[str]) -> BarPanel:
     """The bars of these symbols; all bars for a panel model or without symbols.
 
     Raises:

@@ -1,7 +1,8 @@
 """The straight path from the baseline to a batch of windows: everything that a forecast reads moves at once."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol, final
+from typing import NamedTuple, final
 
 import numpy as np
 import torch
@@ -249,12 +250,8 @@ def _check_width(group: str, windows: Tensor, baseline: ArrayLike) -> None:
         )
 
 
-class WindowForecasts(Protocol):
-    """How forecasts are asked of an attribution view."""
-
-    def __call__(self, parts: PathParts, held: FixedInputs) -> Tensor:
-        """Quantiles [N, H, Q] of the explained windows, in the target's unit."""
-        ...
+WindowForecasts = Callable[[PathParts, FixedInputs], Tensor]
+"""Returns quantiles [N, H, Q] of the explained windows, in the target's unit."""
 
 
 @final

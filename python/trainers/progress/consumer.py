@@ -1,7 +1,7 @@
 """The protocol of report consumers, chains of them, and plain progress as text."""
 
-from collections.abc import Iterable, Iterator, Sequence
-from typing import IO, Protocol, final
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import IO, final
 
 from trainers.loop import CheckpointReport, EpochReport, PhaseTotals, Report, TrainingNotice, WindowReport
 
@@ -13,12 +13,8 @@ MINUTE, HOUR = 60, 3600
 TIMES = {1: "once", 2: "twice"}
 
 
-class ReportConsumer(Protocol):
-    """Takes reports and passes them on."""
-
-    def __call__(self, reports: Iterable[Report], /) -> Iterator[Report]:
-        """The same reports, in the same order."""
-        ...
+ReportConsumer = Callable[[Iterable[Report]], Iterator[Report]]
+"""Takes reports and yields the same reports, in the same order."""
 
 
 @final

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Final, NamedTuple, Protocol, final
+from typing import Final, NamedTuple, final
 
 import numpy as np
 import torch
@@ -260,14 +260,6 @@ def _calendar_axis(bars: BarPanel, pipeline: Pipeline) -> NDArray[np.int32]:
     return pipeline.calendar.sessions(first, int(pipeline.calendar.following(last, pipeline.target.reach)[-1]))
 
 
-class WindowSource(Protocol):
-    """Gathers windows, as a `History` does."""
-
-    def gather(self, windows: TrainingWindows) -> WindowBatch:
-        """Inputs and targets of these windows."""
-        ...
-
-
 class PanelBatch(NamedTuple):
     """P panels of S stocks each: N = P * S rows, panel by panel, absent stocks included."""
 
@@ -288,7 +280,7 @@ class PanelDays:
     """
 
     def __init__(
-        self, history: WindowSource, *, forecastable: BoolArray, nodes: NDArray[np.int64] | None = None
+        self, history: "TrainingHistory", *, forecastable: BoolArray, nodes: NDArray[np.int64] | None = None
     ) -> None:
         """Bind to a history.
 
@@ -369,30 +361,6 @@ SHARE: Final = 4
 activations need the rest. From the host, every window would be transferred again in every epoch."""
 
 
-class TrainingHistory(Protocol):
-    """Data of an objective: a `History` or a `DeviceHistory`."""
-
-    bars: BarPanel
-    pipeline: Pipeline
-
-    @property
-    def forecastable(self) -> BoolArray:
-        """[S, T] whether a symbol can be forecast."""
-        ...
-
-    def gather(self, windows: TrainingWindows) -> WindowBatch:
-        """Inputs and targets of these windows."""
-        ...
-
-
-def placed(history: History, device: torch.device) -> TrainingHistory:
-    """The history, with its inputs on the device if it is a GPU with enough free memory."""
-    free = free_bytes(device)
-    if free is None or size_of(history.stored) > free // SHARE:
-        return history
-    return DeviceHistory(history, device)
-
-
 def size_of(stored: StoredInputs) -> int:
     """Bytes of the inputs; rows that symbols share count once."""
     return sum(_own(tensor).numel() * tensor.element_size() for tensor in stored)
@@ -421,6 +389,18 @@ class DeviceHistory:
         small = (*places(windows), location, scale, target)
         symbols, positions, location, scale, target = (tensor.to(self._device, non_blocking=True) for tensor in small)
         return WindowBatch(inputs=self._stored.gather(symbols, positions, location, scale), target=target)
+
+
+TrainingHistory = History | DeviceHistory
+"""Data of an objective."""
+
+
+def placed(history: History, device: torch.device) -> TrainingHistory:
+    """The history, with its inputs on the device if it is a GPU with enough free memory."""
+    free = free_bytes(device)
+    if free is None or size_of(history.stored) > free // SHARE:
+        return history
+    return DeviceHistory(history, device)
 
 
 def _own(tensor: Tensor) -> Tensor:

@@ -22,7 +22,6 @@ from trainers.stock.data import (
     TrainingHistory,
     TrainingWindows,
     WindowBatch,
-    WindowSource,
 )
 from trainers.stock.recipe import StockRecipe
 
@@ -273,7 +272,7 @@ def _days_per_batch(windows: int, stocks: int) -> int:
 
 
 def _window_batches(
-    history: WindowSource, windows: TrainingWindows, batch_size: int, *, seed: int, shuffle: bool
+    history: TrainingHistory, windows: TrainingWindows, batch_size: int, *, seed: int, shuffle: bool
 ) -> ResidentSource[WindowBatch]:
     def gather(index: torch.Tensor) -> WindowBatch:
         rows = index.numpy()

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
-from typing import Protocol, Self, final
+from typing import Self, final
 
 import numpy as np
 
@@ -97,21 +97,46 @@ def _joint_scores(windows: TrainingWindows, members: Sequence[FloatArray | None]
     return -np.mean(ranks, axis=0)
 
 
-class BoundModel(Protocol):
-    """A model with a history."""
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class BoundNetwork:
+    """A model of one network and its history."""
 
-    @property
-    def history(self) -> History:
-        """Inputs and labels, for the model and the baselines."""
-        ...
+    model: Model
+    history: History
 
     def windows(self, part: SplitPart) -> TrainingWindows:
         """The windows of a part that the model can forecast, by date."""
-        ...
+        return self.history.windows(part)
 
     def forecasts(self, windows: TrainingWindows) -> ModelForecasts:
         """The model's forecasts of these windows."""
-        ...
+        manifest = self.model.manifest
+        return forecasts_of(self.model.engine, output_map(manifest), self.history, windows, manifest.universe)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class BoundEnsemble:
+    """An ensemble and the histories of its members."""
+
+    manifest: EnsembleManifest
+    members: EnsembleMembers
+
+    @property
+    def history(self) -> History:
+        """The bars, labels and outcomes, which all members share."""
+        return self.members.first
+
+    def windows(self, part: SplitPart) -> TrainingWindows:
+        """The windows of a part that every member can forecast, by date."""
+        return self.members.windows(part)
+
+    def forecasts(self, windows: TrainingWindows) -> ModelForecasts:
+        """The ensemble's forecasts of these windows."""
+        return self.members.joined(self.manifest, windows, self.members.forecasts(windows))
+
+
+BoundModel = BoundNetwork | BoundEnsemble
+"""A model with a history."""
 
 
 def bind_model(model: Judgeable, bars: BarPanel, covariates: CovariateSource = NO_SOURCE) -> BoundModel:
@@ -121,8 +146,8 @@ def bind_model(model: Judgeable, bars: BarPanel, covariates: CovariateSource = N
         CovariateMissingError: No file has a covariate that the model reads.
     """
     if isinstance(model, Ensemble):
-        return _BoundEnsemble(manifest=model.manifest, members=EnsembleMembers.over(bars, model.members, covariates))
-    return _BoundNetwork(model=model, history=History(bars, model.pipeline, covariates))
+        return BoundEnsemble(manifest=model.manifest, members=EnsembleMembers.over(bars, model.members, covariates))
+    return BoundNetwork(model=model, history=History(bars, model.pipeline, covariates))
 
 
 def calendar_of(model: Judgeable) -> SessionCalendar:
@@ -153,36 +178,3 @@ def _cards(model: Judgeable) -> Iterator[Mapping[str, Json]]:
     yield model.manifest.card
     if isinstance(model, Ensemble):
         yield from (member.manifest.card for member in model.members.values())
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class _BoundNetwork:
-    """A model of one network."""
-
-    model: Model
-    history: History
-
-    def windows(self, part: SplitPart) -> TrainingWindows:
-        return self.history.windows(part)
-
-    def forecasts(self, windows: TrainingWindows) -> ModelForecasts:
-        manifest = self.model.manifest
-        return forecasts_of(self.model.engine, output_map(manifest), self.history, windows, manifest.universe)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class _BoundEnsemble:
-    """An ensemble of several networks."""
-
-    manifest: EnsembleManifest
-    members: EnsembleMembers
-
-    @property
-    def history(self) -> History:
-        return self.members.first
-
-    def windows(self, part: SplitPart) -> TrainingWindows:
-        return self.members.windows(part)
-
-    def forecasts(self, windows: TrainingWindows) -> ModelForecasts:
-        return self.members.joined(self.manifest, windows, self.members.forecasts(windows))
