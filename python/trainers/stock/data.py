@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Final, NamedTuple, final
+from typing import Final, NamedTuple, Protocol, final
 
 import numpy as np
 import torch
@@ -260,6 +260,14 @@ def _calendar_axis(bars: BarPanel, pipeline: Pipeline) -> NDArray[np.int32]:
     return pipeline.calendar.sessions(first, int(pipeline.calendar.following(last, pipeline.target.reach)[-1]))
 
 
+class WindowSource(Protocol):
+    """Gathers windows, as a `History` does."""
+
+    def gather(self, windows: TrainingWindows) -> WindowBatch:
+        """Inputs and targets of these windows."""
+        ...
+
+
 class PanelBatch(NamedTuple):
     """P panels of S stocks each: N = P * S rows, panel by panel, absent stocks included."""
 
@@ -280,7 +288,7 @@ class PanelDays:
     """
 
     def __init__(
-        self, history: "TrainingHistory", *, forecastable: BoolArray, nodes: NDArray[np.int64] | None = None
+        self, history: WindowSource, *, forecastable: BoolArray, nodes: NDArray[np.int64] | None = None
     ) -> None:
         """Bind to a history.
 

@@ -22,6 +22,7 @@ from trainers.stock.data import (
     TrainingHistory,
     TrainingWindows,
     WindowBatch,
+    WindowSource,
 )
 from trainers.stock.recipe import StockRecipe
 
@@ -272,7 +273,7 @@ def _days_per_batch(windows: int, stocks: int) -> int:
 
 
 def _window_batches(
-    history: TrainingHistory, windows: TrainingWindows, batch_size: int, *, seed: int, shuffle: bool
+    history: WindowSource, windows: TrainingWindows, batch_size: int, *, seed: int, shuffle: bool
 ) -> ResidentSource[WindowBatch]:
     def gather(index: torch.Tensor) -> WindowBatch:
         rows = index.numpy()
