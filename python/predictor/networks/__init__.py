@@ -1,4 +1,4 @@
-"""Networks and what stands around them: inputs, target, normaliser, quantile head, and the kinds there are."""
+"""Networks with their inputs, targets, normalisers and quantile heads, and the registry of network kinds."""
 
 from predictor.networks.baseline import UnconditionalConfig, UnconditionalForecaster
 from predictor.networks.econometric import (

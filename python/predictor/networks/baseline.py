@@ -1,7 +1,4 @@
-"""Forecasters without a network: the same quantiles for every window, in units of its forecast scale.
-
-All that they know about a window is its fitted location and scale (predictor.networks.econometric).
-"""
+"""Forecasters without a network: the same quantiles for every window, in units of its fitted location and scale."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,20 +12,20 @@ from predictor.networks.output import HEAD_ARITHMETIC, QuantileHead
 from predictor.networks.target import Target
 
 UNCONDITIONAL_ARITHMETIC: Final[Mapping[str, str | float]] = {"head": f"{HEAD_ARITHMETIC}, of the bias alone"}
-"""What the settings leave open and another implementation must know."""
+"""Conventions that another implementation needs besides the settings."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnconditionalConfig:
-    """No settings."""
+    """An empty configuration."""
 
 
 class UnconditionalForecaster(nn.Module):
-    """Quantiles from the head's bias alone."""
+    """A forecaster whose quantiles are the head's bias."""
 
     def __init__(
         self,
-        config: UnconditionalConfig,  # noqa: ARG002 - as the others'
+        config: UnconditionalConfig,  # noqa: ARG002 - the signature of all networks
         *,
         sizes: InputSizes,  # noqa: ARG002
         target: Target,

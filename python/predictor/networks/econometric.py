@@ -1,13 +1,13 @@
-"""The fitted normalisers: location and scale that econometrics forecasts for each horizon.
+"""Fitted normalisers: location and scale for each horizon, forecast by HAR or GARCH.
 
-HAR (heterogeneous autoregression, Corsi 2009) is a line through averages of the daily range volatility over some
-numbers of sessions, GARCH(1,1) (Bollerslev 1986) a weighted sum of past squared returns, here cut to a stated number of
-taps. Both count from the window's own long-run level: every number was fitted once for all symbols, so a symbol that
-training has not seen is forecast too, and prices or ranges in another unit change nothing.
+HAR (heterogeneous autoregression, Corsi 2009) is a linear function of averages of the daily range volatility over
+several numbers of sessions. GARCH(1,1) (Bollerslev 1986) is a weighted sum of past squared returns, truncated to a
+fixed number of taps. Both are relative to the window's long-run level, and their coefficients are common to all
+symbols. So they also forecast symbols that training has not seen, and do not depend on the unit of prices or ranges.
 
-Sums run oldest first with one accumulator; sessions without a value are left out, from HAR's averages also those whose
-bar has no range, because nobody traded or only a close is known. Only sums, quotients, log, exp and sqrt are used, so
-that another implementation can give the same numbers.
+Sums run from the oldest session with one accumulator. They skip sessions without a value; HAR's averages also skip bars
+without a range, which had no trades or have only a close. The formulas use only sums, quotients, log, exp and sqrt, so
+that other implementations can reproduce the numbers.
 """
 
 from collections.abc import Mapping, Sequence
@@ -25,23 +25,23 @@ from predictor.networks.normaliser import DailySeries, NormaliserKind, WindowLev
 from predictor.networks.target import SMALLEST_RANGE_VOLATILITY, Target, TargetKind
 
 HAR_SESSIONS: Final = (1, 5, 22, 60)
-"""A day, a week, a month and a quarter."""
+"""A day, a week, a month and a quarter, in sessions."""
 TAPS: Final = 139
-"""Sessions that a fitted normaliser looks back over; 139 returns are those of 140 bars."""
+"""Sessions that a fitted normaliser reads; 140 bars have 139 returns."""
 MOST_TAPS: Final = 2500
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Har:
-    """A line for each of H horizons through the logs of K averages, each relative to the window's own.
+    """Linear functions, one per horizon (H), of the logs of K averages relative to the window's average.
 
     line = intercept + sum over k of weight_k log(mean of the last k values / mean of the window)
 
-    An average of no value at all counts as the window's own.
+    An average without any value counts as the window's.
     """
 
     sessions: tuple[int, ...] = HAR_SESSIONS
-    """[K] ascending numbers of sessions that are averaged over."""
+    """[K] ascending numbers of averaged sessions."""
     intercepts: tuple[float, ...]
     """[H]"""
     weights: tuple[tuple[float, ...], ...]
@@ -58,7 +58,7 @@ class Har:
             raise ConfigurationError(f"HAR has {len(self.intercepts)} intercepts for {len(self.weights)} horizons")
 
     def terms(self, volatility: FloatArray) -> FloatArray:
-        """[N, K] log of each average of daily volatilities [N, W] relative to the window's own; 0 without any."""
+        """[N, K] log of each average of daily volatilities [N, W] relative to the window's; 0 without any value."""
         with np.errstate(all="ignore"):
             known = volatility > SMALLEST_RANGE_VOLATILITY
             means = _means_of(np.where(known, volatility, 0.0), known, (*self.sessions, volatility.shape[1]))
@@ -66,7 +66,7 @@ class Har:
         return np.where(np.isnan(logs), 0.0, logs)
 
     def lines(self, terms: FloatArray) -> FloatArray:
-        """[N, H] of terms [N, K]."""
+        """[N, H] linear functions of terms [N, K]."""
         lines = np.array(self.intercepts)
         for k, column in enumerate(np.array(self.weights).T):
             lines = lines + terms[:, k : k + 1] * column
@@ -75,7 +75,7 @@ class Har:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Garch:
-    """GARCH(1,1) whose long-run variance V is the window's own mean square, one reversion for each of H horizons.
+    """GARCH(1,1) whose long-run variance V is the window's mean square, with one reversion per horizon (H).
 
     next    = V + sum over k of alpha beta^k (squared return k sessions back - V)
     horizon = V + reversion (next - V)
@@ -84,7 +84,7 @@ class Garch:
     alpha: float
     beta: float
     reversion: tuple[float, ...]
-    """[H] mean of (alpha + beta)^(j - 1) over the days j of the horizon, the next day being 1."""
+    """[H] mean of (alpha + beta)^(j - 1) over the days j of the horizon; the next day is j = 1."""
 
     def __post_init__(self) -> None:
         if not (self.alpha > 0 and self.beta >= 0 and self.alpha + self.beta < 1):
@@ -96,7 +96,7 @@ class Garch:
             raise ConfigurationError(f"GARCH reversions are {list(self.reversion)}, but must lie between 0 and 1")
 
     def next_variance(self, squares: FloatArray, long_run: FloatArray) -> FloatArray:
-        """[N] variance of the next day, from squared returns [N, W], NaN where unknown, and their mean [N]."""
+        """[N] variance of the next day, from squared returns [N, W], NaN if unknown, and their mean [N]."""
         steps = np.full(squares.shape[1], self.beta)
         steps[0] = self.alpha
         weights = np.multiply.accumulate(steps)[::-1]
@@ -110,19 +110,18 @@ class Garch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FittedScale:
-    """Levels of log returns: location 0, as scale the daily volatility that HAR, GARCH or both forecast per horizon.
+    """Levels of log returns: location 0, and as scale the daily volatility per horizon by HAR, GARCH or both.
 
-    HAR's line is the log of the volatility relative to the window's mean absolute return. With both, the log of the
-    scale is their convex mean. What is forecast is close to close; HAR reads the ranges within the days, GARCH does
-    not.
+    HAR forecasts the log of the volatility relative to the window's mean absolute return. With both, the log of the
+    scale is their convex combination. The volatility is close to close; HAR reads daily ranges, GARCH returns.
     """
 
     har: Har | None = None
     garch: Garch | None = None
     har_share: float = 1.0
-    """Weight of HAR in the mean of the logs, from 0 to 1; GARCH has the rest."""
+    """Weight of HAR in the combination, from 0 to 1; GARCH has the rest."""
     window: int = TAPS
-    """Sessions: GARCH's taps, and those of both long-run levels."""
+    """Sessions of GARCH's taps and of both long-run levels."""
     floor: float = 1e-4
     """Smallest scale."""
 
@@ -147,11 +146,11 @@ class FittedScale:
         return True
 
     def settings(self) -> Mapping[str, Json]:
-        """As `Normaliser.settings`; a part that is None is left out."""
+        """As `Normaliser.settings`, without parts that are None."""
         return {name: value for name, value in asdict(self).items() if value is not None}
 
     def series(self, target: Target, bars: AdjustedBars) -> DailySeries:
-        """Log returns, and where HAR is part of it the daily range volatility."""
+        """Log returns, and with HAR also the daily range volatility."""
         returns = target.daily(bars)
         return (returns, target.range_volatility(bars)) if self.har else (returns,)
 
@@ -165,7 +164,7 @@ class FittedScale:
         return WindowLevels(location=np.where(np.isnan(scale), np.nan, 0.0), scale=scale)
 
     def stages(self, windows: DailySeries) -> Mapping[str, FloatArray]:
-        """As `Normaliser.stages`, [N, ...] each: the logs of both volatilities [N, H] among them."""
+        """As `Normaliser.stages`, [N, ...] each; includes the logs of both volatilities [N, H]."""
         returns = windows[0][:, -self.window :]
         with np.errstate(all="ignore"):
             har = {} if self.har is None else self._har(self.har, returns, windows[1][:, -self.window :])
@@ -187,14 +186,14 @@ def _garch(garch: Garch, returns: FloatArray) -> Mapping[str, FloatArray]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FittedLevel:
-    """Levels of log volatility: HAR's forecast as location, the size of its residuals in the training part as scale.
+    """Levels of log volatility: HAR's forecast as location, and the size of its training residuals as scale.
 
-    HAR's line is relative to the log of the window's mean daily volatility.
+    HAR forecasts the log volatility relative to the log of the window's mean daily volatility.
     """
 
     har: Har
     residuals: tuple[float, ...]
-    """[H] root mean square."""
+    """[H] root mean square of the residuals."""
     window: int = TAPS
     """Sessions of the long-run level."""
     floor: float = 1e-4
@@ -232,7 +231,7 @@ class FittedLevel:
         return WindowLevels(location=location, scale=np.where(np.isfinite(location), np.array(self.residuals), np.nan))
 
     def stages(self, windows: DailySeries) -> Mapping[str, FloatArray]:
-        """As `Normaliser.stages`: HAR's terms [N, K], the window's own level [N] and HAR's log volatility [N, H]."""
+        """As `Normaliser.stages`: HAR's terms [N, K], the window's level [N] and HAR's log volatility [N, H]."""
         volatility = windows[0][:, -self.window :]
         with np.errstate(all="ignore"):
             terms, level = self.har.terms(volatility), window_mean(volatility)
@@ -243,14 +242,14 @@ FittedNormaliser = FittedScale | FittedLevel
 
 
 def window_mean(values: FloatArray) -> FloatArray:
-    """[N] mean of what is known in each row [N, W], added oldest first; NaN where nothing is."""
+    """[N] mean of the known values in each row of [N, W], added from the oldest; NaN if none is known."""
     known = ~np.isnan(values)
     with np.errstate(all="ignore"):
         return _means_of(np.where(known, values, 0.0), known, (values.shape[1],))[:, 0]
 
 
 def _means_of(values: FloatArray, known: BoolArray, sessions: Sequence[int]) -> FloatArray:
-    """[N, K] means of the last so many values [N, W], which are 0 where they are not known."""
+    """[N, K] means of the last `sessions` values [N, W], which are 0 where unknown."""
     counts = np.add.accumulate(known[:, ::-1], axis=1, dtype=np.float64)
     means = np.empty((len(values), len(sessions)))
     for place, k in enumerate(sessions):

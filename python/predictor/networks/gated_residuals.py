@@ -1,4 +1,4 @@
-"""The gates of the Temporal Fusion Transformer (Lim et al. 2021, section 4.1): a layer that can switch itself off."""
+"""Gated residual networks of the Temporal Fusion Transformer (Lim et al. 2021, section 4.1)."""
 
 from collections.abc import Iterator
 from math import log, sqrt
@@ -17,12 +17,12 @@ NORM_EPSILON: Final = 1e-5
 class GatedAddNorm(nn.Module):
     """LayerNorm(skip + GLU(x)), as in equations 4, 17, 20 and 22, with dropout before the gate.
 
-    GLU(x) = value * sigmoid(switch) (equation 5); one linear layer gives first the values, then the switches.
+    GLU(x) = value * sigmoid(switch) (equation 5); one linear layer returns first the values, then the switches.
 
     Args:
         inputs: Width of x.
         outputs: Width of the skip and of the result.
-        dropout: Share of x that is dropped while training.
+        dropout: Share of x dropped during training.
     """
 
     def __init__(self, inputs: int, outputs: int, *, dropout: float) -> None:
@@ -37,13 +37,13 @@ class GatedAddNorm(nn.Module):
 
 
 class GatedRest(nn.Module):
-    """All of a gated residual network but its first layer and its skip: LayerNorm(skip + GLU(W1 ELU(first) + b1)).
+    """A gated residual network without its first layer and its skip: LayerNorm(skip + GLU(W1 ELU(first) + b1)).
 
     Args:
         hidden: Width of the first layer and of the context.
         outputs: Width of the skip and of the result.
-        dropout: Share of values dropped before the gate while training.
-        context: Whether there is a context, whose linear map is added to the first layer's result.
+        dropout: Share of values dropped before the gate during training.
+        context: Whether to add a linear map of a context to the first layer's result.
     """
 
     def __init__(self, hidden: int, outputs: int, *, dropout: float, context: bool = False) -> None:
@@ -63,9 +63,9 @@ class GatedResidual(nn.Module):
     """Gated residual network (equations 2 to 4): LayerNorm(x + GLU(W1 ELU(W2 x + W3 context + b2) + b1)).
 
     Args:
-        width: Of x, of the context and of the result.
-        dropout: Share of values dropped before the gate while training.
-        context: Whether there is a context.
+        width: Width of x, the context and the result.
+        dropout: Share of values dropped before the gate during training.
+        context: Whether the network reads a context.
     """
 
     def __init__(self, width: int, *, dropout: float, context: bool = False) -> None:
@@ -74,12 +74,12 @@ class GatedResidual(nn.Module):
         self.rest = GatedRest(width, width, dropout=dropout, context=context)
 
     def forward(self, x: Tensor, context: Tensor | None = None) -> Tensor:
-        """Map x of shape [..., width], and a context that broadcasts to it, to [..., width]."""
+        """Map x of shape [..., width] to [..., width]; context broadcasts to x."""
         return self.rest(self.first(x), x, context)
 
 
 class GatedResiduals(nn.Module):
-    """Several gated residual networks side by side, all of one width and without context, as batched products.
+    """Parallel gated residual networks of one width and without context, as batched products.
 
     Shapes: V networks, R rows, H width.
     """
@@ -103,7 +103,7 @@ class GatedResiduals(nn.Module):
 
 
 def _linears(count: int, inputs: int, outputs: int) -> tuple[nn.Parameter, nn.Parameter]:
-    """Weights [V, inputs, outputs] and biases [V, 1, outputs] that start as those of `nn.Linear`."""
+    """Weights [V, inputs, outputs] and biases [V, 1, outputs], initialized like `nn.Linear`."""
     bound = 1 / sqrt(inputs)
     weight = torch.empty(count, inputs, outputs).uniform_(-bound, bound)
     bias = torch.empty(count, 1, outputs).uniform_(-bound, bound)
@@ -111,11 +111,11 @@ def _linears(count: int, inputs: int, outputs: int) -> tuple[nn.Parameter, nn.Pa
 
 
 CELLS: Final = 2**18
-"""Values [V, rows, H] of one block; 1 MB in float32, of which a few are held at once."""
+"""Values [V, rows, H] per block: 1 MB in float32; a few such tensors are in memory at once."""
 
 
 class GatedSumWeights(NamedTuple):
-    """The networks' weights. Rows of `embedding` and `first` are for the columns, the last one for the constant."""
+    """Weights of the networks. The rows of `embedding` and `first` belong to the columns, the last to the constant."""
 
     embedding: Tensor
     """[V, M, H]"""
@@ -128,7 +128,7 @@ class GatedSumWeights(NamedTuple):
     second_bias: Tensor
     """[V, 1, H]"""
     gate: Tensor
-    """[V, H, 2H]; while values are dropped, scaled up for them."""
+    """[V, H, 2H]; scaled up during dropout."""
     gate_bias: Tensor
     """[V, 1, 2H]"""
     gain: Tensor
@@ -138,13 +138,13 @@ class GatedSumWeights(NamedTuple):
 
 
 def gated_sum(x: Tensor, shares: Tensor, keep: Tensor | None, weights: GatedSumWeights) -> Tensor:
-    """The sum [R, H].
+    """Weighted sum [R, H] of the networks' results.
 
     Args:
         x: [V, R, M] the columns and the constant 1.
-        shares: [R, V] how much each variable counts.
-        keep: uint8 [V, R, H] which values dropout leaves; None for all.
-        weights: of the networks.
+        shares: [R, V] weight of each variable.
+        keep: uint8 [V, R, H] 1 for values that dropout keeps; None for all.
+        weights: weights of the networks.
     """
     if not _gains_from_blocks(x, weights):
         return _plain(x, shares, keep, weights)
@@ -152,7 +152,7 @@ def gated_sum(x: Tensor, shares: Tensor, keep: Tensor | None, weights: GatedSumW
 
 
 def _gains_from_blocks(x: Tensor, weights: GatedSumWeights) -> bool:
-    """Not on devices that hide memory access behind arithmetic, nor below one block; a compiler makes its own."""
+    """Whether blocks pay: only on a CPU and above one block; a compiler makes its own blocks."""
     if is_traced() or x.device.type != "cpu":
         return False
     cells = x.shape[0] * x.shape[1] * weights.gain.shape[-1]
@@ -160,7 +160,7 @@ def _gains_from_blocks(x: Tensor, weights: GatedSumWeights) -> bool:
 
 
 def _plain(x: Tensor, shares: Tensor, keep: Tensor | None, weights: GatedSumWeights) -> Tensor:
-    """The definition."""
+    """The definition, without blocks."""
     hidden = functional.elu(torch.baddbmm(weights.first_bias, x, weights.first))
     hidden = torch.baddbmm(weights.second_bias, hidden, weights.second)
     hidden = hidden if keep is None else hidden * keep
@@ -170,9 +170,9 @@ def _plain(x: Tensor, shares: Tensor, keep: Tensor | None, weights: GatedSumWeig
 
 
 class _Weights(NamedTuple):
-    """As `GatedSumWeights`, but fewer.
+    """`GatedSumWeights` with merged layers.
 
-    The first bias is in the constant's row. Where nothing is dropped, the second layer is part of the gate's.
+    The constant's row contains the first bias. Without dropout, the gate's layer contains the second layer.
     """
 
     embedding: Tensor
@@ -195,7 +195,7 @@ def _merged(weights: GatedSumWeights, *, dropping: bool) -> _Weights:
 
 
 class _Blocks(torch.autograd.Function):
-    """The same in blocks of rows, with its own first derivative."""
+    """`gated_sum` in blocks of rows, with its first derivative."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, shares: Tensor, keep: Tensor | None, *tensors: Tensor | None) -> Tensor:
@@ -233,7 +233,7 @@ class _Arguments(NamedTuple):
 
 
 class _Gradients(NamedTuple):
-    """The gradient of each argument; None where it is not needed."""
+    """The gradient of each argument; None if it is not needed."""
 
     x: Tensor | None
     shares: Tensor
@@ -241,7 +241,7 @@ class _Gradients(NamedTuple):
 
 
 def _blocks(arguments: _Arguments) -> Iterator["_Block"]:
-    """All rows in turn, in blocks that share their memory."""
+    """Iterate over all rows in blocks that share memory."""
     variables, rows, _ = arguments.x.shape
     width = arguments.weights.gain.shape[-1]
     length = max(1, min(rows, CELLS // (variables * width)))
@@ -251,7 +251,7 @@ def _blocks(arguments: _Arguments) -> Iterator["_Block"]:
 
 
 class _Block:
-    """Some rows. What it computes lies in memory that the next block takes over."""
+    """A block of rows. The next block reuses the memory of its results."""
 
     def __init__(self, rows: slice, arguments: _Arguments, memory: Tensor) -> None:
         self.rows = rows
@@ -266,12 +266,12 @@ class _Block:
         self._gate, self._grad_gate = (memory[k : k + 2].view(-1)[: 2 * cells].view(*shape[:2], -1) for k in (4, 6))
 
     def add_result(self, result: Tensor) -> None:
-        """Add all but the shifts to these rows' result [rows, H]."""
+        """Add everything except the shifts to these rows' result [rows, H]."""
         deviation = self._run()
         result += self._normed.mul_(self._shares / deviation).mul_(self._weights.gain).sum(0)
 
     def add_gradients(self, grad: Tensor, gradients: _Gradients) -> None:
-        """Add what these rows contribute, from the gradient [rows, H] of their result."""
+        """Add the contribution of these rows, from the gradient [rows, H] of their result."""
         deviation = self._run()
         grad_sum = self._through_norm(grad, deviation, gradients)
         torch.ops.aten.glu_backward.grad_input(grad_sum, self._gate, -1, grad_input=self._grad_gate)
@@ -284,7 +284,7 @@ class _Block:
             gradients.weights.first.baddbmm_(self._x.mT, grad_first)
 
     def _run(self) -> Tensor:
-        """Compute `first` to `gate` and `normed`, which is only centred; its deviation [V, rows, 1]."""
+        """Compute `first` to `gate` and the centred `normed`; return its deviation [V, rows, 1]."""
         weights = self._weights
         _elu_(torch.bmm(self._x, weights.first, out=self._first), self._scratch)
         if self._keep is not None and weights.second is not None and weights.second_bias is not None:
@@ -296,11 +296,11 @@ class _Block:
 
     @property
     def _hidden(self) -> Tensor:
-        """What the gate's layer reads."""
+        """Input of the gate's layer."""
         return self._first if self._keep is None else self._second
 
     def _through_norm(self, grad: Tensor, deviation: Tensor, gradients: _Gradients) -> Tensor:
-        """The gradient [V, rows, H] of what is normed; also those of the shares, the gain and the shift."""
+        """Gradient [V, rows, H] of the normed sum; adds those of the shares, the gain and the shift."""
         gain, width = self._weights.gain, grad.shape[-1]
         normed = self._normed.div_(deviation)
         product = torch.mul(normed, grad, out=self._scratch)
@@ -314,7 +314,7 @@ class _Block:
         return grad_sum.sub_(mean).sub_(normed.mul_(along)).mul_(self._shares / deviation)
 
     def _through_layers(self, learnt: _Weights | None) -> Tensor:
-        """The gradient [V, rows, H] of ELU's result, from that of the gate; also those of both layers."""
+        """Gradient [V, rows, H] of ELU's result from that of the gate; adds those of both layers."""
         weights, grad_gate = self._weights, self._grad_gate
         if learnt is not None:
             learnt.gate.baddbmm_(self._hidden.mT, grad_gate)
@@ -330,12 +330,12 @@ class _Block:
 
 
 def _elu_(values: Tensor, scratch: Tensor) -> Tensor:
-    """ELU in place as max(x, 2^(min(x, 0) / ln 2) - 1): half the time of torch's, within 1e-7 of it."""
+    """ELU in place as max(x, 2^(min(x, 0) / ln 2) - 1): twice as fast as torch's, within 1e-7 of it."""
     falling = torch.clamp(values, max=0, out=scratch).mul_(1 / log(2)).exp2_().sub_(1)
     return torch.maximum(values, falling, out=values)
 
 
 def _mean(values: Tensor) -> Tensor:
-    """[V, rows, 1] over the last axis of [V, rows, H], as a product: three times as fast as `mean` on rows so short."""
+    """[V, rows, 1] mean over the last axis of [V, rows, H]; as a product it is three times as fast on short rows."""
     width = values.shape[-1]
     return (values.view(-1, width) @ values.new_full((width, 1), 1 / width)).view(*values.shape[:2], 1)

@@ -1,4 +1,4 @@
-"""A forecaster of many stocks at once: an encoder for each stock, attention over a graph of stocks, all horizons."""
+"""The graph forecaster: a shared encoder of stocks, and attention over a graph of stocks."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -28,7 +28,7 @@ from predictor.networks.output import HEAD_ARITHMETIC, PanelOutput, QuantileHead
 from predictor.networks.target import Target
 
 RAMP: Final = 0.5
-"""A frequency goes out whole if its power is 1 + RAMP times that of the strongest that stays."""
+"""A frequency is removed completely if its power is at least 1 + RAMP times that of the strongest remaining one."""
 TINY: Final = 1e-12
 
 FAN_ARITHMETIC: Final = (
@@ -41,7 +41,7 @@ MOST_FREQUENCIES: Final = 64
 MOST_PATCH: Final = 64
 
 NOBODY: Final = -1e9
-"""The logit of a missing neighbour: finite, so that a row without any neighbour sees nothing, not NaN."""
+"""Logit of a missing neighbour; finite, so that a row without neighbours attends to nothing instead of NaN."""
 
 GRAPH_ARITHMETIC: Mapping[str, str | float] = {
     "normalisation": FAN_ARITHMETIC,
@@ -57,32 +57,31 @@ GRAPH_ARITHMETIC: Mapping[str, str | float] = {
     **CONTEXT_ARITHMETIC,
     "head": HEAD_ARITHMETIC,
 }
-"""What the settings leave open and another implementation must know: orders, functions, epsilons."""
+"""Conventions that another implementation needs besides the settings: orders, functions, epsilons."""
 
 
 class SplitWindow(NamedTuple):
-    """A window in two parts, which add up to it where it is known. Shapes as observed: [N, T, F]."""
+    """Two parts of a window, which add up to it where it is known. Shapes as observed: [N, T, F]."""
 
     rest: Tensor
     """0 where unknown."""
     dominant: Tensor
-    """The strongest frequencies; they run on through unknown cells."""
+    """The strongest frequencies; defined in unknown cells, too."""
 
 
 class FrequencyAdaptiveNorm(nn.Module):
-    """Parts windows into their strongest frequencies and the rest. Legend: N rows, T sessions, F columns.
+    """Splits windows into their strongest frequencies and the rest. Legend: N rows, T sessions, F columns.
 
     Ye et al., "Frequency Adaptive Normalization For Non-stationary Time Series Forecasting" (NeurIPS 2024). A mean and
-    a standard deviation describe only the slowest change of a window; trends and seasons are what its strongest Fourier
-    components hold. They are found in each window and column by themselves, so no other window can move them, and there
-    is nothing to fit. What they mean for the future is learnt apart, from the part that was taken out.
+    a standard deviation describe only the slowest change of a window; its strongest Fourier components describe trends
+    and seasons. Each window and column is split separately, so nothing is fitted and no window affects another. A
+    separate layer learns what the removed part means for the future.
 
-    One thing differs from the paper, which takes the K strongest whole: there an input that moves a little past the
-    point where two frequencies are equally strong makes the output jump. Here a frequency goes out by how far its power
-    passes that of the strongest one that stays, whole from half as much again, so that the output is continuous in the
-    input.
+    The paper removes the K strongest frequencies completely, so the output jumps where two frequencies are equally
+    strong. Here the removed share of a frequency grows with its power relative to the strongest remaining one, and
+    reaches 1 at 1.5 times that power. The output is therefore continuous in the input.
 
-    The transform is two matrix products: as fast as an FFT at such lengths, and every exporter knows it.
+    The transform is two matrix products: as fast as an FFT at these lengths, and every exporter supports it.
     """
 
     analysis: Tensor
@@ -93,10 +92,10 @@ class FrequencyAdaptiveNorm(nn.Module):
 
         Args:
             length: T.
-            frequencies: how many go out at most (K), the mean counted as one of them.
+            frequencies: maximum number of removed frequencies (K), including the mean.
 
         Raises:
-            ConfigurationError: a window of that length does not have more frequencies than that.
+            ConfigurationError: a window of this length does not have more frequencies than K.
         """
         super().__init__()
         self.bins: Final = length // 2 + 1
@@ -116,7 +115,7 @@ class FrequencyAdaptiveNorm(nn.Module):
         self.register_buffer("synthesis", (waves * share.repeat(2)).T.float().contiguous(), persistent=False)
 
     def forward(self, observed: Tensor, mask: Tensor) -> SplitWindow:
-        """Part windows [N, T, F]; `mask` bool [N, T, F] is True where a cell is known."""
+        """Split windows [N, T, F]; `mask` bool [N, T, F] is True where a cell is known."""
         known = mask.to(observed.dtype)
         mean = (observed * known).sum(1, keepdim=True) / known.sum(1, keepdim=True).clamp(min=1)
         filled = torch.where(mask, observed, mean).transpose(1, 2)
@@ -137,13 +136,13 @@ class GraphConfig:
     heads: HeadCount = 4
     """Heads of attention; a divisor of `hidden`."""
     neighbours: NeighbourCount = 10
-    """Stocks that each one attends to at most (k); what is given to `connect` may have fewer. 0 for no graph."""
+    """Maximum number of stocks that each stock attends to (k); edges may have fewer. 0 for no graph."""
     patch: int = 6
-    """Sessions that the recurrent encoder reads at one step; 1 is the finest and the slowest."""
+    """Sessions per step of the recurrent encoder; 1 is the finest and slowest."""
     frequencies: int = 4
-    """Frequencies that the normalisation takes out of each window at most; 0 for none."""
+    """Maximum number of frequencies that the normalisation removes from each window; 0 for none."""
     dropout: DropoutShare = 0.1
-    """Share of values dropped from the attended values and before the heads, in [0, 1), while training."""
+    """Share of values dropped from the attended values and before the heads during training, in [0, 1)."""
 
     def __post_init__(self) -> None:
         check_whole("hidden", self.hidden, MOST_HIDDEN)
@@ -157,12 +156,11 @@ class GraphConfig:
 class GraphForecaster(nn.Module):
     """Forecasts a panel of stocks, each from its own window and those of its neighbours in a graph.
 
-    Shared weights encode every stock: its strongest frequencies are parted from the rest (FAN), a GRU (Cho et al. 2014)
-    reads the rest by patches of sessions (Nie et al. 2023, "PatchTST"), a small network what was parted. One layer of
-    graph attention (Veličković et al. 2018, with the dot products of Vaswani et al. 2017) lets each stock look at its
-    neighbours, so a forecast depends on the stock and its k neighbours, and on nothing else of the panel. A linear path
-    from the window to the horizons (Zeng et al. 2023, "DLinear"), beside the nonlinear one, carries what is as simple
-    as HAR's averages (Corsi 2009).
+    Shared weights encode every stock. FAN splits its strongest frequencies from the rest; a GRU (Cho et al. 2014) reads
+    the rest in patches of sessions (Nie et al. 2023, "PatchTST"), and a linear layer the removed part. One layer of
+    graph attention (Veličković et al. 2018, with the dot products of Vaswani et al. 2017) reads the neighbours, so a
+    forecast depends on the stock and its k neighbours only. A parallel linear path from the window to the horizons
+    (Zeng et al. 2023, "DLinear") represents simple functions such as HAR's averages (Corsi 2009).
 
     Legend: N rows, S rows per panel, U stocks of the universe, k neighbours, T sessions, F observed features, W width,
     H horizons, Q quantiles.
@@ -195,12 +193,12 @@ class GraphForecaster(nn.Module):
 
     @property
     def adjacency(self) -> Tensor:
-        """int64 [U, k] place of each stock's neighbours in the universe, -1 = none."""
+        """int64 [U, k] index of each stock's neighbours in the universe, -1 = none."""
         return self.neighbours
 
     @property
     def most_neighbours(self) -> int:
-        """Stocks that each one can attend to at most (k)."""
+        """Maximum number of stocks that each stock can attend to (k)."""
         return self.neighbours.shape[1]
 
     @torch.no_grad()
@@ -208,7 +206,7 @@ class GraphForecaster(nn.Module):
         """Set the edges of the graph; they are saved with the weights.
 
         Raises:
-            ConfigurationError: they are for another number of stocks, or more neighbours than the network has.
+            ConfigurationError: the edges are for another number of stocks, or have more neighbours than the network.
         """
         nodes, count = edges.neighbours.shape
         have = list(self.neighbours.shape)
@@ -226,7 +224,7 @@ class GraphForecaster(nn.Module):
 
     @torch.no_grad()
     def rank_nobody(self) -> None:
-        """Give every stock the same score: scores of a network that is kept as it started have learnt nothing."""
+        """Give every stock the same score, because the scores of an untrained network mean nothing."""
         for layer in (self.score, self.score_level):
             layer.weight.zero_()
             layer.bias.zero_()
@@ -235,10 +233,10 @@ class GraphForecaster(nn.Module):
         """Quantiles in units of the window's scale, and scores within each panel.
 
         Args:
-            inputs: N = panels * S rows, panel by panel. A row whose last session is wholly unknown is absent: nobody
-                attends to it, and its own forecast means nothing.
-            nodes: int64 [N] each row's place in the universe, at most once per panel; -1 = unknown, without neighbours.
-            panels: how many panels the rows hold.
+            inputs: N = panels * S rows, panel by panel. A row whose last session is completely unknown is absent: no
+                other row attends to it, and its forecast has no meaning.
+            nodes: int64 [N] index of each row in the universe, at most once per panel; -1 = unknown, no neighbours.
+            panels: number of panels.
         """
         window = inputs.observed.flatten(1)
         state = self._state(inputs)
@@ -253,7 +251,7 @@ class GraphForecaster(nn.Module):
         )
 
     def _state(self, inputs: Inputs) -> Tensor:
-        """[N, W] each stock's own state."""
+        """[N, W] state of each stock, without its neighbours."""
         if self.fan is None or self.dominant is None:
             return self._last(inputs)
         parted = self.fan(inputs.observed, inputs.mask)
@@ -261,22 +259,22 @@ class GraphForecaster(nn.Module):
         return own + functional.elu(self.dominant(parted.dominant.flatten(1)))
 
     def _last(self, inputs: Inputs) -> Tensor:
-        """[N, W] the recurrent encoder's last state; it reads patches of sessions, the first filled up with zeros."""
+        """[N, W] last state of the recurrent encoder over patches of sessions; the first is padded with zeros."""
         rows = session_rows(inputs)
         missing = -rows.shape[1] % self.patch
         patches = functional.pad(rows, (0, 0, missing, 0)).unflatten(1, (-1, self.patch)).flatten(2)
         return self.gru(patches)[0][:, -1]
 
     def _around(self, inputs: Inputs, nodes: Tensor, panels: int) -> tuple[Tensor, Tensor]:
-        """The row of each row's neighbours, int64 [N, k], -1 where there is none or it is absent; and their weights.
+        """The rows of each row's neighbours, int64 [N, k], -1 if missing or absent; and their weights.
 
-        A weight is that of an edge only where a neighbour is found.
+        A weight is meaningful only if its neighbour's row is not -1.
         """
         rows, universe = nodes.shape[0], self.neighbours.shape[0]
         row = torch.arange(rows, device=nodes.device)
         panel = row // (rows // panels)
         present = inputs.mask[:, -1].any(-1)
-        # Unknown and absent rows share one more place, which no neighbour has.
+        # Unknown and absent rows share an extra place, which no neighbour has.
         first = panel * (universe + 1)
         place = first + torch.where(present & (nodes >= 0), nodes, universe)
         row_of_place = torch.full((panels * (universe + 1),), -1, device=nodes.device).scatter(0, place, row)
@@ -287,19 +285,19 @@ class GraphForecaster(nn.Module):
 
 
 class NeighbourAttention(nn.Module):
-    """Multi-head attention of each row over the rows that are named as its neighbours.
+    """Multi-head attention of each row over its neighbours.
 
-    It sees how much their values differ from its own. So what is the same for all stocks, such as the
-    market's level or the weekday, has one way into a forecast, not two: there are few days to learn it from.
+    The values are differences from the row's own values. So what is the same for all stocks, such as the market's level
+    or the weekday, enters a forecast only through the row itself: there are few days to learn it from.
     """
 
     def __init__(self, width: int, *, heads: int, values: int) -> None:
-        """Make the maps.
+        """Create the layers.
 
         Args:
-            width: of a row's state and of what comes out (W).
+            width: width of a row's state and of the result (W).
             heads: a divisor of the width.
-            values: width of what rows pass to each other (V).
+            values: width of the values that rows pass to each other (V).
         """
         super().__init__()
         self.heads: Final = heads
@@ -313,9 +311,9 @@ class NeighbourAttention(nn.Module):
 
         Args:
             state: [N, W]
-            source: [N, V] what each row passes on.
+            source: [N, V] values of each row.
             neighbours: int64 [N, k] rows of the neighbours, -1 = none.
-            weights: [N, k] how near they are.
+            weights: [N, k] weights of the edges, such as correlations.
         """
         rows, width = state.shape
         there, row = (neighbours >= 0).unsqueeze(-1), neighbours.clamp(min=0)
@@ -328,13 +326,13 @@ class NeighbourAttention(nn.Module):
 
 
 def _zero_linear(inputs: int, outputs: int) -> nn.Linear:
-    """A linear map that gives 0 before training, so that the head alone says where forecasts start."""
+    """A linear layer that returns 0 before training, so that only the head determines the initial forecasts."""
     linear = nn.Linear(inputs, outputs, bias=False)
     nn.init.zeros_(linear.weight)
     return linear
 
 
-# Few days and many stocks: without a strong decay the network learns the level of those days by heart.
+# There are few days and many stocks: without a strong decay the network memorises the level of those days.
 _TRAINING: Final = TrainingDefaults(learning_rate=2e-3, weight_decay=6.0, schedule="cosine", ema=0.99, max_epochs=6)
 GRAPH: Final = NetworkKind(
     "graph", 1, GraphConfig, GraphForecaster, GRAPH_ARITHMETIC, is_panel_model=True, training=_TRAINING

@@ -1,4 +1,4 @@
-"""What networks are given: the one input value that every network reads, its sizes, and the edges of a graph."""
+"""Inputs of networks, their sizes, and the edges of a graph."""
 
 import hashlib
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ ROW_ARITHMETIC: Final = "observed, known, share of known cells"
 
 
 class Inputs(NamedTuple):
-    """N windows. A group of inputs that a model lacks has width 0.
+    """N windows. A group of inputs that a model does not have has width 0.
 
     Legend: N rows, T encoder sessions, D future sessions, F observed, K known, C static features, H horizons.
     """
@@ -21,28 +21,28 @@ class Inputs(NamedTuple):
     observed: Tensor
     """float32 [N, T, F] scaled features, 0 where unknown."""
     known: Tensor
-    """float32 [N, T + D, K] features whose future is known, such as the weekday."""
+    """float32 [N, T + D, K] features with a known future, such as the weekday."""
     static: Tensor
     """float32 [N, C]"""
     mask: Tensor
     """bool [N, T, F] True where the observed cell is known."""
     location: Tensor
-    """float64 [N, H] level of the target that the window leads to expect."""
+    """float64 [N, H] expected level of the target."""
     scale: Tensor
-    """float64 [N, H] volatility that it leads to expect, positive; times the target's spread: that of a horizon."""
+    """float64 [N, H] expected volatility per day, positive; the target's spread scales it to the horizon."""
 
     def rows(self, start: int, stop: int) -> "Inputs":
-        """The windows from `start` up to `stop`."""
+        """The windows from `start` to `stop`."""
         return Inputs(*(group[start:stop] for group in self))
 
     def for_learning(self) -> "Inputs":
-        """The same in float32 throughout: no loss needs more, and Apple's devices have no float64."""
+        """The same inputs with all floats in float32: losses need no more, and Apple's devices have no float64."""
         return self._replace(location=self.location.float(), scale=self.scale.float())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InputSizes:
-    """How large each group of a network's inputs is."""
+    """Widths of a network's groups of inputs."""
 
     encoder_length: int
     """Sessions that the network reads (T)."""
@@ -52,36 +52,36 @@ class InputSizes:
     known: int
     static: int
     static_widths: tuple[int, ...] = ()
-    """Columns that each static variable takes, such as one per category; empty: every column is a variable."""
+    """Columns per static variable, such as one per category; empty if every column is a variable."""
     nodes: int = 0
-    """Stocks that a network with a graph knows by name."""
+    """Number of stocks in a network's graph."""
 
 
 def row_width(sizes: InputSizes) -> int:
-    """Numbers in one session's row."""
+    """Width of a session's row."""
     return sizes.observed + sizes.known + 1
 
 
 def session_rows(inputs: Inputs) -> Tensor:
-    """[N, T, F + K + 1] observed and known features, and the share of observed cells that are known."""
+    """[N, T, F + K + 1] observed features, known features, and the share of known cells."""
     length = inputs.observed.shape[1]
-    # a sum of truth values is fast on a CPU, their mean is not
+    # on a CPU, a sum of booleans is fast and their mean is not
     share_known = inputs.mask.sum(-1, keepdim=True).to(inputs.observed.dtype) / inputs.mask.shape[-1]
     return torch.cat([inputs.observed, inputs.known[:, :length], share_known], dim=-1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Edges:
-    """Each stock's neighbours and how near they are. Legend: U stocks of the universe, k neighbours at most.
+    """Neighbours of each stock, with weights. Legend: U stocks of the universe, at most k neighbours.
 
     Raises:
         ConfigurationError: shapes differ, a neighbour does not exist or is the stock itself, or a weight is not finite.
     """
 
     neighbours: Tensor
-    """int64 [U, k] place of each neighbour in the universe, -1 = none."""
+    """int64 [U, k] index of each neighbour in the universe, -1 = none."""
     weights: Tensor
-    """float32 [U, k] such as a correlation; 0 where there is no neighbour."""
+    """float32 [U, k] such as correlations; 0 for missing neighbours."""
 
     def __post_init__(self) -> None:
         if self.neighbours.ndim != 2 or self.neighbours.shape != self.weights.shape:  # noqa: PLR2004 - [U, k]
@@ -106,7 +106,7 @@ class Edges:
 
     @classmethod
     def none(cls, nodes: int, neighbours: int) -> Self:
-        """A graph without edges: every stock is by itself."""
+        """A graph without edges."""
         return cls(
             neighbours=torch.full((nodes, neighbours), -1), weights=torch.zeros(nodes, neighbours, dtype=torch.float32)
         )

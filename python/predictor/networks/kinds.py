@@ -1,4 +1,4 @@
-"""The kinds there are, by the names that artifacts and the command line use: one line each, closed and constant."""
+"""Registry of network and normaliser kinds, by their names in artifacts and on the command line."""
 
 from collections.abc import Mapping
 
@@ -33,10 +33,10 @@ NORMALISERS: Mapping[str, NormaliserKind] = {kind.name: kind for kind in _NORMAL
 
 
 def kind_named(name: str) -> NetworkKind:
-    """The kind of that name.
+    """The kind of a name.
 
     Raises:
-        ConfigurationError: there is none; the message lists those that exist.
+        ConfigurationError: the name is unknown; the message lists the kinds.
     """
     if name not in KINDS:
         raise ConfigurationError(f"there is no network kind {name!r}; the kinds are {sorted(KINDS)}")
@@ -44,10 +44,10 @@ def kind_named(name: str) -> NetworkKind:
 
 
 def write_normaliser(normaliser: Normaliser) -> dict[str, Json]:
-    """A normaliser as artifacts keep it: its kind, and every number that levels are computed with.
+    """Write a normaliser for an artifact: its kind and all its settings.
 
     Raises:
-        ConfigurationError: its kind is none of those there are.
+        ConfigurationError: its kind is not registered.
     """
     if normaliser.kind not in NORMALISERS:
         raise ConfigurationError(f"a {type(normaliser).__name__} cannot be kept in an artifact")
@@ -55,7 +55,7 @@ def write_normaliser(normaliser: Normaliser) -> dict[str, Json]:
 
 
 def read_normaliser(record: Record, target: Target, kind: str) -> Normaliser:
-    """A normaliser of this kind from JSON.
+    """Read a normaliser of a kind from JSON.
 
     Raises:
         ArtifactError: a key is missing, unknown or of another type, or the kind is unknown.

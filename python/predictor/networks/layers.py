@@ -1,6 +1,6 @@
-"""Layers that several networks are made of, and the bounds of their sizes.
+"""Layers that several networks share, and the bounds of their sizes.
 
-The bounds are for what an artifact may ask to be built; they are far beyond what daily bars can teach.
+The bounds limit what an artifact can build; they are far beyond what daily bars support.
 """
 
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ from predictor.networks.inputs import Inputs, InputSizes
 from predictor.networks.target import Target
 
 MOST_CELLS: Final = 2048
-"""Observed cells that the path reads at most; more could hardly be fitted, and would hardly be worth it."""
+"""Maximum number of observed cells that the highway reads; more are hard to fit and hardly useful."""
 
 HIGHWAY_ARITHMETIC: Final = (
     f"linear in the observed cells of the newest sessions, at most {MOST_CELLS}; times twice the sigmoid of a linear "
@@ -50,10 +50,10 @@ DropoutShare = Annotated[float, Flag("Share dropped in training.", own=_OWN)]
 class Highway(nn.Module):
     """Autoregressive highway (Lai et al. 2018, LSTNet, section 3.6; Zeng et al. 2023, DLinear) with a gate.
 
-    What is as simple as an average of the past needs no network, and no network learns it as well. The map has no bias,
-    and is zero before it is fitted. Where it is only a makeshift, as for the days and weeks of traffic, the rest of the
-    network would spend its training on undoing it: a gate closes it instead (Srivastava et al. 2015), which begins at 1
-    and lies between 0 and 2. Shapes: N rows, H horizons, F observed features, R sessions that are read, W width.
+    A linear map represents simple functions such as averages of the past better than a network. It has no bias and is
+    zero before it is fitted. A gate (Srivastava et al. 2015) starts at 1 and lies between 0 and 2. It closes the
+    highway where a linear map fits badly, as for daily and weekly traffic; otherwise the rest of the network would
+    have to undo it. Shapes: N rows, H horizons, F observed features, R sessions read, W width.
     """
 
     def __init__(self, sizes: InputSizes, width: int, *, horizons: int) -> None:
@@ -65,32 +65,31 @@ class Highway(nn.Module):
         nn.init.zeros_(self.gate.bias)
 
     def cells(self, inputs: Inputs) -> Tensor:
-        """[N, R F] what is read, oldest session first."""
+        """[N, R F] the cells read, oldest session first."""
         return inputs.observed[:, -self.sessions :].flatten(1)
 
     def linear(self, inputs: Inputs) -> Tensor:
-        """[N, H] the linear map of these inputs, as if the gate were 1."""
+        """[N, H] the linear map of the inputs, without the gate."""
         return nn.functional.linear(self.cells(inputs), self.weight)
 
     def forward(self, inputs: Inputs, states: Tensor) -> Tensor:
-        """[N, H, 1] what is added to the quantiles of horizons whose states [N, H, W] the gate reads."""
+        """[N, H, 1] the term to add to the quantiles; the gate reads the horizons' states [N, H, W]."""
         return 2 * self.gate(states).sigmoid() * self.linear(inputs).unsqueeze(-1)
 
 
 def is_traced() -> bool:
-    """Whether a compiler or an exporter follows the operations: it must see one plain path, and no blocks of rows."""
+    """Whether a compiler or an exporter traces the operations; it must see one plain path without blocks of rows."""
     return torch.compiler.is_compiling() or bool(torch.jit.is_tracing())  # pyright: ignore[reportPrivateImportUsage]
 
 
 class Dropout(nn.Module):
-    """Dropout (Srivastava et al. 2014) whose random numbers cost a fourth on a CPU.
+    """Dropout (Srivastava et al. 2014) with a quarter of the usual cost of random numbers on a CPU.
 
-    While training it sets a share of the values to 0, each by itself, and scales the others up so that means stay.
-
-    torch draws a number for each value. This draws 64 random bits for four, so that the share is met to 1/65536.
+    During training it sets a share of the values to 0 independently and scales the others up to keep the mean. Torch
+    draws a number per value; this draws 64 random bits for four values, so the share is exact to 1/65536.
 
     Args:
-        share: Of values that are dropped, in [0, 1).
+        share: Share of dropped values, in [0, 1).
     """
 
     def __init__(self, share: float) -> None:
@@ -99,21 +98,21 @@ class Dropout(nn.Module):
 
     @property
     def drops(self) -> bool:
-        """Whether anything is dropped now."""
+        """Whether the layer drops values now."""
         return self.training and self.share > 0
 
     @property
     def scale(self) -> float:
-        """What the kept values are multiplied by."""
+        """Factor of the kept values."""
         return 1 / (1 - self.share)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Values of any shape."""
+        """Apply dropout to values of any shape."""
         return x * (self.kept(x.shape, x.device) * self.scale) if self.drops else x
 
     def kept(self, shape: torch.Size, device: torch.device) -> Tensor:
-        """uint8 of a shape: 1 where a value is kept."""
-        if is_traced():  # the compiler of torch 2.11 cannot take the byte of a truth as a number
+        """uint8 mask of a shape: 1 for kept values."""
+        if is_traced():  # the compiler of torch 2.11 cannot view a bool as uint8
             return (torch.rand(shape, device=device) >= self.share).to(torch.uint8)
         if device.type != "cpu":
             return (torch.rand(shape, device=device) >= self.share).view(torch.uint8)
@@ -124,7 +123,7 @@ class Dropout(nn.Module):
 
 
 class HorizonContext(nn.Module):
-    """The state meets, for each horizon, the static features and the known ones of the session it ends on.
+    """Combines the state, for each horizon, with the static features and the known features of its last session.
 
     Legend: N rows, H horizons, W width of the state and of the context.
     """
@@ -144,13 +143,13 @@ class HorizonContext(nn.Module):
         of_window = torch.cat([state, inputs.static], dim=-1)
         of_horizon = inputs.known.index_select(1, self.ends)
         window, horizon = self.mix.weight.split([of_window.shape[-1], of_horizon.shape[-1]], dim=1)
-        # the window's part is one for all horizons, so it is computed once
+        # the window's part is the same for all horizons, so it is computed once
         shared = functional.linear(of_window, window, self.mix.bias).unsqueeze(1)
         return self.dropout(self.norm(functional.elu(shared + functional.linear(of_horizon, horizon))))
 
 
 def check_whole(name: str, value: int, most: int, *, least: int = 1) -> None:
-    """Raise ConfigurationError, naming the setting, unless it lies between `least` and `most`."""
+    """Raise ConfigurationError with the setting's name unless it lies between `least` and `most`."""
     if not least <= value <= most:
         raise ConfigurationError(f"{name} is {value}, but must be {least} to {most}")
 
@@ -162,7 +161,7 @@ def check_dropout(dropout: float) -> None:
 
 
 def check_heads(heads: int, hidden: int) -> None:
-    """Raise ConfigurationError unless attention of that width divides into so many heads."""
+    """Raise ConfigurationError unless `heads` is in bounds and divides `hidden`."""
     check_whole("heads", heads, MOST_HEADS)
     if hidden % heads:
         raise ConfigurationError(f"hidden is {hidden}, but must be a multiple of heads, {heads}")

@@ -1,4 +1,4 @@
-"""What a kind of network is: its name, settings and constructor, what it offers, and how it is trained as a rule."""
+"""Network kinds: name, settings, constructor, interfaces and training defaults."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, Field, asdict, dataclass, fields
@@ -15,23 +15,23 @@ Setting = int | float | str | bool
 
 
 class NetworkConfig(Protocol):
-    """The settings of a kind: a frozen dataclass whose fields all have defaults of their own type."""
+    """Settings of a kind: a frozen dataclass whose fields all have defaults of their type."""
 
     __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
 
 
 @runtime_checkable
 class PanelConfig(Protocol):
-    """The settings of a kind that looks across the stocks of a panel."""
+    """Settings of a kind that reads several stocks of a panel."""
 
     @property
     def neighbours(self) -> int:
-        """Stocks that each one can look at."""
+        """Number of stocks that each stock can attend to."""
         ...
 
 
 class ForecastNetwork(Protocol):
-    """What a network that reads row by row offers: quantiles, and a head that can start at given ones."""
+    """A network that forecasts each row separately, with a head that can start at fixed quantiles."""
 
     head: QuantileHead
 
@@ -42,17 +42,17 @@ class ForecastNetwork(Protocol):
 
 @runtime_checkable
 class PanelForecastNetwork(Protocol):
-    """What a network that looks across the stocks of a panel offers.
+    """A network that reads several stocks of a panel.
 
-    A forecast depends on its own row and on those of the k neighbours of its stock, and on no others.
+    A forecast depends only on its own row and on those of its stock's k neighbours.
 
-    All of it is what a class has itself: from Python 3.12 on, `isinstance` sees nothing of what a module keeps as
-    a buffer or a part, which only its `__getattr__` gives.
+    All members are attributes of the class: from Python 3.12, `isinstance` does not see buffers and submodules, which
+    come from a module's `__getattr__`.
     """
 
     @property
     def adjacency(self) -> Tensor:
-        """int64 [U, k] place of each stock's neighbours in the universe, -1 = none."""
+        """int64 [U, k] index of each stock's neighbours in the universe, -1 = none."""
         ...
 
     @property
@@ -65,7 +65,7 @@ class PanelForecastNetwork(Protocol):
         ...
 
     def connect(self, edges: Edges) -> None:
-        """Lay the edges of the graph; they are saved with the weights."""
+        """Set the edges of the graph; they are saved with the weights."""
         ...
 
     def forward(self, inputs: Inputs, nodes: Tensor, panels: int = 1) -> PanelOutput:
@@ -74,34 +74,34 @@ class PanelForecastNetwork(Protocol):
 
 
 class Internals(NamedTuple):
-    """The weights by which the network selects and attends; along the last axis they sum to 1.
+    """Selection and attention weights of a network; they sum to 1 along the last axis.
 
     They show what the network attended to, not what moved the forecast. Legend: N rows, T encoder sessions, D future
     sessions, H horizons, F observed, K known features, V static variables.
     """
 
     past: Tensor
-    """[N, T, F + K + 1] selection weights of the observed features, the known features, the share of known cells."""
+    """[N, T, F + K + 1] selection weights of observed features, known features and the share of known cells."""
     future: Tensor
     """[N, D, K] selection weights of the known features."""
     static: Tensor
     """[N, V] selection weights of the static variables."""
     attention: Tensor
-    """[N, H, T + D] what the session that a horizon ends on attends to, mean of the heads."""
+    """[N, H, T + D] attention of each horizon's last session, mean of the heads."""
 
 
 @runtime_checkable
 class IntrospectiveNetwork(Protocol):
-    """What a network offers that shows what it attended to, beside its quantiles."""
+    """A network that also returns its selection and attention weights."""
 
     def with_internals(self, inputs: Inputs) -> tuple[Tensor, Internals]:
-        """Quantiles [N, H, Q] as `forward` gives them, and the weights that the network gave to its inputs."""
+        """Quantiles [N, H, Q] as from `forward`, and the weights of the inputs."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainingDefaults:
-    """What a network is trained with where nothing else is asked for; each is a setting of the recipe."""
+    """Default training settings of a kind; the recipe can override each."""
 
     max_epochs: int = 40
     learning_rate: float = 3e-4
@@ -115,15 +115,15 @@ class NetworkKind:
     """A kind of network: its settings and its constructor.
 
     Attributes:
-        name: as in artifacts and on the command line.
-        version: rises when the same settings mean another network.
-        config: the settings.
-        build: the constructor.
-        arithmetic: everything else that the numbers depend on; an artifact states it in full, and one that states
-            something else is refused.
-        is_panel_model: whether a forecast of one symbol depends on the others of its panel.
-        learns: whether it has weights that are trained; else it is its scale alone, which has the kind's name.
-        training: how it is trained where nothing else is asked for.
+        name: name in artifacts and on the command line.
+        version: increases when the same settings mean another network.
+        config: class of the settings.
+        build: constructor.
+        arithmetic: all other conventions that the numbers depend on; an artifact states them in full, and an artifact
+            with different ones is rejected.
+        is_panel_model: whether the forecast of a symbol depends on others of its panel.
+        learns: whether it has trained weights; otherwise the forecast is its scale, which has the kind's name.
+        training: default training settings.
     """
 
     name: str
@@ -137,16 +137,16 @@ class NetworkKind:
 
 
 def configured(kind: NetworkKind, given: Mapping[str, Setting]) -> NetworkConfig:
-    """The kind's own settings with those that are given in their place.
+    """The kind's default settings, overridden by `given`.
 
     Raises:
-        ConfigurationError: a setting is none of the kind's, of another type, or cannot be.
+        ConfigurationError: a setting is unknown, of another type, or out of range.
     """
     return read_config(kind, {**write_config(kind.config()), **given})
 
 
 def read_config(kind: NetworkKind, settings: Mapping[str, Setting]) -> NetworkConfig:
-    """Settings from an artifact: each must be named, known and of its own type.
+    """Read all settings from an artifact.
 
     Raises:
         ConfigurationError: a setting is missing, unknown or of another type.
@@ -159,14 +159,14 @@ def read_config(kind: NetworkKind, settings: Mapping[str, Setting]) -> NetworkCo
 
 
 def write_config(config: NetworkConfig) -> dict[str, Setting]:
-    """Every setting by name, for an artifact."""
+    """All settings by name, for an artifact."""
     return asdict(config)
 
 
 def build_network(
     kind: NetworkKind, config: NetworkConfig, *, sizes: InputSizes, target: Target, levels: tuple[float, ...]
 ) -> nn.Module:
-    """A network with fresh weights, in train mode."""
+    """A network with new weights, in train mode."""
     return kind.build(config, sizes=sizes, target=target, levels=levels)
 
 
@@ -180,7 +180,7 @@ def _check_names(kind: NetworkKind, given: set[str], known: set[str]) -> None:
 
 def _check_type(kind: NetworkKind, field: "Field[Setting]", value: Setting) -> None:
     want = type(field.default)
-    whole = want is float and type(value) is int  # JSON of other writers may say 0 for 0.0
+    whole = want is float and type(value) is int  # other writers of JSON may write 0 for 0.0
     if field.default is MISSING or not (type(value) is want or whole):
         raise ConfigurationError(
             f"network {kind.name!r}: {field.name} is {value!r}, but must be of type {want.__name__}"

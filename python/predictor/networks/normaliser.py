@@ -1,9 +1,9 @@
-"""The units in which forecasts are learnt: location and scale of each window and horizon, undone on the output.
+"""Normalisers: location and scale of each window and horizon, applied to targets and reverted on the output.
 
-Normalising by the window itself matters more than the network behind it: one model then serves calm and wild
-stocks. (Reversible instance normalisation, Kim et al. 2022, with a fixed location and no learnt affine map.)
-There are two kinds: `window` measures the window's own level and volatility, `fitted` (predictor.networks.econometric)
-forecasts them as econometrics does, with numbers that were fitted on the training part.
+Normalising each window matters more than the network: it lets one model serve calm and volatile stocks. (Reversible
+instance normalisation, Kim et al. 2022, with a fixed location and no learnt affine map.) The kind `window` measures
+the window's level and volatility; `fitted` (predictor.networks.econometric) forecasts them with coefficients fitted on
+the training part.
 """
 
 from collections.abc import Callable, Mapping
@@ -19,61 +19,61 @@ from predictor.errors import ConfigurationError
 from predictor.networks.target import Target
 
 DailySeries = tuple[FloatArray, ...]
-"""Daily series that a normaliser reads, [S, T] each; or windows of them, [N, W] each, oldest first. NaN = unknown."""
+"""Daily series of a normaliser, [S, T] each, or windows of them, [N, W] each, oldest first. NaN = unknown."""
 
 
 class WindowLevels(NamedTuple):
-    """Location and scale of N windows in the target's unit, for H horizons or, with one column, for all of them."""
+    """Location and scale of N windows in the target's unit, for each of H horizons or in one column for all."""
 
     location: FloatArray
     """[N, H or 1]"""
     scale: FloatArray
-    """[N, H or 1] positive; NaN if a window holds no value."""
+    """[N, H or 1] positive; NaN for a window without values."""
 
 
 class Normaliser(Protocol):
-    """How a window's levels follow from the daily series up to its last session."""
+    """Computes a window's levels from the daily series up to its last session."""
 
     @property
     def kind(self) -> str:
-        """Its kind's name, as in artifacts: `window`, `fitted`."""
+        """Name of the kind in artifacts: `window` or `fitted`."""
         ...
 
     @property
     def window(self) -> int:
-        """Sessions (W) that it looks back over."""
+        """Number of sessions that it reads (W)."""
         ...
 
     @property
     def floor(self) -> float:
-        """The smallest scale, that of a window whose prices do not move."""
+        """The smallest scale, for windows with constant prices."""
         ...
 
     @property
     def is_per_horizon(self) -> bool:
-        """Whether horizons have levels of their own; else all of them share one location and one scale."""
+        """Whether each horizon has its own levels; otherwise all share one location and scale."""
         ...
 
     def series(self, target: Target, bars: AdjustedBars) -> DailySeries:
-        """The daily series that it reads; the first decides how many values of a window are known."""
+        """The daily series that it reads; the first determines the number of known values of a window."""
         ...
 
     def levels(self, windows: DailySeries) -> WindowLevels:
-        """The levels [N, H or 1] of N windows, from their last W sessions of each series."""
+        """Levels [N, H or 1] of N windows, from the last W sessions of each series."""
         ...
 
     def stages(self, windows: DailySeries) -> Mapping[str, FloatArray]:
-        """What is computed for N windows on the way to the levels, [N, ...] by name, to compare implementations by."""
+        """Intermediate results for N windows, [N, ...] by name, to compare implementations."""
         ...
 
     def settings(self) -> Mapping[str, Json]:
-        """Every number that levels are computed with, as artifacts keep them beside the kind."""
+        """All settings for an artifact, without the kind."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class NormaliserKind:
-    """A kind of normaliser: its name in artifacts, and how one is read back from its settings there."""
+    """A kind of normaliser: its name in artifacts, and the reader of its settings."""
 
     name: str
     read: Callable[[Record, Target], Normaliser]
@@ -84,19 +84,18 @@ class NormaliserKind:
 class WindowNormaliser:
     """Exponentially weighted level and volatility of the target's daily series over one window.
 
-    Weights fall by `decay` a session, newest first, by repeated multiplication; sums run oldest first; sessions
-    without a value are left out of both sums. The scale is a day's: of returns the target's spread makes it that of a
-    horizon.
+    Weights are powers of `decay` by repeated multiplication, 1 for the newest session. Sums run from the oldest session
+    and skip sessions without a value. The scale is daily; for returns, the target's spread scales it to a horizon.
     """
 
     window: int = 60
     """Sessions."""
     decay: float = 0.94
-    """Weight of a session relative to the next, in (0, 1]; RiskMetrics' 0.94 for daily data; 1 weighs all alike."""
+    """Weight of a session relative to the next, in (0, 1]; 0.94 as in RiskMetrics; 1 for equal weights."""
     centred: bool = False
     """False: location is 0 and scale the root mean square (returns). True: mean and standard deviation."""
     floor: float = 1e-4
-    """Smallest scale: a flat window's volatility."""
+    """Smallest scale, for constant windows."""
 
     def __post_init__(self) -> None:
         if self.window < 2:  # noqa: PLR2004 - one value has no volatility
@@ -117,11 +116,11 @@ class WindowNormaliser:
         return False
 
     def series(self, target: Target, bars: AdjustedBars) -> DailySeries:
-        """The target's own daily series."""
+        """The target's daily series."""
         return (target.daily(bars),)
 
     def levels(self, windows: DailySeries) -> WindowLevels:
-        """As `Normaliser.levels`, [N, 1]; NaN if a window holds no value."""
+        """As `Normaliser.levels`, [N, 1]; NaN for a window without values."""
         (series,) = windows
         values = np.ascontiguousarray(series[:, -self.window :].T)
         present = ~np.isnan(values)
@@ -134,8 +133,8 @@ class WindowNormaliser:
             scale = np.sqrt(ordered_sum(weights * (deviation * deviation)) / total)
         return WindowLevels(location=location[:, None], scale=np.maximum(scale, self.floor)[:, None])
 
-    def stages(self, windows: DailySeries) -> Mapping[str, FloatArray]:  # noqa: ARG002 - as the others'
-        """As `Normaliser.stages`: there are none [N, ...] before the levels."""
+    def stages(self, windows: DailySeries) -> Mapping[str, FloatArray]:  # noqa: ARG002 - the signature of the protocol
+        """As `Normaliser.stages`; there are none."""
         return {}
 
     def settings(self) -> Mapping[str, Json]:
@@ -163,5 +162,5 @@ WINDOW: Final = NormaliserKind("window", _read)
 
 
 def ordered_sum(values: FloatArray) -> FloatArray:
-    """Sum over the first axis of [W, ...], oldest first with one accumulator (a plain sum pairs its terms)."""
+    """Sum over the first axis of [W, ...], from the oldest with one accumulator; `np.sum` adds pairwise."""
     return np.add.accumulate(values, axis=0)[-1]

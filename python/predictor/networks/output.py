@@ -1,4 +1,4 @@
-"""A network's answer, from the quantile head to the forecast: calibrated, never crossing, in the target's unit."""
+"""A network's output: the quantile head, and the map to calibrated quantiles in the target's unit."""
 
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
@@ -14,18 +14,18 @@ HEAD_ARITHMETIC: Final = "the level nearest to 0.5, plus or minus sums of softpl
 
 
 def check_quantiles(levels: tuple[float, ...]) -> None:
-    """Raise ConfigurationError unless the levels rise within (0, 1)."""
+    """Raise ConfigurationError unless the levels ascend within (0, 1)."""
     if not levels or not all(0 < q < 1 for q in levels) or not all(a < b for a, b in pairwise(levels)):
         raise ConfigurationError(f"quantiles are {list(levels)}, but must be ascending levels between 0 and 1")
 
 
 def anchor_index(levels: tuple[float, ...]) -> int:
-    """Position of the level nearest to the median; the other quantiles are steps away from it."""
+    """Index of the level nearest to the median; the other quantiles are steps away from it."""
     return min(range(len(levels)), key=lambda q: abs(levels[q] - 0.5))
 
 
 class QuantileHead(nn.Module):
-    """Quantiles for each horizon from a context for each horizon: an anchor plus or minus sums of softplus steps.
+    """Quantiles of each horizon from its context: an anchor plus or minus sums of softplus steps.
 
     The steps are positive, so quantiles never cross. Shapes: N rows, H horizons, W width, Q quantiles.
     """
@@ -35,18 +35,18 @@ class QuantileHead(nn.Module):
         check_quantiles(levels)
         self.anchor: Final = anchor_index(levels)
         weight = torch.empty(horizons, width, len(levels))
-        if not weight.is_meta:  # shapes alone are wanted there, and arithmetic would import torch's compiler first
+        if not weight.is_meta:  # meta tensors only need shapes, and arithmetic would import torch's compiler
             weight = weight.normal_() * (0.1 / max(width, 1) ** 0.5)
         self.weight = nn.Parameter(weight)
         self.bias = nn.Parameter(torch.zeros(horizons, len(levels)))
 
     def forward(self, context: Tensor) -> Tensor:
-        """Map [N, H, W] to [N, H, Q], rising along Q."""
+        """Map [N, H, W] to [N, H, Q], ascending along Q."""
         by_horizon = torch.baddbmm(self.bias.unsqueeze(1), context.transpose(0, 1), self.weight)
         return self.rising(by_horizon.transpose(0, 1))
 
     def rising(self, raw: Tensor) -> Tensor:
-        """Turn [N, H, Q], an anchor and the steps before softplus, into quantiles."""
+        """Convert [N, H, Q], an anchor and the steps before softplus, to quantiles."""
         a = self.anchor
         middle, steps = raw[..., a], functional.softplus(raw).unbind(-1)
         above = accumulate(steps[a + 1 :], torch.add, initial=middle)
@@ -55,12 +55,12 @@ class QuantileHead(nn.Module):
 
     @torch.no_grad()
     def start_at(self, quantiles: Tensor) -> None:
-        """Give these quantiles [H, Q], rising along Q, whatever the context is: its influence is yet to be learnt."""
+        """Start at quantiles [H, Q], ascending along Q, for any context."""
         a = self.anchor
         self.weight.zero_()
         steps = torch.diff(quantiles, dim=-1).clamp(min=1e-3)
         self.bias[:, a] = quantiles[:, a]
-        raw = steps + torch.log(-torch.expm1(-steps))  # softplus backwards, without exp(steps), which can overflow
+        raw = steps + torch.log(-torch.expm1(-steps))  # inverse softplus without exp(steps), which can overflow
         self.bias[:, a + 1 :] = raw[:, a:]
         self.bias[:, :a] = raw[:, :a]
 
@@ -75,16 +75,16 @@ class PanelOutput(NamedTuple):
     """Forecasts of N rows, panel by panel. Legend: N rows, H horizons, Q quantiles."""
 
     quantiles: Tensor
-    """float32 [N, H, Q] in units of the window's own volatility, rising along Q."""
+    """float32 [N, H, Q] in units of the window's scale, ascending along Q."""
     scores: Tensor
-    """float32 [N, H]: larger is expected to do better than the others of the same panel; without a unit."""
+    """float32 [N, H] without unit: larger for stocks that are expected to do better than others of the panel."""
 
 
 def fault_of(output: object, *, rows: int, horizons: int, levels: int) -> str | None:
-    """What keeps a network's answer from being a `PanelOutput` of these sizes; None if nothing does.
+    """Describe why a network's output is not a `PanelOutput` of these sizes; None if it is.
 
-    A loss that took what it can find in a wrong answer, such as a dict with other keys, would teach nothing and say
-    nothing. The sentence names what came and what was expected.
+    The sentence names the actual and the expected output. Without this check, a loss could silently train on a wrong
+    output, such as a dict with other keys.
     """
     if not isinstance(output, PanelOutput):
         return f"the network returned {_what(output)}; expected PanelOutput(quantiles, scores)"
@@ -119,10 +119,10 @@ def _what(value: object) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class OutputMap:
-    """The last steps of a forecast. Shapes: N rows, H horizons, Q quantiles."""
+    """Maps a network's output to a forecast. Shapes: N rows, H horizons, Q quantiles."""
 
     spread: Tensor
-    """float64 [H] how the target's scale grows with the horizon."""
+    """float64 [H] growth of the target's scale with the horizon."""
     offsets: Tensor
     """float64 [H, Q] conformal offsets in units of the window's scale; 0 at the median."""
     levels: tuple[float, ...]
@@ -131,17 +131,17 @@ class OutputMap:
         """Quantiles [N, H, Q] in the target's unit from a network's output.
 
         Args:
-            units: [N, H, Q] in units of the window's scale, rising along Q.
+            units: [N, H, Q] in units of the window's scale, ascending along Q.
             location: float64 [N, H]
             scale: float64 [N, H]
-            offsets: [H, Q] or [N, H, Q] in place of the model's own.
+            offsets: [H, Q] or [N, H, Q] instead of the model's.
         """
         shifted = units.to(torch.float64) + (self.offsets if offsets is None else offsets)
         return restore(uncrossed(shifted, anchor_index(self.levels)), location, scale, self.spread)
 
 
 def uncrossed(quantiles: Tensor, anchor: int) -> Tensor:
-    """Quantiles [N, H, Q] with those that passed their neighbour on the way to the anchor put level with it."""
+    """Quantiles [N, H, Q] without crossing: one that crosses its neighbour towards the anchor is set equal to it."""
     above = quantiles[..., anchor:].cummax(-1).values
     below = quantiles[..., : anchor + 1].flip(-1).cummin(-1).values.flip(-1)
     return torch.cat([below[..., :-1], above], dim=-1)
@@ -153,5 +153,5 @@ def normalise(values: Tensor, location: Tensor, scale: Tensor, spread: Tensor) -
 
 
 def restore(units: Tensor, location: Tensor, scale: Tensor, spread: Tensor) -> Tensor:
-    """The way back: [N, H, Q] in units of the window's scale to the target's own unit."""
+    """Inverse of `normalise`: [N, H, Q] in units of the window's scale to the target's unit."""
     return location[..., None] + (scale * spread)[..., None] * units

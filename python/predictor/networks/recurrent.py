@@ -1,4 +1,4 @@
-"""Recurrent forecasters: an LSTM, a GRU, or a hybrid with a Transformer over the states; the last meets a horizon."""
+"""Recurrent forecasters: LSTM, GRU, and a hybrid of LSTM and Transformer."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ from predictor.networks.output import HEAD_ARITHMETIC, QuantileHead
 from predictor.networks.target import Target
 
 FEEDFORWARD = 4
-"""How much wider the Transformer's inner layer is than its state, as in Vaswani et al."""
+"""Width of the Transformer's inner layer relative to its state, as in Vaswani et al."""
 
 HYBRID_ARITHMETIC: Mapping[str, str | float] = {
     "row": ROW_ARITHMETIC,
@@ -37,7 +37,7 @@ HYBRID_ARITHMETIC: Mapping[str, str | float] = {
     **CONTEXT_ARITHMETIC,
     "head": HEAD_ARITHMETIC,
 }
-"""What the settings leave open and another implementation must know: orders, functions, epsilons."""
+"""Conventions that another implementation needs besides the settings: orders, functions, epsilons."""
 
 LSTM_ARITHMETIC: Mapping[str, str | float] = {
     "row": ROW_ARITHMETIC,
@@ -45,7 +45,7 @@ LSTM_ARITHMETIC: Mapping[str, str | float] = {
     **CONTEXT_ARITHMETIC,
     "head": HEAD_ARITHMETIC,
 }
-"""What the settings leave open and another implementation must know: orders, functions, epsilons."""
+"""Conventions that another implementation needs besides the settings: orders, functions, epsilons."""
 
 GRU_ARITHMETIC: Mapping[str, str | float] = {
     **LSTM_ARITHMETIC,
@@ -66,7 +66,7 @@ class HybridConfig:
     """Transformer layers over the LSTM's states."""
     heads: HeadCount = 4
     dropout: DropoutShare = 0.3
-    """Share of values dropped between layers, in the Transformer and before the head, in [0, 1), while training."""
+    """Share of values dropped between layers, in the Transformer and before the head during training, in [0, 1)."""
 
     def __post_init__(self) -> None:
         check_whole("hidden", self.hidden, MOST_HIDDEN)
@@ -79,8 +79,8 @@ class HybridConfig:
 class HybridForecaster(nn.Module):
     """LSTM, then Transformer layers (Vaswani et al. 2017, pre-norm) over its states; direct forecasts.
 
-    The LSTM's states know the order of sessions, so the Transformer needs no positions of its own. All sessions of
-    the encoder lie in the past, so there is nothing to mask.
+    The LSTM's states encode the order of sessions, so the Transformer needs no positional encoding. All sessions of the
+    encoder are in the past, so attention needs no mask.
     """
 
     def __init__(self, config: HybridConfig, *, sizes: InputSizes, target: Target, levels: tuple[float, ...]) -> None:
@@ -120,7 +120,7 @@ class LSTMConfig:
     """Width of the LSTM's state and of the layer before the head."""
     layers: LayerCount = 2
     dropout: DropoutShare = 0.5
-    """Share of values dropped between layers and before the head, in [0, 1), while training."""
+    """Share of values dropped between layers and before the head during training, in [0, 1)."""
 
     def __post_init__(self) -> None:
         _check(self)
@@ -134,7 +134,7 @@ class GRUConfig:
     """Width of the GRU's state and of the layer before the head."""
     layers: LayerCount = 2
     dropout: DropoutShare = 0.5
-    """Share of values dropped between layers and before the head, in [0, 1), while training."""
+    """Share of values dropped between layers and before the head during training, in [0, 1)."""
 
     def __post_init__(self) -> None:
         _check(self)
@@ -163,7 +163,7 @@ class LSTMForecaster(nn.Module):
 
 
 class GRUForecaster(nn.Module):
-    """The same with a GRU (Cho et al. 2014): three gates in place of four, so a quarter fewer recurrent weights."""
+    """The same with a GRU (Cho et al. 2014): three gates instead of four, so a quarter fewer recurrent weights."""
 
     def __init__(self, config: GRUConfig, *, sizes: InputSizes, target: Target, levels: tuple[float, ...]) -> None:
         super().__init__()

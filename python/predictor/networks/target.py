@@ -1,4 +1,4 @@
-"""What is forecast: its definition for training, and the way back from a network's output."""
+"""Forecast targets: their definition, labels and daily series."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -14,7 +14,7 @@ from predictor.errors import ConfigurationError
 from predictor.flags import Flag, integers
 
 MAX_HORIZON = 250
-"""Trading days; a year."""
+"""Trading days, about a year."""
 
 
 class TargetKind(StrEnum):
@@ -28,10 +28,10 @@ class TargetKind(StrEnum):
 
     @classmethod
     def from_text(cls, text: str) -> "TargetKind":
-        """The kind of that name.
+        """Parse the name of a kind.
 
         Raises:
-            ConfigurationError: there is no such target.
+            ConfigurationError: the name is unknown.
         """
         try:
             return cls(text)
@@ -41,15 +41,15 @@ class TargetKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """What is forecast from session t: a kind, over horizons of h sessions that start `lag` sessions after t."""
+    """The target of a forecast from session t: a kind over horizons of h sessions that start `lag` sessions after t."""
 
     kind: Annotated[TargetKind, Flag("log-return or log-volatility.", name="target", read=TargetKind.from_text)] = (
         TargetKind.LOG_RETURN
     )
     lag: Annotated[int, Flag("0: returns from the last close; 1: from the next.", own="0; graph: 1")] = 0
-    """0: from the last known close (the price fan). 1: from the next close (what a trader can still get)."""
+    """0: from the last known close, as in the price fan. 1: from the next close, at which one can still trade."""
     horizons: Annotated[tuple[int, ...], Flag("Trading days.", read=partial(integers, "horizons"))] = (1, 5, 10, 20)
-    """Trading days, rising."""
+    """Trading days, ascending."""
 
     def __post_init__(self) -> None:
         if self.lag not in (0, 1):
@@ -61,7 +61,7 @@ class Target:
             )
 
     def __str__(self) -> str:
-        """As a sentence names it, such as `log-return, lag 0, horizons 1, 5, 10, 20`."""
+        """The target in a sentence, such as `log-return, lag 0, horizons 1, 5, 10, 20`."""
         return f"{self.kind}, lag {self.lag}, horizons {', '.join(map(str, self.horizons))}"
 
     @property
@@ -71,24 +71,24 @@ class Target:
 
     @property
     def spread(self) -> FloatArray:
-        """[H] how the target's scale grows with the horizon: sqrt(h) for returns, 1 for volatility."""
+        """[H] growth of the target's scale with the horizon: sqrt(h) for returns, 1 for volatility."""
         if self.kind is TargetKind.LOG_RETURN:
             return np.sqrt(np.array(self.horizons, np.float64))
         return np.ones(len(self.horizons))
 
     def daily(self, bars: AdjustedBars) -> FloatArray:
-        """[S, T] the daily series whose recent level and volatility normalise the target; NaN where unknown."""
+        """[S, T] the daily series whose recent level and volatility normalise the target; NaN if unknown."""
         if self.kind is TargetKind.LOG_RETURN:
             return _returns(bars.close)
         return np.log(np.maximum(_parkinson_variance(bars), _SMALLEST_VARIANCE)) / 2
 
     @staticmethod
     def range_volatility(bars: AdjustedBars) -> FloatArray:
-        """[S, T] daily volatility by Parkinson's estimator, the smallest where a bar has no range; NaN without one."""
+        """[S, T] daily volatility by Parkinson's estimator; the minimum for bars without a range, NaN without a bar."""
         return np.sqrt(np.maximum(_parkinson_variance(bars), _SMALLEST_VARIANCE))
 
     def labels(self, bars: AdjustedBars) -> FloatArray:
-        """[S, T, H] the target's value for a forecast made after session t; NaN where the future is not all there."""
+        """[S, T, H] the target's value for a forecast after session t; NaN if its future is incomplete."""
         labels = np.empty((*bars.close.shape, len(self.horizons)))
         series = bars.close if self.kind is TargetKind.LOG_RETURN else _parkinson_variance(bars)
         for place, horizon in enumerate(self.horizons):
@@ -96,7 +96,7 @@ class Target:
         return labels
 
     def _label(self, series: FloatArray, horizon: int) -> FloatArray:
-        """[S, T] of one horizon, from closes or from daily variances."""
+        """[S, T] labels of one horizon, from closes or from daily variances."""
         if self.kind is TargetKind.LOG_RETURN:
             with np.errstate(all="ignore"):
                 return np.log(_ahead(series, self.lag + horizon) / _ahead(series, self.lag))
@@ -105,15 +105,15 @@ class Target:
 
 
 _SMALLEST_VARIANCE = 1e-10
-"""Daily variance of a session without a range."""
+"""Daily variance of sessions without a range."""
 SMALLEST_RANGE_VOLATILITY = sqrt(_SMALLEST_VARIANCE)
-"""The same as a volatility, 1e-5 of the price."""
+"""The same as a volatility: 1e-5 of the price."""
 
 
 def _returns(close: FloatArray) -> FloatArray:
-    """[S, T] log return from the session before; NaN where either close is missing."""
+    """[S, T] log return from the previous session; NaN if either close is missing."""
     returns = np.full_like(close, np.nan)
-    with np.errstate(all="ignore"):  # prices whose quotient no double can hold are refused by their volatility
+    with np.errstate(all="ignore"):  # prices whose quotient overflows are rejected by their volatility
         returns[:, 1:] = np.log(close[:, 1:] / close[:, :-1])
     return returns
 
@@ -125,7 +125,7 @@ def _parkinson_variance(bars: AdjustedBars) -> FloatArray:
 
 
 def _ahead(series: FloatArray, sessions: int) -> FloatArray:
-    """The value `sessions` later, NaN beyond the end."""
+    """The values `sessions` later; NaN beyond the end."""
     moved = np.full_like(series, np.nan)
     moved[:, : max(0, series.shape[1] - sessions)] = series[:, sessions:]
     return moved

@@ -36,7 +36,7 @@ from predictor.networks.output import HEAD_ARITHMETIC, QuantileHead
 from predictor.networks.target import Target
 
 ROWS: Final = 128
-"""Windows forecast at once in eval mode: what is between layers then stays in a CPU's cache."""
+"""Windows per batch in eval mode: intermediate results then stay in a CPU's cache."""
 
 TFT_ARITHMETIC: Mapping[str, str | float] = {
     "past_variables": ROW_ARITHMETIC,
@@ -53,17 +53,17 @@ TFT_ARITHMETIC: Mapping[str, str | float] = {
     "norm_epsilon": NORM_EPSILON,
     "head": HEAD_ARITHMETIC,
 }
-"""What the settings leave open and another implementation must know: orders, functions, epsilons."""
+"""Conventions that another implementation needs besides the settings: orders, functions, epsilons."""
 
 
 class InterpretableAttention(nn.Module):
-    """Heads with queries and keys of their own and one shared value (section 4.4, equations 13 to 16).
+    """Attention heads with separate queries and keys and a shared value (section 4.4, equations 13 to 16).
 
-    As the value is shared, the mean over the heads' results is the result of their mean attention: that one matrix
-    of weights is all that moves values between sessions, and can be read.
+    Because the value is shared, the mean of the heads' results is the result of their mean attention. This one matrix
+    of weights moves all values between sessions and can be interpreted.
 
     Args:
-        width: Of queries, keys and the result.
+        width: Width of queries, keys and the result.
         heads: A divisor of the width.
     """
 
@@ -76,12 +76,12 @@ class InterpretableAttention(nn.Module):
         self.out = nn.Linear(width // heads, width, bias=False)
 
     def forward(self, queries: Tensor, sessions: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
-        """Attend from some sessions to all of them.
+        """Attend from some sessions to all sessions.
 
         Args:
-            queries: [N, P, W] the sessions that ask.
-            sessions: [N, S, W] those that may be looked at.
-            mask: [P, S] added to the scores: 0 where a session may be looked at, minus infinity elsewhere.
+            queries: [N, P, W] attending sessions.
+            sessions: [N, S, W] attended sessions.
+            mask: [P, S] added to the scores: 0 if a session may be attended to, otherwise minus infinity.
 
         Returns:
             [N, P, W] the result and [N, P, S] the mean attention of the heads.
@@ -97,17 +97,16 @@ class InterpretableAttention(nn.Module):
 
 
 class VariableSelection(nn.Module):
-    """Embeds each variable, passes each through its own gated residual network and sums them by weight (section 4.2).
+    """Embeds each variable, passes it through its own gated residual network and returns a weighted sum (section 4.2).
 
-    A variable of w columns is embedded by a linear map of them. All variables are computed at once, and each layer
-    that reads the embeddings is first multiplied with the embedding's own weights: the same algebra, without ever
-    holding the embeddings. Shapes: N windows, T sessions, R = N * T rows, C columns, V variables, M columns of the
-    widest, H width.
+    A linear map of its columns embeds a variable. All variables are computed at once. Each layer that reads the
+    embeddings is first multiplied by the embedding's weights, which avoids storing the embeddings. Shapes: N windows, T
+    sessions, R = N * T rows, C columns, V variables, M columns of the widest, H width.
 
     Args:
         widths: Columns of each variable, in the order of the input's columns; at least one variable.
-        width: H, of the embeddings and of the result; at least 2.
-        dropout: Share of values dropped before gates while training.
+        width: H, width of the embeddings and of the result; at least 2.
+        dropout: Share of values dropped before gates during training.
         context: Whether static features influence the weights.
     """
 
@@ -120,10 +119,10 @@ class VariableSelection(nn.Module):
         self.register_buffer("columns", _columns(widths), persistent=False)
         self.register_buffer("fill", torch.tensor([[1.0, 0.0]]), persistent=False)
         self.embedding = nn.Parameter(_embedding(widths, width))
-        """[V, M + 1, H] the weights of each column and, last, the bias."""
+        """[V, M + 1, H] weights of each column and, last, the bias."""
         bound = 1 / sqrt(count * width)
         self.joint = nn.Parameter(torch.empty(count, width, width + count).uniform_(-bound, bound))
-        """[V, H, H + V] the two layers that read all embeddings: the first of the weights' network, and its skip."""
+        """[V, H, H + V] the two layers that read all embeddings: the weights' network's first layer and skip."""
         self.joint_bias = nn.Parameter(torch.empty(width + count).uniform_(-bound, bound))
         self.rest = GatedRest(width, count, dropout=dropout, context=context)
         self.each = GatedResiduals(count, width, dropout=dropout)
@@ -137,17 +136,17 @@ class VariableSelection(nn.Module):
         return self._sum(variables, weights.flatten(0, 1)).unflatten(0, x.shape[:2]), weights
 
     def _variables(self, x: Tensor) -> Tensor:
-        """[R, V, M + 1] the columns of each variable and a constant 1, from columns [R, C]."""
+        """[R, V, M + 1] columns of each variable and a constant 1, from columns [R, C]."""
         count, columns = self.columns.shape
         filled = torch.cat([x, self.fill.expand(x.shape[0], -1)], dim=1)
         return filled.index_select(1, self.columns.flatten()).unflatten(1, (count, columns))
 
     def _joint(self, variables: Tensor) -> Tensor:
-        """[R, H + V] what the layers make of all embeddings (equation 6)."""
+        """[R, H + V] results of the layers that read all embeddings (equation 6)."""
         return torch.addmm(self.joint_bias, variables.flatten(1), torch.bmm(self.embedding, self.joint).flatten(0, 1))
 
     def _sum(self, variables: Tensor, weights: Tensor) -> Tensor:
-        """[R, H] by weights [R, V] (equations 7 and 8)."""
+        """[R, H] weighted sum by weights [R, V] (equations 7 and 8)."""
         each, keep = self.each, None
         x = variables.transpose(0, 1).contiguous()
         if each.dropout.drops:
@@ -167,7 +166,7 @@ class VariableSelection(nn.Module):
 
 
 def _columns(widths: tuple[int, ...]) -> Tensor:
-    """[V, M + 1] the place of each variable's columns; after them a constant 1, and the 0 that fills up the row."""
+    """[V, M + 1] indices of each variable's columns, with padding and a final constant 1."""
     one, zero = sum(widths), sum(widths) + 1
     columns = torch.full((len(widths), max(widths) + 1), zero)
     columns[:, -1] = one
@@ -179,7 +178,7 @@ def _columns(widths: tuple[int, ...]) -> Tensor:
 
 
 def _embedding(widths: tuple[int, ...], width: int) -> Tensor:
-    """[V, M + 1, H] that start as `nn.Linear`; rows of columns that a variable does not have are 0 and stay so."""
+    """[V, M + 1, H] weights, initialized like `nn.Linear`; rows of missing columns are 0 and stay 0."""
     embedding = torch.zeros(len(widths), max(widths) + 1, width)
     for variable, columns in enumerate(widths):
         embedding[variable, [*range(columns), -1]] = torch.empty(columns + 1, width).uniform_(-1, 1) / sqrt(columns)
@@ -195,9 +194,9 @@ class TFTConfig:
     heads: HeadCount = 4
     """Heads of the attention; a divisor of the width."""
     dropout: DropoutShare = 0.1
-    """Share of values dropped before each gate, in [0, 1), while training."""
+    """Share of values dropped before each gate during training, in [0, 1)."""
     highway: bool = True
-    """Whether a gated linear map of the observed features is added to the forecast. False: the paper's network."""
+    """Whether to add a gated linear map of the observed features to the forecast. False: the paper's network."""
 
     def __post_init__(self) -> None:
         check_whole("hidden", self.hidden, MOST_HIDDEN, least=2)  # a layer norm of one value is constant
@@ -206,23 +205,23 @@ class TFTConfig:
 
 
 class StaticContexts(NamedTuple):
-    """What static features give to the rest of the network."""
+    """Contexts from static features for the rest of the network."""
 
     selection: Tensor
-    """[N, 1, W] for the selection of variables (c_s)."""
+    """[N, 1, W] context of the variable selection (c_s)."""
     enrichment: Tensor
-    """[N, 1, W] for the enrichment of every session (c_e)."""
+    """[N, 1, W] context of the enrichment of sessions (c_e)."""
     start: tuple[Tensor, Tensor]
     """The LSTM's initial state and cell (c_h, c_c), each [1, N, W]."""
 
 
 class StaticEncoder(nn.Module):
-    """Static covariate encoders (section 4.3): a selection of the static variables, then four networks on it.
+    """Static covariate encoders (section 4.3): a selection of the static variables, then four networks.
 
     Args:
         widths: Columns of each static variable.
-        width: W, of the contexts.
-        dropout: Share of values dropped before gates while training.
+        width: W, width of the contexts.
+        dropout: Share of values dropped before gates during training.
     """
 
     def __init__(self, widths: tuple[int, ...], width: int, *, dropout: float) -> None:
@@ -231,7 +230,7 @@ class StaticEncoder(nn.Module):
         self.contexts = GatedResiduals(len(StaticContexts._fields) + 1, width, dropout=dropout)
 
     def forward(self, static: Tensor) -> tuple[StaticContexts, Tensor]:
-        """The contexts and the selection weights [N, V] of static columns [N, C]."""
+        """Contexts and selection weights [N, V] of static columns [N, C]."""
         selected, weights = self.selection(static.unsqueeze(1))
         contexts = self.contexts(selected.transpose(0, 1).expand(self.contexts.count, -1, -1))
         selection, enrichment, state, cell = contexts.unsqueeze(-2).unbind(0)
@@ -242,17 +241,17 @@ class StaticEncoder(nn.Module):
 class TFTForecaster(nn.Module):
     """Temporal Fusion Transformer over observed, known and static features; direct forecasts of all horizons.
 
-    A session's variables are selected by weights (equations 6 to 8), past and future sessions are read by an LSTM
-    each, static features set the LSTM's start, the selection and an enrichment of every session (equation 18), and
-    each session that a horizon ends on attends to all sessions up to itself (equation 19). Other future
-    sessions attend to nothing, as nothing reads what they would learn.
+    Weights select the variables of each session (equations 6 to 8). One LSTM reads the past sessions and another the
+    future ones. Static features set the LSTM's initial state, the selection and an enrichment of every session
+    (equation 18). The last session of each horizon attends to all sessions up to itself (equation 19). Other future
+    sessions do not attend, because nothing would read the result.
 
-    Any group but the observed may be missing. Without static features, selection and enrichment have no context and
-    the LSTM starts at 0. Without known features the future's selected input is 0, the sum over no variables, so that
-    the decoder goes on from the encoder's last state alone.
+    All groups except the observed features are optional. Without static features, selection and enrichment have no
+    context and the LSTM starts at 0. Without known features, the selected future input is 0, so the decoder continues
+    from the encoder's last state.
 
     With `highway`, a gated linear map of all observed cells is added to each horizon's quantiles: the autoregressive
-    part of LSTNet (Lai et al. 2018), here of all features; it starts at 0.
+    part of LSTNet (Lai et al. 2018), here of all features. It starts at 0.
     """
 
     mask: Tensor
@@ -285,13 +284,13 @@ class TFTForecaster(nn.Module):
 
     def forward(self, inputs: Inputs) -> Tensor:
         """Quantiles [N, H, Q] float32 in units of the window's own volatility."""
-        rows = inputs.observed.shape[0]  # not len(), which an exporter takes for a constant
+        rows = inputs.observed.shape[0]  # not len(), which an exporter treats as a constant
         if self.training or is_traced() or rows <= ROWS:
             return self.with_internals(inputs)[0]
         return torch.cat([self.with_internals(inputs.rows(k, k + ROWS))[0] for k in range(0, rows, ROWS)])
 
     def with_internals(self, inputs: Inputs) -> tuple[Tensor, Internals]:
-        """The quantiles [N, H, Q], with the weights that the network gave to variables and sessions."""
+        """Quantiles [N, H, Q], and the weights of variables and sessions."""
         contexts, static_weights = self._static(inputs.static)
         past, past_weights, future, future_weights = self._selected(inputs, contexts)
         local = self._local(past, future, contexts)
@@ -302,7 +301,7 @@ class TFTForecaster(nn.Module):
         return quantiles, Internals(past_weights, future_weights, static_weights, attention)
 
     def _static(self, static: Tensor) -> tuple[StaticContexts | None, Tensor]:
-        """The contexts, if there are static features, and their selection weights [N, V]."""
+        """Contexts, if there are static features, and selection weights [N, V]."""
         return (None, static) if self.static is None else self.static(static)
 
     def _selected(self, inputs: Inputs, contexts: StaticContexts | None) -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -315,13 +314,13 @@ class TFTForecaster(nn.Module):
         return past, past_weights, *self.future(ahead, context)
 
     def _local(self, past: Tensor, future: Tensor, contexts: StaticContexts | None) -> Tensor:
-        """[N, T + D, W] the LSTMs' reading of all sessions (section 4.5.1, equation 17)."""
+        """[N, T + D, W] states of the LSTMs over all sessions (section 4.5.1, equation 17)."""
         states, last = self.encoder(past) if contexts is None else self.encoder(past, contexts.start)
         ahead, _ = self.decoder(future, last)
         return self.local(torch.cat([states, ahead], dim=1), torch.cat([past, future], dim=1))
 
     def _fused(self, local: Tensor, contexts: StaticContexts | None) -> tuple[Tensor, Tensor]:
-        """[N, H, W] for the head and the attention [N, H, T + D] (equations 18 to 22)."""
+        """[N, H, W] input of the head, and attention [N, H, T + D] (equations 18 to 22)."""
         enriched = self.enrichment(local, None if contexts is None else contexts.enrichment)
         queries = enriched.index_select(1, self.ends)
         attended, attention = self.attention(queries, enriched, self.mask)
@@ -333,7 +332,7 @@ def _static_widths(sizes: InputSizes) -> tuple[int, ...]:
     """Columns of each static variable.
 
     Raises:
-        ConfigurationError: the variables' columns are not as many as there are.
+        ConfigurationError: the variables' columns do not add up to the static columns.
     """
     widths = sizes.static_widths or (1,) * sizes.static
     if sum(widths) != sizes.static or min(widths) < 1:
@@ -344,7 +343,7 @@ def _static_widths(sizes: InputSizes) -> tuple[int, ...]:
 
 
 def _causal_mask(ends: list[int], sessions: int) -> Tensor:
-    """[H, sessions] 0 up to the session that each horizon ends on, minus infinity after it."""
+    """[H, sessions] 0 up to the last session of each horizon, then minus infinity."""
     after = torch.arange(sessions) > torch.tensor(ends).unsqueeze(-1)
     return torch.zeros(len(ends), sessions).masked_fill(after, float("-inf"))
 
